@@ -84,7 +84,7 @@ enum Command {
     Deliveries(Deliveries),
     /// Memory while receivers begin an answer, or none, and never end it.
     Endless(Endless),
-    /// What failovers cost: PostgreSQL under Patroni, whose primary ends again and again under load.
+    /// Losses and times of failovers: PostgreSQL under Patroni ends its primary again and again.
     Failover(Failover),
     /// How long firms wait for their deliveries while another firm's receivers are black holes.
     Fairness(Fairness),

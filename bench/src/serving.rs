@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::ConnectOptions;
 use tests::TestDatabase;
-use tests::raw::exchange;
+use tests::raw::get;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
@@ -34,7 +34,7 @@ impl Serving {
         Ok(Self { public: free_address()?, internal: free_address()?, environment })
     }
 
-    /// The same, with keys, checkpoints and mails in this folder.
+    /// Puts the service's keys, checkpoints and mails into this folder.
     pub(crate) fn with_data_in(mut self, folder: &Path) -> Self {
         self.environment.push(("FIRMFORMS_DATA_DIR", folder.display().to_string()));
         self
@@ -70,9 +70,8 @@ impl Serving {
 
     /// Waits until it says that it is ready.
     pub(crate) async fn ready(&self) -> anyhow::Result<()> {
-        let ask = "GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
         let ready = async {
-            while exchange(self.internal, ask).await.is_none_or(|(status, _)| status != 200) {
+            while get(self.internal, "/readyz").await.is_none_or(|(status, _)| status != 200) {
                 sleep(Duration::from_millis(50)).await;
             }
         };
@@ -88,6 +87,7 @@ pub(crate) async fn stop(child: &mut Child, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn free_address() -> anyhow::Result<SocketAddr> {
+/// An address of the loopback that nobody listens on.
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -49,10 +49,14 @@ pub(crate) async fn run(
     storage: &StorageArgs,
     DoctorArgs { acknowledge, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
+    const UNCHECKED: &str = "the installation could not be checked";
+    let databases = Databases::open(storage, SERVICE_DATABASES).await;
+    let mut databases = databases.context(UNCHECKED)?;
     if acknowledge {
-        acknowledge_lost_tails(storage).await?;
+        acknowledge_lost_tails(&mut databases).await?;
     }
-    let findings = look(storage).await.context("the installation could not be checked")?;
+    let findings = look(storage, &mut databases).await.context(UNCHECKED)?;
+    databases.stop().await?;
     print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))
@@ -66,8 +70,7 @@ fn finding_json(finding: &Finding) -> Value {
 }
 
 /// Acknowledges every lost end of the log, as the user of the operating system.
-async fn acknowledge_lost_tails(storage: &StorageArgs) -> anyhow::Result<()> {
-    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
+async fn acknowledge_lost_tails(databases: &mut Databases) -> anyhow::Result<()> {
     databases.require().await?;
     let pool = connect(databases.main.options().clone(), 1);
     let now = Clock::of_database(&pool).await?.now().get();
@@ -75,11 +78,10 @@ async fn acknowledge_lost_tails(storage: &StorageArgs) -> anyhow::Result<()> {
     let by = format!("operator:{user}");
     log_tail::acknowledge(&mut *pool.acquire().await?, &by, now).await?;
     pool.close().await;
-    databases.stop().await
+    Ok(())
 }
 
-async fn look(storage: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
-    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
+async fn look(storage: &StorageArgs, databases: &mut Databases) -> anyhow::Result<Vec<Finding>> {
     let wrapping = storage.wrapping_key()?;
     databases.require_readable().await?;
     let pool = connect(databases.main.options().clone(), POOL_CONNECTIONS);
@@ -103,7 +105,6 @@ async fn look(storage: &StorageArgs) -> anyhow::Result<Vec<Finding>> {
     findings.extend(main.findings.into_iter().chain(keys.findings));
     pool.close().await;
     keyring.close().await;
-    databases.stop().await?;
     Ok(findings)
 }
 

@@ -15,6 +15,7 @@
 //! - `actors` checks in each append that the actor may still act.
 //! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
 //! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.
+//! - [`StoredRow`] is a row that a verifier compares with its stream.
 //! - [`housekeeping`] forgets rows that are kept for a limited time only.
 //!
 //! This crate sends nothing. A read model never reads the clock: its time is that of the event.
@@ -28,6 +29,7 @@ pub mod housekeeping;
 mod read_models;
 pub mod rebuild;
 pub mod signatures;
+mod stored_row;
 pub mod tokens;
 pub mod verifications;
 mod work_queues;
@@ -38,6 +40,7 @@ pub use counters::calls;
 pub use read_models::{
     audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
 };
+pub use stored_row::{ComparedColumn, StoredRow};
 pub use work_queues::{invites, partials, replay_items, subjects};
 
 /// Returns the guards of an append, in the order of locks: firm, member, key, quota.

@@ -1,20 +1,13 @@
 //! Databases on several hosts: the primary among them is found, and followed after a failover.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use eventstore::{connect, connect_guarded};
 use sqlx::{ConnectOptions, Connection, Executor};
 use tests::{Receiver, ReplicatedServer, TestDatabase, World, cluster_with};
 
-use crate::process::{Listening, data_dir, firmforms, get, serve, serve_with};
-
-/// Asks until the door answers so.
-async fn until(door: SocketAddr, path: &str, status: u16) {
-    let asked = async { while get(door, path).await.0 != status {} };
-    tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
-}
+use crate::process::{Listening, data_dir, firmforms, get, serve, serve_with, until};
 
 /// The variables that name both databases.
 struct DatabaseUrls {

@@ -1,6 +1,5 @@
 //! A database that is away or busy: what callers are told meanwhile, and that all comes back.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use cluster::{Cluster, ClusterConfig, Durability};
@@ -10,7 +9,7 @@ use sqlx::{ConnectOptions, Executor};
 use tempfile::TempDir;
 use tests::{Receiver, TestDatabase, World};
 
-use crate::process::{Listening, call, firmforms, get, serve, serve_with};
+use crate::process::{Listening, call, firmforms, get, serve, serve_with, until};
 
 /// A server that can be stopped and started again, where it was.
 struct Server {
@@ -39,12 +38,6 @@ impl Server {
 
 fn databases(cluster: &Cluster) -> TestDatabase {
     TestDatabase::of(cluster.connect("away"), cluster.connect("away_keyring"))
-}
-
-/// Asks until the door answers so.
-async fn until(door: SocketAddr, path: &str, status: u16) {
-    let asked = async { while get(door, path).await.0 != status {} };
-    tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
 }
 
 /// Three steps in one life of the server: away at the start, there, and started anew.

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::ConnectOptions;
 use tests::TestDatabase;
-use tests::raw::exchange;
+use tests::raw;
 pub(crate) use tests::raw::{report, try_call};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
@@ -135,8 +135,13 @@ pub(crate) fn address(line: &str, door: &str) -> Option<SocketAddr> {
 
 /// A question without a key to any path of a door.
 pub(crate) async fn get(door: SocketAddr, path: &str) -> (StatusCode, String) {
-    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-    exchange(door, &head).await.expect("an answer")
+    raw::get(door, path).await.expect("an answer")
+}
+
+/// Asks until a door answers with this status.
+pub(crate) async fn until(door: SocketAddr, path: &str, status: u16) {
+    let asked = async { while get(door, path).await.0 != status {} };
+    tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
 }
 
 /// One call on a connection of its own; its status, and all of the answer.

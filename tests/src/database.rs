@@ -64,16 +64,11 @@ pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     for name in ["template_main", "template_keyring"] {
         cluster.ensure_database(name).await.unwrap();
     }
-    let main = connect(cluster.connect("template_main"), 1);
-    migrate(&main).await.unwrap();
-    main.close().await;
-    let keyring = Keyring::new(connect(cluster.connect("template_keyring"), 1), wrapping_key());
-    keyring.migrate().await.unwrap();
-    keyring.close().await;
+    let templates =
+        TestDatabase::of(cluster.connect("template_main"), cluster.connect("template_keyring"));
+    templates.migrate().await;
     if by_roles() {
-        let [main, keyring] = ["main", "keyring"].map(|kind| format!("template_{kind}"));
-        let (main, keyring) = (cluster.connect(&main), cluster.connect(&keyring));
-        make_roles(&main, &keyring, "firmforms").await.unwrap();
+        make_roles(&templates.main, &templates.keyring, "firmforms").await.unwrap();
     }
     Templates { cluster, done: Arc::default() }
 }
@@ -83,6 +78,16 @@ impl TestDatabase {
     #[must_use]
     pub const fn of(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
         Self { main, keyring, _needed: None }
+    }
+
+    /// Brings both databases to this build's schema.
+    pub async fn migrate(&self) {
+        let main = connect(self.main.clone(), 1);
+        migrate(&main).await.unwrap();
+        main.close().await;
+        let keyring = Keyring::new(connect(self.keyring.clone(), 1), wrapping_key());
+        keyring.migrate().await.unwrap();
+        keyring.close().await;
     }
 
     /// New, empty databases in the cluster of this run.

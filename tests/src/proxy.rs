@@ -69,8 +69,7 @@ impl DatabaseProxy {
 
     /// The proxy to the server of this database.
     pub async fn before(database: &PgConnectOptions) -> Self {
-        let folder = database.get_socket().unwrap();
-        Self::to(&folder.join(format!(".s.PGSQL.{}", database.get_port()))).await
+        Self::to(&socket_of(database)).await
     }
 
     /// The same database through the proxy, as a URL.
@@ -83,9 +82,9 @@ impl DatabaseProxy {
         url.into()
     }
 
-    /// New connections go to the server that listens on this socket.
-    pub fn leads_to(&self, server: &Path) {
-        server.clone_into(&mut self.shared.server.lock().unwrap());
+    /// New connections go to the server of this database.
+    pub fn leads_to(&self, database: &PgConnectOptions) {
+        *self.shared.server.lock().unwrap() = socket_of(database);
     }
 
     /// Ends every connection of now, and none that begins later.
@@ -115,6 +114,11 @@ impl DatabaseProxy {
         let mut resets = self.shared.resets.subscribe();
         let _ = resets.wait_for(|resets| *resets >= count).await;
     }
+}
+
+/// The socket of a database's server.
+fn socket_of(database: &PgConnectOptions) -> PathBuf {
+    database.get_socket().unwrap().join(format!(".s.PGSQL.{}", database.get_port()))
 }
 
 impl Shared {

@@ -32,6 +32,12 @@ pub async fn report(server: SocketAddr, token: &str, batch: &str) -> Option<Stat
     Some(exchange(server, &request).await?.0)
 }
 
+/// A question without a key to any path; its status, and all of the answer.
+pub async fn get(server: SocketAddr, path: &str) -> Option<(StatusCode, String)> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    exchange(server, &request).await
+}
+
 /// Any request; its status, and all of the answer.
 pub async fn exchange(server: SocketAddr, request: &str) -> Option<(StatusCode, String)> {
     let mut stream = TcpStream::connect(server).await.ok()?;

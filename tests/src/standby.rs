@@ -100,15 +100,15 @@ impl ReplicatedServer {
         primary.close().await.unwrap();
     }
 
-    /// The proxy leads to the standby, which is none of the primary's successors yet.
+    /// The proxy leads to the standby before its promotion.
     pub fn mislead(&self) {
-        self.proxy.leads_to(&self.standby_folder().join(".s.PGSQL.5432"));
+        self.proxy.leads_to(&self.standby);
         self.proxy.cut();
     }
 
     /// The proxy leads to the primary again.
     pub fn lead_back(&self) {
-        self.proxy.leads_to(&self.primary_folder().join(".s.PGSQL.5432"));
+        self.proxy.leads_to(&self.primary.maintenance());
         self.proxy.cut();
     }
 
@@ -129,7 +129,7 @@ impl ReplicatedServer {
     pub async fn fail_over(&self) {
         self.primary.kill();
         self.promote().await;
-        self.proxy.leads_to(&self.standby.get_socket().unwrap().join(".s.PGSQL.5432"));
+        self.proxy.leads_to(&self.standby);
     }
 
     /// Nothing passes the proxy any more, and the standby is promoted. The old primary lives on.
@@ -198,9 +198,7 @@ async fn replicate(primary: &Templates, database: &PgConnectOptions) -> (tempfil
     for path in [folder.path(), &sockets] {
         own(path);
     }
-    let mut source = database.to_url_lossy();
-    source.set_path("");
-    let password = source.password().unwrap().to_owned();
+    let password = database.to_url_lossy().password().unwrap().to_owned();
     let copied = Command::new(programs.join("pg_basebackup"))
         .args(["--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync"])
         .arg("--pgdata")

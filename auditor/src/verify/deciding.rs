@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use domain::time::Timestamp;
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_many};
-use projector::hooks::{self, StoredHook};
-use projector::keys::{self, StoredKey};
+use projector::StoredRow;
+use projector::hooks::StoredHook;
+use projector::keys::StoredKey;
 use sqlx::PgConnection;
-use uuid::Uuid;
 use vault::secrets;
 
 use super::events::LogTally;
@@ -30,72 +30,6 @@ pub struct ComparedRows {
     pub secrets: i64,
     /// Tables that this login may not read, so they are not compared.
     pub unreadable: Vec<&'static str>,
-}
-
-/// A row that its stream leads to.
-trait StreamRow: Sized {
-    const TABLE: &'static str;
-    const AGGREGATE: &'static str;
-    /// A column that decides.
-    const COLUMN: &'static str;
-
-    fn key(&self) -> Uuid;
-    fn of(stream: &[&RecordedEvent]) -> Option<Self>;
-    fn difference(&self, other: &Self) -> Option<&'static str>;
-    async fn after(
-        connection: &mut PgConnection,
-        after: Option<Uuid>,
-    ) -> Result<Vec<Self>, sqlx::Error>;
-}
-
-impl StreamRow for StoredKey {
-    const TABLE: &'static str = "key_auth";
-    const AGGREGATE: &'static str = "Key";
-    const COLUMN: &'static str = "sha256";
-
-    fn key(&self) -> Uuid {
-        self.key_id
-    }
-
-    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
-        Self::of(stream)
-    }
-
-    fn difference(&self, other: &Self) -> Option<&'static str> {
-        self.difference(other)
-    }
-
-    async fn after(
-        connection: &mut PgConnection,
-        after: Option<Uuid>,
-    ) -> Result<Vec<Self>, sqlx::Error> {
-        keys::stored_after(connection, after, ROWS_PER_READ).await
-    }
-}
-
-impl StreamRow for StoredHook {
-    const TABLE: &'static str = "hooks";
-    const AGGREGATE: &'static str = "Subscription";
-    const COLUMN: &'static str = "target_url";
-
-    fn key(&self) -> Uuid {
-        self.hook_id
-    }
-
-    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
-        Self::of(stream)
-    }
-
-    fn difference(&self, other: &Self) -> Option<&'static str> {
-        self.difference(other)
-    }
-
-    async fn after(
-        connection: &mut PgConnection,
-        after: Option<Uuid>,
-    ) -> Result<Vec<Self>, sqlx::Error> {
-        hooks::stored_after(connection, after, ROWS_PER_READ).await
-    }
 }
 
 /// Compares keys, subscriptions and the ages of signing secrets with the log. `tally` is `None` if
@@ -140,14 +74,14 @@ async fn may_read(
 }
 
 /// Compares each row with its stream, and the number of rows with that of the streams.
-async fn compare_table<R: StreamRow>(
+async fn compare_table<R: StoredRow>(
     connection: &mut PgConnection,
     known: Option<i64>,
 ) -> Result<i64, VerifyStop> {
     let mut after = None;
     let mut count = 0;
     loop {
-        let rows = R::after(connection, after).await?;
+        let rows = R::after(connection, after, ROWS_PER_READ).await?;
         let Some(last) = rows.last() else {
             break;
         };
@@ -162,7 +96,7 @@ async fn compare_table<R: StreamRow>(
     Ok(count)
 }
 
-async fn compare_rows<R: StreamRow>(
+async fn compare_rows<R: StoredRow>(
     connection: &mut PgConnection,
     rows: &[R],
 ) -> Result<(), VerifyStop> {

@@ -5,19 +5,18 @@
 mod report;
 mod rig;
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use eventstore::{connect, migrate};
 use sqlx::PgPool;
 use tests::invariants::{Acknowledged, Run};
-use tests::raw::exchange;
+use tests::raw::get;
 use tests::{World, place_witness, settles};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use vault::{Keyring, WrappingKey};
+use uuid::Uuid;
 
 use self::report::{FailoverTimes, Report};
 use self::rig::{LOOK_EVERY, Outage, Rig};
@@ -70,12 +69,7 @@ pub(crate) async fn run(command: &Failover) -> anyhow::Result<()> {
     let mode = command.replication;
     let mut rig = Rig::start(mode).await?;
     let database = rig.databases().await?;
-    let main = connect(database.main.clone(), 1);
-    migrate(&main).await?;
-    main.close().await;
-    let keyring = Keyring::new(connect(database.keyring.clone(), 1), WrappingKey::new(&[7; 32]));
-    keyring.migrate().await?;
-    keyring.close().await;
+    database.migrate().await;
     let world = World::real_time(database).await;
     place_witness(world.pool()).await;
     let receivers = Receivers::start(Instant::now() + Duration::from_secs(86_400)).await?;
@@ -172,10 +166,9 @@ async fn until_sent(receivers: &Receivers, after: Instant) -> anyhow::Result<Ins
 
 /// Waits until the service says that the end of its log is lost.
 async fn until_alarm(services: &Services) -> anyhow::Result<Instant> {
-    let ask = "GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
     let alarm = async {
         loop {
-            let answer = exchange(services.internal, ask).await;
+            let answer = get(services.internal, "/readyz").await;
             if answer.is_some_and(|(_, text)| text.contains("lost the end of its log")) {
                 return Instant::now();
             }
@@ -248,9 +241,9 @@ impl End<'_> {
 
     /// How many deliveries arrived that the log does not list in the end.
     async fn unknown(&self, pool: &PgPool) -> anyhow::Result<usize> {
-        let known: Vec<uuid::Uuid> =
+        let known: Vec<Uuid> =
             sqlx::query_scalar("select delivery_id from deliveries").fetch_all(pool).await?;
-        let known: BTreeMap<_, ()> = known.into_iter().map(|id| (id, ())).collect();
-        Ok(self.receivers.arrived().iter().filter(|id| !known.contains_key(*id)).count())
+        let known: HashSet<Uuid> = known.into_iter().collect();
+        Ok(self.receivers.arrived().difference(&known).count())
     }
 }

@@ -1,4 +1,4 @@
-//! What the failovers came to, in numbers.
+//! The figures of the failovers.
 
 use std::fmt;
 use std::time::Duration;
@@ -57,7 +57,8 @@ impl Spread {
     fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
         let mut seconds: Vec<f64> = times.map(|time| time.as_secs_f64()).collect();
         seconds.sort_by(f64::total_cmp);
-        let (min, max) = (*seconds.first()?, *seconds.last()?);
+        let min = *seconds.first()?;
+        let max = *seconds.last()?;
         Some(Self { min, median: seconds[seconds.len() / 2], max })
     }
 }

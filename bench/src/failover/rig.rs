@@ -2,24 +2,26 @@
 //! listen on the loopback, keep their data in one temporary folder, and end with this program.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use axum::http::StatusCode;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection, Executor};
 use tests::TestDatabase;
-use tests::raw::exchange;
+use tests::raw::get;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use vault::{Entropy, SystemEntropy};
 
 use super::ReplicationMode;
+use crate::serving::free_address;
 
 /// The packages that the rig needs, and the program of each.
 const PROGRAMS: [(&str, &str); 4] = [
@@ -73,10 +75,16 @@ pub(super) struct Rig {
 struct Node {
     name: &'static str,
     folder: PathBuf,
-    postgres: u16,
+    postgres: SocketAddr,
     rest: SocketAddr,
     account: Account,
     patroni: Child,
+}
+
+/// Where a server and its supervisor listen.
+struct NodeAddresses {
+    postgres: SocketAddr,
+    rest: SocketAddr,
 }
 
 /// The user that runs PostgreSQL, which refuses to run as root.
@@ -94,7 +102,7 @@ impl Rig {
         let password = hex::encode(&SystemEntropy.secret()[..16]);
         let etcd_at = free_address()?;
         let etcd = etcd(&account, folder.path(), etcd_at)?;
-        until("etcd", async || get(etcd_at, "/health").await == Some(200)).await?;
+        until("etcd", async || is_well(etcd_at, "/health").await).await?;
         let cluster = ClusterPlan { mode, etcd: etcd_at, password: password.clone() };
         let first = Node::start("a", folder.path(), &account, &cluster)?;
         until("the first server", async || first.answers("/primary").await).await?;
@@ -155,7 +163,7 @@ impl Rig {
         replicated.await.with_context(|| self.last_lines())
     }
 
-    /// What both supervisors said last.
+    /// The last lines of both supervisors' logs.
     fn last_lines(&self) -> String {
         let of = |node: &Node| {
             let log = fs::read_to_string(node.folder.join("patroni.log")).unwrap_or_default();
@@ -176,10 +184,10 @@ impl Rig {
         bail!("no server is the primary")
     }
 
-    /// From now on the standby gets nothing of what the primary writes.
+    /// Stops the replication: the standby gets nothing of the primary's next writes.
     pub(super) async fn hold_replication(&self) -> anyhow::Result<()> {
         let primary = &self.nodes[self.primary().await?];
-        let mut connection = self.options(primary.postgres, "postgres").connect().await?;
+        let mut connection = self.options(primary.postgres.port(), "postgres").connect().await?;
         let senders: Vec<i32> = sqlx::query_scalar("select pid from pg_stat_replication")
             .fetch_all(&mut connection)
             .await?;
@@ -189,8 +197,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Ends the primary, and waits until the other server is the primary. Returns the place of the
-    /// server that was ended.
+    /// Ends the primary, and returns its place.
     pub(super) async fn end_primary(&self, outage: Outage) -> anyhow::Result<usize> {
         let place = self.primary().await?;
         let node = &self.nodes[place];
@@ -210,7 +217,7 @@ impl Rig {
 
     /// Waits until the other server is out of recovery.
     pub(super) async fn until_promoted(&self, ended: usize) -> anyhow::Result<()> {
-        let options = self.options(self.nodes[1 - ended].postgres, "postgres");
+        let options = self.options(self.nodes[1 - ended].postgres.port(), "postgres");
         until("the promotion", async || {
             let Ok(mut connection) = options.connect().await else { return false };
             let recovers = sqlx::query_scalar("select pg_is_in_recovery()");
@@ -246,7 +253,7 @@ impl Drop for Rig {
     }
 }
 
-/// What both servers have in common.
+/// The settings that both servers share.
 struct ClusterPlan {
     mode: ReplicationMode,
     etcd: SocketAddr,
@@ -262,9 +269,13 @@ impl Node {
     ) -> anyhow::Result<Self> {
         let folder = rig.join(name);
         fs::create_dir(&folder)?;
-        let (postgres, rest) = (free_address()?.port(), free_address()?);
+        let postgres = free_address()?;
+        let rest = free_address()?;
         let settings = folder.join("patroni.yml");
-        fs::write(&settings, patroni_settings(name, &folder, (postgres, rest), cluster)?)?;
+        fs::write(
+            &settings,
+            patroni_settings(name, &folder, NodeAddresses { postgres, rest }, cluster)?,
+        )?;
         fs::set_permissions(&settings, fs::Permissions::from_mode(0o600))?;
         account.own(&folder)?;
         account.own(&settings)?;
@@ -277,7 +288,7 @@ impl Node {
     }
 
     async fn answers(&self, path: &str) -> bool {
-        get(self.rest, path).await == Some(200)
+        is_well(self.rest, path).await
     }
 
     /// The server and its children.
@@ -335,7 +346,8 @@ fn supervise(account: &Account, folder: &Path) -> anyhow::Result<Child> {
 }
 
 fn etcd(account: &Account, folder: &Path, at: SocketAddr) -> anyhow::Result<Child> {
-    let (clients, peers) = (format!("http://{at}"), format!("http://{}", free_address()?));
+    let clients = format!("http://{at}");
+    let peers = format!("http://{}", free_address()?);
     let mut command = account.command("etcd", &folder.join("etcd.log"))?;
     command
         .arg("--data-dir")
@@ -355,12 +367,7 @@ fn proxy(
     let servers: String = nodes
         .iter()
         .map(|node| {
-            format!(
-                "    server {} 127.0.0.1:{} check port {}\n",
-                node.name,
-                node.postgres,
-                node.rest.port()
-            )
+            format!("    server {} {} check port {}\n", node.name, node.postgres, node.rest.port())
         })
         .collect();
     let settings = format!(
@@ -380,7 +387,7 @@ fn proxy(
 fn patroni_settings(
     name: &str,
     folder: &Path,
-    (postgres, rest): (u16, SocketAddr),
+    NodeAddresses { postgres, rest }: NodeAddresses,
     ClusterPlan { mode, etcd, password }: &ClusterPlan,
 ) -> anyhow::Result<String> {
     let programs = cluster::find_programs(None)?.folder;
@@ -412,8 +419,8 @@ fn patroni_settings(
             ],
         },
         "postgresql": {
-            "listen": format!("127.0.0.1:{postgres}"),
-            "connect_address": format!("127.0.0.1:{postgres}"),
+            "listen": postgres,
+            "connect_address": postgres,
             "data_dir": folder.join("data"),
             "bin_dir": programs,
             "pgpass": folder.join("pgpass"),
@@ -454,10 +461,10 @@ fn signal(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
 }
 
-async fn get(at: SocketAddr, path: &str) -> Option<u16> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
-    let asked = timeout(Duration::from_secs(2), exchange(at, &request)).await.ok()??;
-    Some(asked.0.as_u16())
+/// Whether a part of the rig answers with 200, in time.
+async fn is_well(at: SocketAddr, path: &str) -> bool {
+    let asked = timeout(Duration::from_secs(2), get(at, path)).await;
+    matches!(asked, Ok(Some((StatusCode::OK, _))))
 }
 
 async fn until(what: &str, mut is_ready: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
@@ -467,8 +474,4 @@ async fn until(what: &str, mut is_ready: impl AsyncFnMut() -> bool) -> anyhow::R
         }
     };
     timeout(READY_WITHIN, ready).await.with_context(|| format!("{what} is not ready"))
-}
-
-fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -32,7 +32,7 @@ impl Services {
         Self::start_on(Serving::on(database)?).await
     }
 
-    /// The same, with keys, checkpoints and mails in this folder.
+    /// Starts services whose keys, checkpoints and mails are in this folder.
     pub(crate) async fn start_in(database: &TestDatabase, data_dir: &Path) -> anyhow::Result<Self> {
         Self::start_on(Serving::on(database)?.with_data_in(data_dir)).await
     }

@@ -30,13 +30,14 @@ pub(super) async fn measure(cluster: &Templates, command: &Queues) -> anyhow::Re
             total.as_secs_f64()
         );
         let steps = STEPS.min(times.len() / 2);
-        let (first, last) = (times[..steps].to_vec(), times[times.len() - steps - 1..].to_vec());
+        let first = times[..steps].to_vec();
+        let last = times[times.len() - steps - 1..].to_vec();
         rows.push(Row::new(&name, first, last));
     }
     Ok(rows)
 }
 
-/// What is held meanwhile.
+/// A snapshot that is held during a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Nothing,

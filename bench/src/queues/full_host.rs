@@ -41,7 +41,8 @@ pub(super) async fn measure(cluster: &Templates, command: &Queues) -> anyhow::Re
         .execute(scene.world.pool())
         .await?;
         scene.world.pool().execute("vacuum analyze lanes").await?;
-        let (mut claims, mut looks) = (Vec::new(), Vec::new());
+        let mut claims = Vec::new();
+        let mut looks = Vec::new();
         for _ in 0..command.rounds {
             scene.world.pass(Duration::from_secs(1));
             scene.world.submit(&other).await;

@@ -19,7 +19,7 @@ use super::{Queues, Row, Scene, timed};
 /// Deliveries that one claim takes.
 const CLAIMED: i32 = 100;
 
-/// What the rounds took.
+/// The times of some rounds.
 #[derive(Default)]
 struct Times {
     claims: Vec<Duration>,

@@ -45,7 +45,7 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// What something took without and with, in milliseconds: the median.
+/// A median time without the burden and with it, in milliseconds.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -56,7 +56,8 @@ struct Row {
 
 impl Row {
     fn new(name: &str, without: Vec<Duration>, with: Vec<Duration>) -> Self {
-        let (without_ms, with_ms) = (median_ms(without), median_ms(with));
+        let without_ms = median_ms(without);
+        let with_ms = median_ms(with);
         Self { name: name.to_owned(), without_ms, with_ms, ratio: with_ms / without_ms }
     }
 }

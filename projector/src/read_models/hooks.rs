@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 pub use listed::{HookRow, KeyHookList, list_for_keys};
 pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, positions};
-pub use stored::{StoredHook, stored_after};
+pub use stored::StoredHook;
 
 /// The writer of the table `hooks`, which also lists the subscriptions in each occurrence.
 pub(crate) struct HookWriter;

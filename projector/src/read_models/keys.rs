@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-pub use stored::{StoredKey, stored_after};
+pub use stored::StoredKey;
 
 /// The writer of the table `key_auth`.
 pub(crate) struct KeyWriter;

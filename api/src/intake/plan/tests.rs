@@ -260,8 +260,8 @@ fn a_submission_is_recorded_under_the_id_of_its_rule() {
     assert_eq!(reported.response.submitted_at, Some(at(9).get()));
 }
 
-/// What is left of a batch of activities about one response: how many led to its last state,
-/// whether it is submitted, when it was saved, and how many activities were duplicates.
+/// The plan of a batch of activities about one response: the number that led to its last state,
+/// whether it is submitted, the time of its save, and the number of duplicates.
 fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
     let plan = given(&[&[opened(FIRM), form(FIRM)], reports].concat()).unwrap();
     let reported = &plan.responses[&KeySubject { firm_id: FIRM, subject_id: RESPONSE }];

@@ -8,12 +8,12 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use super::reason_name;
+use crate::stored_row::{ComparedColumn, StoredRow, compare_columns};
 
 /// A row of the table `hooks`.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct StoredHook {
-    /// The subscription.
-    pub hook_id: Uuid,
+    hook_id: Uuid,
     firm_id: Uuid,
     key_id: Uuid,
     trigger: String,
@@ -27,11 +27,16 @@ pub struct StoredHook {
     sequence: i64,
 }
 
-impl StoredHook {
-    /// Makes the row that a subscription's stream leads to. Returns `None` if the stream makes no
-    /// subscription.
-    #[must_use]
-    pub fn of(stream: &[&RecordedEvent]) -> Option<Self> {
+impl StoredRow for StoredHook {
+    const TABLE: &'static str = "hooks";
+    const AGGREGATE: &'static str = "Subscription";
+    const COLUMN: &'static str = "target_url";
+
+    fn key(&self) -> Uuid {
+        self.hook_id
+    }
+
+    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
         let mut row: Option<Self> = None;
         for recorded in stream {
             let Event::Subscription(event) = &recorded.event else {
@@ -54,6 +59,44 @@ impl StoredHook {
         row
     }
 
+    fn compare(&self, other: &Self) -> Vec<ComparedColumn> {
+        compare_columns!(
+            self,
+            other,
+            [
+                firm_id,
+                key_id,
+                trigger,
+                target_url,
+                form_id,
+                created_at,
+                created_position,
+                removed_at,
+                removed_position,
+                removal_reason,
+                sequence,
+            ]
+        )
+    }
+
+    async fn after(
+        connection: &mut PgConnection,
+        after: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<Self>, sqlx::Error> {
+        sqlx::query_as(
+            "select hook_id, firm_id, key_id, trigger, target_url, form_id, created_at,
+                    created_position, removed_at, removed_position, removal_reason, sequence
+               from hooks where $1::uuid is null or hook_id > $1 order by hook_id limit $2",
+        )
+        .bind(after)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+    }
+}
+
+impl StoredHook {
     fn created(event: &SubscriptionEvent, recorded: &RecordedEvent) -> Option<Self> {
         let SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id, .. } =
             event
@@ -75,43 +118,4 @@ impl StoredHook {
             sequence: recorded.sequence,
         })
     }
-
-    /// Returns the first column that differs from the other row's.
-    #[must_use]
-    pub fn difference(&self, other: &Self) -> Option<&'static str> {
-        let columns = [
-            ("firm_id", self.firm_id == other.firm_id),
-            ("key_id", self.key_id == other.key_id),
-            ("trigger", self.trigger == other.trigger),
-            ("target_url", self.target_url == other.target_url),
-            ("form_id", self.form_id == other.form_id),
-            ("created_at", self.created_at == other.created_at),
-            ("created_position", self.created_position == other.created_position),
-            ("removed_at", self.removed_at == other.removed_at),
-            ("removed_position", self.removed_position == other.removed_position),
-            ("removal_reason", self.removal_reason == other.removal_reason),
-            ("sequence", self.sequence == other.sequence),
-        ];
-        columns.into_iter().find(|(_, is_equal)| !is_equal).map(|(column, _)| column)
-    }
-}
-
-/// Lists up to `limit` subscriptions after one, in the order of their ids.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn stored_after(
-    connection: &mut PgConnection,
-    after: Option<Uuid>,
-    limit: i64,
-) -> Result<Vec<StoredHook>, sqlx::Error> {
-    sqlx::query_as(
-        "select hook_id, firm_id, key_id, trigger, target_url, form_id, created_at,
-                created_position, removed_at, removed_position, removal_reason, sequence
-           from hooks where $1::uuid is null or hook_id > $1 order by hook_id limit $2",
-    )
-    .bind(after)
-    .bind(limit)
-    .fetch_all(connection)
-    .await
 }

@@ -8,11 +8,12 @@ use eventstore::RecordedEvent;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
+use crate::stored_row::{ComparedColumn, StoredRow, compare_columns};
+
 /// A row of the table `key_auth`.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct StoredKey {
-    /// The key.
-    pub key_id: Uuid,
+    key_id: Uuid,
     firm_id: Uuid,
     member_id: Uuid,
     sha256: Vec<u8>,
@@ -20,10 +21,16 @@ pub struct StoredKey {
     revoked_at: Option<DateTime<Utc>>,
 }
 
-impl StoredKey {
-    /// Makes the row that a key's stream leads to. Returns `None` if the stream makes no key.
-    #[must_use]
-    pub fn of(stream: &[&RecordedEvent]) -> Option<Self> {
+impl StoredRow for StoredKey {
+    const TABLE: &'static str = "key_auth";
+    const AGGREGATE: &'static str = "Key";
+    const COLUMN: &'static str = "sha256";
+
+    fn key(&self) -> Uuid {
+        self.key_id
+    }
+
+    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
         let mut row = None;
         for recorded in stream {
             let at = recorded.context.recorded_at.get();
@@ -45,35 +52,22 @@ impl StoredKey {
         row
     }
 
-    /// Returns the first column that differs from the other row's.
-    #[must_use]
-    pub fn difference(&self, other: &Self) -> Option<&'static str> {
-        let columns = [
-            ("firm_id", self.firm_id == other.firm_id),
-            ("member_id", self.member_id == other.member_id),
-            ("sha256", self.sha256 == other.sha256),
-            ("created_at", self.created_at == other.created_at),
-            ("revoked_at", self.revoked_at == other.revoked_at),
-        ];
-        columns.into_iter().find(|(_, is_equal)| !is_equal).map(|(column, _)| column)
+    fn compare(&self, other: &Self) -> Vec<ComparedColumn> {
+        compare_columns!(self, other, [firm_id, member_id, sha256, created_at, revoked_at])
     }
-}
 
-/// Lists up to `limit` keys after one, in the order of their ids.
-///
-/// # Errors
-/// If the database does not answer.
-pub async fn stored_after(
-    connection: &mut PgConnection,
-    after: Option<Uuid>,
-    limit: i64,
-) -> Result<Vec<StoredKey>, sqlx::Error> {
-    sqlx::query_as(
-        "select key_id, firm_id, member_id, sha256, created_at, revoked_at from key_auth
-          where $1::uuid is null or key_id > $1 order by key_id limit $2",
-    )
-    .bind(after)
-    .bind(limit)
-    .fetch_all(connection)
-    .await
+    async fn after(
+        connection: &mut PgConnection,
+        after: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<Self>, sqlx::Error> {
+        sqlx::query_as(
+            "select key_id, firm_id, member_id, sha256, created_at, revoked_at from key_auth
+              where $1::uuid is null or key_id > $1 order by key_id limit $2",
+        )
+        .bind(after)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+    }
 }
