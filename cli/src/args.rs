@@ -240,6 +240,11 @@ pub struct ServeArgs {
     /// Days that answers of receivers are kept.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS")]
     pub keep_answers_days: u32,
+    /// Days after a firm was closed until its data are dropped: documents, bodies, answers, secrets
+    /// and data keys.
+    #[arg(long, default_value_t = 30, env = "FIRMFORMS_CLOSED_FIRM_DAYS",
+          value_parser = value_parser!(u32).range(1..))]
+    pub closed_firm_days: u32,
     /// The most claimed attempts without an answer, in this process.
     #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
     pub permits: usize,

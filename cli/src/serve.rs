@@ -10,6 +10,7 @@ use auditor::{AuditVerifier, Checkpointer};
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver;
 use deliverer::upkeep::CancelWorker;
+use deliverer::upkeep::ClosedFirmWorker;
 use deliverer::upkeep::EndedLeaseWorker;
 use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
@@ -194,6 +195,8 @@ fn spawn_workers(
         tasks.spawn(run_on(purge, store.nudge(), stop.clone()));
         let erase = EraseWorker::new(deliverer.clone(), system.fence.clone());
         tasks.spawn(run_on(erase, store.nudge(), stop.clone()));
+        let closed_firms = ClosedFirmWorker::new(deliverer.clone());
+        tasks.spawn(run_on(closed_firms, store.nudge(), stop.clone()));
         let cancel = CancelWorker::new(deliverer.clone());
         tasks.spawn(run_on(cancel, store.nudge(), stop.clone()));
     }
@@ -346,6 +349,7 @@ mod tests {
             declared::<ReplayWorker>(),
             declared::<EraseWorker>(),
             declared::<CancelWorker>(),
+            declared::<ClosedFirmWorker>(),
             declared::<EndedLeaseWorker>(),
             declared::<PurgeWorker>(),
         ];
@@ -362,6 +366,7 @@ mod tests {
             ("replay", WakeOn::OtherEvents),
             ("erase", WakeOn::OtherEvents),
             ("cancel", WakeOn::OtherEvents),
+            ("closed_firms", WakeOn::Timer),
             ("ended_leases", WakeOn::Timer),
             ("purge", WakeOn::Timer),
         ];

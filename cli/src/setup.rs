@@ -65,6 +65,7 @@ fn retention(serve: &ServeArgs) -> Retention {
         delivered: days(serve.keep_delivered_days),
         failed: days(serve.keep_failed_days),
         answers: days(serve.keep_answers_days),
+        closed_firm: days(serve.closed_firm_days),
     }
 }
 

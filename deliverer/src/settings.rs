@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::LEASE_TIME;
+use domain::firm::CLOSED_FIRM_KEPT_FOR;
 use domain::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
 use eventstore::{Clock, Store};
 use vault::{Entropy, Keyring};
@@ -69,7 +70,7 @@ impl Default for DelivererSettings {
     }
 }
 
-/// Time that personal data of a delivery is kept after its end.
+/// Time that personal data is kept: of a delivery after its end, of a firm after its closing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Bodies of delivered deliveries.
@@ -78,12 +79,19 @@ pub struct Retention {
     pub failed: Duration,
     /// Answers of receivers.
     pub answers: Duration,
+    /// All data of a closed firm, from its closing on.
+    pub closed_firm: Duration,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         let days = |days: u64| Duration::from_secs(days * 86_400);
-        Self { delivered: days(7), failed: days(30), answers: days(30) }
+        Self {
+            delivered: days(7),
+            failed: days(30),
+            answers: days(30),
+            closed_firm: CLOSED_FIRM_KEPT_FOR,
+        }
     }
 }
 

@@ -25,6 +25,7 @@
 //! - [`presence`] counts the processes of a group.
 //! - [`proof`] reads events and computes their digests again. [`progress`] and [`checkup`] measure
 //!   followers and the server.
+//! - [`firm_rows`] deletes the rows of a closed firm, in batches.
 //! - [`crash`] names the places at which tests kill the process.
 
 mod append;
@@ -37,6 +38,7 @@ mod digest;
 mod error;
 mod failure;
 mod fence;
+pub mod firm_rows;
 mod held;
 mod life;
 mod load;
@@ -63,7 +65,7 @@ pub use failure::Failure;
 pub use fence::{CaughtUp, Fence, SettledUpTo};
 pub use held::{ConnectionCache, ReusedConnection};
 pub use life::{LifeNumber, LifeWatch, SeenEvent, ServerLife};
-pub use load::{StreamName, load, load_all, load_first, load_many};
+pub use load::{StreamName, load, load_all, load_first, load_many, load_recorded_at};
 pub use nudge::{Nudge, WakeScope, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};

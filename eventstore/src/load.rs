@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use cqrs_es::Aggregate;
 use domain::event::{Event, UnreadableEvent};
 use sqlx::PgConnection;
@@ -64,6 +65,31 @@ pub async fn load_first(
     .bind(aggregate_type)
     .bind(aggregate_ids);
     read_all(statement, connection, upcasters).await
+}
+
+/// Returns when the first event of this type was recorded in each of these streams.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn load_recorded_at(
+    connection: &mut PgConnection,
+    aggregate_type: &str,
+    event_type: &str,
+    aggregate_ids: &[String],
+) -> Result<HashMap<String, DateTime<Utc>>, sqlx::Error> {
+    let rows: Vec<(String, DateTime<Utc>)> = sqlx::query_as(
+        "select asked.id, first.recorded_at from unnest($3::text[]) as asked(id)
+          cross join lateral (
+                select recorded_at from events
+                 where aggregate_type = $1 and aggregate_id = asked.id and event_type = $2
+                 order by sequence limit 1) first",
+    )
+    .bind(aggregate_type)
+    .bind(event_type)
+    .bind(aggregate_ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().collect())
 }
 
 /// Loads one stream as its aggregate, with the sequence of its last event. An empty stream has 0.

@@ -35,6 +35,7 @@ pub mod verifications;
 mod work_queues;
 
 use eventstore::WithAppend;
+use eventstore::firm_rows::FirmTable;
 
 pub use counters::calls;
 pub use read_models::{
@@ -64,3 +65,11 @@ pub fn tables() -> Vec<Box<dyn WithAppend>> {
         Box::new(pauses::PauseWriter),
     ]
 }
+
+/// The tables of intake with rows of a firm, which go once the data of a closed firm are dropped.
+/// Read models stay: they follow from the log, which stays.
+pub const FIRM_TABLES: &[FirmTable] = &[
+    FirmTable { name: "subjects", key: "subject_id" },
+    FirmTable { name: "waiting_facts", key: "subject_id" },
+    FirmTable { name: "partials", key: "response_id" },
+];

@@ -8,6 +8,7 @@ mod audit;
 mod backlog;
 mod batches;
 mod clocks;
+mod closed_firms;
 mod connections;
 mod crash;
 mod demo;

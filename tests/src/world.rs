@@ -12,6 +12,7 @@ use deliverer::DelivererContext;
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver_once;
 use deliverer::upkeep::CancelWorker;
+use deliverer::upkeep::ClosedFirmWorker;
 use deliverer::upkeep::EndedLeaseWorker;
 use deliverer::upkeep::EraseWorker;
 use deliverer::upkeep::PurgeWorker;
@@ -379,6 +380,11 @@ impl World {
     /// Drops what was kept long enough.
     pub async fn purge(&self) {
         drain(PurgeWorker::new(self.deliverer().clone())).await;
+    }
+
+    /// Drops what closed firms left, once their grace time is over.
+    pub async fn drop_closed_firms(&self) {
+        drain(ClosedFirmWorker::new(self.deliverer().clone())).await;
     }
 
     /// Carries out what was erased.

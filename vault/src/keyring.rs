@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
 use eventstore::{ConnectionCache, LifeWatch};
 use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
@@ -27,6 +28,9 @@ type DataKeyRow = (Uuid, Uuid, Vec<u8>);
 
 /// The purpose that the identity key is encrypted for.
 pub(crate) const IDENTITY_PURPOSE: &[u8] = b"identity key";
+
+/// The data keys of a firm, in the order of their subjects.
+const KEYS_OF_FIRMS: &[FirmTable] = &[FirmTable { name: "data_keys", key: "subject_id" }];
 
 /// The plaintext and the purpose of the check value. Only the right wrapping key decrypts the
 /// value.
@@ -216,6 +220,35 @@ impl Keyring {
         .execute(self.pool())
         .await?;
         Ok(())
+    }
+
+    /// The firms among these that have data keys.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn firms_with_keys(&self, firm_ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+        let mut connection = self.connections.take().await?;
+        let firms = firm_rows::with_rows(&mut connection, KEYS_OF_FIRMS, firm_ids).await?;
+        self.connections.give_back(connection);
+        Ok(firms)
+    }
+
+    /// Deletes the next data keys of a firm, up to `limit`. Returns their number: fewer than
+    /// `limit` if none is left behind the cursor.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn forget_firm(
+        &self,
+        firm_id: Uuid,
+        cursor: &mut FirmRowsCursor,
+        limit: usize,
+    ) -> Result<usize, sqlx::Error> {
+        let mut connection = self.connections.take().await?;
+        let forgotten =
+            firm_rows::drop_next(&mut connection, KEYS_OF_FIRMS, firm_id, cursor, limit).await?;
+        self.connections.give_back(connection);
+        Ok(forgotten)
     }
 
     /// The identity key. Makes the key if there is none.

@@ -8,7 +8,8 @@
 //! - [`Keyring`] holds the data keys, wrapped by the [`WrappingKey`], in a second database.
 //!   Deleting one row there makes all data of a subject unreadable, backups of the main database
 //!   included.
-//! - [`erasure`] deletes all rows of a response. [`rewrap`] changes the wrapping key.
+//! - [`erasure`] deletes all rows of a response, [`FIRM_TABLES`] names those of a firm.
+//! - [`rewrap`] changes the wrapping key.
 //!
 //! No database holds the wrapping key. No other crate reads or writes the vault's tables. The vault
 //! decides nothing: callers say when data is stored, read and deleted.
@@ -29,7 +30,24 @@ mod seal;
 pub mod secrets;
 pub mod step_headers;
 
+use eventstore::firm_rows::FirmTable;
+
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{IdentityKey, MailRecipient};
 pub use keyring::{DataKeys, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey};
 pub use seal::{BrokenSeal, DataKey, WrappingKey};
+
+/// The tables with data of a firm, which go once the data of a closed firm are dropped. The firm's
+/// data keys go first.
+pub const FIRM_TABLES: &[FirmTable] = &[
+    FirmTable { name: "responses", key: "response_id" },
+    FirmTable { name: "response_people", key: "person_id" },
+    FirmTable { name: "reports", key: "report_id" },
+    FirmTable { name: "bookings", key: "booking_id" },
+    FirmTable { name: "bodies", key: "response_id" },
+    FirmTable { name: "answers", key: "response_id" },
+    FirmTable { name: "step_headers", key: "response_id" },
+    FirmTable { name: "mails", key: "invite_id" },
+    FirmTable { name: "webhook_secrets", key: "firm_id" },
+    FirmTable { name: "firm_contacts", key: "firm_id" },
+];

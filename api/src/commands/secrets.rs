@@ -113,6 +113,8 @@ fn refused(error: CommandError<FirmRejection>) -> Error {
     match error {
         CommandError::Rejected(FirmRejection::Unknown) => Error::FirmNotFound,
         CommandError::Rejected(FirmRejection::Closed) => Error::FirmInactive,
+        // Only the worker of closed firms gives the command that is refused so.
+        CommandError::Rejected(why @ FirmRejection::NotClosed) => Error::Internal(why.to_string()),
         CommandError::Append(AppendError::ActorInactive) => Error::NotAManager,
         CommandError::Append(error) => error.into(),
     }

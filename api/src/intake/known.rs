@@ -15,6 +15,7 @@ use domain::person::Person;
 use domain::response::PartRejection;
 use domain::trigger::FirmPlan;
 use eventstore::{NewEvent, RecordedEvent};
+use projector::firms::KnownFirm;
 use projector::subjects::{LockedSubject, SubjectId, SubjectRow};
 use uuid::Uuid;
 use vault::people::NamedOn;
@@ -233,6 +234,12 @@ impl KnownState {
         self.references.forms.get(&(firm_id, form_id))
     }
 
+    /// Whether the firm was closed and its data are dropped. Activities about it are ignored.
+    pub(super) fn is_dropped(&self, firm_id: Uuid) -> bool {
+        self.references.dropped.contains(&firm_id)
+            || self.firms.get(&firm_id).is_some_and(|firm| firm.aggregate.is_dropped())
+    }
+
     /// Refuses an activity of an unknown firm.
     pub(super) fn require_firm(&self, firm_id: Uuid) -> Result<(), FirmRejection> {
         let opened = self.firms.get(&firm_id).is_some_and(|firm| firm.firm_id.is_some());
@@ -294,6 +301,17 @@ impl KnownState {
 pub(super) struct FoundReferences {
     pub(super) firms: BTreeSet<Uuid>,
     pub(super) forms: BTreeMap<(Uuid, Uuid), FormPart>,
+    /// Firms whose data are dropped.
+    pub(super) dropped: BTreeSet<Uuid>,
+}
+
+impl FoundReferences {
+    pub(super) fn take(&mut self, KnownFirm { firm_id, is_dropped }: KnownFirm) {
+        self.firms.insert(firm_id);
+        if is_dropped {
+            self.dropped.insert(firm_id);
+        }
+    }
 }
 
 impl<A: Aggregate> StreamState<A> {

@@ -1,11 +1,12 @@
 //! Locks and look-ups before the decision. Each kind of row is locked in the order of its ids.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use domain::payload::FormPart;
 use domain::trigger::Trigger;
 use eventstore::{AppendError, NewEvent};
-use projector::forms::FormRow;
+use projector::firms::KnownFirm;
+use projector::forms::NamedForm;
 use projector::subjects::{self, LockedSubject, SubjectId, SubjectLinks};
 use projector::{firms, forms, hooks, keys, members};
 use sqlx::PgConnection;
@@ -39,16 +40,21 @@ pub(super) async fn find_references(
 ) -> Result<FoundReferences, sqlx::Error> {
     let BatchReferences { firms, forms } = named;
     let forms: Vec<_> = forms.into_iter().collect();
-    let forms = if forms.is_empty() { vec![] } else { forms::find_all(connection, &forms).await? };
-    // An existing form proves that its firm exists.
-    let mut there: BTreeSet<_> = forms.iter().map(|form| form.firm_id).collect();
-    let others: Vec<_> = firms.difference(&there).copied().collect();
-    there.extend(firms::known(connection, &others).await?);
-    let part = |form: FormRow| {
+    let forms =
+        if forms.is_empty() { vec![] } else { forms::find_named(connection, &forms).await? };
+    let mut found = FoundReferences::default();
+    for NamedForm { form, is_dropped } in forms {
+        // An existing form proves that its firm exists.
+        found.take(KnownFirm { firm_id: form.firm_id, is_dropped });
         let id = (form.firm_id, form.form_id);
-        (id, FormPart { id: form.form_id.into(), title: form.title, url: form.url })
-    };
-    Ok(FoundReferences { firms: there, forms: forms.into_iter().map(part).collect() })
+        let part = FormPart { id: form.form_id.into(), title: form.title, url: form.url };
+        found.forms.insert(id, part);
+    }
+    let others: Vec<_> = firms.difference(&found.firms).copied().collect();
+    for firm in firms::known(connection, &others).await? {
+        found.take(firm);
+    }
+    Ok(found)
 }
 
 /// Locks firms, then members.

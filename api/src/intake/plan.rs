@@ -126,6 +126,9 @@ impl Planner<'_> {
         {
             return Ok(ActivityVerdict::Duplicate);
         }
+        if self.known.is_dropped(event.firm_id) {
+            return Ok(ActivityVerdict::Duplicate);
+        }
         self.require_one_kind(event)?;
         self.learn_part(event);
         if self.is_of_erased(event) {

@@ -267,6 +267,8 @@ impl<'a> BatchIntake<'a> {
         for one in &named {
             reported_of.entry((one.firm_id, one.response_id)).or_default();
         }
+        // Nothing is remembered of a firm whose data are dropped.
+        reported_of.retain(|(firm_id, _), _| !there.dropped.contains(firm_id));
         let subjects = lock_subjects(connection, &reported_of).await?;
         // A response that named an erased person in between must be erased too.
         if people::naming(connection, &erased).await? != named {
@@ -302,7 +304,9 @@ impl<'a> BatchIntake<'a> {
     }
 
     fn erased_of(&self, known: &KnownState) -> Vec<KeySubject> {
-        let is_erased = |one: &&KeySubject| known.is_erased((one.firm_id, one.subject_id));
+        let is_erased = |one: &&KeySubject| {
+            known.is_dropped(one.firm_id) || known.is_erased((one.firm_id, one.subject_id))
+        };
         self.subjects.iter().filter(is_erased).copied().collect()
     }
 

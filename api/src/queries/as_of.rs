@@ -8,7 +8,8 @@ use eventstore::tail::TailError;
 use projector::as_of::{self, DeliveryThen, HookThen};
 use projector::deliveries::DeliveryRow;
 use projector::hooks::HookLife;
-use projector::subjects;
+use projector::{firms, subjects};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -103,9 +104,23 @@ pub async fn deliveries(
     let mut connection = service.store.pool().acquire().await?;
     let rows = as_of::list_deliveries(&mut connection, firm_id, as_of, limit).await;
     let rows = rows.map_err(unread)?;
-    let responses: Vec<_> = rows.iter().map(|row| (firm_id, row.response_id)).collect();
-    let erased = subjects::erased(&mut connection, &responses).await?;
-    Ok((rows, erased.into_iter().map(|(_, response_id)| response_id).collect()))
+    let responses: Vec<_> = rows.iter().map(|row| row.response_id).collect();
+    let erased = erased_among(&mut connection, firm_id, &responses).await?;
+    Ok((rows, erased))
+}
+
+/// The responses among these whose data are erased or dropped by now.
+async fn erased_among(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    responses: &[Uuid],
+) -> Result<HashSet<Uuid>, Error> {
+    if firms::is_dropped(connection, firm_id).await? {
+        return Ok(responses.iter().copied().collect());
+    }
+    let asked: Vec<_> = responses.iter().map(|response_id| (firm_id, *response_id)).collect();
+    let erased = subjects::erased(connection, &asked).await?;
+    Ok(erased.into_iter().map(|(_, response_id)| response_id).collect())
 }
 
 /// A delivery of a firm as it is or was, and whether its response is erased by now.
@@ -121,8 +136,7 @@ pub async fn delivery(
     let mut connection = service.store.pool().acquire().await?;
     let then = as_of::delivery(&mut connection, firm_id, delivery_id, as_of).await;
     let then = then.map_err(unread)?.ok_or(Error::DeliveryNotFound)?;
-    let response = (firm_id, then.row.response_id);
-    let erased = subjects::erased(&mut connection, &[response]).await?;
+    let erased = erased_among(&mut connection, firm_id, &[then.row.response_id]).await?;
     Ok((then, !erased.is_empty()))
 }
 

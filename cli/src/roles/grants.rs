@@ -35,7 +35,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("last_verification", [READ, WRITE, READ, READ]),
     ("checkpoints", [READ, WRITE, WRITE, READ]),
     // Read models, written in the append that changes them.
-    ("firms", [WRITE, READ, READ, READ]),
+    ("firms", [WRITE, READ, "select, update (dropped_at)", READ]),
     ("members", [WRITE, NO, NO, NO]),
     ("forms", [WRITE, NO, READ, READ]),
     ("key_auth", [WRITE, NO, NO, COMPARE_KEYS]),
@@ -55,7 +55,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("lane_wakes", [ADD, ADD, ALL, READ]),
     ("unspread", [ADD, ADD, ALL, READ]),
     ("partials", [ALL, TAKE, DROP, NO]),
-    ("subjects", [WRITE, NO, READ, NO]),
+    ("subjects", [WRITE, NO, DROP, NO]),
     ("waiting_facts", [ROTATE, NO, DROP, NO]),
     ("activity_seen", [ADD, TAKE, NO, NO]),
     // Alarms of every process.
@@ -72,10 +72,11 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("bodies", [ADD, NO, ALL, NO]),
     ("answers", [READ, NO, ALL, NO]),
     ("step_headers", [ADD, NO, DROP, NO]),
-    ("mails", [ROTATE, NO, NO, NO]),
-    ("webhook_secrets", [WRITE, NO, READ, NO]),
-    ("firm_contacts", [ALL, NO, NO, NO]),
+    ("mails", [ROTATE, NO, DROP, NO]),
+    ("webhook_secrets", [WRITE, NO, DROP, NO]),
+    ("firm_contacts", [ALL, NO, DROP, NO]),
     ("identity_check", [ADD, ADD, ADD, NO]),
+    ("installation", [ADD, ADD, ADD, NO]),
     // The list of migrations. A process checks it against its own schema.
     ("_sqlx_migrations", [READ, READ, READ, READ]),
 ];
@@ -99,5 +100,7 @@ pub(super) const KEYRING_GRANTS: &[TableGrants] = &[
     ("data_keys", [ALL, NO, DROP, NO]),
     ("identity_key", [ADD, ADD, ADD, NO]),
     ("wrapping_check", [ADD, ADD, ADD, NO]),
+    ("installation", [ADD, ADD, ADD, NO]),
+    ("erased_up_to", [NO, NO, WRITE, NO]),
     ("_sqlx_migrations", [READ, READ, READ, NO]),
 ];

@@ -4,15 +4,18 @@
 //! - [`CancelWorker`] cancels the rows of closed lanes, and of firms that stay suspended.
 //! - [`ReplayWorker`] queues deliveries again that replays name, at the replay's rate.
 //! - [`EraseWorker`] carries out erasures.
+//! - [`ClosedFirmWorker`] drops the data of closed firms after their grace time.
 //! - [`PurgeWorker`] deletes bodies and answers after their retention.
 
 mod cancel;
+mod closed_firms;
 mod ended_leases;
 mod erase;
 mod purge;
 mod replay;
 
 pub use self::cancel::CancelWorker;
+pub use self::closed_firms::ClosedFirmWorker;
 pub use self::ended_leases::EndedLeaseWorker;
 pub use self::erase::{EraseWorker, redo_erasures};
 pub use self::purge::PurgeWorker;

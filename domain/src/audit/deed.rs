@@ -60,6 +60,7 @@ actions! {
     MemberLeft = "member_left": "A member left.",
     SecretRevealed = "secret_revealed": "The signing secret was shown.",
     SecretRotated = "secret_rotated": "A new signing secret signs.",
+    FirmDataDropped = "firm_data_dropped": "The data of a closed firm were dropped.",
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
     TargetRevealed = "target_revealed": "An operator saw a target with its path and query.",
@@ -265,6 +266,7 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
         FirmEvent::MemberLeft { member_id, .. } => member(Action::MemberLeft, member_id),
         FirmEvent::SecretRevealed {} => firm(Action::SecretRevealed),
         FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
+        FirmEvent::FirmDataDropped {} => firm(Action::FirmDataDropped),
     }
 }
 

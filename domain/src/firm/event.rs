@@ -97,6 +97,9 @@ pub enum FirmEvent {
         /// The reason, in the caller's words.
         reason: Option<String>,
     },
+    /// The grace time of the closed firm is over. From this event on its personal data and secrets
+    /// are dropped, and intake ignores activities about it (ruling 45, a closed firm's data).
+    FirmDataDropped {},
 }
 
 domain_event!(FirmEvent {
@@ -112,4 +115,5 @@ domain_event!(FirmEvent {
     MemberLeft,
     SecretRevealed,
     SecretRotated,
+    FirmDataDropped,
 });

@@ -7,6 +7,7 @@
 mod event;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -25,7 +26,11 @@ pub struct Firm {
     /// The last reported change.
     changed: Option<FirmEvent>,
     members: BTreeMap<Uuid, FirmMember>,
+    is_dropped: bool,
 }
+
+/// The time from a firm's closing until its data are dropped (ruling 45, a closed firm's data).
+pub const CLOSED_FIRM_KEPT_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 /// Whether a firm may act (contract, Authentication 7; ruling 28).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +157,8 @@ pub enum FirmCommand {
         /// The reason.
         reason: Option<String>,
     },
+    /// Drops the data of the closed firm.
+    DropData,
 }
 
 aggregate!(Firm, FirmCommand, FirmEvent, FirmRejection);
@@ -165,6 +172,9 @@ pub enum FirmRejection {
     /// The firm was closed, so nothing is signed for it any more.
     #[error("the firm is closed")]
     Closed,
+    /// Only the data of a closed firm are dropped.
+    #[error("the firm is not closed")]
+    NotClosed,
 }
 
 impl Firm {
@@ -178,6 +188,7 @@ impl Firm {
             FirmCommand::ReportMember { .. }
             | FirmCommand::RevealSecret
             | FirmCommand::RotateSecret { .. }
+            | FirmCommand::DropData
                 if self.status.is_none() =>
             {
                 Err(FirmRejection::Unknown)
@@ -185,6 +196,7 @@ impl Firm {
             FirmCommand::ReportMember { member_id, time, change } => {
                 Ok(self.report_member(*member_id, *time, *change))
             }
+            FirmCommand::RevealSecret if self.is_dropped => Err(FirmRejection::Closed),
             FirmCommand::RevealSecret => Ok(vec![FirmEvent::SecretRevealed {}]),
             FirmCommand::RotateSecret { .. } if self.status == Some(FirmStatus::Closed) => {
                 Err(FirmRejection::Closed)
@@ -192,7 +204,18 @@ impl Firm {
             FirmCommand::RotateSecret { reason } => {
                 Ok(vec![FirmEvent::SecretRotated { reason: reason.clone() }])
             }
+            FirmCommand::DropData if self.status != Some(FirmStatus::Closed) => {
+                Err(FirmRejection::NotClosed)
+            }
+            FirmCommand::DropData if self.is_dropped => Ok(Vec::new()),
+            FirmCommand::DropData => Ok(vec![FirmEvent::FirmDataDropped {}]),
         }
+    }
+
+    /// Whether the firm's data are dropped. Activities about it are then ignored.
+    #[must_use]
+    pub const fn is_dropped(&self) -> bool {
+        self.is_dropped
     }
 
     /// Whether this member may create keys now.
@@ -289,6 +312,7 @@ impl Firm {
             FirmEvent::MemberLeft { member_id, time } => {
                 self.tell(member_id, MemberChange::Left, time);
             }
+            FirmEvent::FirmDataDropped {} => self.is_dropped = true,
             FirmEvent::SecretRevealed {} | FirmEvent::SecretRotated { .. } => {}
         }
     }

@@ -31,6 +31,19 @@ fn given(events: Vec<FirmEvent>) -> AggregateTestExecutor<Firm> {
 }
 
 #[test]
+fn h8_the_data_of_a_closed_firm_are_dropped_once_and_never_an_open_firms() {
+    let closed = FirmEvent::FirmClosed { time: at(2) };
+    given(vec![opened()]).when(FirmCommand::DropData).then_expect_error(FirmRejection::NotClosed);
+    given(vec![]).when(FirmCommand::DropData).then_expect_error(FirmRejection::Unknown);
+    given(vec![opened(), closed.clone()])
+        .when(FirmCommand::DropData)
+        .then_expect_events(vec![FirmEvent::FirmDataDropped {}]);
+    let dropped = vec![opened(), closed, FirmEvent::FirmDataDropped {}];
+    given(dropped.clone()).when(FirmCommand::DropData).then_expect_events(vec![]);
+    given(dropped).when(FirmCommand::RevealSecret).then_expect_error(FirmRejection::Closed);
+}
+
+#[test]
 fn a_firm_opens_once() {
     let open = FirmChange::Opened {
         name: "Firm".into(),

@@ -1,5 +1,7 @@
 //! The read model of firms, as the product last reported each firm.
 
+mod closed;
+
 use std::collections::BTreeMap;
 
 use domain::event::Event;
@@ -10,6 +12,8 @@ use futures::future::BoxFuture;
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
+
+pub use self::closed::{closed_after, dropped_after, is_dropped};
 
 /// The writer of the table `firms`.
 pub(crate) struct FirmWriter;
@@ -25,7 +29,8 @@ impl WithAppend for FirmWriter {
                 Event::Firm(event) => Some((recorded.context.firm_id, event)),
                 _ => None,
             });
-            Ok(write(connection, &changes(of_firms)).await?)
+            write(connection, &changes(of_firms)).await?;
+            Ok(closed::note_dropped(connection, events).await?)
         })
     }
 }
@@ -82,7 +87,8 @@ impl<'a> FirmUpdate<'a> {
             | FirmEvent::MemberEnabled { .. }
             | FirmEvent::MemberLeft { .. }
             | FirmEvent::SecretRevealed {}
-            | FirmEvent::SecretRotated { .. } => None,
+            | FirmEvent::SecretRotated { .. }
+            | FirmEvent::FirmDataDropped {} => None,
         }
     }
 
@@ -166,6 +172,15 @@ pub async fn lock(connection: &mut PgConnection, firm_ids: &[Uuid]) -> Result<()
     Ok(())
 }
 
+/// A known firm, and whether its data are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct KnownFirm {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// Tells whether the firm was closed and its data are dropped.
+    pub is_dropped: bool,
+}
+
 /// Returns the known firms among these. Closed firms are known.
 ///
 /// # Errors
@@ -173,14 +188,16 @@ pub async fn lock(connection: &mut PgConnection, firm_ids: &[Uuid]) -> Result<()
 pub async fn known(
     connection: &mut PgConnection,
     firm_ids: &[Uuid],
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<KnownFirm>, sqlx::Error> {
     if firm_ids.is_empty() {
         return Ok(Vec::new());
     }
-    sqlx::query_scalar("select firm_id from firms where firm_id = any($1)")
-        .bind(firm_ids)
-        .fetch_all(connection)
-        .await
+    sqlx::query_as(
+        "select firm_id, dropped_at is not null as is_dropped from firms where firm_id = any($1)",
+    )
+    .bind(firm_ids)
+    .fetch_all(connection)
+    .await
 }
 
 /// Returns the plans of these firms.

@@ -246,6 +246,37 @@ pub async fn find_all(
     .await
 }
 
+/// A form, and whether its firm's data are dropped.
+#[derive(Debug, Clone, FromRow)]
+pub struct NamedForm {
+    /// The form.
+    #[sqlx(flatten)]
+    pub form: FormRow,
+    /// Tells whether the firm was closed and its data are dropped.
+    pub is_dropped: bool,
+}
+
+/// Returns the known forms among these, deleted ones too, each with the state of its firm.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find_named(
+    connection: &mut PgConnection,
+    forms: &[(Uuid, Uuid)],
+) -> Result<Vec<NamedForm>, sqlx::Error> {
+    let (firm_ids, form_ids): (Vec<Uuid>, Vec<Uuid>) = forms.iter().copied().unzip();
+    sqlx::query_as(
+        "select m.firm_id, m.form_id, m.title, m.slug, m.url, m.status, m.hidden_fields,
+                m.created_at, f.dropped_at is not null as is_dropped
+           from forms m join firms f on f.firm_id = m.firm_id
+          where (m.firm_id, m.form_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(form_ids)
+    .fetch_all(connection)
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

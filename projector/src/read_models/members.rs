@@ -76,7 +76,8 @@ impl MemberUpdate {
             | FirmEvent::FirmResumed { .. }
             | FirmEvent::FirmClosed { .. }
             | FirmEvent::SecretRevealed {}
-            | FirmEvent::SecretRotated { .. } => None,
+            | FirmEvent::SecretRotated { .. }
+            | FirmEvent::FirmDataDropped {} => None,
         }
     }
 
