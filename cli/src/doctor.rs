@@ -10,6 +10,8 @@ use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::inspect::checkup as queue;
+use deliverer::inspect::lost_keys::{self, KeyCoverage};
+use deliverer::upkeep::{self, ErasureProgress};
 use domain::audit::Seal;
 use domain::checkup::{CheckVerdict, Finding, SigningHealth};
 use domain::time::Timestamp;
@@ -20,7 +22,7 @@ use projector::{firms, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
-use vault::{Keyring, secrets};
+use vault::{Keyring, installation, secrets};
 
 use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
 use crate::args::OutputArgs;
@@ -117,6 +119,7 @@ async fn look_inside(
     let clock = Clock::of_database(pool).await?;
     let now = clock.now().get();
     let mut findings = keys(pool, keyring).await;
+    findings.extend(pair(pool, keyring).await?);
     findings.push(Finding::clock(clock.fault()));
     findings.push(lost_tail(pool).await?);
     let log = checkup::log_end(pool).await?;
@@ -159,6 +162,18 @@ async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
         Finding::key("wrapping_key", wrapping.map(|error| error.to_string())),
         Finding::key("identity_key", identity.map(|error| error.to_string())),
     ]
+}
+
+/// Checks whether main database and keyring belong together, and neither is older than the other.
+async fn pair(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<[Finding; 4]> {
+    let KeyCoverage { looked, lost } = lost_keys::newest(pool, keyring).await?;
+    let ErasureProgress { mark, carried_out } = upkeep::erasure_progress(pool, keyring).await?;
+    Ok([
+        Finding::installation(installation::read(pool, keyring).await?),
+        Finding::newest_keys(looked, lost),
+        Finding::erasures(mark, carried_out),
+        Finding::dead_keys(keyring.dead_rows().await?),
+    ])
 }
 
 async fn snapshots(pool: &PgPool) -> anyhow::Result<Finding> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::SendingMode;
 use auditor::{AuditVerifier, Checkpointer};
+use deliverer::inspect::lost_keys::{self, KeyCoverage};
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver;
 use deliverer::upkeep::CancelWorker;
@@ -91,9 +92,29 @@ async fn start(
     databases.wait().await?;
     let system = System::start(databases, wrapping, setup).await?;
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
-        upkeep::redo_erasures(&system.deliverer).await.context("carrying out recorded erasures")?;
+        let again = upkeep::redo_erasures(&system.deliverer).await;
+        let again = again.context("carrying out recorded erasures")?;
+        if again > 0 {
+            tracing::warn!(again, "a database is from a backup: erasures were carried out again");
+        }
     }
+    warn_of_lost_keys(&system).await?;
     Ok(system)
+}
+
+/// Says so if the keyring lost its end. Other responses are served meanwhile.
+async fn warn_of_lost_keys(system: &System) -> anyhow::Result<()> {
+    let found = lost_keys::newest(system.pool(), &system.service.keyring).await;
+    let KeyCoverage { looked, lost } = found.context("looking for the newest data keys")?;
+    if lost > 0 {
+        tracing::error!(
+            looked,
+            lost,
+            "the keyring has lost keys of the newest responses: nobody can read or send them; stop \
+             the service, and restore the newest copy of the keyring"
+        );
+    }
+    Ok(())
 }
 
 /// Serves the doors, which answer 503 until they are opened.

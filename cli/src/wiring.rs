@@ -26,7 +26,7 @@ use mailer::{Mailer, SenderAddress};
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
-use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey};
+use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
 
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
@@ -183,7 +183,8 @@ impl System {
     ///
     /// # Errors
     ///
-    /// If the keyring does not answer, or the outgoing client cannot be made.
+    /// If the keyring does not answer or is another database's, or the outgoing client cannot be
+    /// made.
     pub async fn assemble(
         store: Store,
         keyring: Keyring,
@@ -191,8 +192,10 @@ impl System {
         setup: SystemSetup,
     ) -> anyhow::Result<Self> {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        installation::check(store.pool(), &keyring).await?;
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         identity.check(store.pool()).await.context("the keyring")?;
+        installation::note(store.pool(), &keyring, entropy.id()).await?;
         let fence = Fence::of(&store);
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
         let deliverer = DelivererContext {

@@ -2,6 +2,7 @@
 //! advice. The functions are pure. Their limits are not limits of the service: beyond them an
 //! operator should look.
 
+mod pair;
 mod servers;
 
 use std::time::Duration;

@@ -26,7 +26,7 @@
 //! - [`audit`] makes the audit entries and their chains, over the trees of [`merkle`].
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
-//!   questions about the past.
+//!   questions about the past. [`restore`] compares the main database with the keyring.
 //! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats.
 
 pub mod activity;
@@ -65,6 +65,7 @@ pub mod reading;
 pub mod repair;
 pub mod replay;
 pub mod response;
+pub mod restore;
 pub mod retry;
 pub mod sample;
 pub mod signature;

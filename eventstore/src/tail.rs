@@ -133,6 +133,41 @@ pub async fn recent_attempts(
     read_all(statement, connection, upcasters).await
 }
 
+/// The newest positions among which [`newest_occurrences`] looks.
+const NEWEST_POSITIONS: i64 = 10_000;
+
+/// Reads the newest occurrences of the log, the newest first. Looks only at the end of the log, so
+/// there may be none.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
+pub async fn newest_occurrences(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    limit: i64,
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let statement = events_where!(
+        "position > (select max(position) from events) - $1 and aggregate_type = 'Occurrence'
+          order by position desc limit $2"
+    );
+    let statement = sqlx::query(statement).bind(NEWEST_POSITIONS).bind(limit);
+    read_all(statement, connection, upcasters).await
+}
+
+/// Returns the digest of the event at this position, if there is one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn digest_at(
+    connection: &mut PgConnection,
+    position: i64,
+) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    sqlx::query_scalar("select digest from events where position = $1")
+        .bind(position)
+        .fetch_optional(connection)
+        .await
+}
+
 /// Reads a firm's events that begin deliveries and that a follower has not read, the newest first.
 /// Such an event is an occurrence that lists a subscription, or an event that queues a delivery.
 /// Events that were recorded at one instant are all read, or none of them is.

@@ -1,9 +1,11 @@
 //! Closed firms (case H8; ruling 45): 30 days after the closing nothing personal of the firm is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use api::queries::as_of;
 use deliverer::upkeep::ClosedFirmWorker;
+use domain::as_of::AsOf;
 use eventstore::worker::{NextStep, Worker};
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, Reply, World, activity, later};
@@ -159,16 +161,14 @@ async fn h8_the_data_of_a_closed_firm_stayed_for_ever() {
     world.pass(DAY);
     world.drop_closed_firms().await;
     assert_eq!(said_so(&world, &firm).await, 1, "once");
-    for command in [&["audit", "verify"][..], &["projections", "verify", "--all"]] {
+    for command in
+        [&["audit", "checkpoint"][..], &["audit", "verify"], &["projections", "verify", "--all"]]
+    {
         let output = firmforms(&world.database).args(command).output().await.unwrap();
         assert!(output.status.success(), "{command:?}: {output:?}");
     }
-    let path = format!("/internal/v1/firms/{}/deliveries", firm.id);
-    let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
-    let shown = world.internal(request).await;
-    let of_response = |one: &Value| one["response_id"] == json!(response_id);
-    let shown = shown.body["items"].as_array().unwrap().clone();
-    assert!(shown.iter().any(of_response) && shown.iter().all(|one| one["erased"] == true));
+    let shown = as_of::deliveries(world.service(), firm.id, AsOf::NOW, 10).await.unwrap();
+    assert_eq!(shown.1, HashSet::from([response_id]), "its deliveries are shown as erased");
 }
 
 /// What the product reports afterwards is accepted and ignored, whatever it is about.

@@ -9,12 +9,14 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 12] = [
+const OF_NO_FIRM: [(&str, &str); 14] = [
     ("_sqlx_migrations", "the schema"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),
+    ("erased_up_to", "one mark in this installation's log"),
     ("identity_check", "one word under this installation's key"),
     ("identity_key", "this installation's key"),
+    ("installation", "this installation's id"),
     ("last_signature", "the last checkpoint that was signed here"),
     ("last_verification", "the last verification of this log"),
     ("rebuilds", "when each read model was made anew here"),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use eventstore::worker::{NextStep, Worker};
 use projector::housekeeping::HousekeepingWorker;
-use tests::World;
+use serde_json::json;
+use tests::{World, activity};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -60,4 +61,75 @@ async fn what_is_old_goes_in_batches_once_an_hour() {
     world.pass(Duration::from_millis(1));
     assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
     assert_eq!(seen(&world).await, 0);
+}
+
+/// A fact waited for ever for a response that never came.
+#[tokio::test]
+async fn a_fact_whose_response_never_comes_is_forgotten_after_90_days() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let response_id = world.id();
+    let paid = async || {
+        let data = json!({"payment_id": world.id(), "response_id": response_id, "amount": 1,
+                          "currency": "EUR", "at": "2026-11-01T11:00:00Z"});
+        let answer = world.report(&[activity(firm.id, "payment.received", data)]).await;
+        assert_eq!(answer.status, 202, "{}", answer.body);
+    };
+    let waiting = async || -> i64 {
+        let count = sqlx::query_scalar("select count(*) from waiting_facts");
+        count.fetch_one(world.pool()).await.unwrap()
+    };
+    paid().await;
+    world.pass(90 * DAY);
+    assert_eq!(housekeeping(&world).step().await.unwrap(), NextStep::IDLE);
+    assert_eq!(waiting().await, 1, "90 days, and no longer");
+    paid().await;
+    world.pass(HOUR);
+    assert_eq!(housekeeping(&world).step().await.unwrap(), NextStep::IDLE);
+    assert_eq!(waiting().await, 1, "the second one waits");
+    let submitted = tests::submitted(&firm, response_id);
+    assert_eq!(world.report(&[submitted]).await.status, 202);
+    assert_eq!(waiting().await, 0, "and finds its response");
+}
+
+/// The deliveries of every replay there ever was stayed listed.
+#[tokio::test]
+async fn the_deliveries_of_an_ended_replay_are_forgotten_after_30_days() {
+    let world = World::new().await;
+    let ended_at = world.clock.now().get();
+    let replay = async |items: i32, state: &str| {
+        sqlx::query(
+            "with replay as (
+                 insert into replays (replay_id, firm_id, state, reason, force, rate_per_second,
+                                      selected, requested_at, ended_at, sequence)
+                 values (gen_random_uuid(), gen_random_uuid(), $2, 'a', false, 1, 1, $3,
+                         case when $2 = 'running' then null else $3 end, 1)
+                 returning replay_id)
+             insert into replay_items (replay_id, place, delivery_id, outcome)
+             select replay_id, n, gen_random_uuid(), 'delivered'
+               from replay, generate_series(1, $1) n",
+        )
+        .bind(items)
+        .bind(state)
+        .bind(ended_at)
+        .execute(world.pool())
+        .await
+        .unwrap();
+    };
+    let items = async || -> i64 {
+        let count = sqlx::query_scalar("select count(*) from replay_items");
+        count.fetch_one(world.pool()).await.unwrap()
+    };
+    replay(1_200, "finished").await;
+    replay(3, "stopped").await;
+    replay(5, "running").await;
+    let mut worker = housekeeping(&world);
+    world.pass(30 * DAY);
+    assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
+    assert_eq!(items().await, 1_208);
+    world.pass(HOUR);
+    for (step, left) in [(NextStep::Busy, 208), (NextStep::IDLE, 5)] {
+        assert_eq!(worker.step().await.unwrap(), step);
+        assert_eq!(items().await, left);
+    }
 }

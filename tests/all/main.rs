@@ -34,6 +34,7 @@ mod long_queues;
 mod newer;
 mod openapi;
 mod outages;
+mod pair;
 mod patience;
 mod pauses;
 mod plans;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
 use eventstore::{ConnectionCache, LifeWatch};
-use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
@@ -21,6 +21,15 @@ pub struct KeySubject {
     pub firm_id: Uuid,
     /// The response or invite.
     pub subject_id: Uuid,
+}
+
+/// An erasure of the main database's log, which the keyring has carried out.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct ErasedUpTo {
+    /// The position of the event.
+    pub position: i64,
+    /// The digest of the event. A restored log has another event at the position, or none.
+    pub digest: Vec<u8>,
 }
 
 /// Firm, subject, and the subject's wrapped data key.
@@ -210,16 +219,7 @@ impl Keyring {
     /// # Errors
     /// If the database does not answer.
     pub async fn forget(&self, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
-        let (firm_ids, subject_ids) = columns(subjects);
-        sqlx::query(
-            "delete from data_keys
-              where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
-        )
-        .bind(firm_ids)
-        .bind(subject_ids)
-        .execute(self.pool())
-        .await?;
-        Ok(())
+        forget(&mut *self.pool().acquire().await?, subjects).await
     }
 
     /// The firms among these that have data keys.
@@ -249,6 +249,53 @@ impl Keyring {
             firm_rows::drop_next(&mut connection, KEYS_OF_FIRMS, firm_id, cursor, limit).await?;
         self.connections.give_back(connection);
         Ok(forgotten)
+    }
+
+    /// Dead rows of data keys, as the server last counted them. Each still holds its key.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn dead_rows(&self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar(
+            "select coalesce(sum(n_dead_tup), 0)::bigint
+               from pg_stat_user_tables where relname = 'data_keys'",
+        )
+        .fetch_one(self.pool())
+        .await
+    }
+
+    /// The last erasure that was carried out here.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn erased_up_to(&self) -> Result<Option<ErasedUpTo>, sqlx::Error> {
+        sqlx::query_as("select position, digest from erased_up_to")
+            .fetch_optional(self.pool())
+            .await
+    }
+
+    /// Deletes the data keys of erased subjects like [`Self::forget`], and marks the last of these
+    /// erasures. One commit does both, so a backup has both or neither.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn forget_up_to(
+        &self,
+        subjects: &[KeySubject],
+        last: &ErasedUpTo,
+    ) -> Result<(), sqlx::Error> {
+        let mut transaction = self.pool().begin().await?;
+        forget(&mut transaction, subjects).await?;
+        sqlx::query(
+            "insert into erased_up_to (position, digest) values ($1, $2)
+                 on conflict (single) do update
+                    set position = excluded.position, digest = excluded.digest",
+        )
+        .bind(last.position)
+        .bind(&last.digest)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await
     }
 
     /// The identity key. Makes the key if there is none.
@@ -330,6 +377,19 @@ impl Keyring {
             .await?;
         Ok(())
     }
+}
+
+async fn forget(connection: &mut PgConnection, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
+    let (firm_ids, subject_ids) = columns(subjects);
+    sqlx::query(
+        "delete from data_keys
+          where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(subject_ids)
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 fn columns(subjects: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {

@@ -11,6 +11,8 @@
 //! - [`erasure`] deletes all rows of a response, [`FIRM_TABLES`] names those of a firm.
 //! - [`rewrap`] changes the wrapping key.
 //!
+//! [`installation`] tells whether the two databases belong together.
+//!
 //! No database holds the wrapping key. No other crate reads or writes the vault's tables. The vault
 //! decides nothing: callers say when data is stored, read and deleted.
 
@@ -20,6 +22,7 @@ pub mod bookings;
 mod entropy;
 pub mod erasure;
 mod identity;
+pub mod installation;
 mod keyring;
 pub mod mails;
 pub mod people;
@@ -34,7 +37,7 @@ use eventstore::firm_rows::FirmTable;
 
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{IdentityKey, MailRecipient};
-pub use keyring::{DataKeys, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey};
+pub use keyring::{DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey};
 pub use seal::{BrokenSeal, DataKey, WrappingKey};
 
 /// The tables with data of a firm, which go once the data of a closed firm are dropped. The firm's

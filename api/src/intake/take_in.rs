@@ -125,7 +125,8 @@ impl<'a> BatchIntake<'a> {
         let recorded = append(&mut decided.appending, decided.events, decided.before).await?;
         let connection = decided.appending.connection();
         drop_parts(connection, &decided.known.parts_of_erased()).await?;
-        let now_waiting = subjects::insert_waiting(connection, &decided.placed.waiting).await?;
+        let now_waiting =
+            subjects::insert_waiting(connection, &decided.placed.waiting, self.batch.at()).await?;
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
         duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));

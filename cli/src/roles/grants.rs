@@ -46,7 +46,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("replays", [WRITE, READ, CHANGE, READ]),
     ("pauses", [ALL, READ, DROP, READ]),
     ("rebuilds", [READ, READ, NO, READ]),
-    ("replay_items", [WRITE, NO, CHANGE, READ]),
+    ("replay_items", [WRITE, DROP, CHANGE, READ]),
     // History.
     ("deliveries", [READ, WRITE, "select, update (purged)", READ]),
     // Work queues.
@@ -56,7 +56,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("unspread", [ADD, ADD, ALL, READ]),
     ("partials", [ALL, TAKE, DROP, NO]),
     ("subjects", [WRITE, NO, DROP, NO]),
-    ("waiting_facts", [ROTATE, NO, DROP, NO]),
+    ("waiting_facts", [ROTATE, DROP, DROP, NO]),
     ("activity_seen", [ADD, TAKE, NO, NO]),
     // Alarms of every process.
     ("lost_tails", [WRITE, WRITE, WRITE, READ]),

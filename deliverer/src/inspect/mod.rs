@@ -6,11 +6,13 @@
 //! - [`backlog`] counts deliveries and lanes for metrics.
 //! - [`lane_list`] lists lanes with work.
 //! - [`lane_proof`] compares lanes with the log.
+//! - [`lost_keys`] looks whether the newest responses have data keys.
 //! - [`checkup`] answers the questions of `doctor`.
 
 pub mod backlog;
 pub mod checkup;
 pub mod lane_list;
 pub mod lane_proof;
+pub mod lost_keys;
 pub mod proof;
 pub mod repair;

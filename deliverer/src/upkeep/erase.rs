@@ -2,8 +2,8 @@
 //! ruling 27, cancelled). It deletes the data keys first, from a database of their own. Then it
 //! deletes the rows and cancels queued deliveries.
 //!
-//! An erasure that is carried out again finds nothing to do. So a restored database is brought back
-//! to the state of the log.
+//! The keyring keeps a mark of the last erasure, and the main database a checkpoint. Each commits
+//! with the deletions beside it, so [`super::redo_erasures`] sees which database was restored.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use projector::replays;
 use projector::{partials, subjects};
 use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::{KeySubject, erasure};
+use vault::{ErasedUpTo, KeySubject, erasure};
 
 use crate::error::DeliveryError;
 use crate::outbox::row::{OutboxRow, outbox_columns};
@@ -63,85 +63,74 @@ impl Worker for EraseWorker {
         if self.done.covers(look) {
             return Ok(idle);
         }
-        let (erased, last) = self.read(look.settled).await?;
+        let batch = self.read(look.settled).await?;
         if !self.fence.still_holds(look) {
             return Ok(NextStep::Busy);
         }
-        let Some(last) = last else {
+        let Some(ErasureBatch { erased, last }) = batch else {
             self.done.up_to(look);
             return Ok(idle);
         };
         // Before the transaction, because the keyring is a database of its own and no lock should
         // wait for it.
-        self.deliverer.keyring.forget(&erased).await?;
+        self.deliverer.keyring.forget_up_to(&erased, &last).await?;
         let mut appending = self.deliverer.store.begin().await?;
         if checkpoint::take(appending.connection(), Self::NAME).await?.is_none() {
             return Ok(NextStep::IDLE);
         }
         erase(&self.deliverer, &mut appending, &erased).await?;
-        checkpoint::move_to(appending.connection(), Self::NAME, last).await?;
+        checkpoint::move_to(appending.connection(), Self::NAME, last.position).await?;
         appending.commit().await?;
         Ok(NextStep::Busy)
     }
 }
 
 impl EraseWorker {
-    /// The next erasures, and the position of the last event that was read.
-    async fn read(&self, settled: i64) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
+    /// The next erasures up to the settled position.
+    async fn read(&self, settled: i64) -> Result<Option<ErasureBatch>, DeliveryError> {
         let connections = self.deliverer.store.connections();
         let mut connection = connections.take().await?;
         let after = checkpoint::position(&mut connection, Self::NAME).await?;
         if after.is_none() {
             checkpoint::make(&mut connection, Self::NAME).await?;
         }
-        let upcasters = self.deliverer.store.upcasters();
-        let stretch =
-            LogRange { after: after.unwrap_or_default(), settled, limit: EVENTS_PER_STEP };
-        let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
+        let after = after.unwrap_or_default();
+        let batch = ErasureBatch::read(&self.deliverer, &mut connection, after, settled).await?;
         connections.give_back(connection);
-        let erased: HashSet<KeySubject> = events.iter().filter_map(subject).collect();
-        Ok((erased.into_iter().collect(), events.last().map(|event| event.position)))
+        Ok(batch)
     }
 }
 
-/// Carries out all erasures of the log again. It runs after a restore, before anything is read or
-/// sent. Rows, keys and queued deliveries may be back.
-///
-/// # Errors
-/// [`DeliveryError`].
-pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<u64, DeliveryError> {
-    let mut after = 0;
-    let mut erased = 0;
-    loop {
-        let (gone, last) = read_all(deliverer, after).await?;
-        let Some(last) = last else {
-            return Ok(erased);
+/// Erased responses, with the last event that was read.
+pub(super) struct ErasureBatch {
+    pub(super) erased: Vec<KeySubject>,
+    pub(super) last: ErasedUpTo,
+}
+
+impl ErasureBatch {
+    /// The next erasures of the log. `None` if there are none.
+    pub(super) async fn read(
+        deliverer: &DelivererContext,
+        connection: &mut PgConnection,
+        after: i64,
+        settled: i64,
+    ) -> Result<Option<Self>, DeliveryError> {
+        let upcasters = deliverer.store.upcasters();
+        let range = LogRange { after, settled, limit: EVENTS_PER_STEP };
+        let events = tail::read_erasures(connection, &upcasters, range).await?;
+        let Some(position) = events.last().map(|event| event.position) else {
+            return Ok(None);
         };
-        deliverer.keyring.forget(&gone).await?;
-        let mut appending = deliverer.store.begin().await?;
-        erase(deliverer, &mut appending, &gone).await?;
-        appending.commit().await?;
-        after = last;
-        erased += gone.len() as u64;
+        let digest = tail::digest_at(connection, position).await?.unwrap_or_default();
+        let erased: HashSet<KeySubject> = events.iter().filter_map(subject).collect();
+        let last = ErasedUpTo { position, digest };
+        Ok(Some(Self { erased: erased.into_iter().collect(), last }))
     }
-}
-
-/// The next erasures of the log, settled or not. An erasure is true once it is in the log.
-async fn read_all(
-    deliverer: &DelivererContext,
-    after: i64,
-) -> Result<(Vec<KeySubject>, Option<i64>), DeliveryError> {
-    let mut connection = deliverer.store.pool().acquire().await?;
-    let upcasters = deliverer.store.upcasters();
-    let stretch = LogRange { after, settled: i64::MAX, limit: EVENTS_PER_STEP };
-    let events = tail::read_erasures(&mut connection, &upcasters, stretch).await?;
-    let gone = events.iter().filter_map(subject).collect();
-    Ok((gone, events.last().map(|event| event.position)))
 }
 
 /// Cancels queued deliveries of these responses, and deletes their data. Claim and record lock the
 /// same lanes, so their earlier writes are seen here.
-async fn erase(
+pub(super) async fn erase(
     deliverer: &DelivererContext,
     appending: &mut AppendTransaction<'_>,
     erased: &[KeySubject],

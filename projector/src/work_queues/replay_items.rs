@@ -1,5 +1,6 @@
 //! The work queue of replays: the deliveries of each replay, in order, with their outcomes.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -117,6 +118,30 @@ pub async fn conclude(
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// The time for which the deliveries of an ended replay are listed.
+pub const KEEP_FOR: TimeDelta = TimeDelta::days(30);
+
+/// Forgets up to `limit` deliveries of replays that ended longer than [`KEEP_FOR`] ago. Returns
+/// their number. The events of a replay keep its totals.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
+    let forgotten = sqlx::query(
+        "delete from replay_items
+          where ctid = any(array(
+                select i.ctid from replays r
+                 cross join lateral (select ctid from replay_items where replay_id = r.replay_id
+                                      order by place limit $2) i
+                 where r.ended_at < $1 limit $2))",
+    )
+    .bind(now - KEEP_FOR)
+    .bind(limit)
+    .execute(pool)
+    .await?;
+    Ok(forgotten.rows_affected())
 }
 
 /// Counts the queued and the skipped deliveries of a replay.

@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use chrono::{DateTime, TimeDelta, Utc};
 use domain::fact::Fact;
 use sqlx::types::Json;
-use sqlx::{FromRow, PgConnection};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// A firm, with the id of one of its responses, reports or calls.
@@ -190,21 +191,48 @@ pub struct WaitingFact {
     pub fact: Fact,
 }
 
-/// Inserts facts that wait. Returns the occurrence and the subject of each fact that did not wait
-/// before.
+/// The time for which a fact waits for its response. After it the response has never been reported.
+pub const WAIT_FOR: TimeDelta = TimeDelta::days(90);
+
+/// Forgets up to `limit` facts that have waited longer than [`WAIT_FOR`]. Returns their number.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn forget_waiting(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+    limit: i64,
+) -> Result<u64, sqlx::Error> {
+    let forgotten = sqlx::query(
+        "delete from waiting_facts
+          where (occurrence_id, subject_id) in (
+                select occurrence_id, subject_id from waiting_facts where waits_since < $1
+                 order by waits_since limit $2)",
+    )
+    .bind(now - WAIT_FOR)
+    .bind(limit)
+    .execute(pool)
+    .await?;
+    Ok(forgotten.rows_affected())
+}
+
+/// Inserts facts that wait, reported at this time. Returns the occurrence and the subject of each
+/// fact that did not wait before.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn insert_waiting(
     connection: &mut PgConnection,
     facts: &[WaitingFact],
+    at: DateTime<Utc>,
 ) -> Result<HashSet<(Uuid, Uuid)>, sqlx::Error> {
     if facts.is_empty() {
         return Ok(HashSet::new());
     }
     let new: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "insert into waiting_facts (firm_id, occurrence_id, subject_id, fact)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[]) order by 2, 3
+        "insert into waiting_facts (firm_id, occurrence_id, subject_id, fact, waits_since)
+         select t.*, $5 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[]) as t
+          order by 2, 3
              on conflict (occurrence_id, subject_id) do nothing
          returning occurrence_id, subject_id",
     )
@@ -212,6 +240,7 @@ pub async fn insert_waiting(
     .bind(facts.iter().map(|waiting| waiting.occurrence_id).collect::<Vec<_>>())
     .bind(facts.iter().map(|waiting| waiting.fact.subject_id).collect::<Vec<_>>())
     .bind(facts.iter().map(|waiting| Json(&waiting.fact)).collect::<Vec<_>>())
+    .bind(at)
     .fetch_all(connection)
     .await?;
     Ok(new.into_iter().collect())

@@ -1,6 +1,7 @@
 //! Copies from before (case H3): the keys are elsewhere, so what was erased stays erased.
 
 use deliverer::upkeep;
+use domain::restore::ErasureMark;
 use domain::time::Timestamp;
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
@@ -136,4 +137,81 @@ async fn what_was_queued_of_an_erased_response_stayed_queued_at_the_start() {
         .unwrap();
     assert_eq!(due, 0, "and its lane sleeps");
     assert_eq!(left(&world, queued).await, (0, 0));
+}
+
+/// Each start deleted the rows and keys of every erasure there ever was, before it was ready.
+#[tokio::test]
+async fn an_ordinary_start_carried_out_every_erasure_again() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let erase = async |response_id: Uuid| {
+        report(&world, &firm, "response.erased", json!({"response_id": response_id})).await;
+    };
+    for _ in 0..3 {
+        erase(submit(&world, &firm, "a@example.com").await).await;
+    }
+    world.erase().await;
+    assert_eq!(upkeep::redo_erasures(world.deliverer()).await.unwrap(), 0);
+    erase(submit(&world, &firm, "a@example.com").await).await;
+    let redo = async || upkeep::redo_erasures(world.deliverer()).await.unwrap();
+    assert_eq!(redo().await, 1, "the worker had not come to it");
+    world.erase().await;
+    assert_eq!(redo().await, 0);
+    // A build from before the mark has carried them out, and marked none.
+    sqlx::query("delete from erased_up_to").execute(world.keys()).await.unwrap();
+    assert_eq!((redo().await, redo().await), (4, 0), "once");
+}
+
+/// The main database has carried the erasure out, and the keyring of before knows nothing of it.
+#[tokio::test]
+async fn h3_an_older_keyring_beside_the_main_database_of_today_kept_erased_keys() {
+    let Some(copies) = Copies::of_this_machine() else { return };
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let mut erased = Vec::new();
+    for _ in 0..2 {
+        let response_id = submit(&world, &firm, "canary@example.com").await;
+        report(&world, &firm, "response.erased", json!({"response_id": response_id})).await;
+        erased.push(response_id);
+        if erased.len() == 1 {
+            world.erase().await;
+        }
+    }
+    let keyring = copies.dump_without("canary", &world.database.keyring).await;
+    world.erase().await;
+    assert_eq!(left(&world, erased[1]).await, (0, 0));
+    let keyring = copies.restore(&keyring, &world.database.keyring).await;
+    let restored = restored(&world, world.database.main.clone(), keyring).await;
+    assert_eq!(left(&restored, erased[1]).await, (0, 1), "its key is back");
+    assert_eq!(upkeep::redo_erasures(restored.deliverer()).await.unwrap(), 1, "and not the first");
+    assert_eq!(left(&restored, erased[1]).await, (0, 0));
+    assert_eq!(upkeep::redo_erasures(restored.deliverer()).await.unwrap(), 0);
+}
+
+/// The keyring's mark names an erasure that the restored log does not have. Another one is at its
+/// position by now.
+#[tokio::test]
+async fn h3_a_restored_main_database_is_told_apart_from_the_one_of_the_mark() {
+    let Some(copies) = Copies::of_this_machine() else { return };
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let first = submit(&world, &firm, "canary@example.com").await;
+    let second = submit(&world, &firm, "canary@example.com").await;
+    report(&world, &firm, "response.erased", json!({"response_id": first})).await;
+    let main = copies.dump_without("canary", &world.database.main).await;
+    report(&world, &firm, "response.erased", json!({"response_id": second})).await;
+    world.erase().await;
+    let main = copies.restore(&main, &world.database.main).await;
+    let restored = restored(&world, main, world.database.keyring.clone()).await;
+    assert_eq!((left(&restored, first).await.0, left(&restored, second).await.0), (2, 2));
+    let progress = upkeep::erasure_progress(restored.pool(), &restored.service().keyring).await;
+    assert_eq!(progress.unwrap().mark, ErasureMark::Strange);
+    assert_eq!(upkeep::redo_erasures(restored.deliverer()).await.unwrap(), 1);
+    assert_eq!((left(&restored, first).await.0, left(&restored, second).await.0), (0, 2));
+    restored.erase().await;
+    assert_eq!(upkeep::redo_erasures(restored.deliverer()).await.unwrap(), 0);
+    report(&restored, &firm, "response.erased", json!({"response_id": second})).await;
+    restored.erase().await;
+    assert_eq!(left(&restored, second).await, (0, 0));
+    assert_eq!(upkeep::redo_erasures(restored.deliverer()).await.unwrap(), 0);
 }

@@ -1,0 +1,63 @@
+//! The id of the installation, which the main database and its keyring share.
+
+use domain::restore::{InstallationIds, StrangeKeyring};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::keyring::Keyring;
+
+/// Why two databases are no pair.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// The databases belong to two installations.
+    #[error(transparent)]
+    Strange(#[from] StrangeKeyring),
+    /// A database did not answer.
+    #[error("the id of the installation: {0}")]
+    Database(#[from] sqlx::Error),
+}
+
+/// Reads the ids of both databases.
+///
+/// # Errors
+/// If a database does not answer.
+pub async fn read(main: &PgPool, keyring: &Keyring) -> Result<InstallationIds, sqlx::Error> {
+    Ok(InstallationIds { main: id_in(main).await?, keyring: id_in(keyring.pool()).await? })
+}
+
+/// Requires that the databases are a pair. Writes nothing: another keyring must not become this
+/// one's before its keys are checked.
+///
+/// # Errors
+/// [`PairError`].
+pub async fn check(main: &PgPool, keyring: &Keyring) -> Result<(), PairError> {
+    read(main, keyring).await?.shared(Uuid::nil())?;
+    Ok(())
+}
+
+/// Notes the pair: a database without an id gets the other's, or a new one.
+///
+/// # Errors
+/// [`PairError`].
+pub async fn note(main: &PgPool, keyring: &Keyring, new: Uuid) -> Result<(), PairError> {
+    let ids = read(main, keyring).await?;
+    let id = ids.shared(new)?;
+    if !ids.are_whole() {
+        // Of two processes that start at once the first decides, in the keyring.
+        store(keyring.pool(), id).await?;
+        store(main, id_in(keyring.pool()).await?.unwrap_or(id)).await?;
+    }
+    check(main, keyring).await
+}
+
+async fn id_in(pool: &PgPool) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("select installation_id from installation").fetch_optional(pool).await
+}
+
+async fn store(pool: &PgPool, id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("insert into installation (installation_id) values ($1) on conflict do nothing")
+        .bind(id)
+        .execute(pool)
+        .await?;
+    Ok(())
+}
