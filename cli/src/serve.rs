@@ -98,7 +98,10 @@ async fn start(
             tracing::warn!(again, "a database is from a backup: erasures were carried out again");
         }
     }
-    warn_of_lost_keys(&system).await?;
+    // A projector may read neither vault nor keyring.
+    if role != ProcessRole::Projector {
+        warn_of_lost_keys(&system).await?;
+    }
     Ok(system)
 }
 

@@ -30,11 +30,14 @@ pub async fn with_rows(
     tables: &[FirmTable],
     firm_ids: &[Uuid],
 ) -> Result<Vec<Uuid>, sqlx::Error> {
+    // For an `exists` the planner may read a whole table into a hash.
     let has = |table: &FirmTable| {
-        format!("exists (select 1 from {} t where t.firm_id = f.firm_id)", table.name)
+        format!("(select true from {} t where t.firm_id = f.firm_id limit 1)", table.name)
     };
-    let any = tables.iter().map(has).collect::<Vec<_>>().join(" or ");
-    let question = format!("select f.firm_id from unnest($1::uuid[]) as f(firm_id) where {any}");
+    let any = tables.iter().map(has).collect::<Vec<_>>().join(", ");
+    let question = format!(
+        "select f.firm_id from unnest($1::uuid[]) as f(firm_id) where coalesce({any}, false)"
+    );
     sqlx::query_scalar(&question).bind(firm_ids).fetch_all(connection).await
 }
 

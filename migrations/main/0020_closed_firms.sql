@@ -1,10 +1,11 @@
 -- Data of closed firms, the pair of databases, and rows that waited for ever.
 
--- The index finds closed firms, which are few, without reading all firms.
+-- The indexes find closed firms, which are few, without reading all firms.
 alter table firms add column dropped_at timestamptz;
 comment on column firms.dropped_at is
     'Time at which the data of the closed firm were dropped. Intake ignores activities about it since.';
-create index firms_closed_idx on firms (firm_id) where status = 'closed';
+create index firms_closed_idx on firms (firm_id) where status = 'closed' and dropped_at is null;
+create index firms_dropped_idx on firms (firm_id) where dropped_at is not null;
 
 -- The worker that drops a closed firm's data finds each table's rows by firm.
 create index mails_firm_idx on mails (firm_id, invite_id);

@@ -79,7 +79,19 @@ async fn everything(world: &World) -> Firm {
     asked(world, &firm).await;
     operated(world, &firm).await;
     by_trigger(world, &firm).await;
+    closed(world).await;
     firm
+}
+
+/// A firm whose data are dropped, and a sweep that finds nothing more.
+async fn closed(world: &World) {
+    let firm = world.firm().await;
+    world.submit(&firm).await;
+    let closed = later(activity(firm.id, "firm.closed", json!({})), 1);
+    assert_eq!(world.report(&[closed]).await.status, 202);
+    world.deliver().await;
+    world.pass(Duration::from_hours(30 * 24));
+    world.drop_closed_firms().await;
 }
 
 /// Not asked of a firm with much history. Known, and left so: a rare trigger alone has no index, and is

@@ -73,7 +73,7 @@ pub async fn dropped_after(
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "select firm_id from firms
-          where status = 'closed' and dropped_at is not null and firm_id > $1
+          where dropped_at is not null and firm_id > $1
           order by firm_id limit $2",
     )
     .bind(firm_id)
