@@ -120,7 +120,11 @@ fn there(log: &[NewEvent], mut named: BatchReferences) -> FoundReferences {
         let (title, url) = ("Intake".into(), "https://forms.example.com/intake".into());
         ((firm_id, form_id), FormPart { id: form_id.into(), title, url })
     };
-    FoundReferences { firms: named.firms, forms: named.forms.into_iter().map(part).collect() }
+    FoundReferences {
+        firms: named.firms,
+        forms: named.forms.into_iter().map(part).collect(),
+        ..FoundReferences::default()
+    }
 }
 
 fn names(plan: &BatchPlan) -> Vec<(&'static str, i64)> {
