@@ -2,8 +2,8 @@
 //! firm's data; case H8).
 //!
 //! The event comes first, and intake ignores activities about the firm from then on. Then the data
-//! keys go, and then the rows. Each sweep looks at all firms whose data are dropped. So it finds what a
-//! restored backup brought back, and rows of a batch that began before the event.
+//! keys go, and then the rows. Each sweep looks at all firms whose data are dropped. So it also
+//! finds data from a restored backup, and rows of a batch that began before the event.
 
 use std::time::Duration;
 
