@@ -100,6 +100,22 @@ impl TestDatabase {
         let of_nothing = ["template0"; 2];
         SHARED.get_or_init(own_cluster).await.copies(of_nothing).await
     }
+
+    /// A copy of databases of the cluster of this run. Ends what is connected to them.
+    pub async fn copy(&self) -> Self {
+        let originals = [&self.main, &self.keyring].map(|of| of.get_database().unwrap());
+        let templates = SHARED.get_or_init(own_cluster).await;
+        let mut connection = templates.maintenance().connect().await.unwrap();
+        sqlx::query(
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = any($1)",
+        )
+        .bind(originals)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+        connection.close().await.unwrap();
+        templates.copies(originals).await
+    }
 }
 
 impl Templates {

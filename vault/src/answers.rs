@@ -2,6 +2,7 @@
 //! the delivery, so the vault encrypts it like the body. Only operators read answers.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
@@ -61,25 +62,38 @@ pub async fn put(
     Ok(())
 }
 
-/// Deletes answers that were received before `before`, at most `limit`.
+/// Answers that were deleted.
+#[derive(Debug, Clone, Copy, FromRow)]
+pub struct ForgottenAnswers {
+    /// Their number.
+    pub count: i64,
+    /// The latest time at which one of them was received.
+    pub latest: Option<DateTime<Utc>>,
+}
+
+/// Deletes answers that were received in this time, the oldest first, at most `limit`.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn forget(
     connection: &mut PgConnection,
-    before: DateTime<Utc>,
+    time: Range<DateTime<Utc>>,
     limit: i64,
-) -> Result<u64, sqlx::Error> {
-    let gone = sqlx::query(
-        "delete from answers where ctid = any(array(
-             select ctid from answers where received_at < $1
-              order by received_at limit $2 for update skip locked))",
+) -> Result<ForgottenAnswers, sqlx::Error> {
+    sqlx::query_as(
+        "with gone as (
+             delete from answers where ctid = any(array(
+                 select ctid from answers
+                  where received_at >= $1 and received_at < $2
+                  order by received_at limit $3 for update skip locked))
+             returning received_at)
+         select count(*) as count, max(received_at) as latest from gone",
     )
-    .bind(before)
+    .bind(time.start)
+    .bind(time.end)
     .bind(limit)
-    .execute(connection)
-    .await?;
-    Ok(gone.rows_affected())
+    .fetch_one(connection)
+    .await
 }
 
 #[derive(FromRow)]

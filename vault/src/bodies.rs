@@ -1,6 +1,7 @@
 //! Bodies of deliveries, frozen at the first attempt (ruling 21, frozen body).
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
@@ -64,19 +65,30 @@ pub async fn put(
     Ok(())
 }
 
-/// Ids of bodies that were frozen before `before`, at most `limit`.
+/// A body, with the time at which it was frozen.
+#[derive(Debug, Clone, Copy, FromRow)]
+pub struct FrozenAt {
+    /// The id of the body.
+    pub body_id: Uuid,
+    /// The time.
+    pub created_at: DateTime<Utc>,
+}
+
+/// Bodies that were frozen in this time, the oldest first, at most `limit`.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn older_than(
+pub async fn frozen_in(
     connection: &mut PgConnection,
-    before: DateTime<Utc>,
+    time: Range<DateTime<Utc>>,
     limit: i64,
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar(
-        "select body_id from bodies where created_at < $1 order by created_at limit $2",
+) -> Result<Vec<FrozenAt>, sqlx::Error> {
+    sqlx::query_as(
+        "select body_id, created_at from bodies where created_at >= $1 and created_at < $2
+          order by created_at limit $3",
     )
-    .bind(before)
+    .bind(time.start)
+    .bind(time.end)
     .bind(limit)
     .fetch_all(connection)
     .await

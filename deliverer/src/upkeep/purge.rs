@@ -62,17 +62,37 @@ async fn not_under_way(
     .await
 }
 
+/// Whether a statement has found as much as it may.
+fn is_full(rows: u64) -> bool {
+    rows == u64::from(ROWS_PER_STEP)
+}
+
 /// The worker. One process sweeps at a time.
 pub struct PurgeWorker {
     deliverer: DelivererContext,
     next_sweep: Option<DateTime<Utc>>,
+    progress: SweepProgress,
+}
+
+/// How far a sweep has come. A scan from the beginning would walk over the index entries of all
+/// that was deleted.
+#[derive(Debug, Clone, Copy)]
+struct SweepProgress {
+    /// The latest time at which a deleted answer was received.
+    answers: DateTime<Utc>,
+    /// The latest time at which a body that history does not know was frozen.
+    bodies: DateTime<Utc>,
+}
+
+impl SweepProgress {
+    const NONE: Self = Self { answers: DateTime::UNIX_EPOCH, bodies: DateTime::UNIX_EPOCH };
 }
 
 impl PurgeWorker {
     /// A purge worker of this vault. Its first step sweeps.
     #[must_use]
     pub const fn new(deliverer: DelivererContext) -> Self {
-        Self { deliverer, next_sweep: None }
+        Self { deliverer, next_sweep: None, progress: SweepProgress::NONE }
     }
 }
 
@@ -105,15 +125,25 @@ impl Worker for PurgeWorker {
         step_headers::drop_all(&mut transaction, &gone).await?;
         // A body that was frozen and never sent is not in history.
         let before = now - kept.failed.max(kept.delivered) - UNSENT_FOR_MAX;
-        let old = bodies::older_than(&mut transaction, before, ROWS_PER_STEP.into()).await?;
-        let old = not_queued(&mut transaction, &old).await?;
-        bodies::drop_all(&mut transaction, &old).await?;
-        let before = now - kept.answers;
-        let answered = answers::forget(&mut transaction, before, ROWS_PER_STEP.into()).await?;
+        let old = bodies::frozen_in(&mut transaction, self.progress.bodies..before, limit).await?;
+        let old_ids: Vec<Uuid> = old.iter().map(|body| body.body_id).collect();
+        let old_ids = not_queued(&mut transaction, &old_ids).await?;
+        bodies::drop_all(&mut transaction, &old_ids).await?;
+        let time = self.progress.answers..now - kept.answers;
+        let answers = answers::forget(&mut transaction, time, limit).await?;
         transaction.commit().await?;
-        if (purged.delivery_ids.len() as u64).max(answered) == u64::from(ROWS_PER_STEP) {
+        let bodies_up_to = old.last().map_or(self.progress.bodies, |body| body.created_at);
+        // Bodies that are still queued stay, and must not hold the sweep.
+        let more_bodies = is_full(old.len() as u64) && bodies_up_to > self.progress.bodies;
+        if is_full(purged.delivery_ids.len() as u64)
+            || is_full(answers.count.unsigned_abs())
+            || more_bodies
+        {
+            self.progress.answers = answers.latest.unwrap_or(self.progress.answers);
+            self.progress.bodies = bodies_up_to;
             return Ok(NextStep::Busy);
         }
+        self.progress = SweepProgress::NONE;
         self.next_sweep = Some(now + SWEEP_INTERVAL);
         Ok(NextStep::IDLE)
     }

@@ -2,15 +2,17 @@
 //! position, far above the last, in a hole of an index, in a table that is in no chain. One table
 //! says what is done, and what `firmforms audit verify` answers.
 
+use std::fs;
 use std::time::Duration;
 
 use rstest::rstest;
 use serde_json::Value;
-use tests::{Firm, World};
+use tests::{Firm, TestDatabase, World};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::tampering::{VERIFY, follow, tamper};
-use super::{audit, read_often};
+use super::tampering::{VERIFY, follow, tamper, tamper_with};
+use super::{audit, audit_of, read_often};
 use crate::process::{data_dir, firmforms};
 
 /// Computes the digest of the event that a forger has just written or changed.
@@ -51,9 +53,27 @@ async fn world() -> (World, Firm) {
     (world, firm)
 }
 
+/// The databases that each case forges a copy of.
+static SIGNED: OnceCell<TestDatabase> = OnceCell::const_new();
+
+/// Copies of the databases of [`world`], with the keys and checkpoints beside them.
+async fn copied() -> TestDatabase {
+    let signed = SIGNED.get_or_init(async || world().await.0.database).await;
+    let copy = signed.copy().await;
+    for folder in ["audit-keys", "checkpoints"] {
+        let to = data_dir(&copy).join(folder);
+        fs::create_dir_all(&to).unwrap();
+        for file in fs::read_dir(data_dir(signed).join(folder)).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
 /// Runs `audit verify`, and refuses to wait for it for long.
-async fn verify(world: &World) -> (i32, String) {
-    let answer = timeout(Duration::from_secs(60), audit(world, &VERIFY)).await;
+async fn verify(database: &TestDatabase) -> (i32, String) {
+    let answer = timeout(Duration::from_secs(60), audit_of(database, &VERIFY)).await;
     answer.expect("the verification ends, whatever the positions are")
 }
 
@@ -75,10 +95,10 @@ fn plain(statements: &[&str]) -> Vec<String> {
 }
 
 async fn found(statements: Vec<String>, code: i32, says: &str) -> String {
-    let (world, _) = world().await;
+    let database = copied().await;
     let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
-    tamper(&world, &statements).await;
-    let (there, text) = verify(&world).await;
+    tamper_with(&database, &statements).await;
+    let (there, text) = verify(&database).await;
     assert!(there == code && text.contains(says), "{there}: {text}");
     text
 }
@@ -401,7 +421,7 @@ async fn an_event_of_another_build_after_all_that_is_proved_cannot_be_told(
     #[case] version: &str,
     #[case] payload: &str,
 ) {
-    let (world, _) = world().await;
+    let database = copied().await;
     let insert = format!(
         "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
                              payload, metadata, firm_id, recorded_at, digest)
@@ -410,8 +430,8 @@ async fn an_event_of_another_build_after_all_that_is_proved_cannot_be_told(
            from events where event_type = 'OccurrenceRecorded'"
     );
     let digest = format!("{DIGEST_AGAIN} where position = (select max(position) from events)");
-    tamper(&world, &[&insert, &digest]).await;
-    let (code, text) = verify(&world).await;
+    tamper_with(&database, &[&insert, &digest]).await;
+    let (code, text) = verify(&database).await;
     assert!(code == 2 && text.contains("INCOMPLETE: an event of another build"), "{code}: {text}");
 }
 
@@ -425,7 +445,7 @@ async fn entries_deleted_after_the_last_checkpoint_are_said_to_be_behind_and_are
     .await;
     read_often(&world, &firm, 12).await;
     follow(&world).await;
-    let (code, text) = verify(&world).await;
+    let (code, text) = verify(&world.database).await;
     assert!(code == 0 && !text.contains("behind"), "{text}");
     tamper(
         &world,
@@ -438,7 +458,7 @@ async fn entries_deleted_after_the_last_checkpoint_are_said_to_be_behind_and_are
         ],
     )
     .await;
-    let (code, text) = verify(&world).await;
+    let (code, text) = verify(&world.database).await;
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("the audit log is 12 events behind, and lacks 12 entries"), "{text}");
     assert_eq!(text.matches(": audit_read of firm").count(), 10, "{text}");
@@ -453,12 +473,12 @@ async fn no_checkpoint_signs_a_head_that_is_not_its_last_entry(#[case] forged: &
     let (world, firm) = world().await;
     let update = format!("update audit_heads set {forged}");
     tamper(&world, &["create table kept as table audit_heads", &update]).await;
-    nothing_is_signed(&world, &format!("head of firm {}", firm.id)).await;
+    nothing_is_signed(&world.database, &format!("head of firm {}", firm.id)).await;
     tamper(&world, &["truncate audit_heads"]).await;
-    nothing_is_signed(&world, "heads: the kept end of a chain is missing").await;
+    nothing_is_signed(&world.database, "heads: the kept end of a chain is missing").await;
     tamper(&world, &["insert into audit_heads table kept"]).await;
     assert_eq!(audit(&world, &["audit", "checkpoint"]).await.0, 0);
-    let (code, text) = verify(&world).await;
+    let (code, text) = verify(&world.database).await;
     assert!(code == 0 && text.contains("2 checkpoints"), "{text}");
 }
 
@@ -493,17 +513,18 @@ async fn no_checkpoint_signs_a_log_that_contradicts_itself(
     #[case] statement: &str,
     #[case] says: &str,
 ) {
-    let (world, _) = world().await;
-    tamper(&world, &[statement]).await;
-    nothing_is_signed(&world, says).await;
+    let database = copied().await;
+    tamper_with(&database, &[statement]).await;
+    nothing_is_signed(&database, says).await;
 }
 
-async fn nothing_is_signed(world: &World, says: &str) {
-    let taken = timeout(Duration::from_secs(60), audit(world, &["audit", "checkpoint"])).await;
+async fn nothing_is_signed(database: &TestDatabase, says: &str) {
+    let taken =
+        timeout(Duration::from_secs(60), audit_of(database, &["audit", "checkpoint"])).await;
     let (code, text) = taken.unwrap();
     assert!(code == 1 && text.contains(says) && text.contains("Nothing is signed"), "{text}");
-    let folder = data_dir(&world.database).join("checkpoints");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let folder = data_dir(database).join("checkpoints");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let checkpoints = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
     assert_eq!(checkpoints.count(), 1);
 }
@@ -511,10 +532,10 @@ async fn nothing_is_signed(world: &World, says: &str) {
 /// Neither proof goes through the gap below a forged position.
 #[tokio::test]
 async fn an_event_far_above_the_end_does_not_make_verify_deliveries_run_for_ever() {
-    let (world, _) = world().await;
+    let database = copied().await;
     let statements = at("9000000000000000000");
-    tamper(&world, &statements.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let mut command = firmforms(&world.database);
+    tamper_with(&database, &statements.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut command = firmforms(&database);
     let ended = timeout(Duration::from_secs(60), command.args(["verify", "deliveries"]).output());
     let output = ended.await.unwrap().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

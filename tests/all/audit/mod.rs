@@ -14,7 +14,7 @@ use api::commands::readings;
 use domain::context::Actor;
 use domain::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use eventstore::NewEvent;
-use tests::{Firm, World};
+use tests::{Firm, TestDatabase, World};
 use uuid::Uuid;
 
 use crate::process::firmforms;
@@ -41,8 +41,11 @@ async fn read_often(world: &World, firm: &Firm, times: usize) {
 
 /// The real command on the databases of a world: its exit code, and what it said.
 async fn audit(world: &World, arguments: &[&str]) -> (i32, String) {
-    let output = firmforms(&world.database).args(arguments).output().await.unwrap();
-    said(&output)
+    audit_of(&world.database, arguments).await
+}
+
+async fn audit_of(database: &TestDatabase, arguments: &[&str]) -> (i32, String) {
+    said(&firmforms(database).args(arguments).output().await.unwrap())
 }
 
 fn said(output: &Output) -> (i32, String) {

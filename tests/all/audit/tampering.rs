@@ -4,7 +4,7 @@ use std::fs;
 
 use sqlx::Executor;
 use sqlx::postgres::PgPoolOptions;
-use tests::{Firm, World};
+use tests::{Firm, TestDatabase, World};
 
 use super::{audit, read_often};
 use crate::process::data_dir;
@@ -30,8 +30,12 @@ pub(super) async fn follow(world: &World) {
 
 /// What a superuser does: no trigger stops it.
 pub(super) async fn tamper(world: &World, statements: &[&str]) {
+    tamper_with(&world.database, statements).await;
+}
+
+pub(super) async fn tamper_with(database: &TestDatabase, statements: &[&str]) {
     let pool = PgPoolOptions::new().max_connections(1);
-    let pool = pool.connect_with(world.database.main.clone()).await.unwrap();
+    let pool = pool.connect_with(database.main.clone()).await.unwrap();
     pool.execute("set session_replication_role = replica").await.unwrap();
     for statement in statements {
         let done = pool.execute(*statement).await.unwrap();
