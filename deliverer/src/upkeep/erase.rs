@@ -3,7 +3,7 @@
 //! deletes the rows and cancels queued deliveries.
 //!
 //! The keyring keeps a mark of the last erasure, and the main database a checkpoint. Each commits
-//! with the deletions beside it, so [`super::redo_erasures`] sees which database was restored.
+//! with the deletions beside it, so [`super::redo_erasures()`] sees which database was restored.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! - [`EndedLeaseWorker`] takes over attempts of processes that are gone.
 //! - [`CancelWorker`] cancels the rows of closed lanes, and of firms that stay suspended.
 //! - [`ReplayWorker`] queues deliveries again that replays name, at the replay's rate.
-//! - [`EraseWorker`] carries out erasures. [`redo_erasures`] repeats them after a restore.
+//! - [`EraseWorker`] carries out erasures. [`redo_erasures()`] repeats them after a restore.
 //! - [`ClosedFirmWorker`] drops the data of closed firms after their grace time.
 //! - [`PurgeWorker`] deletes bodies and answers after their retention.
 
