@@ -17,41 +17,49 @@ const INTERNAL_REQUEST_MAX: Duration = Duration::from_secs(105);
 
 /// The settings of both doors.
 pub(crate) struct DoorPair {
+    /// The public API's URL for integrators, ending in `/api/v1`.
+    pub(crate) base_url: String,
     pub(crate) public: DoorSettings,
     pub(crate) internal: DoorSettings,
 }
 
 impl DoorPair {
     /// Reads the certificates.
-    pub(crate) fn of(serve: &ServeArgs, shares: DoorShares) -> anyhow::Result<Self> {
+    pub(crate) fn of(
+        serve: &ServeArgs,
+        shares: DoorShares,
+        base_url: &str,
+    ) -> anyhow::Result<Self> {
+        let plain = Self::plain(base_url);
         let idle = Duration::from_secs(serve.idle_seconds);
         let per_peer = serve.connections_per_peer.unwrap_or(shares.public / 2);
         let public = DoorSettings {
             tls: public_tls(serve)?,
             connections: shares.public,
             connections_per_peer: per_peer.clamp(1, shares.public),
-            ..Self::plain().public
+            ..plain.public
         };
         let internal = DoorSettings {
             tls: internal_tls(serve)?,
             connections: shares.internal,
             connections_per_peer: shares.internal,
-            ..Self::plain().internal
+            ..plain.internal
         };
-        let mut pair = Self { public, internal };
+        let mut pair = Self { public, internal, ..plain };
         pair.public.timeouts.idle = idle;
         pair.internal.timeouts.idle = idle;
         Ok(pair)
     }
 
     /// Doors without certificates, and with the default limits.
-    pub(crate) fn plain() -> Self {
+    pub(crate) fn plain(base_url: &str) -> Self {
         let timeouts = DoorTimeouts {
             request: INTERNAL_REQUEST_MAX,
             answer: INTERNAL_ANSWER_MAX,
             ..DoorTimeouts::default()
         };
         Self {
+            base_url: base_url.to_owned(),
             public: DoorSettings { name: "public", ..DoorSettings::default() },
             internal: DoorSettings { name: "internal", timeouts, ..DoorSettings::default() },
         }
@@ -168,11 +176,11 @@ mod tests {
     #[test]
     fn doors15_idle_time_and_connections_are_settings() {
         let shares = DoorShares { public: 100, internal: 10 };
-        let usual = DoorPair::of(&parsed(""), shares).unwrap();
+        let usual = DoorPair::of(&parsed(""), shares, "").unwrap();
         assert_eq!(usual.public.timeouts.idle, Duration::from_secs(75));
         assert_eq!(usual.public.connections_per_peer, 50);
         let serve = parsed("--idle-seconds 620 --connections-per-peer 80");
-        let pair = DoorPair::of(&serve, shares).unwrap();
+        let pair = DoorPair::of(&serve, shares, "").unwrap();
         for door in [&pair.public, &pair.internal] {
             assert_eq!(door.timeouts.idle, Duration::from_secs(620));
         }

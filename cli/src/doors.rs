@@ -85,7 +85,7 @@ impl BoundDoors {
     ) -> ServedDoors {
         let metrics = api::internal::metrics(metrics);
         let served = ServedDoors {
-            public: OpeningDoor::public(),
+            public: OpeningDoor::public(&settings.base_url),
             internal: OpeningDoor::internal(metrics.clone()),
             metrics,
             serves_callers: self.public.is_some(),

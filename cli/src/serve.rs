@@ -48,7 +48,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
     let setup = setup(storage, serve)?;
     let shares = descriptors::shares(descriptors::raise_limit(), serve);
-    let settings = DoorPair::of(serve, shares)?;
+    let settings = DoorPair::of(serve, shares, &setup.base_url)?;
     warn_of_development(serve);
     warn_of_clear_text(serve);
     let metrics = Arc::new(ProcessMetrics::begin()?);

@@ -63,7 +63,9 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
     let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
     metrics.watch(&system);
-    doors.serve(DoorPair::plain(), metrics, &stop, &mut tasks).open(&system.service);
+    doors
+        .serve(DoorPair::plain(&system.service.base_url), metrics, &stop, &mut tasks)
+        .open(&system.service);
     story::opened(&system, started);
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
