@@ -56,7 +56,7 @@ pub use crate::tls::{TlsCertificate, TlsError, TlsPaths};
 
 use crate::connection::ConnectionContext;
 use crate::listener::{AcceptedStream, DoorListener};
-use crate::refusal::count_refusal;
+use crate::refusal::{count_evictions, count_refusal};
 use crate::roster::{ConnectionState, RoomMade, Roster};
 
 /// The wait after the system had no descriptor for a new connection. The door also evicts some
@@ -76,7 +76,7 @@ pub struct Door {
 impl Door {
     /// Binds an address. Port 0 takes any free port.
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: DoorListener::tcp(addr).await? })
+        Ok(Self { listener: DoorListener::tcp(addr)? })
     }
 
     /// Binds a Unix socket, which the owner and the group of the process may use. A socket that a
@@ -133,7 +133,7 @@ impl DoorConnections {
         let peer = peer.to_canonical();
         match self.roster.make_room(peer) {
             RoomMade::Free => {}
-            RoomMade::Evicted(rank) => count_refusal(self.shared.door, rank.reason()),
+            RoomMade::Evicted(evictions) => count_evictions(self.shared.door, evictions),
             RoomMade::None => {
                 count_refusal(self.shared.door, "turned_away");
                 tracing::debug!(%peer, "turned away: every connection is being served");
@@ -173,9 +173,13 @@ impl DoorConnections {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
             DESCRIPTOR_SHORTAGES.count(&[("part", "doors")]);
-            let evictions = (0..EVICTIONS_PER_FAILURE).map_while(|_| self.roster.evict());
-            let evicted =
-                evictions.inspect(|rank| count_refusal(self.shared.door, rank.reason())).count();
+            let mut evicted = 0;
+            while evicted < EVICTIONS_PER_FAILURE
+                && let Some(evictions) = self.roster.evict()
+            {
+                count_evictions(self.shared.door, evictions);
+                evicted += evictions.count;
+            }
             tracing::warn!(%error, evicted, "no connection could be accepted");
             tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
         }

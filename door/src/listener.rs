@@ -7,7 +7,11 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::path::{Path, PathBuf};
 
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+
+/// Connections that wait to be accepted. One more would wait a second, for its caller to ask again.
+/// The system's own limit is often the same.
+const BACKLOG: u32 = 4_096;
 
 /// The mode of a Unix socket: for its owner and group.
 const SOCKET_MODE: u32 = 0o660;
@@ -35,8 +39,11 @@ pub(crate) enum AcceptedStream {
 }
 
 impl DoorListener {
-    pub(crate) async fn tcp(addr: SocketAddr) -> io::Result<Self> {
-        Ok(Self::Tcp(TcpListener::bind(addr).await?))
+    pub(crate) fn tcp(addr: SocketAddr) -> io::Result<Self> {
+        let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(addr)?;
+        Ok(Self::Tcp(socket.listen(BACKLOG)?))
     }
 
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {

@@ -8,10 +8,17 @@ use axum::response::{IntoResponse, Response};
 use telemetry::metrics::DOOR_REFUSALS;
 
 use crate::head::HEADER_LINES_MAX;
+use crate::roster::Evictions;
 
 /// Counts a refused request, or a connection that the door ended. The reason is a fixed word.
 pub(crate) fn count_refusal(door: &'static str, reason: &'static str) {
     DOOR_REFUSALS.count(&[("door", door), ("reason", reason)]);
+}
+
+/// Counts connections that were evicted.
+pub(crate) fn count_evictions(door: &'static str, evictions: Evictions) {
+    let labels = [("door", door), ("reason", evictions.rank.reason())];
+    DOOR_REFUSALS.add(&labels, evictions.count as u64);
 }
 
 /// Why the door refused a request. The sentences are for a person. They have no quotation marks or

@@ -21,6 +21,10 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 const CROWD_SHARE_DIVISOR: usize = 16;
 const CROWD_MIN: usize = 16;
 
+/// Stalled connections that are evicted at once: this share of all seats. Each search looks at every
+/// seat, so one search per new connection would be a burden of its own.
+const STALLED_SHARE_DIVISOR: usize = 64;
+
 /// States besides a time: no encoded time is 0 or the greatest number.
 const SERVED: u64 = 0;
 const EVICTED: u64 = u64::MAX;
@@ -156,13 +160,34 @@ fn rank(found: Evictable, share: PeerShare, now: u64) -> Option<EvictionRank> {
     }
 }
 
+/// A connection that may be evicted.
+struct EvictionCandidate {
+    rank: EvictionRank,
+    found: Evictable,
+    id: Id,
+}
+
+impl EvictionCandidate {
+    fn order(&self) -> (EvictionRank, u64) {
+        (self.rank, self.found.since)
+    }
+}
+
+/// Connections of one rank that were evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Evictions {
+    pub(crate) rank: EvictionRank,
+    /// At least one.
+    pub(crate) count: usize,
+}
+
 /// A seat for a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoomMade {
     /// A seat is free.
     Free,
-    /// A seat is free because a connection of this rank was evicted.
-    Evicted(EvictionRank),
+    /// A seat is free because connections were evicted.
+    Evicted(Evictions),
     /// Every connection is being served.
     None,
 }
@@ -220,31 +245,59 @@ impl Roster {
         }
     }
 
-    /// Evicts the first connection of all, if one may be evicted.
-    pub(crate) fn evict(&mut self) -> Option<EvictionRank> {
+    /// Evicts the first connection of all, if one may be evicted. Evicts more stalled ones beside a
+    /// stalled one.
+    pub(crate) fn evict(&mut self) -> Option<Evictions> {
         self.evict_among(|_| true)
     }
 
     /// Evicts the first connection among some. Looks again if its state has just ended.
-    fn evict_among(&mut self, is_among: impl Fn(&Seat) -> bool) -> Option<EvictionRank> {
-        let crowds = self.crowds();
+    fn evict_among(&mut self, is_among: impl Fn(&Seat) -> bool) -> Option<Evictions> {
+        let at_once = (self.most / STALLED_SHARE_DIVISOR).max(1);
         loop {
-            let now = nanoseconds(Instant::now());
-            let among = self.seats.values().filter(|seat| is_among(seat));
-            let evictable = among.filter_map(|seat| {
-                let found = seat.state.evictable()?;
-                let is_crowd = crowds.contains(&seat.peer);
-                let share = if is_crowd { PeerShare::Crowd } else { PeerShare::Few };
-                Some((rank(found, share, now)?, found, seat))
-            });
-            let (rank, found, seat) =
-                evictable.min_by_key(|(rank, found, _)| (*rank, found.since))?;
-            if seat.state.evict(found) {
-                seat.task.abort();
-                self.leave(seat.task.id());
-                return Some(rank);
+            let mut candidates = self.candidates(&is_among);
+            if candidates.len() > at_once {
+                candidates.select_nth_unstable_by_key(at_once, EvictionCandidate::order);
+                candidates.truncate(at_once);
+            }
+            candidates.sort_unstable_by_key(EvictionCandidate::order);
+            let rank = candidates.first()?.rank;
+            if rank == EvictionRank::Stalled {
+                candidates.retain(|candidate| candidate.rank == EvictionRank::Stalled);
+            } else {
+                candidates.truncate(1);
+            }
+            let count = candidates.iter().filter(|one| self.evict_candidate(one)).count();
+            if count > 0 {
+                return Some(Evictions { rank, count });
             }
         }
+    }
+
+    fn candidates(&self, is_among: &impl Fn(&Seat) -> bool) -> Vec<EvictionCandidate> {
+        let crowds = self.crowds();
+        let now = nanoseconds(Instant::now());
+        let among = self.seats.iter().filter(|(_, seat)| is_among(seat));
+        let evictable = among.filter_map(|(id, seat)| {
+            let found = seat.state.evictable()?;
+            let is_crowd = crowds.contains(&seat.peer);
+            let share = if is_crowd { PeerShare::Crowd } else { PeerShare::Few };
+            Some(EvictionCandidate { rank: rank(found, share, now)?, found, id: *id })
+        });
+        evictable.collect()
+    }
+
+    /// Returns false if the connection's state has just ended.
+    fn evict_candidate(&mut self, candidate: &EvictionCandidate) -> bool {
+        let Some(seat) = self.seats.get(&candidate.id) else {
+            return false;
+        };
+        let is_evicted = seat.state.evict(candidate.found);
+        if is_evicted {
+            seat.task.abort();
+            self.leave(candidate.id);
+        }
+        is_evicted
     }
 
     /// The peers that are crowds, fewer than [`CROWD_SHARE_DIVISOR`].
@@ -361,7 +414,7 @@ mod tests {
         unread.block(Instant::now());
         tokio::time::advance(STALLED_AFTER).await;
         let room = roster.make_room(OTHER);
-        assert_eq!(room, RoomMade::Evicted(EvictionRank::Stalled));
+        assert_eq!(room, RoomMade::Evicted(Evictions { rank: EvictionRank::Stalled, count: 1 }));
         assert!(was_evicted(task).await);
     }
 
@@ -387,9 +440,34 @@ mod tests {
             state.block(Instant::now());
             crowd.push(task);
         }
-        assert_eq!(roster.make_room(ONE), RoomMade::Evicted(EvictionRank::CrowdBlocked));
+        assert_eq!(
+            roster.make_room(ONE),
+            RoomMade::Evicted(Evictions { rank: EvictionRank::CrowdBlocked, count: 1 })
+        );
         assert!(was_evicted(crowd.remove(0)).await);
         assert!(few.begin());
+    }
+
+    /// One search makes room for more than one.
+    #[tokio::test(start_paused = true)]
+    async fn stalled_connections_leave_together_and_idle_ones_one_by_one() {
+        let mut roster = Roster::new(256, 256);
+        for number in 0..256 {
+            let (state, _task) = come(&mut roster, ONE).unwrap();
+            if number < 3 {
+                state.wait();
+            } else if number < 6 {
+                state.block(Instant::now());
+            } else {
+                assert!(state.begin());
+            }
+        }
+        tokio::time::advance(STALLED_AFTER).await;
+        assert_eq!(roster.evict(), Some(Evictions { rank: EvictionRank::Stalled, count: 3 }));
+        let idle = Evictions { rank: EvictionRank::CrowdWaiting, count: 1 };
+        assert_eq!([roster.evict(), roster.evict(), roster.evict()], [Some(idle); 3]);
+        assert_eq!(roster.evict(), None);
+        assert_eq!(roster.seats.len(), 250);
     }
 
     #[test]
