@@ -54,7 +54,10 @@ impl BadCallers {
         for number in 0..case.sockets {
             let address = 2 + u8::try_from(number % usize::from(case.addresses.max(1)))?;
             let from = Ipv4Addr::new(127, 0, 0, address);
-            tasks.spawn(call(door, from, case.reading, Arc::clone(&opened)));
+            // The first time is longer by a share, so that not all sockets are opened anew at once.
+            let share = HELD * u32::try_from(number)? / u32::try_from(case.sockets)?;
+            let caller = BadCaller { door, from, reading: case.reading, first_held: HELD + share };
+            tasks.spawn(caller.call(Arc::clone(&opened)));
         }
         let began = Instant::now();
         while opened.load(Ordering::Relaxed) < case.sockets {
@@ -71,22 +74,37 @@ impl BadCallers {
     }
 }
 
-async fn call(door: SocketAddr, from: Ipv4Addr, reading: Reading, opened: Arc<AtomicUsize>) {
-    loop {
-        let until = Instant::now() + HELD;
-        if let Ok(mut stream) = open(door, from).await {
-            opened.fetch_add(1, Ordering::Relaxed);
-            let drip = async {
-                while stream.read_u8().await.is_ok() {
-                    sleep(DRIP).await;
-                }
-            };
-            match reading {
-                Reading::Nothing => sleep_until(until).await,
-                Reading::Drip => drop(timeout_at(until, drip).await),
+struct BadCaller {
+    door: SocketAddr,
+    from: Ipv4Addr,
+    reading: Reading,
+    first_held: Duration,
+}
+
+impl BadCaller {
+    async fn call(self, opened: Arc<AtomicUsize>) {
+        let mut held = self.first_held;
+        loop {
+            let until = Instant::now() + held;
+            held = HELD;
+            if let Ok(stream) = open(self.door, self.from).await {
+                opened.fetch_add(1, Ordering::Relaxed);
+                self.read(stream, until).await;
             }
+            sleep_until(until).await;
         }
-        sleep_until(until).await;
+    }
+
+    async fn read(&self, mut stream: TcpStream, until: Instant) {
+        let drip = async {
+            while stream.read_u8().await.is_ok() {
+                sleep(DRIP).await;
+            }
+        };
+        match self.reading {
+            Reading::Nothing => sleep_until(until).await,
+            Reading::Drip => drop(timeout_at(until, drip).await),
+        }
     }
 }
 

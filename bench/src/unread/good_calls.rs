@@ -45,6 +45,8 @@ pub(super) struct GoodCalls {
     pub(super) target: &'static str,
     pub(super) calls: usize,
     pub(super) failed: usize,
+    /// Why the first of them failed.
+    pub(super) why: Option<String>,
     pub(super) latency: Latency,
 }
 
@@ -103,22 +105,29 @@ impl GoodCalls {
     async fn at(target: Target, stop: CancellationToken) -> Self {
         let mut pace = interval(PAUSE);
         let (mut took, mut calls, mut failed) = (Vec::new(), 0, 0);
-        let mut kept = None;
+        let (mut kept, mut why) = (None, None);
         while !stop.is_cancelled() {
             pace.tick().await;
             let asked = Instant::now();
             let key = &target.keys[calls % target.keys.len()];
             let answered = timeout(PATIENCE, call(&target, key, &mut kept)).await;
             calls += 1;
-            match answered {
-                Ok(Ok(true)) => took.push(u64::try_from(asked.elapsed().as_micros()).unwrap_or(0)),
-                _ => {
+            let failure = match answered {
+                Ok(Ok(true)) => None,
+                Ok(Ok(false)) => Some("an error".to_owned()),
+                Ok(Err(error)) => Some(format!("{error:#}")),
+                Err(_) => Some("too slow".to_owned()),
+            };
+            match failure {
+                None => took.push(u64::try_from(asked.elapsed().as_micros()).unwrap_or(0)),
+                Some(failure) => {
                     failed += 1;
                     kept = None;
+                    why.get_or_insert(failure);
                 }
             }
         }
-        Self { target: target.name, calls, failed, latency: Latency::of(took) }
+        Self { target: target.name, calls, failed, why, latency: Latency::of(took) }
     }
 }
 

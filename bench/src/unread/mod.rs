@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use domain::time::Timestamp;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
+use tests::raw::get;
 use tests::{ATTEMPTS, World, cluster_with};
 use tokio::time::sleep;
 
@@ -88,31 +90,43 @@ async fn figure(world: &World, case: Case, time: Duration) -> anyhow::Result<Fig
     for number in 0..DELIVERIES {
         world.subscribe(&firm, &peer.target(number)).await;
     }
-    let alone = GoodCalls::during(&targets, time).await;
+    let delivering = async || {
+        let since = world.clock.now();
+        world.submit(&firm).await;
+        tries(world, since).await
+    };
+    let (alone, delivered) = tokio::join!(GoodCalls::during(&targets, time), delivering());
+    delivered?;
     let arriving = GoodCalls::while_it_lasts(&targets, BadCallers::begin(serving.public, case));
     let (bad, arriving) = arriving.await;
     let bad = bad?;
-    let deliveries = async {
-        world.submit(&firm).await;
-        tries(world).await
-    };
-    let (beside, deliveries) = tokio::join!(GoodCalls::during(&targets, time), deliveries);
+    let (beside, deliveries) = tokio::join!(GoodCalls::during(&targets, time), delivering());
     let opened = bad.end().await;
+    let refusals = refusals(&serving).await?;
     stop(&mut service, "service").await?;
-    Ok(Figure { case, opened, alone, arriving, beside, deliveries: deliveries? })
+    Ok(Figure { case, opened, alone, arriving, beside, deliveries: deliveries?, refusals })
 }
 
-/// Waits for the deliveries, and counts their tries.
-async fn tries(world: &World) -> anyhow::Result<DeliveryTries> {
+async fn refusals(serving: &Serving) -> anyhow::Result<Vec<String>> {
+    let (_, metrics) = get(serving.internal, "/metrics").await.context("no metrics")?;
+    let told = metrics.lines().filter(|line| {
+        line.starts_with("firmforms_door_refusals") || line.starts_with("firmforms_descriptor")
+    });
+    Ok(told.filter(|line| !line.ends_with(" 0")).map(str::to_owned).collect())
+}
+
+/// Waits for the deliveries, and counts their tries since then.
+async fn tries(world: &World, since: Timestamp) -> anyhow::Result<DeliveryTries> {
     let count = format!(
         "select count(*) filter (where outcome = 'delivered' and number = 1) as first,
                 count(*) filter (where outcome = 'delivered') as delivered,
                 count(*) as tries
-           from {ATTEMPTS}"
+           from {ATTEMPTS} where started_at >= $1"
     );
     let began = Instant::now();
     loop {
-        let tries: DeliveryTries = sqlx::query_as(&count).fetch_one(world.pool()).await?;
+        let tries: DeliveryTries =
+            sqlx::query_as(&count).bind(since.get()).fetch_one(world.pool()).await?;
         if tries.delivered == i64::try_from(DELIVERIES).context("deliveries")? {
             return Ok(tries);
         }

@@ -24,6 +24,8 @@ pub(super) struct Figure {
     pub(super) arriving: Vec<GoodCalls>,
     pub(super) beside: Vec<GoodCalls>,
     pub(super) deliveries: DeliveryTries,
+    /// The doors' refusals and shortages, as the service counted them.
+    pub(super) refusals: Vec<String>,
 }
 
 /// The deliveries beside the bad callers.
@@ -71,6 +73,12 @@ impl Figure {
                 beside.target,
                 then / alone
             );
+            for why in phases.iter().filter_map(|phase| phase.why.as_ref()) {
+                println!("    failed: {why}");
+            }
+        }
+        for refusals in &self.refusals {
+            println!("{refusals}");
         }
         let DeliveryTries { first, delivered, tries } = self.deliveries;
         println!("{first} of {delivered} deliveries at their first try, {tries} tries\n");
