@@ -1,6 +1,6 @@
-//! File descriptors: the limit is raised at the start, and every part of the process has a share. So
-//! callers of the public door never take the descriptors of databases, deliveries and the internal
-//! door.
+//! File descriptors: the limit is raised at the start, and every part of the process has a share.
+//! So callers of the public door never take the descriptors of databases, deliveries and the
+//! internal door.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

@@ -21,8 +21,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 const CROWD_SHARE_DIVISOR: usize = 16;
 const CROWD_MIN: usize = 16;
 
-/// Stalled connections that are evicted at once: this share of all seats. Each search looks at every
-/// seat, so one search per new connection would be a burden of its own.
+/// Stalled connections that are evicted at once: this share of all seats. Each search looks at
+/// every seat, so one search per new connection would be a burden of its own.
 const STALLED_SHARE_DIVISOR: usize = 64;
 
 /// States besides a time: no encoded time is 0 or the greatest number.

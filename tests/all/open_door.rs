@@ -1,16 +1,22 @@
 //! The doors of a real process: its descriptors, its refusals, and where the internal door listens
 //! (reviews of the doors and of security).
 
-use std::fs;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ClientConfig, RootCertStore};
 use tests::raw::exchange;
 use tests::{ATTEMPTS, Receiver, TestDatabase, World};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 use crate::process::{Listening, Served, firmforms, get, limited, serve, serving};
+
+const READYZ: &str = "GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
 /// The soft and the hard limit of descriptors of a process.
 fn descriptors(served: &Served) -> (String, String) {
@@ -100,8 +106,7 @@ async fn doors17_the_internal_door_can_be_a_unix_socket() {
     assert!(log.contains(&format!("internal={internal}")), "{log}");
     assert!(!log.contains("WITHOUT TLS"), "{log}");
     let mut stream = UnixStream::connect(&path).await.unwrap();
-    let request = "GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(READYZ.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -121,4 +126,57 @@ async fn doors17_a_door_that_other_machines_reach_in_clear_is_warned_of() {
     for door in ["PUBLIC", "INTERNAL"] {
         assert!(log.contains(&format!("THE {door} DOOR IS OPEN WITHOUT TLS")), "{log}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doors17_the_internal_door_can_have_a_certificate_and_ask_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let certificate = |name: &str| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(file(&format!("{name}.pem")), made.cert.pem()).unwrap();
+        fs::write(file(&format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+        (made.cert.der().clone(), made.signing_key.serialize_der())
+    };
+    let (door, _) = certificate("door");
+    let client = certificate("client");
+    let served = serve(
+        &TestDatabase::new().await,
+        &[
+            "--internal-tls-cert",
+            &file("door.pem"),
+            "--internal-tls-key",
+            &file("door.key"),
+            "--internal-tls-client-ca",
+            &file("client.pem"),
+        ],
+    )
+    .await;
+    let plain = exchange(served.internal, READYZ).await;
+    assert!(plain.is_none(), "{plain:?}");
+    let mut roots = RootCertStore::empty();
+    roots.add(door).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = || {
+        ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots.clone())
+    };
+    let known = config()
+        .with_client_auth_cert(vec![client.0], PrivateKeyDer::Pkcs8(client.1.into()))
+        .unwrap();
+    let answer = over_tls(&served, known).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(over_tls(&served, config().with_no_client_auth()).await.is_err());
+}
+
+async fn over_tls(served: &Served, config: ClientConfig) -> io::Result<String> {
+    let stream = TcpStream::connect(served.internal).await?;
+    let name = "localhost".try_into().unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    stream.write_all(READYZ.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
