@@ -42,6 +42,7 @@ mod submissions;
 mod subscribing;
 mod taking_in;
 mod traces;
+mod unread;
 mod usage;
 
 use std::ffi::OsString;
@@ -67,6 +68,7 @@ use crate::rebuild::Rebuild;
 use crate::replay::Replay;
 use crate::scale::Scale;
 use crate::soak::Soak;
+use crate::unread::Unread;
 
 /// Measures the service.
 #[derive(Debug, Parser)]
@@ -110,6 +112,8 @@ enum Command {
     Scale(Scale),
     /// A long run at a share of the highest rate; fails if anything drifts.
     Soak(Soak),
+    /// Good calls, health and deliveries beside callers that do not read their answers.
+    Unread(Unread),
     /// The caller, in a process of its own; started by `reads`.
     #[command(hide = true)]
     Caller,
@@ -146,6 +150,7 @@ fn main() -> ExitCode {
         Command::Replay(command) => start(replay::run(&command)),
         Command::Scale(command) => start(scale::run(&command)),
         Command::Soak(command) => start(soak::run(&command)),
+        Command::Unread(command) => start(unread::run(&command)),
         Command::Caller => reads::caller::run(),
         Command::Product => intake::product::run(),
         Command::Receiver => receiver::run(),

@@ -22,6 +22,8 @@ pub(crate) struct Serving {
     pub(crate) public: SocketAddr,
     pub(crate) internal: SocketAddr,
     environment: Vec<(&'static str, String)>,
+    /// The limit of descriptors of its processes, if it is lower than this one's.
+    descriptors: Option<u32>,
 }
 
 impl Serving {
@@ -31,7 +33,14 @@ impl Serving {
             ("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().to_string()),
             ("FIRMFORMS_WRAPPING_KEY", "07".repeat(32)),
         ];
-        Ok(Self { public: free_address()?, internal: free_address()?, environment })
+        let (public, internal) = (free_address()?, free_address()?);
+        Ok(Self { public, internal, environment, descriptors: None })
+    }
+
+    /// Gives its processes so many descriptors.
+    pub(crate) const fn with_descriptors(mut self, descriptors: u32) -> Self {
+        self.descriptors = Some(descriptors);
+        self
     }
 
     /// Puts the service's keys, checkpoints and mails into this folder.
@@ -59,7 +68,16 @@ impl Serving {
 
     /// A command of `firmforms` on its databases.
     pub(crate) fn firmforms(&self, arguments: &[&str]) -> anyhow::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let this = std::env::current_exe()?;
+        let mut command = match self.descriptors {
+            Some(descriptors) => {
+                let mut limited = Command::new("/bin/sh");
+                let script = format!(r#"ulimit -n {descriptors}; exec "$0" "$@""#);
+                limited.arg("-c").arg(script).arg(this);
+                limited
+            }
+            None => Command::new(this),
+        };
         command
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

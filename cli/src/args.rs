@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::audit::args::{AuditCommand, HooksCommand};
 use crate::generate::ActivityArgs;
+use crate::internal_addr::InternalAddr;
 use crate::keyring::KeyringCommand;
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
@@ -194,10 +195,23 @@ pub struct ServeArgs {
     /// The address of the public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
     pub addr: SocketAddr,
-    /// The address of the internal door, for the product and operators; by default 127.0.0.1:8081.
-    /// A process without doors answers /livez, /readyz and /metrics there, if it is given.
+    /// The address of the internal door, for the product and operators: by default 127.0.0.1:8081,
+    /// or unix: with the path of a Unix socket. A process without doors answers /livez, /readyz and
+    /// /metrics there, if it is given.
     #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
-    pub internal_addr: Option<SocketAddr>,
+    pub internal_addr: Option<InternalAddr>,
+    /// The most connections of the public door at once. A low limit of file descriptors lowers it.
+    #[arg(long, env = "FIRMFORMS_CONNECTIONS", default_value_t = 8_192)]
+    pub connections: usize,
+    /// The most connections of the public door from one address (IPv6: one /64); by default half of
+    /// all. Raise it behind a proxy.
+    #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER")]
+    pub connections_per_peer: Option<usize>,
+    /// Seconds that a connection of a door may wait for its next request. Longer than a proxy in
+    /// front keeps its connections.
+    #[arg(long, env = "FIRMFORMS_IDLE_SECONDS", default_value_t = 75,
+          value_parser = value_parser!(u64).range(1..=86_400))]
+    pub idle_seconds: u64,
     /// The public door's URL for integrators, without /api/v1. By default http:// (https:// with a
     /// certificate) and its address.
     #[arg(long, env = "FIRMFORMS_BASE_URL")]
@@ -231,6 +245,16 @@ pub struct ServeArgs {
     /// The private key of that certificate, in PEM.
     #[arg(long, env = "FIRMFORMS_TLS_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// The internal door's certificate chain, in PEM. It is read again on SIGHUP.
+    #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_CERT", requires = "internal_tls_key")]
+    pub internal_tls_cert: Option<PathBuf>,
+    /// The private key of that certificate, in PEM.
+    #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_KEY", requires = "internal_tls_cert")]
+    pub internal_tls_key: Option<PathBuf>,
+    /// Root certificates, in PEM. With them the internal door takes only callers with a certificate
+    /// of these roots, beside their token.
+    #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_CLIENT_CA", requires = "internal_tls_cert")]
+    pub internal_tls_client_ca: Option<PathBuf>,
     /// Days that the body of a delivered delivery is kept, as ciphertext.
     #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS")]
     pub keep_delivered_days: u32,
@@ -264,6 +288,13 @@ pub struct ServeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "its words would stand for those of the service")]
     pub telemetry: TelemetryArgs,
+}
+
+impl ServeArgs {
+    /// Whether the process has both doors.
+    pub(crate) fn serves_callers(&self) -> bool {
+        matches!(self.role, ProcessRole::All | ProcessRole::Api)
+    }
 }
 
 /// The part of the service that a process runs.

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use api::public::PeerAddress;
@@ -10,43 +9,56 @@ use api::{OpeningDoor, Service};
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::map_request;
-use door::{Door, DoorSettings, DoorTimeouts, TlsCertificate};
+use door::Door;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{ProcessRole, ServeArgs};
+use crate::args::ServeArgs;
+use crate::door_setup::DoorPair;
+use crate::internal_addr::InternalAddr;
 use crate::telemetry::ProcessMetrics;
 
 /// The default address of the internal door, in a process with both doors.
-const DEFAULT_INTERNAL_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+const DEFAULT_INTERNAL_ADDR: InternalAddr =
+    InternalAddr::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081));
 
 /// The doors of a process, bound and not yet served. A process without callers has no door, or only
 /// the internal one for health and metrics.
 pub(crate) struct BoundDoors {
     public: Option<Door>,
-    internal: Option<Door>,
+    internal: Option<InternalDoor>,
+}
+
+struct InternalDoor {
+    door: Door,
+    /// The address, with the port that the system chose.
+    addr: InternalAddr,
 }
 
 impl BoundDoors {
     /// Binds the doors of the role.
     pub(crate) async fn of(serve: &ServeArgs) -> anyhow::Result<Self> {
-        match serve.role {
-            ProcessRole::All | ProcessRole::Api => {
-                let internal = serve.internal_addr.unwrap_or(DEFAULT_INTERNAL_ADDR);
-                Self::bind(Some(serve.addr), Some(internal)).await
-            }
-            ProcessRole::Projector | ProcessRole::Deliverer => {
-                Self::bind(None, serve.internal_addr).await
-            }
+        if !serve.serves_callers() {
+            return Self::bind(None, serve.internal_addr.as_ref()).await;
         }
+        let internal = serve.internal_addr.as_ref().unwrap_or(&DEFAULT_INTERNAL_ADDR);
+        Self::bind(Some(serve.addr), Some(internal)).await
     }
 
     /// Binds these addresses.
     pub(crate) async fn bind(
         public: Option<SocketAddr>,
-        internal: Option<SocketAddr>,
+        internal: Option<&InternalAddr>,
     ) -> anyhow::Result<Self> {
-        Ok(Self { public: bind(public).await?, internal: bind(internal).await? })
+        let public = match public {
+            Some(addr) => Some(bind(addr).await?),
+            None => None,
+        };
+        let internal = match internal {
+            Some(addr) => Some(InternalDoor::bind(addr).await?),
+            None => None,
+        };
+        Ok(Self { public, internal })
     }
 
     /// The address of the public door.
@@ -54,13 +66,9 @@ impl BoundDoors {
         self.public.as_ref()?.local_addr().ok()
     }
 
-    fn internal_addr(&self) -> Option<SocketAddr> {
-        self.internal.as_ref()?.local_addr().ok()
-    }
-
     /// Logs the addresses.
     pub(crate) fn log_addresses(&self) {
-        match (self.public_addr(), self.internal_addr()) {
+        match (self.public_addr(), self.internal.as_ref().map(|internal| &internal.addr)) {
             (Some(public), Some(internal)) => tracing::info!(%public, %internal, "listening"),
             (None, Some(internal)) => tracing::info!(%internal, "listening"),
             (_, None) => {}
@@ -70,37 +78,47 @@ impl BoundDoors {
     /// Serves the doors until `stop`, then finishes the calls under way.
     pub(crate) fn serve(
         self,
-        tls: Option<TlsCertificate>,
+        settings: DoorPair,
         metrics: Arc<ProcessMetrics>,
         stop: &CancellationToken,
         tasks: &mut JoinSet<()>,
     ) -> ServedDoors {
         let metrics = api::internal::metrics(metrics);
         let served = ServedDoors {
-            public: OpeningDoor::public(),
+            public: OpeningDoor::public(&settings.base_url),
             internal: OpeningDoor::internal(metrics.clone()),
             metrics,
             serves_callers: self.public.is_some(),
         };
         if let Some(door) = self.public {
-            let settings = DoorSettings { tls, ..DoorSettings::default() };
-            tasks.spawn(door.serve(served.public.router(), settings, stop.clone()));
+            tasks.spawn(door.serve(served.public.router(), settings.public, stop.clone()));
         }
-        if let Some(door) = self.internal {
-            tasks.spawn(door.serve(served.internal.router(), internal(), stop.clone()));
+        if let Some(InternalDoor { door, .. }) = self.internal {
+            tasks.spawn(door.serve(served.internal.router(), settings.internal, stop.clone()));
         }
         served
     }
 }
 
-async fn bind(addr: Option<SocketAddr>) -> anyhow::Result<Option<Door>> {
-    match addr {
-        Some(addr) => {
-            let door = Door::bind(addr).await.with_context(|| format!("listen on {addr}"))?;
-            Ok(Some(door))
-        }
-        None => Ok(None),
+impl InternalDoor {
+    async fn bind(addr: &InternalAddr) -> anyhow::Result<Self> {
+        let (door, addr) = match addr {
+            InternalAddr::Tcp(addr) => {
+                let door = bind(*addr).await?;
+                let bound = door.local_addr()?;
+                (door, InternalAddr::Tcp(bound))
+            }
+            InternalAddr::Unix(path) => {
+                let named = || format!("listen on {addr}");
+                (Door::bind_unix(path).with_context(named)?, addr.clone())
+            }
+        };
+        Ok(Self { door, addr })
     }
+}
+
+async fn bind(addr: SocketAddr) -> anyhow::Result<Door> {
+    Door::bind(addr).await.with_context(|| format!("listen on {addr}"))
 }
 
 /// Doors that answer 503 until they are opened.
@@ -122,12 +140,6 @@ impl ServedDoors {
         };
         self.internal.open(internal.merge(self.metrics));
     }
-}
-
-/// A batch of 8 MiB may take a minute to arrive, so its request may take longer than that.
-fn internal() -> DoorSettings {
-    let times = DoorTimeouts { request: Duration::from_secs(90), ..DoorTimeouts::default() };
-    DoorSettings { timeouts: times, ..DoorSettings::default() }
 }
 
 /// Adds the socket's address to a request, as the public door's extractors need it.

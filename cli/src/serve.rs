@@ -17,7 +17,6 @@ use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::upkeep::{self, EraseWorker};
 use deliverer::{Dispatcher, SenderMembership};
-use door::TlsCertificate;
 use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::run_on;
 use eventstore::{crash, relay};
@@ -33,8 +32,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vault::WrappingKey;
 
+use crate::descriptors;
+use crate::door_setup::{DoorPair, reload, warn_of_clear_text};
 use crate::doors::{BoundDoors, ServedDoors};
-use crate::setup::{setup, tls};
+use crate::setup::setup;
 use crate::telemetry::ProcessMetrics;
 use crate::wiring::{
     Databases, ProcessRole, SERVICE_DATABASES, ServeArgs, StorageArgs, System, SystemSetup,
@@ -46,8 +47,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
     let setup = setup(storage, serve)?;
-    let tls = tls(serve)?;
+    let shares = descriptors::shares(descriptors::raise_limit(), serve);
+    let settings = DoorPair::of(serve, shares, &setup.base_url)?;
     warn_of_development(serve);
+    warn_of_clear_text(serve);
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let doors = BoundDoors::of(serve).await?;
     let databases = Databases::open(storage, SERVICE_DATABASES).await?;
@@ -56,7 +59,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
-    let doors = listen(doors, tls, &metrics, &stop, &mut tasks);
+    let doors = listen(doors, settings, &metrics, &stop, &mut tasks);
     let started = tokio::select! {
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
@@ -123,16 +126,17 @@ async fn warn_of_lost_keys(system: &System) -> anyhow::Result<()> {
 /// Serves the doors, which answer 503 until they are opened.
 fn listen(
     doors: BoundDoors,
-    tls: Option<TlsCertificate>,
+    settings: DoorPair,
     metrics: &Arc<ProcessMetrics>,
     stop: &CancellationToken,
     tasks: &mut JoinSet<()>,
 ) -> ServedDoors {
     doors.log_addresses();
-    if let Some(tls) = tls.clone() {
-        tasks.spawn(reload(tls, stop.clone()));
+    let certificates = settings.certificates();
+    if !certificates.is_empty() {
+        tasks.spawn(reload(certificates, stop.clone()));
     }
-    doors.serve(tls, Arc::clone(metrics), stop, tasks)
+    doors.serve(settings, Arc::clone(metrics), stop, tasks)
 }
 
 /// Leads the pools of each database to its new primary after a failover.
@@ -295,24 +299,6 @@ fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
             _ = terminate.recv() => "SIGTERM",
         }
     })
-}
-
-/// Reads the certificate again at each SIGHUP. An unreadable one leaves the old one in use.
-async fn reload(tls: TlsCertificate, stop: CancellationToken) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
-        tracing::error!("SIGHUP cannot be heard: a new certificate needs a restart");
-        return stop.cancelled().await;
-    };
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = hangup.recv() => match tls.reload() {
-                Ok(()) => tracing::info!("a new certificate"),
-                Err(error) => tracing::error!(%error, "the old certificate stays"),
-            },
-        }
-    }
 }
 
 /// Warns of pauses, so that no operator learns of them from receivers.

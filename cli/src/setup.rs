@@ -9,7 +9,6 @@ use deliverer::Retention;
 use deliverer::{DelivererSettings, TimeScale};
 use domain::address::AllowedTargets;
 use domain::pressure::HostCaps;
-use door::TlsCertificate;
 use inviter::InviteWait;
 use mailer::{Mailer, SenderAddress, SmtpSettings};
 use rustls::pki_types::CertificateDer;
@@ -118,13 +117,5 @@ fn sender(serve: &ServeArgs) -> anyhow::Result<SenderAddress> {
     match &serve.mail_from {
         Some(sender) => Ok(sender.clone()),
         None => DEFAULT_MAIL_FROM.parse().context("the sender of mails"),
-    }
-}
-
-/// The public door's certificate, if it has one.
-pub(crate) fn tls(serve: &ServeArgs) -> anyhow::Result<Option<TlsCertificate>> {
-    match (&serve.tls_cert, &serve.tls_key) {
-        (Some(certificate), Some(key)) => Ok(Some(TlsCertificate::load(certificate, key)?)),
-        (_, _) => Ok(None),
     }
 }

@@ -35,6 +35,10 @@ pub enum AttemptAnswer {
     /// The attempt was dropped before it was dialled (ruling 29). The receiver has seen nothing.
     #[error("not sent")]
     NeverSent,
+    /// The process had no file descriptor for the attempt. That is no fault of the receiver: the
+    /// attempt is released and does not count.
+    #[error("not sent: this process had no file descriptor left")]
+    OutOfDescriptors,
 }
 
 /// Why no complete answer came. Each of these faults may pass, so each is retried (ruling 18).
@@ -106,7 +110,9 @@ impl AttemptAnswer {
             Self::Status(300..=499) | Self::Refused(_) | Self::RedirectInvalid(_) => {
                 AnswerVerdict::Failed
             }
-            Self::Status(_) | Self::NetworkError(_) | Self::NeverSent => AnswerVerdict::Retry,
+            Self::Status(_) | Self::NetworkError(_) | Self::NeverSent | Self::OutOfDescriptors => {
+                AnswerVerdict::Retry
+            }
         }
     }
 
@@ -119,7 +125,7 @@ impl AttemptAnswer {
             Self::NetworkError(error) => error.code(),
             Self::Refused(_) => "target_refused",
             Self::RedirectInvalid(fault) => fault.code(),
-            Self::NeverSent => "never_sent",
+            Self::NeverSent | Self::OutOfDescriptors => "never_sent",
         }
     }
 
@@ -146,7 +152,8 @@ impl AttemptAnswer {
             Self::NetworkError(_)
             | Self::Refused(_)
             | Self::RedirectInvalid(_)
-            | Self::NeverSent => None,
+            | Self::NeverSent
+            | Self::OutOfDescriptors => None,
         }
     }
 }

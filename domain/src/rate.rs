@@ -55,22 +55,37 @@ fn is_in_window(call: Timestamp, now: Timestamp) -> bool {
     call.get() > now.get() - window && call.get() <= now.get() + window
 }
 
-/// The admitted calls of one counter within a window, the oldest first.
+/// The admitted calls of one counter within a window.
 #[derive(Clone, Debug, Default)]
-pub struct RateWindow(VecDeque<Timestamp>);
+pub struct RateWindow {
+    /// The calls, the oldest first.
+    calls: VecDeque<Timestamp>,
+    /// The oldest call of a window that is full elsewhere.
+    full_since: Option<Timestamp>,
+}
 
 impl RateWindow {
     /// Whole seconds until one call passes. `None` if one passes now.
     pub fn wait(&mut self, limit: usize, now: Timestamp) -> Option<u64> {
-        self.0.retain(|call| is_in_window(*call, now));
+        self.full_since = self.full_since.filter(|oldest| is_in_window(*oldest, now));
+        if let Some(oldest) = self.full_since {
+            return Some(retry_after_seconds(oldest, now));
+        }
+        self.calls.retain(|call| is_in_window(*call, now));
         // Racing calls may have raised the count above the limit.
-        let in_the_way = self.0.len().checked_sub(limit)?;
-        self.0.get(in_the_way).map(|call| retry_after_seconds(*call, now))
+        let in_the_way = self.calls.len().checked_sub(limit)?;
+        self.calls.get(in_the_way).map(|call| retry_after_seconds(*call, now))
     }
 
     /// Counts an admitted call.
     pub fn count(&mut self, now: Timestamp) {
-        self.0.push_back(now);
+        self.calls.push_back(now);
+    }
+
+    /// Notes that the calls of all servers fill the window, and the oldest of them. No call passes
+    /// before that one has left the window.
+    pub fn refuse_since(&mut self, oldest: Timestamp) {
+        self.full_since = Some(oldest);
     }
 }
 
@@ -105,6 +120,16 @@ mod tests {
         assert_eq!(window.wait(20, at(25_000)), Some(40));
         assert_eq!(window.wait(20, at(64_999)), Some(1));
         assert_eq!(window.wait(20, at(65_000)), None);
+    }
+
+    #[test]
+    fn doors9_a_refusal_of_all_servers_lasts_until_their_oldest_call_has_left() {
+        let mut window = RateWindow::default();
+        window.refuse_since(at(10_000));
+        assert_eq!(window.wait(20, at(20_000)), Some(50));
+        assert_eq!(window.wait(20, at(69_999)), Some(1));
+        assert_eq!(window.wait(20, at(70_000)), None);
+        assert_eq!(window.wait(20, at(60_000)), None);
     }
 
     #[test]

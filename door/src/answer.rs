@@ -2,19 +2,23 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tower::ServiceExt;
 
+use crate::deadline::Deadline;
 use crate::exchange::GateFindings;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, count_refusal};
+use crate::settings::DoorTimeouts;
 
 /// The peer's address, an extension of every request. An IPv4 address stays IPv4 on a socket of
 /// both families (ruling 5, client address).
@@ -25,8 +29,10 @@ pub struct SocketPeer(pub IpAddr);
 #[derive(Clone)]
 pub(crate) struct ConnectionService {
     pub(crate) router: Router,
+    /// The name of the door in metrics.
+    pub(crate) door: &'static str,
     pub(crate) peer: SocketPeer,
-    pub(crate) limit: Duration,
+    pub(crate) timeouts: DoorTimeouts,
     pub(crate) exchange: Arc<GateFindings>,
 }
 
@@ -36,7 +42,7 @@ impl ConnectionService {
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let exchange = Arc::clone(&self.exchange);
         let mut response = match exchange.refusal() {
-            Some(refusal) => refusal.into_response(),
+            Some(refusal) => refused(self.door, refusal),
             None => self.route(request).await,
         };
         if !exchange.is_whole() {
@@ -48,10 +54,60 @@ impl ConnectionService {
     async fn route(self, request: Request<Incoming>) -> Response {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.peer);
-        match tokio::time::timeout(self.limit, self.router.oneshot(request)).await {
-            Ok(Ok(response)) => response,
+        let answered = self.router.oneshot(request);
+        match tokio::time::timeout(self.timeouts.request, answered).await {
+            Ok(Ok(response)) => response.map(|body| TimedBody::of(body, &self.timeouts)),
             Ok(Err(never)) => match never {},
-            Err(_) => Refusal::AnswerTooSlow.into_response(),
+            Err(_) => refused(self.door, Refusal::AnswerTooSlow),
         }
+    }
+}
+
+fn refused(door: &'static str, refusal: Refusal) -> Response {
+    count_refusal(door, refusal.reason());
+    refusal.into_response()
+}
+
+/// The body of an answer. It fails when the time of the answer is over, so that a body that never
+/// ends does not keep its connection.
+struct TimedBody {
+    body: Body,
+    end: Deadline,
+}
+
+impl TimedBody {
+    fn of(body: Body, timeouts: &DoorTimeouts) -> Body {
+        if body.is_end_stream() {
+            return body;
+        }
+        let mut end = Deadline::default();
+        end.set(timeouts.answer);
+        Body::new(Self { body, end })
+    }
+}
+
+impl HttpBody for TimedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending() && self.end.poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(axum::Error::new(std::io::Error::from(
+                std::io::ErrorKind::TimedOut,
+            )))));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

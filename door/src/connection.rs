@@ -10,7 +10,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -19,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::{ConnectionService, SocketPeer};
 use crate::exchange::GateFindings;
 use crate::gate::Gate;
+use crate::refusal::count_refusal;
 use crate::roster::ConnectionState;
 use crate::settings::DoorTimeouts;
 use crate::tls::TlsCertificate;
@@ -29,6 +29,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// The data that all connections of a door share.
 pub(crate) struct ConnectionContext {
+    /// The name of the door in metrics.
+    pub(crate) door: &'static str,
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsCertificate>,
     pub(crate) timeouts: DoorTimeouts,
@@ -36,15 +38,14 @@ pub(crate) struct ConnectionContext {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(
-    stream: TcpStream,
+pub(crate) async fn serve<S>(
+    stream: S,
     peer: IpAddr,
     turn: ConnectionState,
     shared: Arc<ConnectionContext>,
-) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "answers may wait for acknowledgements");
-    }
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
     let Some(tls) = &shared.tls else {
         return serve_requests(stream, peer, turn, &shared).await;
     };
@@ -53,20 +54,27 @@ pub(crate) async fn serve(
     }
 }
 
-async fn tls_handshake(
+async fn tls_handshake<S>(
     acceptor: TlsAcceptor,
-    stream: TcpStream,
+    stream: S,
     peer: IpAddr,
     shared: &ConnectionContext,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<TlsStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let handshake = timeout(shared.timeouts.handshake, acceptor.accept(stream));
     match shared.stop.run_until_cancelled(handshake).await? {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "the TLS handshake failed");
+            count_refusal(shared.door, "handshake");
             None
         }
-        Err(_) => None,
+        Err(_) => {
+            count_refusal(shared.door, "handshake");
+            None
+        }
     }
 }
 
@@ -80,10 +88,14 @@ async fn serve_requests<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let exchange = Arc::new(GateFindings::default());
-    let gate = Gate::new(stream, shared.timeouts, turn.clone(), Arc::clone(&exchange));
-    let router = shared.router.clone();
-    let limit = shared.timeouts.request;
-    let answering = ConnectionService { router, peer: SocketPeer(peer), limit, exchange };
+    let gate = Gate::new(stream, shared.door, shared.timeouts, turn.clone(), Arc::clone(&exchange));
+    let answering = ConnectionService {
+        router: shared.router.clone(),
+        door: shared.door,
+        peer: SocketPeer(peer),
+        timeouts: shared.timeouts,
+        exchange,
+    };
     let service = service_fn(move |request| answering.clone().answer(request));
     let mut connection = http1::Builder::new()
         .half_close(true)

@@ -16,18 +16,12 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// Sets the deadline, counted from now.
     pub(crate) fn set(&mut self, after: Duration) {
-        self.at = Some(Instant::now() + after);
+        self.set_at(Instant::now() + after);
     }
 
-    /// Sets the deadline, counted from now, unless one is set.
-    pub(crate) fn set_once(&mut self, after: Duration) {
-        if self.at.is_none() {
-            self.set(after);
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.at = None;
+    /// Sets the deadline.
+    pub(crate) fn set_at(&mut self, at: Instant) {
+        self.at = Some(at);
     }
 
     /// Ready at the deadline. Never ready while no deadline is set.
@@ -81,16 +75,13 @@ mod tests {
             assert!(poll.is_pending());
         }
         assert_eq!(passed(&mut deadline).await, SECOND * 2);
-        deadline.set(SECOND * 3);
-        deadline.set_once(SECOND);
+        deadline.set_at(Instant::now() + SECOND * 3);
         assert_eq!(passed(&mut deadline).await, SECOND * 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_one_the_wait_has_no_end() {
         let mut deadline = Deadline::default();
-        deadline.set(SECOND);
-        deadline.clear();
         let waited = tokio::time::timeout(SECOND * 60, passed(&mut deadline)).await;
         assert!(waited.is_err());
     }

@@ -10,6 +10,7 @@
 //! answers and is an answer like any other. Only hyper ever writes.
 
 mod write;
+mod writing;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,6 +27,7 @@ use crate::head::{self, BodyFraming, HeadScan};
 use crate::refusal::Refusal;
 use crate::roster::ConnectionState;
 use crate::settings::DoorTimeouts;
+use writing::AnswerWriting;
 
 /// The request that hyper gets in place of a refused one.
 const REFUSED_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n";
@@ -36,6 +38,7 @@ const HEAD_READ_BYTES: usize = 4 << 10;
 /// A socket, or TLS on a socket, as hyper sees it.
 pub(crate) struct Gate<S> {
     stream: S,
+    door: &'static str,
     timeouts: DoorTimeouts,
     state: ConnectionState,
     exchange: Arc<GateFindings>,
@@ -44,7 +47,7 @@ pub(crate) struct Gate<S> {
     buffer: BytesMut,
     scan: HeadScan,
     read_deadline: Deadline,
-    write_deadline: Deadline,
+    writing: AnswerWriting,
 }
 
 /// The phase of the conversation.
@@ -69,6 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     /// A gate for a new connection, before its first byte.
     pub(crate) fn new(
         stream: S,
+        door: &'static str,
         times: DoorTimeouts,
         turn: ConnectionState,
         exchange: Arc<GateFindings>,
@@ -77,6 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         coming.set(times.first_byte);
         Self {
             stream,
+            door,
             timeouts: times,
             state: turn,
             exchange,
@@ -84,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             buffer: BytesMut::new(),
             scan: HeadScan::default(),
             read_deadline: coming,
-            write_deadline: Deadline::default(),
+            writing: AnswerWriting::default(),
         }
     }
 
@@ -99,6 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     /// Waits for the next request, after an answer.
     fn expect_head(&mut self) {
         self.state.wait();
+        self.writing.end_answer();
         self.scan = HeadScan::default();
         if self.buffer.is_empty() {
             // An idle connection keeps no buffer.
@@ -129,6 +135,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
                 }
                 Poll::Ready(read) => drop(read?),
                 Poll::Pending => {
+                    if self.phase == GatePhase::Idle {
+                        self.writing.end_balance();
+                    }
                     ready!(self.read_deadline.poll(cx));
                     self.read_timed_out();
                     return Poll::Ready(Ok(()));

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! Door        accepts; gives every connection a task and a seat
-//!  └ roster   the seats; when all are taken, evicts the connection that has waited longest
+//!  └ listener where callers come from: TCP, or a Unix socket
+//!  └ roster   the seats; when all are taken, evicts a caller that does not read, or an idle one
 //!  └ connection   one task: TLS handshake, then hyper, then a close that cuts no answer off
 //!     └ gate      between socket and hyper: no head reaches hyper unchecked, and none comes late
 //!     │  └ head   the check of a request head; a pure decision, without a socket
@@ -20,7 +21,8 @@
 //! - A request that the router sees had a whole head of at most 16 KiB and 100 lines. The head can
 //!   be read in one way only, and arrived in time (cases A21 and A22). Every other request is
 //!   refused in JSON, like every error of the service, and the connection is closed.
-//! - A request under way is never cut off for the sake of another.
+//! - A request under way is never cut off for the sake of another while its caller reads.
+//! - A door never has more descriptors than seats and a few (`EVICTED_MAX`).
 //! - Every wait for a caller has an end: see [`DoorTimeouts`].
 //! - No event on one connection, a panic included, ends another connection or the door.
 
@@ -30,46 +32,60 @@ mod deadline;
 mod exchange;
 mod gate;
 mod head;
+mod listener;
 mod refusal;
 mod roster;
 mod settings;
 mod tls;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
+use telemetry::metrics::DESCRIPTOR_SHORTAGES;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::answer::SocketPeer;
 pub use crate::settings::{DoorSettings, DoorTimeouts};
-pub use crate::tls::{TlsCertificate, TlsError};
+pub use crate::tls::{TlsCertificate, TlsError, TlsPaths};
 
 use crate::connection::ConnectionContext;
-use crate::roster::{ConnectionState, Roster};
+use crate::listener::{AcceptedStream, DoorListener};
+use crate::refusal::{count_evictions, count_refusal};
+use crate::roster::{ConnectionState, RoomMade, Roster};
 
 /// The wait after the system had no descriptor for a new connection. The door also evicts some
 /// waiting connections, so that the rest of the process finds descriptors too.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 const EVICTIONS_PER_FAILURE: usize = 32;
 
+/// Evicted connections that may still have their descriptors.
+const EVICTED_MAX: usize = 32;
+
 /// An address that is bound and not yet served.
 #[derive(Debug)]
 pub struct Door {
-    listener: TcpListener,
+    listener: DoorListener,
 }
 
 impl Door {
     /// Binds an address. Port 0 takes any free port.
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(addr).await? })
+        Ok(Self { listener: DoorListener::tcp(addr)? })
     }
 
-    /// The bound address.
+    /// Binds a Unix socket, which the owner and the group of the process may use. A socket that a
+    /// process left behind is replaced.
+    pub fn bind_unix(path: &Path) -> io::Result<Self> {
+        Ok(Self { listener: DoorListener::unix(path)? })
+    }
+
+    /// The bound address; an error for a Unix socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -84,7 +100,12 @@ impl Door {
             tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => serving.admit(stream, peer),
+                    Ok((stream, peer)) => {
+                        serving.admit(stream, peer).await;
+                        // All other tasks come first: a burst of callers waits in the system's
+                        // queue, and nothing else in the process waits behind it.
+                        tokio::task::yield_now().await;
+                    }
                     Err(error) => serving.could_not_accept(&error).await,
                 },
                 Some(ended) = serving.tasks.join_next_with_id() => serving.forget(ended),
@@ -100,26 +121,54 @@ struct DoorConnections {
     shared: Arc<ConnectionContext>,
     roster: Roster,
     tasks: JoinSet<()>,
+    tasks_max: usize,
 }
 
 impl DoorConnections {
     fn new(router: Router, settings: DoorSettings, stop: CancellationToken) -> Self {
         let roster = Roster::new(settings.connections, settings.connections_per_peer);
-        let DoorSettings { tls, timeouts: times, .. } = settings;
-        let shared = Arc::new(ConnectionContext { router, tls, timeouts: times, stop });
-        Self { shared, roster, tasks: JoinSet::new() }
+        let tasks_max = settings.connections.saturating_add(EVICTED_MAX);
+        let DoorSettings { name, tls, timeouts, .. } = settings;
+        let shared = Arc::new(ConnectionContext { door: name, router, tls, timeouts, stop });
+        Self { shared, roster, tasks: JoinSet::new(), tasks_max }
     }
 
     /// Gives a new connection a seat and a task, or closes it if there is no seat.
-    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let peer = peer.ip().to_canonical();
-        if !self.roster.make_room(peer) {
-            tracing::debug!(%peer, "turned away: every connection is being served");
-            return;
+    async fn admit(&mut self, stream: AcceptedStream, peer: IpAddr) {
+        let peer = peer.to_canonical();
+        match self.roster.make_room(peer) {
+            RoomMade::Free => {}
+            RoomMade::Evicted(evictions) => count_evictions(self.shared.door, evictions),
+            RoomMade::None => {
+                count_refusal(self.shared.door, "turned_away");
+                tracing::debug!(%peer, "turned away: every connection is being served");
+                return;
+            }
         }
-        let turn = ConnectionState::waiting();
-        let task = connection::serve(stream, peer, turn.clone(), Arc::clone(&self.shared));
-        self.roster.seat(peer, turn, self.tasks.spawn(task));
+        self.end_evicted().await;
+        match stream {
+            AcceptedStream::Tcp(stream) => self.seat(stream, peer),
+            AcceptedStream::Unix(stream) => self.seat(stream, peer),
+        }
+    }
+
+    fn seat<S>(&mut self, stream: S, peer: IpAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let state = ConnectionState::waiting();
+        let task = connection::serve(stream, peer, state.clone(), Arc::clone(&self.shared));
+        self.roster.seat(peer, state, self.tasks.spawn(task));
+    }
+
+    /// Waits until few evicted connections still have their descriptors. A task drops its socket
+    /// before it has ended.
+    async fn end_evicted(&mut self) {
+        while self.tasks.len() >= self.tasks_max
+            && let Some(ended) = self.tasks.join_next_with_id().await
+        {
+            self.forget(ended);
+        }
     }
 
     /// Handles a failed accept. A caller that gave up early needs no action. Any other failure is a
@@ -128,10 +177,15 @@ impl DoorConnections {
     async fn could_not_accept(&mut self, error: &io::Error) {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-            let gone = (0..EVICTIONS_PER_FAILURE)
-                .take_while(|_| self.roster.evict_longest_waiting())
-                .count();
-            tracing::warn!(%error, gone, "no connection could be accepted");
+            DESCRIPTOR_SHORTAGES.count(&[("part", "doors")]);
+            let mut evicted = 0;
+            while evicted < EVICTIONS_PER_FAILURE
+                && let Some(evictions) = self.roster.evict()
+            {
+                count_evictions(self.shared.door, evictions);
+                evicted += evictions.count;
+            }
+            tracing::warn!(%error, evicted, "no connection could be accepted");
             tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
         }
     }

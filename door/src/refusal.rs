@@ -2,11 +2,24 @@
 //! ruling 12, unlisted statuses). No other file makes such an answer.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use telemetry::metrics::DOOR_REFUSALS;
 
 use crate::head::HEADER_LINES_MAX;
+use crate::roster::Evictions;
+
+/// Counts a refused request, or a connection that the door ended. The reason is a fixed word.
+pub(crate) fn count_refusal(door: &'static str, reason: &'static str) {
+    DOOR_REFUSALS.count(&[("door", door), ("reason", reason)]);
+}
+
+/// Counts connections that were evicted.
+pub(crate) fn count_evictions(door: &'static str, evictions: Evictions) {
+    let labels = [("door", door), ("reason", evictions.rank.reason())];
+    DOOR_REFUSALS.add(&labels, evictions.count as u64);
+}
 
 /// Why the door refused a request. The sentences are for a person. They have no quotation marks or
 /// backslashes, and quote nothing of the request.
@@ -56,6 +69,24 @@ impl Refusal {
             Self::AnswerTooSlow => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         }
     }
+
+    /// The word of this refusal in the metric of refusals.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::HeadTooLarge => "head_too_large",
+            Self::TooManyLines => "too_many_lines",
+            Self::HeadTooSlow => "head_too_slow",
+            Self::LineEnd => "line_end",
+            Self::RequestLine => "request_line",
+            Self::Target => "target",
+            Self::Fold => "fold",
+            Self::Header => "header",
+            Self::Host => "host",
+            Self::ContentLength => "content_length",
+            Self::TransferEncoding => "transfer_encoding",
+            Self::AnswerTooSlow => "answer_too_slow",
+        }
+    }
 }
 
 impl IntoResponse for Refusal {
@@ -67,6 +98,7 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -104,6 +136,7 @@ mod tests {
         assert_eq!(response.status(), status);
         assert_eq!(response.headers()["content-type"], "application/json");
         assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+        assert_eq!(response.headers()["cache-control"], "no-store");
         assert_eq!(response.headers().contains_key("retry-after"), status == 503);
         let body = to_bytes(response.into_body(), 1_024).await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap();

@@ -1,6 +1,6 @@
-//! The seats of a door. When all are taken, the connection leaves that has waited longest without a
-//! request. So idle sockets, however many, never keep a good caller out (case A22). A connection
-//! with a request under way never leaves.
+//! The seats of a door. When all are taken, one connection is evicted, by its [`EvictionRank`]. So
+//! idle sockets, and callers that do not read their answers, never keep a good caller out (case
+//! A22). A connection whose request is being answered, and whose caller reads, never leaves.
 //!
 //! The roster belongs to the accepting loop. It shares one number with each connection.
 
@@ -9,52 +9,187 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::task::{AbortHandle, Id};
 use tokio::time::Instant;
 
-/// States besides a time: no clock reading is 0 or the greatest number.
+/// Time behind the least rate of reading after which a connection is the first to be evicted.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+
+/// A peer with more than this share of all seats, and with more than so many, is a crowd.
+const CROWD_SHARE_DIVISOR: usize = 16;
+const CROWD_MIN: usize = 16;
+
+/// Stalled connections that are evicted at once: this share of all seats. Each search looks at
+/// every seat, so one search per new connection would be a burden of its own.
+const STALLED_SHARE_DIVISOR: usize = 64;
+
+/// States besides a time: no encoded time is 0 or the greatest number.
 const SERVED: u64 = 0;
 const EVICTED: u64 = u64::MAX;
 
-/// Whether a connection has a request under way, or the time since when it waits for one.
+/// The state of a connection, as the roster sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionState(Arc<AtomicU64>);
 
+/// A state in which a connection may be evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EvictableState {
+    /// No request is under way.
+    Waiting,
+    /// The caller takes nothing of its answer.
+    Blocked,
+}
+
+/// A state in which a connection may be evicted, and the time since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Evictable {
+    state: EvictableState,
+    since: u64,
+}
+
+impl Evictable {
+    /// Time in the upper bits, state in the lowest.
+    fn encode(self) -> u64 {
+        self.since << 1 | u64::from(self.state == EvictableState::Blocked)
+    }
+
+    fn decode(number: u64) -> Option<Self> {
+        let state = if number & 1 == 1 { EvictableState::Blocked } else { EvictableState::Waiting };
+        (number != SERVED && number != EVICTED).then_some(Self { state, since: number >> 1 })
+    }
+}
+
 impl ConnectionState {
     pub(crate) fn waiting() -> Self {
-        Self(Arc::new(AtomicU64::new(now())))
+        let waits =
+            Evictable { state: EvictableState::Waiting, since: nanoseconds(Instant::now()) };
+        Self(Arc::new(AtomicU64::new(waits.encode())))
     }
 
     /// Notes that the connection waits, from now on.
     pub(crate) fn wait(&self) {
-        let waits = |state| (state != EVICTED).then(now);
-        // An evicted connection stays evicted.
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, waits);
+        let waits =
+            Evictable { state: EvictableState::Waiting, since: nanoseconds(Instant::now()) };
+        self.set(waits.encode());
     }
 
     /// Notes that the connection has a request. Returns false if it was evicted before.
     pub(crate) fn begin(&self) -> bool {
-        let begins = |state| (state != EVICTED).then_some(SERVED);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, begins).is_ok()
+        self.set(SERVED)
     }
 
-    fn waiting_since(&self) -> Option<u64> {
-        let state = self.0.load(Ordering::Acquire);
-        (state != SERVED && state != EVICTED).then_some(state)
+    /// Notes that the caller takes nothing of its answer, and has been behind since then.
+    pub(crate) fn block(&self, since: Instant) {
+        let blocked = Evictable { state: EvictableState::Blocked, since: nanoseconds(since) };
+        self.set(blocked.encode());
     }
 
-    /// Evicts the connection, unless its wait since `since` has ended.
-    fn evict(&self, since: u64) -> bool {
-        self.0.compare_exchange(since, EVICTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// Notes that the caller takes its answer again.
+    pub(crate) fn unblock(&self) {
+        self.set(SERVED);
+    }
+
+    /// Returns false if the connection is evicted: it stays evicted.
+    fn set(&self, state: u64) -> bool {
+        let sets = |before| (before != EVICTED).then_some(state);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, sets).is_ok()
+    }
+
+    fn evictable(&self) -> Option<Evictable> {
+        Evictable::decode(self.0.load(Ordering::Acquire))
+    }
+
+    /// Evicts the connection, unless this state has ended.
+    fn evict(&self, from: Evictable) -> bool {
+        let from = from.encode();
+        self.0.compare_exchange(from, EVICTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
 /// Nanoseconds since the first call, at least 1.
-fn now() -> u64 {
+fn nanoseconds(at: Instant) -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let nanoseconds = START.elapsed().as_nanos();
-    u64::try_from(nanoseconds).map_or(EVICTED - 1, |nanoseconds| nanoseconds.max(1))
+    let nanoseconds = at.saturating_duration_since(*START).as_nanos();
+    u64::try_from(nanoseconds)
+        .map_or(EVICTED >> 2, |nanoseconds| nanoseconds.clamp(1, EVICTED >> 2))
+}
+
+/// The order of evictions. Within a rank the connection goes first that has been so longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum EvictionRank {
+    /// The caller has been reading too slowly for a while.
+    Stalled,
+    /// Without a request, of a crowd.
+    CrowdWaiting,
+    /// Blocked a moment ago, of a crowd: many callers at once that do not read.
+    CrowdBlocked,
+    /// Without a request.
+    Waiting,
+}
+
+impl EvictionRank {
+    /// The word of this eviction in the metric of refusals.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Stalled | Self::CrowdBlocked => "evicted_unread",
+            Self::CrowdWaiting | Self::Waiting => "evicted_idle",
+        }
+    }
+}
+
+/// The share of a peer in the seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PeerShare {
+    Few,
+    Crowd,
+}
+
+/// The rank of a connection at this time. `None` if it stays.
+fn rank(found: Evictable, share: PeerShare, now: u64) -> Option<EvictionRank> {
+    let stalled = u64::try_from(STALLED_AFTER.as_nanos()).unwrap_or(u64::MAX);
+    match (found.state, share) {
+        (EvictableState::Blocked, _) if now.saturating_sub(found.since) >= stalled => {
+            Some(EvictionRank::Stalled)
+        }
+        (EvictableState::Waiting, PeerShare::Crowd) => Some(EvictionRank::CrowdWaiting),
+        (EvictableState::Blocked, PeerShare::Crowd) => Some(EvictionRank::CrowdBlocked),
+        (EvictableState::Waiting, PeerShare::Few) => Some(EvictionRank::Waiting),
+        (EvictableState::Blocked, PeerShare::Few) => None,
+    }
+}
+
+/// A connection that may be evicted.
+struct EvictionCandidate {
+    rank: EvictionRank,
+    found: Evictable,
+    id: Id,
+}
+
+impl EvictionCandidate {
+    fn order(&self) -> (EvictionRank, u64) {
+        (self.rank, self.found.since)
+    }
+}
+
+/// Connections of one rank that were evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Evictions {
+    pub(crate) rank: EvictionRank,
+    /// At least one.
+    pub(crate) count: usize,
+}
+
+/// A seat for a new connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RoomMade {
+    /// A seat is free.
+    Free,
+    /// A seat is free because connections were evicted.
+    Evicted(Evictions),
+    /// Every connection is being served.
+    None,
 }
 
 struct Seat {
@@ -78,13 +213,17 @@ impl Roster {
 
     /// Frees a seat for one more connection of an address. An address with too many connections
     /// loses one of its own.
-    pub(crate) fn make_room(&mut self, peer: IpAddr) -> bool {
+    pub(crate) fn make_room(&mut self, peer: IpAddr) -> RoomMade {
         let peer = peer_network(peer);
         let of_peer = self.per_peer.get(&peer).copied().unwrap_or(0);
-        if of_peer >= self.most_per_peer {
-            return self.evict(|seat| seat.peer == peer);
-        }
-        self.seats.len() < self.most || self.evict_longest_waiting()
+        let evicted = if of_peer >= self.most_per_peer {
+            self.evict_among(|seat| seat.peer == peer)
+        } else if self.seats.len() >= self.most {
+            self.evict()
+        } else {
+            return RoomMade::Free;
+        };
+        evicted.map_or(RoomMade::None, RoomMade::Evicted)
     }
 
     pub(crate) fn seat(&mut self, peer: IpAddr, turn: ConnectionState, task: AbortHandle) {
@@ -106,24 +245,65 @@ impl Roster {
         }
     }
 
-    pub(crate) fn evict_longest_waiting(&mut self) -> bool {
-        self.evict(|_| true)
+    /// Evicts the first connection of all, if one may be evicted. Evicts more stalled ones beside a
+    /// stalled one.
+    pub(crate) fn evict(&mut self) -> Option<Evictions> {
+        self.evict_among(|_| true)
     }
 
-    /// Evicts the longest waiting connection among some. Looks again if that wait has just ended.
-    fn evict(&mut self, among: impl Fn(&Seat) -> bool) -> bool {
+    /// Evicts the first connection among some. Looks again if its state has just ended.
+    fn evict_among(&mut self, is_among: impl Fn(&Seat) -> bool) -> Option<Evictions> {
+        let at_once = (self.most / STALLED_SHARE_DIVISOR).max(1);
         loop {
-            let among = self.seats.values().filter(|seat| among(seat));
-            let waiting = among.filter_map(|seat| Some((seat.state.waiting_since()?, seat)));
-            let Some((since, seat)) = waiting.min_by_key(|(since, _)| *since) else {
-                return false;
-            };
-            if seat.state.evict(since) {
-                seat.task.abort();
-                self.leave(seat.task.id());
-                return true;
+            let mut candidates = self.candidates(&is_among);
+            if candidates.len() > at_once {
+                candidates.select_nth_unstable_by_key(at_once, EvictionCandidate::order);
+                candidates.truncate(at_once);
+            }
+            candidates.sort_unstable_by_key(EvictionCandidate::order);
+            let rank = candidates.first()?.rank;
+            if rank == EvictionRank::Stalled {
+                candidates.retain(|candidate| candidate.rank == EvictionRank::Stalled);
+            } else {
+                candidates.truncate(1);
+            }
+            let count = candidates.iter().filter(|one| self.evict_candidate(one)).count();
+            if count > 0 {
+                return Some(Evictions { rank, count });
             }
         }
+    }
+
+    fn candidates(&self, is_among: &impl Fn(&Seat) -> bool) -> Vec<EvictionCandidate> {
+        let crowds = self.crowds();
+        let now = nanoseconds(Instant::now());
+        let among = self.seats.iter().filter(|(_, seat)| is_among(seat));
+        let evictable = among.filter_map(|(id, seat)| {
+            let found = seat.state.evictable()?;
+            let is_crowd = crowds.contains(&seat.peer);
+            let share = if is_crowd { PeerShare::Crowd } else { PeerShare::Few };
+            Some(EvictionCandidate { rank: rank(found, share, now)?, found, id: *id })
+        });
+        evictable.collect()
+    }
+
+    /// Returns false if the connection's state has just ended.
+    fn evict_candidate(&mut self, candidate: &EvictionCandidate) -> bool {
+        let Some(seat) = self.seats.get(&candidate.id) else {
+            return false;
+        };
+        let is_evicted = seat.state.evict(candidate.found);
+        if is_evicted {
+            seat.task.abort();
+            self.leave(candidate.id);
+        }
+        is_evicted
+    }
+
+    /// The peers that are crowds, fewer than [`CROWD_SHARE_DIVISOR`].
+    fn crowds(&self) -> Vec<IpAddr> {
+        let most = (self.most / CROWD_SHARE_DIVISOR).max(CROWD_MIN);
+        self.per_peer.iter().filter(|(_, count)| **count > most).map(|(peer, _)| *peer).collect()
     }
 }
 
@@ -138,6 +318,7 @@ fn peer_network(peer: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rstest::rstest;
     use std::future::pending;
 
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
@@ -148,7 +329,7 @@ mod tests {
         roster: &mut Roster,
         peer: IpAddr,
     ) -> Option<(ConnectionState, tokio::task::JoinHandle<()>)> {
-        if !roster.make_room(peer) {
+        if roster.make_room(peer) == RoomMade::None {
             return None;
         }
         let (turn, task) = (ConnectionState::waiting(), tokio::spawn(pending()));
@@ -204,6 +385,89 @@ mod tests {
         roster.leave(task.id());
         assert!(roster.seats.is_empty() && roster.per_peer.is_empty());
         assert!(come(&mut roster, ONE).is_some());
+    }
+
+    #[rstest]
+    #[case(EvictableState::Waiting, 0, PeerShare::Few, Some(EvictionRank::Waiting))]
+    #[case(EvictableState::Waiting, 0, PeerShare::Crowd, Some(EvictionRank::CrowdWaiting))]
+    #[case(EvictableState::Blocked, 999, PeerShare::Few, None)]
+    #[case(EvictableState::Blocked, 999, PeerShare::Crowd, Some(EvictionRank::CrowdBlocked))]
+    #[case(EvictableState::Blocked, 1_000, PeerShare::Few, Some(EvictionRank::Stalled))]
+    #[case(EvictableState::Blocked, 1_000, PeerShare::Crowd, Some(EvictionRank::Stalled))]
+    fn a_connection_has_a_rank(
+        #[case] state: EvictableState,
+        #[case] milliseconds: u64,
+        #[case] share: PeerShare,
+        #[case] expected: Option<EvictionRank>,
+    ) {
+        let since = 1_000_000_000;
+        let now = since + milliseconds * 1_000_000;
+        assert_eq!(rank(Evictable { state, since }, share, now), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a22_a_caller_that_reads_nothing_leaves_before_one_that_waited_longer() {
+        let mut roster = Roster::new(2, 2);
+        let (_waiting, _task) = come(&mut roster, ONE).unwrap();
+        let (unread, task) = come(&mut roster, OTHER).unwrap();
+        assert!(unread.begin());
+        unread.block(Instant::now());
+        tokio::time::advance(STALLED_AFTER).await;
+        let room = roster.make_room(OTHER);
+        assert_eq!(room, RoomMade::Evicted(Evictions { rank: EvictionRank::Stalled, count: 1 }));
+        assert!(was_evicted(task).await);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_reads_again_stays() {
+        let mut roster = Roster::new(1, 1);
+        let (state, _task) = come(&mut roster, ONE).unwrap();
+        assert!(state.begin());
+        state.block(Instant::now());
+        state.unblock();
+        assert_eq!(roster.make_room(OTHER), RoomMade::None);
+    }
+
+    /// One address came with many at once: it makes room, and a caller that waits elsewhere stays.
+    #[tokio::test]
+    async fn a22_a_crowd_makes_room_before_others() {
+        let mut roster = Roster::new(32, 32);
+        let (few, _task) = come(&mut roster, ONE).unwrap();
+        let mut crowd = Vec::new();
+        for _ in 0..31 {
+            let (state, task) = come(&mut roster, OTHER).unwrap();
+            assert!(state.begin());
+            state.block(Instant::now());
+            crowd.push(task);
+        }
+        assert_eq!(
+            roster.make_room(ONE),
+            RoomMade::Evicted(Evictions { rank: EvictionRank::CrowdBlocked, count: 1 })
+        );
+        assert!(was_evicted(crowd.remove(0)).await);
+        assert!(few.begin());
+    }
+
+    /// One search makes room for more than one.
+    #[tokio::test(start_paused = true)]
+    async fn stalled_connections_leave_together_and_idle_ones_one_by_one() {
+        let mut roster = Roster::new(256, 256);
+        for number in 0..256 {
+            let (state, _task) = come(&mut roster, ONE).unwrap();
+            if number < 3 {
+                state.wait();
+            } else if number < 6 {
+                state.block(Instant::now());
+            } else {
+                assert!(state.begin());
+            }
+        }
+        tokio::time::advance(STALLED_AFTER).await;
+        assert_eq!(roster.evict(), Some(Evictions { rank: EvictionRank::Stalled, count: 3 }));
+        let idle = Evictions { rank: EvictionRank::CrowdWaiting, count: 1 };
+        assert_eq!([roster.evict(), roster.evict(), roster.evict()], [Some(idle); 3]);
+        assert_eq!(roster.evict(), None);
+        assert_eq!(roster.seats.len(), 250);
     }
 
     #[test]

@@ -1,14 +1,16 @@
-//! TLS with a certificate and a key from PEM files. Both files can be read again while the door is
-//! served.
+//! TLS with a certificate and a key from PEM files, and mutual TLS with the roots of callers'
+//! certificates. The files can be read again while the door is served.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// A certificate and its key. Clones share the content, so a reload reaches all of them.
@@ -16,9 +18,20 @@ use tokio_rustls::TlsAcceptor;
 pub struct TlsCertificate(Arc<CertificateFiles>);
 
 struct CertificateFiles {
-    certificate: PathBuf,
-    key: PathBuf,
+    paths: TlsPaths,
     config: RwLock<Arc<ServerConfig>>,
+}
+
+/// The PEM files of a door.
+#[derive(Debug, Clone)]
+pub struct TlsPaths {
+    /// The door's certificate with its chain.
+    pub certificate: PathBuf,
+    /// The private key of that certificate.
+    pub key: PathBuf,
+    /// The roots of callers' certificates. With them, a caller without such a certificate is
+    /// refused (mutual TLS).
+    pub client_roots: Option<PathBuf>,
 }
 
 /// Why a certificate cannot be used.
@@ -45,23 +58,26 @@ pub enum TlsError {
         /// The cause.
         source: rustls::Error,
     },
+    /// The roots of callers' certificates cannot be used.
+    #[error("{}: {source}", .path.display())]
+    UnusableRoots {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: VerifierBuilderError,
+    },
 }
 
 impl TlsCertificate {
-    /// Reads a certificate with its chain, and its key.
-    pub fn load(
-        certificate: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-    ) -> Result<Self, TlsError> {
-        let certificate = certificate.into();
-        let key = key.into();
-        let config = RwLock::new(read(&certificate, &key)?);
-        Ok(Self(Arc::new(CertificateFiles { certificate, key, config })))
+    /// Reads the files.
+    pub fn load(paths: TlsPaths) -> Result<Self, TlsError> {
+        let config = RwLock::new(read(&paths)?);
+        Ok(Self(Arc::new(CertificateFiles { paths, config })))
     }
 
-    /// Reads both files again for new connections. After an error the old content stays.
+    /// Reads the files again for new connections. After an error the old content stays.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = read(&self.0.certificate, &self.0.key)?;
+        let config = read(&self.0.paths)?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
@@ -74,39 +90,61 @@ impl TlsCertificate {
 
 impl fmt::Debug for TlsCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CertificateFiles { certificate, key, .. } = &*self.0;
-        f.debug_struct("Tls")
-            .field("certificate", certificate)
-            .field("key", key)
-            .finish_non_exhaustive()
+        f.debug_tuple("TlsCertificate").field(&self.0.paths).finish()
     }
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
-    let unreadable = |path: &Path, source| TlsError::Unreadable { path: path.into(), source };
-    let chain = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unreadable(certificate, error))?;
-    if chain.is_empty() {
-        return Err(TlsError::NoCertificate(certificate.into()));
-    }
+fn read(paths: &TlsPaths) -> Result<Arc<ServerConfig>, TlsError> {
+    let TlsPaths { certificate, key, client_roots } = paths;
+    let chain = read_certificates(certificate)?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error))?;
-    config(chain, private).map(Arc::new).map_err(|source| TlsError::Unusable {
+    let clients = match client_roots {
+        Some(roots) => client_verifier(roots)?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
+    config(clients, chain, private).map(Arc::new).map_err(|source| TlsError::Unusable {
         certificate: certificate.into(),
         key: key.into(),
         source,
     })
 }
 
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(path, error))?;
+    if certificates.is_empty() {
+        return Err(TlsError::NoCertificate(path.into()));
+    }
+    Ok(certificates)
+}
+
+fn unreadable(path: &Path, source: pem::Error) -> TlsError {
+    TlsError::Unreadable { path: path.into(), source }
+}
+
+fn client_verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(read_certificates(path)?);
+    if added == 0 {
+        return Err(TlsError::NoCertificate(path.into()));
+    }
+    let provider = Arc::new(ring::default_provider());
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|source| TlsError::UnusableRoots { path: path.into(), source })
+}
+
 /// Names the provider, so that no provider installed in the process matters.
 fn config(
+    clients: Arc<dyn ClientCertVerifier>,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)

@@ -90,6 +90,10 @@ metrics! {
         "From a request's head to its answer's, by door and template of the route.";
     REFUSALS = Counter "firmforms_api_refusals_total",
         "Answers that are errors, by code: rate_limited, too_many_hooks and so on.";
+    DOOR_REFUSALS = Counter "firmforms_door_refusals_total",
+        "Requests that a door refused, and connections that it ended, by door and reason.";
+    DESCRIPTOR_SHORTAGES = Counter "firmforms_descriptor_shortages_total",
+        "Connections that found no file descriptor in this process, by part: doors or deliveries.";
     WRONG_KEYS = Counter "firmforms_wrong_keys_total",
         "Calls with a key that nobody has, or that cannot be one.";
     INTAKE = Counter "firmforms_intake_reports_total",

@@ -32,6 +32,7 @@ mod lock_order;
 mod log;
 mod long_queues;
 mod newer;
+mod open_door;
 mod openapi;
 mod outages;
 mod pair;

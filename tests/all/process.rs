@@ -77,7 +77,12 @@ impl Listening {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
-        let mut child = serving(database, arguments, environment).spawn().unwrap();
+        Self::of(serving(database, arguments, environment)).await
+    }
+
+    /// The same with a command that was made ready.
+    pub(crate) async fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
             let doors = (address(&line, "public="), address(&line, "internal="));
@@ -186,6 +191,22 @@ pub(crate) fn serving(
         .envs(environment.iter().copied())
         .stderr(Stdio::piped());
     command
+}
+
+/// The same command under a limit of the shell's, such as `-n 100` or `-S -n 100`.
+pub(crate) fn limited(command: &Command, limit: &str) -> Command {
+    let command = command.as_std();
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", &format!(r#"ulimit {limit}; exec "$0" "$@""#)])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    limited
 }
 
 /// Sends a signal to a process that runs.

@@ -108,6 +108,36 @@ async fn b13_the_21st_wrong_key_from_an_address_in_a_minute_is_429() {
     assert_eq!(from(&world, sprayer, Some(&wrong_key(1)), &[]).await.status, 401);
 }
 
+/// A wrong key over the limit, at a server that did not count the others.
+#[tokio::test]
+async fn doors9_over_the_limit_of_wrong_keys_a_second_server_writes_nothing() {
+    let database = TestDatabase::new().await;
+    let again = TestDatabase::of(database.main.clone(), database.keyring.clone());
+    let clock = || Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
+    let first = World::at(again, clock()).await;
+    let second = World::at(database, clock()).await;
+    let sprayer = "192.0.2.1";
+    for n in 0..20 {
+        assert_eq!(from(&first, sprayer, Some(&wrong_key(n)), &[]).await.status, 401);
+    }
+    let version = async || -> (String, String, String) {
+        let row = "select xmin::text, xmax::text, ctid::text from wrong_keys";
+        sqlx::query_as(row).fetch_one(first.pool()).await.unwrap()
+    };
+    let before = version().await;
+    for n in 0..40 {
+        let refused = from(&second, sprayer, Some(&wrong_key(n)), &[]).await;
+        assert_eq!(refused.code(), (429, "rate_limited"));
+        assert_eq!(refused.headers["retry-after"], "60");
+    }
+    assert_eq!(version().await, before);
+    first.pass(Duration::from_secs(60));
+    second.pass(Duration::from_secs(60));
+    for world in [&second, &first] {
+        assert_eq!(from(world, sprayer, Some(&wrong_key(1)), &[]).await.status, 401);
+    }
+}
+
 /// B14
 #[tokio::test]
 async fn b14_whoever_names_other_addresses_is_counted_all_the_same() {

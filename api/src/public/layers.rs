@@ -1,5 +1,7 @@
-//! Layers around each API: limits on the head, one task per call, and headers of every answer.
+//! Layers around each API: one task per call, its metrics and trace, limits on the head and on the
+//! time, and headers of every answer.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,10 +10,10 @@ use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
 use telemetry::metrics::AnsweredRequest;
 use telemetry::trace::{self, CallerTrace, TraceSpan, TracedCall};
 use tokio::time::{Instant, timeout};
-use tracing::Instrument;
 
 use crate::error::Error;
 
@@ -19,16 +21,21 @@ use crate::error::Error;
 const HEADER_LINES_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Longest duration of a call, including its body and its statements. A call that exceeds it has
-/// lost the database without notice.
-const CALL_TIME_MAX: Duration = Duration::from_secs(120);
+/// Longest duration of a call, including its body (at most 12 s, or a minute on the internal door)
+/// and its statements (30 s each). A call that exceeds it has lost the database without notice.
+/// The doors wait ten seconds longer, so that the call itself gives the answer.
+const fn call_time_max(door: &'static str) -> Duration {
+    Duration::from_secs(if matches!(door.as_bytes(), b"internal") { 95 } else { 50 })
+}
 
 /// Puts the layers around an API. The layer named last is the outermost.
 pub(crate) fn around(door: Router, name: &'static str) -> Router {
-    door.layer(middleware::from_fn(in_a_task_of_its_own))
+    let time_max = call_time_max(name);
+    door.layer(middleware::from_fn(move |request, next| ended(time_max, request, next)))
         .layer(middleware::from_fn(limit_head))
         .layer(middleware::map_response(mark))
         .layer(middleware::from_fn(move |request, next| watched(name, request, next)))
+        .layer(middleware::from_fn(in_a_task_of_its_own))
 }
 
 /// Counts and traces answers by the template of the route. The path itself is foreign text.
@@ -71,21 +78,28 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// Runs a call in its own task. A caller that disconnects stops no call half-way (case A23), and a
-/// panic becomes an answer (case A24).
+/// Runs a call in its own task. A caller that disconnects stops no call half-way (case A23), and
+/// the call is counted and traced all the same.
 async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
-    let call = trace::scope(trace::current_traceparent(), next.run(request));
-    let mut call = tokio::spawn(call.in_current_span());
-    let Ok(ended) = timeout(CALL_TIME_MAX, &mut call).await else {
-        call.abort();
-        return Error::Unavailable("a call got no answer".into()).into_response();
-    };
-    match ended {
+    match tokio::spawn(next.run(request)).await {
         Ok(response) => response,
-        // The panic hook of the process logs the panic. Its text stays out of the answer.
-        Err(error) if error.is_panic() => Error::Internal("a panic".into()).into_response(),
-        Err(_) => Error::Unavailable("the server is stopping".into()).into_response(),
+        Err(error) if error.is_panic() => mark(panicked()).await,
+        Err(_) => mark(Error::Unavailable("the server is stopping".into()).into_response()).await,
     }
+}
+
+/// Ends a call that takes too long, and turns a panic into an answer (case A24). The panic hook of
+/// the process logs the panic. Its text stays out of the answer.
+async fn ended(time_max: Duration, request: Request, next: Next) -> Response {
+    match timeout(time_max, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => panicked(),
+        Err(_) => Error::Unavailable("a call took too long and was ended".into()).into_response(),
+    }
+}
+
+fn panicked() -> Response {
+    Error::Internal("a panic".into()).into_response()
 }
 
 async fn limit_head(request: Request, next: Next) -> Response {

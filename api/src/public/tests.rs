@@ -2,6 +2,7 @@
 //! pool points to, so a call that asks it can only be answered 503.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, Response};
@@ -117,6 +118,106 @@ async fn a20_a_wrong_method_is_405_with_allow(#[case] path: &str, #[case] allow:
     let (status, code, answer) = call(door, request(Method::PUT, &path, None)).await;
     assert_eq!((status, code.as_str()), (405, "invalid_request"));
     assert_eq!(answer.headers()["allow"], allow);
+}
+
+/// The statuses that were counted, from a recorder of this thread.
+#[derive(Clone, Default)]
+struct CountedStatuses(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl CountedStatuses {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl metrics::Recorder for CountedStatuses {
+    fn describe_counter(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+
+    fn describe_gauge(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+
+    fn describe_histogram(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+
+    fn register_counter(&self, key: &metrics::Key, _: &metrics::Metadata) -> metrics::Counter {
+        let status = key.labels().find(|label| label.key() == "status");
+        if let Some(status) = status.filter(|_| key.name().contains("http_requests")) {
+            self.0.lock().unwrap().push(status.value().to_owned());
+        }
+        metrics::Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &metrics::Key, _: &metrics::Metadata) -> metrics::Gauge {
+        metrics::Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &metrics::Key, _: &metrics::Metadata) -> metrics::Histogram {
+        metrics::Histogram::noop()
+    }
+}
+
+/// Sends when the call is dropped.
+struct Dropped(Option<tokio::sync::oneshot::Sender<()>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(|sender| sender.send(()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn doors3_a_call_that_hangs_ends_and_is_counted_also_when_its_caller_is_gone() {
+    let counted = CountedStatuses::default();
+    let _recorder = metrics::set_default_local_recorder(&counted);
+    for door_waits in [Duration::from_secs(60), Duration::from_millis(1)] {
+        let (ended, end) = tokio::sync::oneshot::channel();
+        let ended = Arc::new(std::sync::Mutex::new(Some(ended)));
+        let hang = move || async move {
+            let _dropped = Dropped(ended.lock().unwrap().take());
+            std::future::pending::<()>().await;
+        };
+        let door = layers::around(Router::new().route("/", get(hang)), "public");
+        let answer = door.oneshot(request(Method::GET, "/", None));
+        let answered = tokio::time::timeout(door_waits, answer).await;
+        assert_eq!(answered.is_ok(), door_waits.as_secs() == 60);
+        if let Ok(Ok(response)) = answered {
+            assert_eq!(response.status(), 503);
+            assert_eq!(response.headers()["cache-control"], "no-store");
+        }
+        end.await.unwrap();
+        while counted.0.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(counted.take(), ["503"]);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_counted_as_500() {
+    let counted = CountedStatuses::default();
+    let _recorder = metrics::set_default_local_recorder(&counted);
+    async fn panics() {
+        panic!("forced by a test");
+    }
+    let door = layers::around(Router::new().route("/", get(panics)), "public");
+    call(door, request(Method::GET, "/", None)).await;
+    assert_eq!(counted.take(), ["500"]);
 }
 
 /// A caller that hangs up drops its request; what it began goes on to its end.

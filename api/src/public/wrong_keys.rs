@@ -1,7 +1,8 @@
 //! Wrong keys, counted by address. Over 20 a minute they are refused (rulings 1, 3 and 5).
 //!
 //! All servers count unknown keys together, in the database. A text that cannot be a key needs no
-//! look-up. This server counts such texts alone, together with the unknown keys that it saw.
+//! look-up. This server counts such texts alone, together with the unknown keys that it saw. It
+//! remembers a refusal of the database until a call can be admitted again.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use domain::rate::{RateWindow, WRONG_KEYS_PER_ADDRESS, address_counter, retry_after_seconds};
 use domain::time::Timestamp;
-use projector::calls;
+use projector::calls::{self, WrongKeyCount};
 use sqlx::PgPool;
 use telemetry::metrics::WRONG_KEYS;
 
@@ -50,8 +51,11 @@ impl WrongKeys {
         }
         let counter = address_counter(address);
         Ok(match calls::count_wrong_key(pool, counter, now.get()).await? {
-            Some(oldest) => Error::RateLimited(retry_after_seconds(oldest.into(), now)),
-            None => {
+            WrongKeyCount::Full { since } => {
+                self.in_window(address, |window| window.refuse_since(since.into()));
+                Error::RateLimited(retry_after_seconds(since.into(), now))
+            }
+            WrongKeyCount::Counted => {
                 self.in_window(address, |window| window.count(now));
                 Error::Unauthorized
             }

@@ -26,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::args::DemoArgs;
+use crate::door_setup::DoorPair;
 use crate::doors::BoundDoors;
+use crate::internal_addr::InternalAddr;
 use crate::telemetry::ProcessMetrics;
 use crate::wiring::{DatabaseNames, Databases, ProcessRole, StorageArgs, System, SystemSetup};
 use crate::{ingest, serve};
@@ -52,7 +54,7 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
     let started = Instant::now();
     let activity = DemoActivity::of(demo)?;
     let (public, internal) = addresses(demo);
-    let doors = BoundDoors::bind(Some(public), Some(internal)).await?;
+    let doors = BoundDoors::bind(Some(public), Some(&InternalAddr::Tcp(internal))).await?;
     let public = doors.public_addr().context("the public door's address")?;
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
@@ -61,7 +63,9 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
     let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
     metrics.watch(&system);
-    doors.serve(None, metrics, &stop, &mut tasks).open(&system.service);
+    doors
+        .serve(DoorPair::plain(&system.service.base_url), metrics, &stop, &mut tasks)
+        .open(&system.service);
     story::opened(&system, started);
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {

@@ -151,6 +151,14 @@ fn begin_at_zero() {
     for code in ["rate_limited", "too_many_hooks", "invite_limit_reached", "unavailable"] {
         metrics::REFUSALS.add(&[("code", code)], 0);
     }
+    for door in ["public", "internal"] {
+        for reason in ["evicted_unread", "unread", "turned_away"] {
+            metrics::DOOR_REFUSALS.add(&[("door", door), ("reason", reason)], 0);
+        }
+    }
+    for part in ["doors", "deliveries"] {
+        metrics::DESCRIPTOR_SHORTAGES.add(&[("part", part)], 0);
+    }
     for kind in ["malformed", "unknown"] {
         metrics::WRONG_KEYS.add(&[("kind", kind)], 0);
     }

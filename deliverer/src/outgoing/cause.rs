@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 
 use domain::answer::NetworkError;
 
@@ -18,6 +19,23 @@ pub(super) fn network_error(error: &reqwest::Error) -> NetworkError {
     } else {
         NetworkError::Reset
     }
+}
+
+/// `ENFILE` and `EMFILE`: no descriptor is left, in the system or in the process.
+const SHORTAGES: [i32; 2] = [23, 24];
+
+/// Whether a connection failed because no descriptor was left.
+pub(super) fn is_shortage(error: &reqwest::Error) -> bool {
+    causes(error).filter_map(<dyn Error>::downcast_ref).any(is_shortage_of_io)
+}
+
+/// Whether no descriptor is left now. For errors that do not show their cause.
+pub(super) fn is_short_of_descriptors() -> bool {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_shortage_of_io(&error))
+}
+
+fn is_shortage_of_io(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
 }
 
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {

@@ -70,6 +70,11 @@ impl ClientCache {
         Ok(client)
     }
 
+    /// Drops all clients with their idle connections. Requests under way keep theirs.
+    pub(super) fn forget_all(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is deliverer::outgoing")]
     fn make(&self, at: SocketAddr) -> reqwest::Result<Client> {
         Client::builder()

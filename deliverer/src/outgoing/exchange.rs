@@ -57,6 +57,7 @@ impl OutgoingExchange {
 
     pub(super) fn failed(answer: AttemptAnswer, hops: Vec<Hop>, wire: &SendLatch) -> Self {
         let connected = wire.taken();
+        let answer = if wire.met_shortage() { AttemptAnswer::OutOfDescriptors } else { answer };
         Self { answer, retry_after: None, hops, snippet: Vec::new(), connected }
     }
 }

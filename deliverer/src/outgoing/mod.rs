@@ -15,6 +15,8 @@
 //! A hop names the origin that a redirect led to, without path and query. Hops go into the log, and
 //! a path is text of the receiver's.
 //!
+//! An attempt that found no file descriptor says so, since that is no fault of the receiver.
+//!
 //! This module does not sign, retry or log an attempt, and does not know deliveries.
 
 mod cause;
@@ -40,7 +42,7 @@ use reqwest::Response;
 pub use reqwest::header;
 use tokio::time::Instant;
 
-use cause::network_error;
+use cause::{is_short_of_descriptors, is_shortage, network_error};
 use clients::ClientCache;
 pub use config::{AttemptBudget, DnsServers, OutgoingConfig};
 pub use exchange::{OutgoingExchange, OutgoingRequest};
@@ -132,7 +134,7 @@ impl ClientParts {
         hop: &mut Hop,
     ) -> Result<Response, NetworkError> {
         let mut failed = NetworkError::Dns;
-        for address in self.addresses(&leg.target).await? {
+        for address in self.addresses_of(leg, wire).await? {
             hop.address = Some(address.to_string());
             match self.dial(address, leg, wire).await {
                 Ok(response) => {
@@ -140,11 +142,34 @@ impl ClientParts {
                     hop.status = Some(response.status().as_u16());
                     return Ok(response);
                 }
-                Err(error) if error.is_connect() => failed = network_error(&error),
+                Err(error) if error.is_connect() => {
+                    if is_shortage(&error) {
+                        self.note_shortage(wire);
+                    }
+                    failed = network_error(&error);
+                }
                 Err(error) => return Err(network_error(&error)),
             }
         }
         Err(failed)
+    }
+
+    async fn addresses_of(
+        &self,
+        leg: &RequestLeg,
+        wire: &SendLatch,
+    ) -> Result<Vec<IpAddr>, NetworkError> {
+        let found = self.addresses(&leg.target).await;
+        if found == Err(NetworkError::Dns) && is_short_of_descriptors() {
+            self.note_shortage(wire);
+        }
+        found
+    }
+
+    /// Idle connections give their descriptors back.
+    fn note_shortage(&self, wire: &SendLatch) {
+        wire.note_shortage();
+        self.clients.forget_all();
     }
 
     async fn dial(

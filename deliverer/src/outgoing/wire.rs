@@ -19,6 +19,8 @@ use tokio::time::{Instant, timeout_at};
 #[derive(Clone, Default)]
 pub(super) struct SendLatch {
     fate: Arc<OnceLock<SendFate>>,
+    /// Set if a look-up or a connection found no file descriptor.
+    shortage: Arc<OnceLock<()>>,
     /// The deadline of the body. A process that stood still must not send afterwards (case E21).
     until: Option<Instant>,
 }
@@ -32,7 +34,17 @@ enum SendFate {
 impl SendLatch {
     /// A latch that no connection takes after `until`.
     pub(super) fn until(until: Option<Instant>) -> Self {
-        Self { fate: Arc::default(), until }
+        Self { until, ..Self::default() }
+    }
+
+    /// Notes that a look-up or a connection found no file descriptor.
+    pub(super) fn note_shortage(&self) {
+        let _ = self.shortage.set(());
+    }
+
+    /// Whether a look-up or a connection of this attempt found no file descriptor.
+    pub(super) fn met_shortage(&self) -> bool {
+        self.shortage.get().is_some()
     }
 
     /// Whether a connection has taken a request of this attempt.

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use domain::answer::AttemptAnswer;
 use eventstore::crash;
+use telemetry::metrics::DESCRIPTOR_SHORTAGES;
 use telemetry::trace::{self, TraceSpan};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -22,6 +24,13 @@ use crate::settings::DelivererContext;
 /// The wait before unsent attempts that could not be released are released again.
 const RELEASE_RETRY_AFTER: Duration = Duration::from_millis(500);
 
+/// The wait before an attempt without a file descriptor is released. Its permit stays taken, so
+/// that a shortage is not made worse.
+const SHORTAGE_WAIT: Duration = Duration::from_secs(1);
+
+/// The interval at which a lasting shortage of file descriptors is logged.
+const SHORTAGE_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The dispatcher of a process.
 pub struct Dispatcher {
     pub(super) deliverer: DelivererContext,
@@ -32,6 +41,7 @@ pub struct Dispatcher {
     /// Attempts that wait to be released by the task that holds `releasing`.
     unsent: std::sync::Mutex<Vec<ClaimedAttempt>>,
     releasing: Mutex<()>,
+    shortage_logged: std::sync::Mutex<Option<Instant>>,
     /// Whether the limits kept rows out of a claim. The next answer then wakes the claim.
     is_limited: AtomicBool,
 }
@@ -60,6 +70,7 @@ impl Dispatcher {
             answers,
             unsent: std::sync::Mutex::default(),
             releasing: Mutex::default(),
+            shortage_logged: std::sync::Mutex::default(),
             is_limited: AtomicBool::default(),
         };
         (Arc::new(dispatch), AnswerInbox { inbox })
@@ -109,6 +120,12 @@ impl Dispatcher {
             claimed.started_at = dispatch.deliverer.clock.now();
             // Boxed, because a task's future is moved several times as the task starts.
             let finished = Box::pin(run_attempt(&dispatch.deliverer, claimed)).await;
+            if finished.exchange.answer == AttemptAnswer::OutOfDescriptors {
+                drop(slot);
+                dispatch.outlast_shortage().await;
+                drop(reservation);
+                return dispatch.release_with_others(vec![finished.claimed]).await;
+            }
             slot.note_answer(finished.exchange.answer.verdict());
             let Ok(answer) = dispatch.answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
@@ -144,6 +161,22 @@ impl Dispatcher {
     /// know nothing of the claim, nor of the delivery.
     fn lease_may_hold(&self, claimed: &ClaimedAttempt) -> bool {
         self.deliverer.store.life().had_begun_at(claimed.claimed_instant.into_std())
+    }
+
+    /// Counts and logs a shortage of file descriptors, and waits.
+    async fn outlast_shortage(&self) {
+        DESCRIPTOR_SHORTAGES.count(&[("part", "deliveries")]);
+        let now = Instant::now();
+        let is_logged = {
+            let mut last = self.shortage_logged.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = last.is_none_or(|last| now - last >= SHORTAGE_LOG_INTERVAL);
+            *last = if is_due { Some(now) } else { *last };
+            is_due
+        };
+        if is_logged {
+            tracing::warn!("no file descriptor is left: attempts are released and do not count");
+        }
+        self.stop.run_until_cancelled(sleep(SHORTAGE_WAIT)).await;
     }
 
     /// Releases unsent attempts, together with unsent attempts of other tasks.

@@ -58,6 +58,7 @@ fn c20_a_final_redirect_fails_at_once(#[values(300, 301, 304, 305, 308, 399)] st
 #[case(RedirectFault::Loop.into(), AnswerVerdict::Failed, "redirect_loop")]
 #[case(RedirectFault::TooMany.into(), AnswerVerdict::Failed, "too_many_redirects")]
 #[case(AttemptAnswer::NeverSent, AnswerVerdict::Retry, "never_sent")]
+#[case(AttemptAnswer::OutOfDescriptors, AnswerVerdict::Retry, "never_sent")]
 fn rulings_18_and_19_each_kind_has_its_verdict_and_word(
     #[case] answer: AttemptAnswer,
     #[case] verdict: AnswerVerdict,

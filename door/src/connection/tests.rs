@@ -19,6 +19,7 @@ fn shared() -> ConnectionContext {
     let echo = async |body: Bytes| body;
     let router = Router::new().route("/echo", post(echo)).route("/seen", get(async || "seen"));
     ConnectionContext {
+        door: "door",
         router,
         tls: None,
         timeouts: DoorTimeouts::default(),

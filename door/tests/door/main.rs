@@ -10,3 +10,5 @@ mod reuse;
 mod stopping;
 mod times;
 mod tls;
+mod unix;
+mod unread;

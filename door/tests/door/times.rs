@@ -79,9 +79,9 @@ impl Drop for Large {
     }
 }
 
-const LARGE_BYTES: usize = 32 << 20;
+pub(crate) const LARGE_BYTES: usize = 32 << 20;
 
-fn large(gone: UnboundedSender<()>) -> Router {
+pub(crate) fn large(gone: UnboundedSender<()>) -> Router {
     let answer = async move || Body::from(Bytes::from_owner(Large(vec![0; LARGE_BYTES], gone)));
     Router::new().route("/large", get(answer))
 }

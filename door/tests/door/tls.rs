@@ -1,12 +1,13 @@
 //! TLS: the certificate, reading it anew, and callers who speak something else.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use door::{DoorSettings, DoorTimeouts, TlsCertificate};
+use door::{DoorSettings, DoorTimeouts, TlsCertificate, TlsPaths};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -38,7 +39,18 @@ impl Papers {
     }
 
     fn load(&self) -> TlsCertificate {
-        TlsCertificate::load(self.path("cert.pem"), self.path("key.pem")).unwrap()
+        TlsCertificate::load(self.paths()).unwrap()
+    }
+
+    fn paths(&self) -> TlsPaths {
+        let certificate = self.path("cert.pem");
+        TlsPaths { certificate, key: self.path("key.pem"), client_roots: None }
+    }
+
+    /// A door for callers with a certificate of these papers.
+    fn load_mutual(&self, clients: &Papers) -> TlsCertificate {
+        let client_roots = Some(clients.path("cert.pem"));
+        TlsCertificate::load(TlsPaths { client_roots, ..self.paths() }).unwrap()
     }
 }
 
@@ -134,9 +146,17 @@ async fn a_certificate_that_cannot_be_read_changes_nothing_and_is_named() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let (papers, _) = Papers::new();
-    let missing = Path::new("/nowhere/key.pem");
-    let error = TlsCertificate::load(papers.path("cert.pem"), missing).unwrap_err().to_string();
-    assert!(error.contains("/nowhere/key.pem"), "{error}");
+    let missing = || PathBuf::from("/nowhere/it.pem");
+    for paths in [
+        TlsPaths { key: missing(), ..papers.paths() },
+        TlsPaths { client_roots: Some(missing()), ..papers.paths() },
+    ] {
+        let error = TlsCertificate::load(paths).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/it.pem"), "{error}");
+    }
+    let no_certificate = TlsPaths { client_roots: Some(papers.path("key.pem")), ..papers.paths() };
+    let error = TlsCertificate::load(no_certificate).unwrap_err().to_string();
+    assert!(error.contains("key.pem holds no certificate"), "{error}");
     assert!(format!("{:?}", papers.load()).contains("cert.pem"));
 }
 
@@ -170,4 +190,47 @@ async fn a_handshake_does_not_hold_the_stop() {
     caller.send([22, 3, 1]).await;
     served.stop.cancel();
     served.ended().await;
+}
+
+/// A caller who trusts the door, and shows a certificate of these papers.
+async fn connect_as(
+    served: &Served,
+    trusted: &CertificateDer<'static>,
+    own: &Papers,
+) -> Caller<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificate = CertificateDer::from_pem_file(own.path("cert.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(own.path("key.pem")).unwrap();
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate], key)
+        .unwrap();
+    let stream = TcpStream::connect(served.addr).await.unwrap();
+    let name = "door.example".try_into().unwrap();
+    Caller(TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap())
+}
+
+/// With TLS 1.3 the handshake ends at the caller before the door has looked at its certificate.
+async fn is_refused(mut caller: Caller<TlsStream<TcpStream>>) -> bool {
+    let _ = tokio::io::AsyncWriteExt::write_all(&mut caller.0, HELLO.as_bytes()).await;
+    let mut said = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut caller.0, &mut said).await;
+    read.is_err() && said.is_empty()
+}
+
+#[tokio::test]
+async fn doors17_with_roots_for_callers_a_caller_needs_a_certificate_of_theirs() {
+    let (papers, certificate) = Papers::new();
+    let (clients, _) = Papers::new();
+    let (strangers, _) = Papers::new();
+    let served = serve_tls(&papers.load_mutual(&clients)).await;
+    let mut caller = connect_as(&served, &certificate, &clients).await;
+    caller.send(HELLO).await;
+    caller.answer().await.assert_is(200, "hello");
+    assert!(is_refused(connect_as(&served, &certificate, &strangers).await).await);
+    assert!(is_refused(connect(&served, &certificate, &[]).await.unwrap()).await);
 }

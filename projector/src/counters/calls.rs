@@ -94,8 +94,19 @@ pub async fn restrict_to_firm(
     Ok(())
 }
 
-/// Counts a call with a wrong key. Returns the time of the oldest call in the window if there were
-/// too many.
+/// The count of a call with a wrong key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrongKeyCount {
+    /// The call is within the limit, and counts.
+    Counted,
+    /// There were too many calls. Nothing was written.
+    Full {
+        /// The time of the oldest call in the window.
+        since: DateTime<Utc>,
+    },
+}
+
+/// Counts a call with a wrong key. A full ring is read without a lock and stays as it is.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -103,21 +114,42 @@ pub async fn count_wrong_key(
     pool: &PgPool,
     counter: i32,
     now: DateTime<Utc>,
-) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+) -> Result<WrongKeyCount, sqlx::Error> {
+    loop {
+        // No row: racing calls filled the ring after this statement began. The next one reads it.
+        if let Some(full_since) = try_to_count(pool, counter, now).await? {
+            return Ok(
+                full_since.map_or(WrongKeyCount::Counted, |since| WrongKeyCount::Full { since })
+            );
+        }
+    }
+}
+
+/// Returns a row with the oldest call of a full ring, a row without one if the call was counted,
+/// and no row if the ring became full meanwhile.
+async fn try_to_count(
+    pool: &PgPool,
+    counter: i32,
+    now: DateTime<Utc>,
+) -> Result<Option<Option<DateTime<Utc>>>, sqlx::Error> {
     sqlx::query_scalar(
-        "insert into wrong_keys as c (counter, calls) values ($1, array[$2])
-             on conflict (counter) do update
-            set admitted = has_left_window(c.calls[c.place], $2, $4),
-                calls[c.place] = case when has_left_window(c.calls[c.place], $2, $4)
-                                      then $2 else c.calls[c.place] end,
-                place = case when has_left_window(c.calls[c.place], $2, $4)
-                             then c.place % $3 + 1 else c.place end
-         returning case when admitted then null else calls[place] end",
+        "with full_ring as (
+             select calls[place] as since from wrong_keys
+              where counter = $1 and not has_left_window(calls[place], $2, $4)
+         ), counted as (
+             insert into wrong_keys as c (counter, calls)
+             select $1, array[$2] where not exists (select 1 from full_ring)
+                 on conflict (counter) do update
+                set admitted = true, calls[c.place] = $2, place = c.place % $3 + 1
+              where has_left_window(c.calls[c.place], $2, $4)
+             returning 1
+         )
+         select since from full_ring union all select null from counted",
     )
     .bind(counter)
     .bind(now)
     .bind(WRONG_KEYS_PER_ADDRESS)
     .bind(f64::from(WINDOW_SECONDS))
-    .fetch_one(pool)
+    .fetch_optional(pool)
     .await
 }
