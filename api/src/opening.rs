@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
+use telemetry::request_id::RequestIds;
 use tower::ServiceExt;
 
 use crate::error::Error;
@@ -25,15 +26,15 @@ struct DoorRouters {
 impl OpeningDoor {
     /// The public API, which answers 503 to every call until it is opened.
     #[must_use]
-    pub fn public() -> Self {
-        Self::until_opened(closed(Router::new(), "public"))
+    pub fn public(ids: RequestIds) -> Self {
+        Self::until_opened(closed(Router::new(), "public", ids))
     }
 
     /// The internal API, which answers `/livez` and metrics until it is opened.
     #[must_use]
-    pub fn internal(metrics: Router) -> Self {
+    pub fn internal(metrics: Router, ids: RequestIds) -> Self {
         let lives = Router::new().route("/livez", get(health::live));
-        Self::until_opened(closed(lives, "internal").merge(metrics))
+        Self::until_opened(closed(lives, "internal", ids).merge(metrics))
     }
 
     fn until_opened(closed: Router) -> Self {
@@ -51,8 +52,8 @@ impl OpeningDoor {
     }
 }
 
-fn closed(routes: Router, name: &'static str) -> Router {
-    layers::around(routes.fallback(not_yet), name)
+fn closed(routes: Router, name: &'static str, ids: RequestIds) -> Router {
+    layers::around(routes.fallback(not_yet), name, ids)
 }
 
 async fn answer(State(OpeningDoor(routers)): State<OpeningDoor>, request: Request) -> Response {
@@ -72,6 +73,7 @@ mod tests {
     use super::*;
     use axum::body::Body;
     use axum::http::StatusCode;
+    use uuid::Uuid;
 
     async fn status(opening: &OpeningDoor, path: &str) -> StatusCode {
         let request = Request::get(path).body(Body::empty()).unwrap();
@@ -82,8 +84,9 @@ mod tests {
 
     #[tokio::test]
     async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
+        let ids = || RequestIds::new(|| Uuid::from_u128(1));
         for (opening, livez) in
-            [(OpeningDoor::public(), 503), (OpeningDoor::internal(Router::new()), 200)]
+            [(OpeningDoor::public(ids()), 503), (OpeningDoor::internal(Router::new(), ids()), 200)]
         {
             assert_eq!(status(&opening, "/livez").await, livez);
             for path in ["/readyz", "/api/v1/me", "/internal/v1/activity", "/nothing"] {

@@ -11,8 +11,10 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::map_request;
 use door::{Door, DoorSettings, DoorTimeouts, TlsCertificate};
+use telemetry::request_id::RequestIds;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use vault::{Entropy, SystemEntropy};
 
 use crate::args::{ProcessRole, ServeArgs};
 use crate::telemetry::ProcessMetrics;
@@ -75,15 +77,16 @@ impl BoundDoors {
         stop: &CancellationToken,
         tasks: &mut JoinSet<()>,
     ) -> ServedDoors {
-        let metrics = api::internal::metrics(metrics);
+        let metrics = api::internal::metrics(metrics, request_ids());
         let served = ServedDoors {
-            public: OpeningDoor::public(),
-            internal: OpeningDoor::internal(metrics.clone()),
+            public: OpeningDoor::public(request_ids()),
+            internal: OpeningDoor::internal(metrics.clone(), request_ids()),
             metrics,
             serves_callers: self.public.is_some(),
         };
         if let Some(door) = self.public {
-            let settings = DoorSettings { tls, ..DoorSettings::default() };
+            let request_ids = Some(request_ids());
+            let settings = DoorSettings { tls, request_ids, ..DoorSettings::default() };
             tasks.spawn(door.serve(served.public.router(), settings, stop.clone()));
         }
         if let Some(door) = self.internal {
@@ -127,7 +130,14 @@ impl ServedDoors {
 /// A batch of 8 MiB may take a minute to arrive, so its request may take longer than that.
 fn internal() -> DoorSettings {
     let times = DoorTimeouts { request: Duration::from_secs(90), ..DoorTimeouts::default() };
-    DoorSettings { timeouts: times, ..DoorSettings::default() }
+    DoorSettings { timeouts: times, request_ids: Some(request_ids()), ..DoorSettings::default() }
+}
+
+/// The source of request ids. A door names calls before the database's clock is there. The time in
+/// an id only sorts log lines.
+fn request_ids() -> RequestIds {
+    #[expect(clippy::disallowed_methods, reason = "the time decides nothing: see above")]
+    RequestIds::new(|| SystemEntropy.id_at(chrono::Utc::now()))
 }
 
 /// Adds the socket's address to a request, as the public door's extractors need it.

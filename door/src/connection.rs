@@ -9,6 +9,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use telemetry::request_id::RequestIds;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -32,6 +33,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsCertificate>,
     pub(crate) timeouts: DoorTimeouts,
+    pub(crate) request_ids: Option<RequestIds>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -83,7 +85,9 @@ async fn serve_requests<S>(
     let gate = Gate::new(stream, shared.timeouts, turn.clone(), Arc::clone(&exchange));
     let router = shared.router.clone();
     let limit = shared.timeouts.request;
-    let answering = ConnectionService { router, peer: SocketPeer(peer), limit, exchange };
+    let request_ids = shared.request_ids.clone();
+    let answering =
+        ConnectionService { router, peer: SocketPeer(peer), limit, exchange, request_ids };
     let service = service_fn(move |request| answering.clone().answer(request));
     let mut connection = http1::Builder::new()
         .half_close(true)

@@ -105,8 +105,9 @@ struct DoorConnections {
 impl DoorConnections {
     fn new(router: Router, settings: DoorSettings, stop: CancellationToken) -> Self {
         let roster = Roster::new(settings.connections, settings.connections_per_peer);
-        let DoorSettings { tls, timeouts: times, .. } = settings;
-        let shared = Arc::new(ConnectionContext { router, tls, timeouts: times, stop });
+        let DoorSettings { tls, timeouts: times, request_ids, .. } = settings;
+        let shared =
+            Arc::new(ConnectionContext { router, tls, timeouts: times, request_ids, stop });
         Self { shared, roster, tasks: JoinSet::new() }
     }
 

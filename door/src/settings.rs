@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use telemetry::request_id::RequestIds;
+
 use crate::TlsCertificate;
 
 /// The settings of a served door.
@@ -17,12 +19,21 @@ pub struct DoorSettings {
     /// The most connections at once from one address (IPv6: one /64, ruling 5). Half of all seats:
     /// one machine never takes every seat, and a proxy in front still has thousands.
     pub connections_per_peer: usize,
+    /// The source of request ids, for every request and every refusal (ruling 38). Without one the
+    /// router names its own answers, and refusals have no id.
+    pub request_ids: Option<RequestIds>,
 }
 
 impl Default for DoorSettings {
     fn default() -> Self {
         let times = DoorTimeouts::default();
-        Self { tls: None, timeouts: times, connections: 8_192, connections_per_peer: 4_096 }
+        Self {
+            tls: None,
+            timeouts: times,
+            connections: 8_192,
+            connections_per_peer: 4_096,
+            request_ids: None,
+        }
     }
 }
 

@@ -1,18 +1,21 @@
-//! Layers around each API: limits on the head, one task per call, and headers of every answer.
+//! Layers around each API: request ids, limits on the head, one task per call, gzip, and headers of
+//! every answer.
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use telemetry::metrics::AnsweredRequest;
+use telemetry::request_id::{self, REQUEST_ID_HEADER, RequestIds, current_request_id};
 use telemetry::trace::{self, CallerTrace, TraceSpan, TracedCall};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+use crate::encoding;
 use crate::error::Error;
 
 /// Most header lines of a request, and most bytes of all lines (case A22).
@@ -23,12 +26,27 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// lost the database without notice.
 const CALL_TIME_MAX: Duration = Duration::from_secs(120);
 
+const REQUEST_ID: HeaderName = HeaderName::from_static(REQUEST_ID_HEADER);
+
 /// Puts the layers around an API. The layer named last is the outermost.
-pub(crate) fn around(door: Router, name: &'static str) -> Router {
-    door.layer(middleware::from_fn(in_a_task_of_its_own))
+pub(crate) fn around(door: Router, name: &'static str, ids: RequestIds) -> Router {
+    door.layer(middleware::from_fn(encoding::compress))
+        .layer(middleware::from_fn(in_a_task_of_its_own))
         .layer(middleware::from_fn(limit_head))
         .layer(middleware::map_response(mark))
         .layer(middleware::from_fn(move |request, next| watched(name, request, next)))
+        .layer(middleware::from_fn(move |request, next| identified(ids.clone(), request, next)))
+}
+
+/// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38).
+async fn identified(ids: RequestIds, request: Request, next: Next) -> Response {
+    let id = ids.of(request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes));
+    let name = HeaderValue::from_str(id.as_str());
+    let mut response = request_id::scope(Some(id), next.run(request)).await;
+    if let Ok(name) = name {
+        response.headers_mut().insert(REQUEST_ID, name);
+    }
+    response
 }
 
 /// Counts and traces answers by the template of the route. The path itself is foreign text.
@@ -75,6 +93,7 @@ fn method(method: &Method) -> &'static str {
 /// panic becomes an answer (case A24).
 async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
     let call = trace::scope(trace::current_traceparent(), next.run(request));
+    let call = request_id::scope(current_request_id(), call);
     let mut call = tokio::spawn(call.in_current_span());
     let Ok(ended) = timeout(CALL_TIME_MAX, &mut call).await else {
         call.abort();

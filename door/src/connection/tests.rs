@@ -22,6 +22,7 @@ fn shared() -> ConnectionContext {
         router,
         tls: None,
         timeouts: DoorTimeouts::default(),
+        request_ids: None,
         stop: CancellationToken::new(),
     }
 }
