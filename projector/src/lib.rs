@@ -9,7 +9,7 @@
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
 //! - `counters` has the counts of calls for the rate limits. They are never rebuilt.
-//! - [`activity_ids`] has the ids of past activities, [`hook_requests`] the requests that integrators
+//! - [`activity_ids`] has the ids of past activities, [`hook_requests`] the requests that callers
 //!   may repeat, and [`tokens`] the bearer tokens of the
 //!   internal door. [`signatures`] and [`verifications`] have the last signature and the last
 //!   verification of the log. None of them has events.

@@ -74,12 +74,12 @@ pub(crate) async fn create_once(
 }
 
 /// Most tries of a request that races with itself. A try is lost to a call that made the
-/// subscription, and the next look finds it unless it is removed already.
+/// subscription. The next look finds that subscription, unless it is removed already.
 const TRIES_MAX: u32 = 3;
 
 impl NewHook {
-    /// SHA-256 of the request's meaning. A body that differs only in ignored properties, or names the
-    /// trigger as `event`, is the same request.
+    /// SHA-256 of the request's meaning. A body that differs only in ignored properties, or names
+    /// the trigger as `event`, is the same request.
     fn sha256(&self) -> Result<[u8; 32], Error> {
         let meaning = (&self.trigger, &self.target_url, self.form_id);
         let meaning =
@@ -116,8 +116,8 @@ impl CheckedHook {
         }
     }
 
-    /// Makes the subscription and remembers its request, in one transaction. Returns false if another
-    /// call with this request was first.
+    /// Makes the subscription and remembers its request, in one transaction. Returns false if
+    /// another call with this request was first.
     async fn create(
         &self,
         service: &Service,

@@ -51,12 +51,14 @@ what is not well-formed HTTP is answered 400, and a head that takes more than 10
 with code `invalid_request`.";
 
 /// The tags, in reading order.
-const TAGS: [(&str, &str); 5] = [
+const TAGS: [(&str, &str); 6] = [
     ("Account", "Which firm and key a caller is."),
     ("Triggers", "What can be subscribed to, and what its events look like."),
     ("Forms", "The firm's forms, prefilled links to them and invites by email."),
     ("Hooks", "REST-hook subscriptions: where events are delivered to."),
     ("Description", "The API's own description."),
+    // Apart from `Hooks`: generators make one file per tag, of calls or of deliveries.
+    ("Deliveries", "The events that are sent to subscriptions."),
 ];
 
 /// The description of the public API of a service at `base_url`, which ends in `/api/v1`.

@@ -1,5 +1,6 @@
-//! The order of fields. The service's answers have one, and a JSON value here has none. So examples,
-//! schemas and tables take the order of the answers from this list. Tests compare it with answers.
+//! The order of fields. The service's answers have one, and a JSON value here has none. So
+//! examples, schemas and tables take the order of the answers from this list. Tests compare it with
+//! answers.
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};

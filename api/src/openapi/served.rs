@@ -1,5 +1,5 @@
-//! The description and its page as bytes, made once: plain, compressed, and with a tag. Serving needs
-//! no key and no database, so it must also cost next to nothing.
+//! The description and its page as bytes, made once: plain, compressed, and with a tag. Serving
+//! needs no key and no database, so it must also cost next to nothing.
 
 use axum::Router;
 use axum::body::Bytes;

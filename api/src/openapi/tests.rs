@@ -184,6 +184,18 @@ fn requests_and_answers_are_plain_objects_that_generators_know() {
     assert_eq!(required("FormInvite"), json!(["ignored", "ok", "status", "url"]));
 }
 
+/// One generator wrote the deliveries over the calls about subscriptions: one file per tag.
+#[test]
+fn no_tag_has_both_calls_and_deliveries() {
+    let document = document(BASE);
+    let tags = |part: &str| -> BTreeSet<String> {
+        let of = document[part].as_object().unwrap().values();
+        let operations = of.flat_map(|methods| methods.as_object().unwrap().values());
+        operations.map(|operation| operation["tags"][0].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(tags("paths").is_disjoint(&tags("webhooks")));
+}
+
 /// The table said that `X-Service-Event` is "always booking_cancelled".
 #[test]
 fn the_page_shows_the_event_header_of_each_event() {

@@ -40,7 +40,7 @@ fn delivery(trigger: Trigger) -> Value {
         "operationId": operation_id(trigger),
         "summary": trigger.label(),
         "description": format!("Fires: {fires}.\n\n{ABOUT}"),
-        "tags": ["Hooks"],
+        "tags": ["Deliveries"],
         "security": [],
         "parameters": headers(trigger),
         "requestBody": {

@@ -27,8 +27,8 @@ pub(super) struct FormBody {
     hidden_fields: Vec<HiddenField>,
 }
 
-/// Lists the firm's newest forms. A caller that polls names the list that it has, and gets 304 while
-/// that is the list.
+/// Lists the firm's newest forms. A caller that polls names the list that it has, and gets 304
+/// until the list changes.
 pub(super) async fn list(mut reading: ReadingCaller, asked: HeaderMap) -> Result<Response, Error> {
     let rows =
         forms::list(&mut *reading.connection, reading.caller.firm_id, LISTED_FORMS_MAX).await?;

@@ -1,6 +1,6 @@
 //! The log of the process: lines on standard error, as text or as JSON. A JSON line is one object
-//! with `time`, `level`, `target`, `message` and `fields`. Within a trace it has `trace_id`, too, and
-//! within a call `request_id`.
+//! with `time`, `level`, `target`, `message` and `fields`. Within a trace it has `trace_id`, too,
+//! and within a call `request_id`.
 
 use std::any::Any;
 use std::fmt;
