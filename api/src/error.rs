@@ -19,6 +19,7 @@ use eventstore::{AppendError, Failure};
 use inviter::InviteError;
 use serde::Serialize;
 use telemetry::metrics::REFUSALS;
+use telemetry::request_id::current_request_id;
 use vault::responses::VaultError;
 
 use crate::body::{BodyError, FieldError};
@@ -158,7 +159,7 @@ impl IntoResponse for Error {
         let (status, code) = self.status_and_code();
         REFUSALS.count(&[("code", code)]);
         let (index, line) = self.index_and_line();
-        let body = Json(ErrorBody { error: self.to_string(), code, index, line });
+        let body = Json(ErrorBody { error: self.sentence(status), code, index, line });
         let mut response = (status, body).into_response();
         if let Some((name, value)) = self.header() {
             response.headers_mut().insert(name, value);
@@ -214,6 +215,16 @@ impl Error {
             Self::ClockOff(_) | Self::LogShortened(_) | Self::Unavailable(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
             }
+        }
+    }
+
+    /// The sentence of the answer. A person reports a 500 or 503 by the id of the call (ruling 38).
+    fn sentence(&self, status: StatusCode) -> String {
+        let reported =
+            matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::SERVICE_UNAVAILABLE);
+        match current_request_id().filter(|_| reported) {
+            Some(id) => format!("{self} (request {id})"),
+            None => self.to_string(),
         }
     }
 

@@ -21,6 +21,8 @@ pub mod queries;
 
 mod batching;
 mod body;
+mod conditional;
+mod encoding;
 mod error;
 mod opening;
 mod service;

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
+use telemetry::request_id::RequestIds;
 use tower::ServiceExt;
 
 use crate::error::Error;
@@ -27,15 +28,16 @@ impl OpeningDoor {
     /// The public API at this base URL. Until it is opened it answers its description, and 503 to
     /// every other call.
     #[must_use]
-    pub fn public(base_url: &str) -> Self {
-        Self::until_opened(closed(ServedDescription::at(base_url).routes(), "public"))
+    pub fn public(base_url: &str, ids: RequestIds) -> Self {
+        let description = ServedDescription::at(base_url).routes();
+        Self::until_opened(closed(description, "public", ids))
     }
 
     /// The internal API, which answers `/livez` and metrics until it is opened.
     #[must_use]
-    pub fn internal(metrics: Router) -> Self {
+    pub fn internal(metrics: Router, ids: RequestIds) -> Self {
         let lives = Router::new().route("/livez", get(health::live));
-        Self::until_opened(closed(lives, "internal").merge(metrics))
+        Self::until_opened(closed(lives, "internal", ids).merge(metrics))
     }
 
     fn until_opened(closed: Router) -> Self {
@@ -53,8 +55,8 @@ impl OpeningDoor {
     }
 }
 
-fn closed(routes: Router, name: &'static str) -> Router {
-    layers::around(routes.fallback(not_yet), name)
+fn closed(routes: Router, name: &'static str, ids: RequestIds) -> Router {
+    layers::around(routes.fallback(not_yet), name, ids)
 }
 
 async fn answer(State(OpeningDoor(routers)): State<OpeningDoor>, request: Request) -> Response {
@@ -74,6 +76,7 @@ mod tests {
     use super::*;
     use axum::body::Body;
     use axum::http::StatusCode;
+    use uuid::Uuid;
 
     async fn status(opening: &OpeningDoor, path: &str) -> StatusCode {
         let request = Request::get(path).body(Body::empty()).unwrap();
@@ -84,9 +87,10 @@ mod tests {
 
     #[tokio::test]
     async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
+        let ids = || RequestIds::new(|| Uuid::from_u128(1));
         for (opening, livez) in [
-            (OpeningDoor::public("http://a/api/v1"), 503),
-            (OpeningDoor::internal(Router::new()), 200),
+            (OpeningDoor::public("http://a/api/v1", ids()), 503),
+            (OpeningDoor::internal(Router::new(), ids()), 200),
         ] {
             assert_eq!(status(&opening, "/livez").await, livez);
             let described = if livez == 503 { 200 } else { 503 };

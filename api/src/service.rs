@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
 use sqlx::{PgConnection, PgPool};
+use telemetry::request_id::RequestIds;
 use telemetry::trace;
 use uuid::Uuid;
 use vault::responses::StoredResponse;
@@ -143,6 +144,12 @@ pub trait TargetDns: Send + Sync {
 }
 
 impl Service {
+    /// The source of request ids: the service's time and randomness.
+    pub(crate) fn request_ids(&self) -> RequestIds {
+        let Self { entropy, clock, .. } = self.clone();
+        RequestIds::new(move || entropy.id_at(clock.now().get()))
+    }
+
     /// The context of a command given now.
     #[must_use]
     pub fn context(&self, firm_id: Uuid, actor: Actor) -> EventContext {

@@ -9,9 +9,11 @@ use api::{OpeningDoor, Service};
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::map_request;
-use door::Door;
+use door::{Door, DoorSettings};
+use telemetry::request_id::RequestIds;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use vault::{Entropy, SystemEntropy};
 
 use crate::args::ServeArgs;
 use crate::door_setup::DoorPair;
@@ -83,18 +85,20 @@ impl BoundDoors {
         stop: &CancellationToken,
         tasks: &mut JoinSet<()>,
     ) -> ServedDoors {
-        let metrics = api::internal::metrics(metrics);
+        let metrics = api::internal::metrics(metrics, request_ids());
         let served = ServedDoors {
-            public: OpeningDoor::public(&settings.base_url),
-            internal: OpeningDoor::internal(metrics.clone()),
+            public: OpeningDoor::public(&settings.base_url, request_ids()),
+            internal: OpeningDoor::internal(metrics.clone(), request_ids()),
             metrics,
             serves_callers: self.public.is_some(),
         };
         if let Some(door) = self.public {
-            tasks.spawn(door.serve(served.public.router(), settings.public, stop.clone()));
+            let settings = DoorSettings { request_ids: Some(request_ids()), ..settings.public };
+            tasks.spawn(door.serve(served.public.router(), settings, stop.clone()));
         }
         if let Some(InternalDoor { door, .. }) = self.internal {
-            tasks.spawn(door.serve(served.internal.router(), settings.internal, stop.clone()));
+            let settings = DoorSettings { request_ids: Some(request_ids()), ..settings.internal };
+            tasks.spawn(door.serve(served.internal.router(), settings, stop.clone()));
         }
         served
     }
@@ -140,6 +144,13 @@ impl ServedDoors {
         };
         self.internal.open(internal.merge(self.metrics));
     }
+}
+
+/// The source of request ids. A door names calls before the database's clock is there. The time in
+/// an id only sorts log lines.
+fn request_ids() -> RequestIds {
+    #[expect(clippy::disallowed_methods, reason = "the time decides nothing: see above")]
+    RequestIds::new(|| SystemEntropy.id_at(chrono::Utc::now()))
 }
 
 /// Adds the socket's address to a request, as the public door's extractors need it.

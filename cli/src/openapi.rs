@@ -3,11 +3,11 @@
 use std::io::{Write, stdout};
 
 use anyhow::Context;
-use api::openapi::document;
+use api::openapi::text;
 
 use crate::args::OpenapiArgs;
 
 pub(crate) fn run(openapi: &OpenapiArgs) -> anyhow::Result<()> {
-    let document = document(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/')));
-    writeln!(stdout(), "{document:#}").context("writing the description")
+    let text = text(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/')));
+    writeln!(stdout(), "{text}").context("writing the description")
 }

@@ -21,7 +21,8 @@
 //!   [`workflow`] checks the extra headers of a workflow step. [`signature`] signs the body.
 //! - [`pressure`] keeps the limits in flight and gives each firm its turn.
 //! - [`answer`] gives the verdict on an attempt, and [`retry`] the wait before the next one.
-//! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret.
+//! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret,
+//!   [`idempotency`] the caller's name for a request.
 //! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails.
 //! - [`audit`] makes the audit entries and their chains, over the trees of [`merkle`].
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
@@ -46,6 +47,7 @@ pub mod event;
 pub mod fact;
 pub mod firm;
 pub mod form;
+pub mod idempotency;
 pub mod ids;
 pub mod invite;
 pub mod key;

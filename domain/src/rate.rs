@@ -15,6 +15,9 @@ pub const WINDOW_SECONDS: u32 = 60;
 /// Calls of one key within a window, over every server (contract, section Limits).
 pub const CALLS_PER_KEY: i32 = 120;
 
+/// The key's limit in the header `RateLimit-Policy` (ruling 39).
+pub const KEY_RATE_POLICY: &str = r#""key";q=120;w=60"#;
+
 /// Calls with a wrong key from one address within a window (contract, section Limits).
 pub const WRONG_KEYS_PER_ADDRESS: i32 = 20;
 
@@ -29,6 +32,23 @@ pub fn retry_after_seconds(oldest: Timestamp, now: Timestamp) -> u64 {
     let free = oldest.get() + TimeDelta::seconds(WINDOW_SECONDS.into());
     let wait = (free - now.get()).num_milliseconds().max(1);
     wait.cast_unsigned().div_ceil(1_000)
+}
+
+/// The rest of a key's rate after a call (ruling 39).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRate {
+    /// Calls that pass now.
+    pub left: u32,
+    /// Seconds until one more passes.
+    pub seconds: u64,
+}
+
+impl KeyRate {
+    /// The value of the header `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
+    #[must_use]
+    pub fn header(self) -> String {
+        format!(r#""key";r={};t={}"#, self.left, self.seconds)
+    }
 }
 
 /// Counter of an address. Each IPv4 address and each IPv6 /64 has one (ruling 5). The number does
@@ -138,6 +158,12 @@ mod tests {
         (0..20).for_each(|_| window.count(at(3_600_000)));
         assert_eq!(window.wait(20, at(3_600_000)), Some(60));
         assert_eq!(window.wait(20, at(0)), None);
+    }
+
+    #[test]
+    fn the_headers_of_a_key_are_its_limit_and_its_rest() {
+        assert_eq!(KEY_RATE_POLICY, format!(r#""key";q={CALLS_PER_KEY};w={WINDOW_SECONDS}"#));
+        assert_eq!(KeyRate { left: 119, seconds: 60 }.header(), r#""key";r=119;t=60"#);
     }
 
     #[rstest]

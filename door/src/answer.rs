@@ -9,10 +9,11 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Request};
+use axum::http::{HeaderName, HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use telemetry::request_id::{self, REQUEST_ID_HEADER, RequestId, RequestIds};
 use tower::ServiceExt;
 
 use crate::deadline::Deadline;
@@ -34,21 +35,42 @@ pub(crate) struct ConnectionService {
     pub(crate) peer: SocketPeer,
     pub(crate) timeouts: DoorTimeouts,
     pub(crate) exchange: Arc<GateFindings>,
+    pub(crate) request_ids: Option<RequestIds>,
 }
+
+const REQUEST_ID: HeaderName = HeaderName::from_static(REQUEST_ID_HEADER);
 
 impl ConnectionService {
     /// Answers a request. Closes the connection if hyper does not have the whole request, or if the
     /// body is chunked: the next request's start is then unknown.
-    pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+    pub(crate) async fn answer(
+        self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response, Infallible> {
         let exchange = Arc::clone(&self.exchange);
-        let mut response = match exchange.refusal() {
-            Some(refusal) => refused(self.door, refusal),
-            None => self.route(request).await,
+        let id = self.name(&mut request);
+        let answered = async {
+            match exchange.refusal() {
+                Some(refusal) => refused(self.door, refusal),
+                None => self.route(request).await,
+            }
         };
+        let mut response = request_id::scope(id.clone(), answered).await;
+        if let Some(id) = id.as_ref().and_then(header) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
         if !exchange.is_whole() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
+    }
+
+    /// Gives the request its id (ruling 38). The router finds exactly one well-formed id.
+    fn name(&self, request: &mut Request<Incoming>) -> Option<RequestId> {
+        let values = request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes);
+        let id = self.request_ids.as_ref()?.of(values);
+        request.headers_mut().insert(REQUEST_ID, header(&id)?);
+        Some(id)
     }
 
     async fn route(self, request: Request<Incoming>) -> Response {
@@ -110,4 +132,9 @@ impl HttpBody for TimedBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// The value of the header. Every request id is one.
+fn header(id: &RequestId) -> Option<HeaderValue> {
+    HeaderValue::from_str(id.as_str()).ok()
 }

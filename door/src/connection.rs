@@ -9,6 +9,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use telemetry::request_id::RequestIds;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -34,6 +35,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsCertificate>,
     pub(crate) timeouts: DoorTimeouts,
+    pub(crate) request_ids: Option<RequestIds>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -95,6 +97,7 @@ async fn serve_requests<S>(
         peer: SocketPeer(peer),
         timeouts: shared.timeouts,
         exchange,
+        request_ids: shared.request_ids.clone(),
     };
     let service = service_fn(move |request| answering.clone().answer(request));
     let mut connection = http1::Builder::new()

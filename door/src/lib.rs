@@ -128,9 +128,9 @@ impl DoorConnections {
     fn new(router: Router, settings: DoorSettings, stop: CancellationToken) -> Self {
         let roster = Roster::new(settings.connections, settings.connections_per_peer);
         let tasks_max = settings.connections.saturating_add(EVICTED_MAX);
-        let DoorSettings { name, tls, timeouts, .. } = settings;
-        let shared = Arc::new(ConnectionContext { door: name, router, tls, timeouts, stop });
-        Self { shared, roster, tasks: JoinSet::new(), tasks_max }
+        let DoorSettings { name, tls, timeouts, request_ids, .. } = settings;
+        let shared = ConnectionContext { door: name, router, tls, timeouts, request_ids, stop };
+        Self { shared: Arc::new(shared), roster, tasks: JoinSet::new(), tasks_max }
     }
 
     /// Gives a new connection a seat and a task, or closes it if there is no seat.

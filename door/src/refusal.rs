@@ -6,6 +6,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYP
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use telemetry::metrics::DOOR_REFUSALS;
+use telemetry::request_id::current_request_id;
 
 use crate::head::HEADER_LINES_MAX;
 use crate::roster::Evictions;
@@ -92,7 +93,9 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, code) = self.status_and_code();
-        let body = format!(r#"{{"error":"{self}","code":"{code}"}}"#);
+        let id = current_request_id().filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
+        let id = id.map(|id| format!(" (request {id})")).unwrap_or_default();
+        let body = format!(r#"{{"error":"{self}{id}","code":"{code}"}}"#);
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();

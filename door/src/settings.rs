@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use telemetry::request_id::RequestIds;
+
 use crate::TlsCertificate;
 
 /// The settings of a served door.
@@ -20,6 +22,9 @@ pub struct DoorSettings {
     /// The most connections at once from one address (IPv6: one /64, ruling 5). Half of all seats:
     /// one machine never takes every seat, and a proxy in front still has thousands.
     pub connections_per_peer: usize,
+    /// The source of request ids, for every request and every refusal (ruling 38). Without one the
+    /// router names its own answers, and refusals have no id.
+    pub request_ids: Option<RequestIds>,
 }
 
 impl Default for DoorSettings {
@@ -30,6 +35,7 @@ impl Default for DoorSettings {
             timeouts: DoorTimeouts::default(),
             connections: 8_192,
             connections_per_peer: 4_096,
+            request_ids: None,
         }
     }
 }

@@ -5,12 +5,12 @@ use eventstore::Clock;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use sqlx::PgPool;
 
-use crate::{activity_ids, quotas, replay_items, subjects};
+use crate::{activity_ids, hook_requests, quotas, replay_items, subjects};
 
 /// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
 
-/// The wait between two sweeps. The rows are 30 days old, so an hour more does not matter.
+/// The wait between two sweeps. The rows are a day old at least, so an hour more does not matter.
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::hours(1);
 
 /// The worker. Several may sweep at once, because each skips the rows that another has locked.
@@ -46,7 +46,8 @@ impl Worker for HousekeepingWorker {
         let counted = quotas::forget(&self.pool, yesterday, ROWS_PER_STEP.into()).await?;
         let waited = subjects::forget_waiting(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let replayed = replay_items::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
-        let most = [forgotten, counted, waited, replayed].into_iter().max();
+        let asked = hook_requests::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
+        let most = [forgotten, counted, waited, replayed, asked].into_iter().max();
         if most == Some(u64::from(ROWS_PER_STEP)) {
             return Ok(NextStep::Busy);
         }

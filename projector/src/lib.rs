@@ -9,7 +9,8 @@
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
 //! - `counters` has the counts of calls for the rate limits. They are never rebuilt.
-//! - [`activity_ids`] has the ids of past activities, and [`tokens`] the bearer tokens of the
+//! - [`activity_ids`] has the ids of past activities, [`hook_requests`] the requests that callers
+//!   may repeat, and [`tokens`] the bearer tokens of the
 //!   internal door. [`signatures`] and [`verifications`] have the last signature and the last
 //!   verification of the log. None of them has events.
 //! - `actors` checks in each append that the actor may still act.
@@ -25,6 +26,7 @@ mod actors;
 pub mod as_of;
 mod counters;
 pub mod follow;
+pub mod hook_requests;
 pub mod housekeeping;
 mod read_models;
 pub mod rebuild;
@@ -59,6 +61,7 @@ pub fn tables() -> Vec<Box<dyn WithAppend>> {
         Box::new(forms::FormWriter),
         Box::new(keys::KeyWriter),
         Box::new(hooks::HookWriter),
+        Box::new(hook_requests::HookRequestWriter),
         Box::new(people::PersonWriter),
         Box::new(invites::InviteWriter),
         Box::new(replays::ReplayWriter),

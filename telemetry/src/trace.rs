@@ -11,6 +11,8 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
+use crate::request_id::current_request_id;
+
 /// The target of all exported spans. No other span has this target.
 pub const SPAN_TARGET: &str = "firmforms::trace";
 
@@ -67,11 +69,14 @@ impl TraceSpan {
         let span = info_span!(
             target: SPAN_TARGET, parent: None, "call", otel.kind = "server", otel.name = Empty,
             otel.status_code = Empty, door, http.request.method = method, http.route = route,
-            http.response.status_code = Empty
+            http.response.status_code = Empty, request_id = Empty
         );
         if !span.is_disabled() {
             let name = format!("{method} {}", route.unwrap_or("unknown"));
             span.record("otel.name", name);
+            if let Some(id) = current_request_id() {
+                span.record("request_id", id.as_str());
+            }
         }
         match cause {
             CallerTrace::Ours(parent) => Self::part_of(parent, span),

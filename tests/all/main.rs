@@ -22,6 +22,7 @@ mod gone;
 mod hangups;
 mod hosts;
 mod housekeeping;
+mod http;
 mod intake;
 mod internal;
 mod invites;

@@ -148,9 +148,25 @@ async fn asked(world: &World, firm: &Firm) {
             assert_eq!(world.get(firm, &path).await.status, 200, "{path}");
         }
     }
+    subscribed_twice(world, firm).await;
     let links = world.call(&firm.key, "POST", &format!("{form}/links"), Value::Null).await;
     assert_eq!(links.status, 201);
     assert_eq!(world.call("a wrong key", "GET", "/me", Value::Null).await.status, 401);
+}
+
+/// A repeated request for a subscription, which then goes.
+async fn subscribed_twice(world: &World, firm: &Firm) {
+    let body = json!({"trigger": "lead_hot", "target_url": "https://hooks.example.com/"});
+    let mut made = Value::Null;
+    for _ in 0..2 {
+        let request = Request::post("/api/v1/hooks")
+            .header("x-api-key", &firm.key)
+            .header("idempotency-key", "setup")
+            .body(Body::from(body.to_string()));
+        made = world.public(request.unwrap()).await.body;
+    }
+    let path = format!("/hooks/{}", made["id"].as_str().unwrap());
+    assert_eq!(world.call(&firm.key, "DELETE", &path, Value::Null).await.status, 200);
 }
 
 /// What operators, the product's screens and scrapers ask.

@@ -2,14 +2,17 @@
 
 use domain::address::AllowedTargets;
 use domain::context::EventContext;
+use domain::idempotency::IdempotencyKey;
 use domain::subscription::{
     RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection,
 };
 use domain::target::Target;
 use domain::trigger::{FirmPlan, Trigger};
-use eventstore::{AppendError, CommandError};
+use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
 use projector::forms;
+use projector::hook_requests::{self, HookRequest, RememberedRequest};
 use projector::hooks::{self, HookRow};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::no_longer_active;
@@ -34,25 +37,130 @@ pub(crate) async fn create(
     caller: &Caller,
     new: NewHook,
 ) -> Result<HookRow, Error> {
-    let trigger = offered(&new.trigger, caller.plan)?;
-    check_target(service, &new.target_url).await?;
-    check_form(service, caller, new.form_id).await?;
-    let context = caller.context(service);
-    let hook_id = service.entropy.id();
-    let create = SubscriptionCommand::Create {
+    let checked = CheckedHook::of(service, caller, new).await?;
+    execute(service, checked.hook_id, checked.command(caller), &checked.context).await?;
+    Ok(checked.row())
+}
+
+/// Makes the subscription of a request that the caller may repeat (ruling 40). A repeated request
+/// answers the subscription that the first one made, while it lives.
+pub(crate) async fn create_once(
+    service: &Service,
+    caller: &Caller,
+    new: NewHook,
+    key: IdempotencyKey,
+) -> Result<HookRow, Error> {
+    let request = HookRequest {
+        firm_id: caller.firm_id,
         key_id: caller.key_id,
-        trigger,
-        target_url: new.target_url.clone(),
-        form_id: new.form_id,
+        idempotency_sha256: key.sha256,
+        body_sha256: new.sha256()?,
     };
-    execute(service, hook_id, create, &context).await?;
-    Ok(HookRow {
-        hook_id,
-        trigger: trigger.key().to_owned(),
-        target_url: new.target_url,
-        form_id: new.form_id,
-        created_at: context.recorded_at.get(),
-    })
+    for _ in 0..TRIES_MAX {
+        let now = service.clock.now().get();
+        let replaces = match hook_requests::find(service.store.pool(), &request, now).await? {
+            RememberedRequest::Made(row) => return Ok(row),
+            RememberedRequest::Other => {
+                return Err(Error::invalid("this `Idempotency-Key` was sent with another body"));
+            }
+            RememberedRequest::Free { replaces } => replaces,
+        };
+        let checked = CheckedHook::of(service, caller, new.clone()).await?;
+        if checked.create(service, caller, &request, replaces).await? {
+            return Ok(checked.row());
+        }
+    }
+    Err(Error::Unavailable("a repeated request lost every race".to_owned()))
+}
+
+/// Most tries of a request that races with itself. A try is lost to a call that made the
+/// subscription. The next look finds that subscription, unless it is removed already.
+const TRIES_MAX: u32 = 3;
+
+impl NewHook {
+    /// SHA-256 of the request's meaning. A body that differs only in ignored properties, or names
+    /// the trigger as `event`, is the same request.
+    fn sha256(&self) -> Result<[u8; 32], Error> {
+        let meaning = (&self.trigger, &self.target_url, self.form_id);
+        let meaning =
+            serde_json::to_vec(&meaning).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(Sha256::digest(meaning).into())
+    }
+}
+
+/// A requested subscription that may be made.
+struct CheckedHook {
+    hook_id: Uuid,
+    trigger: Trigger,
+    target_url: String,
+    form_id: Option<Uuid>,
+    context: EventContext,
+}
+
+impl CheckedHook {
+    async fn of(service: &Service, caller: &Caller, new: NewHook) -> Result<Self, Error> {
+        let trigger = offered(&new.trigger, caller.plan)?;
+        check_target(service, &new.target_url).await?;
+        check_form(service, caller, new.form_id).await?;
+        let NewHook { target_url, form_id, .. } = new;
+        let context = caller.context(service);
+        Ok(Self { hook_id: service.entropy.id(), trigger, target_url, form_id, context })
+    }
+
+    fn command(&self, caller: &Caller) -> SubscriptionCommand {
+        SubscriptionCommand::Create {
+            key_id: caller.key_id,
+            trigger: self.trigger,
+            target_url: self.target_url.clone(),
+            form_id: self.form_id,
+        }
+    }
+
+    /// Makes the subscription and remembers its request, in one transaction. Returns false if
+    /// another call with this request was first.
+    async fn create(
+        &self,
+        service: &Service,
+        caller: &Caller,
+        request: &HookRequest,
+        replaces: Option<Uuid>,
+    ) -> Result<bool, Error> {
+        let events = Subscription::default().decide(&self.command(caller));
+        let events = events.map_err(|rejection| not_done(CommandError::Rejected(rejection)))?;
+        let id = self.hook_id.to_string();
+        let context = &self.context;
+        let made = retry_conflicts(context.correlation_id, async || {
+            let mut appending = service.store.begin().await?;
+            let connection = appending.connection();
+            let now = context.recorded_at.get();
+            let free =
+                hook_requests::remember(connection, request, self.hook_id, replaces, now).await?;
+            if !free {
+                appending.rollback().await?;
+                return Ok(false);
+            }
+            appending.append(NewEvent::after(0, &id, context, events.clone())).await?;
+            appending.commit().await?;
+            Ok(true)
+        });
+        match made.await {
+            Err(AppendError::ActorInactive) => {
+                Err(no_longer_active(service, context.firm_id).await)
+            }
+            made => Ok(made?),
+        }
+    }
+
+    /// The row as `GET /hooks` shows it.
+    fn row(self) -> HookRow {
+        HookRow {
+            hook_id: self.hook_id,
+            trigger: self.trigger.key().to_owned(),
+            target_url: self.target_url,
+            form_id: self.form_id,
+            created_at: self.context.recorded_at.get(),
+        }
+    }
 }
 
 /// Removes a subscription that was made with the caller's key.

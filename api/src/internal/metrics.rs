@@ -9,6 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
+use telemetry::request_id::RequestIds;
 
 use super::wrong_method;
 use crate::public::layers;
@@ -23,12 +24,12 @@ pub trait Exposition: Send + Sync {
 }
 
 /// The route, for a router of the process. It answers before the databases do.
-pub fn metrics(exposition: Arc<dyn Exposition>) -> Router {
+pub fn metrics(exposition: Arc<dyn Exposition>, ids: RequestIds) -> Router {
     let routes = Router::new()
         .route("/metrics", get(show))
         .method_not_allowed_fallback(wrong_method)
         .with_state(exposition);
-    layers::around(routes, "internal")
+    layers::around(routes, "internal", ids)
 }
 
 async fn show(State(exposition): State<Arc<dyn Exposition>>) -> Response {

@@ -33,6 +33,7 @@ use crate::service::Service;
 
 /// The routes of the internal API.
 pub fn router(service: Service) -> Router {
+    let ids = service.request_ids();
     let firm = Router::new()
         .route("/keys", get(keys::list).post(keys::create))
         .route("/keys/{id}", delete(keys::revoke))
@@ -69,16 +70,17 @@ pub fn router(service: Service) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::new(service));
-    layers::around(door, "internal")
+    layers::around(door, "internal", ids)
 }
 
 /// The internal API of a process that serves no calls: health only.
 pub fn watched(service: Service) -> Router {
+    let ids = service.request_ids();
     let door = health::routes()
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::new(service));
-    layers::around(door, "internal")
+    layers::around(door, "internal", ids)
 }
 
 async fn unknown_route() -> Error {

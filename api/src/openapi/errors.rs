@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::headers;
 use super::operation::{Operation, reference};
 use crate::Error;
 
@@ -125,23 +126,17 @@ fn response(status: u16, errors: &[&Error]) -> Value {
     let code = |error: &&Error| error.status_and_code().1;
     let told = |error: &&Error| format!("`{}`: {}", code(error), when(error));
     let description: Vec<_> = errors.iter().map(told).collect();
-    let codes: Vec<_> = errors.iter().map(code).collect();
-    let mut response = json!({
+    let mut headers = headers::of_error(status);
+    headers.extend(own_headers(status));
+    json!({
         "description": description.join("\n\n"),
         "content": {"application/json": {
-            "schema": {"allOf": [
-                reference("Error"),
-                {"type": "object", "properties": {"code": {"enum": codes}}},
-            ]},
+            "schema": reference("Error"),
             "examples": errors.iter().map(|error| (code(error), example(error)))
                 .collect::<BTreeMap<_, _>>(),
         }},
-    });
-    let headers = headers(status);
-    if !headers.is_null() {
-        response["headers"] = headers;
-    }
-    response
+        "headers": headers,
+    })
 }
 
 fn example(error: &Error) -> Value {
@@ -149,7 +144,8 @@ fn example(error: &Error) -> Value {
     json!({"summary": when(error), "value": {"error": error.to_string(), "code": code}})
 }
 
-fn headers(status: u16) -> Value {
+/// Headers that only answers with this status have.
+fn own_headers(status: u16) -> Map<String, Value> {
     match status {
         401 => header("WWW-Authenticate", "The scheme of a key.", &json!({"const": "Bearer"})),
         405 => header("Allow", "The methods of this path.", &json!({"examples": ["GET,HEAD"]})),
@@ -159,15 +155,16 @@ fn headers(status: u16) -> Value {
             "After how many seconds to try again.",
             &json!({"type": "integer", "minimum": 1}),
         ),
-        _ => Value::Null,
+        _ => Map::new(),
     }
 }
 
 /// A header that is always there. It is a text unless its schema says otherwise.
-fn header(name: &str, description: &str, schema: &Value) -> Value {
+fn header(name: &str, description: &str, schema: &Value) -> Map<String, Value> {
     let mut schema = schema.clone();
     if schema.get("type").is_none() {
         schema["type"] = json!("string");
     }
-    json!({name: {"description": description, "required": true, "schema": schema}})
+    let header = json!({"description": description, "required": true, "schema": schema});
+    Map::from_iter([(name.to_owned(), header)])
 }

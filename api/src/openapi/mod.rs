@@ -9,8 +9,10 @@
 //! its schema, with the schema closed. They also check that every route is documented.
 
 mod errors;
+mod headers;
 mod operation;
 mod operations;
+mod order;
 mod page;
 mod payload;
 mod schemas;
@@ -42,17 +44,21 @@ Bodies are JSON objects in UTF-8 of at most 64 KiB, read strictly: a property th
 U+0000 in a text, half a surrogate pair, a content type that is not JSON and a compressed body are \
 refused. No content type at all is fine. Lengths count Unicode characters.
 
-A key has 120 calls in any 60 seconds; an address has 20 calls with a wrong key. Before any of this, \
+A key has 120 calls in any 60 seconds; an address has 20 calls with a wrong key. `RateLimit` tells \
+what a key has left. Every answer has an `X-Request-Id`, the caller's own if it sent one. Large \
+answers are compressed for callers that take gzip. Before any of this, \
 what is not well-formed HTTP is answered 400, and a head that takes more than 10 seconds 408, both \
 with code `invalid_request`.";
 
 /// The tags, in reading order.
-const TAGS: [(&str, &str); 5] = [
+const TAGS: [(&str, &str); 6] = [
     ("Account", "Which firm and key a caller is."),
     ("Triggers", "What can be subscribed to, and what its events look like."),
     ("Forms", "The firm's forms, prefilled links to them and invites by email."),
     ("Hooks", "REST-hook subscriptions: where events are delivered to."),
     ("Description", "The API's own description."),
+    // Apart from `Hooks`: generators make one file per tag, of calls or of deliveries.
+    ("Deliveries", "The events that are sent to subscriptions."),
 ];
 
 /// The description of the public API of a service at `base_url`, which ends in `/api/v1`.
@@ -80,8 +86,21 @@ pub fn document(base_url: &str) -> Value {
             "securitySchemes": security_schemes(),
             "schemas": schemas::all(&operations),
             "responses": errors::responses(&operations),
+            "parameters": headers::parameters(),
+            "headers": headers::components(),
         },
     })
+}
+
+/// The description as text. Examples have their fields in the order of the answers.
+#[must_use]
+pub fn text(base_url: &str) -> String {
+    pretty(&document(base_url))
+}
+
+/// A part of the description as formatted text.
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(&order::InOrder(value)).unwrap_or_default()
 }
 
 /// The paths of the description, each with its methods.

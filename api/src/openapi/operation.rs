@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{either_key, errors};
+use super::{either_key, errors, headers};
 use crate::Error;
 
 /// Callers that an operation admits.
@@ -12,6 +12,15 @@ pub(super) enum OperationAccess {
     Keyed,
     /// Any caller.
     Open,
+}
+
+/// Whether a caller can ask for content only if it has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OperationCaching {
+    /// The content is always sent.
+    None,
+    /// By `ETag` and `If-None-Match`.
+    ByTag,
 }
 
 /// An operation of the description.
@@ -24,6 +33,7 @@ pub(super) struct Operation {
     pub(super) summary: &'static str,
     pub(super) description: &'static str,
     pub(super) access: OperationAccess,
+    pub(super) caching: OperationCaching,
     pub(super) parameters: Vec<Value>,
     pub(super) body: Option<RequestBody>,
     pub(super) success: SuccessAnswer,
@@ -53,8 +63,12 @@ pub(super) struct SuccessAnswer {
 impl Operation {
     /// Every refusal of the operation (ruling 1).
     pub(super) fn all_refusals(&self) -> Vec<Error> {
-        let mut refusals = self.refusals.clone();
-        refusals.extend([Error::MethodNotAllowed, Error::HeadTooLarge]);
+        [self.refusals.clone(), self.common_refusals()].concat()
+    }
+
+    /// Refusals that every operation of this kind has.
+    pub(super) fn common_refusals(&self) -> Vec<Error> {
+        let mut refusals = vec![Error::MethodNotAllowed, Error::HeadTooLarge];
         if self.access == OperationAccess::Keyed {
             refusals.extend([
                 Error::Unauthorized,
@@ -82,10 +96,19 @@ impl Operation {
             },
             "responses": errors::references(&self.all_refusals()),
         });
-        described["responses"][self.success.status.to_string()] = self.success.describe();
-        if !self.parameters.is_empty() {
-            described["parameters"] = json!(self.parameters);
+        let mut success = self.success.describe();
+        success["headers"] = json!(headers::of_success(self));
+        let mut parameters = self.parameters.clone();
+        if self.caching == OperationCaching::ByTag {
+            described["responses"]["304"] = json!({
+                "description": "The caller has this content already.",
+                "headers": success["headers"],
+            });
+            parameters.push(headers::parameter("IfNoneMatch"));
         }
+        parameters.push(headers::parameter("RequestId"));
+        described["responses"][self.success.status.to_string()] = success;
+        described["parameters"] = json!(parameters);
         if let Some(body) = &self.body {
             described["requestBody"] = body.describe();
         }

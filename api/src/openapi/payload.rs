@@ -118,11 +118,6 @@ fn report() -> Value {
 }
 
 fn booking() -> Value {
-    let join_url = json!({
-        "type": "string",
-        "anyOf": [{"format": "uri"}, {"const": ""}],
-        "description": "Where to join it; empty when there is no such place.",
-    });
     let minutes = json!({"type": "integer", "minimum": 0, "description": "Its length in minutes."});
     let properties = json!({
         "id": as_here("Id", "The booking."),
@@ -133,7 +128,7 @@ fn booking() -> Value {
         "duration_min": minutes,
         "time_zone": open_text("IANA name of the time zone.", &["Europe/London"]),
         "location": text("Where it takes place."),
-        "join_url": join_url,
+        "join_url": text("The URL where to join it; empty when there is no such place."),
         "invitee": reference("Invitee"),
     });
     object("A booked call.", &[], properties)

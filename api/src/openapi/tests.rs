@@ -125,7 +125,7 @@ async fn ask(method: &str, path: &str) -> (u16, HeaderMap, String) {
 #[tokio::test]
 async fn the_description_and_the_page_need_neither_key_nor_database() {
     let (status, headers, json) = ask("GET", "/api/v1/openapi.json").await;
-    assert_eq!((status, json), (200, document(BASE).to_string()));
+    assert_eq!((status, json), (200, text(BASE)));
     assert_eq!(headers["content-type"], "application/json");
     let (page, policy) = page::of(&document(BASE));
     let (status, headers, html) = ask("GET", "/docs").await;
@@ -159,4 +159,86 @@ fn the_page_has_a_language_landmarks_headings_in_order_and_scopes() {
     let heads = page.matches("<th ").count() + page.matches("<th>").count();
     assert_eq!(page.matches("<th scope=").count(), heads);
     assert_eq!(page.matches("<table>").count(), page.matches("<caption>").count());
+}
+
+/// Generators made a client without `target_url`, 177 types of codes, or none at all: they know
+/// neither a bare `false` nor conditions beside an object's properties.
+#[test]
+fn requests_and_answers_are_plain_objects_that_generators_know() {
+    let document = document(BASE);
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        for condition in ["oneOf", "anyOf", "allOf", "not", "if"] {
+            assert!(schema.get(condition).is_none(), "{name}: {condition}");
+        }
+        for (field, of_field) in schema["properties"].as_object().into_iter().flatten() {
+            assert!(!of_field.is_boolean(), "{name}.{field}");
+        }
+    }
+    let responses = document["components"]["responses"].as_object().unwrap();
+    for (name, response) in responses {
+        let schema = &response["content"]["application/json"]["schema"];
+        assert_eq!(schema, &json!({"$ref": "#/components/schemas/Error"}), "{name}");
+    }
+    let required = |schema: &str| document["components"]["schemas"][schema]["required"].clone();
+    assert_eq!(required("NewHook"), json!(["target_url"]));
+    assert_eq!(required("FormInvite"), json!(["ignored", "ok", "status", "url"]));
+}
+
+/// One generator wrote the deliveries over the calls about subscriptions: one file per tag.
+#[test]
+fn no_tag_has_both_calls_and_deliveries() {
+    let document = document(BASE);
+    let tags = |part: &str| -> BTreeSet<String> {
+        let of = document[part].as_object().unwrap().values();
+        let operations = of.flat_map(|methods| methods.as_object().unwrap().values());
+        operations.map(|operation| operation["tags"][0].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(tags("paths").is_disjoint(&tags("webhooks")));
+}
+
+/// The table said that `X-Service-Event` is "always booking_cancelled".
+#[test]
+fn the_page_shows_the_event_header_of_each_event() {
+    let (page, _) = page::of(&document(BASE));
+    for trigger in domain::trigger::Trigger::ALL {
+        let header = format!("<code>X-Service-Event: {trigger}</code>");
+        assert_eq!(page.matches(&header).count(), 1, "{trigger}");
+        assert!(!page.contains(&format!("always {trigger}")), "{trigger}");
+    }
+}
+
+/// Seven of eight rows were the same under each call.
+#[test]
+fn the_page_tells_the_errors_of_every_call_once() {
+    let (page, _) = page::of(&document(BASE));
+    for answer in [
+        "401 unauthorized",
+        "403 firm_inactive",
+        "405 invalid_request",
+        "413 invalid_request",
+        "429 rate_limited",
+        "431 invalid_request",
+        "500 internal_error",
+        "503 unavailable",
+    ] {
+        assert_eq!(page.matches(&format!("<code>{answer}</code>")).count(), 1, "{answer}");
+    }
+    assert_eq!(page.matches("<code>409 too_many_hooks</code>").count(), 2, "here and in the list");
+}
+
+/// Examples had their fields in the order of the alphabet.
+#[test]
+fn examples_have_their_fields_in_the_order_of_answers() {
+    let text = text(BASE);
+    let place =
+        |field: &str, from: usize| from + text[from..].find(&format!("\"{field}\":")).unwrap();
+    let example = text.find("https://hooks.example.com/catch").unwrap();
+    let start = text[..example].rfind('{').unwrap();
+    let places = ["trigger", "target_url"].map(|field| place(field, start));
+    assert!(places.is_sorted(), "{places:?}");
+    let (page, _) = page::of(&document(BASE));
+    let hook = page.find("&quot;id&quot;: &quot;3f1f9c1e").unwrap();
+    let next = ["trigger", "target_url", "form_id", "created_at"]
+        .map(|field| hook + page[hook..].find(&format!("&quot;{field}&quot;:")).unwrap());
+    assert!(next.is_sorted() && next[3] - hook < 300, "{next:?}");
 }

@@ -40,7 +40,7 @@ fn delivery(trigger: Trigger) -> Value {
         "operationId": operation_id(trigger),
         "summary": trigger.label(),
         "description": format!("Fires: {fires}.\n\n{ABOUT}"),
-        "tags": ["Hooks"],
+        "tags": ["Deliveries"],
         "security": [],
         "parameters": headers(trigger),
         "requestBody": {
@@ -60,17 +60,15 @@ fn operation_id(trigger: Trigger) -> String {
     format!("on{}", words.collect::<String>())
 }
 
-/// The payload of one trigger. Only one trigger has `partial`, and the part that a trigger is about
-/// is required.
+/// The payload of one trigger. The part that a trigger is about is required.
 fn narrowed(trigger: Trigger) -> Value {
-    let mut narrow = json!({"properties": {"event": {"const": trigger.key()}}});
-    if trigger == Trigger::PartialSubmission {
-        narrow["properties"]["partial"] = reference("Partial");
-        narrow["required"] = json!(["partial"]);
-    } else {
-        narrow["properties"]["partial"] = json!(false);
-    }
+    let event = json!({"type": "string", "const": trigger.key()});
+    let mut narrow = json!({"type": "object", "properties": {"event": event}});
     match trigger {
+        Trigger::PartialSubmission => {
+            narrow["properties"]["partial"] = reference("Partial");
+            narrow["required"] = json!(["partial"]);
+        }
         Trigger::BookingMade | Trigger::BookingRescheduled | Trigger::BookingCancelled => {
             narrow["properties"]["booking"] = reference("Booking");
             narrow["required"] = json!(["booking"]);
@@ -78,10 +76,7 @@ fn narrowed(trigger: Trigger) -> Value {
         Trigger::ReportApproved | Trigger::ReportSent | Trigger::ReportOpened => {
             narrow["properties"]["report"] = reference("Report");
         }
-        Trigger::FormSubmitted
-        | Trigger::PartialSubmission
-        | Trigger::PaymentReceived
-        | Trigger::LeadHot => {}
+        Trigger::FormSubmitted | Trigger::PaymentReceived | Trigger::LeadHot => {}
     }
     json!({"allOf": [reference("EventPayload"), narrow]})
 }

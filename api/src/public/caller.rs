@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use domain::context::{Actor, EventContext};
-use domain::rate::retry_after_seconds;
 use domain::time::Timestamp;
 use domain::trigger::FirmPlan;
 use projector::calls::{self, Admission, CallerRow};
@@ -16,6 +15,7 @@ use uuid::Uuid;
 
 use super::client::client;
 use super::credentials::{KeyHeader, key_header};
+use super::key_rate;
 use crate::Service;
 use crate::batching::key_batcher::{KeyBatcher, KeyQuery};
 use crate::error::Error;
@@ -91,6 +91,7 @@ async fn look_up_key<Q: KeyQuery>(
         }
     };
     if let Some(answer) = batcher.look_up(service, key.hash()).await? {
+        key_rate::note(&parts.extensions, Q::admission(&answer).rate(service.clock.now()));
         return Ok(answer);
     }
     let (address, now) = from();
@@ -99,8 +100,8 @@ async fn look_up_key<Q: KeyQuery>(
 
 /// Admits a call or refuses it. The key's own rate comes before the state of its firm (ruling 1).
 pub(super) fn admit(admission: Admission, now: Timestamp) -> Result<(), Error> {
-    if let Some(oldest) = admission.full_since {
-        return Err(Error::RateLimited(retry_after_seconds(oldest.into(), now)));
+    if admission.calls_left.is_none() {
+        return Err(Error::RateLimited(admission.rate(now).seconds));
     }
     if !admission.firm_active {
         return Err(Error::FirmInactive);
@@ -169,7 +170,9 @@ impl Caller {
 pub(super) mod tests {
     use super::*;
 
-    const ADMITTED: Admission = Admission { firm_active: true, full_since: None };
+    fn admitted() -> Admission {
+        Admission { firm_active: true, calls_left: Some(119), oldest: now().get() }
+    }
 
     fn row() -> CallerRow {
         CallerRow {
@@ -179,7 +182,7 @@ pub(super) mod tests {
             firm_id: Uuid::from_u128(2),
             firm_name: "Müller & Co".into(),
             leads_in_full: false,
-            admission: ADMITTED,
+            admission: admitted(),
         }
     }
 
@@ -193,14 +196,14 @@ pub(super) mod tests {
 
     #[test]
     fn b5_a_key_of_an_inactive_firm_calls_for_nobody() {
-        let inactive = Admission { firm_active: false, ..ADMITTED };
+        let inactive = Admission { firm_active: false, ..admitted() };
         assert_eq!(admit(inactive, now()), Err(Error::FirmInactive));
-        assert_eq!(admit(ADMITTED, now()), Ok(()));
+        assert_eq!(admit(admitted(), now()), Ok(()));
     }
 
     #[test]
     fn the_rate_is_asked_before_the_firm() {
-        let both = Admission { firm_active: false, full_since: Some(now().get()) };
+        let both = Admission { firm_active: false, calls_left: None, ..admitted() };
         assert_eq!(admit(both, now()), Err(Error::RateLimited(60)));
     }
 

@@ -1,6 +1,9 @@
 //! `GET /forms` and `GET /forms/{id}`.
 
 use axum::Json;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
 use domain::form::HiddenField;
 use domain::time::Timestamp;
 use projector::forms::{self, FormRow, LISTED_FORMS_MAX};
@@ -9,6 +12,7 @@ use uuid::Uuid;
 
 use super::ReadingCaller;
 use super::path::PathId;
+use crate::conditional::EntityTag;
 use crate::error::Error;
 
 /// The contract's Form.
@@ -23,11 +27,21 @@ pub(super) struct FormBody {
     hidden_fields: Vec<HiddenField>,
 }
 
-/// Lists the firm's newest forms.
-pub(super) async fn list(mut reading: ReadingCaller) -> Result<Json<Vec<FormBody>>, Error> {
+/// Lists the firm's newest forms. A caller that polls names the list that it has, and gets 304
+/// until the list changes.
+pub(super) async fn list(mut reading: ReadingCaller, asked: HeaderMap) -> Result<Response, Error> {
     let rows =
         forms::list(&mut *reading.connection, reading.caller.firm_id, LISTED_FORMS_MAX).await?;
-    Ok(Json(rows.into_iter().map(FormBody::from).collect()))
+    let forms: Vec<FormBody> = rows.into_iter().map(FormBody::from).collect();
+    let json = serde_json::to_vec(&forms).map_err(|error| Error::Internal(error.to_string()))?;
+    let headers = [
+        (CONTENT_TYPE, "application/json"),
+        // The caller's own cache may keep the list, and must ask each time.
+        (CACHE_CONTROL, "private, no-cache"),
+        (VARY, "authorization, x-api-key, accept-encoding"),
+    ];
+    let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    Ok(EntityTag::of(&json).answer(&asked, headers.into_iter().collect(), json.into()))
 }
 
 /// Shows one of the firm's forms.

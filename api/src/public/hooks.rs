@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::Caller;
 use super::caller::{PresentedKey, admit};
+use super::idempotency::IdempotencyHeader;
 use super::path::PathId;
 use crate::Service;
 use crate::body::{BodyFields, JsonBody};
@@ -44,13 +45,18 @@ pub(super) async fn list(
     Ok(Json(listed.hooks.into_iter().map(HookBody::from).collect()))
 }
 
-/// Subscribes a URL to a trigger.
+/// Subscribes a URL to a trigger, once per `Idempotency-Key`.
 pub(super) async fn create(
     caller: Caller,
+    IdempotencyHeader(key): IdempotencyHeader,
     State(service): State<Arc<Service>>,
     JsonBody(body): JsonBody,
 ) -> Result<(StatusCode, Json<HookBody>), Error> {
-    let row = commands::create(&service, &caller, parse(body)?).await?;
+    let new = parse(body)?;
+    let row = match key {
+        Some(key) => commands::create_once(&service, &caller, new, key).await?,
+        None => commands::create(&service, &caller, new).await?,
+    };
     Ok((StatusCode::CREATED, Json(row.into())))
 }
 

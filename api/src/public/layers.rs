@@ -1,5 +1,5 @@
-//! Layers around each API: one task per call, its metrics and trace, limits on the head and on the
-//! time, and headers of every answer.
+//! Layers around each API: request ids, one task per call, its metrics and trace, limits on the head
+//! and on the time, gzip, and headers of every answer.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -7,14 +7,16 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use telemetry::metrics::AnsweredRequest;
+use telemetry::request_id::{self, REQUEST_ID_HEADER, RequestIds, current_request_id};
 use telemetry::trace::{self, CallerTrace, TraceSpan, TracedCall};
 use tokio::time::{Instant, timeout};
 
+use crate::encoding;
 use crate::error::Error;
 
 /// Most header lines of a request, and most bytes of all lines (case A22).
@@ -28,14 +30,29 @@ const fn call_time_max(door: &'static str) -> Duration {
     Duration::from_secs(if matches!(door.as_bytes(), b"internal") { 95 } else { 50 })
 }
 
+const REQUEST_ID: HeaderName = HeaderName::from_static(REQUEST_ID_HEADER);
+
 /// Puts the layers around an API. The layer named last is the outermost.
-pub(crate) fn around(door: Router, name: &'static str) -> Router {
+pub(crate) fn around(door: Router, name: &'static str, ids: RequestIds) -> Router {
     let time_max = call_time_max(name);
-    door.layer(middleware::from_fn(move |request, next| ended(time_max, request, next)))
+    door.layer(middleware::from_fn(encoding::compress))
+        .layer(middleware::from_fn(move |request, next| ended(time_max, request, next)))
         .layer(middleware::from_fn(limit_head))
         .layer(middleware::map_response(mark))
         .layer(middleware::from_fn(move |request, next| watched(name, request, next)))
         .layer(middleware::from_fn(in_a_task_of_its_own))
+        .layer(middleware::from_fn(move |request, next| identified(ids.clone(), request, next)))
+}
+
+/// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38).
+async fn identified(ids: RequestIds, request: Request, next: Next) -> Response {
+    let id = ids.of(request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes));
+    let name = HeaderValue::from_str(id.as_str());
+    let mut response = request_id::scope(Some(id), next.run(request)).await;
+    if let Ok(name) = name {
+        response.headers_mut().insert(REQUEST_ID, name);
+    }
+    response
 }
 
 /// Counts and traces answers by the template of the route. The path itself is foreign text.
@@ -81,7 +98,7 @@ fn method(method: &Method) -> &'static str {
 /// Runs a call in its own task. A caller that disconnects stops no call half-way (case A23), and
 /// the call is counted and traced all the same.
 async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
-    match tokio::spawn(next.run(request)).await {
+    match tokio::spawn(request_id::scope(current_request_id(), next.run(request))).await {
         Ok(response) => response,
         Err(error) if error.is_panic() => mark(panicked()).await,
         Err(_) => mark(Error::Unavailable("the server is stopping".into()).into_response()).await,

@@ -9,6 +9,8 @@ mod credentials;
 mod forms;
 mod hidden;
 mod hooks;
+mod idempotency;
+mod key_rate;
 pub(crate) mod layers;
 mod links;
 mod me;
@@ -22,6 +24,7 @@ mod wrong_keys;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
 
 pub use crate::batching::key_batcher::KeyBatchers;
@@ -35,6 +38,7 @@ use crate::openapi::ServedDescription;
 
 /// The routes of the public API.
 pub fn router(service: Service) -> Router {
+    let ids = service.request_ids();
     let contract = contract()
         .into_iter()
         .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
@@ -45,7 +49,7 @@ pub fn router(service: Service) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::new(service));
-    layers::around(door, "public")
+    layers::around(door, "public", ids).layer(from_fn(key_rate::tell))
 }
 
 /// The contract's routes that need a key. A test compares them with the description.

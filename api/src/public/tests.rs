@@ -97,7 +97,8 @@ async fn a24_a_panic_is_500() {
     async fn panics() {
         panic!("forced by a test");
     }
-    let door = layers::around(Router::new().route("/", get(panics)), "public");
+    let door =
+        layers::around(Router::new().route("/", get(panics)), "public", nowhere().request_ids());
     let (status, code, _) = call(door, request(Method::GET, "/", None)).await;
     assert_eq!((status, code.as_str()), (500, "internal_error"));
 }
@@ -113,7 +114,7 @@ async fn a20_a_wrong_method_is_405_with_allow(#[case] path: &str, #[case] allow:
     }
     let routes = Router::new().route("/one", get(done)).route("/two", get(done).post(done));
     let routes = Router::new().nest("/api/v1", routes).method_not_allowed_fallback(wrong);
-    let door = layers::around(routes, "public");
+    let door = layers::around(routes, "public", nowhere().request_ids());
     let path = format!("/api/v1{path}");
     let (status, code, answer) = call(door, request(Method::PUT, &path, None)).await;
     assert_eq!((status, code.as_str()), (405, "invalid_request"));
@@ -233,7 +234,8 @@ async fn a23_a_dropped_call_is_carried_on() {
         finishing.await.unwrap();
         ended.send(()).unwrap();
     };
-    let door = layers::around(Router::new().route("/", get(work)), "public");
+    let door =
+        layers::around(Router::new().route("/", get(work)), "public", nowhere().request_ids());
     tokio::select! {
         _ = door.oneshot(request(Method::GET, "/", None)) => panic!("it cannot have ended"),
         begun = begun => begun.unwrap(),

@@ -58,6 +58,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("subjects", [WRITE, NO, DROP, NO]),
     ("waiting_facts", [ROTATE, DROP, DROP, NO]),
     ("activity_seen", [ADD, TAKE, NO, NO]),
+    ("hook_requests", [ALL, TAKE, NO, NO]),
     // Alarms of every process.
     ("lost_tails", [WRITE, WRITE, WRITE, READ]),
     // Tables of the doors.
@@ -84,9 +85,10 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
 /// Further rights of operators' commands. A token is made at the terminal, and by no door.
 pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update")];
 
-/// Our functions. The one with its owner's rights is for the doors alone, which ask it for a key's
-/// owner.
-pub(super) const KNOWN_FUNCTIONS: [&str; 6] = [
+/// Our functions. Those with their owner's rights are for the doors alone, which ask them for a
+/// key's owner.
+pub(super) const KNOWN_FUNCTIONS: [&str; 7] = [
+    "admit_keys(bytea[], timestamp with time zone, integer, double precision)",
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
     "events_draw_xid()",

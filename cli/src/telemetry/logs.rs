@@ -1,17 +1,19 @@
 //! The log of the process: lines on standard error, as text or as JSON. A JSON line is one object
-//! with `time`, `level`, `target`, `message` and `fields`. Within a trace it has `trace_id`, too.
+//! with `time`, `level`, `target`, `message` and `fields`. Within a trace it has `trace_id`, too,
+//! and within a call `request_id`.
 
 use std::any::Any;
 use std::fmt;
 use std::io::IsTerminal;
 
 use serde_json::{Map, Value, json};
+use telemetry::request_id::current_request_id;
 use telemetry::trace;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
@@ -37,7 +39,7 @@ pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporte
     let lines = if format == LogFormat::Json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
     } else {
-        lines.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed()
+        lines.event_format(TextLine(text_format(std::io::stderr().is_terminal()))).boxed()
     };
     let traces = traces.map(|traces| {
         tracing_opentelemetry::layer()
@@ -80,6 +82,33 @@ pub(crate) fn last_line(format: LogFormat, message: &str) -> String {
     line.to_string()
 }
 
+fn text_format(ansi: bool) -> Format {
+    Format::default().with_target(false).with_ansi(ansi)
+}
+
+/// A line of text, with the call in which it was told.
+struct TextLine(Format);
+
+impl<S, N> FormatEvent<S, N> for TextLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some(id) = current_request_id() else {
+            return self.0.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        writeln!(writer, "{} request_id={id}", line.trim_end())
+    }
+}
+
 struct JsonLine;
 
 impl<S, N> FormatEvent<S, N> for JsonLine
@@ -107,6 +136,9 @@ where
         });
         if let Some(traceparent) = trace::current_traceparent() {
             line["trace_id"] = hex::encode(traceparent.trace_id).into();
+        }
+        if let Some(id) = current_request_id() {
+            line["request_id"] = id.as_str().into();
         }
         writeln!(writer, "{line}")
     }
@@ -153,6 +185,8 @@ mod tests {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
 
+    use telemetry::request_id;
+
     use super::*;
 
     #[derive(Clone, Default)]
@@ -187,8 +221,9 @@ mod tests {
             tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
         tracing::info!(target: "api", ready = true, of = %"two\nlines", "a line\nand another");
         let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
-        trace::scope(traceparent, async { tracing::warn!(count = 3_u64, share = 0.5, "told") })
-            .await;
+        let told = async { tracing::warn!(count = 3_u64, share = 0.5, "told") };
+        let id = "caller:1".parse().ok();
+        request_id::scope(id, trace::scope(traceparent, told)).await;
         drop(listening);
         let told = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let mut lines: Vec<Value> =
@@ -200,8 +235,28 @@ mod tests {
                            "fields": {"ready": true, "of": "two\nlines"}});
         let second = json!({"level": "WARN", "target": "firmforms::telemetry::logs::tests",
                             "message": "told", "fields": {"count": 3, "share": 0.5},
-                            "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"});
+                            "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+                            "request_id": "caller:1"});
         assert_eq!(lines, [first, second]);
         assert_eq!(last_line(LogFormat::Text, "firmforms: x"), "firmforms: x");
+    }
+
+    /// The line of a failed call could not be found by anything that its caller knew.
+    #[tokio::test]
+    async fn a_line_of_text_names_the_call_in_which_it_was_told() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let lines = tracing_subscriber::fmt::layer().event_format(TextLine(text_format(false)));
+        let lines = lines.with_writer(move || writer.clone());
+        let listening =
+            tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
+        tracing::info!("outside");
+        let told = async { tracing::error!(detail = "x", "a call failed") };
+        request_id::scope("caller:1".parse().ok(), told).await;
+        drop(listening);
+        let told = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let ends = [" INFO outside", "ERROR a call failed detail=\"x\" request_id=caller:1"];
+        assert!(told.lines().zip(ends).all(|(line, end)| line.ends_with(end)), "{told}");
+        assert_eq!(told.lines().count(), 2, "{told}");
     }
 }

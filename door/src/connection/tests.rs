@@ -23,6 +23,7 @@ fn shared() -> ConnectionContext {
         router,
         tls: None,
         timeouts: DoorTimeouts::default(),
+        request_ids: None,
         stop: CancellationToken::new(),
     }
 }

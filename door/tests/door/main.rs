@@ -6,6 +6,7 @@ mod bodies;
 mod crowds;
 mod helper;
 mod refusals;
+mod request_ids;
 mod reuse;
 mod stopping;
 mod times;

@@ -10,7 +10,10 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use domain::rate::{CALLS_PER_KEY, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS};
+use domain::rate::{
+    CALLS_PER_KEY, KeyRate, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS, retry_after_seconds,
+};
+use domain::time::Timestamp;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -22,8 +25,22 @@ pub type KeyHash = [u8; 32];
 pub struct Admission {
     /// Tells whether the key's firm is neither suspended nor closed.
     pub firm_active: bool,
-    /// The time of the oldest call in the window, if the call was over the key's rate.
-    pub full_since: Option<DateTime<Utc>>,
+    /// Calls that the key has left. `None` if this call was over the key's rate.
+    pub calls_left: Option<i32>,
+    /// The time of the oldest call in the window. When it leaves, one more call passes.
+    pub oldest: DateTime<Utc>,
+}
+
+impl Admission {
+    /// The rest of the key's rate.
+    #[must_use]
+    pub fn rate(&self, now: Timestamp) -> KeyRate {
+        let left = self.calls_left.unwrap_or_default().unsigned_abs();
+        // A call that was counted by a clock put back since lies ahead, and blocks for a window.
+        let seconds =
+            retry_after_seconds(self.oldest.into(), now).min(u64::from(2 * WINDOW_SECONDS));
+        KeyRate { left, seconds }
+    }
 }
 
 /// The caller, with the decision whether the call is admitted.
@@ -66,8 +83,8 @@ pub async fn authenticate(
 ) -> Result<Vec<Option<CallerRow>>, sqlx::Error> {
     let turns: Vec<NumberedCaller> = sqlx::query_as(
         "select turn, key_id, key_name, key_prefix, firm_id, firm_name, firm_active, leads_in_full,
-                full_since
-           from authenticate_keys($1, $2, $3, $4)",
+                calls_left, oldest
+           from admit_keys($1, $2, $3, $4)",
     )
     .bind(keys)
     .bind(now)

@@ -11,6 +11,7 @@ use domain::trigger::Trigger;
 async fn every_described_answer_of_every_operation_comes_as_described() {
     let stage = Stage::new().await;
     let mut unknown = Vec::new();
+    let mut orders = Vec::new();
     for operation in Operation::all() {
         for outcome in operation.outcomes() {
             let Some(answer) = stage.drive(&operation, &outcome).await else {
@@ -21,8 +22,10 @@ async fn every_described_answer_of_every_operation_comes_as_described() {
             let code = code.to_owned();
             assert_eq!(Outcome { status, code }, outcome, "{}: {}", operation.id(), answer.body);
             operation.check(&answer);
+            orders.extend(fields(answer.text()));
         }
     }
+    assert_in_order(&orders);
     assert_eq!(unknown, [], "nobody knows how to drive these: see drive.rs");
 }
 
@@ -80,4 +83,47 @@ fn every_example_is_as_described() {
         }
     }
     assert!(seen > 20, "{seen}");
+}
+
+/// The fields of every object in this JSON, in their order. Each object is a line of its own.
+fn fields(json: &str) -> Vec<Vec<String>> {
+    let mut done = Vec::new();
+    let mut open: Vec<Vec<String>> = Vec::new();
+    let mut rest = json;
+    while let Some(at) = rest.find(['{', '}', '"']) {
+        let found = rest.as_bytes()[at];
+        rest = &rest[at + 1..];
+        match found {
+            b'{' => open.push(Vec::new()),
+            b'}' => done.extend(open.pop()),
+            _ => {
+                let end = (0..rest.len())
+                    .find(|end| rest.as_bytes()[*end] == b'"' && !rest[..*end].ends_with('\\'));
+                let (name, after) = rest.split_at(end.unwrap());
+                rest = &after[1..];
+                if rest.trim_start().starts_with(':') {
+                    open.last_mut().unwrap().push(name.to_owned());
+                }
+            }
+        }
+    }
+    done
+}
+
+/// The description writes an object with these fields in the same order.
+fn assert_in_order(orders: &[Vec<String>]) {
+    let described = fields(&api::openapi::text(tests::BASE_URL));
+    let sorted = |fields: &Vec<String>| {
+        let mut fields = fields.clone();
+        fields.sort();
+        fields
+    };
+    let mut compared = 0;
+    for order in orders.iter().filter(|order| order.len() > 1) {
+        for other in described.iter().filter(|other| sorted(other) == sorted(order)) {
+            assert_eq!(other, order);
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "{compared}");
 }

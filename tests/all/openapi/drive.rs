@@ -39,6 +39,7 @@ struct Call<'a> {
     path: String,
     body: Value,
     header_lines: usize,
+    if_none_match: Option<&'static str>,
 }
 
 impl Stage {
@@ -72,6 +73,7 @@ impl Stage {
         let mut call = self.call(operation).await;
         match (outcome.status, outcome.code.as_str()) {
             (200..300, "") => {}
+            (304, "") => call.if_none_match = Some("*"),
             (400, "invalid_request") => call.body = json!([]),
             (400, "unknown_trigger") => call.body["trigger"] = json!("no_such_trigger"),
             (400, "invalid_target") => call.body["target_url"] = json!("https://10.0.0.1/"),
@@ -121,6 +123,7 @@ impl Stage {
             path,
             body: operation.body(),
             header_lines: 0,
+            if_none_match: None,
         }
     }
 
@@ -157,6 +160,9 @@ impl<'a> Call<'a> {
         let mut request = Request::builder().method(self.method.as_str()).uri(path);
         if let Some(key) = self.key {
             request = request.header("x-api-key", key);
+        }
+        if let Some(tag) = self.if_none_match {
+            request = request.header("if-none-match", tag);
         }
         for _ in 0..self.header_lines {
             request = request.header("x-test", "x");

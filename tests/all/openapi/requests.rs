@@ -13,7 +13,7 @@ async fn the_door_takes_what_the_schemas_take_and_nothing_else() {
     let world = World::new().await;
     let firm = world.firm().await;
     let document = api::openapi::document(tests::BASE_URL);
-    for operation in Operation::all().iter().filter(|operation| !operation.body().is_null()) {
+    for operation in Operation::all().into_iter().filter(|one| !one.body().is_null()) {
         let schema = &operation.described["requestBody"]["content"]["application/json"]["schema"];
         let properties = document.pointer(&schema["$ref"].as_str().unwrap()[1..]).unwrap();
         let valid = validator(schema);
@@ -25,9 +25,15 @@ async fn the_door_takes_what_the_schemas_take_and_nothing_else() {
             let answer = world.call(&firm.key, &operation.method, &path, body.clone()).await;
             operation.check(&answer);
             let taken = answer.status.is_success();
-            assert_eq!(taken, valid.is_valid(&body), "{}: {body}: {}", operation.id(), answer.body);
+            let valid = valid.is_valid(&body) && fits_words(&operation, &body);
+            assert_eq!(taken, valid, "{}: {body}: {}", operation.id(), answer.body);
         }
     }
+}
+
+/// The conditions that a schema leaves to its description, so that clients get plain objects.
+fn fits_words(operation: &Operation, body: &Value) -> bool {
+    operation.id() != "createHook" || body.get("trigger").or(body.get("event")).is_some()
 }
 
 /// The example, and the same with a field more, less or otherwise.

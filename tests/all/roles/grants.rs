@@ -173,8 +173,10 @@ async fn b16_the_auditor_reads_and_writes_nothing_and_not_the_vault() {
     // The hashes of keys are in the log. Their names are for the firm.
     assert_eq!(refused(&mut auditor, "select sha256, revoked_at from key_auth").await, None);
     assert_eq!(refused(&mut auditor, "select name from key_auth").await.unwrap().0, DENIED);
-    let whose_key = "select * from authenticate_keys('{}', now(), 1, 1)";
-    assert_eq!(refused(&mut auditor, whose_key).await.unwrap().0, DENIED);
+    for function in ["authenticate_keys", "admit_keys"] {
+        let whose_key = format!("select * from {function}('{{}}', now(), 1, 1)");
+        assert_eq!(refused(&mut auditor, &whose_key).await.unwrap().0, DENIED);
+    }
     let keyring = PgConnection::connect_with(&scene.as_login("auditor").keyring).await;
     let code = refused(&mut keyring.unwrap(), "select from data_keys").await.map(|(code, _)| code);
     assert_eq!(code.as_deref(), Some(DENIED));
@@ -263,12 +265,12 @@ async fn b16_a_strangers_function_is_neither_taken_over_nor_given_away() {
     assert!(done, "{text}");
     let owners: Vec<(String, String)> = sqlx::query_as(
         "select proname::text, pg_get_userbyid(proowner)::text from pg_proc
-          where proname in ('helps', 'authenticate_keys') order by proname",
+          where proname in ('helps', 'admit_keys') order by proname",
     )
     .fetch_all(&admin)
     .await
     .unwrap();
-    let ours = ("authenticate_keys".to_owned(), format!("{name}_owner"));
+    let ours = ("admit_keys".to_owned(), format!("{name}_owner"));
     assert_eq!(owners, [ours, ("helps".to_owned(), helper)]);
 }
 

@@ -22,7 +22,7 @@ fn line(text: &str) -> Value {
     let line: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let object = line.as_object().unwrap_or_else(|| panic!("{text}"));
     for name in object.keys() {
-        let known = ["time", "level", "target", "message", "fields", "trace_id"];
+        let known = ["time", "level", "target", "message", "fields", "trace_id", "request_id"];
         assert!(known.contains(&name.as_str()), "{name} in {text}");
     }
     for name in ["time", "level", "target", "message"] {

@@ -1,7 +1,7 @@
 //! The queries about API keys.
 
 use chrono::{DateTime, Utc};
-use projector::calls::{self, CallerRow, KeyHash};
+use projector::calls::{self, Admission, CallerRow, KeyHash};
 use projector::hooks::{self, KeyHookList};
 use sqlx::PgConnection;
 
@@ -9,6 +9,9 @@ use sqlx::PgConnection;
 pub(crate) trait KeyQuery: 'static {
     /// Answer for a known key.
     type Answer: Send + 'static;
+
+    /// The decision whether the call is admitted.
+    fn admission(answer: &Self::Answer) -> Admission;
 
     /// Runs one statement for distinct keys. The answers have the order of the keys.
     fn ask(
@@ -24,6 +27,10 @@ pub(crate) enum CallerByKey {}
 impl KeyQuery for CallerByKey {
     type Answer = CallerRow;
 
+    fn admission(answer: &CallerRow) -> Admission {
+        answer.admission
+    }
+
     async fn ask(
         connection: &mut PgConnection,
         keys: &[KeyHash],
@@ -38,6 +45,10 @@ pub(crate) enum HooksByKey {}
 
 impl KeyQuery for HooksByKey {
     type Answer = KeyHookList;
+
+    fn admission(answer: &KeyHookList) -> Admission {
+        answer.admission
+    }
 
     async fn ask(
         connection: &mut PgConnection,

@@ -4,8 +4,8 @@ use projector::forms::LISTED_FORMS_MAX;
 use serde_json::{Value, json};
 
 use super::{
-    Operation, OperationAccess, RequestBody, SuccessAnswer, array_of, example, examples, link,
-    path_id, reference,
+    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, array_of, example,
+    examples, link, path_id, reference,
 };
 use crate::Error;
 
@@ -29,6 +29,7 @@ fn list() -> Operation {
         summary: "List forms",
         description: "The newest 500 forms, newest first, drafts included. There is no pagination.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::ByTag,
         parameters: vec![],
         body: None,
         success: SuccessAnswer {
@@ -55,6 +56,7 @@ fn show() -> Operation {
         summary: "Show a form",
         description: "One form, with the hidden fields that its link accepts.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![form_id()],
         body: None,
         success: SuccessAnswer {
@@ -78,6 +80,7 @@ fn create_link() -> Operation {
         description: "Nothing is stored and nothing is sent. Without a body the link is the form's \
             own address.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![form_id()],
         body: Some(RequestBody {
             required: false,
@@ -107,6 +110,7 @@ fn send() -> Operation {
             invites per UTC day, a person one per form and day. A skipped invite is no error and \
             must not be retried.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![form_id()],
         body: Some(RequestBody {
             required: true,

@@ -4,10 +4,11 @@ use domain::target::TargetRefusal;
 use serde_json::{Value, json};
 
 use super::{
-    Operation, OperationAccess, RequestBody, SuccessAnswer, array_of, example, examples, link,
-    path_id, reference,
+    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, array_of, example,
+    examples, link, path_id, reference,
 };
 use crate::Error;
+use crate::openapi::headers;
 
 pub(super) fn all() -> Vec<Operation> {
     vec![list(), create(), delete()]
@@ -22,6 +23,7 @@ fn list() -> Operation {
         summary: "List subscriptions",
         description: "The subscriptions made with this key, newest first.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![],
         body: None,
         success: SuccessAnswer {
@@ -43,10 +45,11 @@ fn create() -> Operation {
         tag: "Hooks",
         summary: "Subscribe a URL to a trigger",
         description: "From now on every matching event is sent to the URL, signed. The address of \
-            `target_url` is checked again at every delivery. Two identical subscriptions are two. \
-            A firm has 100 subscriptions at most.",
+            `target_url` is checked again at every delivery. Two calls make two \
+            subscriptions, unless both have one `Idempotency-Key`. A firm has 100 at most.",
         access: OperationAccess::Keyed,
-        parameters: vec![],
+        caching: OperationCaching::None,
+        parameters: vec![headers::parameter("IdempotencyKey")],
         body: Some(RequestBody {
             required: true,
             schema: "NewHook",
@@ -79,6 +82,7 @@ fn delete() -> Operation {
         summary: "Unsubscribe",
         description: "Removes a subscription made with this key, and its queued deliveries.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![path_id("The subscription.", examples::HOOK_ID)],
         body: None,
         success: SuccessAnswer {

@@ -8,7 +8,8 @@ mod triggers;
 use serde_json::{Value, json};
 
 use super::operation::{
-    Operation, OperationAccess, RequestBody, SuccessAnswer, array_of, example, reference,
+    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, array_of, example,
+    reference,
 };
 use super::schemas::examples;
 

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Operation, OperationAccess, SuccessAnswer, example, examples, reference};
+use super::{
+    Operation, OperationAccess, OperationCaching, SuccessAnswer, example, examples, reference,
+};
 
 pub(super) fn all() -> Vec<Operation> {
     vec![me(), description()]
@@ -17,6 +19,7 @@ fn me() -> Operation {
         summary: "Test a key",
         description: "Tells which firm and key it is.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![],
         body: None,
         success: SuccessAnswer {
@@ -37,8 +40,10 @@ fn description() -> Operation {
         id: "getDescription",
         tag: "Description",
         summary: "Read this description",
-        description: "Needs no key, and answers whatever became of the firm.",
+        description: "Needs no key, and answers whatever became of the firm. Web pages of any origin may \
+            read it.",
         access: OperationAccess::Open,
+        caching: OperationCaching::ByTag,
         parameters: vec![],
         body: None,
         success: SuccessAnswer {

@@ -4,7 +4,8 @@ use domain::trigger::Trigger;
 use serde_json::{Value, json};
 
 use super::{
-    Operation, OperationAccess, SuccessAnswer, array_of, example, examples, link, reference,
+    Operation, OperationAccess, OperationCaching, SuccessAnswer, array_of, example, examples, link,
+    reference,
 };
 use crate::Error;
 
@@ -22,6 +23,7 @@ fn list() -> Operation {
         description: "One per trigger that the firm's plan lets it subscribe to. A new one can appear \
             without a new version of the API.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![],
         body: None,
         success: SuccessAnswer {
@@ -47,6 +49,7 @@ fn sample() -> Operation {
         description: "An event in the shape of a delivery, built from the firm's latest submission, or \
             made up when there is none. What the trigger implies and the submission lacks is made up.",
         access: OperationAccess::Keyed,
+        caching: OperationCaching::None,
         parameters: vec![trigger(), form_id()],
         body: None,
         success: SuccessAnswer {

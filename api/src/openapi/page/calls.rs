@@ -1,10 +1,11 @@
 //! Operations on the page: request, answers and a call to try.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::super::operations;
 use super::fields;
 use super::words::{entries, items, json, line, prose, resolved, row, table, text};
 
@@ -48,13 +49,20 @@ impl<'a> DocumentedCall<'a> {
             article aria-labelledby=(self.id()) {
                 h3 id=(self.id()) { (self.title()) " " (text(&self.operation["summary"])) }
                 (prose(&self.operation["description"]))
-                (fields::parameters(&self.operation["parameters"]))
+                (fields::parameters(&self.parameters()))
                 (self.body())
                 pre { code { (self.curl()) } }
                 (self.answers())
                 (self.examples())
             }
         }
+    }
+
+    /// The parameters, without the one that every call takes: the overview tells of it.
+    fn parameters(&self) -> Vec<&'a Value> {
+        let all = items(&self.operation["parameters"]);
+        let all = all.map(|parameter| resolved(self.document, parameter));
+        all.filter(|parameter| parameter["name"] != "X-Request-Id").collect()
     }
 
     fn sent(&self) -> &'a Value {
@@ -78,7 +86,7 @@ impl<'a> DocumentedCall<'a> {
     fn curl(&self) -> String {
         let server = text(&self.document["servers"][0]["url"]);
         let mut path = self.path.to_owned();
-        for parameter in items(&self.operation["parameters"]) {
+        for parameter in self.parameters() {
             let name = format!("{{{}}}", text(&parameter["name"]));
             path = path.replace(&name, text(&parameter["example"]));
         }
@@ -100,15 +108,19 @@ impl<'a> DocumentedCall<'a> {
                 (answer_rows(status, resolved(self.document, answer)))
             }
         };
-        table("Answers", ["Status and code", "When"], &rows)
+        html! {
+            (table("Answers", ["Status and code", "When"], &rows))
+            p { a href="#errors" { "Errors of every call" } }
+        }
     }
 
     fn examples(&self) -> Markup {
-        let answers = entries(&self.operation["responses"]).map(|(_, answer)| answer);
-        let done = answers.filter(|answer| answer["$ref"].is_null());
+        let answers = entries(&self.operation["responses"]);
+        let done = answers.filter(|(_, answer)| answer["$ref"].is_null());
         html! {
-            @for answer in done {
+            @for (status, answer) in done {
                 @for (_, example) in entries(&answer["content"]["application/json"]["examples"]) {
+                    p.note { "Answer " (status) }
                     pre { code { (json(&example["value"])) } }
                 }
             }
@@ -116,17 +128,26 @@ impl<'a> DocumentedCall<'a> {
     }
 }
 
-/// One row per code. A success has no rows.
+/// One row per code, without the errors of every call. A success has one row.
 fn answer_rows(status: &str, answer: &Value) -> Markup {
     let examples = &answer["content"]["application/json"]["examples"];
     let codes = entries(examples).filter(|(_, example)| example["summary"].is_string());
-    let codes: Vec<_> = codes.collect();
+    let codes: Vec<_> =
+        codes.map(|(code, example)| (format!("{status} {code}"), &example["summary"])).collect();
+    let common = common_errors();
     html! {
         @if codes.is_empty() { (row(status, "", &prose(&answer["description"]))) }
-        @for (code, example) in codes {
-            (row(&format!("{status} {code}"), "", &prose(&example["summary"])))
+        @for (answer, when) in codes.iter().filter(|(answer, _)| !common.contains(answer)) {
+            (row(answer, "", &prose(when)))
         }
     }
+}
+
+/// Statuses and codes that every call of its kind can have.
+fn common_errors() -> BTreeSet<String> {
+    let refusals = operations::all().into_iter().flat_map(|of| of.common_refusals());
+    let told = refusals.map(|error| error.status_and_code());
+    told.map(|(status, code)| format!("{} {code}", status.as_u16())).collect()
 }
 
 /// All answers that operations refer to, once per status and code.
@@ -137,10 +158,14 @@ pub(super) fn errors(document: &Value) -> Markup {
         let examples = entries(&response["content"]["application/json"]["examples"]);
         examples.map(move |(code, example)| (format!("{status} {code}"), &example["summary"]))
     });
+    let common = common_errors();
     let told: BTreeMap<_, _> = told.collect();
-    let rows = html! { @for (answer, when) in told { (row(&answer, "", &prose(when))) } };
+    let (of_all, of_some): (Vec<_>, Vec<_>) =
+        told.iter().partition(|(answer, _)| common.contains(*answer));
+    let rows = |told: &[(&String, &&Value)]| html! { @for (answer, when) in told { (row(answer, "", &prose(when))) } };
     html! {
         p { (line("Every error is `{\"error\": \"a sentence\", \"code\": \"stable\"}`.")) }
-        (table("Statuses and codes", ["Status and code", "When"], &rows))
+        (table("Errors of every call", ["Status and code", "When"], &rows(&of_all)))
+        (table("Errors of some calls", ["Status and code", "When"], &rows(&of_some)))
     }
 }

@@ -5,7 +5,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::fields;
-use super::words::{entries, json, line, prose, row, table, text};
+use super::words::{entries, items, json, line, prose, row, table, text};
+
+const EVENT_HEADER: &str = "X-Service-Event";
 
 pub(super) fn show(document: &Value) -> Markup {
     let webhooks = &document["webhooks"];
@@ -14,10 +16,21 @@ pub(super) fn show(document: &Value) -> Markup {
     html! {
         @for paragraph in shared { p { (line(paragraph)) } }
         (triggers(webhooks))
-        (fields::parameters(&first["parameters"]))
+        (fields::parameters(&shared_headers(first)))
         (answers(&first["responses"]))
         (example(first))
     }
+}
+
+/// The headers that all deliveries share. The table of events has the one that tells them apart.
+fn shared_headers(delivery: &Value) -> Vec<&Value> {
+    items(&delivery["parameters"]).filter(|header| header["name"] != EVENT_HEADER).collect()
+}
+
+/// The value of the header that names the event.
+fn event_header(delivery: &Value) -> &str {
+    let header = items(&delivery["parameters"]).find(|header| header["name"] == EVENT_HEADER);
+    header.map_or("", |header| text(&header["schema"]["const"]))
 }
 
 fn triggers(webhooks: &Value) -> Markup {
@@ -26,6 +39,7 @@ fn triggers(webhooks: &Value) -> Markup {
             (row(key, "", &html! {
                 p.note { (text(&webhook["post"]["summary"])) }
                 p { (fires(&webhook["post"])) }
+                p { code { (EVENT_HEADER) ": " (event_header(&webhook["post"])) } }
             }))
         }
     };

@@ -37,16 +37,16 @@ pub(super) fn of_object(caption: &str, schema: &Value) -> Markup {
     table(caption, ["Name", "What it is"], &rows)
 }
 
-pub(super) fn parameters(parameters: &Value) -> Markup {
+pub(super) fn parameters(parameters: &[&Value]) -> Markup {
     let rows = html! {
-        @for parameter in items(parameters) {
+        @for parameter in parameters {
             (row(text(&parameter["name"]), note_of(parameter), &html! {
                 p.note { (kind(&parameter["schema"])) ", in the " (text(&parameter["in"])) }
                 (prose(&parameter["description"]))
             }))
         }
     };
-    html! { @if parameters.is_array() { (table("Parameters", ["Name", "What it is"], &rows)) } }
+    html! { @if !parameters.is_empty() { (table("Parameters", ["Name", "What it is"], &rows)) } }
 }
 
 fn field_row(name: &str, field: &Value, note: &str) -> Markup {

@@ -115,9 +115,11 @@ fn content(document: &Value) -> Markup {
     }
 }
 
+/// The tags of calls. Deliveries have a part of their own.
 fn tags(document: &Value) -> impl Iterator<Item = &str> {
     let tags = document["tags"].as_array().into_iter().flatten();
-    tags.map(|tag| text(&tag["name"]))
+    let tags = tags.map(|tag| text(&tag["name"]));
+    tags.filter(|tag| !calls::of_tag(document, tag).is_empty())
 }
 
 /// Either scheme is enough.

@@ -4,14 +4,16 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::super::{order, pretty};
+
 /// A text, empty if the value is none.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Entries of an object. An array has no entries of this kind.
+/// Entries of an object, in the order of the answers. An array has no entries of this kind.
 pub(super) fn entries(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
+    value.as_object().map(order::entries).into_iter().flatten()
 }
 
 pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
@@ -40,7 +42,7 @@ pub(super) fn line(paragraph: &str) -> Markup {
 
 /// A value as formatted JSON.
 pub(super) fn json(value: &Value) -> String {
-    format!("{value:#}")
+    pretty(value)
 }
 
 /// A table with two columns, so that a phone is wide enough.

@@ -47,12 +47,9 @@ fn new_hook() -> Value {
     let event = as_here("TriggerKey", "In place of `trigger`; if both are there they are equal.");
     json!({
         "type": "object",
-        "description": "What to subscribe to. Other properties are ignored.",
+        "description": "What to subscribe to. Needs a `trigger`, or an `event` in its place. Other \
+            properties are ignored.",
         "required": ["target_url"],
-        "anyOf": [
-            {"properties": {"trigger": trigger}, "required": ["trigger"]},
-            {"properties": {"event": event}, "required": ["event"]},
-        ],
         "properties": {
             "target_url": target_url,
             "trigger": trigger,

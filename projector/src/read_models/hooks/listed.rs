@@ -37,7 +37,8 @@ pub struct KeyHookList {
 type KeyHookRow = (
     i64,
     bool,
-    Option<DateTime<Utc>>,
+    Option<i32>,
+    DateTime<Utc>,
     Option<Uuid>,
     Option<String>,
     Option<String>,
@@ -57,11 +58,11 @@ pub async fn list_for_keys(
     now: DateTime<Utc>,
 ) -> Result<Vec<Option<KeyHookList>>, sqlx::Error> {
     let rows: Vec<KeyHookRow> = sqlx::query_as(
-        "select a.turn, a.firm_active, a.full_since,
+        "select a.turn, a.firm_active, a.calls_left, a.oldest,
                 h.hook_id, h.trigger, h.target_url, h.form_id, h.created_at
-           from authenticate_keys($1, $2, $3, $4) a
+           from admit_keys($1, $2, $3, $4) a
            left join lateral hooks_of_key(
-                case when a.firm_active and a.full_since is null then a.key_id end, a.firm_id) h
+                case when a.firm_active and a.calls_left is not null then a.key_id end, a.firm_id) h
              on true
           order by a.turn, h.created_position desc",
     )
@@ -76,11 +77,22 @@ pub async fn list_for_keys(
 
 fn by_key(keys: usize, rows: Vec<KeyHookRow>) -> Vec<Option<KeyHookList>> {
     let mut listed: Vec<Option<KeyHookList>> = vec![None; keys];
-    for (turn, firm_active, full_since, hook_id, trigger, target_url, form_id, created_at) in rows {
+    for (
+        turn,
+        firm_active,
+        calls_left,
+        oldest,
+        hook_id,
+        trigger,
+        target_url,
+        form_id,
+        created_at,
+    ) in rows
+    {
         let Some(of) = usize::try_from(turn - 1).ok().and_then(|turn| listed.get_mut(turn)) else {
             continue;
         };
-        let admission = Admission { firm_active, full_since };
+        let admission = Admission { firm_active, calls_left, oldest };
         let of = of.get_or_insert(KeyHookList { admission, hooks: Vec::new() });
         if let (Some(hook_id), Some(trigger), Some(target_url), Some(created_at)) =
             (hook_id, trigger, target_url, created_at)

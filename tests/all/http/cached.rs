@@ -1,0 +1,67 @@
+//! `ETag` and `If-None-Match`; and the one answer that pages of other origins may read.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, World, activity, later};
+
+async fn get(world: &World, path: &str, firm: &Firm, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::get(path).header("x-api-key", &firm.key);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    world.public(request.body(Body::empty()).unwrap()).await
+}
+
+/// A poller read the whole list each time.
+#[tokio::test]
+async fn who_names_the_content_that_it_has_gets_304_until_it_changes() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for path in ["/api/v1/forms", "/api/v1/openapi.json", "/docs"] {
+        let whole = get(&world, path, &firm, &[]).await;
+        let tag = whole.headers["etag"].to_str().unwrap();
+        for asked in [tag, "*", &format!("\"x\", {tag}")] {
+            for encoding in ["gzip", "identity"] {
+                let headers = [("if-none-match", asked), ("accept-encoding", encoding)];
+                let same = get(&world, path, &firm, &headers).await;
+                assert_eq!((same.status.as_u16(), same.bytes.len()), (304, 0), "{path} {asked}");
+                for name in ["etag", "cache-control"] {
+                    assert_eq!(same.headers[name], whole.headers[name], "{path}: {name}");
+                }
+                let vary = same.headers["vary"].to_str().unwrap();
+                assert!(vary.contains("accept-encoding"), "{path}: {vary}");
+            }
+        }
+        let other = get(&world, path, &firm, &[("if-none-match", "W/\"x\"")]).await;
+        assert_eq!((other.status.as_u16(), other.bytes), (200, whole.bytes), "{path}");
+    }
+    let before = get(&world, "/api/v1/forms", &firm, &[]).await;
+    let tag = before.headers["etag"].to_str().unwrap();
+    let renamed = json!({"form_id": firm.form, "title": "Renamed"});
+    let renamed = later(activity(firm.id, "form.changed", renamed), 1);
+    assert_eq!(world.report(&[renamed]).await.status, 202);
+    let after = get(&world, "/api/v1/forms", &firm, &[("if-none-match", tag)]).await;
+    assert_eq!((after.status.as_u16(), &after.body[0]["title"]), (200, &json!("Renamed")));
+    assert_eq!(after.headers["cache-control"], "private, no-cache");
+    let other = world.firm().await;
+    let others = get(&world, "/api/v1/forms", &other, &[("if-none-match", tag)]).await;
+    assert_eq!(others.status, 200, "the list of another firm");
+}
+
+/// A26: Swagger UI and the like could not read the description; nothing else is for them.
+#[tokio::test]
+async fn a26_pages_of_other_origins_may_read_the_description_and_nothing_else() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let origin = [("origin", "https://editor.example")];
+    let open = get(&world, "/api/v1/openapi.json", &firm, &origin).await;
+    assert_eq!(open.headers["access-control-allow-origin"], "*");
+    for path in ["/docs", "/api/v1/me", "/api/v1/forms", "/api/v1/hooks", "/api/v1/nothing"] {
+        let answer = get(&world, path, &firm, &origin).await;
+        let allowed = answer.headers.keys().any(|name| name.as_str().starts_with("access-control"));
+        assert!(!allowed, "{path}");
+    }
+    let asked = world.call(&firm.key, "OPTIONS", "/openapi.json", Value::Null).await;
+    assert_eq!(asked.status, 405);
+}

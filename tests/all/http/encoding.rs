@@ -1,0 +1,106 @@
+//! gzip for large answers.
+
+use std::io::Read;
+
+use api::commands::keys;
+use axum::body::Body;
+use axum::http::Request;
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, World, activity};
+
+async fn get(world: &World, path: &str, firm: &Firm, encoding: &str) -> Answer {
+    request(world, "GET", path, firm, encoding).await
+}
+
+async fn request(world: &World, method: &str, path: &str, firm: &Firm, encoding: &str) -> Answer {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("x-api-key", &firm.key)
+        .header("accept-encoding", encoding)
+        .body(Body::empty())
+        .unwrap();
+    if path.starts_with("/internal") {
+        world.internal(request).await
+    } else {
+        world.public(request).await
+    }
+}
+
+fn unpacked(answer: &Answer) -> Vec<u8> {
+    let mut plain = Vec::new();
+    GzDecoder::new(&*answer.bytes).read_to_end(&mut plain).unwrap();
+    plain
+}
+
+/// Forms and keys, more than 4 KiB of each list.
+async fn many(world: &World, firm: &Firm) {
+    for n in 0..24 {
+        let label = format!("key {n} {}", "x".repeat(80));
+        keys::create(world.service(), firm.id, firm.owner, &label).await.unwrap();
+    }
+    let form = |n: u32| {
+        activity(
+            firm.id,
+            "form.created",
+            json!({
+                "form_id": world.id(), "title": format!("Form {n}"), "slug": format!("form-{n}"),
+                "url": "https://forms.test/f/enquiry", "status": "published", "hidden_fields": [],
+                "created_at": "2026-10-01T09:30:00.000Z",
+            }),
+        )
+    };
+    let forms: Vec<Value> = (0..40).map(form).collect();
+    assert_eq!(world.report(&forms).await.status, 202);
+}
+
+/// `GET /forms`, the description and its page went as they were, 90 KB at a time.
+#[tokio::test]
+async fn a_large_answer_is_compressed_for_a_caller_that_takes_gzip() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    many(&world, &firm).await;
+    for path in [
+        "/api/v1/forms".to_owned(),
+        "/api/v1/openapi.json".to_owned(),
+        "/docs".to_owned(),
+        format!("/internal/v1/firms/{}/keys", firm.id),
+    ]
+    .iter()
+    {
+        let plain = get(&world, path, &firm, "identity").await;
+        assert!(!plain.headers.contains_key("content-encoding"), "{path}");
+        let packed = get(&world, path, &firm, "br, gzip").await;
+        assert_eq!(packed.headers["content-encoding"], "gzip", "{path}");
+        assert!(packed.bytes.len() * 3 < plain.bytes.len(), "{path}: {}", packed.bytes.len());
+        assert_eq!(unpacked(&packed), plain.bytes, "{path}");
+        for answer in [&plain, &packed] {
+            let vary = answer.headers["vary"].to_str().unwrap();
+            assert!(vary.contains("accept-encoding"), "{path}: {vary}");
+            assert_eq!(answer.headers["content-type"], plain.headers["content-type"], "{path}");
+        }
+        let refused = get(&world, path, &firm, "gzip;q=0, *").await;
+        assert!(!refused.headers.contains_key("content-encoding"), "{path}");
+        let head = request(&world, "HEAD", path, &firm, "gzip").await;
+        assert_eq!(
+            (head.headers["content-encoding"].to_str().unwrap(), head.bytes.len()),
+            ("gzip", 0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_small_answer_and_a_list_of_ten_subscriptions_are_not_compressed() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for n in 0..10 {
+        world.subscribe(&firm, &format!("https://hooks.example.com/{n}")).await;
+    }
+    for path in ["/api/v1/me", "/api/v1/hooks", "/api/v1/nothing"] {
+        let answer = get(&world, path, &firm, "gzip").await;
+        for name in ["content-encoding", "vary"] {
+            assert!(!answer.headers.contains_key(name), "{path}: {name}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `Idempotency-Key` on `POST /hooks` (ruling 40).
+
+use std::time::Duration;
+
+use api::commands::keys;
+use axum::body::Body;
+use axum::http::Request;
+use domain::context::Actor;
+use eventstore::worker::{NextStep, Worker};
+use futures::future::join_all;
+use projector::housekeeping::HousekeepingWorker;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, World, activity, later};
+
+fn body() -> Value {
+    json!({"trigger": "form_submitted", "target_url": "https://hooks.example.com/catch"})
+}
+
+async fn subscribe(world: &World, key: &str, name: &str, body: &Value) -> Answer {
+    let request = Request::post("/api/v1/hooks")
+        .header("x-api-key", key)
+        .header("idempotency-key", name)
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    world.public(request).await
+}
+
+async fn made(world: &World, firm: &Firm, name: &str) -> String {
+    let answer = subscribe(world, &firm.key, name, &body()).await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    answer.body["id"].as_str().unwrap().to_owned()
+}
+
+async fn hooks(world: &World, firm: &Firm) -> usize {
+    world.get(firm, "/hooks").await.body.as_array().unwrap().len()
+}
+
+async fn remembered(world: &World) -> i64 {
+    let count = sqlx::query_scalar("select count(*) from hook_requests");
+    count.fetch_one(world.pool()).await.unwrap()
+}
+
+/// A retry after a lost 201 made a second subscription, which doubled every delivery.
+#[tokio::test]
+async fn a_repeated_request_answers_with_the_subscription_that_it_made() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let first = subscribe(&world, &firm.key, "setup 1", &body()).await;
+    assert_eq!(first.status, 201);
+    let event = json!({"event": "form_submitted", "x": 1,
+                       "target_url": "https://hooks.example.com/catch", "form_id": null});
+    for body in [&body(), &event] {
+        let again = subscribe(&world, &firm.key, "setup 1", body).await;
+        assert_eq!((again.status, &again.bytes), (first.status, &first.bytes));
+    }
+    assert_eq!(hooks(&world, &firm).await, 1);
+    assert_ne!(made(&world, &firm, "setup 2").await, first.body["id"].as_str().unwrap());
+    assert_ne!(made(&world, &other, "setup 1").await, first.body["id"].as_str().unwrap());
+    for changed in [
+        json!({"trigger": "lead_hot", "target_url": "https://hooks.example.com/catch"}),
+        json!({"trigger": "form_submitted", "target_url": "https://hooks.example.com/"}),
+        json!({"trigger": "form_submitted", "target_url": "https://hooks.example.com/catch",
+               "form_id": firm.form}),
+    ] {
+        let refused = subscribe(&world, &firm.key, "setup 1", &changed).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{changed}");
+    }
+    assert_eq!((hooks(&world, &firm).await, hooks(&world, &other).await), (2, 1));
+    world.subscribe(&firm, "https://hooks.example.com/catch").await;
+    assert_eq!(hooks(&world, &firm).await, 3, "without the header each call makes one");
+}
+
+#[tokio::test]
+async fn a_bad_idempotency_key_is_refused_and_makes_nothing() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for name in [String::new(), "a".repeat(256), "a\tb".to_owned(), "é".to_owned()] {
+        let refused = subscribe(&world, &firm.key, &name, &body()).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{name:?}");
+    }
+    let twice = Request::post("/api/v1/hooks")
+        .header("x-api-key", &firm.key)
+        .header("idempotency-key", "a")
+        .header("idempotency-key", "a")
+        .body(Body::from(body().to_string()))
+        .unwrap();
+    assert_eq!(world.public(twice).await.code(), (400, "invalid_request"));
+    assert_eq!((hooks(&world, &firm).await, remembered(&world).await), (0, 0));
+    made(&world, &firm, &"a".repeat(255)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_requests_with_one_idempotency_key_make_one_subscription() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    // One place is left: a second subscription of the same request would be one too many.
+    sqlx::query(
+        "insert into quotas (firm_id, kind, period, used) values ($1, 'hooks', '-infinity', 99)
+             on conflict (firm_id, kind, period) do update set used = excluded.used",
+    )
+    .bind(firm.id)
+    .execute(world.pool())
+    .await
+    .unwrap();
+    let ids = join_all((0..8).map(|_| made(&world, &firm, "one"))).await;
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert_eq!((hooks(&world, &firm).await, remembered(&world).await), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_removal_concurrent_repetitions_make_one_new_subscription() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let first = made(&world, &firm, "one").await;
+    let removed = world.call(&firm.key, "DELETE", &format!("/hooks/{first}"), Value::Null).await;
+    assert_eq!(removed.status, 200);
+    let other = json!({"trigger": "lead_hot", "target_url": "https://hooks.example.com/catch"});
+    let refused = subscribe(&world, &firm.key, "one", &other).await;
+    assert_eq!(refused.code(), (400, "invalid_request"), "its key is still that request's");
+    let ids = join_all((0..8).map(|_| made(&world, &firm, "one"))).await;
+    assert!(ids.iter().all(|id| *id == ids[0] && *id != first), "{first}: {ids:?}");
+    assert_eq!((hooks(&world, &firm).await, remembered(&world).await), (1, 1));
+}
+
+#[tokio::test]
+async fn a_refused_request_is_not_remembered() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let private = json!({"trigger": "form_submitted", "target_url": "https://10.0.0.1/"});
+    let refused = subscribe(&world, &firm.key, "one", &private).await;
+    assert_eq!(refused.code(), (400, "invalid_target"));
+    sqlx::query(
+        "insert into quotas (firm_id, kind, period, used) values ($1, 'hooks', '-infinity', 100)
+             on conflict (firm_id, kind, period) do update set used = excluded.used",
+    )
+    .bind(firm.id)
+    .execute(world.pool())
+    .await
+    .unwrap();
+    let full = subscribe(&world, &firm.key, "one", &body()).await;
+    assert_eq!(full.code(), (409, "too_many_hooks"));
+    assert_eq!(remembered(&world).await, 0);
+    sqlx::query("update quotas set used = 0").execute(world.pool()).await.unwrap();
+    made(&world, &firm, "one").await;
+}
+
+#[tokio::test]
+async fn a_request_is_remembered_for_24_hours() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let mut worker = HousekeepingWorker::new(world.pool().clone(), world.clock.clone());
+    let first = made(&world, &firm, "one").await;
+    world.pass(Duration::from_hours(24));
+    assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
+    assert_eq!(made(&world, &firm, "one").await, first, "24 hours, and no longer");
+    world.pass(Duration::from_millis(1));
+    let second = made(&world, &firm, "one").await;
+    assert_ne!(second, first, "housekeeping has not been there yet");
+    world.pass(Duration::from_hours(25));
+    assert_eq!(worker.step().await.unwrap(), NextStep::IDLE);
+    assert_eq!(remembered(&world).await, 0);
+    assert_eq!(hooks(&world, &firm).await, 2);
+}
+
+#[tokio::test]
+async fn a_revoked_key_and_a_closed_firm_leave_no_remembered_request() {
+    let world = World::new().await;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let second = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();
+    for key in [&*firm.key, second.key.as_str(), &*other.key] {
+        assert_eq!(subscribe(&world, key, "one", &body()).await.status, 201);
+    }
+    keys::revoke(world.service(), firm.id, second.id, Actor::System).await.unwrap();
+    assert_eq!(remembered(&world).await, 2, "the second key's is gone");
+    let closed = later(activity(firm.id, "firm.closed", json!({})), 1);
+    assert_eq!(world.report(&[closed]).await.status, 202);
+    let left: Vec<uuid::Uuid> = sqlx::query_scalar("select firm_id from hook_requests")
+        .fetch_all(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(left, [other.id]);
+}

@@ -1,0 +1,7 @@
+//! Headers of both doors beside the bodies: request ids, rates, repeated requests, encodings, caches.
+
+mod cached;
+mod encoding;
+mod idempotency;
+mod rate_limit;
+mod request_ids;

@@ -1,0 +1,114 @@
+//! The rest of a key's rate in its answers (ruling 39).
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, World, activity, later};
+
+fn rate(answer: &Answer) -> Option<&str> {
+    let policy = answer.headers.get("ratelimit-policy").map(|policy| policy.to_str().unwrap());
+    let rate = answer.headers.get("ratelimit").map(|rate| rate.to_str().unwrap());
+    assert_eq!(policy, rate.map(|_| r#""key";q=120;w=60"#), "both or none");
+    rate
+}
+
+/// A client learnt of the limit by hitting it.
+#[tokio::test]
+async fn every_answer_to_a_known_key_tells_what_the_key_has_left() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for (left, method, path, status) in [
+        (119, "GET", "/me", 200),
+        (118, "GET", "/hooks", 200),
+        (117, "GET", "/forms", 200),
+        (116, "GET", "/nothing", 404),
+        (115, "PUT", "/hooks", 405),
+        (114, "POST", "/hooks", 400),
+        (113, "DELETE", "/hooks/abc", 404),
+    ] {
+        let answer = world.call(&firm.key, method, path, Value::Null).await;
+        assert_eq!(answer.status, status, "{method} {path}");
+        assert_eq!(rate(&answer).unwrap(), format!(r#""key";r={left};t=60"#), "{method} {path}");
+    }
+    let long = json!({"trigger": "x".repeat(65 << 10)});
+    let long = world.call(&firm.key, "POST", "/hooks", long).await;
+    assert_eq!((long.status.as_u16(), rate(&long)), (413, Some(r#""key";r=112;t=60"#)));
+    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
+    assert_eq!(world.report(&[suspended]).await.status, 202);
+    for (left, path) in [(111, "/me"), (110, "/hooks")] {
+        let answer = world.get(&firm, path).await;
+        assert_eq!(answer.code(), (403, "firm_inactive"));
+        assert_eq!(rate(&answer).unwrap(), format!(r#""key";r={left};t=60"#));
+    }
+    for key in ["", "wrong", "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+        let answer = world.call(key, "GET", "/me", Value::Null).await;
+        assert_eq!((answer.status.as_u16(), rate(&answer)), (401, None), "{key}");
+    }
+    let open = Request::get("/api/v1/openapi.json").body(Body::empty()).unwrap();
+    assert_eq!(rate(&world.public(open).await), None);
+}
+
+#[tokio::test]
+async fn the_rest_of_a_rate_follows_the_window_and_a_refusal_has_none() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let ask = async |path: &str| rate(&world.get(&firm, path).await).unwrap().to_owned();
+    for calls in 0..3 {
+        // Three windows: the ring goes round at another place each time.
+        for call in 0..70 {
+            assert_eq!(ask("/me").await, format!(r#""key";r={};t=60"#, 119 - call), "{calls}");
+        }
+        world.pass(Duration::from_millis(20_500));
+        for call in 70..120 {
+            assert_eq!(ask("/hooks").await, format!(r#""key";r={};t=40"#, 119 - call), "{calls}");
+        }
+        for path in ["/me", "/hooks"] {
+            let refused = world.get(&firm, path).await;
+            assert_eq!(refused.code(), (429, "rate_limited"));
+            assert_eq!(rate(&refused), Some(r#""key";r=0;t=40"#));
+            assert_eq!(refused.headers["retry-after"], "40");
+        }
+        world.pass(Duration::from_millis(39_500));
+        // The first 70 have left; the 50 are 39.5 s old.
+        assert_eq!(ask("/me").await, r#""key";r=69;t=21"#);
+        world.pass(Duration::from_millis(20_500));
+        assert_eq!(ask("/me").await, r#""key";r=118;t=40"#);
+        world.pass(Duration::from_secs(61));
+    }
+}
+
+/// A clock that was put back leaves calls of the future in the ring.
+#[tokio::test]
+async fn the_rest_of_a_rate_is_within_bounds_whatever_the_ring_holds() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    for ring in [
+        "array_fill(timestamptz '2030-01-01', array[120])",
+        "array_fill(timestamptz '2000-01-01', array[120])",
+        "array_fill(timestamptz '2030-01-01', array[60]) || array_fill(timestamptz '2000-01-01', array[60])",
+        "array[timestamptz '2030-01-01']",
+    ] {
+        for place in [1, 2, 60, 61, 119, 120] {
+            sqlx::query(&format!(
+                "insert into key_calls (key_id, calls, place)
+                 select $1, calls, least($2, cardinality(calls) + 1) from (select {ring} as calls) r
+                     on conflict (key_id) do update
+                    set calls = excluded.calls, place = excluded.place"
+            ))
+            .bind(firm.key_id)
+            .bind(place)
+            .execute(world.pool())
+            .await
+            .unwrap();
+            let answer = world.get(&firm, "/me").await;
+            assert_eq!(answer.status, 200, "{ring} {place}");
+            let rate = rate(&answer).unwrap();
+            let (left, seconds) =
+                rate.strip_prefix(r#""key";r="#).unwrap().split_once(";t=").unwrap();
+            assert!(left.parse::<u32>().unwrap() <= 120, "{rate}: {ring} {place}");
+            assert!((1..=120).contains(&seconds.parse::<u64>().unwrap()), "{rate}: {ring} {place}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Request ids (ruling 38).
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::Value;
+use tests::{Answer, World};
+use uuid::Uuid;
+
+/// A call to a path of either door, with these request ids.
+async fn call(world: &World, path: &str, key: &str, ids: &[&str]) -> Answer {
+    let mut request = Request::get(path).header("x-api-key", key);
+    for id in ids {
+        request = request.header("x-request-id", *id);
+    }
+    let request = request.body(Body::empty()).unwrap();
+    if path.starts_with("/api") || path == "/docs" {
+        world.public(request).await
+    } else {
+        world.internal(request).await
+    }
+}
+
+/// A failed call could not be found: no answer had an id, and one that was sent was ignored.
+#[tokio::test]
+async fn every_answer_of_both_doors_has_a_request_id() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let mut seen = Vec::new();
+    for (path, status) in [
+        ("/api/v1/me", 200),
+        ("/api/v1/openapi.json", 200),
+        ("/docs", 200),
+        ("/api/v1/nothing", 404),
+        ("/livez", 200),
+        ("/nothing", 404),
+        ("/internal/v1/activity", 405),
+    ] {
+        let answer = call(&world, path, &firm.key, &[]).await;
+        assert_eq!(answer.status, status, "{path}");
+        let id: Uuid = answer.headers["x-request-id"].to_str().unwrap().parse().unwrap();
+        assert_eq!(id.get_version_num(), 7, "{path}");
+        assert!(!seen.contains(&id), "{path}");
+        seen.push(id);
+        let own = call(&world, path, &firm.key, &["caller:1"]).await;
+        assert_eq!(own.headers["x-request-id"], "caller:1", "{path}");
+        for other in [&["a b"][..], &["a", "b"], &["<script>"]] {
+            let answer = call(&world, path, &firm.key, other).await;
+            let id = answer.headers["x-request-id"].to_str().unwrap();
+            assert_eq!(id.parse::<Uuid>().map(|id| id.get_version_num()), Ok(7), "{path}: {id}");
+        }
+    }
+    for (key, lines, status) in [("wrong", 1, 401), (&*firm.key, 101, 431)] {
+        let mut request = Request::get("/api/v1/me").header("x-api-key", key);
+        for _ in 0..lines {
+            request = request.header("x-more", "a");
+        }
+        let refused = world.public(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(refused.status, status);
+        assert!(refused.headers.contains_key("x-request-id"), "{status}");
+    }
+}
+
+/// A person who reported "500 at 10:31" and the operator had nothing in common.
+#[tokio::test]
+async fn a_500_names_its_request_id_in_the_sentence() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    sqlx::query("alter table forms rename to forms_of_before").execute(world.pool()).await.unwrap();
+    let answer = call(&world, "/api/v1/forms", &firm.key, &["caller:1"]).await;
+    assert_eq!(answer.code(), (500, "internal_error"));
+    assert_eq!(answer.body["error"], "something went wrong on our side (request caller:1)");
+    let refused = call(&world, "/api/v1/nothing", &firm.key, &["caller:1"]).await;
+    let Value::String(sentence) = &refused.body["error"] else { panic!("{}", refused.body) };
+    assert!(!sentence.contains("caller:1"), "a caller can mend this one: {sentence}");
+}
