@@ -190,7 +190,7 @@ pub(crate) mod tests {
             identity: IdentityKey::new(&[0; 32]),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            mailer: Mailer::files("never-written"),
+            mailer: Mailer::off(),
             sender: "forms@example.com".parse().unwrap(),
             public_url: "https://forms.example".into(),
             wait: inviter::InviteWait::default(),

@@ -212,10 +212,12 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
     pub time_scale: f64,
     /// The mail server for invites: smtp://user:password@host:587, or smtps://; with --base-url in
-    /// https. Without it, mails are written as plain files into the data directory: for
-    /// development.
+    /// https. Without it, invites are answered with send_failed.
     #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
     pub smtp_url: Option<SmtpUrl>,
+    /// A folder that gets mails as plain files, instead of a mail server: for development only.
+    #[arg(long, env = "FIRMFORMS_MAIL_DIR", conflicts_with = "smtp_url")]
+    pub mail_dir: Option<PathBuf>,
     /// The sender's address of mail; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
     pub mail_from: Option<SenderAddress>,

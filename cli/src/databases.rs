@@ -238,11 +238,6 @@ impl StorageArgs {
         self.data_dir.clone().unwrap_or_else(cluster::default_data_dir)
     }
 
-    /// The folder for mails while no mail server is set.
-    pub(crate) fn mails(&self) -> PathBuf {
-        self.data_dir().join("mails")
-    }
-
     /// The notary that signs checkpoints and keeps them in their folder.
     pub(crate) fn notary(&self) -> Notary {
         let folder = |set: &Option<PathBuf>, name: &str| {

@@ -42,7 +42,7 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
             retention: retention(serve),
             ..DelivererSettings::default()
         },
-        mailer: mailer(storage, serve, &roots)?,
+        mailer: mailer(serve, &roots)?,
         sender: sender(serve)?,
         extra_roots: roots.certificates,
         trusted_proxies: serve.trusted_proxies.clone(),
@@ -101,17 +101,25 @@ impl ExtraRoots {
     }
 }
 
-fn mailer(storage: &StorageArgs, serve: &ServeArgs, roots: &ExtraRoots) -> anyhow::Result<Mailer> {
+fn mailer(serve: &ServeArgs, roots: &ExtraRoots) -> anyhow::Result<Mailer> {
     if serve.paused {
-        return Ok(Mailer::held());
+        return Ok(Mailer::off());
     }
-    let Some(url) = &serve.smtp_url else {
-        let folder = storage.mails();
-        tracing::warn!(folder = %folder.display(), "no mail server: mails are written as files");
-        return Ok(Mailer::files(folder));
-    };
-    let settings = SmtpSettings { extra_roots: roots.pem.clone(), ..SmtpSettings::default() };
-    Mailer::smtp(url, &settings).context("--smtp-url")
+    match (&serve.smtp_url, &serve.mail_dir) {
+        (Some(url), _) => {
+            let extra_roots = roots.pem.clone();
+            let settings = SmtpSettings { extra_roots, ..SmtpSettings::default() };
+            Mailer::smtp(url, &settings).context("--smtp-url")
+        }
+        (None, Some(folder)) => {
+            tracing::warn!(folder = %folder.display(), "mails are written as files, and not sent");
+            Ok(Mailer::files(folder))
+        }
+        (None, None) => {
+            tracing::warn!("no mail server: invites are answered with send_failed");
+            Ok(Mailer::off())
+        }
+    }
 }
 
 fn sender(serve: &ServeArgs) -> anyhow::Result<SenderAddress> {

@@ -1,6 +1,5 @@
 //! Wiring: assembles databases, log, doors and workers. The tests start here too.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +87,7 @@ pub struct SystemSetup {
     pub mailer: Mailer,
     /// The sender's address of mail.
     pub sender: SenderAddress,
-    /// The wait of a call for a concurrent one that sends the same invite.
+    /// The waits of a call that sends an invite.
     pub patience: InviteWait,
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
@@ -101,19 +100,19 @@ pub struct SystemSetup {
 }
 
 impl SystemSetup {
-    /// The setup of a command without doors and without sending. Its mails would be files.
+    /// The setup of a command without doors and without sending.
     ///
     /// # Errors
     ///
     /// None in practice: the built-in sender address is valid.
-    pub fn quiet(base_url: &str, mails: &Path) -> anyhow::Result<Self> {
+    pub fn quiet(base_url: &str) -> anyhow::Result<Self> {
         Ok(Self {
             allowed: AllowedTargets::default(),
             base_url: base_url.to_owned(),
             settings: DelivererSettings::default(),
             extra_roots: Vec::new(),
             trusted_proxies: Vec::new(),
-            mailer: Mailer::files(mails),
+            mailer: Mailer::off(),
             sender: DEFAULT_MAIL_FROM.parse().context("the sender of mails")?,
             patience: InviteWait::default(),
             notary: None,
@@ -383,7 +382,7 @@ pub(crate) async fn open(storage: &StorageArgs) -> anyhow::Result<System> {
     let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
     let wrapping = storage.wrapping_key()?;
     databases.require().await?;
-    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1", &storage.mails())?;
+    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1")?;
     System::start(databases, wrapping, setup).await
 }
 

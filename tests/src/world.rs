@@ -25,6 +25,7 @@ use eventstore::worker::{NextStep, Worker};
 use eventstore::{Clock, Fence, LifeWatch, Store, connect};
 use firmforms::wiring::{CALLER_PLAN_SETTINGS, System, SystemSetup, WORKER_PLAN_SETTINGS, store};
 use inviter::TakeOver;
+use mailer::Mailer;
 use projector::as_of::{attempts, had_happened};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
@@ -482,7 +483,8 @@ impl World {
 /// The setup of a world whose mails go there.
 fn usual(mails: &TempDir) -> SystemSetup {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
-    SystemSetup { allowed, ..SystemSetup::quiet(BASE_URL, mails.path()).unwrap() }
+    let mailer = Mailer::files(mails.path());
+    SystemSetup { allowed, mailer, ..SystemSetup::quiet(BASE_URL).unwrap() }
 }
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
