@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use domain::as_of::AsOf;
+use domain::operator::OperatorName;
+use domain::time::Timestamp;
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
 use uuid::Uuid;
@@ -39,7 +41,7 @@ impl CliArgs {
     }
 }
 
-/// The location of the data.
+/// The location of the data, and the operator who works with them.
 #[derive(Debug, Clone, Args)]
 pub struct StorageArgs {
     /// The main database, as a URL with one host or several: the primary among them is used.
@@ -69,6 +71,10 @@ pub struct StorageArgs {
     /// directory. Only the signer needs it.
     #[arg(long, global = true, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
     pub audit_keys_dir: Option<PathBuf>,
+    /// The operator who gives a command, in the audit log; by default the account of the operating
+    /// system.
+    #[arg(long = "as", value_name = "NAME", global = true, env = "FIRMFORMS_AS")]
+    pub operator: Option<OperatorName>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -347,6 +353,12 @@ pub(crate) enum TokensCommand {
         /// A label.
         #[arg(long)]
         name: String,
+        /// The instant from which the token is refused, such as 2027-01-31T00:00:00Z.
+        #[arg(long)]
+        expires: Option<Timestamp>,
+        /// A firm that the token may reach; repeated for more. Without it, the token reaches all.
+        #[arg(long)]
+        firm: Vec<Uuid>,
         #[command(flatten)]
         json: OutputArgs,
     },

@@ -95,7 +95,10 @@ impl LineBatch {
 
     async fn try_take_in(&self, service: &Service) -> Result<IntakeCounts, IntakeError> {
         let events = parse(EventFormat::Lines, &self.bytes)?;
-        accept(service, events, Actor::Product(Uuid::nil())).await
+        // A process without a terminal takes in activities of its own, such as those of the demo.
+        let own = Actor::Product(Uuid::nil());
+        let actor = service.operator.as_ref().map_or(own, |_| service.operator());
+        accept(service, events, actor).await
     }
 }
 

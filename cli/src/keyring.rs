@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::Subcommand;
+use domain::maintenance::MaintenanceEvent;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use vault::SystemEntropy;
@@ -12,6 +13,7 @@ use vault::rewrap::{Rewrap, RewrapState};
 use crate::args::OutputArgs;
 use crate::databases::key_of_file;
 use crate::operate::print;
+use crate::operator;
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +40,8 @@ pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyh
     nobody_is_at_work(&mut main, &mut keyring).await?;
     let rewrap = Rewrap { from: &from, to: &to, entropy: &SystemEntropy };
     begin(&rewrap, &mut main, &mut keyring).await?;
+    let ordered = MaintenanceEvent::KeyringRewrapOrdered {};
+    operator::record_alone(storage, databases.main.options(), ordered).await?;
     let done = rewrap.run(&mut main, &mut keyring).await.context("rewrapping")?;
     main.close().await?;
     keyring.close().await?;

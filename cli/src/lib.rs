@@ -15,6 +15,7 @@ mod keyring;
 mod lanes;
 mod openapi;
 mod operate;
+mod operator;
 mod pauses;
 mod projections;
 pub mod reference;

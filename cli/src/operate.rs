@@ -8,8 +8,8 @@ use api::Service;
 use api::commands::targets::{self, TargetReveal};
 use api::commands::{self, keys, readings, secrets, tokens};
 use api::queries::as_of;
+use domain::access_token::TokenScope;
 use domain::as_of::AsOf;
-use domain::context::Actor;
 use domain::delivery::Attempt;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
@@ -24,9 +24,6 @@ use crate::args::{
 };
 use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
-
-/// The actor of every command at the terminal.
-pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
 pub(crate) async fn firms(
     storage: &StorageArgs,
@@ -51,7 +48,7 @@ pub(crate) async fn keys(storage: &StorageArgs, command: KeysCommand) -> anyhow:
 async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()> {
     match command {
         KeysCommand::Create { firm, member, name, json } => {
-            let made = keys::create_by(service, firm, member, OPERATOR, &name).await;
+            let made = keys::create_by(service, firm, member, service.operator(), &name).await;
             let made = made.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
             print(json, vec![shown], &["id", "key"]);
@@ -63,13 +60,14 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
                 .map(|key| {
                     json!({"id": key.key_id, "prefix": key.prefix, "name": key.name,
                            "member_id": key.member_id, "created_at": Timestamp::from(key.created_at),
+                           "last_used_at": key.last_used_at.map(Timestamp::from),
                            "revoked_at": key.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(json, items, &["id", "prefix", "created_at", "revoked_at", "name"]);
+            print(json, items, &["id", "prefix", "created_at", "last_used_at", "revoked_at", "name"]);
         }
         KeysCommand::Revoke { firm, key } => {
-            keys::revoke(service, firm, key, OPERATOR).await.map_err(terminal_error)?;
+            keys::revoke(service, firm, key, service.operator()).await.map_err(terminal_error)?;
             println!("revoked; its subscriptions are removed");
         }
     }
@@ -84,13 +82,15 @@ pub(crate) async fn tokens(storage: &StorageArgs, command: TokensCommand) -> any
 
 async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result<()> {
     match command {
-        TokensCommand::Create { role, name, json } => {
+        TokensCommand::Create { role, name, expires, firm, json } => {
             let role = match role {
                 TokenRole::Product => tokens::HolderRole::Product,
                 TokenRole::Operator => tokens::HolderRole::Operator,
                 TokenRole::Auditor => tokens::HolderRole::Auditor,
             };
-            let made = tokens::create(service, &name, role).await.map_err(terminal_error)?;
+            let firm_ids = (!firm.is_empty()).then_some(firm);
+            let scope = TokenScope { name, role, expires_at: expires, firm_ids };
+            let made = tokens::create_limited(service, scope).await.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "token": made.token, "name": made.name});
             print(json, vec![shown], &["id", "token"]);
         }
@@ -101,10 +101,15 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                 .map(|token| {
                     json!({"id": token.token_id, "role": token.role, "name": token.name,
                            "created_at": Timestamp::from(token.created_at),
+                           "expires_at": token.expires_at.map(Timestamp::from),
+                           "firm_ids": token.firm_ids,
+                           "last_used_at": token.last_used_at.map(Timestamp::from),
                            "revoked_at": token.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(json, items, &["id", "role", "created_at", "revoked_at", "name"]);
+            let fields = ["id", "role", "created_at", "expires_at", "last_used_at", "revoked_at",
+                "firm_ids", "name"];
+            print(json, items, &fields);
         }
         TokensCommand::Revoke { token } => {
             tokens::revoke(service, token).await.map_err(terminal_error)?;
@@ -119,10 +124,10 @@ pub(crate) async fn secrets(storage: &StorageArgs, command: SecretsCommand) -> a
     let service = &system.service;
     let (shown, how) = match command {
         SecretsCommand::Reveal { firm, json } => {
-            (secrets::reveal(service, firm, OPERATOR).await, json)
+            (secrets::reveal(service, firm, service.operator()).await, json)
         }
         SecretsCommand::Rotate { firm, reason, json } => {
-            (secrets::rotate(service, firm, OPERATOR, reason.as_deref()).await, json)
+            (secrets::rotate(service, firm, service.operator(), reason.as_deref()).await, json)
         }
     };
     let shown = shown.map_err(terminal_error)?;
@@ -165,9 +170,9 @@ async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> 
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
-    readings::record(service, firm_id, OPERATOR, look).await.map_err(terminal_error)?;
+    readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;
     if let Some(reason) = &reveal.show_target {
-        let reveal = TargetReveal { firm_id, actor: OPERATOR, reason };
+        let reveal = TargetReveal { firm_id, actor: service.operator(), reason };
         let target = targets::of_delivery(service, reveal, &found.row).await;
         found.show_target(&target.map_err(terminal_error)?);
     }

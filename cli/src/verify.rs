@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 use crate::databases::MainDatabase;
-use crate::operate::{OPERATOR, print_line};
+use crate::operate::print_line;
 use crate::wiring::{self, StorageArgs};
 
 /// The proof could not be finished.
@@ -136,7 +136,12 @@ async fn repair_missing(
         return Ok(0);
     }
     let system = wiring::open(storage).await?;
-    let order = RepairOrder { actor: OPERATOR, reason: reason.to_owned() };
+    let operator = system.service.operator.clone();
+    let order = RepairOrder {
+        actor: system.service.operator(),
+        terminal: operator.map(|operator| operator.terminal),
+        reason: reason.to_owned(),
+    };
     let repaired = repair(&system.deliverer, &report.missing, &order).await?;
     system.stop().await?;
     Ok(repaired)

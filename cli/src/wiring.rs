@@ -30,6 +30,7 @@ use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, in
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
 pub use crate::databases::Databases;
+use crate::operator;
 pub(crate) use crate::databases::{DatabaseNames, SERVICE_DATABASES};
 use crate::databases::{KEYRING, MAIN};
 
@@ -231,6 +232,7 @@ impl System {
             entropy,
             inviter,
             allowed: Arc::new(setup.allowed),
+            operator: None,
             target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
             trusted_proxies: setup.trusted_proxies.into(),
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
@@ -383,7 +385,9 @@ pub(crate) async fn open(storage: &StorageArgs) -> anyhow::Result<System> {
     let wrapping = storage.wrapping_key()?;
     databases.require().await?;
     let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1")?;
-    System::start(databases, wrapping, setup).await
+    let mut system = System::start(databases, wrapping, setup).await?;
+    system.service.operator = Some(operator::at_terminal(storage, system.pool()).await?);
+    Ok(system)
 }
 
 /// Installs one TLS stack for the whole process, before any connection is opened.

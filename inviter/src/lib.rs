@@ -209,6 +209,7 @@ impl Inviter {
             correlation_id: self.entropy.id(),
             causation_id: None,
             traceparent: trace::current_traceparent(),
+            terminal: None,
         }
     }
 }

@@ -33,6 +33,7 @@ mod log;
 mod long_queues;
 mod newer;
 mod openapi;
+mod operators;
 mod outages;
 mod pair;
 mod patience;

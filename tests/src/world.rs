@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use api::Service;
-use api::commands::{keys, tokens};
+use api::commands::keys;
+use api::commands::tokens::{HolderRole, TOKEN_PREFIX};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Request, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use deliverer::DelivererContext;
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver_once;
@@ -32,7 +35,9 @@ use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
 use projector::partials::PartialTimer;
 use projector::seals::SealWorker;
+use projector::tokens::NewToken;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -212,10 +217,7 @@ impl World {
             system.service.store.pool().clone()
         };
         let service = &system.service;
-        // As at the terminal: no door makes tokens.
-        let operated = Service { store: service.store.with_pool(pool.clone()), ..service.clone() };
-        let token =
-            tokens::create(&operated, "tests", tokens::HolderRole::Product).await.unwrap().token;
+        let token = unrecorded_token(service, &pool).await;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
         let keys = connect(database.keyring.clone(), 1);
@@ -478,6 +480,22 @@ impl World {
         let stream = had_happened(&mut connection, "Delivery", &[delivery_id], AsOf::NOW).await;
         stream.unwrap().first().map(|stream| attempts(stream)).unwrap_or_default()
     }
+}
+
+/// A token of the product without an event, so that a story begins with an empty log.
+async fn unrecorded_token(service: &Service, pool: &PgPool) -> String {
+    let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(SystemEntropy.secret()));
+    let new = NewToken {
+        token_id: SystemEntropy.id(),
+        name: "tests",
+        role: HolderRole::Product.name(),
+        sha256: Sha256::digest(token.as_bytes()).into(),
+        created_at: service.clock.now().get(),
+        expires_at: None,
+        firm_ids: None,
+    };
+    projector::tokens::insert(&mut pool.acquire().await.unwrap(), &new).await.unwrap();
+    token
 }
 
 /// The setup of a world whose mails go there.

@@ -10,7 +10,7 @@ use vault::SystemEntropy;
 
 use super::args::AuditCheckpointArgs;
 use crate::databases::MainDatabase;
-use crate::operate::{OPERATOR, print, terminal_error};
+use crate::operate::{print, terminal_error};
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ async fn begin_series(
     }
     let service = &system.service;
     let ended = signatures::last(&mut *system.pool().acquire().await?).await?;
-    let recorded = checkpoint_series::begin(service, ended, reason, OPERATOR).await;
+    let recorded = checkpoint_series::begin(service, ended, reason, service.operator()).await;
     recorded.map_err(terminal_error)?;
     let at = service.clock.now();
     notary.begin_series(system.pool(), &SystemEntropy, at).await.map_err(explained)

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
-use super::{OPERATOR, terminal_error};
+use super::{terminal_error};
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
@@ -25,7 +25,8 @@ pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::R
         ExportFormat::Bundle => ReadAs::Bundle,
     };
     let look = ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, how) };
-    readings::record(&system.service, export.firm, OPERATOR, look).await.map_err(terminal_error)?;
+    let actor = system.service.operator();
+    readings::record(&system.service, export.firm, actor, look).await.map_err(terminal_error)?;
     let written = match &export.out {
         Some(path) => {
             let named = || path.display().to_string();

@@ -17,7 +17,7 @@ use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
-use crate::operate::{OPERATOR, print, print_line, terminal_error};
+use crate::operate::{print, print_line, terminal_error};
 use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
@@ -40,7 +40,8 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
     let until = list.time.until;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
-    readings::record(&system.service, list.firm, OPERATOR, look).await.map_err(terminal_error)?;
+    let actor = system.service.operator();
+    readings::record(&system.service, list.firm, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
         action: list.action.map(domain::audit::Action::name),
         actor: list.actor,

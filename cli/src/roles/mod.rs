@@ -10,9 +10,11 @@ mod grants;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use domain::maintenance::MaintenanceEvent;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
+use crate::operator;
 use crate::wiring::{self, StorageArgs};
 use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
 
@@ -48,6 +50,8 @@ pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> any
     databases.require().await?;
     wiring::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;
+    let ordered = MaintenanceEvent::RolesMigrationOrdered { prefix: prefix.clone() };
+    operator::record_alone(storage, databases.main.options(), ordered).await?;
     make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
     databases.stop().await?;
     println!("both databases are at this version's schema; their roles are {prefix}_*");
