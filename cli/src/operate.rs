@@ -64,7 +64,11 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
                            "revoked_at": key.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(json, items, &["id", "prefix", "created_at", "last_used_at", "revoked_at", "name"]);
+            print(
+                json,
+                items,
+                &["id", "prefix", "created_at", "last_used_at", "revoked_at", "name"],
+            );
         }
         KeysCommand::Revoke { firm, key } => {
             keys::revoke(service, firm, key, service.operator()).await.map_err(terminal_error)?;
@@ -107,8 +111,16 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                            "revoked_at": token.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            let fields = ["id", "role", "created_at", "expires_at", "last_used_at", "revoked_at",
-                "firm_ids", "name"];
+            let fields = [
+                "id",
+                "role",
+                "created_at",
+                "expires_at",
+                "last_used_at",
+                "revoked_at",
+                "firm_ids",
+                "name",
+            ];
             print(json, items, &fields);
         }
         TokensCommand::Revoke { token } => {

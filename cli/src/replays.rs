@@ -151,8 +151,9 @@ fn begun_json(firm_id: Uuid, id: Option<Uuid>, selected: &SelectedDeliveries) ->
 }
 
 async fn change(service: &Service, one: ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
-    let view =
-        replays::change(service, one.replay, command, service.operator()).await.map_err(terminal_error)?;
+    let view = replays::change(service, one.replay, command, service.operator())
+        .await
+        .map_err(terminal_error)?;
     show(one.json, &view);
     Ok(())
 }

@@ -30,9 +30,9 @@ use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, in
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
 pub use crate::databases::Databases;
-use crate::operator;
 pub(crate) use crate::databases::{DatabaseNames, SERVICE_DATABASES};
 use crate::databases::{KEYRING, MAIN};
+use crate::operator;
 
 /// Connections to the main database for callers.
 const CALLER_CONNECTIONS: u32 = 10;

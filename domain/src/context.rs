@@ -7,7 +7,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
@@ -104,7 +103,9 @@ const ACTOR: &str = "actor";
 const CORRELATION_ID: &str = "correlation_id";
 const CAUSATION_ID: &str = "causation_id";
 const TRACEPARENT: &str = "traceparent";
-const TERMINAL: &str = "terminal";
+const TERMINAL_HOST: &str = "terminal_host";
+const TERMINAL_LOGIN: &str = "terminal_login";
+const TERMINAL_USER: &str = "terminal_user";
 
 impl EventContext {
     /// A copy of the context for events that `event_id` causes.
@@ -117,14 +118,16 @@ impl EventContext {
     /// columns of their own.
     ///
     /// # Errors
-    /// None, because all parts are texts, or objects of texts.
+    /// None, because all parts are texts.
     pub fn to_metadata(&self) -> serde_json::Result<Box<RawValue>> {
         let Self { actor, correlation_id, causation_id, traceparent, .. } = *self;
         to_raw_value(&EventMetadata {
             actor: AsText(actor),
             causation_id,
             correlation_id,
-            terminal: self.terminal.as_deref().cloned(),
+            terminal_host: self.terminal.as_ref().map(|at| at.host.clone()),
+            terminal_login: self.terminal.as_ref().map(|at| at.login.clone()),
+            terminal_user: self.terminal.as_ref().map(|at| at.user.clone()),
             traceparent: traceparent.map(AsText),
         })
     }
@@ -146,7 +149,7 @@ impl EventContext {
             correlation_id: stored.correlation_id,
             causation_id: stored.causation_id,
             traceparent: stored.traceparent.map(|text| text.0),
-            terminal: stored.terminal.map(Arc::new),
+            terminal: terminal(stored.terminal_host, stored.terminal_login, stored.terminal_user),
         })
     }
 
@@ -166,7 +169,9 @@ impl EventContext {
             map.insert(TRACEPARENT.to_owned(), trace.to_string());
         }
         if let Some(terminal) = &self.terminal {
-            map.insert(TERMINAL.to_owned(), json!(**terminal).to_string());
+            map.insert(TERMINAL_HOST.to_owned(), terminal.host.clone());
+            map.insert(TERMINAL_LOGIN.to_owned(), terminal.login.clone());
+            map.insert(TERMINAL_USER.to_owned(), terminal.user.clone());
         }
         map
     }
@@ -176,6 +181,7 @@ impl EventContext {
     /// # Errors
     /// [`NotAContext`] names the part that is missing or malformed.
     pub fn from_map(map: &HashMap<String, String>) -> Result<Self, NotAContext> {
+        let text = |name| map.get(name).cloned();
         Ok(Self {
             firm_id: required(map, FIRM_ID)?,
             recorded_at: required(map, RECORDED_AT)?,
@@ -183,12 +189,12 @@ impl EventContext {
             correlation_id: required(map, CORRELATION_ID)?,
             causation_id: optional(map, CAUSATION_ID)?,
             traceparent: optional(map, TRACEPARENT)?,
-            terminal: terminal(map)?,
+            terminal: terminal(text(TERMINAL_HOST), text(TERMINAL_LOGIN), text(TERMINAL_USER)),
         })
     }
 }
 
-/// The metadata column. Its fields are in alphabetical order, as canonical JSON demands.
+/// The metadata column: texts, as cqrs-es demands, in alphabetical order, as canonical JSON demands.
 #[derive(Serialize, Deserialize)]
 struct EventMetadata {
     actor: AsText<Actor>,
@@ -196,7 +202,11 @@ struct EventMetadata {
     causation_id: Option<Uuid>,
     correlation_id: Uuid,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    terminal: Option<Terminal>,
+    terminal_host: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terminal_login: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terminal_user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<AsText<Traceparent>>,
 }
@@ -231,11 +241,12 @@ fn optional<T: FromStr>(
     map.get(name).map(|text| text.parse().map_err(|_| NotAContext(name))).transpose()
 }
 
-fn terminal(map: &HashMap<String, String>) -> Result<Option<Arc<Terminal>>, NotAContext> {
-    let Some(text) = map.get(TERMINAL) else {
-        return Ok(None);
-    };
-    serde_json::from_str(text).map(|terminal| Some(Arc::new(terminal))).map_err(|_| NotAContext(TERMINAL))
+fn terminal(
+    host: Option<String>,
+    login: Option<String>,
+    user: Option<String>,
+) -> Option<Arc<Terminal>> {
+    Some(Arc::new(Terminal { host: host?, login: login?, user: user? }))
 }
 
 /// The metadata lacks a part that every event has.
@@ -300,7 +311,14 @@ mod tests {
     #[test]
     fn a_missing_or_malformed_part_is_named() {
         assert_eq!(EventContext::from_map(&HashMap::new()), Err(NotAContext("firm_id")));
-        for text in ["", "key", "key:x", "operator:", "operator:a b", "moon:00000000-0000-0000-0000-000000000001"] {
+        for text in [
+            "",
+            "key",
+            "key:x",
+            "operator:",
+            "operator:a b",
+            "moon:00000000-0000-0000-0000-000000000001",
+        ] {
             assert!(text.parse::<Actor>().is_err(), "{text}");
         }
     }

@@ -11,7 +11,7 @@ use tests::{Answer, Firm, TestDatabase, World, activity, submitted};
 use tokio::process::Command;
 use uuid::Uuid;
 
-use crate::process::{data_dir, firmforms};
+use crate::process::firmforms;
 
 async fn said(command: &mut Command) -> (i32, String) {
     let output = command.output().await.unwrap();
@@ -70,7 +70,8 @@ async fn doors_7_a_command_at_the_terminal_is_by_its_operator() {
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("--as") && text.contains("1 to 64"), "{text}");
     let reported = submitted(&firm, world.id()).to_string();
-    let file = data_dir(&world.database).join("activity.ndjson");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("activity.ndjson");
     std::fs::write(&file, reported).unwrap();
     done(&world, &["--as", "ann", "ingest", file.to_str().unwrap()]).await;
     let actor: String = sqlx::query_scalar(
@@ -89,8 +90,19 @@ async fn doors_7_tokens_are_made_and_revoked_in_the_audit_log() {
     let made = done(
         &world,
         &[
-            "--as", "ann", "tokens", "create", "--role", "operator", "--name", "on call", "--json",
-            "--expires", "2099-01-31T00:00:00Z", "--firm", &firm,
+            "--as",
+            "ann",
+            "tokens",
+            "create",
+            "--role",
+            "operator",
+            "--name",
+            "on call",
+            "--json",
+            "--expires",
+            "2099-01-31T00:00:00Z",
+            "--firm",
+            &firm,
         ],
     )
     .await;
@@ -120,7 +132,8 @@ async fn doors_7_tokens_are_made_and_revoked_in_the_audit_log() {
 #[tokio::test]
 async fn doors_7_a_token_of_an_older_build_can_be_revoked() {
     let world = World::new().await;
-    let id: Uuid = sqlx::query_scalar("select token_id from tokens").fetch_one(world.pool()).await.unwrap();
+    let id: Uuid =
+        sqlx::query_scalar("select token_id from tokens").fetch_one(world.pool()).await.unwrap();
     tokens::revoke(world.service(), id).await.unwrap();
     assert_eq!(last_entry(&world, Uuid::nil()).await.0, "token_revoked");
     assert_eq!(world.report(&[]).await.status, 401);
@@ -141,7 +154,10 @@ async fn doors_7_maintenance_is_recorded_with_its_operator_and_the_log_verifies(
     done(&world, &["--as", "bob", "migrate", "--roles", "--role-prefix", &prefix]).await;
     let (action, actor, evidence) = last_entry(&world, Uuid::nil()).await;
     assert_eq!((&*action, &*actor), ("roles_migration_ordered", "operator:bob"));
-    assert_eq!((&evidence["prefix"], &evidence["terminal"]["user"]), (&json!(prefix), &json!(account())));
+    assert_eq!(
+        (&evidence["prefix"], &evidence["terminal"]["user"]),
+        (&json!(prefix), &json!(account()))
+    );
     done(&world, &["audit", "checkpoint"]).await;
     let (code, text) = terminal(&world, &["audit", "verify"]).await;
     assert_eq!(code, 0, "{text}");
@@ -189,7 +205,7 @@ async fn doors_7_an_expired_token_is_refused_on_every_way() {
 async fn doors_7_other_firms_look_like_missing_ones_to_a_token_with_a_list() {
     let world = World::new().await;
     let (own, other) = (world.firm().await, world.firm().await);
-    let (hook, _) = (world.subscribe(&other, "http://127.0.0.1:9/hook").await, ());
+    let hook = world.subscribe(&other, "http://127.0.0.1:8099/hook").await;
     let scope = TokenScope { firm_ids: Some(vec![own.id]), ..scope() };
     let made = limited(&world, HolderRole::Operator, scope).await;
     let ask = |method, path: String, body| {
@@ -217,14 +233,20 @@ async fn doors_7_other_firms_look_like_missing_ones_to_a_token_with_a_list() {
     }
     assert_eq!(ask("GET", format!("/firms/{}/keys", own.id), Value::Null).await.status, 200);
     let nil = ask("GET", format!("/firms/{}/audit", Uuid::nil()), Value::Null).await;
-    assert_eq!(nil.code(), (404, "firm_not_found"), "the installation's chain is no firm of its own");
+    assert_eq!(
+        nil.code(),
+        (404, "firm_not_found"),
+        "the installation's chain is no firm of its own"
+    );
 
     let pause = |body: Value| ask("POST", "/pauses".to_owned(), body);
     let reason = "a drill";
     let refused = pause(json!({"firm_id": other.id, "reason": reason})).await;
     assert_eq!(refused.code(), (404, "firm_not_found"));
     assert_eq!(pause(json!({"hook_id": hook, "reason": reason})).await.code(), (404, "not_found"));
-    for all in [json!({"all": true, "reason": reason}), json!({"host": "a.example", "reason": reason})] {
+    for all in
+        [json!({"all": true, "reason": reason}), json!({"host": "a.example", "reason": reason})]
+    {
         assert_eq!(pause(all).await.code(), (403, "forbidden"));
     }
     let everyones = call_as_operator(&world, json!({"all": true, "reason": reason})).await;
@@ -258,7 +280,7 @@ async fn steps_of_others_are_missing(world: &World, token: &str, other: &Firm) {
     let response_id = world.submit(other).await;
     let step = json!({
         "firm_id": other.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
-        "url": "http://127.0.0.1:9/step", "trigger": "form_submitted", "response_id": response_id,
+        "url": "http://127.0.0.1:8099/step", "trigger": "form_submitted", "response_id": response_id,
     });
     let refused = call(world, token, "POST", "/workflow-steps", step.clone()).await;
     assert_eq!(refused.code(), (404, "firm_not_found"));

@@ -78,11 +78,7 @@ pub async fn create_limited(service: &Service, scope: TokenScope) -> Result<Crea
     Ok(CreatedToken { id, token, name: scope.name, role: scope.role, created_at })
 }
 
-async fn check_limits(
-    service: &Service,
-    scope: &TokenScope,
-    now: Timestamp,
-) -> Result<(), Error> {
+async fn check_limits(service: &Service, scope: &TokenScope, now: Timestamp) -> Result<(), Error> {
     if scope.expires_at.is_some_and(|expires_at| expires_at <= now) {
         return Err(Error::invalid("the expiry must be in the future"));
     }
@@ -134,8 +130,7 @@ async fn decided(
     let context = service.context(INSTALLATION_FIRM_ID, service.operator());
     let stream = token_id.to_string();
     let upcasters = service.store.upcasters();
-    let (token, last) =
-        load::<AccessToken>(appending.connection(), &upcasters, &stream).await?;
+    let (token, last) = load::<AccessToken>(appending.connection(), &upcasters, &stream).await?;
     // The row was new or active, so the stream allows the command.
     let decided = token.decide(command).map_err(|error| Error::Internal(error.to_string()))?;
     Ok(NewEvent::after(last, &stream, &context, decided))

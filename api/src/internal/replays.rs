@@ -141,7 +141,11 @@ async fn reached(
     replay_id: Uuid,
 ) -> Result<ReplayView, Error> {
     let replay = replays::show(service, replay_id).await?;
-    if caller.holder().reaches(replay.row.firm_id) { Ok(replay) } else { Err(Error::ReplayNotFound) }
+    if caller.holder().reaches(replay.row.firm_id) {
+        Ok(replay)
+    } else {
+        Err(Error::ReplayNotFound)
+    }
 }
 
 fn read(mut fields: BodyFields) -> Result<(NewReplay, bool), Error> {

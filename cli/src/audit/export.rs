@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
-use super::{terminal_error};
+use super::terminal_error;
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use projector::hooks::HookLife;
 use serde_json::{Value, json};
 
 use super::args::{HooksCommand, HooksListArgs};
-use super::{terminal_error};
+use super::terminal_error;
 use crate::operate::{print, print_line};
 use crate::wiring::{self, StorageArgs, System};
 
@@ -32,7 +32,9 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
                 since: list.since,
                 ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)
             };
-            readings::record(service, firm, service.operator(), look).await.map_err(terminal_error)?;
+            readings::record(service, firm, service.operator(), look)
+                .await
+                .map_err(terminal_error)?;
             let as_of = match list.as_of {
                 Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
                 None => None,

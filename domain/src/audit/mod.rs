@@ -251,9 +251,7 @@ fn party(actor: Actor) -> EntryParty {
         Actor::Key(id) => of("key", id),
         Actor::Member(id) => of("member", id),
         Actor::Operator(id) => of("operator", id),
-        Actor::NamedOperator(name) => {
-            EntryParty { kind: "operator", id: Some(name.to_string()) }
-        }
+        Actor::NamedOperator(name) => EntryParty { kind: "operator", id: Some(name.to_string()) },
         Actor::Auditor(id) => of("auditor", id),
         Actor::Product(id) => of("product", id),
         Actor::Receiver(id) => of("receiver", id),
