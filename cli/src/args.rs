@@ -48,10 +48,16 @@ pub struct StorageArgs {
     /// Without it, a private PostgreSQL cluster is kept in the data directory.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
+    /// A file with that URL.
+    #[arg(long, global = true, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
+    pub database_url_file: Option<PathBuf>,
     /// The database of data keys, in the same form. It is needed with --database-url, and never the
     /// same database.
     #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
+    /// A file with that URL.
+    #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
+    pub keyring_url_file: Option<PathBuf>,
     /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms
     /// for root, and the user's data folder for others.
     #[arg(long, global = true, env = "FIRMFORMS_DATA_DIR")]
@@ -63,6 +69,14 @@ pub struct StorageArgs {
     /// it is missing.
     #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
+    /// A file with that key.
+    #[arg(
+        long,
+        global = true,
+        env = "FIRMFORMS_WRAPPING_KEY_FILE",
+        conflicts_with = "wrapping_key"
+    )]
+    pub wrapping_key_file: Option<PathBuf>,
     /// The directory of signed checkpoints; by default in the data directory. Best is a place to
     /// which this machine can only add.
     #[arg(long, global = true, env = "FIRMFORMS_CHECKPOINTS_DIR")]
@@ -221,8 +235,16 @@ pub struct ServeArgs {
     /// https. Without it, invites are answered with send_failed.
     #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
     pub smtp_url: Option<SmtpUrl>,
+    /// A file with that URL.
+    #[arg(
+        long,
+        env = "FIRMFORMS_SMTP_URL_FILE",
+        conflicts_with = "smtp_url",
+        requires = "mail_from"
+    )]
+    pub smtp_url_file: Option<PathBuf>,
     /// A folder that gets mails as plain files, instead of a mail server: for development only.
-    #[arg(long, env = "FIRMFORMS_MAIL_DIR", conflicts_with = "smtp_url")]
+    #[arg(long, env = "FIRMFORMS_MAIL_DIR", conflicts_with_all = ["smtp_url", "smtp_url_file"])]
     pub mail_dir: Option<PathBuf>,
     /// The sender's address of mail; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]

@@ -12,8 +12,9 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 use crate::operate::{
-    BodyErasure, delivery_json, delivery_then, pause_by_delivery, print, terminal_error,
+    BodyErasure, delivery_json, delivery_then, pause_by_delivery, terminal_error,
 };
+use crate::output::print;
 use crate::wiring::{self, StorageArgs, System};
 use projector::deliveries::DeliveryRow;
 

@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use uuid::Uuid;
 
 use crate::args::IngestArgs;
+use crate::output::print_line;
 use crate::wiring::{self, StorageArgs};
 
 pub(crate) async fn run(storage: &StorageArgs, ingest: &IngestArgs) -> anyhow::Result<()> {
@@ -21,7 +22,7 @@ pub(crate) async fn run(storage: &StorageArgs, ingest: &IngestArgs) -> anyhow::R
     let done = take_in(&system.service, &ingest.file).await;
     system.stop().await?;
     let IntakeCounts { accepted, duplicates } = done?;
-    println!("{accepted} accepted, {duplicates} duplicates");
+    print_line(&format!("{accepted} accepted, {duplicates} duplicates"));
     Ok(())
 }
 

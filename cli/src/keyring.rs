@@ -12,8 +12,8 @@ use vault::rewrap::{Rewrap, RewrapState};
 
 use crate::args::OutputArgs;
 use crate::databases::key_of_file;
-use crate::operate::print;
 use crate::operator;
+use crate::output::{print, print_note};
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 #[derive(Debug, Subcommand)]
@@ -47,14 +47,14 @@ pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyh
     keyring.close().await?;
     databases.stop().await?;
     for row in &done.damaged {
-        eprintln!("damaged: {row} opens under neither key, and is as it was");
+        print_note(&format!("damaged: {row} opens under neither key, and is as it was"));
     }
     let done = json!({
         "data_keys": done.data_keys, "of_firms": done.firm_secrets, "damaged": done.damaged.len(),
         "damaged_rows": done.damaged,
     });
     print(*json, vec![done], &["data_keys", "of_firms", "damaged"]);
-    eprintln!("from now on the new key is the wrapping key: set it wherever the old one was");
+    print_note("from now on the new key is the wrapping key: set it wherever the old one was");
     Ok(())
 }
 

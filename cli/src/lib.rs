@@ -16,6 +16,7 @@ mod lanes;
 mod openapi;
 mod operate;
 mod operator;
+mod output;
 mod pauses;
 mod projections;
 pub mod reference;
@@ -69,7 +70,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
-    let storage = &arguments.storage;
+    let storage = &arguments.storage.with_files()?;
     let format = arguments.log_format();
     match arguments.command {
         CliCommand::Audit(command) => audit::run(storage, command).await,

@@ -1,13 +1,12 @@
 //! `openapi`: prints the description that the public door serves. It needs no database.
 
-use std::io::{Write, stdout};
-
-use anyhow::Context;
 use api::openapi::document;
 
 use crate::args::OpenapiArgs;
+use crate::output::print_json;
 
 pub(crate) fn run(openapi: &OpenapiArgs) -> anyhow::Result<()> {
     let document = document(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/')));
-    writeln!(stdout(), "{document:#}").context("writing the description")
+    print_json(&document);
+    Ok(())
 }

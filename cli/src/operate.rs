@@ -2,7 +2,6 @@
 //! databases directly, also beside a running service.
 
 use std::collections::HashMap;
-use std::io::Write;
 
 use api::Service;
 use api::commands::targets::{self, TargetReveal};
@@ -19,9 +18,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{
-    DeliveriesCommand, DeliveryShowArgs, FirmsCommand, KeysCommand, OutputArgs, SecretsCommand,
-    TokenRole, TokensCommand,
+    DeliveriesCommand, DeliveryShowArgs, FirmsCommand, KeysCommand, SecretsCommand, TokenRole,
+    TokensCommand,
 };
+use crate::output::{print, print_json, print_line};
 use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
 
@@ -72,7 +72,7 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
         }
         KeysCommand::Revoke { firm, key } => {
             keys::revoke(service, firm, key, service.operator()).await.map_err(terminal_error)?;
-            println!("revoked; its subscriptions are removed");
+            print_line("revoked; its subscriptions are removed");
         }
     }
     Ok(())
@@ -125,7 +125,7 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
         }
         TokensCommand::Revoke { token } => {
             tokens::revoke(service, token).await.map_err(terminal_error)?;
-            println!("revoked");
+            print_line("revoked");
         }
     }
     Ok(())
@@ -197,7 +197,7 @@ async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> 
     let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
     if json.json {
         shown["attempts"] = attempts.into();
-        println!("{shown:#}");
+        print_json(&shown);
     } else {
         print(json, vec![shown], &["id", "state", "cause", "next_try_at"]);
         print(json, attempts, &["number", "outcome", "status", "error", "late", "started_at"]);
@@ -246,31 +246,6 @@ fn attempt(one: &Attempt) -> Value {
         "retry_after_seconds": one.retry_after_seconds, "hops": one.hops,
         "late": one.late.is_some(),
     })
-}
-
-/// Prints one JSON array, or a line with these fields for each item.
-pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: &[&str]) {
-    if json {
-        return print_line(&format!("{:#}", Value::Array(items)));
-    }
-    for item in items {
-        let line: Vec<String> = fields
-            .iter()
-            .map(|field| match &item[*field] {
-                Value::String(text) => text.clone(),
-                Value::Null => "-".to_owned(),
-                other => other.to_string(),
-            })
-            .collect();
-        print_line(&line.join("  "));
-    }
-}
-
-/// Prints a line. If the reader has closed the pipe (`| head`), the command ends quietly.
-pub(crate) fn print_line(line: &str) {
-    if writeln!(std::io::stdout(), "{line}").is_err() {
-        std::process::exit(0);
-    }
 }
 
 /// The API's error as one line, with the cause that the API would only log.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::OutputArgs;
-use crate::operate::{print, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::print;
 
 /// The scope of a pause.
 #[derive(Debug, Args)]

@@ -15,8 +15,8 @@ use projector::rebuild::{
 use serde_json::{Value, json};
 
 use crate::args::OutputArgs;
-use crate::operate::{print, print_line};
 use crate::operator;
+use crate::output::{print, print_line, print_note};
 use crate::wiring::{self, StorageArgs, System};
 
 /// A read model differs from the log, and stays so.
@@ -60,7 +60,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: ProjectionsCommand) -> E
         code
     };
     done.await.unwrap_or_else(|error: anyhow::Error| {
-        eprintln!("firmforms: {error:#}");
+        print_note(&format!("firmforms: {error:#}"));
         ExitCode::from(EXIT_FAILED)
     })
 }

@@ -6,7 +6,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::args::OutputArgs;
-use crate::operate::{print, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::print;
 use crate::wiring::{self, StorageArgs};
 
 /// The arguments of `reissue`.

@@ -11,14 +11,16 @@ use domain::address::AllowedTargets;
 use domain::pressure::HostCaps;
 use door::TlsCertificate;
 use inviter::InviteWait;
-use mailer::{Mailer, SenderAddress, SmtpSettings};
+use mailer::{Mailer, SenderAddress, SmtpSettings, SmtpUrl};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::args::DEFAULT_MAIL_FROM;
+use crate::databases::secret;
 use crate::wiring::{ServeArgs, StorageArgs, SystemSetup};
 
 pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
+    let smtp_url = smtp_url(serve)?;
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
     let targets = AllowedTargets::new(serve.allow_targets.clone());
     let allowed = if serve.allow_http_targets { targets.with_http() } else { targets };
@@ -27,7 +29,7 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
     }
     let scheme = if serve.tls_cert.is_some() { "https" } else { "http" };
     let base = serve.base_url.clone().unwrap_or_else(|| format!("{scheme}://{}", serve.addr));
-    require_links(serve, &base)?;
+    require_links(smtp_url.as_ref(), &base)?;
     let roots = ExtraRoots::read(serve.extra_roots.as_deref())?;
     Ok(SystemSetup {
         allowed,
@@ -42,12 +44,12 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
             retention: retention(serve),
             ..DelivererSettings::default()
         },
-        mailer: mailer(serve, &roots)?,
+        mailer: mailer(serve, smtp_url.as_ref(), &roots)?,
         sender: sender(serve)?,
         extra_roots: roots.certificates,
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
-        notary: Some(storage.notary()),
+        notary: Some(storage.signing_notary()?),
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
@@ -69,9 +71,18 @@ fn retention(serve: &ServeArgs) -> Retention {
     }
 }
 
+/// The mail server, of the flag or of its file. No error repeats the URL, which holds a password.
+fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
+    if serve.smtp_url.is_some() {
+        return Ok(serve.smtp_url.clone());
+    }
+    let url = secret(None, serve.smtp_url_file.as_deref())?;
+    url.map(|url| url.parse()).transpose().context("--smtp-url-file")
+}
+
 /// Requires an https address for real mail: people follow the links in it.
-fn require_links(serve: &ServeArgs, base: &str) -> anyhow::Result<()> {
-    let leaves = serve.smtp_url.as_ref().is_some_and(|url| !url.is_this_machine());
+fn require_links(smtp_url: Option<&SmtpUrl>, base: &str) -> anyhow::Result<()> {
+    let leaves = smtp_url.is_some_and(|url| !url.is_this_machine());
     if leaves && !base.starts_with("https://") {
         bail!("--smtp-url needs --base-url with https: every mail links to the unsubscribe page");
     }
@@ -101,11 +112,15 @@ impl ExtraRoots {
     }
 }
 
-fn mailer(serve: &ServeArgs, roots: &ExtraRoots) -> anyhow::Result<Mailer> {
+fn mailer(
+    serve: &ServeArgs,
+    smtp_url: Option<&SmtpUrl>,
+    roots: &ExtraRoots,
+) -> anyhow::Result<Mailer> {
     if serve.paused {
         return Ok(Mailer::off());
     }
-    match (&serve.smtp_url, &serve.mail_dir) {
+    match (smtp_url, &serve.mail_dir) {
         (Some(url), _) => {
             let extra_roots = roots.pem.clone();
             let settings = SmtpSettings { extra_roots, ..SmtpSettings::default() };

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 use crate::databases::MainDatabase;
-use crate::operate::print_line;
+use crate::output::{print_json, print_line, print_note};
 use crate::wiring::{self, StorageArgs};
 
 /// The proof could not be finished.
@@ -86,7 +86,7 @@ pub(crate) async fn run(
             code(&report, repaired)
         }
         Err(error) => {
-            eprintln!("firmforms: {error:#}");
+            print_note(&format!("firmforms: {error:#}"));
             ExitCode::from(EXIT_UNKNOWN)
         }
     }
@@ -149,7 +149,7 @@ async fn repair_missing(
 
 fn tell(report: &ProofReport, repaired: Option<u64>, how: OutputArgs) {
     if how.json {
-        return print_line(&format!("{:#}", as_json(report, repaired)));
+        return print_json(&as_json(report, repaired));
     }
     lines(report, repaired).iter().for_each(|line| print_line(line));
 }

@@ -27,7 +27,8 @@
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
-//! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats.
+//! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats. [`printable`]
+//!   makes foreign text safe to print.
 
 pub mod access_token;
 pub mod activity;
@@ -62,6 +63,7 @@ pub mod pause;
 pub mod payload;
 pub mod person;
 pub mod pressure;
+pub mod printable;
 pub mod quota;
 pub mod rate;
 pub mod reading;

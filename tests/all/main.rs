@@ -40,6 +40,7 @@ mod patience;
 mod pauses;
 mod plans;
 mod pressure;
+mod printing;
 mod privacy;
 mod process;
 mod public;

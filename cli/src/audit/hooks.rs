@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::args::{HooksCommand, HooksListArgs};
 use super::terminal_error;
-use crate::operate::{print, print_line};
+use crate::output::{print, print_json, print_line};
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
@@ -62,7 +62,7 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
             }
             let found = serde_json::to_value(&found)?;
             if json.json {
-                print_line(&format!("{found:#}"));
+                print_json(&found);
             } else {
                 sentences(&found).iter().for_each(|line| print_line(line));
             }

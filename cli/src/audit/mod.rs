@@ -17,7 +17,8 @@ use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
-use crate::operate::{print, print_line, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::{print, print_line};
 use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
@@ -71,7 +72,7 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
 }
 
 fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()> {
-    let keys = storage.notary().keys;
+    let keys = storage.signing_notary()?.keys;
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {
         AuditKeysCommand::List(how) => {

@@ -15,6 +15,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
 use crate::operator;
+use crate::output::print_line;
 use crate::wiring::{self, StorageArgs};
 use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
 
@@ -43,7 +44,7 @@ fn prefix(text: &str) -> Result<String, String> {
 pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
     if !migrate.roles {
         wiring::open(storage).await?.stop().await?;
-        println!("both databases are at this version's schema");
+        print_line("both databases are at this version's schema");
         return Ok(());
     }
     let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
@@ -54,7 +55,7 @@ pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> any
     operator::record_alone(storage, databases.main.options(), ordered).await?;
     make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
     databases.stop().await?;
-    println!("both databases are at this version's schema; their roles are {prefix}_*");
+    print_line(&format!("both databases are at this version's schema; their roles are {prefix}_*"));
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::io::IsTerminal;
 
+use domain::printable::{printable, printable_json};
 use serde_json::{Map, Value, json};
 use telemetry::trace;
 use tracing::field::{Field, Visit};
@@ -71,13 +72,13 @@ fn words(payload: &(dyn Any + Send)) -> &'static str {
 /// The last line of a process that ends with an error.
 pub(crate) fn last_line(format: LogFormat, message: &str) -> String {
     if format == LogFormat::Text {
-        return message.to_owned();
+        return printable(message).into_owned();
     }
     let mut time = String::new();
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));
     let line = json!({"time": time, "level": "ERROR", "target": "firmforms", "message": message,
                       "fields": {}});
-    line.to_string()
+    printable_json(&line.to_string()).into_owned()
 }
 
 struct JsonLine;
@@ -108,7 +109,7 @@ where
         if let Some(traceparent) = trace::current_traceparent() {
             line["trace_id"] = hex::encode(traceparent.trace_id).into();
         }
-        writeln!(writer, "{line}")
+        writeln!(writer, "{}", printable_json(&line.to_string()))
     }
 }
 
