@@ -322,13 +322,15 @@ impl From<InviteError> for Error {
     fn from(error: InviteError) -> Self {
         match error {
             InviteError::NotSent | InviteError::BeingSent(_) => Self::SendFailed,
+            InviteError::Busy => Self::Unavailable(error.to_string()),
             InviteError::LimitReached { seconds } => Self::InviteLimitReached(seconds),
             InviteError::Append(error) => error.into(),
             InviteError::NoForm => Self::FormNotFound,
             InviteError::NotPublished => Self::FormNotPublished,
-            InviteError::NoFirm | InviteError::Rejected(_) | InviteError::Vault(_) => {
-                Self::Internal(error.to_string())
-            }
+            InviteError::NoFirm
+            | InviteError::TriesUsedUp
+            | InviteError::Rejected(_)
+            | InviteError::Vault(_) => Self::Internal(error.to_string()),
         }
     }
 }

@@ -31,5 +31,6 @@ mod token_holder;
 pub use error::Error;
 pub use opening::OpeningDoor;
 pub use service::{
-    AppendClaimer, CallBatchers, ClaimedInAppend, NewSubmission, SendingMode, Service, TargetDns,
+    AppendClaimer, CallBatchers, ClaimedInAppend, NewSubmission, OperatorAtTerminal, SendingMode,
+    Service, TargetDns,
 };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use domain::address::AllowedTargets;
 use domain::context::{Actor, EventContext};
+use domain::operator::{OperatorName, Terminal};
 use domain::payload::FormPart;
 use domain::target::Target;
 use eventstore::{AppendError, Clock, RecordedEvent, Store};
@@ -59,6 +60,8 @@ pub struct Service {
     pub wrong_keys: Arc<WrongKeys>,
     /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
+    /// The operator at the terminal, in a process that runs a command.
+    pub operator: Option<OperatorAtTerminal>,
     /// URL of the public API, ending in `/api/v1`.
     pub base_url: Arc<str>,
     /// Whether anything is sent from this process.
@@ -143,11 +146,27 @@ pub trait TargetDns: Send + Sync {
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool>;
 }
 
+/// An operator at a terminal (ruling 46).
+#[derive(Debug, Clone)]
+pub struct OperatorAtTerminal {
+    /// The name.
+    pub name: OperatorName,
+    /// The terminal.
+    pub terminal: Arc<Terminal>,
+}
+
 impl Service {
     /// The source of request ids: the service's time and randomness.
     pub(crate) fn request_ids(&self) -> RequestIds {
         let Self { entropy, clock, .. } = self.clone();
         RequestIds::new(move || entropy.id_at(clock.now().get()))
+    }
+
+    /// The operator who gives commands at the terminal of this process.
+    #[must_use]
+    pub fn operator(&self) -> Actor {
+        let named = self.operator.as_ref().map(|operator| Actor::NamedOperator(operator.name));
+        named.unwrap_or(Actor::Operator(Uuid::nil()))
     }
 
     /// The context of a command given now.
@@ -160,7 +179,15 @@ impl Service {
             correlation_id: self.entropy.id(),
             causation_id: None,
             traceparent: trace::current_traceparent(),
+            terminal: self.terminal_of(actor),
         }
+    }
+
+    /// The terminal, if this actor is the operator at it.
+    fn terminal_of(&self, actor: Actor) -> Option<Arc<Terminal>> {
+        let operator = self.operator.as_ref();
+        let named = operator.filter(|operator| actor == Actor::NamedOperator(operator.name));
+        named.map(|operator| Arc::clone(&operator.terminal))
     }
 }
 
@@ -197,7 +224,7 @@ pub(crate) mod tests {
             identity: IdentityKey::new(&[0; 32]),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            mailer: Mailer::files("never-written"),
+            mailer: Mailer::off(),
             sender: "forms@example.com".parse().unwrap(),
             public_url: "https://forms.example".into(),
             wait: inviter::InviteWait::default(),
@@ -217,6 +244,7 @@ pub(crate) mod tests {
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
+            operator: None,
             batchers: CallBatchers::default(),
             base_url: "https://forms.example/api/v1".into(),
             sending: SendingMode::On,

@@ -1,12 +1,12 @@
 //! The holder of a token of the internal API: how a token is written, and its holder's role.
 
-use std::str::FromStr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+pub use domain::access_token::{HolderRole, NotARole};
 use domain::context::Actor;
 use projector::tokens::ActiveToken;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -18,47 +18,45 @@ pub const TOKEN_PREFIX: &str = "fft_";
 /// Characters after the prefix: 32 bytes in base64url without padding.
 const SECRET_CHARS: usize = 43;
 
-/// Role of a token's holder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HolderRole {
-    /// May report activity, manage keys and show secrets: the product's screens and back end.
-    Product,
-    /// May do everything: the people who run the service.
-    Operator,
-    /// May read deliveries and the audit log.
-    Auditor,
-}
-
-/// A text that names no role.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a role is product, operator or auditor")]
-pub struct NotARole;
-
 /// The holder of an active token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenHolder {
     /// The token.
     pub token_id: Uuid,
     /// The holder's role.
     pub role: HolderRole,
+    /// The firms that the token may reach; `None` for all.
+    pub firm_ids: Option<Arc<[Uuid]>>,
 }
 
 impl TokenHolder {
     pub(crate) fn of(token: &ActiveToken) -> Result<Self, Error> {
         let role = token.role.parse();
         let role = role.map_err(|error: NotARole| Error::Internal(error.to_string()))?;
-        Ok(Self { token_id: token.token_id, role })
+        let firm_ids = token.firm_ids.as_deref().map(Arc::from);
+        Ok(Self { token_id: token.token_id, role, firm_ids })
     }
 
     /// The holder as an actor in the log.
     #[must_use]
-    pub const fn actor(self) -> Actor {
+    pub const fn actor(&self) -> Actor {
         match self.role {
             HolderRole::Product => Actor::Product(self.token_id),
             HolderRole::Operator => Actor::Operator(self.token_id),
             HolderRole::Auditor => Actor::Auditor(self.token_id),
         }
+    }
+
+    /// Whether the token may reach this firm. Another firm looks like a missing one.
+    #[must_use]
+    pub fn reaches(&self, firm_id: Uuid) -> bool {
+        self.firm_ids.as_ref().is_none_or(|firms| firms.contains(&firm_id))
+    }
+
+    /// Whether the token may reach all firms.
+    #[must_use]
+    pub const fn reaches_all(&self) -> bool {
+        self.firm_ids.is_none()
     }
 }
 
@@ -70,29 +68,6 @@ pub(crate) fn is_token(text: &str) -> bool {
 
 pub(crate) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
-}
-
-impl HolderRole {
-    /// Every role.
-    pub const ALL: [Self; 3] = [Self::Product, Self::Operator, Self::Auditor];
-
-    /// Its name, in the database and on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Product => "product",
-            Self::Operator => "operator",
-            Self::Auditor => "auditor",
-        }
-    }
-}
-
-impl FromStr for HolderRole {
-    type Err = NotARole;
-
-    fn from_str(name: &str) -> Result<Self, NotARole> {
-        Self::ALL.into_iter().find(|role| role.name() == name).ok_or(NotARole)
-    }
 }
 
 #[cfg(test)]
@@ -112,15 +87,24 @@ mod tests {
     }
 
     #[test]
-    fn roles_read_back_as_themselves_and_act_under_their_token() {
-        for role in HolderRole::ALL {
-            assert_eq!(role.name().parse(), Ok(role));
-        }
-        assert_eq!("root".parse::<HolderRole>(), Err(NotARole));
+    fn holders_act_under_their_token() {
         let token_id = Uuid::from_u128(1);
-        let actor = |role| TokenHolder { token_id, role }.actor();
+        let actor = |role| TokenHolder { token_id, role, firm_ids: None }.actor();
         assert_eq!(actor(HolderRole::Product), Actor::Product(token_id));
         assert_eq!(actor(HolderRole::Operator), Actor::Operator(token_id));
         assert_eq!(actor(HolderRole::Auditor), Actor::Auditor(token_id));
+    }
+
+    #[test]
+    fn a_token_with_a_list_of_firms_reaches_no_other() {
+        let holder = |firm_ids: Option<Vec<Uuid>>| TokenHolder {
+            token_id: Uuid::from_u128(1),
+            role: HolderRole::Operator,
+            firm_ids: firm_ids.map(Arc::from),
+        };
+        let limited = holder(Some(vec![Uuid::from_u128(2)]));
+        assert!(limited.reaches(Uuid::from_u128(2)) && !limited.reaches_all());
+        assert!(!limited.reaches(Uuid::from_u128(3)) && !limited.reaches(Uuid::nil()));
+        assert!(holder(None).reaches(Uuid::from_u128(3)) && holder(None).reaches_all());
     }
 }

@@ -153,7 +153,8 @@ fn with_extension(folder: &Path, kind: &str) -> Result<Vec<PathBuf>, AuditError>
 }
 
 /// Writes a new file. Returns false if the name is taken. The bytes go to a draft, which is linked
-/// to the name. So a crash leaves no half file under the name.
+/// to the name. So a crash leaves no half file under the name. A draft is always a new file: what
+/// lies in its place is removed, and a link there leads nowhere.
 pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, AuditError> {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
@@ -165,8 +166,12 @@ pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, Au
         .map_err(AuditError::file(folder))?;
     let draft = path.with_extension(format!("draft-{}-{draft}", std::process::id()));
     let write = || {
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(mode);
+        options.write(true).create_new(true).mode(mode);
         let mut file = options.open(&draft)?;
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -181,4 +186,24 @@ pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, Au
         }
     };
     write().map_err(AuditError::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f2_a_link_in_the_place_of_a_draft_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        let path = folder.path().join("00000001.json");
+        for number in 0..64 {
+            let draft = path.with_extension(format!("draft-{}-{number}", std::process::id()));
+            std::os::unix::fs::symlink(&precious, draft).unwrap();
+        }
+        assert!(write_new(&path, SECRET_MODE, b"new").unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    }
 }

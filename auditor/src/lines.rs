@@ -1,7 +1,9 @@
 //! Writes entries as lines: CSV (RFC 4180) for spreadsheets, JSON lines for programs.
 
+use std::borrow::Cow;
 use std::io::Write;
 
+use domain::printable::{printable, printable_json};
 use domain::time::Timestamp;
 use projector::audit::{ChainSpan, EntryRow, stretch};
 use serde_json::{Value, json};
@@ -65,14 +67,25 @@ pub fn csv(row: &EntryRow) -> String {
     fields.map(|field| quoted(&field)).join(",") + "\r\n"
 }
 
-/// Quotes a field, so that no program splits it or runs it as a formula.
+/// The first characters of a formula, full-width ones too.
+const FORMULA_SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+
+/// Quotes a field, so that no program splits it or runs it as a formula. An apostrophe holds each
+/// part that could be a formula: spreadsheets of some countries split at semicolons, whatever the
+/// quotes.
 fn quoted(field: &str) -> String {
-    let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    let field = if formula { format!("'{field}") } else { field.to_owned() };
-    if field.contains([',', '"', '\n', '\r']) {
+    let printable = printable(field);
+    let held: Vec<_> = printable.split(';').map(held).collect();
+    let field = held.join(";");
+    if field.contains([',', '"', ';']) {
         return format!("\"{}\"", field.replace('"', "\"\""));
     }
     field
+}
+
+fn held(part: &str) -> Cow<'_, str> {
+    let is_formula = part.trim_start_matches([' ', '"']).starts_with(FORMULA_SIGNS);
+    if is_formula { format!("'{part}").into() } else { part.into() }
 }
 
 /// An entry as JSON, as commands and the internal API show it.
@@ -92,7 +105,7 @@ pub fn entry_json(row: &EntryRow) -> Value {
 pub fn ndjson(row: &EntryRow) -> String {
     let mut line = entry_json(row);
     line["entry"] = String::from_utf8_lossy(&row.entry).into();
-    format!("{line}\n")
+    format!("{}\n", printable_json(&line.to_string()))
 }
 
 #[cfg(test)]
@@ -104,5 +117,25 @@ mod tests {
         assert_eq!(quoted("plain"), "plain");
         assert_eq!(quoted(r#"a "b", c"#), r#""a ""b"", c""#);
         assert_eq!(quoted("=1+1"), "'=1+1");
+    }
+
+    #[test]
+    fn f10_no_part_of_a_field_is_a_formula_behind_a_semicolon_or_in_full_width() {
+        for (field, safe) in [
+            ("x;=cmd|' /C calc'!A0;y", "\"x;'=cmd|' /C calc'!A0;y\""),
+            ("x; \"=1\"", "\"x;' \"\"=1\"\"\""),
+            ("＝1+1", "'＝1+1"),
+            ("＋1", "'＋1"),
+            ("－1", "'－1"),
+            ("＠a", "'＠a"),
+            ("a;b", "\"a;b\""),
+        ] {
+            assert_eq!(quoted(field), safe, "{field}");
+        }
+    }
+
+    #[test]
+    fn f4_a_field_is_printable_on_one_line() {
+        assert_eq!(quoted("a\r\n=1\t\u{1b}[2J\u{202e}"), "a\\r\\n=1\\t\\u{1b}[2J\\u{202e}");
     }
 }

@@ -261,11 +261,8 @@ pub(crate) async fn start(cluster: &Cluster) -> anyhow::Result<System> {
     let keyring = "firmforms_keyring";
     cluster.ensure_database(MAIN).await?;
     cluster.ensure_database(keyring).await?;
-    let mails = std::env::temp_dir().join("firmforms-bench-mails");
-    let setup = SystemSetup {
-        allowed: loopback()?,
-        ..SystemSetup::quiet("http://127.0.0.1/api/v1", &mails)?
-    };
+    let setup =
+        SystemSetup { allowed: loopback()?, ..SystemSetup::quiet("http://127.0.0.1/api/v1")? };
     let databases = Databases::given(cluster.connect(MAIN), cluster.connect(keyring));
     System::start(databases, WrappingKey::new(&SystemEntropy.secret()), setup).await
 }

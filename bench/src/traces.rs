@@ -129,6 +129,7 @@ impl Traces {
                 correlation_id: occurrence(event),
                 causation_id: Some(occurrence(event)),
                 traceparent: None,
+                terminal: None,
             },
         }
     }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use domain::as_of::AsOf;
+use domain::operator::OperatorName;
+use domain::time::Timestamp;
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
 use uuid::Uuid;
@@ -40,17 +42,23 @@ impl CliArgs {
     }
 }
 
-/// The location of the data.
+/// The location of the data, and the operator who works with them.
 #[derive(Debug, Clone, Args)]
 pub struct StorageArgs {
     /// The main database, as a URL with one host or several: the primary among them is used.
     /// Without it, a private PostgreSQL cluster is kept in the data directory.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
+    /// A file with that URL.
+    #[arg(long, global = true, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
+    pub database_url_file: Option<PathBuf>,
     /// The database of data keys, in the same form. It is needed with --database-url, and never the
     /// same database.
     #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
+    /// A file with that URL.
+    #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
+    pub keyring_url_file: Option<PathBuf>,
     /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms
     /// for root, and the user's data folder for others.
     #[arg(long, global = true, env = "FIRMFORMS_DATA_DIR")]
@@ -62,6 +70,14 @@ pub struct StorageArgs {
     /// it is missing.
     #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
+    /// A file with that key.
+    #[arg(
+        long,
+        global = true,
+        env = "FIRMFORMS_WRAPPING_KEY_FILE",
+        conflicts_with = "wrapping_key"
+    )]
+    pub wrapping_key_file: Option<PathBuf>,
     /// The directory of signed checkpoints; by default in the data directory. Best is a place to
     /// which this machine can only add.
     #[arg(long, global = true, env = "FIRMFORMS_CHECKPOINTS_DIR")]
@@ -70,6 +86,10 @@ pub struct StorageArgs {
     /// directory. Only the signer needs it.
     #[arg(long, global = true, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
     pub audit_keys_dir: Option<PathBuf>,
+    /// The operator who gives a command, in the audit log; by default the account of the operating
+    /// system.
+    #[arg(long = "as", value_name = "NAME", global = true, env = "FIRMFORMS_AS")]
+    pub operator: Option<OperatorName>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -226,10 +246,20 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
     pub time_scale: f64,
     /// The mail server for invites: smtp://user:password@host:587, or smtps://; with --base-url in
-    /// https. Without it, mails are written as plain files into the data directory: for
-    /// development.
+    /// https. Without it, invites are answered with send_failed.
     #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
     pub smtp_url: Option<SmtpUrl>,
+    /// A file with that URL.
+    #[arg(
+        long,
+        env = "FIRMFORMS_SMTP_URL_FILE",
+        conflicts_with = "smtp_url",
+        requires = "mail_from"
+    )]
+    pub smtp_url_file: Option<PathBuf>,
+    /// A folder that gets mails as plain files, instead of a mail server: for development only.
+    #[arg(long, env = "FIRMFORMS_MAIL_DIR", conflicts_with_all = ["smtp_url", "smtp_url_file"])]
+    pub mail_dir: Option<PathBuf>,
     /// The sender's address of mail; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
     pub mail_from: Option<SenderAddress>,
@@ -376,6 +406,12 @@ pub(crate) enum TokensCommand {
         /// A label.
         #[arg(long)]
         name: String,
+        /// The instant from which the token is refused, such as 2027-01-31T00:00:00Z.
+        #[arg(long)]
+        expires: Option<Timestamp>,
+        /// A firm that the token may reach; repeated for more. Without it, the token reaches all.
+        #[arg(long)]
+        firm: Vec<Uuid>,
         #[command(flatten)]
         json: OutputArgs,
     },

@@ -15,6 +15,7 @@ use sqlx::{ConnectOptions, Connection, Executor, PgPool};
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::args::StorageArgs;
+use crate::output::print_note;
 
 /// The wait between two looks for the primary of a database.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
@@ -191,7 +192,7 @@ impl MainDatabase {
 async fn find_readable(name: &str, database: &mut DatabaseHosts) -> anyhow::Result<()> {
     let found = database.find_readable().await.map_err(|none| anyhow!("{name} {none}"))?;
     if let HostReport { place, state: HostState::Standby(_) } = found {
-        eprintln!("note: {place} is a standby of {name}: it may be behind the primary");
+        print_note(&format!("note: {place} is a standby of {name}: it may be behind the primary"));
     }
     Ok(())
 }
@@ -238,11 +239,6 @@ impl StorageArgs {
         self.data_dir.clone().unwrap_or_else(cluster::default_data_dir)
     }
 
-    /// The folder for mails while no mail server is set.
-    pub(crate) fn mails(&self) -> PathBuf {
-        self.data_dir().join("mails")
-    }
-
     /// The notary that signs checkpoints and keeps them in their folder.
     pub(crate) fn notary(&self) -> Notary {
         let folder = |set: &Option<PathBuf>, name: &str| {
@@ -254,13 +250,44 @@ impl StorageArgs {
         }
     }
 
+    /// The notary of a process that signs. It writes into no other user's data directory.
+    pub(crate) fn signing_notary(&self) -> anyhow::Result<Notary> {
+        cluster::check_owner(&self.data_dir())?;
+        Ok(self.notary())
+    }
+
     /// The wrapping key: the given one, or the one of its file. A missing file is made.
     pub(crate) fn wrapping_key(&self) -> anyhow::Result<WrappingKey> {
-        match &self.wrapping_key {
-            Some(text) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),
-            None => key_from_file(&self.data_dir().join("wrapping.key")),
+        match (&self.wrapping_key, &self.wrapping_key_file) {
+            (Some(text), _) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),
+            (None, Some(file)) => key_of_file(file),
+            (None, None) => {
+                let data_dir = self.data_dir();
+                cluster::check_owner(&data_dir)?;
+                key_from_file(&data_dir.join("wrapping.key"))
+            }
         }
     }
+
+    /// Reads the URLs whose files were named. A secret on the command line is shown to every local
+    /// user, and a file is not.
+    pub(crate) fn with_files(&self) -> anyhow::Result<Self> {
+        let given = self.clone();
+        Ok(Self {
+            database_url: secret(given.database_url, self.database_url_file.as_deref())?,
+            keyring_url: secret(given.keyring_url, self.keyring_url_file.as_deref())?,
+            ..given
+        })
+    }
+}
+
+/// The secret, or the content of its file without the line break at its end.
+pub(crate) fn secret(given: Option<String>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let Some(path) = file else {
+        return Ok(given);
+    };
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 fn parse_key(text: &str) -> anyhow::Result<WrappingKey> {
@@ -290,12 +317,12 @@ fn make_key_file(path: &Path) -> std::io::Result<()> {
     // reach its own folder.
     std::fs::DirBuilder::new().recursive(true).mode(0o711).create(folder)?;
     let draft = folder.join(format!("wrapping.key.{}", std::process::id()));
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&draft)?;
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&draft)?;
     writeln!(file, "{}", hex::encode(SystemEntropy.secret()))?;
     file.sync_all()?;
     let linked = std::fs::hard_link(&draft, path);
@@ -303,5 +330,23 @@ fn make_key_file(path: &Path) -> std::io::Result<()> {
     match linked {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f2_a_link_in_the_place_of_a_key_that_is_made_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("firmforms-key-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let precious = folder.join("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        let draft = folder.join(format!("wrapping.key.{}", std::process::id()));
+        std::os::unix::fs::symlink(&precious, draft).unwrap();
+        make_key_file(&folder.join("wrapping.key")).unwrap();
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -12,8 +12,9 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 use crate::operate::{
-    BodyErasure, OPERATOR, delivery_json, delivery_then, pause_by_delivery, print, terminal_error,
+    BodyErasure, delivery_json, delivery_then, pause_by_delivery, terminal_error,
 };
+use crate::output::print;
 use crate::wiring::{self, StorageArgs, System};
 use projector::deliveries::DeliveryRow;
 
@@ -109,7 +110,7 @@ pub(crate) async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Res
 
 /// Records the reading before any delivery is shown.
 async fn read(service: &Service, firm: Uuid, asked: &DeliveryListQuery) -> anyhow::Result<()> {
-    readings::record(service, firm, OPERATOR, asked.look()).await.map_err(terminal_error)
+    readings::record(service, firm, service.operator(), asked.look()).await.map_err(terminal_error)
 }
 
 async fn list_then(

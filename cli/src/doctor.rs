@@ -14,6 +14,7 @@ use deliverer::inspect::lost_keys::{self, KeyCoverage};
 use deliverer::upkeep::{self, ErasureProgress};
 use domain::audit::Seal;
 use domain::checkup::{CheckVerdict, Finding, SigningHealth};
+use domain::context::Actor;
 use domain::time::Timestamp;
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
@@ -26,7 +27,8 @@ use vault::{Keyring, installation, secrets};
 
 use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
 use crate::args::OutputArgs;
-use crate::operate::print;
+use crate::operator;
+use crate::output::print;
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 /// The followers of the log.
@@ -55,7 +57,7 @@ pub(crate) async fn run(
     let databases = Databases::open(storage, SERVICE_DATABASES).await;
     let mut databases = databases.context(UNCHECKED)?;
     if acknowledge {
-        acknowledge_lost_tails(&mut databases).await?;
+        acknowledge_lost_tails(storage, &mut databases).await?;
     }
     let findings = look(storage, &mut databases).await.context(UNCHECKED)?;
     databases.stop().await?;
@@ -71,13 +73,15 @@ fn finding_json(finding: &Finding) -> Value {
     })
 }
 
-/// Acknowledges every lost end of the log, as the user of the operating system.
-async fn acknowledge_lost_tails(databases: &mut Databases) -> anyhow::Result<()> {
+/// Acknowledges every lost end of the log, by the operator at the terminal.
+async fn acknowledge_lost_tails(
+    storage: &StorageArgs,
+    databases: &mut Databases,
+) -> anyhow::Result<()> {
     databases.require().await?;
     let pool = connect(databases.main.options().clone(), 1);
     let now = Clock::of_database(&pool).await?.now().get();
-    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
-    let by = format!("operator:{user}");
+    let by = Actor::NamedOperator(operator::at_terminal(storage, &pool).await?.name).to_string();
     log_tail::acknowledge(&mut *pool.acquire().await?, &by, now).await?;
     pool.close().await;
     Ok(())

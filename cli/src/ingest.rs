@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use uuid::Uuid;
 
 use crate::args::IngestArgs;
+use crate::output::print_line;
 use crate::wiring::{self, StorageArgs};
 
 pub(crate) async fn run(storage: &StorageArgs, ingest: &IngestArgs) -> anyhow::Result<()> {
@@ -21,7 +22,7 @@ pub(crate) async fn run(storage: &StorageArgs, ingest: &IngestArgs) -> anyhow::R
     let done = take_in(&system.service, &ingest.file).await;
     system.stop().await?;
     let IntakeCounts { accepted, duplicates } = done?;
-    println!("{accepted} accepted, {duplicates} duplicates");
+    print_line(&format!("{accepted} accepted, {duplicates} duplicates"));
     Ok(())
 }
 
@@ -95,7 +96,10 @@ impl LineBatch {
 
     async fn try_take_in(&self, service: &Service) -> Result<IntakeCounts, IntakeError> {
         let events = parse(EventFormat::Lines, &self.bytes)?;
-        accept(service, events, Actor::Product(Uuid::nil())).await
+        // A process without a terminal takes in activities of its own, such as those of the demo.
+        let own = Actor::Product(Uuid::nil());
+        let actor = service.operator.as_ref().map_or(own, |_| service.operator());
+        accept(service, events, actor).await
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::Subcommand;
+use domain::maintenance::MaintenanceEvent;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use vault::SystemEntropy;
@@ -11,7 +12,8 @@ use vault::rewrap::{Rewrap, RewrapState};
 
 use crate::args::OutputArgs;
 use crate::databases::key_of_file;
-use crate::operate::print;
+use crate::operator;
+use crate::output::{print, print_note};
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 #[derive(Debug, Subcommand)]
@@ -38,19 +40,21 @@ pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyh
     nobody_is_at_work(&mut main, &mut keyring).await?;
     let rewrap = Rewrap { from: &from, to: &to, entropy: &SystemEntropy };
     begin(&rewrap, &mut main, &mut keyring).await?;
+    let ordered = MaintenanceEvent::KeyringRewrapOrdered {};
+    operator::record_alone(storage, databases.main.options(), ordered).await?;
     let done = rewrap.run(&mut main, &mut keyring).await.context("rewrapping")?;
     main.close().await?;
     keyring.close().await?;
     databases.stop().await?;
     for row in &done.damaged {
-        eprintln!("damaged: {row} opens under neither key, and is as it was");
+        print_note(&format!("damaged: {row} opens under neither key, and is as it was"));
     }
     let done = json!({
         "data_keys": done.data_keys, "of_firms": done.firm_secrets, "damaged": done.damaged.len(),
         "damaged_rows": done.damaged,
     });
     print(*json, vec![done], &["data_keys", "of_firms", "damaged"]);
-    eprintln!("from now on the new key is the wrapping key: set it wherever the old one was");
+    print_note("from now on the new key is the wrapping key: set it wherever the old one was");
     Ok(())
 }
 

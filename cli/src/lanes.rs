@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::OutputArgs;
-use crate::operate::print;
+use crate::output::print;
 use crate::wiring::{self, StorageArgs};
 
 /// The commands of lanes.

@@ -18,6 +18,8 @@ mod keyring;
 mod lanes;
 mod openapi;
 mod operate;
+mod operator;
+mod output;
 mod pauses;
 mod projections;
 pub mod reference;
@@ -71,7 +73,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
-    let storage = &arguments.storage;
+    let storage = &arguments.storage.with_files()?;
     let format = arguments.log_format();
     match arguments.command {
         CliCommand::Audit(command) => audit::run(storage, command).await,

@@ -2,14 +2,13 @@
 //! databases directly, also beside a running service.
 
 use std::collections::HashMap;
-use std::io::Write;
 
 use api::Service;
 use api::commands::targets::{self, TargetReveal};
 use api::commands::{self, keys, readings, secrets, tokens};
 use api::queries::as_of;
+use domain::access_token::TokenScope;
 use domain::as_of::AsOf;
-use domain::context::Actor;
 use domain::delivery::Attempt;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
@@ -19,14 +18,12 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{
-    DeliveriesCommand, DeliveryShowArgs, FirmsCommand, KeysCommand, OutputArgs, SecretsCommand,
-    TokenRole, TokensCommand,
+    DeliveriesCommand, DeliveryShowArgs, FirmsCommand, KeysCommand, SecretsCommand, TokenRole,
+    TokensCommand,
 };
+use crate::output::{print, print_json, print_line};
 use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
-
-/// The actor of every command at the terminal.
-pub(crate) const OPERATOR: Actor = Actor::Operator(Uuid::nil());
 
 pub(crate) async fn firms(
     storage: &StorageArgs,
@@ -51,7 +48,7 @@ pub(crate) async fn keys(storage: &StorageArgs, command: KeysCommand) -> anyhow:
 async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()> {
     match command {
         KeysCommand::Create { firm, member, name, json } => {
-            let made = keys::create_by(service, firm, member, OPERATOR, &name).await;
+            let made = keys::create_by(service, firm, member, service.operator(), &name).await;
             let made = made.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
             print(json, vec![shown], &["id", "key"]);
@@ -63,14 +60,19 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
                 .map(|key| {
                     json!({"id": key.key_id, "prefix": key.prefix, "name": key.name,
                            "member_id": key.member_id, "created_at": Timestamp::from(key.created_at),
+                           "last_used_at": key.last_used_at.map(Timestamp::from),
                            "revoked_at": key.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(json, items, &["id", "prefix", "created_at", "revoked_at", "name"]);
+            print(
+                json,
+                items,
+                &["id", "prefix", "created_at", "last_used_at", "revoked_at", "name"],
+            );
         }
         KeysCommand::Revoke { firm, key } => {
-            keys::revoke(service, firm, key, OPERATOR).await.map_err(terminal_error)?;
-            println!("revoked; its subscriptions are removed");
+            keys::revoke(service, firm, key, service.operator()).await.map_err(terminal_error)?;
+            print_line("revoked; its subscriptions are removed");
         }
     }
     Ok(())
@@ -84,13 +86,15 @@ pub(crate) async fn tokens(storage: &StorageArgs, command: TokensCommand) -> any
 
 async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result<()> {
     match command {
-        TokensCommand::Create { role, name, json } => {
+        TokensCommand::Create { role, name, expires, firm, json } => {
             let role = match role {
                 TokenRole::Product => tokens::HolderRole::Product,
                 TokenRole::Operator => tokens::HolderRole::Operator,
                 TokenRole::Auditor => tokens::HolderRole::Auditor,
             };
-            let made = tokens::create(service, &name, role).await.map_err(terminal_error)?;
+            let firm_ids = (!firm.is_empty()).then_some(firm);
+            let scope = TokenScope { name, role, expires_at: expires, firm_ids };
+            let made = tokens::create_limited(service, scope).await.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "token": made.token, "name": made.name});
             print(json, vec![shown], &["id", "token"]);
         }
@@ -101,14 +105,27 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                 .map(|token| {
                     json!({"id": token.token_id, "role": token.role, "name": token.name,
                            "created_at": Timestamp::from(token.created_at),
+                           "expires_at": token.expires_at.map(Timestamp::from),
+                           "firm_ids": token.firm_ids,
+                           "last_used_at": token.last_used_at.map(Timestamp::from),
                            "revoked_at": token.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(json, items, &["id", "role", "created_at", "revoked_at", "name"]);
+            let fields = [
+                "id",
+                "role",
+                "created_at",
+                "expires_at",
+                "last_used_at",
+                "revoked_at",
+                "firm_ids",
+                "name",
+            ];
+            print(json, items, &fields);
         }
         TokensCommand::Revoke { token } => {
             tokens::revoke(service, token).await.map_err(terminal_error)?;
-            println!("revoked");
+            print_line("revoked");
         }
     }
     Ok(())
@@ -119,10 +136,10 @@ pub(crate) async fn secrets(storage: &StorageArgs, command: SecretsCommand) -> a
     let service = &system.service;
     let (shown, how) = match command {
         SecretsCommand::Reveal { firm, json } => {
-            (secrets::reveal(service, firm, OPERATOR).await, json)
+            (secrets::reveal(service, firm, service.operator()).await, json)
         }
         SecretsCommand::Rotate { firm, reason, json } => {
-            (secrets::rotate(service, firm, OPERATOR, reason.as_deref()).await, json)
+            (secrets::rotate(service, firm, service.operator(), reason.as_deref()).await, json)
         }
     };
     let shown = shown.map_err(terminal_error)?;
@@ -165,9 +182,9 @@ async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> 
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
-    readings::record(service, firm_id, OPERATOR, look).await.map_err(terminal_error)?;
+    readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;
     if let Some(reason) = &reveal.show_target {
-        let reveal = TargetReveal { firm_id, actor: OPERATOR, reason };
+        let reveal = TargetReveal { firm_id, actor: service.operator(), reason };
         let target = targets::of_delivery(service, reveal, &found.row).await;
         found.show_target(&target.map_err(terminal_error)?);
     }
@@ -180,7 +197,7 @@ async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> 
     let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
     if json.json {
         shown["attempts"] = attempts.into();
-        println!("{shown:#}");
+        print_json(&shown);
     } else {
         print(json, vec![shown], &["id", "state", "cause", "next_try_at"]);
         print(json, attempts, &["number", "outcome", "status", "error", "late", "started_at"]);
@@ -229,31 +246,6 @@ fn attempt(one: &Attempt) -> Value {
         "retry_after_seconds": one.retry_after_seconds, "hops": one.hops,
         "late": one.late.is_some(),
     })
-}
-
-/// Prints one JSON array, or a line with these fields for each item.
-pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: &[&str]) {
-    if json {
-        return print_line(&format!("{:#}", Value::Array(items)));
-    }
-    for item in items {
-        let line: Vec<String> = fields
-            .iter()
-            .map(|field| match &item[*field] {
-                Value::String(text) => text.clone(),
-                Value::Null => "-".to_owned(),
-                other => other.to_string(),
-            })
-            .collect();
-        print_line(&line.join("  "));
-    }
-}
-
-/// Prints a line. If the reader has closed the pipe (`| head`), the command ends quietly.
-pub(crate) fn print_line(line: &str) {
-    if writeln!(std::io::stdout(), "{line}").is_err() {
-        std::process::exit(0);
-    }
 }
 
 /// The API's error as one line, with the cause that the API would only log.

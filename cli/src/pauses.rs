@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::OutputArgs;
-use crate::operate::{OPERATOR, print, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::print;
 
 /// The scope of a pause.
 #[derive(Debug, Args)]
@@ -53,8 +54,9 @@ pub(crate) struct ResumeArgs {
 
 pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result<()> {
     let which = asked.scope.which();
-    let row =
-        pauses::pause(service, &which, &asked.reason, OPERATOR).await.map_err(terminal_error)?;
+    let row = pauses::pause(service, &which, &asked.reason, service.operator())
+        .await
+        .map_err(terminal_error)?;
     show(asked.json, &[row]);
     Ok(())
 }
@@ -64,7 +66,9 @@ pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Resu
         anyhow::bail!("--host: this is not the name of a host");
     };
     let reason = asked.reason.as_deref();
-    let row = pauses::resume(service, pause_id, reason, OPERATOR).await.map_err(terminal_error)?;
+    let row = pauses::resume(service, pause_id, reason, service.operator())
+        .await
+        .map_err(terminal_error)?;
     show(asked.json, &[row]);
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use domain::maintenance::MaintenanceEvent;
+use domain::pause::INSTALLATION_FIRM_ID;
 use domain::time::Timestamp;
 use indicatif::ProgressBar;
 use projector::rebuild::{
@@ -13,7 +15,8 @@ use projector::rebuild::{
 use serde_json::{Value, json};
 
 use crate::args::OutputArgs;
-use crate::operate::{print, print_line};
+use crate::operator;
+use crate::output::{print, print_line, print_note};
 use crate::wiring::{self, StorageArgs, System};
 
 /// A read model differs from the log, and stays so.
@@ -57,7 +60,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: ProjectionsCommand) -> E
         code
     };
     done.await.unwrap_or_else(|error: anyhow::Error| {
-        eprintln!("firmforms: {error:#}");
+        print_note(&format!("firmforms: {error:#}"));
         ExitCode::from(EXIT_FAILED)
     })
 }
@@ -78,6 +81,13 @@ async fn asked(system: &System, command: ProjectionsCommand) -> anyhow::Result<E
 async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Result<ExitCode> {
     let models = which.name.map_or_else(|| ReadModel::ALL.to_vec(), |model| vec![model]);
     let now = system.service.clock.now().get();
+    if act == RebuildAct::Replace {
+        let names = models.iter().map(|model| model.name().to_owned()).collect();
+        let ordered = MaintenanceEvent::RebuildOrdered { models: names };
+        let service = &system.service;
+        let context = service.context(INSTALLATION_FIRM_ID, service.operator());
+        operator::record(&service.store, &context, ordered).await?;
+    }
     let order = RebuildOrder { models, act, now, tries: TRIES_MAX };
     let bar =
         if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };

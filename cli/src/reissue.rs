@@ -6,7 +6,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::args::OutputArgs;
-use crate::operate::{OPERATOR, print, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::print;
 use crate::wiring::{self, StorageArgs};
 
 /// The arguments of `reissue`.
@@ -33,7 +34,7 @@ pub(crate) async fn run(storage: &StorageArgs, asked: ReissueArgs) -> anyhow::Re
     let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
     let delivery_id = asked.delivery;
     let new = NewReissue { firm_id: asked.firm, delivery_id, request_id, reason: asked.reason };
-    let id = reissue::reissue(service, &new, OPERATOR).await.map_err(terminal_error)?;
+    let id = reissue::reissue(service, &new, service.operator()).await.map_err(terminal_error)?;
     let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});
     print(asked.json, vec![made], &["id", "reissue_of", "request_id"]);
     system.stop().await

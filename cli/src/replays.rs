@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::OutputArgs;
-use crate::operate::{OPERATOR, print, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::print;
 use crate::wiring::{self, StorageArgs};
 
 /// The commands of replays.
@@ -114,7 +115,7 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
         let id = if start.dry_run {
             None
         } else {
-            let begun = replays::start(service, &new, &selected, OPERATOR).await;
+            let begun = replays::start(service, &new, &selected, service.operator()).await;
             Some(begun.map_err(terminal_error)?)
         };
         begun.push(begun_json(firm_id, id, &selected));
@@ -151,8 +152,9 @@ fn begun_json(firm_id: Uuid, id: Option<Uuid>, selected: &SelectedDeliveries) ->
 }
 
 async fn change(service: &Service, one: ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
-    let view =
-        replays::change(service, one.replay, command, OPERATOR).await.map_err(terminal_error)?;
+    let view = replays::change(service, one.replay, command, service.operator())
+        .await
+        .map_err(terminal_error)?;
     show(one.json, &view);
     Ok(())
 }

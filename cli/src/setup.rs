@@ -10,14 +10,16 @@ use deliverer::{DelivererSettings, TimeScale};
 use domain::address::AllowedTargets;
 use domain::pressure::HostCaps;
 use inviter::InviteWait;
-use mailer::{Mailer, SenderAddress, SmtpSettings};
+use mailer::{Mailer, SenderAddress, SmtpSettings, SmtpUrl};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::args::DEFAULT_MAIL_FROM;
+use crate::databases::secret;
 use crate::wiring::{ServeArgs, StorageArgs, SystemSetup};
 
 pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
+    let smtp_url = smtp_url(serve)?;
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
     let targets = AllowedTargets::new(serve.allow_targets.clone());
     let allowed = if serve.allow_http_targets { targets.with_http() } else { targets };
@@ -26,7 +28,7 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
     }
     let scheme = if serve.tls_cert.is_some() { "https" } else { "http" };
     let base = serve.base_url.clone().unwrap_or_else(|| format!("{scheme}://{}", serve.addr));
-    require_links(serve, &base)?;
+    require_links(smtp_url.as_ref(), &base)?;
     let roots = ExtraRoots::read(serve.extra_roots.as_deref())?;
     Ok(SystemSetup {
         allowed,
@@ -41,12 +43,12 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
             retention: retention(serve),
             ..DelivererSettings::default()
         },
-        mailer: mailer(storage, serve, &roots)?,
+        mailer: mailer(serve, smtp_url.as_ref(), &roots)?,
         sender: sender(serve)?,
         extra_roots: roots.certificates,
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
-        notary: Some(storage.notary()),
+        notary: Some(storage.signing_notary()?),
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
@@ -68,9 +70,18 @@ fn retention(serve: &ServeArgs) -> Retention {
     }
 }
 
+/// The mail server, of the flag or of its file. No error repeats the URL, which holds a password.
+fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
+    if serve.smtp_url.is_some() {
+        return Ok(serve.smtp_url.clone());
+    }
+    let url = secret(None, serve.smtp_url_file.as_deref())?;
+    url.map(|url| url.parse()).transpose().context("--smtp-url-file")
+}
+
 /// Requires an https address for real mail: people follow the links in it.
-fn require_links(serve: &ServeArgs, base: &str) -> anyhow::Result<()> {
-    let leaves = serve.smtp_url.as_ref().is_some_and(|url| !url.is_this_machine());
+fn require_links(smtp_url: Option<&SmtpUrl>, base: &str) -> anyhow::Result<()> {
+    let leaves = smtp_url.is_some_and(|url| !url.is_this_machine());
     if leaves && !base.starts_with("https://") {
         bail!("--smtp-url needs --base-url with https: every mail links to the unsubscribe page");
     }
@@ -100,17 +111,29 @@ impl ExtraRoots {
     }
 }
 
-fn mailer(storage: &StorageArgs, serve: &ServeArgs, roots: &ExtraRoots) -> anyhow::Result<Mailer> {
+fn mailer(
+    serve: &ServeArgs,
+    smtp_url: Option<&SmtpUrl>,
+    roots: &ExtraRoots,
+) -> anyhow::Result<Mailer> {
     if serve.paused {
-        return Ok(Mailer::held());
+        return Ok(Mailer::off());
     }
-    let Some(url) = &serve.smtp_url else {
-        let folder = storage.mails();
-        tracing::warn!(folder = %folder.display(), "no mail server: mails are written as files");
-        return Ok(Mailer::files(folder));
-    };
-    let settings = SmtpSettings { extra_roots: roots.pem.clone(), ..SmtpSettings::default() };
-    Mailer::smtp(url, &settings).context("--smtp-url")
+    match (smtp_url, &serve.mail_dir) {
+        (Some(url), _) => {
+            let extra_roots = roots.pem.clone();
+            let settings = SmtpSettings { extra_roots, ..SmtpSettings::default() };
+            Mailer::smtp(url, &settings).context("--smtp-url")
+        }
+        (None, Some(folder)) => {
+            tracing::warn!(folder = %folder.display(), "mails are written as files, and not sent");
+            Ok(Mailer::files(folder))
+        }
+        (None, None) => {
+            tracing::warn!("no mail server: invites are answered with send_failed");
+            Ok(Mailer::off())
+        }
+    }
 }
 
 fn sender(serve: &ServeArgs) -> anyhow::Result<SenderAddress> {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::args::OutputArgs;
 use crate::databases::MainDatabase;
-use crate::operate::{OPERATOR, print_line};
+use crate::output::{print_json, print_line, print_note};
 use crate::wiring::{self, StorageArgs};
 
 /// The proof could not be finished.
@@ -86,7 +86,7 @@ pub(crate) async fn run(
             code(&report, repaired)
         }
         Err(error) => {
-            eprintln!("firmforms: {error:#}");
+            print_note(&format!("firmforms: {error:#}"));
             ExitCode::from(EXIT_UNKNOWN)
         }
     }
@@ -136,7 +136,12 @@ async fn repair_missing(
         return Ok(0);
     }
     let system = wiring::open(storage).await?;
-    let order = RepairOrder { actor: OPERATOR, reason: reason.to_owned() };
+    let operator = system.service.operator.clone();
+    let order = RepairOrder {
+        actor: system.service.operator(),
+        terminal: operator.map(|operator| operator.terminal),
+        reason: reason.to_owned(),
+    };
     let repaired = repair(&system.deliverer, &report.missing, &order).await?;
     system.stop().await?;
     Ok(repaired)
@@ -144,7 +149,7 @@ async fn repair_missing(
 
 fn tell(report: &ProofReport, repaired: Option<u64>, how: OutputArgs) {
     if how.json {
-        return print_line(&format!("{:#}", as_json(report, repaired)));
+        return print_json(&as_json(report, repaired));
     }
     lines(report, repaired).iter().for_each(|line| print_line(line));
 }

@@ -1,6 +1,5 @@
 //! Wiring: assembles databases, log, doors and workers. The tests start here too.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +32,7 @@ pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
 pub use crate::databases::Databases;
 pub(crate) use crate::databases::{DatabaseNames, SERVICE_DATABASES};
 use crate::databases::{KEYRING, MAIN};
+use crate::operator;
 
 /// Connections to the main database for callers.
 const CALLER_CONNECTIONS: u32 = 10;
@@ -88,7 +88,7 @@ pub struct SystemSetup {
     pub mailer: Mailer,
     /// The sender's address of mail.
     pub sender: SenderAddress,
-    /// The wait of a call for a concurrent one that sends the same invite.
+    /// The waits of a call that sends an invite.
     pub patience: InviteWait,
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
@@ -101,19 +101,19 @@ pub struct SystemSetup {
 }
 
 impl SystemSetup {
-    /// The setup of a command without doors and without sending. Its mails would be files.
+    /// The setup of a command without doors and without sending.
     ///
     /// # Errors
     ///
     /// None in practice: the built-in sender address is valid.
-    pub fn quiet(base_url: &str, mails: &Path) -> anyhow::Result<Self> {
+    pub fn quiet(base_url: &str) -> anyhow::Result<Self> {
         Ok(Self {
             allowed: AllowedTargets::default(),
             base_url: base_url.to_owned(),
             settings: DelivererSettings::default(),
             extra_roots: Vec::new(),
             trusted_proxies: Vec::new(),
-            mailer: Mailer::files(mails),
+            mailer: Mailer::off(),
             sender: DEFAULT_MAIL_FROM.parse().context("the sender of mails")?,
             patience: InviteWait::default(),
             notary: None,
@@ -232,6 +232,7 @@ impl System {
             entropy,
             inviter,
             allowed: Arc::new(setup.allowed),
+            operator: None,
             target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
             trusted_proxies: setup.trusted_proxies.into(),
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
@@ -383,8 +384,10 @@ pub(crate) async fn open(storage: &StorageArgs) -> anyhow::Result<System> {
     let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
     let wrapping = storage.wrapping_key()?;
     databases.require().await?;
-    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1", &storage.mails())?;
-    System::start(databases, wrapping, setup).await
+    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1")?;
+    let mut system = System::start(databases, wrapping, setup).await?;
+    system.service.operator = Some(operator::at_terminal(storage, system.pool()).await?);
+    Ok(system)
 }
 
 /// Installs one TLS stack for the whole process, before any connection is opened.

@@ -2,12 +2,13 @@
 //! server itself. Root runs it as the owner of the data, else as `postgres`, else as `nobody`.
 
 use std::env;
-use std::fs::File;
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::fcntl::OFlag;
 use nix::unistd::{Uid, User, geteuid};
 
 use crate::error::{AtPath, ClusterError};
@@ -19,6 +20,23 @@ const FIRST_SHUT_SCRIPT: &str =
 
 /// The environment variables that PostgreSQL's programs need.
 const KEPT_VARIABLES: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
+
+/// Requires that a data directory, if it exists, is this process's own, also for root. In another
+/// user's directory any file may be a link to a file of root.
+///
+/// # Errors
+/// [`ClusterError::NotYours`].
+pub fn check_owner(data_dir: &Path) -> Result<(), ClusterError> {
+    let owner = data_dir.metadata().ok().map(|metadata| Uid::from_raw(metadata.uid()));
+    match owner.filter(|owner| *owner != geteuid()) {
+        Some(owner) => Err(not_yours(data_dir, owner)),
+        None => Ok(()),
+    }
+}
+
+fn not_yours(folder: &Path, owner: Uid) -> ClusterError {
+    ClusterError::NotYours { folder: folder.to_owned(), owner: owner.as_raw() }
+}
 
 /// The user that runs the server.
 #[derive(Debug, Clone)]
@@ -39,9 +57,7 @@ impl ServerAccount {
             };
         }
         match owner.filter(|owner| *owner != me) {
-            Some(owner) => {
-                Err(ClusterError::NotYours { folder: folder.to_owned(), owner: owner.as_raw() })
-            }
+            Some(owner) => Err(not_yours(folder, owner)),
             None => Self::with_uid(me),
         }
     }
@@ -74,10 +90,12 @@ impl ServerAccount {
         command
     }
 
-    /// Gives a folder to the account. Never for files in a folder that the account owns already:
-    /// such a file may be a link.
+    /// Gives a folder to the account, and never what a link leads to. Never for files in a folder
+    /// that the account owns already: such a file may be a link.
     pub(crate) fn give_folder(&self, path: &Path) -> Result<(), ClusterError> {
-        File::open(path).at(path).and_then(|folder| self.give(&folder, path))
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY).bits());
+        options.open(path).at(path).and_then(|folder| self.give(&folder, path))
     }
 
     /// Gives an open file to the account.

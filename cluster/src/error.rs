@@ -39,7 +39,7 @@ pub enum ClusterError {
     )]
     NoAccount,
     /// The data belong to another user.
-    #[error("{} belongs to user id {owner}: run as that user or as root", .folder.display())]
+    #[error("{} belongs to user id {owner}: run as that user", .folder.display())]
     NotYours {
         /// The cluster's folder.
         folder: PathBuf,

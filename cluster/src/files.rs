@@ -12,7 +12,7 @@ use nix::unistd::geteuid;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
-use crate::account::ServerAccount;
+use crate::account::{ServerAccount, check_owner};
 use crate::error::{AtPath, ClusterError};
 
 /// The number in the socket's name.
@@ -50,6 +50,7 @@ pub(crate) struct ClusterLock {
 impl ClusterFiles {
     /// Makes missing folders, and checks that the account can enter them.
     pub(crate) fn prepare(data_dir: &Path, stay: DirectoryLifetime) -> Result<Self, ClusterError> {
+        check_owner(data_dir)?;
         let open_to_account = if geteuid().is_root() { 0o711 } else { 0o700 };
         make_folder(data_dir, open_to_account)?;
         let data_dir = data_dir.canonicalize().at(data_dir)?;

@@ -58,6 +58,7 @@ use nix::unistd::{User, geteuid, mkdtemp};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
+pub use crate::account::check_owner;
 pub use crate::error::ClusterError;
 pub use crate::programs::{PostgresPrograms, find_programs};
 

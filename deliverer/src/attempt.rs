@@ -140,5 +140,6 @@ pub(crate) const fn system_context(
         correlation_id: delivery_id,
         causation_id: None,
         traceparent: None,
+        terminal: None,
     }
 }

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
+use crate::operator::{OperatorName, Terminal};
 use crate::time::Timestamp;
 use crate::trace::Traceparent;
 
@@ -19,11 +21,13 @@ pub enum Actor {
     Key(Uuid),
     /// A person of the firm who used the product's screens.
     Member(Uuid),
-    /// An operator, by the token used. Nil for the command line.
+    /// An operator, by the token used. Nil at a terminal of an older build.
     Operator(Uuid),
+    /// An operator at a terminal, by name (ruling 46).
+    NamedOperator(OperatorName),
     /// An auditor, by the token used.
     Auditor(Uuid),
-    /// The product, by the token of its report. Nil for the command line.
+    /// The product, by the token of its report. Nil for a file of an older build.
     Product(Uuid),
     /// The receiver of a subscription's deliveries, by its answer.
     Receiver(Uuid),
@@ -39,6 +43,7 @@ impl fmt::Display for Actor {
             Self::Key(id) => write!(f, "key:{id}"),
             Self::Member(id) => write!(f, "member:{id}"),
             Self::Operator(id) => write!(f, "operator:{id}"),
+            Self::NamedOperator(name) => write!(f, "operator:{name}"),
             Self::Auditor(id) => write!(f, "auditor:{id}"),
             Self::Product(id) => write!(f, "product:{id}"),
             Self::Receiver(id) => write!(f, "receiver:{id}"),
@@ -56,6 +61,9 @@ impl FromStr for Actor {
             return Ok(Self::System);
         }
         let (kind, id) = text.split_once(':').ok_or(NotAContext("actor"))?;
+        if let ("operator", Ok(name)) = (kind, id.parse()) {
+            return Ok(Self::NamedOperator(name));
+        }
         let id = id.parse().map_err(|_| NotAContext("actor"))?;
         match kind {
             "key" => Ok(Self::Key(id)),
@@ -85,6 +93,8 @@ pub struct EventContext {
     pub causation_id: Option<Uuid>,
     /// The W3C trace of the event, if any.
     pub traceparent: Option<Traceparent>,
+    /// The terminal, if an operator gave the command at one.
+    pub terminal: Option<Arc<Terminal>>,
 }
 
 const FIRM_ID: &str = "firm_id";
@@ -93,6 +103,9 @@ const ACTOR: &str = "actor";
 const CORRELATION_ID: &str = "correlation_id";
 const CAUSATION_ID: &str = "causation_id";
 const TRACEPARENT: &str = "traceparent";
+const TERMINAL_HOST: &str = "terminal_host";
+const TERMINAL_LOGIN: &str = "terminal_login";
+const TERMINAL_USER: &str = "terminal_user";
 
 impl EventContext {
     /// A copy of the context for events that `event_id` causes.
@@ -108,9 +121,15 @@ impl EventContext {
     /// None, because all parts are texts.
     pub fn to_metadata(&self) -> serde_json::Result<Box<RawValue>> {
         let Self { actor, correlation_id, causation_id, traceparent, .. } = *self;
-        let actor = AsText(actor);
-        let traceparent = traceparent.map(AsText);
-        to_raw_value(&EventMetadata { actor, causation_id, correlation_id, traceparent })
+        to_raw_value(&EventMetadata {
+            actor: AsText(actor),
+            causation_id,
+            correlation_id,
+            terminal_host: self.terminal.as_ref().map(|at| at.host.clone()),
+            terminal_login: self.terminal.as_ref().map(|at| at.login.clone()),
+            terminal_user: self.terminal.as_ref().map(|at| at.user.clone()),
+            traceparent: traceparent.map(AsText),
+        })
     }
 
     /// Restores the context from a stored event's columns and metadata.
@@ -122,11 +141,16 @@ impl EventContext {
         recorded_at: Timestamp,
         metadata: &RawValue,
     ) -> serde_json::Result<Self> {
-        let EventMetadata { actor, causation_id, correlation_id, traceparent } =
-            EventMetadata::deserialize(metadata)?;
-        let actor = actor.0;
-        let traceparent = traceparent.map(|text| text.0);
-        Ok(Self { firm_id, recorded_at, actor, correlation_id, causation_id, traceparent })
+        let stored = EventMetadata::deserialize(metadata)?;
+        Ok(Self {
+            firm_id,
+            recorded_at,
+            actor: stored.actor.0,
+            correlation_id: stored.correlation_id,
+            causation_id: stored.causation_id,
+            traceparent: stored.traceparent.map(|text| text.0),
+            terminal: terminal(stored.terminal_host, stored.terminal_login, stored.terminal_user),
+        })
     }
 
     /// Writes the context as the flat map that cqrs-es carries from a command to the store.
@@ -144,6 +168,11 @@ impl EventContext {
         if let Some(trace) = &self.traceparent {
             map.insert(TRACEPARENT.to_owned(), trace.to_string());
         }
+        if let Some(terminal) = &self.terminal {
+            map.insert(TERMINAL_HOST.to_owned(), terminal.host.clone());
+            map.insert(TERMINAL_LOGIN.to_owned(), terminal.login.clone());
+            map.insert(TERMINAL_USER.to_owned(), terminal.user.clone());
+        }
         map
     }
 
@@ -152,6 +181,7 @@ impl EventContext {
     /// # Errors
     /// [`NotAContext`] names the part that is missing or malformed.
     pub fn from_map(map: &HashMap<String, String>) -> Result<Self, NotAContext> {
+        let text = |name| map.get(name).cloned();
         Ok(Self {
             firm_id: required(map, FIRM_ID)?,
             recorded_at: required(map, RECORDED_AT)?,
@@ -159,17 +189,24 @@ impl EventContext {
             correlation_id: required(map, CORRELATION_ID)?,
             causation_id: optional(map, CAUSATION_ID)?,
             traceparent: optional(map, TRACEPARENT)?,
+            terminal: terminal(text(TERMINAL_HOST), text(TERMINAL_LOGIN), text(TERMINAL_USER)),
         })
     }
 }
 
-/// The metadata column. Its fields are in alphabetical order, as canonical JSON demands.
+/// The metadata column: texts, as cqrs-es demands, in alphabetical order, as canonical JSON demands.
 #[derive(Serialize, Deserialize)]
 struct EventMetadata {
     actor: AsText<Actor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     causation_id: Option<Uuid>,
     correlation_id: Uuid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terminal_host: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terminal_login: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terminal_user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<AsText<Traceparent>>,
 }
@@ -204,6 +241,14 @@ fn optional<T: FromStr>(
     map.get(name).map(|text| text.parse().map_err(|_| NotAContext(name))).transpose()
 }
 
+fn terminal(
+    host: Option<String>,
+    login: Option<String>,
+    user: Option<String>,
+) -> Option<Arc<Terminal>> {
+    Some(Arc::new(Terminal { host: host?, login: login?, user: user? }))
+}
+
 /// The metadata lacks a part that every event has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("event metadata without a readable `{0}`")]
@@ -220,6 +265,7 @@ mod tests {
             Actor::Key(Uuid::from_u128(1)),
             Actor::Member(Uuid::from_u128(2)),
             Actor::Operator(Uuid::nil()),
+            Actor::NamedOperator("ann.lee@example.com".parse().unwrap()),
             Actor::Auditor(Uuid::from_u128(8)),
             Actor::Product(Uuid::from_u128(3)),
             Actor::Receiver(Uuid::from_u128(4)),
@@ -237,9 +283,19 @@ mod tests {
                     parent_id: [2; 8],
                     sampled: true,
                 }),
+                terminal: Some(Arc::new(Terminal {
+                    host: "ops-\"1\"\u{1f}é".into(),
+                    login: "postgres".into(),
+                    user: "ann".into(),
+                })),
             };
             assert_eq!(EventContext::from_map(&context.to_map()).as_ref(), Ok(&context));
-            let bare = EventContext { causation_id: None, traceparent: None, ..context.clone() };
+            let bare = EventContext {
+                causation_id: None,
+                traceparent: None,
+                terminal: None,
+                ..context.clone()
+            };
             for context in [context, bare] {
                 let metadata = context.to_metadata().unwrap();
                 let EventContext { firm_id, recorded_at, .. } = context;
@@ -255,7 +311,14 @@ mod tests {
     #[test]
     fn a_missing_or_malformed_part_is_named() {
         assert_eq!(EventContext::from_map(&HashMap::new()), Err(NotAContext("firm_id")));
-        for text in ["", "key", "key:x", "moon:00000000-0000-0000-0000-000000000001"] {
+        for text in [
+            "",
+            "key",
+            "key:x",
+            "operator:",
+            "operator:a b",
+            "moon:00000000-0000-0000-0000-000000000001",
+        ] {
             assert!(text.parse::<Actor>().is_err(), "{text}");
         }
     }

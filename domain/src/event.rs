@@ -6,12 +6,14 @@
 use cqrs_es::Aggregate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::access_token::{AccessToken, AccessTokenEvent};
 use crate::checkpoint_series::{CheckpointSeries, CheckpointSeriesEvent};
 use crate::delivery::{Delivery, DeliveryEvent};
 use crate::firm::{Firm, FirmEvent};
 use crate::form::{Form, FormEvent};
 use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
+use crate::maintenance::{Maintenance, MaintenanceEvent};
 use crate::occurrence::{Happening, Occurrence, OccurrenceEvent};
 use crate::pause::{Pause, PauseEvent};
 use crate::person::{Person, PersonEvent};
@@ -210,6 +212,8 @@ all_events!(
     Pause(PauseEvent),
     Repair(RepairEvent),
     CheckpointSeries(CheckpointSeriesEvent),
+    AccessToken(AccessTokenEvent),
+    Maintenance(MaintenanceEvent),
 );
 
 /// The stored event cannot be read by this build.

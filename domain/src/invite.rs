@@ -14,6 +14,11 @@ use crate::occurrence::id_of_rule;
 /// Largest number of invites per firm and UTC day (contract, section Limits).
 pub const INVITES_PER_DAY: i32 = 300;
 
+/// Largest number of recipients that a firm may try on one UTC day. Refused and failed invites give
+/// their place among the 300 back, and stay counted here. So no key asks the mail server about any
+/// number of addresses.
+pub const INVITE_TRIES_PER_DAY: i32 = 1_000;
+
 /// Longest `name` of an invite, in characters (contract, section Limits).
 pub const NAME_MAX: usize = 200;
 

@@ -8,9 +8,9 @@
 //!
 //! The **aggregates** decide: [`firm`], [`form`], [`key`], [`subscription`], [`occurrence`],
 //! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
-//! [`repair`], [`checkpoint_series`]. Each has a command, an event, a rejection and one `decide`. A
-//! refused command has no events. [`event`] joins all events into one closed type, and [`context`]
-//! is their metadata.
+//! [`repair`], [`checkpoint_series`], [`access_token`], [`maintenance`]. Each has a command, an
+//! event, a rejection and one `decide`. A refused command has no events. [`event`] joins all events
+//! into one closed type, [`context`] is their metadata, and [`operator`] names people at a terminal.
 //!
 //! The other modules, in the order of a delivery's life:
 //!
@@ -28,8 +28,10 @@
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
-//! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats.
+//! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats. [`printable`]
+//!   makes foreign text safe to print.
 
+pub mod access_token;
 pub mod activity;
 pub mod address;
 pub mod answer;
@@ -53,14 +55,17 @@ pub mod invite;
 pub mod key;
 pub mod lang;
 pub mod link;
+pub mod maintenance;
 pub mod merkle;
 pub mod object;
 pub mod occurrence;
 pub mod once;
+pub mod operator;
 pub mod pause;
 pub mod payload;
 pub mod person;
 pub mod pressure;
+pub mod printable;
 pub mod quota;
 pub mod rate;
 pub mod reading;

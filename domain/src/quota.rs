@@ -84,7 +84,9 @@ impl Quota {
             | Event::Replay(_)
             | Event::Pause(_)
             | Event::Repair(_)
-            | Event::CheckpointSeries(_) => None,
+            | Event::CheckpointSeries(_)
+            | Event::AccessToken(_)
+            | Event::Maintenance(_) => None,
         }
     }
 

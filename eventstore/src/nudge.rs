@@ -61,7 +61,9 @@ impl WakeScope {
             | Event::Replay(_)
             | Event::Pause(_)
             | Event::Repair(_)
-            | Event::CheckpointSeries(_) => self.other_events = true,
+            | Event::CheckpointSeries(_)
+            | Event::AccessToken(_)
+            | Event::Maintenance(_) => self.other_events = true,
         }
     }
 }

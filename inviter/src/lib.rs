@@ -2,7 +2,7 @@
 //! (contract, section POST /forms/{id}/send; ruling 11, invites).
 //!
 //! - [`Inviter::invite`] reserves the day for a form and a person, hands the mail to the mailer,
-//!   and records the result.
+//!   and records the result. If the database is away then, recording goes on in the background.
 //! - [`TakeOver`] is a worker. It finishes invites whose process died in between, with the same
 //!   bytes under the same Message-ID.
 //!
@@ -23,6 +23,7 @@ use domain::time::Timestamp;
 use eventstore::crash;
 use mailer::{InviteContent as Letter, Mail, MailOutcome, compose};
 use projector::firms::{self, MailSenderRow};
+use projector::invites::FINISH_WITHIN;
 use projector::people::{self, PersonRow};
 use telemetry::metrics::INVITES;
 use telemetry::trace;
@@ -147,14 +148,20 @@ impl Inviter {
         let day = context.recorded_at.day();
         let of = InviteOf { form_id: new.form_id, person_id, day };
         let mail = self.write(context, of, &sender, new).await?;
+        if let Some(ReserveOutcome::Skipped(skip)) = self.reserved_by(of, mail.email_id).await? {
+            return Ok(InviteOutcome::Skipped(skip));
+        }
+        // Nothing is reserved while the call waits for its turn at the mail server.
+        let turn = self.mailer.turn(firm_id, self.wait.turn_max).await?;
         match self.reserve(context, of, &mail).await? {
             ReserveOutcome::Now => {}
             ReserveOutcome::Skipped(skip) => return Ok(InviteOutcome::Skipped(skip)),
         }
+        let record_until = Instant::now() + FINISH_WITHIN;
         crash::point("reserved");
-        let sent = self.mailer.send(&mail).await;
+        let sent = turn.send(&mail).await;
         crash::point("mailed");
-        self.record(context, of, &sent).await?;
+        self.record_in_time(context, of, &sent, record_until).await;
         answer(&mail, &sent)
     }
 
@@ -202,6 +209,7 @@ impl Inviter {
             correlation_id: self.entropy.id(),
             causation_id: None,
             traceparent: trace::current_traceparent(),
+            terminal: None,
         }
     }
 }

@@ -1,17 +1,58 @@
 //! Records the mail server's answer, and deletes the stored mail.
 
+use std::time::Duration;
+
 use domain::context::EventContext;
 use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection};
 use domain::person::{Person, PersonCommand};
 use eventstore::{AppendTransaction, NewEvent, load, retry_conflicts};
 use mailer::MailOutcome;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 use vault::{KeySubject, mails};
 
 use crate::as_system;
 use crate::settings::{InviteError, Inviter};
 
+/// The wait between two attempts to record a result.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Inviter {
+    /// Records a result that is known, now or in the background while the reservation lasts. The
+    /// caller is answered by the result: a mail that the server accepted must not be sent again.
+    pub(crate) async fn record_in_time(
+        &self,
+        context: &EventContext,
+        of: InviteOf,
+        sent: &MailOutcome,
+        until: Instant,
+    ) {
+        let Err(error) = self.record(context, of, sent).await else {
+            return;
+        };
+        tracing::warn!(%error, "the result of an invite is not recorded yet");
+        let inviter = self.clone();
+        let (context, sent) = (context.clone(), sent.clone());
+        tokio::spawn(async move { inviter.keep_recording(&context, of, &sent, until).await });
+    }
+
+    async fn keep_recording(
+        &self,
+        context: &EventContext,
+        of: InviteOf,
+        sent: &MailOutcome,
+        until: Instant,
+    ) {
+        while Instant::now() < until {
+            sleep(RECORD_INTERVAL).await;
+            if self.record(context, of, sent).await.is_ok() {
+                return;
+            }
+        }
+        let invite_id = of.id(context.firm_id);
+        tracing::error!(%invite_id, "the result of an invite was not recorded in time");
+    }
+
     /// Records the result of a reserved invite. A recorded result never changes. The actor is the
     /// service itself, because the caller's key may be revoked meanwhile.
     pub(crate) async fn record(

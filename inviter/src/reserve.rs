@@ -6,7 +6,7 @@ use domain::invite::{Invite, InviteCommand, InviteEvent, InviteOf, InviteRejecti
 use domain::quota::Quota;
 use eventstore::{AppendError, NewEvent, load, retry_conflicts};
 use mailer::Mail;
-use projector::{firms, forms, invites, people};
+use projector::{firms, forms, invite_tries, invites, people};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
@@ -35,9 +35,6 @@ impl Inviter {
         of: InviteOf,
         mail: &Mail,
     ) -> Result<ReserveOutcome, InviteError> {
-        if let Some(taken) = self.reserved_by(of, mail.email_id).await? {
-            return taken;
-        }
         // Each reservation has a data key of its own, so deleting that key harms no other
         // reservation.
         let subject = KeySubject { firm_id: context.firm_id, subject_id: self.entropy.id() };
@@ -49,9 +46,10 @@ impl Inviter {
         }
         match reserved {
             Ok(reserved) => Ok(reserved),
-            Err(InviteError::Append(AppendError::QuotaFull(Quota::Invites))) => {
-                self.when_quota_full(context, of, mail.email_id).await
-            }
+            Err(
+                InviteError::Append(AppendError::QuotaFull(Quota::Invites))
+                | InviteError::TriesUsedUp,
+            ) => self.when_quota_full(context, of, mail.email_id).await,
             Err(InviteError::Rejected(why)) => rejected(why, mail.email_id),
             Err(error) => Err(error),
         }
@@ -66,19 +64,22 @@ impl Inviter {
         invite_id: Uuid,
     ) -> Result<ReserveOutcome, InviteError> {
         let seconds = context.recorded_at.seconds_until_midnight();
-        self.reserved_by(of, invite_id).await?.unwrap_or(Err(InviteError::LimitReached { seconds }))
+        self.reserved_by(of, invite_id).await?.ok_or(InviteError::LimitReached { seconds })
     }
 
     /// The answer for a day that is already reserved; `None` for a free day.
-    async fn reserved_by(
+    ///
+    /// # Errors
+    /// [`InviteError::BeingSent`] while another call has it.
+    pub(crate) async fn reserved_by(
         &self,
         of: InviteOf,
         invite_id: Uuid,
-    ) -> Result<Option<Result<ReserveOutcome, InviteError>>, InviteError> {
+    ) -> Result<Option<ReserveOutcome>, InviteError> {
         let mut connection = self.store.pool().acquire().await?;
         match self.decide(&mut connection, of, invite_id).await {
             Ok(_) => Ok(None),
-            Err(InviteError::Rejected(why)) => Ok(Some(rejected(why, invite_id))),
+            Err(InviteError::Rejected(why)) => rejected(why, invite_id).map(Some),
             Err(error) => Err(error),
         }
     }
@@ -121,6 +122,9 @@ impl Inviter {
         }
         let stream = mail.email_id.to_string();
         appending.append(NewEvent::after(last, &stream, context, events)).await?;
+        if !invite_tries::count(appending.connection(), firm_id, of.day).await? {
+            return Err(InviteError::TriesUsedUp);
+        }
         let bytes =
             serde_json::to_vec(mail).map_err(|error| InviteError::Vault(error.to_string()))?;
         let kept = mails::InviteMailKey { invite_id: mail.email_id, subject, key };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::invite::InviteRejection;
 use eventstore::{AppendError, AsConflict, Clock, Store};
-use mailer::{Mailer, SenderAddress};
+use mailer::{Mailer, NoTurn, SenderAddress};
 use uuid::Uuid;
 use vault::responses::VaultError;
 use vault::{Entropy, IdentityKey, Keyring};
@@ -29,22 +29,29 @@ pub struct Inviter {
     pub sender: SenderAddress,
     /// The public door's URL, without a path. The unsubscribe page lies there.
     pub public_url: Arc<str>,
-    /// The wait for another call.
+    /// The waits of a call.
     pub wait: InviteWait,
 }
 
-/// The wait of a call for another call that sends the same invite.
+/// The waits of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct InviteWait {
-    /// The longest wait (ruling 11: 10 s).
+    /// The longest wait for another call that sends the same invite (ruling 11: 10 s).
     pub max: Duration,
-    /// The time between two looks.
+    /// The time between two looks at that call.
     pub look_every: Duration,
+    /// The longest wait for a turn at the mail server. With the 20 seconds for the mail itself, a
+    /// call is answered within the public door's time.
+    pub turn_max: Duration,
 }
 
 impl Default for InviteWait {
     fn default() -> Self {
-        Self { max: Duration::from_secs(10), look_every: Duration::from_millis(200) }
+        Self {
+            max: Duration::from_secs(10),
+            look_every: Duration::from_millis(200),
+            turn_max: Duration::from_secs(20),
+        }
     }
 }
 
@@ -57,10 +64,16 @@ pub enum InviteError {
         /// Seconds until midnight, the end of the day; at least 1.
         seconds: u64,
     },
+    /// The firm has tried too many recipients today.
+    #[error("the firm's tries of the day are used up")]
+    TriesUsedUp,
+    /// No turn at the mail server came free in time. Nothing was reserved.
+    #[error("the mail server is busy with other mails")]
+    Busy,
     /// Another call is sending this invite.
     #[error("the invite is being sent")]
     BeingSent(Uuid),
-    /// The mail server did not accept the mail, or another call is still sending it.
+    /// The mail server did not accept the mail, there is none, or another call is still sending it.
     #[error("the mail was not sent")]
     NotSent,
     /// The form no longer exists.
@@ -92,6 +105,15 @@ impl AsConflict for InviteError {
 impl From<AppendError> for InviteError {
     fn from(error: AppendError) -> Self {
         Self::Append(error)
+    }
+}
+
+impl From<NoTurn> for InviteError {
+    fn from(why: NoTurn) -> Self {
+        match why {
+            NoTurn::Off => Self::NotSent,
+            NoTurn::Busy => Self::Busy,
+        }
     }
 }
 

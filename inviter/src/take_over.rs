@@ -1,6 +1,8 @@
 //! Takes over invites that were reserved and never finished, because a process died or could not
 //! record (ruling 11; crash point P15).
 
+use std::time::Duration;
+
 use chrono::TimeDelta;
 use domain::context::{Actor, EventContext};
 use domain::invite::InviteCommand;
@@ -59,14 +61,19 @@ impl Inviter {
         Ok(())
     }
 
-    /// Sends the mail again. A mail that could not be sent stays reserved for a later turn.
+    /// Sends the mail again. A mail that could not be sent stays reserved for a later turn. The
+    /// worker waits for no firm's turn at the mail server, so that other firms' invites go on.
     async fn send_again(
         &self,
         context: &EventContext,
         invite: &OpenInvite,
         mail: &Mail,
     ) -> Result<(), InviteError> {
-        match self.mailer.send(mail).await {
+        let sent = match self.mailer.turn(invite.firm_id, Duration::ZERO).await {
+            Ok(turn) => turn.send(mail).await,
+            Err(why) => MailOutcome::Failed(why.to_string()),
+        };
+        match sent {
             sent @ (MailOutcome::Accepted | MailOutcome::Refused { .. }) => {
                 self.record(context, invite.of(), &sent).await
             }

@@ -29,12 +29,17 @@ impl MailFolder {
     }
 }
 
-/// Writes to another file first and renames it, so that no reader sees half a mail.
+/// Writes to another file first and renames it, so that no reader sees half a mail. Mails are in
+/// clear, so a new folder is the owner's alone.
 async fn write_whole(folder: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(folder).await?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).await?;
     let unfinished = file.with_extension("eml.new");
+    match fs::remove_file(&unfinished).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
+    options.write(true).create_new(true).mode(0o600);
     let mut open = options.open(&unfinished).await?;
     open.write_all(bytes).await?;
     open.sync_all().await?;

@@ -4,8 +4,8 @@
 //! - [`compose()`] is a pure function from an [`InviteContent`] to a [`Mail`]: the same bytes for
 //!   the same invite.
 //! - [`greeting`] chooses the name in the greeting.
-//! - [`Mailer`] hands a mail to a server ([`SmtpUrl`]) or writes it into a folder. It reports the
-//!   result ([`MailOutcome`]).
+//! - [`Mailer`] gives turns: to a server ([`SmtpUrl`]), or to a folder. No firm takes all turns.
+//! - [`MailTurn`] hands one mail over. It reports the result ([`MailOutcome`]).
 //!
 //! No other crate opens SMTP. This crate does not decide whether a mail is sent, does not retry,
 //! and stores nothing. The caller does all three.
@@ -20,6 +20,6 @@ mod smtp_url;
 
 pub use compose::compose;
 pub use mail::{InviteContent, Mail, NotASender, SenderAddress};
-pub use mailer::{MailOutcome, Mailer, MailerError, SmtpSettings};
+pub use mailer::{MailOutcome, MailTurn, Mailer, MailerError, NoTurn, SmtpSettings};
 pub use names::greeting;
 pub use smtp_url::{NotAnSmtpUrl, SmtpUrl};

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+use uuid::Uuid;
 
 use crate::files::MailFolder;
 use crate::mail::Mail;
-use crate::smtp::SmtpRelay;
+use crate::smtp::{RelayTurn, SmtpRelay};
 use crate::smtp_url::SmtpUrl;
 
-/// The longest that one [`Mailer::send`] takes (ruling 11).
+/// The longest that one [`MailTurn::send`] takes (ruling 11).
 const SEND_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Hands mail over. A clone is cheap, and clones share their connections.
@@ -22,7 +23,28 @@ pub struct Mailer(MailRoute);
 enum MailRoute {
     Smtp(Arc<SmtpRelay>),
     Files(Arc<MailFolder>),
-    Held,
+    Off,
+}
+
+/// The right to hand over one mail now.
+#[derive(Debug)]
+pub struct MailTurn(TurnRoute);
+
+#[derive(Debug)]
+enum TurnRoute {
+    Smtp(Arc<SmtpRelay>, RelayTurn),
+    Files(Arc<MailFolder>),
+}
+
+/// Why no mail can be handed over now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoTurn {
+    /// This process sends no mail.
+    #[error("this process sends no mail")]
+    Off,
+    /// The mail server is busy with other mails, perhaps of the same firm.
+    #[error("the mail server is busy with other mails")]
+    Busy,
 }
 
 /// The result of handing a mail over (ruling 11).
@@ -80,19 +102,35 @@ impl Mailer {
         Self(MailRoute::Files(Arc::new(MailFolder::new(folder.into()))))
     }
 
-    /// A mailer that reports a failure for every mail.
+    /// A mailer that sends nothing: for a process without a mail server, and for commands.
     #[must_use]
-    pub const fn held() -> Self {
-        Self(MailRoute::Held)
+    pub const fn off() -> Self {
+        Self(MailRoute::Off)
     }
 
+    /// A turn for one mail of this firm. The wait for a turn is no part of the time for a mail.
+    ///
+    /// # Errors
+    /// [`NoTurn`]; with a wait of zero also if no turn is free now.
+    pub async fn turn(&self, firm_id: Uuid, wait_max: Duration) -> Result<MailTurn, NoTurn> {
+        match &self.0 {
+            MailRoute::Smtp(relay) => {
+                let turn = relay.turn(firm_id, wait_max).await.ok_or(NoTurn::Busy)?;
+                Ok(MailTurn(TurnRoute::Smtp(Arc::clone(relay), turn)))
+            }
+            MailRoute::Files(folder) => Ok(MailTurn(TurnRoute::Files(Arc::clone(folder)))),
+            MailRoute::Off => Err(NoTurn::Off),
+        }
+    }
+}
+
+impl MailTurn {
     /// Hands one mail over. If the future is dropped midway, the mail may or may not have been
     /// sent.
-    pub async fn send(&self, mail: &Mail) -> MailOutcome {
+    pub async fn send(self, mail: &Mail) -> MailOutcome {
         match &self.0 {
-            MailRoute::Smtp(relay) => relay.send(mail).await,
-            MailRoute::Files(folder) => folder.write(mail).await,
-            MailRoute::Held => MailOutcome::Failed("nothing is sent by this process".to_owned()),
+            TurnRoute::Smtp(relay, turn) => relay.send(mail, turn).await,
+            TurnRoute::Files(folder) => folder.write(mail).await,
         }
     }
 }

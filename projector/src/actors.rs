@@ -57,6 +57,7 @@ async fn may_act(
         Actor::Member(member_id) => Ok(lock_active_firm(connection, firm_id).await?
             && lock_manager(connection, firm_id, member_id).await?),
         Actor::Operator(_)
+        | Actor::NamedOperator(_)
         | Actor::Auditor(_)
         | Actor::Product(_)
         | Actor::Receiver(_)

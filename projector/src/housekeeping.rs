@@ -5,7 +5,7 @@ use eventstore::Clock;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use sqlx::PgPool;
 
-use crate::{activity_ids, hook_requests, quotas, replay_items, subjects};
+use crate::{activity_ids, hook_requests, invite_tries, quotas, replay_items, subjects};
 
 /// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
@@ -44,10 +44,11 @@ impl Worker for HousekeepingWorker {
         let yesterday = now.date_naive() - TimeDelta::days(1);
         let forgotten = activity_ids::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let counted = quotas::forget(&self.pool, yesterday, ROWS_PER_STEP.into()).await?;
+        let tried = invite_tries::forget(&self.pool, yesterday, ROWS_PER_STEP.into()).await?;
         let waited = subjects::forget_waiting(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let replayed = replay_items::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let asked = hook_requests::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
-        let most = [forgotten, counted, waited, replayed, asked].into_iter().max();
+        let most = [forgotten, counted, tried, waited, replayed, asked].into_iter().max();
         if most == Some(u64::from(ROWS_PER_STEP)) {
             return Ok(NextStep::Busy);
         }

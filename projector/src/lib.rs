@@ -8,7 +8,8 @@
 //!   [`seals`] cover the log itself.
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
-//! - `counters` has the counts of calls for the rate limits. They are never rebuilt.
+//! - `counters` has the counts of calls and of invites' tries for the limits. They are never
+//!   rebuilt.
 //! - [`activity_ids`] has the ids of past activities, [`hook_requests`] the requests that callers
 //!   may repeat, and [`tokens`] the bearer tokens of the
 //!   internal door. [`signatures`] and [`verifications`] have the last signature and the last
@@ -39,7 +40,7 @@ mod work_queues;
 use eventstore::WithAppend;
 use eventstore::firm_rows::FirmTable;
 
-pub use counters::calls;
+pub use counters::{calls, invite_tries};
 pub use read_models::{
     audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
 };

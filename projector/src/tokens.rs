@@ -1,5 +1,5 @@
-//! Bearer tokens of the internal door, stored by their SHA-256. A token belongs to no firm and has
-//! no events, so this table is no read model.
+//! Bearer tokens of the internal door, stored by their SHA-256. Creations and revocations are events
+//! that do not hold the SHA-256, so this table is no read model.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -18,6 +18,10 @@ pub struct NewToken<'a> {
     pub sha256: [u8; 32],
     /// The time at which the token was made.
     pub created_at: DateTime<Utc>,
+    /// The time from which the token is refused, if it expires.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// The firms that the token may reach; `None` for all.
+    pub firm_ids: Option<&'a [Uuid]>,
 }
 
 /// A token as a list shows it.
@@ -31,6 +35,12 @@ pub struct TokenRow {
     pub role: String,
     /// The time at which the token was made.
     pub created_at: DateTime<Utc>,
+    /// The time from which the token is refused, if it expires.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// The firms that the token may reach; `None` for all.
+    pub firm_ids: Option<Vec<Uuid>>,
+    /// The time of the last use, to about a minute.
+    pub last_used_at: Option<DateTime<Utc>>,
     /// The time at which the token was revoked, if it was.
     pub revoked_at: Option<DateTime<Utc>>,
 }
@@ -39,17 +49,22 @@ pub struct TokenRow {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn insert(pool: &PgPool, token: &NewToken<'_>) -> Result<(), sqlx::Error> {
+pub async fn insert(
+    connection: &mut PgConnection,
+    token: &NewToken<'_>,
+) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "insert into tokens (token_id, name, role, sha256, created_at)
-         values ($1, $2, $3, $4, $5)",
+        "insert into tokens (token_id, name, role, sha256, created_at, expires_at, firm_ids)
+         values ($1, $2, $3, $4, $5, $6, $7)",
     )
     .bind(token.token_id)
     .bind(token.name)
     .bind(token.role)
     .bind(token.sha256.as_slice())
     .bind(token.created_at)
-    .execute(pool)
+    .bind(token.expires_at)
+    .bind(token.firm_ids)
+    .execute(connection)
     .await?;
     Ok(())
 }
@@ -60,8 +75,8 @@ pub async fn insert(pool: &PgPool, token: &NewToken<'_>) -> Result<(), sqlx::Err
 /// If the database does not answer.
 pub async fn list(pool: &PgPool) -> Result<Vec<TokenRow>, sqlx::Error> {
     sqlx::query_as(
-        "select token_id, name, role, created_at, revoked_at from tokens
-          order by created_at desc, token_id desc",
+        "select token_id, name, role, created_at, expires_at, firm_ids, last_used_at, revoked_at
+           from tokens order by created_at desc, token_id desc",
     )
     .fetch_all(pool)
     .await
@@ -71,12 +86,16 @@ pub async fn list(pool: &PgPool) -> Result<Vec<TokenRow>, sqlx::Error> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn revoke(pool: &PgPool, token_id: Uuid, at: DateTime<Utc>) -> Result<bool, sqlx::Error> {
+pub async fn revoke(
+    connection: &mut PgConnection,
+    token_id: Uuid,
+    at: DateTime<Utc>,
+) -> Result<bool, sqlx::Error> {
     let revoked =
         sqlx::query("update tokens set revoked_at = $2 where token_id = $1 and revoked_at is null")
             .bind(token_id)
             .bind(at)
-            .execute(pool)
+            .execute(connection)
             .await?;
     Ok(revoked.rows_affected() == 1)
 }
@@ -90,6 +109,8 @@ pub struct ActiveToken {
     pub role: String,
     /// The SHA-256 of the token's text.
     pub sha256: Vec<u8>,
+    /// The firms that the token may reach; `None` for all.
+    pub firm_ids: Option<Vec<Uuid>>,
 }
 
 /// Finds the active tokens with these SHA-256.
@@ -99,12 +120,30 @@ pub struct ActiveToken {
 pub async fn authenticate(
     connection: &mut PgConnection,
     sha256: &[[u8; 32]],
+    now: DateTime<Utc>,
 ) -> Result<Vec<ActiveToken>, sqlx::Error> {
     sqlx::query_as(
-        "select token_id, role, sha256 from tokens
-          where sha256 = any($1) and revoked_at is null",
+        "select token_id, role, sha256, firm_ids from tokens
+          where sha256 = any($1) and revoked_at is null and coalesce(expires_at > $2, true)",
     )
     .bind(sha256)
+    .bind(now)
     .fetch_all(connection)
     .await
+}
+
+/// Notes a use of a token. A process asks at most once a minute per token.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn note_use(pool: &PgPool, token_id: Uuid, at: DateTime<Utc>) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "update tokens set last_used_at = $2
+          where token_id = $1 and revoked_at is null and coalesce(last_used_at < $2, true)",
+    )
+    .bind(token_id)
+    .bind(at)
+    .execute(pool)
+    .await?;
+    Ok(())
 }

@@ -125,6 +125,7 @@ fn event(stream: u128) -> NewEvent {
         correlation_id: Uuid::nil(),
         causation_id: None,
         traceparent: None,
+        terminal: None,
     };
     NewEvent {
         aggregate_id: Uuid::from_u128(stream).to_string(),

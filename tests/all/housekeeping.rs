@@ -63,6 +63,20 @@ async fn what_is_old_goes_in_batches_once_an_hour() {
     assert_eq!(seen(&world).await, 0);
 }
 
+#[tokio::test]
+async fn the_tries_of_past_days_are_forgotten() {
+    let world = World::new().await;
+    let insert = "insert into invite_tries values (gen_random_uuid(), '2026-10-30', 7),
+                                                  (gen_random_uuid(), '2026-10-31', 7)";
+    sqlx::query(insert).execute(world.pool()).await.unwrap();
+    assert_eq!(housekeeping(&world).step().await.unwrap(), NextStep::IDLE);
+    let days: Vec<String> = sqlx::query_scalar("select day::text from invite_tries")
+        .fetch_all(world.pool())
+        .await
+        .unwrap();
+    assert_eq!(days, ["2026-10-31"], "yesterday is kept for calls that began then");
+}
+
 /// A fact waited for ever for a response that never came.
 #[tokio::test]
 async fn a_fact_whose_response_never_comes_is_forgotten_after_90_days() {

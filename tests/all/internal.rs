@@ -219,7 +219,8 @@ async fn a_keys_text_is_shown_once_and_kept_nowhere() {
             &*format!(
                 concat!(
                     r#"{{"id":"{}","name":"Make","prefix":"{}","member_id":"{}","#,
-                    r#""created_at":"2026-11-01T12:00:00.000Z","revoked_at":null,"key":"{}"}}"#,
+                    r#""created_at":"2026-11-01T12:00:00.000Z","revoked_at":null,"#,
+                    r#""last_used_at":null,"key":"{}"}}"#,
                 ),
                 id,
                 &text[..12],
@@ -272,8 +273,9 @@ async fn keys_are_listed_newest_first_and_revoked_once() {
 
     let listed = of_firm(&world, &firm, ("GET", "/keys"), Value::Null).await;
     let shape = |id: &Value, name, prefix: &str, created_at, revoked_at: Value| {
+        let used = revoked_at.as_str().map(|_| created_at);
         json!({"id": id, "name": name, "prefix": prefix, "member_id": firm.owner,
-               "created_at": created_at, "revoked_at": revoked_at})
+               "created_at": created_at, "revoked_at": revoked_at, "last_used_at": used})
     };
     let second = shape(
         &made.body["id"],
@@ -369,12 +371,12 @@ async fn what_was_read_of_deliveries_was_not_audited() {
         call(&world, &operator.token, ("GET", &format!("{path}{rest}")), &Value::Null).await;
     }
     let by_hand = firmforms(&world.database)
-        .args(["deliveries", "show", "--firm", &firm.id.to_string(), &id])
+        .args(["--as", "ann", "deliveries", "show", "--firm", &firm.id.to_string(), &id])
         .output();
     assert!(by_hand.await.unwrap().status.success());
     world.project().await;
     let read: Vec<(String, Value)> = sqlx::query_as(
-        "select actor_id, evidence from audit_log where action = 'audit_read' order by sequence",
+        "select actor_id, evidence - 'terminal' from audit_log where action = 'audit_read' order by sequence",
     )
     .fetch_all(world.pool())
     .await
@@ -383,7 +385,7 @@ async fn what_was_read_of_deliveries_was_not_audited() {
     let expected = [
         (operator.id.to_string(), json!({"what": "deliveries", "how": page, "hook_id": hook})),
         (operator.id.to_string(), one.clone()),
-        (Uuid::nil().to_string(), one),
+        ("ann".to_owned(), one),
     ];
     assert_eq!(read, expected);
 }

@@ -34,6 +34,7 @@ fn context(firm_id: Uuid) -> EventContext {
         correlation_id: Uuid::nil(),
         causation_id: None,
         traceparent: None,
+        terminal: None,
     }
 }
 

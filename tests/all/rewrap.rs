@@ -73,6 +73,12 @@ async fn what_was_under_the_old_wrapping_key_is_read_under_the_new_one_alone() {
     let old = said(firmforms(&world.database).args(reveal)).await;
     assert!(old.0 != 0 && old.1.contains("made with another wrapping key"), "{old:?}");
     assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
+    let ordered = "select metadata::json->>'actor' from events
+                    where event_type = 'KeyringRewrapOrdered' and firm_id = $1";
+    let mut main = world.database.main.connect().await.unwrap();
+    let actors: Vec<String> =
+        sqlx::query_scalar(ordered).bind(uuid::Uuid::nil()).fetch_all(&mut main).await.unwrap();
+    assert!(matches!(&actors[..], [actor] if actor.starts_with("operator:")), "{actors:?}");
     assert_sent_again(&world, firm, &receiver).await;
 }
 

@@ -5,9 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use eventstore::ConnectionCache;
 use projector::tokens::{self, ActiveToken};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::batcher::{BatchFn, BatchPolicy, Batcher, NoAnswer};
 use crate::error::Error;
@@ -24,6 +26,10 @@ const LOOKUP_POLICY: BatchPolicy = BatchPolicy {
     turn_max: Duration::from_millis(250),
 };
 
+/// The time after which a further use of a token is noted. So a busy token costs one statement a
+/// minute and process.
+const NOTE_INTERVAL: TimeDelta = TimeDelta::minutes(1);
+
 /// A token, known only by its SHA-256.
 pub(crate) type TokenHash = [u8; 32];
 
@@ -33,17 +39,33 @@ pub(crate) struct TokenCache {
     /// Holders that were active at their last look-up. The number of tokens that operators made
     /// bounds the size.
     found: Mutex<HashMap<TokenHash, TokenHolder>>,
+    /// Times of the last uses that were noted, by token.
+    noted: Mutex<HashMap<Uuid, DateTime<Utc>>>,
 }
 
 impl Default for TokenCache {
     fn default() -> Self {
-        Self { batcher: Batcher::new(LOOKUP_POLICY), found: Mutex::default() }
+        Self {
+            batcher: Batcher::new(LOOKUP_POLICY),
+            found: Mutex::default(),
+            noted: Mutex::default(),
+        }
     }
 }
 
 impl TokenCache {
     fn found(&self) -> MutexGuard<'_, HashMap<TokenHash, TokenHolder>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a use at this time is to be noted, which it then counts as.
+    fn is_due(&self, token_id: Uuid, now: DateTime<Utc>) -> bool {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = noted.get(&token_id).is_some_and(|at| (now - at).abs() < NOTE_INTERVAL);
+        if !recent {
+            noted.insert(token_id, now);
+        }
+        !recent
     }
 
     /// Forgets revoked tokens, so that the next call with one is looked up.
@@ -56,7 +78,7 @@ impl TokenCache {
 }
 
 /// The holder of a token that was active at its last look-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bearer {
     /// The holder. A token never changes its holder, but may be revoked.
     pub(crate) holder: TokenHolder,
@@ -80,7 +102,25 @@ pub(crate) async fn authenticate(
     service: &Service,
     token: &str,
 ) -> Result<Option<TokenHolder>, Error> {
-    if is_token(token) { look_up(service, hash(token)).await } else { Ok(None) }
+    if !is_token(token) {
+        return Ok(None);
+    }
+    let holder = look_up(service, hash(token)).await?;
+    if let Some(holder) = &holder {
+        note_use(service, holder).await;
+    }
+    Ok(holder)
+}
+
+/// Notes that a token is used. A use that could not be noted is no reason to refuse the call.
+async fn note_use(service: &Service, holder: &TokenHolder) {
+    let now = service.clock.now().get();
+    if !service.batchers.tokens.is_due(holder.token_id, now) {
+        return;
+    }
+    if let Err(error) = tokens::note_use(service.store.pool(), holder.token_id, now).await {
+        tracing::warn!(%error, "the use of a token could not be noted");
+    }
 }
 
 /// Like [`authenticate`], but a remembered holder is not looked up. [`confirm`] or the transaction
@@ -96,19 +136,19 @@ pub(crate) async fn authenticate_cached(
         return Ok(None);
     }
     let hash = hash(token);
-    let found = service.batchers.tokens.found().get(&hash).copied();
+    let found = service.batchers.tokens.found().get(&hash).cloned();
     if let Some(holder) = found {
+        note_use(service, &holder).await;
         return Ok(Some(Bearer { holder, unconfirmed: Some(hash) }));
     }
-    let holder = look_up(service, hash).await?;
-    Ok(holder.map(Bearer::confirmed))
+    Ok(authenticate(service, token).await?.map(Bearer::confirmed))
 }
 
 /// Looks up a token that only the cache vouches for.
 ///
 /// # Errors
 /// `unauthorized` for a token that was revoked since; or if the database does not answer.
-pub(crate) async fn confirm(service: &Service, presented: Bearer) -> Result<(), Error> {
+pub(crate) async fn confirm(service: &Service, presented: &Bearer) -> Result<(), Error> {
     let Some(hash) = presented.unconfirmed else {
         return Ok(());
     };
@@ -122,12 +162,13 @@ pub(crate) async fn confirm(service: &Service, presented: Bearer) -> Result<(), 
 pub(crate) async fn revoked(
     connection: &mut PgConnection,
     mut presented: BTreeSet<TokenHash>,
+    now: DateTime<Utc>,
 ) -> Result<BTreeSet<TokenHash>, sqlx::Error> {
     if presented.is_empty() {
         return Ok(presented);
     }
     let asked: Vec<TokenHash> = presented.iter().copied().collect();
-    for active in tokens::authenticate(connection, &asked).await? {
+    for active in tokens::authenticate(connection, &asked, now).await? {
         presented.remove(active.sha256.as_slice());
     }
     Ok(presented)
@@ -136,16 +177,18 @@ pub(crate) async fn revoked(
 /// Looks a token up, in a batch with other tokens.
 async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<TokenHolder>, Error> {
     let connections = service.intake.connections().clone();
+    let clock = service.clock.clone();
     let look_up: BatchFn<_, _> = Arc::new(move |presented| {
         let connections = connections.clone();
-        Box::pin(async move { holders(&connections, presented).await })
+        let now = clock.now().get();
+        Box::pin(async move { holders(&connections, presented, now).await })
     });
     let asked = service.batchers.tokens.batcher.ask(hash, look_up).await;
     let holder =
         asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))?;
     let mut found = service.batchers.tokens.found();
-    match holder {
-        Some(holder) => found.insert(hash, holder),
+    match &holder {
+        Some(holder) => found.insert(hash, holder.clone()),
         None => found.remove(&hash),
     };
     Ok(holder)
@@ -155,10 +198,11 @@ async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<TokenHolde
 async fn holders(
     connections: &ConnectionCache,
     presented: Vec<TokenHash>,
+    now: DateTime<Utc>,
 ) -> Vec<Result<Option<TokenHolder>, Error>> {
     let distinct: Vec<TokenHash> =
         presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let active = match active(connections, &distinct).await {
+    let active = match active(connections, &distinct, now).await {
         Ok(active) => active,
         Err(error) => {
             let error = Error::from(error);
@@ -175,9 +219,10 @@ async fn holders(
 async fn active(
     connections: &ConnectionCache,
     presented: &[TokenHash],
+    now: DateTime<Utc>,
 ) -> Result<Vec<ActiveToken>, sqlx::Error> {
     let mut connection = connections.take().await?;
-    let active = tokens::authenticate(&mut connection, presented).await?;
+    let active = tokens::authenticate(&mut connection, presented, now).await?;
     connections.give_back(connection);
     Ok(active)
 }

@@ -202,6 +202,7 @@ mod tests {
             correlation_id: Uuid::from_u128(2),
             causation_id: None,
             traceparent: None,
+            terminal: None,
         }
     }
 

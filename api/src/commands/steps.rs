@@ -16,6 +16,7 @@ use vault::{DataKey, KeySubject, responses};
 use super::hooks::check_target;
 use crate::error::Error;
 use crate::service::Service;
+use crate::token_holder::TokenHolder;
 
 /// A requested webhook of a step. Its shape is right; its words are the workflow engine's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +47,12 @@ pub(crate) struct NewStep {
 pub(crate) async fn queue(
     service: &Service,
     new: NewStep,
-    actor: Actor,
+    caller: &TokenHolder,
 ) -> Result<DeliveryThen, Error> {
-    let told = stream(service, new.name).await?;
+    if !caller.reaches(new.firm_id) {
+        return Err(Error::FirmNotFound);
+    }
+    let told = stream(service, new.name, caller).await?;
     if let Some(first) = told.first() {
         if first.context.firm_id != new.firm_id {
             return Err(Error::invalid("this step of this run is another firm's"));
@@ -60,8 +64,8 @@ pub(crate) async fn queue(
     let subject = KeySubject { firm_id: new.firm_id, subject_id: new.response_id };
     let mut keys = service.keyring.find(&[subject]).await?;
     let name = new.name;
-    append(service, new, subject, keys.remove(&subject), actor).await?;
-    show(service, name).await
+    append(service, new, subject, keys.remove(&subject), caller.actor()).await?;
+    show(service, name, caller).await
 }
 
 async fn append(
@@ -119,8 +123,12 @@ fn in_vault(service: &Service, new: &NewStep) -> Result<StepTarget, Error> {
 ///
 /// # Errors
 /// `delivery_not_found`.
-pub(crate) async fn show(service: &Service, name: StepName) -> Result<DeliveryThen, Error> {
-    view(&stream(service, name).await?)
+pub(crate) async fn show(
+    service: &Service,
+    name: StepName,
+    caller: &TokenHolder,
+) -> Result<DeliveryThen, Error> {
+    view(&stream(service, name, caller).await?)
 }
 
 fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
@@ -128,15 +136,22 @@ fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
     told.ok_or(Error::DeliveryNotFound)
 }
 
-/// Reads the step's stream from the log, so that the caller sees its own change.
-async fn stream(service: &Service, name: StepName) -> Result<Vec<RecordedEvent>, Error> {
+/// Reads the step's stream from the log, so that the caller sees its own change. A step of a firm
+/// that the token may not reach looks like a missing one.
+async fn stream(
+    service: &Service,
+    name: StepName,
+    caller: &TokenHolder,
+) -> Result<Vec<RecordedEvent>, Error> {
     let stream = StreamName {
         aggregate_type: <Delivery as cqrs_es::Aggregate>::TYPE,
         aggregate_id: name.delivery_id().to_string(),
     };
     let mut connection = service.store.pool().acquire().await?;
     let events = load_many(&mut connection, &service.store.upcasters(), &[stream]).await;
-    Ok(events.map_err(AppendError::from)?)
+    let events = events.map_err(AppendError::from)?;
+    let reached = events.first().is_none_or(|first| caller.reaches(first.context.firm_id));
+    if reached { Ok(events) } else { Err(Error::DeliveryNotFound) }
 }
 
 /// Queues a failed step's webhook for another attempt.
@@ -146,11 +161,11 @@ async fn stream(service: &Service, name: StepName) -> Result<Vec<RecordedEvent>,
 pub(crate) async fn retry(
     service: &Service,
     name: StepName,
-    actor: Actor,
+    caller: &TokenHolder,
 ) -> Result<DeliveryThen, Error> {
     let delivery_id = name.delivery_id();
     let pool = service.store.pool();
-    let events = stream(service, name).await?;
+    let events = stream(service, name, caller).await?;
     let firm_id = events.first().ok_or(Error::DeliveryNotFound)?.context.firm_id;
     if firms::is_closed(pool, firm_id).await? {
         return Err(Error::FirmInactive);
@@ -161,13 +176,13 @@ pub(crate) async fn retry(
     if deliveries::is_purged(pool, delivery_id).await? {
         return Err(Error::BodyPurged);
     }
-    let context = service.context(firm_id, actor);
+    let context = service.context(firm_id, caller.actor());
     service
         .store
         .execute::<Delivery>(&delivery_id.to_string(), DeliveryCommand::RetryStep, &context)
         .await
         .map_err(not_retried)?;
-    show(service, name).await
+    show(service, name, caller).await
 }
 
 fn not_retried(error: CommandError<DeliveryRejection>) -> Error {

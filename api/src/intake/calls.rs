@@ -123,6 +123,7 @@ pub(super) mod tests {
             correlation_id: Uuid::from_u128(correlation_id),
             causation_id: None,
             traceparent: None,
+            terminal: None,
         }
     }
 

@@ -89,7 +89,9 @@ impl KnownState {
                 | Event::Replay(_)
                 | Event::Pause(_)
                 | Event::Repair(_)
-                | Event::CheckpointSeries(_) => {}
+                | Event::CheckpointSeries(_)
+                | Event::AccessToken(_)
+                | Event::Maintenance(_) => {}
             }
         }
         known

@@ -133,6 +133,7 @@ mod tests {
             correlation_id: Uuid::nil(),
             causation_id: None,
             traceparent: None,
+            terminal: None,
         };
         NewEvent {
             aggregate_id: Uuid::from_u128(id).to_string(),

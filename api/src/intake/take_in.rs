@@ -207,7 +207,7 @@ impl<'a> BatchIntake<'a> {
     async fn begin(&self) -> Result<AppendTransaction<'a>, IntakeError> {
         let mut appending = self.service.intake.begin().await?;
         let tokens = self.batch.unconfirmed();
-        let revoked = token_cache::revoked(appending.connection(), tokens).await?;
+        let revoked = token_cache::revoked(appending.connection(), tokens, self.batch.at()).await?;
         if revoked.is_empty() {
             return Ok(appending);
         }

@@ -7,11 +7,13 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 
+use domain::firm::FirmRejection;
+
 use super::caller::Reporter;
-use crate::batching::token_cache;
+use crate::batching::token_cache::{self, Bearer};
 use crate::body::{self, BodyLimit};
 use crate::error::Error;
-use crate::intake::{self, CloudEvent, EventFormat, IntakeCounts};
+use crate::intake::{self, BadEvent, CloudEvent, EventFormat, IntakeCounts};
 use crate::service::Service;
 
 /// Takes in a batch of reports.
@@ -24,12 +26,23 @@ pub(super) async fn report(
     let is_taken_in = read.as_ref().is_ok_and(|body| !body.events.is_empty());
     if !is_taken_in {
         // A caller with a revoked token does not learn the fault of its report.
-        token_cache::confirm(&service, caller).await?;
+        token_cache::confirm(&service, &caller).await?;
     }
     let ReportBody { events, bytes } = read?;
+    if let Some(error) = out_of_reach(&caller, &events) {
+        token_cache::confirm(&service, &caller).await?;
+        return Err(error);
+    }
     let accepted = intake::accept_with_others(&service, events, bytes, caller).await?;
     accepted.count();
     Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// The refusal of the first event whose firm the token may not reach.
+fn out_of_reach(caller: &Bearer, events: &[CloudEvent]) -> Option<Error> {
+    let index = events.iter().position(|event| !caller.holder.reaches(event.firm_id))?;
+    let why = FirmRejection::Unknown.to_string();
+    Some(Error::BadEvent(BadEvent { index, line: events[index].line, why }))
 }
 
 /// The events of a request, with the size of its body.

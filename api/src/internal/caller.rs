@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use domain::context::Actor;
 use uuid::Uuid;
 
+use super::path;
 use crate::batching::token_cache::{self, Bearer};
 use crate::body;
 use crate::commands::tokens::{HolderRole, TokenHolder};
@@ -17,25 +18,30 @@ use crate::intake;
 use crate::service::Service;
 
 /// The product, or an operator in its place.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Product(TokenHolder);
 
 /// The product, or an operator in its place, with a report. If the report is announced as a small
 /// one, the token may come from the cache. Intake then confirms the token in its transaction.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Reporter(pub(super) Bearer);
 
 /// An operator or an auditor, who may read deliveries.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Reader(TokenHolder);
 
 /// An operator.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Operator(TokenHolder);
 
 impl Operator {
+    /// The token's holder, for its firms.
+    pub(super) const fn holder(&self) -> &TokenHolder {
+        &self.0
+    }
+
     /// The operator in the log.
-    pub(super) const fn actor(self) -> Actor {
+    pub(super) const fn actor(&self) -> Actor {
         self.0.actor()
     }
 }
@@ -45,15 +51,20 @@ impl Product {
 
     /// The actor in the log for a member's action on the product's screens: the member, unless an
     /// operator acts.
-    pub(super) fn for_member(self, member_id: Uuid) -> Actor {
+    pub(super) fn for_member(&self, member_id: Uuid) -> Actor {
         match self.0.role {
             HolderRole::Operator => self.actor(),
             HolderRole::Product | HolderRole::Auditor => Actor::Member(member_id),
         }
     }
 
+    /// The token's holder, for its firms.
+    pub(super) const fn holder(&self) -> &TokenHolder {
+        &self.0
+    }
+
     /// The caller in the log.
-    pub(super) const fn actor(self) -> Actor {
+    pub(super) const fn actor(&self) -> Actor {
         self.0.actor()
     }
 }
@@ -61,14 +72,19 @@ impl Product {
 impl Reader {
     const ROLES: &[HolderRole] = &[HolderRole::Operator, HolderRole::Auditor];
 
+    /// The token's holder, for its firms.
+    pub(super) const fn holder(&self) -> &TokenHolder {
+        &self.0
+    }
+
     /// The reader in the log.
-    pub(super) const fn actor(self) -> Actor {
+    pub(super) const fn actor(&self) -> Actor {
         self.0.actor()
     }
 
     /// Whether the reader sees receivers' answers. They are foreign text, shown only to operators
     /// who search for a fault.
-    pub(super) fn sees_answers(self) -> bool {
+    pub(super) fn sees_answers(&self) -> bool {
         self.0.role == HolderRole::Operator
     }
 
@@ -76,7 +92,7 @@ impl Reader {
     ///
     /// # Errors
     /// `forbidden`.
-    pub(super) fn check_reveal(self, reason: Option<&str>) -> Result<(), Error> {
+    pub(super) fn check_reveal(&self, reason: Option<&str>) -> Result<(), Error> {
         if reason.is_some() && self.0.role != HolderRole::Operator {
             return Err(Error::Forbidden);
         }
@@ -88,7 +104,7 @@ impl FromRequestParts<Arc<Service>> for Product {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(&parts.headers, service, Self::ROLES).await.map(Self)
+        admit(parts, service, Self::ROLES).await.map(Self)
     }
 }
 
@@ -107,7 +123,7 @@ impl FromRequestParts<Arc<Service>> for Reporter {
         if Product::ROLES.contains(&caller.holder.role) {
             return Ok(Self(caller));
         }
-        token_cache::confirm(service, caller).await?;
+        token_cache::confirm(service, &caller).await?;
         Err(Error::Forbidden)
     }
 }
@@ -116,7 +132,7 @@ impl FromRequestParts<Arc<Service>> for Reader {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(&parts.headers, service, Self::ROLES).await.map(Self)
+        admit(parts, service, Self::ROLES).await.map(Self)
     }
 }
 
@@ -124,18 +140,26 @@ impl FromRequestParts<Arc<Service>> for Operator {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(&parts.headers, service, &[HolderRole::Operator]).await.map(Self)
+        admit(parts, service, &[HolderRole::Operator]).await.map(Self)
     }
 }
 
+/// Admits a holder with one of these roles to the route's firm, if the route has one. A firm that
+/// the token may not reach looks like a missing one.
 async fn admit(
-    headers: &HeaderMap,
+    parts: &mut Parts,
     service: &Service,
     roles: &[HolderRole],
 ) -> Result<TokenHolder, Error> {
-    let token = bearer(headers).ok_or(Error::NoToken)?;
+    let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
     let holder = token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)?;
-    if roles.contains(&holder.role) { Ok(holder) } else { Err(Error::Forbidden) }
+    if !roles.contains(&holder.role) {
+        return Err(Error::Forbidden);
+    }
+    match path::firm_of_route(parts).await {
+        Some(firm_id) if !holder.reaches(firm_id) => Err(Error::FirmNotFound),
+        _ => Ok(holder),
+    }
 }
 
 /// The token in the `Authorization` header, which must be there once.

@@ -28,6 +28,7 @@ pub(super) struct KeyBody {
     member_id: Uuid,
     created_at: Timestamp,
     revoked_at: Option<Timestamp>,
+    last_used_at: Option<Timestamp>,
     /// The key's text, only in the answer to its making.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
@@ -85,6 +86,7 @@ impl From<CreatedKey> for KeyBody {
             member_id: created.member_id,
             created_at: created.created_at,
             revoked_at: None,
+            last_used_at: None,
             key: Some(created.key.as_str().to_owned()),
         }
     }
@@ -99,6 +101,7 @@ impl From<KeyRow> for KeyBody {
             member_id: row.member_id,
             created_at: row.created_at.into(),
             revoked_at: row.revoked_at.map(Timestamp::from),
+            last_used_at: row.last_used_at.map(Timestamp::from),
             key: None,
         }
     }
@@ -125,11 +128,12 @@ mod tests {
             member_id: created.member_id,
             created_at: created.created_at.get(),
             revoked_at: None,
+            last_used_at: None,
         };
         let shared = concat!(
             r#"{"id":"00000000-0000-0000-0000-000000000001","name":"Zapier","#,
             r#""prefix":"ffk_AAAAAAAA","member_id":"00000000-0000-0000-0000-000000000002","#,
-            r#""created_at":"2026-11-01T10:00:00.000Z","revoked_at":null"#,
+            r#""created_at":"2026-11-01T10:00:00.000Z","revoked_at":null,"last_used_at":null"#,
         );
         let text = created.key.as_str().to_owned();
         let json = |key: KeyBody| serde_json::to_string(&key).unwrap();

@@ -38,6 +38,11 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParamId {
     }
 }
 
+/// The firm in the path of a route, if the route has one and its id is well-formed.
+pub(super) async fn firm_of_route(parts: &mut Parts) -> Option<Uuid> {
+    id(parts, &(), "firm").await
+}
+
 async fn id<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Option<Uuid> {
     let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
     params.iter().find(|(param, _)| *param == name).and_then(|(_, text)| parse_id(text))

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use domain::time::Timestamp;
+use projector::hooks;
 use projector::pauses::PauseRow;
 use serde::Serialize;
 use uuid::Uuid;
@@ -17,6 +18,7 @@ use crate::body::{self, BodyFields, BodyLimit, json};
 use crate::commands::pauses::{self, RequestedScope};
 use crate::error::Error;
 use crate::service::Service;
+use crate::token_holder::TokenHolder;
 
 /// A pause in an answer of the internal API.
 #[derive(Debug, Serialize)]
@@ -40,16 +42,18 @@ pub(super) async fn pause(
     let (parts, body) = request.into_parts();
     let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let (which, reason) = read(fields)?;
+    check_reach(&service, &caller, &which).await?;
     let row = pauses::pause(&service, &which, &reason, caller.actor()).await?;
     Ok((StatusCode::CREATED, Json(row.into())))
 }
 
 /// Lists the pauses in force.
 pub(super) async fn list(
-    _: Reader,
+    caller: Reader,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ListBody<PauseBody>>, Error> {
-    Ok(Json(ListBody::of(pauses::list(&service).await?)))
+    let rows = pauses::list(&service).await?.into_iter();
+    Ok(Json(ListBody::of(rows.filter(|row| is_in_reach(caller.holder(), row)).collect())))
 }
 
 /// Ends a pause.
@@ -59,7 +63,40 @@ pub(super) async fn resume(
     State(service): State<Arc<Service>>,
 ) -> Result<Json<PauseBody>, Error> {
     let pause_id = pause_id.or(Error::PauseNotFound)?;
+    let holder = caller.holder();
+    if !holder.reaches_all() {
+        let mut rows = pauses::list(&service).await?.into_iter();
+        let found = rows.any(|row| row.pause_id == pause_id && is_in_reach(holder, &row));
+        found.then_some(()).ok_or(Error::PauseNotFound)?;
+    }
     Ok(Json(pauses::resume(&service, pause_id, None, caller.actor()).await?.into()))
+}
+
+/// Whether a token reaches a pause: of one of its firms, or any pause if it reaches all firms.
+fn is_in_reach(holder: &TokenHolder, row: &PauseRow) -> bool {
+    holder.reaches_all() || row.firm_id.is_some_and(|firm_id| holder.reaches(firm_id))
+}
+
+/// Refuses a scope that the token may not reach. A firm or a subscription looks like a missing one.
+async fn check_reach(
+    service: &Service,
+    caller: &Operator,
+    which: &RequestedScope,
+) -> Result<(), Error> {
+    let holder = caller.holder();
+    if holder.reaches_all() {
+        return Ok(());
+    }
+    match which {
+        RequestedScope::All | RequestedScope::Host(_) => Err(Error::Forbidden),
+        RequestedScope::Firm(firm_id) if holder.reaches(*firm_id) => Ok(()),
+        RequestedScope::Firm(_) => Err(Error::FirmNotFound),
+        RequestedScope::Hook(hook_id) => {
+            let firm_id = hooks::firm_of_live(service.store.pool(), *hook_id).await?;
+            let reached = firm_id.is_some_and(|firm_id| holder.reaches(firm_id));
+            reached.then_some(()).ok_or(Error::NotFound)
+        }
+    }
 }
 
 /// Reads the scope. It must be named, so that a caller who forgets an id does not pause everything.

@@ -67,6 +67,9 @@ pub(super) async fn start(
     let (parts, body) = request.into_parts();
     let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let (new, dry_run) = read(fields)?;
+    if !caller.holder().reaches(new.firm_id) {
+        return Err(Error::FirmNotFound);
+    }
     let selected = replays::select(&service, &new).await?;
     if dry_run {
         return Ok((
@@ -83,12 +86,12 @@ pub(super) async fn start(
 
 /// Shows a replay.
 pub(super) async fn show(
-    _: Operator,
+    caller: Operator,
     replay_id: PathParamId,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ReplayBody>, Error> {
     let replay_id = replay_id.or(Error::ReplayNotFound)?;
-    Ok(Json(replays::show(&service, replay_id).await?.into()))
+    Ok(Json(reached(&service, &caller, replay_id).await?.into()))
 }
 
 /// Pauses a replay.
@@ -125,7 +128,24 @@ async fn change(
     caller: Operator,
 ) -> Result<Json<ReplayBody>, Error> {
     let replay_id = replay_id.or(Error::ReplayNotFound)?;
+    if !caller.holder().reaches_all() {
+        reached(service, &caller, replay_id).await?;
+    }
     Ok(Json(replays::change(service, replay_id, command, caller.actor()).await?.into()))
+}
+
+/// The replay. A replay of a firm that the token may not reach looks like a missing one.
+async fn reached(
+    service: &Service,
+    caller: &Operator,
+    replay_id: Uuid,
+) -> Result<ReplayView, Error> {
+    let replay = replays::show(service, replay_id).await?;
+    if caller.holder().reaches(replay.row.firm_id) {
+        Ok(replay)
+    } else {
+        Err(Error::ReplayNotFound)
+    }
 }
 
 fn read(mut fields: BodyFields) -> Result<(NewReplay, bool), Error> {

@@ -73,17 +73,17 @@ pub(super) async fn queue(
 ) -> Result<(StatusCode, Json<StepAcceptedAnswer>), Error> {
     let (parts, body) = request.into_parts();
     let new = read(json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?)?;
-    let step = steps::queue(&service, new, caller.actor()).await?;
+    let step = steps::queue(&service, new, caller.holder()).await?;
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
 
 /// Shows a step's webhook.
 pub(super) async fn show(
-    _: Product,
+    caller: Product,
     PathStepName(name): PathStepName,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<StepBody>, Error> {
-    Ok(Json(StepBody::of(name, steps::show(&service, name).await?)))
+    Ok(Json(StepBody::of(name, steps::show(&service, name, caller.holder()).await?)))
 }
 
 /// Queues a failed step's webhook for another attempt.
@@ -92,7 +92,7 @@ pub(super) async fn retry(
     PathStepName(name): PathStepName,
     State(service): State<Arc<Service>>,
 ) -> Result<(StatusCode, Json<StepAcceptedAnswer>), Error> {
-    let step = steps::retry(&service, name, caller.actor()).await?;
+    let step = steps::retry(&service, name, caller.holder()).await?;
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
 

@@ -193,7 +193,8 @@ async fn doors3_a_call_that_hangs_ends_and_is_counted_also_when_its_caller_is_go
             let _dropped = Dropped(ended.lock().unwrap().take());
             std::future::pending::<()>().await;
         };
-        let door = layers::around(Router::new().route("/", get(hang)), "public");
+        let door =
+            layers::around(Router::new().route("/", get(hang)), "public", nowhere().request_ids());
         let answer = door.oneshot(request(Method::GET, "/", None));
         let answered = tokio::time::timeout(door_waits, answer).await;
         assert_eq!(answered.is_ok(), door_waits.as_secs() == 60);
@@ -216,7 +217,8 @@ async fn a_panic_is_counted_as_500() {
     async fn panics() {
         panic!("forced by a test");
     }
-    let door = layers::around(Router::new().route("/", get(panics)), "public");
+    let door =
+        layers::around(Router::new().route("/", get(panics)), "public", nowhere().request_ids());
     call(door, request(Method::GET, "/", None)).await;
     assert_eq!(counted.take(), ["500"]);
 }

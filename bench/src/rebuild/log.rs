@@ -85,6 +85,7 @@ fn delivered(firm: &Firm, hook_id: Uuid, now: Timestamp) -> [NewEvent; 2] {
             correlation_id: occurrence_id,
             causation_id: None,
             traceparent: None,
+            terminal: None,
         },
     };
     [

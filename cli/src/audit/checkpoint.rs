@@ -10,7 +10,8 @@ use vault::SystemEntropy;
 
 use super::args::AuditCheckpointArgs;
 use crate::databases::MainDatabase;
-use crate::operate::{OPERATOR, print, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::print;
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> anyhow::Result<()> {
@@ -32,7 +33,7 @@ pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> a
 async fn in_current_series(storage: &StorageArgs) -> anyhow::Result<SignedCheckpoint> {
     let database = MainDatabase::at(storage).await?;
     let at = Clock::of_database(&database.pool).await?.now();
-    let taken = storage.notary().take(&database.pool, &SystemEntropy, at).await;
+    let taken = storage.signing_notary()?.take(&database.pool, &SystemEntropy, at).await;
     database.close().await?;
     taken.map_err(explained)
 }
@@ -43,13 +44,13 @@ async fn begin_series(
     system: &System,
     reason: &str,
 ) -> anyhow::Result<SignedCheckpoint> {
-    let notary = storage.notary();
+    let notary = storage.signing_notary()?;
     if let Some(refusal) = notary.new_series_refusal()? {
         bail!("{}: {refusal}", notary.checkpoints.folder().display());
     }
     let service = &system.service;
     let ended = signatures::last(&mut *system.pool().acquire().await?).await?;
-    let recorded = checkpoint_series::begin(service, ended, reason, OPERATOR).await;
+    let recorded = checkpoint_series::begin(service, ended, reason, service.operator()).await;
     recorded.map_err(terminal_error)?;
     let at = service.clock.now();
     notary.begin_series(system.pool(), &SystemEntropy, at).await.map_err(explained)

@@ -1,7 +1,9 @@
 //! `audit export`: the export is recorded first, then written.
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 
 use anyhow::Context;
 use api::commands::readings;
@@ -9,10 +11,12 @@ use auditor::bundle::{self, CheckpointSigning, ExportSelection};
 use auditor::lines;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use indicatif::ProgressBar;
+use nix::fcntl::OFlag;
 use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
-use super::{OPERATOR, terminal_error};
+use super::terminal_error;
+use crate::output::Output;
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
@@ -25,17 +29,29 @@ pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::R
         ExportFormat::Bundle => ReadAs::Bundle,
     };
     let look = ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, how) };
-    readings::record(&system.service, export.firm, OPERATOR, look).await.map_err(terminal_error)?;
+    let actor = system.service.operator();
+    readings::record(&system.service, export.firm, actor, look).await.map_err(terminal_error)?;
     let written = match &export.out {
         Some(path) => {
             let named = || path.display().to_string();
-            let file = File::create(path).with_context(named)?;
+            let file = own_file(path).with_context(named)?;
             write(storage, &system, export, BufWriter::new(file)).await.with_context(named)
         }
-        None => write(storage, &system, export, BufWriter::new(stdout())).await,
+        None => write(storage, &system, export, BufWriter::new(Output::new())).await,
     };
     system.stop().await?;
     written
+}
+
+/// Opens the file for the export. An audit log is for its reader: no other user may read it, and no
+/// link leads elsewhere.
+fn own_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+    let file = options.open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.set_len(0)?;
+    Ok(file)
 }
 
 async fn write(
@@ -62,7 +78,7 @@ async fn write(
         }
         ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
         ExportFormat::Bundle => {
-            let notary = storage.notary();
+            let notary = storage.signing_notary()?;
             let at = system.service.clock.now();
             let signing = CheckpointSigning { notary: &notary, entropy: &SystemEntropy, at };
             bundle::export(pool, signing, asked, to, progress).await?;
@@ -74,7 +90,7 @@ async fn write(
 
 /// A progress bar, if a file is written and a person watches.
 fn bar(export: &ExportArgs) -> ProgressBar {
-    if export.out.is_some() && std::io::stderr().is_terminal() {
+    if export.out.is_some() && io::stderr().is_terminal() {
         ProgressBar::new(0)
     } else {
         ProgressBar::hidden()

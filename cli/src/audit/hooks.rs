@@ -13,8 +13,8 @@ use projector::hooks::HookLife;
 use serde_json::{Value, json};
 
 use super::args::{HooksCommand, HooksListArgs};
-use super::{OPERATOR, terminal_error};
-use crate::operate::{print, print_line};
+use super::terminal_error;
+use crate::output::{print, print_json, print_line};
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
@@ -32,7 +32,9 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
                 since: list.since,
                 ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)
             };
-            readings::record(service, firm, OPERATOR, look).await.map_err(terminal_error)?;
+            readings::record(service, firm, service.operator(), look)
+                .await
+                .map_err(terminal_error)?;
             let as_of = match list.as_of {
                 Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
                 None => None,
@@ -49,17 +51,18 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
                 hook_id: Some(hook),
                 ..ReadingDetails::at(ReadingSubject::Hook, ReadAs::Page)
             };
-            let recorded = readings::record(&system.service, found.firm_id, OPERATOR, look).await;
+            let actor = system.service.operator();
+            let recorded = readings::record(&system.service, found.firm_id, actor, look).await;
             recorded.map_err(terminal_error)?;
             if let Some(reason) = &reveal.show_target {
                 let firm_id = found.firm_id;
-                let reveal = TargetReveal { firm_id, actor: OPERATOR, reason };
+                let reveal = TargetReveal { firm_id, actor: system.service.operator(), reason };
                 let target = targets::of_hook(&system.service, reveal, hook).await;
                 found.show_target(target.map_err(terminal_error)?);
             }
             let found = serde_json::to_value(&found)?;
             if json.json {
-                print_line(&format!("{found:#}"));
+                print_json(&found);
             } else {
                 sentences(&found).iter().for_each(|line| print_line(line));
             }

@@ -17,7 +17,8 @@ use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
-use crate::operate::{OPERATOR, print, print_line, terminal_error};
+use crate::operate::terminal_error;
+use crate::output::{print, print_line};
 use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
@@ -40,7 +41,8 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
     let until = list.time.until;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
-    readings::record(&system.service, list.firm, OPERATOR, look).await.map_err(terminal_error)?;
+    let actor = system.service.operator();
+    readings::record(&system.service, list.firm, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
         action: list.action.map(domain::audit::Action::name),
         actor: list.actor,
@@ -70,7 +72,7 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
 }
 
 fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()> {
-    let keys = storage.notary().keys;
+    let keys = storage.signing_notary()?.keys;
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {
         AuditKeysCommand::List(how) => {

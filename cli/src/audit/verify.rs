@@ -14,7 +14,7 @@ use indicatif::ProgressBar;
 
 use super::args::AuditVerifyArgs;
 use crate::databases::MainDatabase;
-use crate::operate::print_line;
+use crate::output::{print_line, print_note};
 use crate::wiring::StorageArgs;
 
 /// The verification could not be finished.
@@ -32,7 +32,7 @@ pub(crate) async fn run(storage: &StorageArgs, verify: &AuditVerifyArgs) -> Exit
     match verified.await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("firmforms: {error:#}");
+            print_note(&format!("firmforms: {error:#}"));
             ExitCode::from(EXIT_INCOMPLETE)
         }
     }
@@ -141,7 +141,7 @@ fn of_tables(report: &DatabaseReport, lanes: &LaneComparison) -> Vec<String> {
         lines.push(format!("        the seals are {} blocks behind", report.blocks_awaited));
     }
     lines.push(
-        "        not in the log, so not proved: tokens of the internal API (`firmforms tokens list`)"
+        "        not proved: the table of tokens of the internal API (`firmforms tokens list`)"
             .to_owned(),
     );
     lines

@@ -20,6 +20,7 @@ use domain::answer::AttemptAnswer;
 use domain::context::Actor;
 use domain::trigger::Trigger;
 use door::{Door, DoorSettings};
+use mailer::Mailer;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +90,8 @@ async fn start(storage: &StorageArgs, base_url: String) -> anyhow::Result<System
     let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
     let setup = SystemSetup {
         allowed: AllowedTargets::new(vec![loopback]).with_http(),
-        ..SystemSetup::quiet(&base_url, &storage.mails())?
+        mailer: Mailer::files(storage.data_dir().join("mails")),
+        ..SystemSetup::quiet(&base_url)?
     };
     System::start(databases, storage.wrapping_key()?, setup).await
 }

@@ -16,23 +16,29 @@ use uuid::Uuid;
 
 use super::receiver::{ArrivedDelivery, openssl_signature};
 use super::{DEMO_TIMEOUT, DemoSubscriber};
+use crate::output::print_text;
 use crate::wiring::System;
+
+/// Prints a text of one line or several.
+macro_rules! say {
+    ($($text:tt)*) => { print_text(&format!($($text)*)) };
+}
 
 /// The most deliveries that openssl verifies too. Each takes a process.
 const OPENSSL_CHECKS_MAX: usize = 100;
 
 pub(super) fn opened(system: &System, started: Instant) {
-    println!("PostgreSQL and both doors are up after {:.1} s", started.elapsed().as_secs_f64());
-    println!("  public    {}", system.service.base_url);
+    say!("PostgreSQL and both doors are up after {:.1} s", started.elapsed().as_secs_f64());
+    say!("  public    {}", system.service.base_url);
 }
 
 pub(super) fn reported(what: &str, accepted: &IntakeCounts) {
     let IntakeCounts { accepted, duplicates } = accepted;
-    println!("\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates");
+    say!("\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates");
 }
 
 pub(super) fn subscribed(subscriber: &DemoSubscriber, trigger: Trigger, hook: &Value) {
-    println!(
+    say!(
         "  {:<34} {trigger} → {} (hook {})",
         subscriber.name,
         hook["target_url"].as_str().unwrap_or_default(),
@@ -67,7 +73,7 @@ pub(super) async fn arrived(
 ) -> anyhow::Result<()> {
     let ids: BTreeSet<&str> = arrived.iter().map(|one| one.header("x-service-delivery")).collect();
     let genuine = arrived.iter().filter(|one| one.genuine).count();
-    println!(
+    say!(
         "\n{} deliveries arrived, {} different, {genuine} signatures good",
         arrived.len(),
         ids.len()
@@ -83,11 +89,11 @@ pub(super) async fn arrived(
         }
     }
     match by_openssl {
-        0 => println!("  (no openssl here to verify them a second time)"),
-        count => println!("  {count} verified a second time by openssl dgst -sha256 -hmac"),
+        0 => say!("  (no openssl here to verify them a second time)"),
+        count => say!("  {count} verified a second time by openssl dgst -sha256 -hmac"),
     }
     if let Some(first) = arrived.first() {
-        println!(
+        say!(
             "  the first one {:.2} s after the start, {} ms after the reports began",
             first.at.duration_since(started).as_secs_f64(),
             first.at.duration_since(reported).as_millis()
@@ -108,26 +114,23 @@ pub(super) async fn one_delivery(
         bail!("nothing arrived");
     };
     let response = serde_json::from_slice::<Value>(&shown.body)?["response"]["id"].clone();
-    println!(
-        "\nOne of them, for response {}, as it arrived:\n",
-        response.as_str().unwrap_or_default()
-    );
-    println!("  POST /hooks/{} HTTP/1.1", shown.firm_id);
+    say!("\nOne of them, for response {}, as it arrived:\n", response.as_str().unwrap_or_default());
+    say!("  POST /hooks/{} HTTP/1.1", shown.firm_id);
     for (name, value) in &shown.headers {
-        println!("  {name}: {}", value.to_str().unwrap_or_default());
+        say!("  {name}: {}", value.to_str().unwrap_or_default());
     }
-    println!("\n  {}", String::from_utf8_lossy(&shown.body));
+    say!("\n  {}", String::from_utf8_lossy(&shown.body));
     let id: Uuid = shown.header("x-service-delivery").parse()?;
-    println!("\nIts history:\n");
+    say!("\nIts history:\n");
     let mut connection = system.pool().acquire().await?;
     let found = as_of::delivery(&mut connection, shown.firm_id, id, AsOf::NOW).await?;
     let Some(DeliveryThen { row, attempts }) = found else { bail!("it is not in the log") };
-    println!("  delivery {id}: {}", row.state);
-    println!("  sha256 of the body {}", row.body_sha256.unwrap_or_default());
+    say!("  delivery {id}: {}", row.state);
+    say!("  sha256 of the body {}", row.body_sha256.unwrap_or_default());
     for attempt in attempts {
         let status = attempt.status.map_or_else(String::new, |status| status.to_string());
         let took = attempt.finished_at.get() - attempt.started_at.get();
-        println!(
+        say!(
             "  try {}: {} {status} at {}, {} ms after its claim",
             attempt.number,
             attempt.outcome.name(),
@@ -148,17 +151,17 @@ pub(super) async fn one_entry(system: &System, arrived: &[ArrivedDelivery]) -> a
         Some(key_id) => Some(entry_about(system, key_id.parse()?).await?),
         None => None,
     };
-    println!("\nWho subscribed, in the firm's audit log:\n");
+    say!("\nWho subscribed, in the firm's audit log:\n");
     for entry in key.iter().chain([&hook]) {
-        println!(
+        say!(
             "  {}. {} {} at {}",
             entry.sequence,
             entry.action,
             entry.subject_id.as_deref().unwrap_or_default(),
             entry.at.to_rfc3339_opts(SecondsFormat::Millis, true)
         );
-        println!("     follows {}", hex::encode(entry.previous_hash));
-        println!("     hash    {}", hex::encode(entry.hash));
+        say!("     follows {}", hex::encode(entry.previous_hash));
+        say!("     hash    {}", hex::encode(entry.hash));
     }
     Ok(())
 }
@@ -180,11 +183,11 @@ async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryR
 
 /// Prints commands for the reader to run.
 pub(super) fn try_it(base_url: &str, subscribers: &[DemoSubscriber]) {
-    println!("\nTry it (Ctrl-C ends the demo):\n");
+    say!("\nTry it (Ctrl-C ends the demo):\n");
     for subscriber in subscribers {
-        println!("  # {}", subscriber.name);
-        println!("  curl -H 'X-API-Key: {}' {base_url}/me", subscriber.key);
-        println!("  curl -H 'X-API-Key: {}' {base_url}/forms", subscriber.key);
-        println!("  curl -H 'X-API-Key: {}' {base_url}/hooks", subscriber.key);
+        say!("  # {}", subscriber.name);
+        say!("  curl -H 'X-API-Key: {}' {base_url}/me", subscriber.key);
+        say!("  curl -H 'X-API-Key: {}' {base_url}/forms", subscriber.key);
+        say!("  curl -H 'X-API-Key: {}' {base_url}/hooks", subscriber.key);
     }
 }

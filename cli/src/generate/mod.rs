@@ -22,7 +22,7 @@ mod unruly;
 mod words;
 
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Write, stdout};
+use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context, ensure};
 use chrono::Datelike;
@@ -32,6 +32,7 @@ use domain::time::Timestamp;
 pub use self::event::EventLine;
 use self::stream::EventGenerator;
 use crate::args::GenerateArgs;
+use crate::output::Output;
 
 /// The range of years leaves space for events before and after.
 const UNTIL_YEARS: std::ops::RangeInclusive<i32> = 1_990..=9_900;
@@ -91,14 +92,10 @@ pub(crate) fn run(generate: &GenerateArgs) -> anyhow::Result<()> {
     let until = generate.made_up.until.get();
     ensure!(UNTIL_YEARS.contains(&until.year()), "--until must lie in the years 1990 to 9900");
     let written = match &generate.out {
-        None => write(generate.made_up, stdout().lock()),
+        None => write(generate.made_up, Output::new()),
         Some(file) => File::create(file).and_then(|file| write(generate.made_up, file)),
     };
-    match written {
-        // The reader has closed the pipe (`| head`).
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing the activity"),
-    }
+    written.context("writing the activity")
 }
 
 fn write(made_up: ActivityArgs, out: impl Write) -> io::Result<()> {

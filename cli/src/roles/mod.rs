@@ -10,9 +10,12 @@ mod grants;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use domain::maintenance::MaintenanceEvent;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
+use crate::operator;
+use crate::output::print_line;
 use crate::wiring::{self, StorageArgs};
 use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
 
@@ -41,16 +44,18 @@ fn prefix(text: &str) -> Result<String, String> {
 pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
     if !migrate.roles {
         wiring::open(storage).await?.stop().await?;
-        println!("both databases are at this version's schema");
+        print_line("both databases are at this version's schema");
         return Ok(());
     }
     let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
     databases.require().await?;
     wiring::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;
+    let ordered = MaintenanceEvent::RolesMigrationOrdered { prefix: prefix.clone() };
+    operator::record_alone(storage, databases.main.options(), ordered).await?;
     make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
     databases.stop().await?;
-    println!("both databases are at this version's schema; their roles are {prefix}_*");
+    print_line(&format!("both databases are at this version's schema; their roles are {prefix}_*"));
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::fmt;
 use std::io::IsTerminal;
 
+use domain::printable::{printable, printable_json};
 use serde_json::{Map, Value, json};
 use telemetry::request_id::current_request_id;
 use telemetry::trace;
@@ -73,13 +74,13 @@ fn words(payload: &(dyn Any + Send)) -> &'static str {
 /// The last line of a process that ends with an error.
 pub(crate) fn last_line(format: LogFormat, message: &str) -> String {
     if format == LogFormat::Text {
-        return message.to_owned();
+        return printable(message).into_owned();
     }
     let mut time = String::new();
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));
     let line = json!({"time": time, "level": "ERROR", "target": "firmforms", "message": message,
                       "fields": {}});
-    line.to_string()
+    printable_json(&line.to_string()).into_owned()
 }
 
 fn text_format(ansi: bool) -> Format {
@@ -140,7 +141,7 @@ where
         if let Some(id) = current_request_id() {
             line["request_id"] = id.as_str().into();
         }
-        writeln!(writer, "{line}")
+        writeln!(writer, "{}", printable_json(&line.to_string()))
     }
 }
 

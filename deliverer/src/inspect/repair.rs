@@ -3,11 +3,13 @@
 //! meanwhile are left out, so a repair can be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use domain::context::{Actor, EventContext};
 use domain::delivery::{Consignment, Delivery, DeliveryEvent, DeliveryOf, DeliveryState};
 use domain::event::Event;
 use domain::occurrence::{OccurrenceEvent, delivery_id};
+use domain::operator::Terminal;
 use domain::repair::{RepairEvent, RepairedDeliveries};
 use domain::time::Timestamp;
 use eventstore::{AppendTransaction, NewEvent, RecordedEvent, Upcasters, load_all, load_first};
@@ -26,6 +28,8 @@ const OCCURRENCES_PER_TRANSACTION: usize = 100;
 pub struct RepairOrder {
     /// The operator.
     pub actor: Actor,
+    /// The terminal, if the order was given at one.
+    pub terminal: Option<Arc<Terminal>>,
     /// The reason, kept in the log.
     pub reason: String,
 }
@@ -185,6 +189,7 @@ impl<'a> RepairBatch<'a> {
         EventContext {
             recorded_at: self.at,
             actor: self.order.actor,
+            terminal: self.order.terminal.clone(),
             correlation_id: repair.unwrap_or(caused.correlation_id),
             ..caused
         }
@@ -208,6 +213,7 @@ impl<'a> RepairBatch<'a> {
                 correlation_id: *repair,
                 causation_id: None,
                 traceparent: None,
+                terminal: self.order.terminal.clone(),
             };
             let repaired = RepairedDeliveries { reason: self.order.reason.clone(), deliveries };
             let event = RepairEvent::DeliveriesRepaired(repaired);

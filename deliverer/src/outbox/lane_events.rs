@@ -157,7 +157,9 @@ impl<'a> LaneEffects<'a> {
                 | Event::Replay(_)
                 | Event::Pause(_)
                 | Event::Repair(_)
-                | Event::CheckpointSeries(_) => {}
+                | Event::CheckpointSeries(_)
+                | Event::AccessToken(_)
+                | Event::Maintenance(_) => {}
             }
         }
         Ok(changes)

@@ -129,6 +129,7 @@ mod tests {
                 correlation_id: Uuid::from_u128(call),
                 causation_id: None,
                 traceparent: None,
+                terminal: None,
             },
         }
     }

@@ -151,6 +151,7 @@ impl ClosedFirmWorker {
             correlation_id: self.deliverer.entropy.id(),
             causation_id: None,
             traceparent: None,
+            terminal: None,
         };
         let command = FirmCommand::DropData;
         match self.deliverer.store.execute::<Firm>(&firm_id.to_string(), command, &context).await {

@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::EntryParty;
+use crate::access_token::{AccessTokenEvent, TokenScope};
 use crate::checkpoint_series::CheckpointSeriesEvent;
 use crate::delivery::DeliveryEvent;
 use crate::event::Event;
 use crate::firm::FirmEvent;
 use crate::key::KeyEvent;
+use crate::maintenance::MaintenanceEvent;
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
 use crate::reading::{ReadingDetails, ReadingEvent, ReadingSubject};
@@ -81,6 +83,11 @@ actions! {
     DeliveriesResumed = "deliveries_resumed": "Paused deliveries were resumed.",
     DeliveriesRepaired = "deliveries_repaired": "Missing deliveries were queued.",
     CheckpointSeriesBegun = "checkpoint_series_begun": "A new series of signed checkpoints began.",
+    TokenCreated = "token_created": "A token of the internal API was created.",
+    TokenRevoked = "token_revoked": "A token of the internal API was revoked.",
+    KeyringRewrapOrdered = "keyring_rewrap_ordered": "Another wrapping key was ordered.",
+    RolesMigrationOrdered = "roles_migration_ordered": "Database roles and grants were ordered.",
+    RebuildOrdered = "rebuild_ordered": "A rebuild of read models was ordered.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
@@ -217,6 +224,8 @@ impl Deed {
                         .why(&beginning.reason),
                 )
             }
+            Event::AccessToken(event) => Some(of_token(id, event)),
+            Event::Maintenance(event) => Some(of_maintenance(id, event)),
             // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }
@@ -267,6 +276,31 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
         FirmEvent::SecretRevealed {} => firm(Action::SecretRevealed),
         FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
         FirmEvent::FirmDataDropped {} => firm(Action::FirmDataDropped),
+    }
+}
+
+fn of_token(id: &str, event: &AccessTokenEvent) -> Deed {
+    let token = |action| Deed::new(action, "token", id);
+    match event {
+        AccessTokenEvent::TokenCreated(TokenScope { name, role, expires_at, firm_ids }) => {
+            token(Action::TokenCreated).with(json!({
+                "name": name, "role": role, "expires_at": expires_at, "firm_ids": firm_ids,
+            }))
+        }
+        AccessTokenEvent::TokenRevoked {} => token(Action::TokenRevoked),
+    }
+}
+
+fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
+    let maintenance = |action| Deed::new(action, "maintenance", id);
+    match event {
+        MaintenanceEvent::KeyringRewrapOrdered {} => maintenance(Action::KeyringRewrapOrdered),
+        MaintenanceEvent::RolesMigrationOrdered { prefix } => {
+            maintenance(Action::RolesMigrationOrdered).with(json!({"prefix": prefix}))
+        }
+        MaintenanceEvent::RebuildOrdered { models } => {
+            maintenance(Action::RebuildOrdered).with(json!({"models": models}))
+        }
     }
 }
 

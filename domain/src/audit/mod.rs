@@ -14,7 +14,7 @@ mod stored;
 mod verification;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -98,7 +98,10 @@ impl AuditEntry {
     /// that [`subscription_in`] finds in the event.
     #[must_use]
     pub fn of(stored: EntrySource<'_>, subscribed: Option<&SubscriptionOrigin>) -> Option<Self> {
-        let deed = Deed::of(stored.aggregate_id, stored.event, subscribed)?;
+        let mut deed = Deed::of(stored.aggregate_id, stored.event, subscribed)?;
+        if let Some(terminal) = &stored.context.terminal {
+            deed.evidence["terminal"] = json!(**terminal);
+        }
         Some(Self {
             firm_id: stored.context.firm_id,
             position: stored.position,
@@ -248,6 +251,7 @@ fn party(actor: Actor) -> EntryParty {
         Actor::Key(id) => of("key", id),
         Actor::Member(id) => of("member", id),
         Actor::Operator(id) => of("operator", id),
+        Actor::NamedOperator(name) => EntryParty { kind: "operator", id: Some(name.to_string()) },
         Actor::Auditor(id) => of("auditor", id),
         Actor::Product(id) => of("product", id),
         Actor::Receiver(id) => of("receiver", id),

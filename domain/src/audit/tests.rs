@@ -2,6 +2,8 @@
 //! must verify for good.
 
 use super::*;
+use crate::firm::FirmEvent;
+use crate::operator::Terminal;
 use crate::person::PersonEvent;
 use crate::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
@@ -21,6 +23,7 @@ fn context(actor: Actor) -> EventContext {
         correlation_id: Uuid::from_u128(2),
         causation_id: Some(Uuid::from_u128(3)),
         traceparent: None,
+        terminal: None,
     }
 }
 
@@ -141,6 +144,31 @@ fn a_revealed_target_has_its_reader_and_reason_in_the_entry() {
     assert_eq!(deed.reason.as_deref(), Some("the receiver asked"));
     let evidence = serde_json::json!({"what": "target", "how": "page", "hook_id": hook_id});
     assert_eq!(deed.evidence, evidence);
+}
+
+#[test]
+fn doors_7_a_command_at_a_terminal_names_the_operator_and_the_place() {
+    let event = Event::from(FirmEvent::SecretRevealed {});
+    let terminal = Terminal { host: "ops-1".into(), login: "ann_db".into(), user: "root".into() };
+    let context = EventContext {
+        terminal: Some(std::sync::Arc::new(terminal)),
+        ..context(Actor::NamedOperator("ann.lee".parse().unwrap()))
+    };
+    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let text = String::from_utf8(entry.canonical(1)).unwrap();
+    assert!(text.contains(r#""actor":{"id":"ann.lee","kind":"operator"}"#), "{text}");
+    let place = r#""evidence":{"terminal":{"host":"ops-1","login":"ann_db","user":"root"}}"#;
+    assert!(text.contains(place), "{text}");
+}
+
+#[test]
+fn doors_7_an_entry_of_an_older_build_keeps_its_text() {
+    let event = Event::from(FirmEvent::SecretRevealed {});
+    let context = context(Actor::Operator(Uuid::nil()));
+    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let text = String::from_utf8(entry.canonical(1)).unwrap();
+    let actor = r#""actor":{"id":"00000000-0000-0000-0000-000000000000","kind":"operator"}"#;
+    assert!(text.contains(actor) && text.contains(r#""evidence":{}"#), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! - `server` connects, encrypts and signs in.
 //! - `session` sends the commands of one mail, and knows the command that failed.
+//! - `turns` shares the server among the firms.
 //! - `trouble` judges a failure, and decides which answers are about the recipient.
 //! - `guarded` is the plain connection before STARTTLS.
 //!
@@ -11,15 +12,16 @@ mod guarded;
 mod server;
 mod session;
 mod trouble;
+mod turns;
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
+use uuid::Uuid;
 
 use crate::mail::Mail;
 use crate::mailer::{MailOutcome, MailerError, SmtpSettings};
@@ -27,20 +29,19 @@ use crate::smtp_url::SmtpUrl;
 use server::MailServer;
 use session::{Envelope, SmtpSession};
 use trouble::SmtpFailure;
+use turns::MailTurns;
+
+pub(crate) use turns::RelayTurn;
 
 /// The most connections that are kept for later mails.
 const KEPT_SESSIONS_MAX: usize = 4;
-
-/// The most mails at a time. Servers limit the connections of a client (RFC 5321, section 4.5.4.1
-/// leaves the number to them), and refuse more.
-const PARALLEL_MAILS_MAX: usize = 16;
 
 /// A server and the connections to it.
 pub(crate) struct SmtpRelay {
     server: MailServer,
     budget: Duration,
     kept: Mutex<Vec<SmtpSession>>,
-    talks: Semaphore,
+    turns: MailTurns,
 }
 
 impl SmtpRelay {
@@ -50,29 +51,28 @@ impl SmtpRelay {
             server,
             budget: settings.budget,
             kept: Mutex::default(),
-            talks: Semaphore::new(PARALLEL_MAILS_MAX),
+            turns: MailTurns::default(),
         })
+    }
+
+    /// A turn for a mail of this firm; `None` if none is free in time.
+    pub(crate) async fn turn(&self, firm_id: Uuid, wait_max: Duration) -> Option<RelayTurn> {
+        self.turns.take(firm_id, wait_max).await
     }
 
     /// Sends a mail within the budget. lettre's logs are dropped: they hold passwords, addresses
     /// and mails.
-    pub(crate) async fn send(&self, mail: &Mail) -> MailOutcome {
+    pub(crate) async fn send(&self, mail: &Mail, _turn: &RelayTurn) -> MailOutcome {
         let envelope = match Envelope::new(mail) {
             Ok(envelope) => envelope,
             Err(sent) => return sent,
         };
-        let work = self.in_turn(&envelope).with_subscriber(NoSubscriber::default());
+        let work = self.hand_over(&envelope).with_subscriber(NoSubscriber::default());
         match timeout(self.budget, work).await {
             Ok(Ok(())) => MailOutcome::Accepted,
             Ok(Err(trouble)) => trouble.into(),
             Err(_) => MailOutcome::Failed("no answer in time".to_owned()),
         }
-    }
-
-    async fn in_turn(&self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
-        // The semaphore is never closed, so the permit always comes.
-        let _turn = self.talks.acquire().await;
-        self.hand_over(envelope).await
     }
 
     /// Sends on a kept connection, or on a new one. If a kept connection ended before it heard of

@@ -1,9 +1,11 @@
 //! The invites that the tests write.
 
+use std::time::Duration;
+
 use domain::email::EmailAddress;
 use domain::lang::Lang;
 use domain::time::Timestamp;
-use mailer::{InviteContent, Mail, SenderAddress, compose};
+use mailer::{InviteContent, Mail, MailOutcome, Mailer, SenderAddress, compose};
 use uuid::Uuid;
 
 /// What an invite points into.
@@ -70,4 +72,9 @@ pub(crate) fn mail(number: u128) -> Mail {
 pub(crate) fn mail_to(address: &str) -> Mail {
     let desk = Desk { to: address.parse().unwrap(), ..Desk::default() };
     compose(&desk.invite(Lang::En))
+}
+
+/// Hands a mail over. Each mail is of a firm of its own.
+pub(crate) async fn send(mailer: &Mailer, mail: &Mail) -> MailOutcome {
+    mailer.turn(mail.email_id, Duration::from_secs(5)).await.unwrap().send(mail).await
 }

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use mailer::{Mail, MailOutcome, Mailer, SmtpSettings};
+use mailer::{Mail, MailOutcome, Mailer, NoTurn, SmtpSettings};
+use uuid::Uuid;
 
-use crate::letters::mail;
+use crate::letters::{mail, send};
 use crate::smtp_server::{Setup, SmtpServer, Tls, Turn};
 
 const LOGIN: (&str, &str) = ("firm@forms", "pa:ss w%rd");
@@ -45,7 +46,7 @@ async fn p15_nothing_is_said_before_the_connection_is_encrypted() {
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://firm%40forms:pa%3Ass%20w%25rd@{at}?ehlo=us.example");
     let mail = mail(1);
-    assert_eq!(mailer.send(&mail).await, MailOutcome::Accepted);
+    assert_eq!(send(&mailer, &mail).await, MailOutcome::Accepted);
     assert_eq!(verbs(&server), ["EHLO", "STARTTLS", "EHLO", "AUTH", "MAIL", "RCPT", "DATA"]);
     assert_eq!(server.commands()[0].1, "EHLO us.example");
     assert!(same(&server, &[mail]));
@@ -57,7 +58,7 @@ async fn p15_nothing_is_said_before_the_connection_is_encrypted() {
 async fn p15_tls_from_the_first_byte() {
     let server = SmtpServer::start(Setup { tls: Tls::Implicit, ..Setup::default() }).await;
     let mailer = mailer(&server, "smtps://{at}");
-    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Accepted);
+    assert_eq!(send(&mailer, &mail(1)).await, MailOutcome::Accepted);
     assert!(server.mails()[0].is_encrypted);
 }
 
@@ -66,7 +67,7 @@ async fn p15_the_older_way_of_signing_in() {
     let setup = Setup { login: Some(LOGIN), ways: "LOGIN", ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://firm%40forms:pa:ss%20w%25rd@{at}?tls=none");
-    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Accepted);
+    assert_eq!(send(&mailer, &mail(1)).await, MailOutcome::Accepted);
     assert_eq!(server.mails()[0].user.as_deref(), Some("firm@forms"));
 }
 
@@ -75,7 +76,7 @@ async fn p15_a_connection_serves_one_mail_after_the_other() {
     let (server, mailer) = plain(&[]).await;
     let mails = [mail(1), mail(2), mail(3)];
     for mail in &mails {
-        assert_eq!(mailer.clone().send(mail).await, MailOutcome::Accepted);
+        assert_eq!(send(&mailer, mail).await, MailOutcome::Accepted);
     }
     assert!(same(&server, &mails));
     assert!(server.mails().iter().all(|mail| mail.connection == 1));
@@ -84,9 +85,9 @@ async fn p15_a_connection_serves_one_mail_after_the_other() {
 #[tokio::test]
 async fn p15_a_refusal_leaves_the_connection_to_the_next_mail() {
     let (server, mailer) = plain(&[("RCPT", Turn::Say("550 5.1.1 no such user"))]).await;
-    assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Refused { code: Some(550) });
+    assert_eq!(send(&mailer, &mail(1)).await, MailOutcome::Refused { code: Some(550) });
     server.relent("RCPT");
-    assert_eq!(mailer.send(&mail(2)).await, MailOutcome::Accepted);
+    assert_eq!(send(&mailer, &mail(2)).await, MailOutcome::Accepted);
     assert_eq!(server.mails().len(), 1);
     assert_eq!(server.mails()[0].connection, 1);
 }
@@ -95,9 +96,9 @@ async fn p15_a_refusal_leaves_the_connection_to_the_next_mail() {
 async fn p15_a_kept_connection_that_is_gone_is_replaced_and_nothing_sent_twice() {
     let (server, mailer) = plain(&[]).await;
     let mails = [mail(1), mail(2)];
-    assert_eq!(mailer.send(&mails[0]).await, MailOutcome::Accepted);
+    assert_eq!(send(&mailer, &mails[0]).await, MailOutcome::Accepted);
     server.hang_up().await;
-    assert_eq!(mailer.send(&mails[1]).await, MailOutcome::Accepted);
+    assert_eq!(send(&mailer, &mails[1]).await, MailOutcome::Accepted);
     assert!(same(&server, &mails));
     assert_eq!(server.mails()[1].connection, 2);
 }
@@ -114,9 +115,9 @@ async fn p15_a_server_that_takes_its_leave_is_asked_anew() {
     .into_iter()
     .enumerate()
     {
-        assert_eq!(mailer.send(&mail(1)).await, MailOutcome::Accepted);
+        assert_eq!(send(&mailer, &mail(1)).await, MailOutcome::Accepted);
         server.turn_once(verb, turn);
-        assert_eq!(mailer.send(&mail(2)).await, MailOutcome::Accepted);
+        assert_eq!(send(&mailer, &mail(2)).await, MailOutcome::Accepted);
         assert_eq!(server.mails().len(), 2 * (at + 1));
     }
 }
@@ -125,7 +126,7 @@ async fn p15_a_server_that_takes_its_leave_is_asked_anew() {
 async fn p15_lines_of_dots_arrive_as_they_are() {
     let (server, mailer) = plain(&[]).await;
     let mail = Mail { bytes: b"A: b\r\n\r\n.\r\n..\r\n.c\r\n\r\n".to_vec(), ..mail(1) };
-    assert_eq!(mailer.send(&mail).await, MailOutcome::Accepted);
+    assert_eq!(send(&mailer, &mail).await, MailOutcome::Accepted);
     assert!(same(&server, &[mail]));
 }
 
@@ -136,7 +137,7 @@ async fn p15_many_at_once_keep_a_few_connections() {
         let tasks: Vec<_> = numbers
             .map(|number| {
                 let mailer = mailer.clone();
-                tokio::spawn(async move { mailer.send(&mail(number)).await })
+                tokio::spawn(async move { send(&mailer, &mail(number)).await })
             })
             .collect();
         async move {
@@ -164,10 +165,40 @@ async fn p15_silence_ends_with_the_budget() {
         let url = "smtp://firm%40forms:pa%3Ass%20w%25rd@{at}";
         let mailer = within(&server, url, Duration::from_millis(300));
         let start = Instant::now();
-        let sent = mailer.send(&mail(1)).await;
+        let sent = send(&mailer, &mail(1)).await;
         assert_eq!(sent, MailOutcome::Failed("no answer in time".to_owned()), "{verb}");
         assert!((300..2_000).contains(&start.elapsed().as_millis()), "{verb}");
         assert!(server.mails().is_empty(), "{verb}");
     }
     assert_eq!(SmtpSettings::default().budget, Duration::from_secs(20));
+}
+
+/// Doors 6: recipients whose check is slow at the server are the trouble of their firm alone.
+#[tokio::test]
+async fn doors_6_slow_recipients_of_one_firm_leave_turns_to_others() {
+    let (server, mailer) = plain(&[("RCPT", Turn::Silence)]).await;
+    let (slow, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    let mut slow_mails = tokio::task::JoinSet::new();
+    for number in 0..16 {
+        let mailer = mailer.clone();
+        slow_mails.spawn(async move {
+            let turn = mailer.turn(slow, Duration::from_secs(60)).await.unwrap();
+            turn.send(&mail(number)).await
+        });
+    }
+    let asked = || verbs(&server).iter().filter(|verb| *verb == "RCPT").count();
+    while asked() < 4 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(mailer.turn(slow, Duration::ZERO).await.err(), Some(NoTurn::Busy));
+    server.relent("RCPT");
+    let turn = mailer.turn(other, Duration::ZERO).await.unwrap();
+    assert_eq!(turn.send(&mail(99)).await, MailOutcome::Accepted);
+    assert_eq!(asked(), 5, "the slow firm has four turns");
+}
+
+/// Doors 16: a process without a mail server says so, before anything is written.
+#[tokio::test]
+async fn doors_16_a_mailer_without_a_server_gives_no_turn() {
+    assert_eq!(Mailer::off().turn(Uuid::nil(), Duration::ZERO).await.err(), Some(NoTurn::Off));
 }

@@ -1,4 +1,5 @@
-//! Counters: tables that count recent calls for the rate limits. A counter is never rebuilt,
-//! because no event records a call.
+//! Counters: tables that count recent calls, and tries of invites, for the limits. A counter is
+//! never rebuilt.
 
 pub mod calls;
+pub mod invite_tries;

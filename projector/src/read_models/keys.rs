@@ -106,6 +106,8 @@ pub struct KeyRow {
     pub created_at: DateTime<Utc>,
     /// The time at which the key was revoked, if it was.
     pub revoked_at: Option<DateTime<Utc>>,
+    /// The time of the last admitted call since the last crash of the database.
+    pub last_used_at: Option<DateTime<Utc>>,
 }
 
 /// Lists the keys of a firm, newest first.
@@ -114,8 +116,10 @@ pub struct KeyRow {
 /// If the database does not answer.
 pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<KeyRow>, sqlx::Error> {
     sqlx::query_as(
-        "select key_id, name, prefix, member_id, created_at, revoked_at from key_auth
-          where firm_id = $1 order by created_at desc, key_id desc",
+        "select key_id, name, prefix, member_id, created_at, revoked_at,
+                (select max(call) from key_calls c, unnest(c.calls) as call
+                  where c.key_id = k.key_id) as last_used_at
+           from key_auth k where firm_id = $1 order by created_at desc, key_id desc",
     )
     .bind(firm_id)
     .fetch_all(pool)

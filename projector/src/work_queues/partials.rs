@@ -118,6 +118,7 @@ impl Worker for PartialTimer {
             correlation_id,
             causation_id: None,
             traceparent: None,
+            terminal: None,
         };
         let events = due
             .iter()

@@ -393,7 +393,7 @@ async fn g2_a_forged_row_of_a_table_that_decides_is_found(
 #[case::a_read_model_of_names(&["update firms set name = 'Harrow'"], "intact: 1108 events")]
 #[case::a_token_by_hand(
     &["insert into tokens values (gen_random_uuid(), 'n', 'operator', sha256('x'), now())"],
-    "not in the log, so not proved: tokens of the internal API"
+    "not proved: the table of tokens of the internal API"
 )]
 #[case::a_schema_before_ours(
     &["create schema forged",

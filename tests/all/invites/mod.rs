@@ -3,6 +3,7 @@
 
 mod copies;
 mod crash;
+mod doors;
 mod limits;
 mod mails;
 mod skips;

@@ -18,6 +18,7 @@ fn context() -> EventContext {
         correlation_id: Uuid::from_u128(9),
         causation_id: None,
         traceparent: None,
+        terminal: None,
     }
 }
 

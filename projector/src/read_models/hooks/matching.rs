@@ -113,6 +113,7 @@ mod tests {
             correlation_id: FIRM,
             causation_id: None,
             traceparent: None,
+            terminal: None,
         };
         let aggregate_id = Uuid::from_u128(id).to_string();
         NewEvent { aggregate_id, sequence: 1, event: event.into(), context }
