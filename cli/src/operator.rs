@@ -1,5 +1,6 @@
 //! The operator at the terminal: `--as`, or the account of the operating system. The machine's name
-//! and the login at the database are evidence (ruling 46). Maintenance is recorded before it begins.
+//! and the login at the database are evidence (ruling 46). Maintenance is recorded before it
+//! begins.
 
 use std::sync::Arc;
 

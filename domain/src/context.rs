@@ -194,7 +194,8 @@ impl EventContext {
     }
 }
 
-/// The metadata column: texts, as cqrs-es demands, in alphabetical order, as canonical JSON demands.
+/// The metadata column: texts, as cqrs-es demands, in alphabetical order, as canonical JSON
+/// demands.
 #[derive(Serialize, Deserialize)]
 struct EventMetadata {
     actor: AsText<Actor>,

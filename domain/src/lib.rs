@@ -10,7 +10,8 @@
 //! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
 //! [`repair`], [`checkpoint_series`], [`access_token`], [`maintenance`]. Each has a command, an
 //! event, a rejection and one `decide`. A refused command has no events. [`event`] joins all events
-//! into one closed type, [`context`] is their metadata, and [`operator`] names people at a terminal.
+//! into one closed type, [`context`] is their metadata, and [`operator`] names people at a
+//! terminal.
 //!
 //! The other modules, in the order of a delivery's life:
 //!

@@ -32,7 +32,8 @@ impl Inviter {
         };
         tracing::warn!(%error, "the result of an invite is not recorded yet");
         let inviter = self.clone();
-        let (context, sent) = (context.clone(), sent.clone());
+        let context = context.clone();
+        let sent = sent.clone();
         tokio::spawn(async move { inviter.keep_recording(&context, of, &sent, until).await });
     }
 

@@ -1,5 +1,5 @@
-//! Bearer tokens of the internal door, stored by their SHA-256. Creations and revocations are events
-//! that do not hold the SHA-256, so this table is no read model.
+//! Bearer tokens of the internal door, stored by their SHA-256. Creations and revocations are
+//! events that do not hold the SHA-256, so this table is no read model.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection, PgPool};

@@ -1,5 +1,5 @@
-//! Layers around each API: request ids, one task per call, its metrics and trace, limits on the head
-//! and on the time, gzip, and headers of every answer.
+//! Layers around each API: request ids, one task per call, its metrics and trace, limits on the
+//! head and on the time, gzip, and headers of every answer.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
