@@ -43,7 +43,7 @@ pub async fn deliver_once(deliverer: &DelivererContext) -> Result<usize, Deliver
 }
 
 /// Claims, sends and records until the dispatcher's stop, then finishes the attempts in flight.
-/// Ends early if the recorder ends: an attempt that is sent and not recorded is sent again.
+/// Ends early if a recorder ends: an attempt that is sent and not recorded is sent again.
 pub async fn deliver(dispatch: Arc<Dispatcher>, answers: AnswerInbox, nudge: &Nudge) {
     let (recorder, stuck) = recorders(&dispatch.deliverer, answers);
     let mut recorder = tokio::spawn(recorder);
@@ -53,10 +53,8 @@ pub async fn deliver(dispatch: Arc<Dispatcher>, answers: AnswerInbox, nudge: &Nu
     let worker = ClaimWorker { dispatch, lanes_max: None, floors: ScanFloors::default() };
     tokio::select! {
         () = run_on(worker, nudge, stop) => {}
-        _ = &mut recorder => {
-            tracing::error!("the recorder ended: nothing more is sent");
-            return;
-        }
+        _ = &mut recorder => return recorder_ended("answers"),
+        _ = &mut stuck => return recorder_ended("stuck answers"),
     }
     tasks.close();
     let finishing = async {
@@ -72,6 +70,10 @@ pub async fn deliver(dispatch: Arc<Dispatcher>, answers: AnswerInbox, nudge: &Nu
         recorder.abort();
         stuck.abort();
     }
+}
+
+fn recorder_ended(of: &str) {
+    tracing::error!("the recorder of {of} ended: nothing more is sent");
 }
 
 /// Claims rows that are due, and hands the attempts to the dispatcher.
