@@ -2,9 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import createClient from "openapi-fetch";
-import { client } from "./hey/client.gen.js";
-import { createHook, deleteHook, getMe, listHooks } from "./hey/sdk.gen.js";
-import type { components, paths, webhooks } from "./schema.js";
+import { client } from "./hey/client.gen";
+import { createHook, deleteHook, getMe, listHooks } from "./hey/sdk.gen";
+import type { components, paths, webhooks } from "./schema";
 
 const url = process.env.FIRMFORMS_URL!;
 const { key } = JSON.parse(readFileSync(process.env.FIRMFORMS_KEYS!, "utf8"))[1];
