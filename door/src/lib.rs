@@ -100,12 +100,7 @@ impl Door {
             tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => {
-                        serving.admit(stream, peer).await;
-                        // All other tasks come first: a burst of callers waits in the system's
-                        // queue, and nothing else in the process waits behind it.
-                        tokio::task::yield_now().await;
-                    }
+                    Ok((stream, peer)) => serving.admit(stream, peer).await,
                     Err(error) => serving.could_not_accept(&error).await,
                 },
                 Some(ended) = serving.tasks.join_next_with_id() => serving.forget(ended),

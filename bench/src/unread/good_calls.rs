@@ -62,16 +62,16 @@ impl Target {
             }
             Self { name, door: serving.public, path: "/api/v1/me", keys: own, keep }
         };
-        let internal = |name, keep| Self {
-            name,
-            door: serving.internal,
-            path: "/readyz",
-            keys: vec!["none".to_owned()],
-            keep,
+        let without_key = |name, door, path, keep| {
+            let keys = vec!["none".to_owned()];
+            Self { name, door, path, keys, keep }
         };
+        let internal = |name, keep| without_key(name, serving.internal, "/readyz", keep);
+        let description = "/api/v1/openapi.json";
         vec![
             public("public, new", Keep::Each).await,
             public("public, kept", Keep::One).await,
+            without_key("description, kept", serving.public, description, Keep::One),
             internal("internal, new", Keep::Each),
             internal("internal, kept", Keep::One),
         ]
