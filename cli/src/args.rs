@@ -49,14 +49,14 @@ pub struct StorageArgs {
     /// Without it, a private PostgreSQL cluster is kept in the data directory.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
-    /// A file with that URL.
+    /// A file with the URL of the main database.
     #[arg(long, global = true, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
     pub database_url_file: Option<PathBuf>,
     /// The database of data keys, in the same form. It is needed with --database-url, and never the
     /// same database.
     #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
-    /// A file with that URL.
+    /// A file with the URL of the keyring.
     #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
     pub keyring_url_file: Option<PathBuf>,
     /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms
@@ -70,7 +70,7 @@ pub struct StorageArgs {
     /// it is missing.
     #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
-    /// A file with that key.
+    /// A file with the wrapping key.
     #[arg(
         long,
         global = true,
@@ -249,7 +249,7 @@ pub struct ServeArgs {
     /// https. Without it, invites are answered with send_failed.
     #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
     pub smtp_url: Option<SmtpUrl>,
-    /// A file with that URL.
+    /// A file with the URL of the mail server.
     #[arg(
         long,
         env = "FIRMFORMS_SMTP_URL_FILE",

@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::args::DEFAULT_MAIL_FROM;
 use crate::databases::secret;
-use crate::wiring::{ServeArgs, StorageArgs, SystemSetup};
+use crate::wiring::{ProcessRole, ServeArgs, StorageArgs, SystemSetup};
 
 pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
     let smtp_url = smtp_url(serve)?;
@@ -130,7 +130,9 @@ fn mailer(
             Ok(Mailer::files(folder))
         }
         (None, None) => {
-            tracing::warn!("no mail server: invites are answered with send_failed");
+            if matches!(serve.role, ProcessRole::All | ProcessRole::Api) {
+                tracing::warn!("no mail server: invites are answered with send_failed");
+            }
             Ok(Mailer::off())
         }
     }

@@ -65,7 +65,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("tokens", ["select, update (last_used_at)", NO, NO, NO]),
     ("key_calls", [WRITE, NO, NO, NO]),
     ("wrong_keys", [WRITE, NO, NO, NO]),
-    ("invite_tries", [WRITE, DROP, NO, NO]),
+    ("invite_tries", [WRITE, TAKE, NO, NO]),
     // The vault. The auditor reads none of it, and the projector no secret of it.
     ("responses", [WRITE, NO, "select, delete, update (submitted_at)", NO]),
     ("response_people", [ADD, NO, DROP, NO]),

@@ -53,7 +53,7 @@ async fn b16_with_no_firm_or_a_wrong_one_there_are_no_rows() {
             let all = seen(&mut connection, table).await;
             connection.execute("reset firmforms.firm").await.unwrap();
             assert_eq!(seen(&mut connection, table).await, 0, "{group} {table}: no firm");
-            for nobody in ["", &Uuid::nil().to_string(), "' or true --"] {
+            for nobody in ["", &Uuid::from_u128(7).to_string(), "' or true --"] {
                 let set = format!("set firmforms.firm = '{}'", nobody.replace('\'', "''"));
                 connection.execute(set.as_str()).await.unwrap();
                 assert_eq!(seen(&mut connection, table).await, 0, "{group} {table}: {nobody}");
@@ -61,7 +61,11 @@ async fn b16_with_no_firm_or_a_wrong_one_there_are_no_rows() {
             is_for(&mut connection, &firm.id.to_string()).await;
             let own = seen(&mut connection, table).await;
             is_for(&mut connection, &other.id.to_string()).await;
-            assert_eq!(own + seen(&mut connection, table).await, all, "{group} {table}");
+            let others = seen(&mut connection, table).await;
+            // The roles were ordered in the installation's name.
+            is_for(&mut connection, &Uuid::nil().to_string()).await;
+            let installations = seen(&mut connection, table).await;
+            assert_eq!(own + others + installations, all, "{group} {table}");
         }
     }
     for group in ["projector", "deliverer"] {

@@ -97,7 +97,8 @@ struct Running {
 impl Running {
     async fn start() -> Self {
         let scene = Scene::on(World::real_time(TestDatabase::new().await).await).await;
-        let fast = ["--role", "api", "--time-scale", "3600"];
+        let mails = scene.world.mails.path().to_str().unwrap();
+        let fast = ["--role", "api", "--time-scale", "3600", "--mail-dir", mails];
         let served = serve_with(&scene.as_login("api"), &fast, &[]).await;
         let workers = [work(&scene, "projector").await, work(&scene, "deliverer").await];
         let (receiver, firm) = (Receiver::start().await, scene.world.firm().await);

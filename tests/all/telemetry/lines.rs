@@ -101,7 +101,9 @@ impl Talking {
         let endpoint = collector.url("");
         let environment =
             [AT_ONCE, ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("RUST_LOG", OURS)];
-        let mut command = serving(&world.database, &["--log-json"], &environment);
+        let mails = world.mails.path().to_str().unwrap();
+        let arguments = ["--log-json", "--mail-dir", mails];
+        let mut command = serving(&world.database, &arguments, &environment);
         let mut child = command.stdout(Stdio::null()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut told = Vec::new();
