@@ -387,7 +387,8 @@ async fn a26_headers_are_ours_alone_and_every_answer_is_json() {
     let headers = [
         ("x-api-key", firm.key.as_str()),
         ("origin", "https://canary.example"),
-        ("x-request-id", "canary"),
+        // A well-formed id comes back (ruling 38).
+        ("x-request-id", "<canary>"),
         ("accept", "text/canary"),
         ("traceparent", "00-canary-canary-01"),
     ];
@@ -403,8 +404,16 @@ async fn a26_headers_are_ours_alone_and_every_answer_is_json() {
         (("GET", "/forms/canary%0d%0aset-cookie:canary"), Value::Null, 404),
         (("CANARY", "/me"), Value::Null, 405),
     ];
-    let ours =
-        ["content-type", "content-length", "x-content-type-options", "cache-control", "allow"];
+    let ours = [
+        "content-type",
+        "content-length",
+        "x-content-type-options",
+        "cache-control",
+        "allow",
+        "x-request-id",
+        "ratelimit",
+        "ratelimit-policy",
+    ];
     for (call, body, status) in calls {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let answer = send(&world, call, &headers, body).await;
@@ -539,7 +548,8 @@ async fn b6_another_firms_form_looks_exactly_like_a_missing_one() {
     let show = async |id: Uuid| world.get(&firm, &format!("/forms/{id}")).await;
     let (theirs, missing) = (show(other.form).await, show(world.id()).await);
     assert_eq!(theirs.code(), (404, "form_not_found"));
-    assert_eq!((theirs.bytes, theirs.headers), (missing.bytes, missing.headers));
+    assert_eq!(theirs.lasting_headers(), missing.lasting_headers());
+    assert_eq!(theirs.bytes, missing.bytes);
 }
 
 /// B7

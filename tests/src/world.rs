@@ -122,6 +122,16 @@ impl Answer {
         (self.status.as_u16(), code)
     }
 
+    /// The headers, without those that differ from call to call.
+    #[must_use]
+    pub fn lasting_headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        for name in ["x-request-id", "ratelimit"] {
+            assert!(headers.remove(name).is_some(), "{name}");
+        }
+        headers
+    }
+
     /// The body's text.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -240,3 +240,28 @@ async fn b15_no_secret_is_in_lines_figures_or_traces() {
 fn named(spans: &[Span], name: &str) -> usize {
     spans.iter().filter(|span| span.name == name).count()
 }
+
+/// The line of a 500 had nothing that its caller knew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_line_and_the_span_of_a_failed_call_have_its_request_id() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let (firm, collector) = (world.firm().await, Receiver::start().await);
+    let talking = Talking::start(&world, &collector).await;
+    world.pool().execute("alter table forms rename to forms_of_before").await.unwrap();
+    let request = format!(
+        "GET /api/v1/forms HTTP/1.1\r\nHost: test\r\nX-API-Key: {}\r\nX-Request-Id: caller:1\r\n\
+         Connection: close\r\n\r\n",
+        firm.key
+    );
+    let (status, answer) = raw::exchange(talking.public, &request).await.unwrap();
+    assert_eq!(status, 500, "{answer}");
+    assert!(answer.contains("x-request-id: caller:1"), "{answer}");
+    assert!(answer.contains("(request caller:1)"), "{answer}");
+    collected(&collector, |spans| named(spans, "GET /api/v1/forms") == 1).await;
+    let told = talking.stop().await;
+    let failed = told.iter().map(|told| line(told)).find(|line| line["message"] == "a call failed");
+    assert_eq!(failed.unwrap()["request_id"], "caller:1", "{told:?}");
+    let sent: Vec<u8> = collector.received().iter().flat_map(|sent| sent.body.to_vec()).collect();
+    let sent = String::from_utf8_lossy(&sent).into_owned();
+    assert!(sent.contains("request_id") && sent.contains("caller:1"), "{sent}");
+}
