@@ -21,14 +21,14 @@ const FIRST_SHUT_SCRIPT: &str =
 /// The environment variables that PostgreSQL's programs need.
 const KEPT_VARIABLES: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
 
-/// Requires that a data directory, if it exists, is this process's own, also for root. In another
-/// user's directory any file may be a link to a file of root.
+/// Requires that a data directory, if it exists, is this process's own or root's. In another user's
+/// directory any file may be a link to a file of root.
 ///
 /// # Errors
 /// [`ClusterError::NotYours`].
 pub fn check_owner(data_dir: &Path) -> Result<(), ClusterError> {
     let owner = data_dir.metadata().ok().map(|metadata| Uid::from_raw(metadata.uid()));
-    match owner.filter(|owner| *owner != geteuid()) {
+    match owner.filter(|owner| *owner != geteuid() && !owner.is_root()) {
         Some(owner) => Err(not_yours(data_dir, owner)),
         None => Ok(()),
     }
