@@ -11,6 +11,7 @@ use tower::ServiceExt;
 
 use crate::error::Error;
 use crate::internal::health;
+use crate::openapi::ServedDescription;
 use crate::public::layers;
 
 /// An API that is opened once.
@@ -23,10 +24,11 @@ struct DoorRouters {
 }
 
 impl OpeningDoor {
-    /// The public API, which answers 503 to every call until it is opened.
+    /// The public API at `base_url`. Until it is opened it serves its description, and answers 503
+    /// to every other call.
     #[must_use]
-    pub fn public() -> Self {
-        Self::until_opened(closed(Router::new(), "public"))
+    pub fn public(base_url: &str) -> Self {
+        Self::until_opened(closed(ServedDescription::at(base_url).routes(), "public"))
     }
 
     /// The internal API, which answers `/livez` and metrics until it is opened.
@@ -82,9 +84,10 @@ mod tests {
 
     #[tokio::test]
     async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
-        for (opening, livez) in
-            [(OpeningDoor::public(), 503), (OpeningDoor::internal(Router::new()), 200)]
-        {
+        for (opening, livez) in [
+            (OpeningDoor::public("https://forms.example/api/v1"), 503),
+            (OpeningDoor::internal(Router::new()), 200),
+        ] {
             assert_eq!(status(&opening, "/livez").await, livez);
             for path in ["/readyz", "/api/v1/me", "/internal/v1/activity", "/nothing"] {
                 assert_eq!(status(&opening, path).await, 503, "{path}");
@@ -92,6 +95,14 @@ mod tests {
             opening.open(Router::new().route("/api/v1/me", get(health::live)));
             assert_eq!(status(&opening, "/api/v1/me").await, 200);
             assert_eq!(status(&opening, "/nothing").await, 404);
+        }
+    }
+
+    #[tokio::test]
+    async fn doors_14_the_description_was_503_while_the_database_was_away_at_the_start() {
+        let opening = OpeningDoor::public("https://forms.example/api/v1");
+        for path in ["/api/v1/openapi.json", "/docs"] {
+            assert_eq!(status(&opening, path).await, 200, "{path}");
         }
     }
 }

@@ -25,6 +25,8 @@ const DEFAULT_INTERNAL_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::L
 pub(crate) struct BoundDoors {
     public: Option<Door>,
     internal: Option<Door>,
+    /// URL of the public API, which its description names.
+    base_url: String,
 }
 
 impl BoundDoors {
@@ -46,7 +48,13 @@ impl BoundDoors {
         public: Option<SocketAddr>,
         internal: Option<SocketAddr>,
     ) -> anyhow::Result<Self> {
-        Ok(Self { public: bind(public).await?, internal: bind(internal).await? })
+        let base_url = String::new();
+        Ok(Self { public: bind(public).await?, internal: bind(internal).await?, base_url })
+    }
+
+    /// The doors with the URL of the public API.
+    pub(crate) fn at(self, base_url: &str) -> Self {
+        Self { base_url: base_url.to_owned(), ..self }
     }
 
     /// The address of the public door.
@@ -77,7 +85,7 @@ impl BoundDoors {
     ) -> ServedDoors {
         let metrics = api::internal::metrics(metrics);
         let served = ServedDoors {
-            public: OpeningDoor::public(),
+            public: OpeningDoor::public(&self.base_url),
             internal: OpeningDoor::internal(metrics.clone()),
             metrics,
             serves_callers: self.public.is_some(),

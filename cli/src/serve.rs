@@ -49,7 +49,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let tls = tls(serve)?;
     warn_of_development(serve);
     let metrics = Arc::new(ProcessMetrics::begin()?);
-    let doors = BoundDoors::of(serve).await?;
+    let doors = BoundDoors::of(serve).await?.at(&setup.base_url);
     let databases = Databases::open(storage, SERVICE_DATABASES).await?;
     let wrapping = storage.wrapping_key()?;
     let mut signal = pin!(signalled()?);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
-use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use telemetry::metrics::AnsweredRequest;
@@ -25,10 +25,22 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Puts the layers around an API. The layer named last is the outermost.
 pub(crate) fn around(door: Router, name: &'static str) -> Router {
-    door.layer(middleware::from_fn(in_a_task_of_its_own))
+    let door = door
+        .layer(middleware::from_fn(in_a_task_of_its_own))
         .layer(middleware::from_fn(limit_head))
         .layer(middleware::map_response(mark))
-        .layer(middleware::from_fn(move |request, next| watched(name, request, next)))
+        .layer(middleware::from_fn(move |request, next| watched(name, request, next)));
+    // The router adds `Allow` outside of its layers.
+    Router::new().fallback_service(door).layer(middleware::map_response(only_allow_in_405))
+}
+
+/// Removes `Allow` from every answer but 405. It would tell a caller without a key which routes
+/// there are (ruling 12).
+async fn only_allow_in_405(mut response: Response) -> Response {
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().remove(ALLOW);
+    }
+    response
 }
 
 /// Counts and traces answers by the template of the route. The path itself is foreign text.

@@ -15,6 +15,7 @@ mod me;
 mod path;
 mod sample;
 mod send;
+mod similar_route;
 mod triggers;
 mod unsubscribe;
 mod wrong_keys;
@@ -22,6 +23,7 @@ mod wrong_keys;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::Uri;
 use axum::routing::{MethodRouter, delete, get, post};
 
 pub use crate::batching::key_batcher::KeyBatchers;
@@ -29,6 +31,7 @@ pub(crate) use caller::{Caller, ReadingCaller};
 pub use client::PeerAddress;
 pub use wrong_keys::WrongKeys;
 
+use self::similar_route::similar_route;
 use crate::Service;
 use crate::error::Error;
 use crate::openapi::ServedDescription;
@@ -39,7 +42,7 @@ pub fn router(service: Service) -> Router {
         .into_iter()
         .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
     let door = Router::new()
-        .nest("/api/v1", contract)
+        .nest(similar_route::PREFIX, contract)
         .merge(ServedDescription::at(&service.base_url).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
@@ -63,8 +66,10 @@ pub(crate) fn contract() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
     ]
 }
 
-async fn unknown_route(_: Caller) -> Error {
-    Error::NotFound
+async fn unknown_route(_: Caller, uri: Uri) -> Error {
+    let contract = contract();
+    let routes = contract.iter().map(|(path, _)| *path);
+    similar_route(uri.path(), routes).map_or(Error::NotFound, Error::DidYouMean)
 }
 
 async fn wrong_method(_: Caller) -> Error {

@@ -61,6 +61,17 @@ async fn b1_without_a_key_every_route_is_401() {
 }
 
 #[tokio::test]
+async fn doors_18_without_a_key_allow_told_which_routes_there_are() {
+    let door = router(nowhere());
+    for method in [Method::PUT, Method::OPTIONS] {
+        let request = request(method.clone(), "/api/v1/hooks", None);
+        let (status, _, response) = call(door.clone(), request).await;
+        assert_eq!(status, 401, "{method}");
+        assert!(!response.headers().contains_key("allow"), "{method}");
+    }
+}
+
+#[tokio::test]
 async fn b2_a_malformed_key_is_401_without_a_look_up() {
     let door = router(nowhere());
     for (method, path) in ROUTES {

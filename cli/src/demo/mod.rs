@@ -56,6 +56,7 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
     let public = doors.public_addr().context("the public door's address")?;
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
+    let doors = doors.at(&base_url);
     let system = start(storage, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);

@@ -27,8 +27,10 @@ pub(super) fn opened(system: &System, started: Instant) {
 }
 
 pub(super) fn reported(what: &str, accepted: &IntakeCounts) {
-    let IntakeCounts { accepted, duplicates } = accepted;
-    println!("\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates");
+    let IntakeCounts { accepted, duplicates, stale } = accepted;
+    println!(
+        "\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates, {stale} stale"
+    );
 }
 
 pub(super) fn subscribed(subscriber: &DemoSubscriber, trigger: Trigger, hook: &Value) {
