@@ -33,7 +33,8 @@ impl Serving {
             ("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().to_string()),
             ("FIRMFORMS_WRAPPING_KEY", "07".repeat(32)),
         ];
-        let (public, internal) = (free_address()?, free_address()?);
+        let public = free_address()?;
+        let internal = free_address()?;
         Ok(Self { public, internal, environment, descriptors: None })
     }
 

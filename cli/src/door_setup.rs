@@ -1,5 +1,6 @@
 //! The settings of the doors, from the command line and the limit of descriptors.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use door::{DoorSettings, DoorTimeouts, TlsCertificate, TlsPaths};
@@ -34,13 +35,17 @@ impl DoorPair {
         let idle = Duration::from_secs(serve.idle_seconds);
         let per_peer = serve.connections_per_peer.unwrap_or(shares.public / 2);
         let public = DoorSettings {
-            tls: public_tls(serve)?,
+            tls: certificate(serve.tls_cert.as_ref(), serve.tls_key.as_ref(), None)?,
             connections: shares.public,
             connections_per_peer: per_peer.clamp(1, shares.public),
             ..plain.public
         };
         let internal = DoorSettings {
-            tls: internal_tls(serve)?,
+            tls: certificate(
+                serve.internal_tls_cert.as_ref(),
+                serve.internal_tls_key.as_ref(),
+                serve.internal_tls_client_ca.as_ref(),
+            )?,
             connections: shares.internal,
             connections_per_peer: shares.internal,
             ..plain.internal
@@ -71,20 +76,20 @@ impl DoorPair {
     }
 }
 
-fn public_tls(serve: &ServeArgs) -> anyhow::Result<Option<TlsCertificate>> {
-    let (Some(certificate), Some(key)) = (&serve.tls_cert, &serve.tls_key) else {
+/// Reads the certificate of a door that has one.
+fn certificate(
+    certificate: Option<&PathBuf>,
+    key: Option<&PathBuf>,
+    client_roots: Option<&PathBuf>,
+) -> anyhow::Result<Option<TlsCertificate>> {
+    let (Some(certificate), Some(key)) = (certificate, key) else {
         return Ok(None);
     };
-    let paths = TlsPaths { certificate: certificate.clone(), key: key.clone(), client_roots: None };
-    Ok(Some(TlsCertificate::load(paths)?))
-}
-
-fn internal_tls(serve: &ServeArgs) -> anyhow::Result<Option<TlsCertificate>> {
-    let (Some(certificate), Some(key)) = (&serve.internal_tls_cert, &serve.internal_tls_key) else {
-        return Ok(None);
+    let paths = TlsPaths {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        client_roots: client_roots.cloned(),
     };
-    let client_roots = serve.internal_tls_client_ca.clone();
-    let paths = TlsPaths { certificate: certificate.clone(), key: key.clone(), client_roots };
     Ok(Some(TlsCertificate::load(paths)?))
 }
 

@@ -3,9 +3,9 @@
 use api::openapi::text;
 
 use crate::args::OpenapiArgs;
-use crate::output::print_text;
+use crate::output::print_json_text;
 
 pub(crate) fn run(openapi: &OpenapiArgs) -> anyhow::Result<()> {
-    print_text(&text(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/'))));
+    print_json_text(&text(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/'))));
     Ok(())
 }

@@ -28,7 +28,12 @@ pub(crate) fn print(OutputArgs { json }: OutputArgs, items: Vec<Value>, fields: 
 
 /// Prints JSON over several lines.
 pub(crate) fn print_json(value: &Value) {
-    write_line(&printable_json(&format!("{value:#}")));
+    print_json_text(&format!("{value:#}"));
+}
+
+/// Prints JSON that is text already.
+pub(crate) fn print_json_text(json: &str) {
+    write_line(&printable_json(json));
 }
 
 /// Prints one line.

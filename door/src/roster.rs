@@ -50,6 +50,10 @@ struct Evictable {
 }
 
 impl Evictable {
+    fn waiting_from_now() -> Self {
+        Self { state: EvictableState::Waiting, since: nanoseconds(Instant::now()) }
+    }
+
     /// Time in the upper bits, state in the lowest.
     fn encode(self) -> u64 {
         self.since << 1 | u64::from(self.state == EvictableState::Blocked)
@@ -63,16 +67,12 @@ impl Evictable {
 
 impl ConnectionState {
     pub(crate) fn waiting() -> Self {
-        let waits =
-            Evictable { state: EvictableState::Waiting, since: nanoseconds(Instant::now()) };
-        Self(Arc::new(AtomicU64::new(waits.encode())))
+        Self(Arc::new(AtomicU64::new(Evictable::waiting_from_now().encode())))
     }
 
     /// Notes that the connection waits, from now on.
     pub(crate) fn wait(&self) {
-        let waits =
-            Evictable { state: EvictableState::Waiting, since: nanoseconds(Instant::now()) };
-        self.set(waits.encode());
+        self.set(Evictable::waiting_from_now().encode());
     }
 
     /// Notes that the connection has a request. Returns false if it was evicted before.

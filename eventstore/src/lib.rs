@@ -18,7 +18,8 @@
 //! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.
 //! - [`Nudge`] wakes workers after a commit, here and in other processes. A nudge may be lost, so
 //!   workers also look each second.
-//! - [`worker`] is the loop of every worker.
+//! - [`worker`] is the loop of every worker. [`SweepTimer`] is the time of those that delete old
+//!   rows.
 //! - [`ConnectionCache`] passes connections from one transaction to the next without a round trip.
 //! - [`Failure`] classifies database errors. Every caller that retries uses it.
 //! - [`Clock`] shows the database's time, and says when that time cannot be trusted.
@@ -52,6 +53,7 @@ pub mod proof;
 mod repository;
 mod store;
 mod stored_event;
+mod sweep;
 pub mod tail;
 mod upcast;
 pub mod worker;
@@ -70,4 +72,5 @@ pub use nudge::{Nudge, WakeScope, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, migrate};
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
 pub use store::{AppendTransaction, Outbox, Store, WithAppend};
+pub use sweep::SweepTimer;
 pub use upcast::Upcasters;

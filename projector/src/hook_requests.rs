@@ -29,7 +29,7 @@ pub struct HookRequest {
     pub body_sha256: [u8; 32],
 }
 
-/// What is remembered of a request.
+/// The memory of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RememberedRequest {
     /// No such request, or none that still counts. The request makes a subscription, in place of
@@ -63,7 +63,7 @@ struct FoundHook {
     created_at: Option<DateTime<Utc>>,
 }
 
-/// Returns what is remembered of this request.
+/// Returns the memory of this request.
 ///
 /// # Errors
 /// If the database does not answer.

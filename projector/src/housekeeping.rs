@@ -1,8 +1,8 @@
 //! The housekeeping worker forgets rows that are kept for a limited time only.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use eventstore::Clock;
+use chrono::TimeDelta;
 use eventstore::worker::{NextStep, WakeOn, Worker};
+use eventstore::{Clock, SweepTimer};
 use sqlx::PgPool;
 
 use crate::{activity_ids, hook_requests, invite_tries, quotas, replay_items, subjects};
@@ -10,21 +10,18 @@ use crate::{activity_ids, hook_requests, invite_tries, quotas, replay_items, sub
 /// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
 
-/// The wait between two sweeps. The rows are a day old at least, so an hour more does not matter.
-const SWEEP_INTERVAL: TimeDelta = TimeDelta::hours(1);
-
 /// The worker. Several may sweep at once, because each skips the rows that another has locked.
 pub struct HousekeepingWorker {
     pool: PgPool,
     clock: Clock,
-    next_sweep: Option<DateTime<Utc>>,
+    timer: SweepTimer,
 }
 
 impl HousekeepingWorker {
     /// Makes a worker that sweeps this database by this clock. The first step sweeps.
     #[must_use]
     pub const fn new(pool: PgPool, clock: Clock) -> Self {
-        Self { pool, clock, next_sweep: None }
+        Self { pool, clock, timer: SweepTimer::new() }
     }
 }
 
@@ -34,13 +31,9 @@ impl Worker for HousekeepingWorker {
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
-        if self.clock.fault().is_some() {
+        let Some(now) = self.timer.due(&self.clock) else {
             return Ok(NextStep::IDLE);
-        }
-        let now = self.clock.now().get();
-        if self.next_sweep.is_some_and(|next| now < next) {
-            return Ok(NextStep::IDLE);
-        }
+        };
         let yesterday = now.date_naive() - TimeDelta::days(1);
         let forgotten = activity_ids::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let counted = quotas::forget(&self.pool, yesterday, ROWS_PER_STEP.into()).await?;
@@ -52,7 +45,7 @@ impl Worker for HousekeepingWorker {
         if most == Some(u64::from(ROWS_PER_STEP)) {
             return Ok(NextStep::Busy);
         }
-        self.next_sweep = Some(now + SWEEP_INTERVAL);
+        self.timer.end(now);
         Ok(NextStep::IDLE)
     }
 }

@@ -119,7 +119,7 @@ async fn said_so(world: &World, firm: &Firm) -> i64 {
     .unwrap()
 }
 
-/// What is left of a firm beside what may stay.
+/// The rows and keys of a firm that must go.
 async fn left(world: &World, firm: &Firm) -> (BTreeMap<String, i64>, i64) {
     let mut rows = rows(world, firm).await;
     rows.retain(|table, _| !STAY.contains(&table.as_str()) && table != "lanes");
@@ -171,7 +171,7 @@ async fn h8_the_data_of_a_closed_firm_stayed_for_ever() {
     assert_eq!(shown.1, HashSet::from([response_id]), "its deliveries are shown as erased");
 }
 
-/// What the product reports afterwards is accepted and ignored, whatever it is about.
+/// Later reports about the firm are accepted and ignored, of every kind.
 #[tokio::test]
 async fn h8_a_late_report_brought_data_of_a_closed_firm_back() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! What a terminal, a file and a pipe get (security F2, F4, F11, F13; first-use 4.7).
+//! The output of commands at a terminal, in a file and in a pipe (security F2, F4, F11, F13; first-use 4.7).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

@@ -80,7 +80,7 @@ impl Listening {
         Self::of(serving(database, arguments, environment)).await
     }
 
-    /// The same with a command that was made ready.
+    /// Starts the service with this command.
     pub(crate) async fn of(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -193,7 +193,7 @@ pub(crate) fn serving(
     command
 }
 
-/// The same command under a limit of the shell's, such as `-n 100` or `-S -n 100`.
+/// The command of the service under a limit of the shell, such as `-n 100` or `-S -n 100`.
 pub(crate) fn limited(command: &Command, limit: &str) -> Command {
     let command = command.as_std();
     let mut limited = Command::new("sh");

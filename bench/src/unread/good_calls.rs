@@ -39,7 +39,7 @@ pub(super) struct Target {
     keep: Keep,
 }
 
-/// What came of the calls at one target.
+/// The outcome of the calls at one target.
 #[derive(Debug, Serialize)]
 pub(super) struct GoodCalls {
     pub(super) target: &'static str,
@@ -104,8 +104,11 @@ impl GoodCalls {
 
     async fn at(target: Target, stop: CancellationToken) -> Self {
         let mut pace = interval(PAUSE);
-        let (mut took, mut calls, mut failed) = (Vec::new(), 0, 0);
-        let (mut kept, mut why) = (None, None);
+        let mut took = Vec::new();
+        let mut calls = 0;
+        let mut failed = 0;
+        let mut kept = None;
+        let mut why = None;
         while !stop.is_cancelled() {
             pace.tick().await;
             let asked = Instant::now();

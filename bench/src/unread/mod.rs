@@ -52,7 +52,7 @@ struct Case {
     reading: Reading,
 }
 
-/// What is measured.
+/// The length of a run.
 #[derive(Debug, Args)]
 pub(crate) struct Unread {
     /// Seconds of good calls, before and beside the bad callers.
@@ -65,7 +65,8 @@ pub(crate) async fn run(command: &Unread) -> anyhow::Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     let cluster = cluster_with(&SETTINGS).await;
-    let (mut figures, mut postgres) = (Vec::new(), String::new());
+    let mut figures = Vec::new();
+    let mut postgres = String::new();
     for case in CASES {
         let world = World::real_time(cluster.database().await).await;
         postgres = described(&world.system).await?;

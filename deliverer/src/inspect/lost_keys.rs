@@ -19,7 +19,7 @@ const RESPONSES_MAX: i64 = 200;
 pub struct KeyCoverage {
     /// Responses that the vault has, among the newest of the log.
     pub looked: usize,
-    /// Those without a data key.
+    /// Responses among them without a data key.
     pub lost: usize,
 }
 

@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use domain::context::{Actor, EventContext};
 use domain::firm::{Firm, FirmCommand};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{AppendError, CommandError, load_recorded_at};
+use eventstore::{AppendError, CommandError, SweepTimer, load_recorded_at};
 use projector::{deliveries, firms};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -29,9 +29,6 @@ const FIRMS_PER_STEP: i64 = 20;
 /// Firms whose data are dropped, in one step. Nothing is left of most of them.
 const DROPPED_FIRMS_PER_STEP: i64 = 100;
 
-/// The wait between two sweeps. The grace time is in days, so an hour more does not matter.
-const SWEEP_INTERVAL: TimeDelta = TimeDelta::hours(1);
-
 /// The wait between two steps, for the other users of the disk.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
@@ -39,7 +36,7 @@ const STEP_INTERVAL_MIN: Duration = Duration::from_millis(20);
 pub struct ClosedFirmWorker {
     deliverer: DelivererContext,
     tables: Vec<FirmTable>,
-    next_sweep: Option<DateTime<Utc>>,
+    timer: SweepTimer,
     stage: SweepStage,
 }
 
@@ -80,7 +77,7 @@ impl ClosedFirmWorker {
     #[must_use]
     pub fn new(deliverer: DelivererContext) -> Self {
         let tables = [vault::FIRM_TABLES, projector::FIRM_TABLES].concat();
-        Self { deliverer, tables, next_sweep: None, stage: SweepStage::FIRST }
+        Self { deliverer, tables, timer: SweepTimer::new(), stage: SweepStage::FIRST }
     }
 }
 
@@ -91,14 +88,9 @@ impl Worker for ClosedFirmWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        // A clock that cannot be trusted ends no grace time (case E19).
-        if self.deliverer.clock.fault().is_some() {
+        let Some(now) = self.timer.due(&self.deliverer.clock) else {
             return Ok(NextStep::IDLE);
-        }
-        let now = self.deliverer.clock.now().get();
-        if self.next_sweep.is_some_and(|next| now < next) {
-            return Ok(NextStep::IDLE);
-        }
+        };
         let outcome = match self.stage.clone() {
             SweepStage::Closed { after } => self.decide(after, now).await?,
             SweepStage::Dropped { after } => self.look(after).await?,
@@ -114,7 +106,7 @@ impl Worker for ClosedFirmWorker {
             StepOutcome::HeldElsewhere => Ok(NextStep::IDLE),
             StepOutcome::Over => {
                 self.stage = SweepStage::FIRST;
-                self.next_sweep = Some(now + SWEEP_INTERVAL);
+                self.timer.end(now);
                 Ok(NextStep::IDLE)
             }
         }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
+use eventstore::SweepTimer;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use projector::deliveries;
 use sqlx::PgConnection;
@@ -18,9 +19,6 @@ const ROWS_PER_STEP: u32 = 1_000;
 
 /// The longest time from the first attempt of a delivery to its end, with suspensions of its firm.
 const UNSENT_FOR_MAX: Duration = Duration::from_secs(30 * 86_400);
-
-/// The wait between two sweeps. The data is days old, so an hour more does not matter.
-const SWEEP_INTERVAL: TimeDelta = TimeDelta::hours(1);
 
 // `offset 0` makes the planner look up each row. A join reads the whole queue if the planner takes
 // the queue for short.
@@ -70,7 +68,7 @@ fn is_full(rows: u64) -> bool {
 /// The worker. One process sweeps at a time.
 pub struct PurgeWorker {
     deliverer: DelivererContext,
-    next_sweep: Option<DateTime<Utc>>,
+    timer: SweepTimer,
     progress: SweepProgress,
 }
 
@@ -92,7 +90,7 @@ impl PurgeWorker {
     /// A purge worker of this vault. Its first step sweeps.
     #[must_use]
     pub const fn new(deliverer: DelivererContext) -> Self {
-        Self { deliverer, next_sweep: None, progress: SweepProgress::NONE }
+        Self { deliverer, timer: SweepTimer::new(), progress: SweepProgress::NONE }
     }
 }
 
@@ -102,13 +100,9 @@ impl Worker for PurgeWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        if self.deliverer.clock.fault().is_some() {
+        let Some(now) = self.timer.due(&self.deliverer.clock) else {
             return Ok(NextStep::IDLE);
-        }
-        let now = self.deliverer.clock.now().get();
-        if self.next_sweep.is_some_and(|next| now < next) {
-            return Ok(NextStep::IDLE);
-        }
+        };
         let kept = self.deliverer.settings.retention;
         let mut transaction = self.deliverer.store.pool().begin().await?;
         if !deliveries::is_only_purger(&mut transaction).await? {
@@ -144,7 +138,7 @@ impl Worker for PurgeWorker {
             return Ok(NextStep::Busy);
         }
         self.progress = SweepProgress::NONE;
-        self.next_sweep = Some(now + SWEEP_INTERVAL);
+        self.timer.end(now);
         Ok(NextStep::IDLE)
     }
 }
