@@ -34,6 +34,11 @@ const PROGRAMS: [(&str, &str); 4] = [
 /// How long a part of the rig may take to get ready.
 const READY_WITHIN: Duration = Duration::from_secs(180);
 
+/// The wait for a synchronous standby after which the supervisor of the primary is started anew.
+/// Patroni before 3.1 keeps an outdated revision of its key after it was stopped for a while, and
+/// then never names a standby (Patroni's pull request 2783).
+const SUPERVISOR_WAIT: Duration = Duration::from_secs(60);
+
 /// The lines of a supervisor's log that are shown after a failure.
 const LAST_LINES: usize = 40;
 
@@ -110,7 +115,7 @@ impl Rig {
         let haproxy = free_address()?;
         let proxy = proxy(&account, folder.path(), haproxy, &[&first, &second])?;
         let nodes = [first, second];
-        let rig = Self { nodes, haproxy, password, _etcd: etcd, _proxy: proxy, folder };
+        let mut rig = Self { nodes, haproxy, password, _etcd: etcd, _proxy: proxy, folder };
         rig.until_replicated(mode).await?;
         Ok(rig)
     }
@@ -150,17 +155,30 @@ impl Rig {
     }
 
     /// Waits until one server is the primary and the other its standby, in step with it.
-    pub(super) async fn until_replicated(&self, mode: ReplicationMode) -> anyhow::Result<()> {
+    pub(super) async fn until_replicated(&mut self, mode: ReplicationMode) -> anyhow::Result<()> {
+        if timeout(SUPERVISOR_WAIT, self.replicated(mode)).await.is_ok() {
+            return Ok(());
+        }
+        let place = self.primary().await.with_context(|| self.last_lines())?;
+        eprintln!("Patroni names no standby: the supervisor of the primary is started anew");
+        let node = &mut self.nodes[place];
+        node.patroni.kill().await?;
+        node.patroni = node.supervise()?;
+        let replicated = timeout(READY_WITHIN, self.replicated(mode)).await;
+        replicated.context("the standby is not ready").with_context(|| self.last_lines())
+    }
+
+    async fn replicated(&self, mode: ReplicationMode) {
         let standby = match mode {
             ReplicationMode::Synchronous => "/sync",
             ReplicationMode::Asynchronous => "/replica?lag=64kB",
         };
-        let replicated = until("the standby", async || {
-            let [first, second] = &self.nodes;
-            first.answers("/primary").await && second.answers(standby).await
-                || second.answers("/primary").await && first.answers(standby).await
-        });
-        replicated.await.with_context(|| self.last_lines())
+        let [first, second] = &self.nodes;
+        while !(first.answers("/primary").await && second.answers(standby).await
+            || second.answers("/primary").await && first.answers(standby).await)
+        {
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// The last lines of both supervisors' logs.
