@@ -30,14 +30,15 @@ impl OpeningDoor {
     #[must_use]
     pub fn public(base_url: &str, ids: RequestIds) -> Self {
         let description = ServedDescription::at(base_url).routes();
-        Self::until_opened(closed(description, "public", ids))
+        Self::until_opened(layers::around_public(description.fallback(not_yet), ids))
     }
 
     /// The internal API, which answers `/livez` and metrics until it is opened.
     #[must_use]
     pub fn internal(metrics: Router, ids: RequestIds) -> Self {
         let lives = Router::new().route("/livez", get(health::live));
-        Self::until_opened(closed(lives, "internal", ids).merge(metrics))
+        let door = layers::around(lives.fallback(not_yet), "internal", ids);
+        Self::until_opened(door.merge(metrics))
     }
 
     fn until_opened(closed: Router) -> Self {
@@ -53,10 +54,6 @@ impl OpeningDoor {
     pub fn open(&self, router: Router) {
         let _ = self.0.open.set(router);
     }
-}
-
-fn closed(routes: Router, name: &'static str, ids: RequestIds) -> Router {
-    layers::around(routes.fallback(not_yet), name, ids)
 }
 
 async fn answer(State(OpeningDoor(routers)): State<OpeningDoor>, request: Request) -> Response {
@@ -76,7 +73,19 @@ mod tests {
     use super::*;
     use axum::body::Body;
     use axum::http::StatusCode;
+    use futures::FutureExt;
+    use futures::future::{BoxFuture, ready};
     use uuid::Uuid;
+
+    use crate::internal::{Exposition, metrics};
+
+    struct NoMetrics;
+
+    impl Exposition for NoMetrics {
+        fn text(&self) -> BoxFuture<'_, String> {
+            ready(String::new()).boxed()
+        }
+    }
 
     async fn status(opening: &OpeningDoor, path: &str) -> StatusCode {
         let request = Request::get(path).body(Body::empty()).unwrap();
@@ -90,7 +99,7 @@ mod tests {
         let ids = || RequestIds::new(|| Uuid::from_u128(1));
         for (opening, livez) in [
             (OpeningDoor::public("http://a/api/v1", ids()), 503),
-            (OpeningDoor::internal(Router::new(), ids()), 200),
+            (OpeningDoor::internal(metrics(Arc::new(NoMetrics), ids()), ids()), 200),
         ] {
             assert_eq!(status(&opening, "/livez").await, livez);
             let described = if livez == 503 { 200 } else { 503 };

@@ -77,6 +77,9 @@ pub(crate) struct ReplayStartArgs {
     /// Deliveries per second.
     #[arg(long, default_value_t = RATE_PER_SECOND_DEFAULT)]
     rate: u32,
+    /// An id of your own. A repeat with the same id begins no second replay.
+    #[arg(long)]
+    request_id: Option<Uuid>,
     /// Only print the number of selected deliveries.
     #[arg(long)]
     dry_run: bool,
@@ -105,9 +108,14 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
         Some(firm_id) => vec![firm_id],
         None => firms::list(service.store.pool()).await?.iter().map(|row| row.firm_id).collect(),
     };
+    let request_id = start.request_id.unwrap_or_else(|| service.entropy.id());
     let mut begun = Vec::new();
     for firm_id in firm_ids {
-        let new = start.of(firm_id);
+        let new = start.of(firm_id, request_id);
+        if let Some(first) = begun_before(service, &start, &new).await? {
+            begun.push(first);
+            continue;
+        }
         let selected = replays::select(service, &new).await.map_err(terminal_error)?;
         if start.all_firms && selected.delivery_ids.is_empty() {
             continue;
@@ -124,10 +132,27 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// The replay that an earlier command with this request id began.
+async fn begun_before(
+    service: &Service,
+    start: &ReplayStartArgs,
+    new: &NewReplay,
+) -> anyhow::Result<Option<Value>> {
+    if start.dry_run {
+        return Ok(None);
+    }
+    let first = replays::begun(service, new).await.map_err(terminal_error)?;
+    Ok(first.map(|ReplayView { row, .. }| {
+        json!({"id": row.replay_id, "firm_id": row.firm_id, "selected": row.selected,
+               "skipped": null})
+    }))
+}
+
 impl ReplayStartArgs {
-    fn of(&self, firm_id: Uuid) -> NewReplay {
+    fn of(&self, firm_id: Uuid, request_id: Uuid) -> NewReplay {
         NewReplay {
             firm_id,
+            request_id,
             selection: ReplaySelection {
                 delivery_ids: self.delivery.clone(),
                 hook_id: self.hook,
