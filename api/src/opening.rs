@@ -10,9 +10,9 @@ use axum::routing::get;
 use telemetry::request_id::RequestIds;
 use tower::ServiceExt;
 
+use crate::docs::ServedDocs;
 use crate::error::Error;
 use crate::internal::health;
-use crate::openapi::ServedDescription;
 use crate::public::layers;
 
 /// An API that is opened once.
@@ -25,12 +25,13 @@ struct DoorRouters {
 }
 
 impl OpeningDoor {
-    /// The public API at this base URL. Until it is opened it answers its description, and 503 to
+    /// The public API at this base URL. Until it is opened it answers its documents, and 503 to
     /// every other call.
     #[must_use]
     pub fn public(base_url: &str, ids: RequestIds) -> Self {
-        let description = ServedDescription::at(base_url).routes();
-        Self::until_opened(layers::around_public(description.fallback(not_yet), ids))
+        let documents = ServedDocs::at(base_url).routes();
+        let door = documents.fallback(not_yet).method_not_allowed_fallback(not_yet);
+        Self::until_opened(layers::around_public(door, ids))
     }
 
     /// The internal API, which answers `/livez` and metrics until it is opened.
@@ -102,9 +103,16 @@ mod tests {
             (OpeningDoor::internal(metrics(Arc::new(NoMetrics), ids()), ids()), 200),
         ] {
             assert_eq!(status(&opening, "/livez").await, livez);
-            let described = if livez == 503 { 200 } else { 503 };
-            for path in ["/api/v1/openapi.json", "/docs"] {
-                assert_eq!(status(&opening, path).await, described, "{path}");
+            let is_public = livez == 503;
+            for (path, documented) in [
+                ("/api/v1/openapi.json", 200),
+                ("/docs", 200),
+                ("/docs/signature", 200),
+                ("/docs/code/receiver.py", 200),
+                ("/", 303),
+            ] {
+                let expected = if is_public { documented } else { 503 };
+                assert_eq!(status(&opening, path).await, expected, "{path}");
             }
             for path in ["/readyz", "/api/v1/me", "/internal/v1/activity", "/nothing"] {
                 assert_eq!(status(&opening, path).await, 503, "{path}");

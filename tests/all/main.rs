@@ -20,6 +20,7 @@ mod failover;
 mod faults;
 mod generate;
 mod gone;
+mod guides;
 mod hangups;
 mod hosts;
 mod housekeeping;

@@ -36,8 +36,8 @@ pub use wrong_keys::WrongKeys;
 
 use self::similar_route::similar_route;
 use crate::Service;
+use crate::docs::ServedDocs;
 use crate::error::Error;
-use crate::openapi::ServedDescription;
 
 /// The routes of the public API.
 pub fn router(service: Service) -> Router {
@@ -47,7 +47,7 @@ pub fn router(service: Service) -> Router {
         .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
     let door = Router::new()
         .nest(similar_route::PREFIX, contract)
-        .merge(ServedDescription::at(&service.base_url).routes())
+        .merge(ServedDocs::at(&service.base_url).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)

@@ -47,7 +47,7 @@ const ROUTES: [(Method, &str); 13] = [
     (Method::GET, "/api/v1/hooks/"),
     (Method::GET, "/api/v1"),
     (Method::GET, "/api/v1/nothing"),
-    (Method::GET, "/"),
+    (Method::GET, "/docs/nothing"),
 ];
 
 #[tokio::test]
