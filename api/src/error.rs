@@ -15,7 +15,7 @@ use domain::clock::ClockFault;
 use domain::delivery::NotReissued;
 use domain::quota::Quota;
 use domain::target::TargetRefusal;
-use eventstore::{AppendError, Failure};
+use eventstore::{AppendError, Failure, outage};
 use inviter::InviteError;
 use serde::Serialize;
 use telemetry::metrics::REFUSALS;
@@ -157,24 +157,32 @@ struct ErrorBody {
     index: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
+    /// Only in answers to holders of a token of the internal API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
+        self.answer(None)
+    }
+}
+
+impl Error {
+    /// The answer with the reason of the failure, which is not for everybody.
+    pub(crate) fn answer(self, reason: Option<String>) -> Response {
         self.log();
         let (status, code) = self.status_and_code();
         REFUSALS.count(&[("code", code)]);
         let (index, line) = self.index_and_line();
-        let body = Json(ErrorBody { error: self.sentence(status), code, index, line });
+        let body = Json(ErrorBody { error: self.sentence(status), code, index, line, reason });
         let mut response = (status, body).into_response();
         if let Some((name, value)) = self.header() {
             response.headers_mut().insert(name, value);
         }
         response
     }
-}
 
-impl Error {
     /// A request that does not have the shape the endpoint expects.
     pub(crate) fn invalid(sentence: impl Into<Cow<'static, str>>) -> Self {
         Self::InvalidRequest(sentence.into())
@@ -263,7 +271,9 @@ impl Error {
     fn log(&self) {
         if let Self::Internal(detail) = self {
             tracing::error!(detail, "a call failed");
-        } else if let Self::Unavailable(detail) = self {
+        } else if let Self::Unavailable(detail) = self
+            && !outage::is_known()
+        {
             tracing::warn!(detail, "a call could not be answered");
         }
     }

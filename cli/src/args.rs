@@ -340,6 +340,18 @@ pub enum ProcessRole {
     Deliverer,
 }
 
+impl ProcessRole {
+    /// The role as `--role` names it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Api => "api",
+            Self::Projector => "projector",
+            Self::Deliverer => "deliverer",
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct IngestArgs {
     /// The file, or - for standard input.

@@ -54,6 +54,13 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let doors = BoundDoors::of(serve).await?;
     let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        role = serve.role.name(),
+        main = %databases.main.places(),
+        keyring = %databases.keyring.places(),
+        "starting"
+    );
     let wrapping = storage.wrapping_key()?;
     let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();

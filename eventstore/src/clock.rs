@@ -10,6 +10,8 @@ use domain::clock::{ClockComparison, ClockFault};
 use domain::time::Timestamp;
 use sqlx::PgPool;
 
+use crate::outage;
+
 /// The interval between two measurements of the database's clock.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
@@ -122,7 +124,9 @@ impl Clock {
     pub async fn keep_measured(self, pool: PgPool) {
         loop {
             tokio::time::sleep(MEASURE_EVERY).await;
-            if let Err(error) = self.measure(&pool).await {
+            if let Err(error) = self.measure(&pool).await
+                && !outage::explains(&error)
+            {
                 tracing::warn!(%error, "could not read the database's clock");
             }
         }

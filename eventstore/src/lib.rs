@@ -45,6 +45,7 @@ mod life;
 mod load;
 pub mod log_tail;
 mod nudge;
+pub mod outage;
 mod pool;
 pub mod presence;
 mod primary;

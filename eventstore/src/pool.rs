@@ -10,6 +10,7 @@ use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 
 use crate::life::{LifeWatch, ServerLife, life_columns};
+use crate::outage;
 
 /// A caller that waits longer than this for a free connection gets an error.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -113,7 +114,9 @@ fn pool(
             let watch = told.clone();
             Box::pin(async move {
                 let life = begin_session(connection).await.inspect_err(|error| {
-                    tracing::error!(%error, "a new connection to the database cannot be used");
+                    if !outage::explains(error) {
+                        tracing::error!(%error, "a new connection to the database cannot be used");
+                    }
                 })?;
                 watch.admit(life)
             })
@@ -122,17 +125,15 @@ fn pool(
             let opened = Instant::now().checked_sub(meta.age);
             let is_of_this_life = opened.is_some_and(|opened| asked.had_begun_at(opened));
             Box::pin(async move {
-                if is_of_this_life && meta.idle_for > PING_AFTER_IDLE {
-                    connection.ping().await?;
-                }
-                Ok(is_of_this_life)
+                let is_checked = !is_of_this_life || meta.idle_for <= PING_AFTER_IDLE;
+                // An error would be a line of the log. The pool closes the connection either way.
+                Ok(is_of_this_life && (is_checked || connection.ping().await.is_ok()))
             })
         })
         .after_release(move |connection, _| {
             Box::pin(async move {
-                timeout(RELEASE_TIMEOUT, is_given_back_whole(connection, firm))
-                    .await
-                    .map_err(|_| sqlx::Error::PoolTimedOut)?
+                let given_back = is_given_back_whole(connection, firm);
+                Ok(matches!(timeout(RELEASE_TIMEOUT, given_back).await, Ok(Ok(true))))
             })
         })
         .connect_lazy_with(session_options(options, firm))

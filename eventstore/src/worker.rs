@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::nudge::Nudge;
+use crate::outage::FailureLog;
 
 /// The longest wait of a worker that gets no nudge. It bounds the cost of a lost nudge.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ pub trait Worker: Send {
     const STEP_INTERVAL_MAX: Duration = Self::STEP_INTERVAL_MIN;
 
     /// The error of a step.
-    type Error: Error + Send;
+    type Error: Error + Send + 'static;
 
     /// Does one bounded batch. A failed step has changed nothing and is repeated.
     fn step(&mut self) -> impl Future<Output = Result<NextStep, Self::Error>> + Send;
@@ -106,6 +107,15 @@ impl<W: Worker> Worker for MovableWorker<W> {
     }
 }
 
+/// Logs a failed step, at the debug level if the log tells of it already.
+fn log_failure(worker: &'static str, error: &(dyn Error + 'static), failures: &mut FailureLog) {
+    if failures.is_news(error, Instant::now()) {
+        tracing::error!(worker, %error, "a step failed; it will be tried again");
+    } else {
+        tracing::debug!(worker, %error, "a step failed; it will be tried again");
+    }
+}
+
 /// Runs steps until `stop`. A running step ends first.
 pub async fn run<W: Worker>(
     mut worker: W,
@@ -113,11 +123,16 @@ pub async fn run<W: Worker>(
     stop: CancellationToken,
 ) {
     WORKER_FAILURES.add(&[("worker", W::NAME)], 0);
+    let mut failures = FailureLog::default();
     while !stop.is_cancelled() {
         // The mark comes before the step. So a nudge during the step ends the wait after it.
         nudge.mark_unchanged();
         let began = Instant::now();
-        let wait = match timeout(STEP_TIMEOUT, worker.step()).await {
+        let step = timeout(STEP_TIMEOUT, worker.step()).await;
+        if matches!(step, Ok(Ok(_))) && failures.ends() {
+            tracing::info!(worker = W::NAME, "its steps succeed again");
+        }
+        let wait = match step {
             Ok(Ok(NextStep::Busy)) => continue,
             Ok(Ok(NextStep::IdleFor(time))) => time.min(POLL_INTERVAL),
             Err(_) => {
@@ -126,7 +141,7 @@ pub async fn run<W: Worker>(
                 continue;
             }
             Ok(Err(error)) => {
-                tracing::error!(worker = W::NAME, %error, "a step failed; it will be tried again");
+                log_failure(W::NAME, &error, &mut failures);
                 WORKER_FAILURES.count(&[("worker", W::NAME)]);
                 nudge.mark_unchanged();
                 sleep_unless_stopped(FAILURE_BACKOFF, &stop).await;

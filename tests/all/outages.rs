@@ -7,9 +7,11 @@ use futures::future::join_all;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Executor};
 use tempfile::TempDir;
-use tests::{Receiver, TestDatabase, World};
+use tests::{DatabaseProxy, Fault, Receiver, TestDatabase, World, raw};
 
-use crate::process::{Listening, call, firmforms, get, serve, serve_with, until};
+use tokio::time::timeout;
+
+use crate::process::{Listening, Served, call, firmforms, get, serve, serve_with, until};
 
 /// A server that can be stopped and started again, where it was.
 struct Server {
@@ -175,6 +177,64 @@ async fn e16_a_hundred_slow_calls_hold_up_neither_health_nor_deliveries() {
         assert!(*took < Duration::from_secs(9), "they pile up: {took:?}");
     }
     assert_eq!(call(served.public, me, &firm.key, "").await.0, 200);
+}
+
+/// Waits until the service has logged this text so many times.
+async fn until_logged(served: &Served, text: &str, count: usize) {
+    let logged = || served.log.lock().unwrap().matches(text).count() >= count;
+    let asked = async { while !logged() && get(served.internal, "/livez").await.0 == 200 {} };
+    timeout(Duration::from_secs(60), asked).await.unwrap();
+    assert!(logged(), "{text}");
+}
+
+/// The failed steps of all workers.
+async fn failed_steps(served: &Served) -> u64 {
+    let (_, metrics) = get(served.internal, "/metrics").await;
+    let of_workers =
+        metrics.lines().filter(|line| line.starts_with("firmforms_worker_step_failures_total{"));
+    let counts = of_workers.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+    counts.sum::<f64>() as u64
+}
+
+/// The answer of `/readyz` to the holder of a token.
+async fn ready_with(served: &Served, token: &str) -> String {
+    let request = format!(
+        "GET /readyz HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    raw::exchange(served.internal, &request).await.unwrap().1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_use_3_11_every_worker_and_every_call_logged_an_outage_each_second() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let (firm, database) = (world.firm().await, &world.database);
+    let proxy = DatabaseProxy::before(&database.main).await;
+    let [main, keyring] = [&database.main, &database.keyring].map(|one| proxy.url(one));
+    let urls = [("DATABASE_URL", &*main), ("FIRMFORMS_KEYRING_URL", &*keyring)];
+    let served = serve_with(database, &[], &urls).await;
+    // From here on the process knows the token.
+    assert_eq!(raw::report(served.internal, world.token(), "[]").await.unwrap(), 202);
+
+    proxy.set(Fault::Reset);
+    until_logged(&served, "does not answer", 2).await;
+    while failed_steps(&served).await < 30 {
+        assert_eq!(call(served.public, ("GET", "/me"), &firm.key, "").await.0, 503);
+    }
+    let (status, told) = get(served.internal, "/readyz").await;
+    assert!(status == 503 && !told.contains("reason"), "{told}");
+    let told = ready_with(&served, world.token()).await;
+    assert!(told.contains("\"reason\":\"the keyring does not answer"), "{told}");
+    assert!(told.contains("the main database does not answer"), "{told}");
+    assert!(!ready_with(&served, "fft_of_nobody").await.contains("reason"));
+
+    proxy.set(Fault::None);
+    until(served.internal, "/readyz", 200).await;
+    until_logged(&served, "is back", 2).await;
+    let log = served.log.lock().unwrap().clone();
+    let loud = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let lines: Vec<&str> = log.lines().filter(loud).collect();
+    assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("does not answer")), "{log}");
 }
 
 /// Statements of a service under way at once that ask who calls.

@@ -174,6 +174,17 @@ pub(crate) async fn revoked(
     Ok(presented)
 }
 
+/// Returns whether a token was active at its last look-up. A token that this process never met is
+/// looked up. While the database is away, a revocation is not known.
+pub(crate) async fn was_active(service: &Service, token: &str) -> bool {
+    if !is_token(token) {
+        return false;
+    }
+    let hash = hash(token);
+    let is_remembered = service.batchers.tokens.found().contains_key(&hash);
+    is_remembered || matches!(look_up(service, hash).await, Ok(Some(_)))
+}
+
 /// Looks a token up, in a batch with other tokens.
 async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<TokenHolder>, Error> {
     let connections = service.intake.connections().clone();

@@ -163,7 +163,7 @@ async fn admit(
 }
 
 /// The token in the `Authorization` header, which must be there once.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?;
     if values.next().is_some() {

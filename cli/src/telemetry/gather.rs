@@ -8,6 +8,7 @@ use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
 use domain::audit::VerificationOutcome;
 use eventstore::checkup::{self, HeldSnapshot};
 use eventstore::log_tail;
+use eventstore::outage;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
 use projector::{invites, pauses, replays, signatures, verifications};
@@ -69,7 +70,9 @@ pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {
     match tokio::time::timeout(SCRAPE_TIMEOUT, each(pool, at, &mut answer)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the database gave no metrics");
+            if !outage::explains(&error) {
+                tracing::warn!(%error, "the database gave no metrics");
+            }
             answer = ScrapeAnswer::default();
         }
         Err(late) => {

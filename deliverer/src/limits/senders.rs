@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use eventstore::outage::FailureLog;
 use eventstore::presence::{self, ProcessGroup};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::{Instant, sleep, timeout};
@@ -79,8 +80,11 @@ impl SenderMembership {
     /// Joins the senders and counts them, until dropped. Calls `changed` when the count changes,
     /// and when the process may begin to send.
     pub async fn keep(self, changed: impl Fn()) {
+        let mut failures = FailureLog::default();
         loop {
-            if let Err(error) = self.join_and_look(&changed).await {
+            if let Err(error) = self.join_and_look(&changed).await
+                && failures.is_news(&error, Instant::now())
+            {
                 tracing::warn!(%error, "this process does not send: it is not among the senders");
             }
             self.senders.may_send.store(false, Ordering::Relaxed);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use eventstore::outage::FailureLog;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
@@ -207,11 +208,14 @@ async fn record_patiently(
     let lease = deliverer.settings.scale.lease();
     let leased = batch.iter().map(|one| one.claimed.claimed_instant + lease);
     let ends = leased.chain([Instant::now() + RECORD_WITHIN]).max();
+    let mut failures = FailureLog::default();
     loop {
         let recorded = timeout(RECORD_WITHIN, record(deliverer, batch)).await;
         match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {
             Err(error) if passes(&error) && ends.is_some_and(|end| Instant::now() < end) => {
-                tracing::warn!(%error, "could not record answers; will try again");
+                if failures.is_news(&error, Instant::now()) {
+                    tracing::warn!(%error, "could not record answers; will try again");
+                }
                 tokio::time::sleep(RECORD_RETRY_AFTER).await;
             }
             recorded => return recorded,

@@ -1,6 +1,5 @@
 //! Leads the pools of a process from one primary to the next.
 
-use std::future::pending;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
@@ -11,6 +10,7 @@ use super::choice::{HostState, ServerKind, choose};
 use super::{DatabaseHosts, NoPrimary, ask_all, place, reports};
 use crate::life::{LifeWatch, ServerLife};
 use crate::nudge::Nudge;
+use crate::outage::Outage;
 use crate::pool::{APPLICATION_NAME, FirmAtStart, session_options};
 
 /// The wait between two checks of the server in use.
@@ -77,10 +77,6 @@ impl PrimaryFollower {
     /// Follows the primary until dropped. After a change, the nudge tells the workers of this
     /// process, whose steps under way may wait for a server that is cut off.
     pub async fn follow(mut self, nudge: Nudge) {
-        if self.hosts.hosts.len() < 2 {
-            // Only a new connection of a pool can find out more, and it does.
-            pending::<()>().await;
-        }
         loop {
             let server = self.until_found(&nudge).await;
             until_lost(server).await;
@@ -90,24 +86,22 @@ impl PrimaryFollower {
     /// Looks for the primary until one is there, and leads the pools to it.
     async fn until_found(&mut self, nudge: &Nudge) -> PgConnection {
         let hosts = self.hosts.clone().with(|host| host.application_name(APPLICATION_NAME)).hosts;
-        let mut said = None;
+        let mut outage = Outage::of(self.life.name());
         loop {
             let mut answers = ask_all(&hosts, CHECK_TIMEOUT).await;
             let states: Vec<&HostState> = answers.iter().map(|answer| &answer.state).collect();
-            let newest = self.life.life();
+            // With one host there is no newer primary that an old one could stand beside.
+            let newest = self.life.life().filter(|_| hosts.len() > 1);
             if let Some(host) = choose(&states, newest.as_ref(), ServerKind::Primary) {
                 let chosen = answers.swap_remove(host);
                 if let (HostState::Primary(life), Some(server)) = (chosen.state, chosen.connection)
                 {
                     self.move_to(host, life, nudge);
+                    outage.end();
                     return server;
                 }
             }
-            let why = NoPrimary(reports(&hosts, answers)).to_string();
-            if said.as_ref() != Some(&why) {
-                tracing::warn!("{} {why}: looking for it", self.life.name());
-                said = Some(why);
-            }
+            outage.tell(NoPrimary(reports(&hosts, answers)).to_string());
             sleep(LOOK_INTERVAL).await;
         }
     }

@@ -72,6 +72,12 @@ impl DatabaseHosts {
         &self.hosts[self.in_use]
     }
 
+    /// Returns the places of all hosts, without passwords, for the log.
+    #[must_use]
+    pub fn places(&self) -> String {
+        self.hosts.iter().map(place_of_database).collect::<Vec<_>>().join(",")
+    }
+
     /// Changes the options of every host.
     #[must_use]
     pub fn with(self, change: impl FnMut(PgConnectOptions) -> PgConnectOptions) -> Self {
@@ -158,6 +164,11 @@ fn place(host: &PgConnectOptions) -> String {
         Some(folder) => format!("{}:{}", folder.display(), host.get_port()),
         None => format!("{}:{}", host.get_host(), host.get_port()),
     }
+}
+
+fn place_of_database(host: &PgConnectOptions) -> String {
+    let database = host.get_database().map(|name| format!("/{name}"));
+    place(host) + &database.unwrap_or_default()
 }
 
 impl NoPrimary {
