@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use domain::address::AllowedTargets;
 use domain::context::{Actor, EventContext};
 use domain::operator::{OperatorName, Terminal};
@@ -51,6 +51,8 @@ pub struct Service {
     pub inviter: Inviter,
     /// DNS answers about targets.
     pub target_dns: Arc<dyn TargetDns>,
+    /// The queue of deliveries.
+    pub queue: Arc<dyn QueueView>,
     /// Proxies that are trusted to name a client's address; empty otherwise (ruling 5).
     pub trusted_proxies: Arc<[IpNet]>,
     /// Time from the last answer until an unfinished response becomes a partial submission. It is
@@ -146,6 +148,26 @@ pub trait TargetDns: Send + Sync {
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool>;
 }
 
+/// The queue of deliveries, as operators ask about it.
+pub trait QueueView: Send + Sync {
+    /// The work that waits for these hosts. A host without work may be left out.
+    fn waiting<'a>(
+        &'a self,
+        hosts: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>>;
+}
+
+/// The work that waits for a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostBacklog {
+    /// The host.
+    pub host: String,
+    /// Deliveries that wait for an attempt, up to a limit of the count.
+    pub waiting: i64,
+    /// The earliest due time of these deliveries.
+    pub oldest_due_at: Option<DateTime<Utc>>,
+}
+
 /// An operator at a terminal (ruling 46).
 #[derive(Debug, Clone)]
 pub struct OperatorAtTerminal {
@@ -208,6 +230,15 @@ pub(crate) mod tests {
         }
     }
 
+    impl QueueView for Silent {
+        fn waiting<'a>(
+            &'a self,
+            _: &'a [String],
+        ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
     /// A service without a database: no server listens where the pool points to.
     pub(crate) fn nowhere() -> Service {
         let nowhere = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(1);
@@ -241,6 +272,7 @@ pub(crate) mod tests {
             inviter,
             allowed: Arc::new(AllowedTargets::default()),
             target_dns: Arc::new(Silent),
+            queue: Arc::new(Silent),
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),

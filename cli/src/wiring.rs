@@ -6,11 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::public::KeyBatchers;
 use api::{
-    AppendClaimer, CallBatchers, ClaimedInAppend, NewSubmission, SendingMode, Service, TargetDns,
+    AppendClaimer, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission, QueueView,
+    SendingMode, Service, TargetDns,
 };
 use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
+use deliverer::inspect::host_backlog;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend};
 use domain::address::AllowedTargets;
@@ -226,6 +228,7 @@ impl System {
             key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
             intake: store.clone(),
+            queue: Arc::new(OutboxView(store.pool().clone())),
             store,
             keyring,
             clock,
@@ -376,6 +379,26 @@ struct DnsNames(OutgoingClient);
 impl TargetDns for DnsNames {
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool> {
         Box::pin(self.0.is_proven_private(target))
+    }
+}
+
+/// The outbox, over the callers' connections.
+struct OutboxView(sqlx::PgPool);
+
+impl QueueView for OutboxView {
+    fn waiting<'a>(
+        &'a self,
+        hosts: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
+        Box::pin(async move {
+            let rows = host_backlog::of_hosts(&self.0, hosts).await?.into_iter();
+            let of = |row: host_backlog::HostBacklog| HostBacklog {
+                host: row.host,
+                waiting: row.waiting,
+                oldest_due_at: row.oldest_due_at,
+            };
+            Ok(rows.map(of).collect())
+        })
     }
 }
 

@@ -109,6 +109,9 @@ macro_rules! all_events {
         }
 
         impl Event {
+            /// All kinds of streams.
+            pub const KINDS: &[&str] = &[$($aggregate::TYPE),+];
+
             /// Kind of the event's stream.
             #[must_use]
             pub fn aggregate_type(&self) -> &'static str {

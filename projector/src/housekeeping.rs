@@ -5,7 +5,7 @@ use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Clock, SweepTimer};
 use sqlx::PgPool;
 
-use crate::{activity_ids, hook_requests, invite_tries, quotas, replay_items, subjects};
+use crate::{activity_ids, hook_requests, invite_tries, quotas, receivers, replay_items, subjects};
 
 /// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
@@ -41,7 +41,9 @@ impl Worker for HousekeepingWorker {
         let waited = subjects::forget_waiting(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let replayed = replay_items::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let asked = hook_requests::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
-        let most = [forgotten, counted, tried, waited, replayed, asked].into_iter().max();
+        let two_days_ago = now - TimeDelta::days(2);
+        let sent = receivers::forget(&self.pool, two_days_ago, ROWS_PER_STEP.into()).await?;
+        let most = [forgotten, counted, tried, waited, replayed, asked, sent].into_iter().max();
         if most == Some(u64::from(ROWS_PER_STEP)) {
             return Ok(NextStep::Busy);
         }

@@ -31,6 +31,7 @@ pub mod hook_requests;
 pub mod housekeeping;
 mod read_models;
 pub mod rebuild;
+pub mod search;
 pub mod signatures;
 mod stored_row;
 pub mod tokens;
@@ -40,7 +41,7 @@ mod work_queues;
 use eventstore::WithAppend;
 use eventstore::firm_rows::FirmTable;
 
-pub use counters::{calls, invite_tries};
+pub use counters::{calls, invite_tries, receivers};
 pub use read_models::{
     audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
 };

@@ -212,6 +212,52 @@ async fn operated(world: &World, firm: &Firm) {
     assert!(shown > 0, "no delivery is shown");
     ask(format!("{of}/hooks/{hook}/history")).await;
     ask("/internal/v1/pauses".to_owned()).await;
+    for path in questions(world, firm, hook) {
+        ask(format!("/internal/v1{path}")).await;
+    }
+    let person = json!({"address": "ann@example.com", "reason": "asked for access"});
+    let request = Request::post(format!("{of}/people"))
+        .header("authorization", format!("Bearer {token}"))
+        .body(Body::from(person.to_string()));
+    assert_eq!(world.internal(request.unwrap()).await.status, 200);
+}
+
+/// Questions of operators and auditors, each in all its forms.
+fn questions(world: &World, firm: &Firm, hook: &str) -> Vec<String> {
+    let of = format!("/firms/{}", firm.id);
+    let key = firm.key_id;
+    let mut asked: Vec<String> = ["members", "forms", "access", "access?as_of=2026-11-01"]
+        .iter()
+        .map(|question| format!("{of}/{question}"))
+        .collect();
+    let exports = ["", "?format=csv", &format!("?hook_id={hook}"), "?host=127.0.0.1"]
+        .map(|query| format!("{of}/deliveries/export{query}"));
+    let searches = [
+        hook,
+        &hook[..13],
+        &world.id().to_string(),
+        &firm.key[..10],
+        &"ab".repeat(32),
+        "127.0.0.1",
+        "Harrow",
+        "7",
+    ]
+    .map(|text| format!("/find?q={text}"));
+    asked.push(format!("{of}/keys/{key}/history"));
+    asked.extend(exports);
+    asked.extend(searches);
+    asked.push(format!("/events?stream={hook}"));
+    let lists = [
+        "/firms",
+        "/tokens",
+        "/replays",
+        "/receivers",
+        "/receivers?host=127.0.0.1",
+        "/receivers?after=127.0.0.1",
+    ];
+    asked.extend(lists.map(str::to_owned));
+    asked.push(format!("/replays?firm_id={}", firm.id));
+    asked
 }
 
 /// Where the server's log ends.

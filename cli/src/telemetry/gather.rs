@@ -6,11 +6,12 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
 use domain::audit::VerificationOutcome;
+use domain::receiver::{FAILING_AFTER, FAILURES_MIN};
 use eventstore::checkup::{self, HeldSnapshot};
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
-use projector::{invites, pauses, replays, signatures, verifications};
+use projector::{invites, pauses, receivers, replays, signatures, verifications};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::metrics as told;
 
@@ -36,6 +37,7 @@ pub(super) struct ScrapeAnswer {
 enum ScrapeQuestion {
     Pauses,
     Replays,
+    Receivers,
     OpenInvites,
     Progress,
     Proof,
@@ -48,9 +50,10 @@ enum ScrapeQuestion {
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 11] = [
+const QUESTIONS: [ScrapeQuestion; 12] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
+    ScrapeQuestion::Receivers,
     ScrapeQuestion::OpenInvites,
     ScrapeQuestion::Progress,
     ScrapeQuestion::Proof,
@@ -127,6 +130,11 @@ impl ScrapeQuestion {
                 let (running, paused) = replays::count_open(connection).await?;
                 told::REPLAYS.set_count(&[("state", "running")], running);
                 told::REPLAYS.set_count(&[("state", "paused")], paused);
+            }
+            Self::Receivers => {
+                let failing =
+                    receivers::count_failing(connection, at - FAILING_AFTER, FAILURES_MIN);
+                told::FAILING_RECEIVERS.set_count(&[], failing.await?);
             }
             Self::OpenInvites => {
                 told::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);

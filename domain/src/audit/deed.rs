@@ -66,6 +66,9 @@ actions! {
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
     TargetRevealed = "target_revealed": "An operator saw a target with its path and query.",
+    BodyRead = "body_read": "The body of a delivery was shown.",
+    AnswerRead = "answer_read": "The answers to a delivery were shown.",
+    PersonRead = "person_read": "The deliveries about a person were listed.",
     KeyCreated = "key_created": "An API key was created.",
     KeyRevoked = "key_revoked": "An API key was revoked.",
     HookCreated = "hook_created": "A subscription was created.",
@@ -307,6 +310,9 @@ fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
 fn of_reading(id: &str, look: &ReadingDetails) -> Deed {
     let action = match look.what {
         ReadingSubject::Target => Action::TargetRevealed,
+        ReadingSubject::Body => Action::BodyRead,
+        ReadingSubject::Answer => Action::AnswerRead,
+        ReadingSubject::Person => Action::PersonRead,
         _ if look.how.leaves() => Action::AuditExported,
         _ => Action::AuditRead,
     };

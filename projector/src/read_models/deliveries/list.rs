@@ -106,3 +106,55 @@ async fn page(
         .fetch_all(pool)
         .await
 }
+
+/// Lists the deliveries of a firm about these responses that were queued at this time or later,
+/// newest first. Reads the history of the firm from then on.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn about_responses(
+    pool: &PgPool,
+    firm_id: Uuid,
+    response_ids: &[Uuid],
+    since: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
+                created_at, next_try_at, body_sha256, reissue_of
+           from deliveries
+          where firm_id = $1 and created_at >= $2 and response_id = any($3)
+          order by created_at desc, delivery_id desc limit $4",
+    )
+    .bind(firm_id)
+    .bind(since)
+    .bind(response_ids)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Lists these deliveries of a firm, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn among(
+    pool: &PgPool,
+    firm_id: Uuid,
+    delivery_ids: &[Uuid],
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    if delivery_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
+                created_at, next_try_at, body_sha256, reissue_of
+           from deliveries
+          where delivery_id = any($2) and firm_id = $1
+          order by created_at desc, delivery_id desc",
+    )
+    .bind(firm_id)
+    .bind(delivery_ids)
+    .fetch_all(pool)
+    .await
+}

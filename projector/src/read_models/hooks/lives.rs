@@ -113,6 +113,22 @@ pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, 
     .await
 }
 
+/// Returns the subscriptions of a firm to this host, removed ones too.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_host(pool: &PgPool, firm_id: Uuid, host: &str) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select hook_id from hooks
+          where substring(lower(target_url) from '^https?://(\\[[^]]*\\]|[^/:?#]*)') = $2
+            and firm_id = $1 order by created_position",
+    )
+    .bind(firm_id)
+    .bind(host)
+    .fetch_all(pool)
+    .await
+}
+
 /// Returns the firm of a live subscription.
 ///
 /// # Errors
