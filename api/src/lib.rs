@@ -34,5 +34,5 @@ pub use error::Error;
 pub use opening::OpeningDoor;
 pub use service::{
     AppendClaimer, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission, OperatorAtTerminal,
-    QueueView, SendingMode, Service, TargetDns,
+    QueueView, SampleAnswer, SampleSender, SendingMode, Service, SignedSample, TargetDns,
 };

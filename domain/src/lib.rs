@@ -32,7 +32,7 @@
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
 //! - [`sentence`] tells events to a person, and [`facts`] shows the content that is not personal.
-//!   [`content`] judges if a body or an answer is shown. [`search`] reads a text that an operator
+//!   [`content`] judges if a body or an answer is shown. [`growth`] forecasts sizes of tables. [`search`] reads a text that an operator
 //!   looks for, and [`access`] folds who could do what.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
 //!   [`printable`] makes foreign text safe to print.
@@ -58,6 +58,7 @@ pub mod fact;
 pub mod facts;
 pub mod firm;
 pub mod form;
+pub mod growth;
 pub mod idempotency;
 pub mod ids;
 pub mod invite;
@@ -92,6 +93,7 @@ pub mod signature;
 pub mod state_report;
 pub mod subscription;
 pub mod target;
+pub mod target_test;
 pub mod time;
 pub mod trace;
 pub mod trigger;

@@ -24,6 +24,7 @@ use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
 use crate::subscription::{RemovalReason, SubscriptionEvent};
 use crate::target::shown_target;
+use crate::target_test::TargetTestEvent;
 
 /// Names that people gave to keys and tokens. A sentence falls back to the id.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -108,6 +109,10 @@ impl NameBook {
             }
             Event::AccessToken(event) => of_token(id, event),
             Event::Maintenance(event) => of_maintenance(event),
+            Event::TargetTest(TargetTestEvent::TargetTestOrdered(test)) => format!(
+                "a sample was ordered to the target of subscription {}, because: {}",
+                test.hook_id, test.reason
+            ),
         }
     }
 

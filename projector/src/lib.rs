@@ -34,6 +34,7 @@ pub mod rebuild;
 pub mod search;
 pub mod signatures;
 mod stored_row;
+pub mod table_sizes;
 pub mod tokens;
 pub mod verifications;
 mod work_queues;

@@ -98,8 +98,8 @@ pub async fn by_key_hash(pool: &PgPool, hash: Hash) -> Result<Option<FoundObject
 pub async fn by_firm_name(pool: &PgPool, start: &str) -> Result<Vec<FoundObject>, sqlx::Error> {
     sqlx::query_as(
         "select 'firm' as kind, firm_id as id, firm_id, name as label
-           from firms where lower(name) ~>=~ $1 and lower(name) ~<~ $2
-          order by lower(name) using ~<~ limit $3",
+           from firms where lower_name ~>=~ $1 and lower_name ~<~ $2
+          order by lower_name using ~<~ limit $3",
     )
     .bind(start)
     .bind(after_all(start))
@@ -115,7 +115,7 @@ pub async fn by_firm_name(pool: &PgPool, start: &str) -> Result<Vec<FoundObject>
 pub async fn by_host(pool: &PgPool, host: &str) -> Result<Vec<FoundObject>, sqlx::Error> {
     sqlx::query_as(
         "select 'hook' as kind, hook_id as id, firm_id, target_url as label from hooks
-          where substring(lower(target_url) from '^https?://(\\[[^]]*\\]|[^/:?#]*)') = $1
+          where host = $1
           order by removed_at desc nulls first limit $2",
     )
     .bind(host)

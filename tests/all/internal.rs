@@ -114,7 +114,7 @@ async fn each_role_may_do_what_is_its_own() {
 
 /// Questions about all firms.
 fn asked_of_all() -> impl Iterator<Item = String> {
-    let questions = ["tokens", "replays", "receivers", "find?q=Harrow"];
+    let questions = ["tokens", "replays", "receivers", "stats", "find?q=Harrow"];
     questions.into_iter().map(|question| format!("/internal/v1/{question}"))
 }
 

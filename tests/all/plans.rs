@@ -94,8 +94,7 @@ async fn closed(world: &World) {
     world.drop_closed_firms().await;
 }
 
-/// Not asked of a firm with much history. Known, and left so: a rare trigger alone has no index, and is
-/// looked for in all that the firm has; under the guards of rows in all that there is.
+/// A rare trigger is found by an index of its own.
 async fn by_trigger(world: &World, firm: &Firm) {
     let wanted = deliveries::DeliveryFilter {
         trigger: Some(Trigger::LeadHot),
@@ -197,7 +196,10 @@ async fn operated(world: &World, firm: &Firm) {
         "?state=failed",
         "?state=delivered",
         "?state=cancelled",
+        "?trigger=lead_hot",
         &format!("?hook_id={hook}"),
+        &format!("?hook_id={hook}&state=failed"),
+        &format!("?hook_id={hook}&state=cancelled"),
     ] {
         let page = ask(format!("{of}/deliveries{filter}")).await;
         if let Some(id) = page["items"][0]["id"].as_str() {
@@ -254,6 +256,7 @@ fn questions(world: &World, firm: &Firm, hook: &str) -> Vec<String> {
         "/receivers",
         "/receivers?host=127.0.0.1",
         "/receivers?after=127.0.0.1",
+        "/stats",
     ];
     asked.extend(lists.map(str::to_owned));
     asked.push(format!("/replays?firm_id={}", firm.id));

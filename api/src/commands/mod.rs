@@ -3,6 +3,7 @@
 //! - [`keys`], [`secrets`] and [`tokens`] make and revoke credentials.
 //! - `hooks` and `invites` serve the public API.
 //! - `steps` queues webhooks of the workflow engine.
+//! - [`hook_tests`] sends a sample to a target.
 //! - [`pauses`], [`replays`] and [`reissue`] are the operators' commands about deliveries.
 //! - [`readings`] records that somebody reads a firm's data, [`targets`] shows whole targets, and
 //!   [`contents`] bodies and answers.
@@ -10,6 +11,7 @@
 
 pub mod checkpoint_series;
 pub mod contents;
+pub mod hook_tests;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;

@@ -24,6 +24,7 @@ mod receivers;
 mod reissue;
 mod replays;
 mod secrets;
+mod stats;
 mod tokens;
 mod workflow_steps;
 
@@ -55,6 +56,7 @@ pub fn router(service: Service) -> Router {
         .route("/audit/export", get(audit::export))
         .route("/hooks", get(hooks::list))
         .route("/hooks/{id}/history", get(hooks::history))
+        .route("/hooks/{id}/test", post(hooks::test))
         .route("/deliveries", get(deliveries::list))
         .route("/access", get(access::show))
         .route("/people", post(people::show))
@@ -82,6 +84,7 @@ pub fn router(service: Service) -> Router {
         .route("/tokens", get(tokens::list))
         .route("/receivers", get(receivers::list))
         .route("/find", get(find::find))
+        .route("/stats", get(stats::show))
         .route("/events", get(events::list))
         .route("/events/{event}", get(events::show))
         .route("/firms", get(firms::list))

@@ -5,7 +5,7 @@
 //! a key or a delivery came to its state, by chains of [`causes`]. [`events`] shows the
 //! log, [`inventory`] lists the rest, [`receivers`] the hosts of all firms, [`access`] tells who
 //! could do what, and [`people`] what was sent about a person. [`find`] finds anything by a piece
-//! of it, and [`export`] writes deliveries as lines. A query records nothing: the caller records
+//! of it, [`export`] writes deliveries as lines, and `samples` makes samples. A query records nothing: the caller records
 //! the reading by `commands::readings`.
 
 pub mod access;
@@ -19,3 +19,5 @@ pub mod inventory;
 pub mod listing;
 pub mod people;
 pub mod receivers;
+pub(crate) mod samples;
+pub mod stats;

@@ -23,6 +23,7 @@ use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
 use crate::target::{shown_target, shown_with_path};
+use crate::target_test::TargetTestEvent;
 use crate::trigger::Trigger;
 
 /// Defines the actions. An action's word is its variant in snake case.
@@ -75,6 +76,7 @@ actions! {
     HookWarned = "hook_warned": "A delivery of a subscription ended with 410.",
     HookRecovered = "hook_recovered": "A delivery succeeded after one that ended with 410.",
     HookRemoved = "hook_removed": "A subscription was removed.",
+    HookTested = "hook_tested": "An operator sent a sample to the target of a subscription.",
     WorkflowStepRetried = "workflow_step_retried": "A failed workflow step began its schedule again.",
     DeliveryReissued = "delivery_reissued": "An ended delivery was reissued.",
     ReplayRequested = "replay_requested": "A replay of ended deliveries was ordered.",
@@ -229,6 +231,11 @@ impl Deed {
             }
             Event::AccessToken(event) => Some(of_token(id, event)),
             Event::Maintenance(event) => Some(of_maintenance(id, event)),
+            Event::TargetTest(TargetTestEvent::TargetTestOrdered(test)) => Some(
+                Self::new(Action::HookTested, "hook", &test.hook_id.to_string())
+                    .with(json!({"trigger": test.trigger.key(), "sample_id": id}))
+                    .why(&test.reason),
+            ),
             // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }

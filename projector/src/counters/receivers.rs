@@ -205,8 +205,7 @@ macro_rules! receivers_of {
                       from receiver_hours where host = r.host and hour >= $1) d
               cross join lateral (
                     select count(*) as subscriptions from hooks
-                     where substring(lower(target_url) from '^https?://(\\[[^]]*\\]|[^/:?#]*)') = r.host
-                       and removed_at is null) h
+                     where hooks.host = r.host and removed_at is null) h
               order by r.failing_since, r.host"
         )
     };

@@ -19,7 +19,8 @@ use uuid::Uuid;
 
 pub use listed::{HookRow, KeyHookList, list_for_keys};
 pub use lives::{
-    HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, of_host, positions,
+    HookLife, find_live, firm_of_live, is_live, list_live, list_removed, list_warned, of_host,
+    positions,
 };
 pub use stored::StoredHook;
 

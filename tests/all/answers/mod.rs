@@ -3,9 +3,12 @@
 mod access;
 mod contents;
 mod events;
+mod hook_tests;
 mod inventory;
+mod large;
 mod people;
 mod receivers;
+mod stats;
 mod why;
 
 use api::commands::tokens::{self, HolderRole};

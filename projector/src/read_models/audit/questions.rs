@@ -144,13 +144,10 @@ pub async fn position_of_event(
     connection: &mut PgConnection,
     event_id: Uuid,
 ) -> Result<Option<i64>, sqlx::Error> {
-    sqlx::query_scalar(
-        "select position from audit_log
-          where substring(encode(entry, 'escape') from '\"event_id\":\"([0-9a-f-]{36})\"') = $1",
-    )
-    .bind(event_id.to_string())
-    .fetch_optional(connection)
-    .await
+    sqlx::query_scalar("select position from audit_log where event_id = $1")
+        .bind(event_id)
+        .fetch_optional(connection)
+        .await
 }
 
 /// Lists up to `limit` entries at this position and above, in the order of positions.
