@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
 use domain::as_of::AsOf;
@@ -16,7 +15,7 @@ use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use projector::as_of::DeliveryThen;
 use projector::deliveries::DeliveryRow;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::ListBody;
@@ -28,21 +27,10 @@ use crate::commands::targets::{self, TargetReveal};
 use crate::commands::{pauses, readings};
 use crate::error::Error;
 use crate::queries::as_of;
-use crate::queries::export::{self, DeliveryExport, ExportFormat};
+use crate::queries::export::{self, DeliveryExport};
 use crate::queries::history::{self, DeliveryHistory};
 use crate::queries::listing::{self, DeliveryListQuery};
 use crate::service::Service;
-
-/// Query of an export.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DeliveryExportParams {
-    format: Option<ExportFormat>,
-    hook_id: Option<Uuid>,
-    host: Option<String>,
-    since: Option<Timestamp>,
-    until: Option<Timestamp>,
-}
 
 /// A delivery in an answer of the internal API.
 #[derive(Debug, Serialize)]
@@ -201,11 +189,16 @@ pub(super) async fn export(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<DeliveryExportParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
-    let Query(DeliveryExportParams { format, hook_id, host, since, until }) = asked
-        .map_err(|_| Error::invalid("the query may hold format, hook_id, host, since, until"))?;
-    let asked = DeliveryExport { format: format.unwrap_or_default(), hook_id, host, since, until };
+    let asked = DeliveryExport {
+        format: query.parsed("format", "csv or ndjson")?.unwrap_or_default(),
+        hook_id: query.id("hook_id")?,
+        host: query.text("host"),
+        since: query.time("since")?,
+        until: query.time("until")?,
+    };
+    query.end()?;
     readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
     let lines = export::lines(&service, firm_id, &asked).await?;
     Ok(([(CONTENT_TYPE, asked.format.content_type())], Body::from_stream(lines)))

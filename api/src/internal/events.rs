@@ -3,27 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
-use serde::Deserialize;
 use uuid::Uuid;
 
 use super::caller::Reader;
+use super::query::QueryFields;
 use crate::commands::readings;
 use crate::error::Error;
 use crate::queries::events::{self, EventRef, ShownEvent, StreamPage};
 use crate::service::Service;
-
-/// Query of a stream.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StreamParams {
-    stream: Uuid,
-    kind: Option<String>,
-    after: Option<i64>,
-    limit: Option<i64>,
-}
 
 /// Shows an event, by its position or its id.
 pub(super) async fn show(
@@ -41,11 +30,16 @@ pub(super) async fn show(
 pub(super) async fn list(
     reader: Reader,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<StreamParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<Json<StreamPage>, Error> {
-    let Query(StreamParams { stream, kind, after, limit }) = asked.map_err(|_| invalid())?;
+    let stream = query.id("stream")?;
+    let kind = query.text("kind");
+    let after = query.parsed("after", "a position")?;
+    let limit = query.limit()?;
+    query.end()?;
+    let stream = stream.ok_or_else(|| Error::invalid("`stream` is missing"))?;
     let kind = match kind {
-        Some(kind) => Some(events::stream_kind(&kind).ok_or_else(invalid)?),
+        Some(kind) => Some(events::stream_kind(&kind).ok_or_else(no_kind)?),
         None => None,
     };
     let page = events::of_stream(&service, kind, &stream.to_string(), after, limit).await?;
@@ -63,6 +57,6 @@ async fn record(service: &Service, reader: &Reader, firm_id: Uuid) -> Result<(),
     readings::record(service, firm_id, reader.actor(), look).await
 }
 
-fn invalid() -> Error {
-    Error::invalid("the query must hold stream, and may hold kind, after, limit (1 to 500)")
+fn no_kind() -> Error {
+    Error::invalid("`kind` is no kind of stream")
 }

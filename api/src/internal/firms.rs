@@ -3,29 +3,21 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use domain::time::Timestamp;
 use projector::firms::FirmRow;
 use projector::forms::FormRow;
 use projector::members::MemberRow;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::ListBody;
 use super::caller::Viewer;
 use super::path::PathFirm;
+use super::query::QueryFields;
 use crate::error::Error;
 use crate::queries::inventory::{self, PageRequest};
 use crate::service::Service;
-
-/// Query of a list with pages.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PageParams {
-    after: Option<Uuid>,
-    limit: Option<i64>,
-}
 
 /// A firm in an answer of the internal API.
 #[derive(Debug, Serialize)]
@@ -59,11 +51,10 @@ pub(super) struct FirmForm {
 pub(super) async fn list(
     viewer: Viewer,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<PageParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<Json<ListBody<FirmBody>>, Error> {
-    let Query(PageParams { after, limit }) =
-        asked.map_err(|_| Error::invalid("the query may hold after, limit (1 to 500)"))?;
-    let page = PageRequest { after, limit };
+    let page = PageRequest { after: query.id("after")?, limit: query.limit()? };
+    query.end()?;
     Ok(Json(inventory::firms(&service, viewer.holder().firms(), page).await?.into()))
 }
 

@@ -3,33 +3,25 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use serde::Deserialize;
+use axum::extract::State;
 
 use super::ListBody;
 use super::caller::Reader;
+use super::query::QueryFields;
 use crate::error::Error;
 use crate::queries::receivers::{self, RECEIVERS_LIMIT_DEFAULT, Receiver, ReceiverListQuery};
 use crate::service::Service;
-
-/// Query of the list.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReceiverListParams {
-    host: Option<String>,
-    after: Option<String>,
-    limit: Option<i64>,
-}
 
 /// Lists receivers. The counts are over all firms, so a token for some firms is refused.
 pub(super) async fn list(
     reader: Reader,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<ReceiverListParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<Json<ListBody<Receiver>>, Error> {
-    let Query(ReceiverListParams { host, after, limit }) =
-        asked.map_err(|_| Error::invalid("the query may hold host, after, limit (1 to 500)"))?;
+    let host = query.text("host");
+    let after = query.text("after");
+    let limit = query.limit()?;
+    query.end()?;
     reader.check_reach()?;
     let found = receivers::list(&service, &ReceiverListQuery { host, after, limit }).await?;
     let full = i64::try_from(found.len()) == Ok(limit.unwrap_or(RECEIVERS_LIMIT_DEFAULT));

@@ -5,18 +5,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use domain::replay::{RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection, ReplaySkip};
 use domain::time::Timestamp;
 use projector::replays::ReplayRow;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::ListBody;
 use super::caller::{Operator, Reader};
 use super::path::PathParamId;
+use super::query::QueryFields;
 use crate::body::{self, BodyFields, BodyLimit, json};
 use crate::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use crate::error::Error;
@@ -25,15 +25,6 @@ use crate::service::Service;
 
 /// Most skipped deliveries named in an answer.
 const SKIPPED_NAMED_MAX: usize = 1_000;
-
-/// Query of the list.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReplayListParams {
-    firm_id: Option<Uuid>,
-    after: Option<Uuid>,
-    limit: Option<i64>,
-}
 
 /// A replay that began, or the selection of a dry run.
 #[derive(Debug, Serialize)]
@@ -79,11 +70,11 @@ pub(super) struct ReplayBody {
 pub(super) async fn list(
     reader: Reader,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<ReplayListParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<Json<ListBody<ReplayBody>>, Error> {
-    let Query(ReplayListParams { firm_id, after, limit }) =
-        asked.map_err(|_| Error::invalid("the query may hold firm_id, after, limit (1 to 500)"))?;
-    let page = PageRequest { after, limit };
+    let firm_id = query.id("firm_id")?;
+    let page = PageRequest { after: query.id("after")?, limit: query.limit()? };
+    query.end()?;
     let found = inventory::replays(&service, reader.holder().firms(), firm_id, page).await?;
     Ok(Json(found.into()))
 }

@@ -2,6 +2,7 @@
 //! delivery without an attempt has one line. Bodies and answers stay out.
 
 use std::collections::{HashMap, VecDeque};
+use std::str::FromStr;
 
 use auditor::lines::csv_line;
 use axum::body::Bytes;
@@ -29,14 +30,29 @@ use crate::service::Service;
 const DELIVERIES_PER_PAGE: i64 = 200;
 
 /// Format of the lines.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// Comma-separated values.
     Csv,
     /// JSON, one object a line.
     #[default]
     Ndjson,
+}
+
+/// The word names no format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownFormat;
+
+impl FromStr for ExportFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        match text {
+            "csv" => Ok(Self::Csv),
+            "ndjson" => Ok(Self::Ndjson),
+            _ => Err(UnknownFormat),
+        }
+    }
 }
 
 impl ExportFormat {

@@ -146,7 +146,7 @@ async fn anything_is_found_by_its_id_the_start_of_it_a_key_a_hash_a_host_or_a_na
     let members = format!("firmforms members list --firm {firm}");
     assert!(one["look"].as_array().unwrap().contains(&json!(members)), "{one}");
     assert!(found(&desk, &desk.auditor, "nothing.example").await.is_empty());
-    for wrong in ["/find", "/find?q=", "/find?q=a&limit=1"] {
+    for wrong in ["/find", "/find?q=", "/find?q=a%00b", "/find?q=a&limit=1"] {
         assert_eq!(
             desk.get(&desk.auditor, wrong).await.code(),
             (400, "invalid_request"),
