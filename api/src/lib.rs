@@ -33,6 +33,6 @@ mod token_holder;
 pub use error::Error;
 pub use opening::OpeningDoor;
 pub use service::{
-    AppendClaimer, CallBatchers, ClaimedInAppend, NewSubmission, OperatorAtTerminal, SendingMode,
-    Service, TargetDns,
+    AppendClaimer, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission, OperatorAtTerminal,
+    QueueView, SampleAnswer, SampleSender, SendingMode, Service, SignedSample, TargetDns,
 };

@@ -3,12 +3,15 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use domain::address::AllowedTargets;
 use domain::context::{Actor, EventContext};
+use domain::delivery::Hop;
 use domain::operator::{OperatorName, Terminal};
 use domain::payload::FormPart;
+use domain::signature::WebhookSecret;
 use domain::target::Target;
+use domain::trigger::Trigger;
 use eventstore::{AppendError, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
@@ -51,6 +54,10 @@ pub struct Service {
     pub inviter: Inviter,
     /// DNS answers about targets.
     pub target_dns: Arc<dyn TargetDns>,
+    /// The queue of deliveries.
+    pub queue: Arc<dyn QueueView>,
+    /// Sends samples to targets of subscriptions.
+    pub samples: Arc<dyn SampleSender>,
     /// Proxies that are trusted to name a client's address; empty otherwise (ruling 5).
     pub trusted_proxies: Arc<[IpNet]>,
     /// Time from the last answer until an unfinished response becomes a partial submission. It is
@@ -146,6 +153,62 @@ pub trait TargetDns: Send + Sync {
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool>;
 }
 
+/// The queue of deliveries, as operators ask about it.
+pub trait QueueView: Send + Sync {
+    /// The work that waits for these hosts. A host without work may be left out.
+    fn waiting<'a>(
+        &'a self,
+        hosts: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>>;
+}
+
+/// The work that waits for a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostBacklog {
+    /// The host.
+    pub host: String,
+    /// Deliveries that wait for an attempt, up to a limit of the count.
+    pub waiting: i64,
+    /// The earliest due time of these deliveries.
+    pub oldest_due_at: Option<DateTime<Utc>>,
+}
+
+/// Sends a sample to the target of a subscription, as a delivery would be sent.
+pub trait SampleSender: Send + Sync {
+    /// Sends the sample once and waits for the answer.
+    fn send(&self, sample: SignedSample) -> BoxFuture<'_, SampleAnswer>;
+}
+
+/// A sample for the target of a subscription. It is not `Debug`, because the body may hold answers
+/// of people.
+pub struct SignedSample {
+    /// The id in `X-Service-Delivery`.
+    pub sample_id: Uuid,
+    /// The subscription.
+    pub hook_id: Uuid,
+    /// The trigger of the subscription.
+    pub trigger: Trigger,
+    /// The target of the subscription.
+    pub target: String,
+    /// The bytes to send.
+    pub body: Vec<u8>,
+    /// The secret that signs the bytes.
+    pub secret: WebhookSecret,
+}
+
+/// The answer to a sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SampleAnswer {
+    /// The final status, if one came.
+    pub status: Option<u16>,
+    /// The fault, if no status came.
+    pub error: Option<&'static str>,
+    /// The requests in order. The target's comes first.
+    pub hops: Vec<Hop>,
+    /// The first KiB of the answer, cleaned.
+    pub text: Option<String>,
+}
+
 /// An operator at a terminal (ruling 46).
 #[derive(Debug, Clone)]
 pub struct OperatorAtTerminal {
@@ -208,6 +271,21 @@ pub(crate) mod tests {
         }
     }
 
+    impl SampleSender for Silent {
+        fn send(&self, _: SignedSample) -> BoxFuture<'_, SampleAnswer> {
+            Box::pin(async { SampleAnswer::default() })
+        }
+    }
+
+    impl QueueView for Silent {
+        fn waiting<'a>(
+            &'a self,
+            _: &'a [String],
+        ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
     /// A service without a database: no server listens where the pool points to.
     pub(crate) fn nowhere() -> Service {
         let nowhere = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(1);
@@ -241,6 +319,8 @@ pub(crate) mod tests {
             inviter,
             allowed: Arc::new(AllowedTargets::default()),
             target_dns: Arc::new(Silent),
+            queue: Arc::new(Silent),
+            samples: Arc::new(Silent),
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),

@@ -53,6 +53,12 @@ impl TokenHolder {
         self.firm_ids.as_ref().is_none_or(|firms| firms.contains(&firm_id))
     }
 
+    /// The firms that the token may reach; `None` for all.
+    #[must_use]
+    pub fn firms(&self) -> Option<&[Uuid]> {
+        self.firm_ids.as_deref()
+    }
+
     /// Whether the token may reach all firms.
     #[must_use]
     pub const fn reaches_all(&self) -> bool {

@@ -64,7 +64,14 @@ pub fn csv(row: &EntryRow) -> String {
         hex::encode(row.hash),
         hex::encode(row.previous_hash),
     ];
-    fields.map(|field| quoted(&field)).join(",") + "\r\n"
+    csv_line(&fields)
+}
+
+/// Fields as a line of a CSV file.
+#[must_use]
+pub fn csv_line(fields: &[impl AsRef<str>]) -> String {
+    let quoted: Vec<String> = fields.iter().map(|field| quoted(field.as_ref())).collect();
+    quoted.join(",") + "\r\n"
 }
 
 /// The first characters of a formula, full-width ones too.

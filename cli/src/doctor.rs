@@ -13,12 +13,14 @@ use deliverer::inspect::checkup as queue;
 use deliverer::inspect::lost_keys::{self, KeyCoverage};
 use deliverer::upkeep::{self, ErasureProgress};
 use domain::audit::Seal;
-use domain::checkup::{CheckVerdict, Finding, SigningHealth};
+use domain::checkup::{CheckVerdict, Finding, ReceiverState, SigningHealth};
 use domain::context::Actor;
+use domain::receiver::{FAILING_AFTER, FAILURES_MIN, hour_of};
 use domain::time::Timestamp;
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
+use projector::receivers::{self, ReceiverTotals};
 use projector::{firms, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -136,6 +138,7 @@ async fn look_inside(
     }
     findings.push(seals(pool, now).await?);
     findings.extend(queued(pool, now, kind).await?);
+    findings.push(receivers(pool, now).await?);
     findings.push(paused(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
@@ -206,6 +209,14 @@ async fn queued(
     findings.push(Finding::leases(found.ended_leases));
     findings.push(Finding::bloat(live, dead));
     Ok(findings)
+}
+
+/// Sums the attempts of this hour and the one before, and names the hosts that fail for a day.
+async fn receivers(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let totals = receivers::totals(pool, hour_of(now) - TimeDelta::hours(1)).await?;
+    let failing = receivers::failing_since(pool, now - FAILING_AFTER, FAILURES_MIN).await?;
+    let ReceiverTotals { hosts, attempts, delivered } = totals;
+    Ok(Finding::receivers(&ReceiverState { hosts, attempts, delivered, failing }))
 }
 
 async fn lost_tail(pool: &PgPool) -> anyhow::Result<Finding> {

@@ -6,12 +6,15 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::public::KeyBatchers;
 use api::{
-    AppendClaimer, CallBatchers, ClaimedInAppend, NewSubmission, SendingMode, Service, TargetDns,
+    AppendClaimer, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission, QueueView,
+    SampleAnswer, SampleSender, SendingMode, Service, SignedSample, TargetDns,
 };
 use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
+use deliverer::inspect::host_backlog;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
+use deliverer::send::{SampleExchange, SampleRequest, send_sample};
 use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend};
 use domain::address::AllowedTargets;
 use domain::target::Target;
@@ -226,6 +229,8 @@ impl System {
             key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
             intake: store.clone(),
+            queue: Arc::new(OutboxView(store.pool().clone())),
+            samples: Arc::new(Samples(deliverer.outgoing.clone(), clock.clone())),
             store,
             keyring,
             clock,
@@ -376,6 +381,44 @@ struct DnsNames(OutgoingClient);
 impl TargetDns for DnsNames {
     fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool> {
         Box::pin(self.0.is_proven_private(target))
+    }
+}
+
+/// Samples by the client that would deliver.
+struct Samples(OutgoingClient, Clock);
+
+impl SampleSender for Samples {
+    fn send(&self, sample: SignedSample) -> BoxFuture<'_, SampleAnswer> {
+        let SignedSample { sample_id, hook_id, trigger, target, body, secret } = sample;
+        let body = body.into();
+        let request = SampleRequest { sample_id, hook_id, trigger, target, body, secret };
+        Box::pin(async move {
+            let SampleExchange { exchange, text } =
+                send_sample(&self.0, request, self.1.now()).await;
+            let status = exchange.answer.status();
+            let error = status.is_none().then(|| exchange.answer.code());
+            SampleAnswer { status, error, hops: exchange.hops, text }
+        })
+    }
+}
+
+/// The outbox, over the callers' connections.
+struct OutboxView(sqlx::PgPool);
+
+impl QueueView for OutboxView {
+    fn waiting<'a>(
+        &'a self,
+        hosts: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
+        Box::pin(async move {
+            let rows = host_backlog::of_hosts(&self.0, hosts).await?.into_iter();
+            let of = |row: host_backlog::HostBacklog| HostBacklog {
+                host: row.host,
+                waiting: row.waiting,
+                oldest_due_at: row.oldest_due_at,
+            };
+            Ok(rows.map(of).collect())
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub use self::servers::{HostFound, HostRole, ServerState};
 use crate::audit::{EndedVerification, SigningRefusal, VerificationOutcome};
 use crate::clock::ClockFault;
+use crate::receiver::FAILURES_MIN;
 use crate::time::Timestamp;
 
 /// Oldest PostgreSQL that supports all statements, in the server's own version number.
@@ -52,6 +53,22 @@ const DEAD_ROWS_MIN: i64 = 100_000;
 
 /// Fewer dead rows for each live row are no finding.
 const DEAD_ROWS_PER_LIVE_ROW: i64 = 5;
+
+/// Failing receivers that a finding names.
+const FAILING_NAMED_MAX: usize = 5;
+
+/// Attempts of the last hours, over all firms.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReceiverState {
+    /// Hosts that were tried.
+    pub hosts: i64,
+    /// Attempts.
+    pub attempts: i64,
+    /// Attempts that were answered 2xx.
+    pub delivered: i64,
+    /// Hosts that fail for a day, longest first.
+    pub failing: Vec<String>,
+}
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -349,6 +366,33 @@ impl Finding {
         }
     }
 
+    /// Checks the receivers. If no attempt of the last hours arrived anywhere, the fault is
+    /// probably this installation's.
+    #[must_use]
+    pub fn receivers(found: &ReceiverState) -> Self {
+        let check = "receivers";
+        let ReceiverState { hosts, attempts, delivered, failing } = found;
+        if *delivered == 0 && *attempts >= FAILURES_MIN {
+            return Self::wrong(
+                check,
+                format!("all {attempts} attempts of the last hours failed, to {hosts} hosts"),
+                "look at this machine's network, DNS and clock; `firmforms receivers` has the answers",
+            );
+        }
+        let says = format!("{delivered} of {attempts} attempts of the last hours arrived");
+        if failing.is_empty() {
+            return Self::fine(check, says);
+        }
+        let mut named =
+            failing.iter().take(FAILING_NAMED_MAX).map(String::as_str).collect::<Vec<_>>();
+        let rest = format!("{} more", failing.len().saturating_sub(named.len()));
+        if failing.len() > named.len() {
+            named.push(&rest);
+        }
+        let says = format!("{says}; failing for a day: {}", named.join(", "));
+        Self::notice(check, says, "`firmforms receivers` says since when; tell the firms")
+    }
+
     /// Checks the share of dead rows in the outbox.
     #[must_use]
     pub fn bloat(live: i64, dead: i64) -> Self {
@@ -457,6 +501,21 @@ mod tests {
         Some(Duration::from_secs(seconds))
     }
 
+    fn receivers(attempts: i64, delivered: i64, failing: &[&str]) -> ReceiverState {
+        let failing = failing.iter().map(|host| (*host).to_owned()).collect();
+        ReceiverState { hosts: 2, attempts, delivered, failing }
+    }
+
+    #[test]
+    fn a_few_failing_receivers_are_named_and_the_rest_is_counted() {
+        let hosts = ["a.example", "b.example", "c.example", "d.example", "e.example"];
+        let said = |failing: &[&str]| Finding::receivers(&receivers(10, 9, failing)).says;
+        let head = "9 of 10 attempts of the last hours arrived; failing for a day: ";
+        assert_eq!(said(&hosts[..1]), format!("{head}a.example"));
+        let more = [hosts.as_slice(), &["f.example", "g.example"]].concat();
+        assert_eq!(said(&more), format!("{head}{}, 2 more", hosts.join(", ")));
+    }
+
     #[test]
     fn a_snapshot_is_judged_by_its_age_or_by_the_transactions_since_it() {
         let verdict = |held_for, transactions| {
@@ -487,6 +546,10 @@ mod tests {
             (Finding::clock(None), Fine),
             (Finding::clock(Some(ClockFault::Apart { seconds: 31 })), Wrong),
             (Finding::log_tail(None, None), Fine),
+            (Finding::receivers(&receivers(9, 0, &[])), Fine),
+            (Finding::receivers(&receivers(10, 0, &[])), Wrong),
+            (Finding::receivers(&receivers(10, 1, &[])), Fine),
+            (Finding::receivers(&receivers(10, 1, &["a.example"])), Notice),
             (Finding::log_tail(Some(7), Some(noticed)), Wrong),
             (Finding::fence(None), Fine),
             (Finding::fence(writer(60)), Fine),

@@ -22,6 +22,7 @@ use crate::repair::{Repair, RepairEvent};
 use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
+use crate::target_test::{TargetTest, TargetTestEvent};
 
 /// Version of every event whose shape never changed.
 pub const FIRST_VERSION: &str = "1.0";
@@ -109,6 +110,9 @@ macro_rules! all_events {
         }
 
         impl Event {
+            /// All kinds of streams.
+            pub const KINDS: &[&str] = &[$($aggregate::TYPE),+];
+
             /// Kind of the event's stream.
             #[must_use]
             pub fn aggregate_type(&self) -> &'static str {
@@ -214,6 +218,7 @@ all_events!(
     CheckpointSeries(CheckpointSeriesEvent),
     AccessToken(AccessTokenEvent),
     Maintenance(MaintenanceEvent),
+    TargetTest(TargetTestEvent),
 );
 
 /// The stored event cannot be read by this build.

@@ -23,6 +23,7 @@
 //!   [`workflow`] checks the extra headers of a workflow step. [`signature`] signs the body.
 //! - [`pressure`] keeps the limits in flight and gives each firm its turn.
 //! - [`answer`] gives the verdict on an attempt, and [`retry`] the wait before the next one.
+//! - [`receiver`] judges the receivers of a host by their answers.
 //! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret,
 //!   [`idempotency`] the caller's name for a request.
 //! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails.
@@ -30,9 +31,13 @@
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
+//! - [`sentence`] tells events to a person, and [`facts`] shows the content that is not personal.
+//!   [`content`] judges if a body or an answer is shown. [`growth`] forecasts sizes of tables. [`search`] reads a text that an operator
+//!   looks for, and [`access`] folds who could do what.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
 //!   [`printable`] makes foreign text safe to print.
 
+pub mod access;
 pub mod access_token;
 pub mod activity;
 pub mod address;
@@ -43,14 +48,17 @@ pub mod audit;
 pub mod checkpoint_series;
 pub mod checkup;
 pub mod clock;
+pub mod content;
 pub mod context;
 pub mod delivery;
 pub mod document;
 pub mod email;
 pub mod event;
 pub mod fact;
+pub mod facts;
 pub mod firm;
 pub mod form;
+pub mod growth;
 pub mod idempotency;
 pub mod ids;
 pub mod invite;
@@ -72,16 +80,20 @@ pub mod printable;
 pub mod quota;
 pub mod rate;
 pub mod reading;
+pub mod receiver;
 pub mod repair;
 pub mod replay;
 pub mod response;
 pub mod restore;
 pub mod retry;
 pub mod sample;
+pub mod search;
+pub mod sentence;
 pub mod signature;
 pub mod state_report;
 pub mod subscription;
 pub mod target;
+pub mod target_test;
 pub mod time;
 pub mod trace;
 pub mod trigger;

@@ -86,7 +86,8 @@ impl Quota {
             | Event::Repair(_)
             | Event::CheckpointSeries(_)
             | Event::AccessToken(_)
-            | Event::Maintenance(_) => None,
+            | Event::Maintenance(_)
+            | Event::TargetTest(_) => None,
         }
     }
 

@@ -63,13 +63,19 @@ pub struct ReadingDetails {
     /// The delivery, if the reading was about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<Uuid>,
+    /// The key, if the reading was about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<Uuid>,
+    /// The person, by the keyed hash of the address, if the reading was about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person_id: Option<Uuid>,
     /// Start of the time range, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// End of the time range, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The reader's reason, for a whole target only.
+    /// The reader's reason, for personal content and whole targets only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -78,7 +84,17 @@ impl ReadingDetails {
     /// A reading without limits of time.
     #[must_use]
     pub const fn at(what: ReadingSubject, how: ReadAs) -> Self {
-        Self { what, how, hook_id: None, delivery_id: None, since: None, until: None, reason: None }
+        Self {
+            what,
+            how,
+            hook_id: None,
+            delivery_id: None,
+            key_id: None,
+            person_id: None,
+            since: None,
+            until: None,
+            reason: None,
+        }
     }
 }
 
@@ -98,6 +114,18 @@ pub enum ReadingSubject {
     Delivery,
     /// The whole target of a subscription or of a workflow step (ruling 44).
     Target,
+    /// The history of one key.
+    Key,
+    /// Events of the log.
+    Events,
+    /// The firm's members, keys and tokens at a moment.
+    Access,
+    /// The body that a delivery sent (ruling 50).
+    Body,
+    /// The answers that a delivery got (ruling 50).
+    Answer,
+    /// All that was sent about a person.
+    Person,
 }
 
 /// Form of a reading.

@@ -15,6 +15,7 @@
 //!   leads the pools of a process to a new one.
 //! - [`tail`] reads events in the order of the log, up to the fence. An event that this build
 //!   cannot read stops the reader.
+//! - [`related`] finds the cause and the effects of an event.
 //! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.
 //! - [`Nudge`] wakes workers after a commit, here and in other processes. A nudge may be lost, so
 //!   workers also look each second.
@@ -51,6 +52,7 @@ pub mod presence;
 mod primary;
 pub mod progress;
 pub mod proof;
+pub mod related;
 mod repository;
 mod store;
 mod stored_event;

@@ -63,7 +63,8 @@ impl WakeScope {
             | Event::Repair(_)
             | Event::CheckpointSeries(_)
             | Event::AccessToken(_)
-            | Event::Maintenance(_) => self.other_events = true,
+            | Event::Maintenance(_)
+            | Event::TargetTest(_) => self.other_events = true,
         }
     }
 }

@@ -72,6 +72,16 @@ pub trait Projection: Send + Sync {
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
+
+    /// Counts a batch that was applied, in the same transaction. A rebuild applies events again and
+    /// counts none.
+    fn count<'a>(
+        &'a self,
+        _connection: &'a mut PgConnection,
+        _events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// The worker behind a read model.
@@ -183,6 +193,7 @@ impl<P: Projection> Worker for Follower<P> {
         if reached > after {
             if taken > 0 {
                 self.projection.apply(&mut transaction, &read.events[..taken]).await?;
+                self.projection.count(&mut transaction, &read.events[..taken]).await?;
             }
             crash::point("following");
             checkpoint::move_to(&mut transaction, P::NAME, reached).await?;

@@ -1,14 +1,21 @@
-//! The housekeeping worker forgets rows that are kept for a limited time only.
+//! The housekeeping worker forgets rows that are kept for a limited time only, and notes the sizes of
+//! tables once a day.
 
 use chrono::TimeDelta;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Clock, SweepTimer};
 use sqlx::PgPool;
 
-use crate::{activity_ids, hook_requests, invite_tries, quotas, replay_items, subjects};
+use crate::{
+    activity_ids, hook_requests, invite_tries, quotas, receivers, replay_items, subjects,
+    table_sizes,
+};
 
 /// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
+
+/// Days whose sizes of tables are kept.
+const SIZES_KEPT_DAYS: i64 = 100;
 
 /// The worker. Several may sweep at once, because each skips the rows that another has locked.
 pub struct HousekeepingWorker {
@@ -41,7 +48,13 @@ impl Worker for HousekeepingWorker {
         let waited = subjects::forget_waiting(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let replayed = replay_items::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let asked = hook_requests::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
-        let most = [forgotten, counted, tried, waited, replayed, asked].into_iter().max();
+        let two_days_ago = now - TimeDelta::days(2);
+        let sent = receivers::forget(&self.pool, two_days_ago, ROWS_PER_STEP.into()).await?;
+        table_sizes::note(&self.pool, now.date_naive()).await?;
+        let last_kept = now.date_naive() - TimeDelta::days(SIZES_KEPT_DAYS);
+        let sized = table_sizes::forget(&self.pool, last_kept, ROWS_PER_STEP.into()).await?;
+        let gone = [forgotten, counted, tried, waited, replayed, asked, sent, sized];
+        let most = gone.into_iter().max();
         if most == Some(u64::from(ROWS_PER_STEP)) {
             return Ok(NextStep::Busy);
         }

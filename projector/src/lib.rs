@@ -31,8 +31,10 @@ pub mod hook_requests;
 pub mod housekeeping;
 mod read_models;
 pub mod rebuild;
+pub mod search;
 pub mod signatures;
 mod stored_row;
+pub mod table_sizes;
 pub mod tokens;
 pub mod verifications;
 mod work_queues;
@@ -40,7 +42,7 @@ mod work_queues;
 use eventstore::WithAppend;
 use eventstore::firm_rows::FirmTable;
 
-pub use counters::{calls, invite_tries};
+pub use counters::{calls, invite_tries, receivers};
 pub use read_models::{
     audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
 };

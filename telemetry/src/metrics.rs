@@ -101,6 +101,10 @@ metrics! {
     INVITES = Counter "firmforms_invites_total", "Invites by what came of the call.";
     OPEN_INVITES = Gauge "firmforms_open_invites", "Invites whose mail is under way.";
     REPLAYS = Gauge "firmforms_replays", "Replays that are not at their end, by state.";
+    FAILING_RECEIVERS = Gauge "firmforms_failing_receivers",
+        "Hosts without a success for a day, after ten failures or more.";
+    TABLE_BYTES = Gauge "firmforms_table_bytes",
+        "Bytes of each table of the main database, with its indexes.";
     PAUSES = Gauge "firmforms_pauses", "Pauses by operators that hold deliveries.";
     WORKER_FAILURES = Counter "firmforms_worker_step_failures_total",
         "Steps of workers that failed; each is tried again.";

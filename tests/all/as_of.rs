@@ -191,7 +191,7 @@ async fn what_was_erased_shows_as_erased_as_of_before() {
     scene.world.deliver().await;
     let (position, id) = (scene.position().await, scene.delivery_ids().await[0]);
     let (one, all) = (
-        and(&format!("deliveries/{id}"), &position.to_string()),
+        format!("{}&show_answer=a+fault", and(&format!("deliveries/{id}"), &position.to_string())),
         and("deliveries", &position.to_string()),
     );
     let shown = scene.get(&one).await.body;

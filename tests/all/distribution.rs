@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 14] = [
+const OF_NO_FIRM: [(&str, &str); 17] = [
     ("_sqlx_migrations", "the schema"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),
@@ -20,7 +20,10 @@ const OF_NO_FIRM: [(&str, &str); 14] = [
     ("last_signature", "the last checkpoint that was signed here"),
     ("last_verification", "the last verification of this log"),
     ("rebuilds", "when each read model was made anew here"),
+    ("receiver_hours", "attempts to a host, over all firms of this cell"),
+    ("receivers", "attempts to a host, over all firms of this cell"),
     ("seals", "blocks of this log's positions"),
+    ("table_sizes", "sizes of the tables of this cell"),
     ("tokens", "of the product and of operators"),
     ("wrapping_check", "one word under this installation's key"),
     ("wrong_keys", "counters that addresses share; a wrong key is no firm's"),

@@ -65,23 +65,36 @@ async fn each_role_may_do_what_is_its_own() {
     let (secret, deliveries) = (path("/webhook-secret"), path("/deliveries"));
     let rotation = path("/webhook-secret/rotate");
     let delivery = path(&format!("/deliveries/{missing}"));
-    let product = [HolderRole::Product, HolderRole::Operator];
-    let readers = [HolderRole::Operator, HolderRole::Auditor];
-    let routes = [
+    let product = &[HolderRole::Product, HolderRole::Operator][..];
+    let readers = &[HolderRole::Operator, HolderRole::Auditor][..];
+    let questions: Vec<String> =
+        ["/access", "/deliveries/export"].into_iter().map(path).chain(asked_of_all()).collect();
+    let histories = [
+        path(&format!("/keys/{missing}/history")),
+        path(&format!("/deliveries/{missing}/history")),
+        format!("/internal/v1/events/{missing}"),
+    ];
+    let people = path("/people");
+    let lists = [path("/members"), path("/forms"), "/internal/v1/firms".to_owned()];
+    let mut routes = vec![
         (("POST", ACTIVITY), product, 400),
-        (("GET", &keys), product, 200),
+        (("GET", &*keys), &HolderRole::ALL[..], 200),
         (("POST", &keys), product, 400),
         (("DELETE", &key), product, 404),
         (("GET", &secret), product, 200),
         (("POST", &rotation), product, 200),
         (("GET", &deliveries), readers, 200),
         (("GET", &delivery), readers, 404),
+        (("POST", &people), readers, 400),
     ];
+    routes.extend(questions.iter().map(|path| (("GET", &**path), readers, 200)));
+    routes.extend(histories.iter().map(|path| (("GET", &**path), readers, 404)));
+    routes.extend(lists.iter().map(|path| (("GET", &**path), &HolderRole::ALL[..], 200)));
     let revoked = token(&world, HolderRole::Operator).await;
     tokens::revoke(world.service(), revoked.id).await.unwrap();
     for role in HolderRole::ALL {
         let token = token(&world, role).await;
-        for (route, roles, admitted) in routes {
+        for (route, roles, admitted) in routes.iter().copied() {
             let answer = call(&world, &token.token, route, &Value::Null).await;
             if roles.contains(&role) {
                 assert_eq!(answer.status, admitted, "{role:?} {route:?} {}", answer.text());
@@ -90,13 +103,19 @@ async fn each_role_may_do_what_is_its_own() {
             }
         }
     }
-    for (route, ..) in routes {
+    for (route, ..) in routes.iter().copied() {
         for wrong in [&*revoked.token, &firm.key, "", "fft_", &format!("{}A", revoked.token)] {
             let answer = call(&world, wrong, route, &Value::Null).await;
             assert_eq!(answer.code(), (401, "unauthorized"), "{route:?}");
             assert_eq!(answer.headers["www-authenticate"], "Bearer");
         }
     }
+}
+
+/// Questions about all firms.
+fn asked_of_all() -> impl Iterator<Item = String> {
+    let questions = ["tokens", "replays", "receivers", "stats", "find?q=Harrow"];
+    questions.into_iter().map(|question| format!("/internal/v1/{question}"))
 }
 
 /// Who reports is known from one call to the next, and nothing is told or taken in by that alone.
@@ -422,7 +441,7 @@ async fn whoever_is_shown_the_secret_is_in_the_log_first() {
 }
 
 #[tokio::test]
-async fn a_delivery_is_shown_try_by_try_and_its_answers_to_operators_only() {
+async fn a_delivery_is_shown_try_by_try_and_its_body_and_answers_to_readers_with_a_reason() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook_id = world.subscribe(&firm, &receiver.url("/hook?token=canary")).await;
@@ -462,11 +481,17 @@ async fn a_delivery_is_shown_try_by_try_and_its_answers_to_operators_only() {
     delivery["attempts"] = json!([{
         "number": 1, "started_at": "2026-11-01T12:00:00.000Z",
         "finished_at": "2026-11-01T12:00:00.000Z", "outcome": "retry", "status": 503,
-        "error": null, "retry_after_seconds": 7200, "hops": hops, "answer": "<b>busy</b>",
+        "error": null, "retry_after_seconds": 7200, "hops": hops, "answer": null,
+        "answer_state": "withheld",
     }]);
+    delivery["body"] = json!({"state": "withheld", "text": null});
     assert_eq!(shown.body, delivery);
-    delivery["attempts"][0]["answer"] = Value::Null;
     assert_eq!(show(&auditor, &one).await.body, delivery);
+    let asked = show(&auditor, &format!("{one}?show_answer=a+claim&show_body=a+claim")).await;
+    delivery["attempts"][0]["answer"] = "<b>busy</b>".into();
+    delivery["attempts"][0]["answer_state"] = "shown".into();
+    delivery["body"] = json!({"state": "shown", "text": str::from_utf8(&sent.body).unwrap()});
+    assert_eq!(asked.body, delivery);
 }
 
 #[tokio::test]

@@ -109,18 +109,20 @@ async fn e21_what_came_too_late_is_shown_with_its_try() {
     write_down(&world, &first, 503).await;
     let operator = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
     let one = format!("/internal/v1/firms/{}/deliveries/{}", first.firm_id, first.delivery_id);
-    let asked = Request::get(one).header("authorization", format!("Bearer {}", operator.token));
+    let asked = Request::get(format!("{one}?show_answer=a+fault"))
+        .header("authorization", format!("Bearer {}", operator.token));
     let shown = world.internal(asked.body(Body::empty()).unwrap()).await;
     let a_try = |number: u32, (from, to): (&str, &str), outcome: &str, status: Option<u16>| {
         json!({
             "number": number, "started_at": format!("2026-11-01T12:{from}.000Z"),
             "finished_at": format!("2026-11-01T12:{to}.000Z"), "outcome": outcome,
             "status": status, "error": null, "retry_after_seconds": null, "hops": [],
-            "answer": "said",
+            "answer": "said", "answer_state": "shown",
         })
     };
     let mut cut_off = a_try(1, ("00:00", "02:01"), "interrupted", None);
     (cut_off["error"], cut_off["answer"]) = (json!("interrupted"), Value::Null);
+    cut_off["answer_state"] = json!("empty");
     let mut late = a_try(1, ("00:00", "02:02"), "retry", Some(503));
     late["late"] = json!(true);
     let counts = a_try(2, ("02:01", "02:01"), "delivered", Some(200));

@@ -94,8 +94,7 @@ async fn closed(world: &World) {
     world.drop_closed_firms().await;
 }
 
-/// Not asked of a firm with much history. Known, and left so: a rare trigger alone has no index, and is
-/// looked for in all that the firm has; under the guards of rows in all that there is.
+/// A rare trigger is found by an index of its own.
 async fn by_trigger(world: &World, firm: &Firm) {
     let wanted = deliveries::DeliveryFilter {
         trigger: Some(Trigger::LeadHot),
@@ -197,7 +196,10 @@ async fn operated(world: &World, firm: &Firm) {
         "?state=failed",
         "?state=delivered",
         "?state=cancelled",
+        "?trigger=lead_hot",
         &format!("?hook_id={hook}"),
+        &format!("?hook_id={hook}&state=failed"),
+        &format!("?hook_id={hook}&state=cancelled"),
     ] {
         let page = ask(format!("{of}/deliveries{filter}")).await;
         if let Some(id) = page["items"][0]["id"].as_str() {
@@ -212,6 +214,53 @@ async fn operated(world: &World, firm: &Firm) {
     assert!(shown > 0, "no delivery is shown");
     ask(format!("{of}/hooks/{hook}/history")).await;
     ask("/internal/v1/pauses".to_owned()).await;
+    for path in questions(world, firm, hook) {
+        ask(format!("/internal/v1{path}")).await;
+    }
+    let person = json!({"address": "ann@example.com", "reason": "asked for access"});
+    let request = Request::post(format!("{of}/people"))
+        .header("authorization", format!("Bearer {token}"))
+        .body(Body::from(person.to_string()));
+    assert_eq!(world.internal(request.unwrap()).await.status, 200);
+}
+
+/// Questions of operators and auditors, each in all its forms.
+fn questions(world: &World, firm: &Firm, hook: &str) -> Vec<String> {
+    let of = format!("/firms/{}", firm.id);
+    let key = firm.key_id;
+    let mut asked: Vec<String> = ["members", "forms", "access", "access?as_of=2026-11-01"]
+        .iter()
+        .map(|question| format!("{of}/{question}"))
+        .collect();
+    let exports = ["", "?format=csv", &format!("?hook_id={hook}"), "?host=127.0.0.1"]
+        .map(|query| format!("{of}/deliveries/export{query}"));
+    let searches = [
+        hook,
+        &hook[..13],
+        &world.id().to_string(),
+        &firm.key[..10],
+        &"ab".repeat(32),
+        "127.0.0.1",
+        "Harrow",
+        "7",
+    ]
+    .map(|text| format!("/find?q={text}"));
+    asked.push(format!("{of}/keys/{key}/history"));
+    asked.extend(exports);
+    asked.extend(searches);
+    asked.push(format!("/events?stream={hook}"));
+    let lists = [
+        "/firms",
+        "/tokens",
+        "/replays",
+        "/receivers",
+        "/receivers?host=127.0.0.1",
+        "/receivers?after=127.0.0.1",
+        "/stats",
+    ];
+    asked.extend(lists.map(str::to_owned));
+    asked.push(format!("/replays?firm_id={}", firm.id));
+    asked
 }
 
 /// Where the server's log ends.

@@ -68,7 +68,7 @@ fn columns() -> String {
                          where i.indrelid = format('public.%I', table_name)::regclass
                            and i.indisunique and a.attname = column_name) as is_unique
            from information_schema.columns
-          where table_schema = 'public' and table_name not in ({LEFT})
+          where table_schema = 'public' and table_name not in ({LEFT}) and is_generated = 'NEVER'
           order by table_name, ordinal_position"
     )
 }

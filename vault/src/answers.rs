@@ -1,7 +1,7 @@
 //! Kept answers: the first KiB of each receiver's answer. An answer is foreign text and may echo
 //! the delivery, so the vault encrypts it like the body. Only operators read answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
@@ -94,6 +94,21 @@ pub async fn forget(
     .bind(limit)
     .fetch_one(connection)
     .await
+}
+
+/// The numbers of a delivery's attempts whose answers are kept.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn kept(
+    connection: &mut PgConnection,
+    delivery_id: Uuid,
+) -> Result<HashSet<i32>, sqlx::Error> {
+    let numbers: Vec<i32> = sqlx::query_scalar("select number from answers where delivery_id = $1")
+        .bind(delivery_id)
+        .fetch_all(connection)
+        .await?;
+    Ok(numbers.into_iter().collect())
 }
 
 #[derive(FromRow)]

@@ -2,6 +2,7 @@
 //! table holds keyed hashes of people. The erasure of a person finds the person's responses in the
 //! table.
 
+use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -45,6 +46,41 @@ pub async fn naming(
     )
     .bind(firm_ids)
     .bind(person_ids)
+    .fetch_all(connection)
+    .await
+}
+
+/// A response that names a person, without its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct PersonResponse {
+    /// The response.
+    pub response_id: Uuid,
+    /// The form.
+    pub form_id: Uuid,
+    /// The time of the last save.
+    pub saved_at: DateTime<Utc>,
+    /// The time of the submission, if it was submitted.
+    pub submitted_at: Option<DateTime<Utc>>,
+}
+
+/// The responses of a firm that name this person.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn responses_of(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    person_id: Uuid,
+) -> Result<Vec<PersonResponse>, sqlx::Error> {
+    sqlx::query_as(
+        "select r.response_id, r.form_id, r.saved_at, r.submitted_at
+           from response_people p
+           join responses r on r.firm_id = p.firm_id and r.response_id = p.response_id
+          where p.firm_id = $1 and p.person_id = $2
+          order by r.saved_at, r.response_id",
+    )
+    .bind(firm_id)
+    .bind(person_id)
     .fetch_all(connection)
     .await
 }

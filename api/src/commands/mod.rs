@@ -3,11 +3,15 @@
 //! - [`keys`], [`secrets`] and [`tokens`] make and revoke credentials.
 //! - `hooks` and `invites` serve the public API.
 //! - `steps` queues webhooks of the workflow engine.
+//! - [`hook_tests`] sends a sample to a target.
 //! - [`pauses`], [`replays`] and [`reissue`] are the operators' commands about deliveries.
-//! - [`readings`] records that somebody reads a firm's data, and [`targets`] shows whole targets.
+//! - [`readings`] records that somebody reads a firm's data, [`targets`] shows whole targets, and
+//!   [`contents`] bodies and answers.
 //! - [`checkpoint_series`] records that a new series of signed checkpoints begins.
 
 pub mod checkpoint_series;
+pub mod contents;
+pub mod hook_tests;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
@@ -39,7 +43,7 @@ async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
 }
 
 /// An operator's reason, trimmed as the log keeps it.
-fn reason(text: &str) -> Result<String, Error> {
+pub(crate) fn reason(text: &str) -> Result<String, Error> {
     match trimmed_label(text, REASON_MAX_CHARS) {
         Some(reason) => Ok(reason.to_owned()),
         None => {

@@ -91,7 +91,8 @@ impl KnownState {
                 | Event::Repair(_)
                 | Event::CheckpointSeries(_)
                 | Event::AccessToken(_)
-                | Event::Maintenance(_) => {}
+                | Event::Maintenance(_)
+                | Event::TargetTest(_) => {}
             }
         }
         known

@@ -21,6 +21,10 @@ use crate::service::Service;
 #[derive(Debug, Clone)]
 pub(super) struct Product(TokenHolder);
 
+/// Any holder of a token, who may see settings of firms.
+#[derive(Debug, Clone)]
+pub(super) struct Viewer(TokenHolder);
+
 /// The product, or an operator in its place, with a report. If the report is announced as a small
 /// one, the token may come from the cache. Intake then confirms the token in its transaction.
 #[derive(Debug, Clone)]
@@ -69,6 +73,15 @@ impl Product {
     }
 }
 
+impl Viewer {
+    const ROLES: &[HolderRole] = &[HolderRole::Product, HolderRole::Operator, HolderRole::Auditor];
+
+    /// The token's holder, for its firms.
+    pub(super) const fn holder(&self) -> &TokenHolder {
+        &self.0
+    }
+}
+
 impl Reader {
     const ROLES: &[HolderRole] = &[HolderRole::Operator, HolderRole::Auditor];
 
@@ -82,10 +95,12 @@ impl Reader {
         self.0.actor()
     }
 
-    /// Whether the reader sees receivers' answers. They are foreign text, shown only to operators
-    /// who search for a fault.
-    pub(super) fn sees_answers(&self) -> bool {
-        self.0.role == HolderRole::Operator
+    /// Refuses a token for some firms, where the answer is about all.
+    ///
+    /// # Errors
+    /// `forbidden`.
+    pub(super) fn check_reach(&self) -> Result<(), Error> {
+        self.0.reaches_all().then_some(()).ok_or(Error::Forbidden)
     }
 
     /// Refuses a reader who asks for a whole target and is no operator.
@@ -129,6 +144,14 @@ impl FromRequestParts<Arc<Service>> for Reporter {
 }
 
 impl FromRequestParts<Arc<Service>> for Reader {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
+        admit(parts, service, Self::ROLES).await.map(Self)
+    }
+}
+
+impl FromRequestParts<Arc<Service>> for Viewer {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {

@@ -1,30 +1,34 @@
 //! `/internal/v1/firms/{firm}/deliveries`: deliveries and their attempts.
 
-use std::collections::HashMap;
 use std::slice;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_TYPE;
 use domain::as_of::AsOf;
+use domain::content::ContentState;
 use domain::delivery::{self, Hop, Outcome};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use projector::as_of::DeliveryThen;
 use projector::deliveries::DeliveryRow;
-use projector::subjects;
 use serde::Serialize;
 use uuid::Uuid;
-use vault::{KeySubject, answers};
 
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
 use super::query::QueryFields;
+use crate::commands::contents::{self, DeliveryContents, ShownContent};
 use crate::commands::targets::{self, TargetReveal};
 use crate::commands::{pauses, readings};
 use crate::error::Error;
 use crate::queries::as_of;
+use crate::queries::export::{self, DeliveryExport};
+use crate::queries::history::{self, DeliveryHistory};
 use crate::queries::listing::{self, DeliveryListQuery};
 use crate::service::Service;
 
@@ -54,6 +58,8 @@ pub(super) struct DeliveryBody {
     paused: Option<Uuid>,
     /// Only where one delivery is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<ShownContent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<Vec<AttemptBody>>,
     /// Whether the response is erased by now. Only where an earlier state is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +77,7 @@ struct AttemptBody {
     retry_after_seconds: Option<u64>,
     hops: Vec<Hop>,
     answer: Option<String>,
+    answer_state: ContentState,
     /// Only where the answer came too late to count.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
@@ -127,8 +134,7 @@ async fn list_then(
     Ok(Json(ListBody::of(rows.into_iter().map(shown).collect::<Vec<_>>())))
 }
 
-/// Shows a delivery with its attempts, as it is or as it was. Only an operator sees receivers'
-/// answers.
+/// Shows a delivery with its attempts, as it is or as it was. Body and answers need a reason.
 pub(super) async fn show(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
@@ -137,8 +143,10 @@ pub(super) async fn show(
     mut query: QueryFields,
 ) -> Result<Json<DeliveryBody>, Error> {
     let then = query.text("as_of");
-    // The reason why an operator asks for the whole target.
+    // The reasons why the reader asks for more.
     let show_target = query.text("show_target");
+    let show_body = query.text("show_body");
+    let show_answer = query.text("show_answer");
     query.end()?;
     reader.check_reveal(show_target.as_deref())?;
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
@@ -157,11 +165,15 @@ pub(super) async fn show(
         found.show_target(&targets::of_delivery(&service, reveal, &found.row).await?);
     }
     let DeliveryThen { row, attempts } = found;
-    let answers = if reader.sees_answers() {
-        answers_to(&service, firm_id, &row).await?
-    } else {
-        HashMap::new()
+    let contents = DeliveryContents {
+        firm_id,
+        delivery_id,
+        response_id: row.response_id,
+        attempts: &attempts,
+        actor: reader.actor(),
     };
+    let body = Some(contents::body(&service, contents, show_body.as_deref()).await?);
+    let answers = contents::answers(&service, contents, show_answer.as_deref()).await?;
     let attempts = Some(with_answers(attempts, answers));
     let shown = if then.is_some() {
         DeliveryBody { erased: Some(erased), ..row.into() }
@@ -169,51 +181,61 @@ pub(super) async fn show(
         let holding = pauses::holding(&service, firm_id, slice::from_ref(&row)).await?;
         DeliveryBody { paused: holding.get(&row.delivery_id).copied(), ..row.into() }
     };
-    Ok(Json(DeliveryBody { attempts, ..shown }))
+    Ok(Json(DeliveryBody { body, attempts, ..shown }))
 }
 
-/// Receivers' answers, as far as their keys exist. For an erased response there are none: its key
-/// is deleted or will be by the next erasure. The erasure is looked up after the keys are read.
-async fn answers_to(
-    service: &Service,
-    firm_id: Uuid,
-    row: &DeliveryRow,
-) -> Result<HashMap<i32, String>, Error> {
-    let subject = KeySubject { firm_id, subject_id: row.response_id };
-    let keys = service.keyring.find(&[subject]).await?;
-    let mut connection = service.store.pool().acquire().await?;
-    if !subjects::erased(&mut connection, &[(firm_id, row.response_id)]).await?.is_empty() {
-        return Ok(HashMap::new());
-    }
-    Ok(answers::read(&mut connection, &keys, row.delivery_id).await?)
+/// Streams the firm's deliveries with their attempts, as a file.
+pub(super) async fn export(
+    reader: Reader,
+    PathFirm(firm_id): PathFirm,
+    State(service): State<Arc<Service>>,
+    mut query: QueryFields,
+) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
+    let asked = DeliveryExport {
+        format: query.parsed("format", "csv or ndjson")?.unwrap_or_default(),
+        hook_id: query.id("hook_id")?,
+        host: query.text("host"),
+        since: query.time("since")?,
+        until: query.time("until")?,
+    };
+    query.end()?;
+    readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
+    let lines = export::lines(&service, firm_id, &asked).await?;
+    Ok(([(CONTENT_TYPE, asked.format.content_type())], Body::from_stream(lines)))
 }
 
-fn with_answers(
-    attempts: Vec<delivery::Attempt>,
-    mut answers: HashMap<i32, String>,
-) -> Vec<AttemptBody> {
-    attempts
-        .into_iter()
-        .map(|one| {
-            let number = i32::try_from(one.number).unwrap_or(i32::MAX);
-            // An interrupted attempt has no answer of its own. The number belongs to the late
-            // answer.
-            let cut_off = one.outcome == Outcome::Interrupted;
-            let answer = if cut_off { None } else { answers.remove(&number) };
-            AttemptBody {
-                number: one.number,
-                started_at: one.started_at,
-                finished_at: one.finished_at,
-                outcome: one.outcome,
-                status: one.status,
-                error: one.error,
-                retry_after_seconds: one.retry_after_seconds,
-                hops: one.hops,
-                answer,
-                late: one.late.is_some(),
-            }
-        })
-        .collect()
+/// Explains the state of a delivery.
+pub(super) async fn history(
+    reader: Reader,
+    PathFirm(firm_id): PathFirm,
+    delivery_id: PathParamId,
+    State(service): State<Arc<Service>>,
+) -> Result<Json<DeliveryHistory>, Error> {
+    let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
+    let found = history::of_delivery(&service, firm_id, delivery_id).await?;
+    let look = ReadingDetails {
+        delivery_id: Some(delivery_id),
+        ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
+    };
+    readings::record(&service, firm_id, reader.actor(), look).await?;
+    Ok(Json(found))
+}
+
+fn with_answers(attempts: Vec<delivery::Attempt>, answers: Vec<ShownContent>) -> Vec<AttemptBody> {
+    let body = |(one, answer): (delivery::Attempt, ShownContent)| AttemptBody {
+        number: one.number,
+        started_at: one.started_at,
+        finished_at: one.finished_at,
+        outcome: one.outcome,
+        status: one.status,
+        error: one.error,
+        retry_after_seconds: one.retry_after_seconds,
+        hops: one.hops,
+        answer: answer.text,
+        answer_state: answer.state,
+        late: one.late.is_some(),
+    };
+    attempts.into_iter().zip(answers).map(body).collect()
 }
 
 impl From<DeliveryRow> for DeliveryBody {
@@ -233,6 +255,7 @@ impl From<DeliveryRow> for DeliveryBody {
             body_sha256: row.body_sha256,
             reissue_of: row.reissue_of,
             paused: None,
+            body: None,
             attempts: None,
             erased: None,
         }
@@ -245,19 +268,6 @@ mod tests {
 
     fn at(second: u32) -> Timestamp {
         format!("2026-11-01T10:00:{second:02}Z").parse().unwrap()
-    }
-
-    #[test]
-    fn each_attempt_has_its_own_answer() {
-        let attempt = |number| delivery::Attempt {
-            outcome: Outcome::Retry,
-            status: Some(503),
-            ..delivery::Attempt::interrupted(number, at(1), at(2))
-        };
-        let answers = HashMap::from([(2, "down".to_owned())]);
-        let attempts = with_answers(vec![attempt(1), attempt(2)], answers);
-        assert_eq!(attempts[0].answer, None);
-        assert_eq!(attempts[1].answer.as_deref(), Some("down"));
     }
 
     #[test]

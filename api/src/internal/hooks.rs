@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::target::shown_target;
 use domain::time::Timestamp;
@@ -12,9 +12,11 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::ListBody;
-use super::caller::Reader;
+use super::caller::{Operator, Reader};
 use super::path::{PathFirm, PathParamId};
 use super::query::QueryFields;
+use crate::body::{self, BodyLimit, json};
+use crate::commands::hook_tests::{self, HookTest, SentTest};
 use crate::commands::readings;
 use crate::commands::targets::{self, TargetReveal};
 use crate::error::Error;
@@ -34,6 +36,23 @@ pub(super) struct HookLifeBody {
     created_at: Timestamp,
     removed_at: Option<Timestamp>,
     reason: Option<String>,
+}
+
+/// Sends a sample to the target of a subscription, and shows the answer.
+pub(super) async fn test(
+    caller: Operator,
+    PathFirm(firm_id): PathFirm,
+    hook_id: PathParamId,
+    State(service): State<Arc<Service>>,
+    request: Request,
+) -> Result<Json<SentTest>, Error> {
+    let hook_id = hook_id.or(Error::NotFound)?;
+    let (parts, body) = request.into_parts();
+    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let reason = fields.string("reason")?;
+    fields.end()?;
+    let order = HookTest { firm_id, hook_id, actor: caller.actor(), reason: &reason };
+    Ok(Json(hook_tests::send(&service, order).await?))
 }
 
 /// Lists live subscriptions, removed ones, or those that the next 410 removes; as they are or as

@@ -6,17 +6,20 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, StatusCode};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use projector::keys::KeyRow;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::ListBody;
-use super::caller::Product;
+use super::caller::{Product, Reader, Viewer};
 use super::path::{PathFirm, PathParamId};
 use crate::body::{self, BodyLimit, json};
 use crate::commands::keys::{self, CreatedKey};
+use crate::commands::readings;
 use crate::error::Error;
+use crate::queries::history::{self, KeyHistory};
 use crate::service::Service;
 
 /// A key in an answer of the internal API.
@@ -59,11 +62,31 @@ pub(super) async fn create(
 
 /// Lists the firm's keys, revoked ones too.
 pub(super) async fn list(
-    _: Product,
+    _: Viewer,
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ListBody<KeyBody>>, Error> {
     Ok(Json(ListBody::of(keys::list(&service, firm_id).await?)))
+}
+
+/// Explains a key's life and the reason of its end.
+pub(super) async fn history(
+    reader: Reader,
+    PathFirm(firm_id): PathFirm,
+    key_id: PathParamId,
+    State(service): State<Arc<Service>>,
+) -> Result<Json<KeyHistory>, Error> {
+    let key_id = key_id.or(Error::NotFound)?;
+    let found = history::of_key(&service, key_id).await?;
+    if found.firm_id != firm_id {
+        return Err(Error::NotFound);
+    }
+    let look = ReadingDetails {
+        key_id: Some(key_id),
+        ..ReadingDetails::at(ReadingSubject::Key, ReadAs::Page)
+    };
+    readings::record(&service, firm_id, reader.actor(), look).await?;
+    Ok(Json(found))
 }
 
 /// Revokes a key.

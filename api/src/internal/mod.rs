@@ -4,20 +4,28 @@
 //! A handler takes its caller as an extractor that names the admitted roles. A handler therefore
 //! cannot forget the check.
 
+mod access;
 mod activity;
 mod audit;
 mod caller;
 mod deliveries;
+mod events;
+mod find;
+mod firms;
 pub(crate) mod health;
 mod hooks;
 mod keys;
 mod metrics;
 mod path;
 mod pauses;
+mod people;
 mod query;
+mod receivers;
 mod reissue;
 mod replays;
 mod secrets;
+mod stats;
+mod tokens;
 mod workflow_steps;
 
 pub use metrics::{Exposition, metrics};
@@ -30,29 +38,38 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::public::layers;
+use crate::queries::listing::ListPage;
 use crate::service::Service;
 
 /// The routes of the internal API.
 pub fn router(service: Service) -> Router {
     let ids = service.request_ids();
     let firm = Router::new()
+        .route("/members", get(firms::members))
+        .route("/forms", get(firms::forms))
         .route("/keys", get(keys::list).post(keys::create))
         .route("/keys/{id}", delete(keys::revoke))
+        .route("/keys/{id}/history", get(keys::history))
         .route("/webhook-secret", get(secrets::reveal))
         .route("/webhook-secret/rotate", post(secrets::rotate))
         .route("/audit", get(audit::list))
         .route("/audit/export", get(audit::export))
         .route("/hooks", get(hooks::list))
         .route("/hooks/{id}/history", get(hooks::history))
+        .route("/hooks/{id}/test", post(hooks::test))
         .route("/deliveries", get(deliveries::list))
+        .route("/access", get(access::show))
+        .route("/people", post(people::show))
+        .route("/deliveries/export", get(deliveries::export))
         .route("/deliveries/{id}", get(deliveries::show))
+        .route("/deliveries/{id}/history", get(deliveries::history))
         .route("/deliveries/{id}/reissue", post(reissue::reissue));
     let steps = Router::new()
         .route("/", post(workflow_steps::queue))
         .route("/{run_id}/{step_id}", get(workflow_steps::show))
         .route("/{run_id}/{step_id}/retry", post(workflow_steps::retry));
     let replays = Router::new()
-        .route("/", post(replays::start))
+        .route("/", get(replays::list).post(replays::start))
         .route("/{id}", get(replays::show).delete(replays::stop))
         .route("/{id}/pause", post(replays::pause))
         .route("/{id}/resume", post(replays::resume));
@@ -64,6 +81,13 @@ pub fn router(service: Service) -> Router {
         .nest("/workflow-steps", steps)
         .nest("/replays", replays)
         .nest("/pauses", pauses)
+        .route("/tokens", get(tokens::list))
+        .route("/receivers", get(receivers::list))
+        .route("/find", get(find::find))
+        .route("/stats", get(stats::show))
+        .route("/events", get(events::list))
+        .route("/events/{event}", get(events::show))
+        .route("/firms", get(firms::list))
         .nest("/firms/{firm}", firm);
     let door = Router::new()
         .nest("/internal/v1", v1)
@@ -97,6 +121,13 @@ async fn wrong_method() -> Error {
 struct ListBody<T> {
     items: Vec<T>,
     next: Option<String>,
+}
+
+impl<R: Into<T>, T> From<ListPage<R>> for ListBody<T> {
+    fn from(page: ListPage<R>) -> Self {
+        let next = page.next.map(|id| id.to_string());
+        Self { next, ..Self::of(page.rows) }
+    }
 }
 
 impl<T> ListBody<T> {

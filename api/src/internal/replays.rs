@@ -9,14 +9,18 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use domain::replay::{RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection, ReplaySkip};
 use domain::time::Timestamp;
+use projector::replays::ReplayRow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::caller::Operator;
+use super::ListBody;
+use super::caller::{Operator, Reader};
 use super::path::PathParamId;
+use super::query::QueryFields;
 use crate::body::{self, BodyFields, BodyLimit, json};
 use crate::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use crate::error::Error;
+use crate::queries::inventory::{self, PageRequest};
 use crate::service::Service;
 
 /// Most skipped deliveries named in an answer.
@@ -57,7 +61,22 @@ pub(super) struct ReplayBody {
     selected: i64,
     requested_at: Timestamp,
     ended_at: Option<Timestamp>,
-    outcomes: BTreeMap<String, i64>,
+    /// Only where one replay is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcomes: Option<BTreeMap<String, i64>>,
+}
+
+/// Lists replays, newest first, of a firm or of all.
+pub(super) async fn list(
+    reader: Reader,
+    State(service): State<Arc<Service>>,
+    mut query: QueryFields,
+) -> Result<Json<ListBody<ReplayBody>>, Error> {
+    let firm_id = query.id("firm_id")?;
+    let page = PageRequest { after: query.id("after")?, limit: query.limit()? };
+    query.end()?;
+    let found = inventory::replays(&service, reader.holder().firms(), firm_id, page).await?;
+    Ok(Json(found.into()))
 }
 
 /// Begins a replay, or shows its selection in a dry run. A repeated request gets the first replay.
@@ -232,7 +251,12 @@ impl ReplayStartAnswer {
 
 impl From<ReplayView> for ReplayBody {
     fn from(view: ReplayView) -> Self {
-        let ReplayView { row, outcomes } = view;
+        Self { outcomes: Some(view.outcomes), ..view.row.into() }
+    }
+}
+
+impl From<ReplayRow> for ReplayBody {
+    fn from(row: ReplayRow) -> Self {
         Self {
             id: row.replay_id,
             firm_id: row.firm_id,
@@ -243,7 +267,7 @@ impl From<ReplayView> for ReplayBody {
             selected: row.selected,
             requested_at: row.requested_at.into(),
             ended_at: row.ended_at.map(Timestamp::from),
-            outcomes,
+            outcomes: None,
         }
     }
 }

@@ -109,7 +109,7 @@ fn headers(trigger: Trigger) -> Value {
         ),
         optional(
             "X-Service-Test",
-            "`1` in test runs of a workflow; never sent to a subscription.",
+            "`1` in test runs of a workflow, and in an operator's test of a subscription's target.",
             &json!({"const": "1"})
         ),
         header(

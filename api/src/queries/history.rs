@@ -1,5 +1,9 @@
 //! Explains why a subscription ended. The answer comes from the log itself, so it waits for no read
 //! model. It also carries the subscription's entries of the audit log, which can be proved.
+//! [`of_key`] and [`of_delivery`] explain keys and deliveries.
+
+mod deliveries;
+mod keys;
 
 use auditor::lines;
 use domain::as_of::AsOf;
@@ -9,12 +13,16 @@ use domain::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
 use domain::target::shown_target;
 use domain::time::Timestamp;
 use eventstore::{RecordedEvent, StreamName, load_many};
-use projector::{audit, deliveries};
+use projector::{audit, deliveries as rows};
 use serde::Serialize;
 use serde_json::Value;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
+pub use self::deliveries::{DeliveryHistory, of_delivery};
+pub use self::keys::{KeyHistory, of_key};
 use super::as_of::unread;
+use super::causes::{self, CancelledCount, CauseStep};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -26,6 +34,8 @@ pub struct HookHistory {
     #[serde(skip)]
     pub firm_id: Uuid,
     key_id: Option<Uuid>,
+    /// The key's label and first characters.
+    key: Option<HookKey>,
     trigger: Option<&'static str>,
     target: Option<String>,
     form_id: Option<Uuid>,
@@ -33,8 +43,18 @@ pub struct HookHistory {
     state: &'static str,
     created_at: Option<Timestamp>,
     removal: Option<HookRemoval>,
+    /// The events that led here, oldest first.
+    steps: Vec<CauseStep>,
     /// Entries of the audit log about the subscription, oldest first.
     entries: Vec<Value>,
+}
+
+/// The key that made a subscription.
+#[derive(Debug, Serialize)]
+struct HookKey {
+    name: String,
+    prefix: String,
+    member_id: Uuid,
 }
 
 /// The end of a subscription.
@@ -54,6 +74,8 @@ struct HookRemoval {
     /// Number of deliveries cancelled so far. Absent if the history is asked for as of an earlier
     /// time.
     cancelled: Option<i64>,
+    /// Number of deliveries cancelled so far, by cause.
+    cancelled_by_cause: Vec<CancelledCount>,
 }
 
 /// A delivery that ended with 410.
@@ -96,12 +118,14 @@ pub async fn of_hook(
         id: hook_id,
         firm_id: first.context.firm_id,
         key_id: None,
+        key: None,
         trigger: None,
         target: None,
         form_id: None,
         state: "live",
         created_at: None,
         removal: None,
+        steps: Vec::new(),
         entries: entries.iter().map(lines::entry_json).collect(),
     };
     for recorded in &life {
@@ -109,10 +133,41 @@ pub async fn of_hook(
     }
     if let Some(removed) = life.iter().find_map(RecordedRemoval::of) {
         let mut end = end(service, hook_id, removed).await?;
-        end.cancelled = end.cancelled.filter(|_| as_of.is_none());
+        if as_of.is_some() {
+            (end.cancelled, end.cancelled_by_cause) = (None, Vec::new());
+        }
         history.removal = Some(end);
     }
+    let mut connection = service.store.pool().acquire().await?;
+    history.key = named(&mut connection, history.key_id).await?;
+    let chain = causes::of_hook(&mut connection, hook_id, as_of.unwrap_or(AsOf::NOW)).await?;
+    drop(connection);
+    history.steps = chain.tell(service).await?;
     Ok(history)
+}
+
+async fn named(
+    connection: &mut PgConnection,
+    key_id: Option<Uuid>,
+) -> Result<Option<HookKey>, Error> {
+    let found = projector::keys::named(connection, key_id.as_slice()).await?.pop();
+    Ok(found.map(|key| HookKey { name: key.name, prefix: key.prefix, member_id: key.member_id }))
+}
+
+fn by_cause(counts: Vec<(String, i64)>) -> Vec<CancelledCount> {
+    let mut sum = Vec::new();
+    add_counts(&mut sum, counts);
+    sum
+}
+
+/// Adds counts by cause to a sum.
+fn add_counts(sum: &mut Vec<CancelledCount>, counts: Vec<(String, i64)>) {
+    for (cause, deliveries) in counts {
+        match sum.iter_mut().find(|known| known.cause == cause) {
+            Some(known) => known.deliveries += deliveries,
+            None => sum.push(CancelledCount { cause, deliveries }),
+        }
+    }
 }
 
 impl HookHistory {
@@ -170,11 +225,11 @@ async fn end(
         [first, .., last] => {
             let after = first.finished_at.get();
             let through = last.finished_at.get();
-            Some(deliveries::count_delivered(pool, hook_id, after, through).await?)
+            Some(rows::count_delivered(pool, hook_id, after, through).await?)
         }
         [] | [_] => None,
     };
-    let cancelled = deliveries::count_cancelled(pool, hook_id).await?;
+    let cancelled = rows::count_cancelled(pool, hook_id).await?;
     Ok(HookRemoval {
         at: removed.context.recorded_at,
         reason,
@@ -184,6 +239,7 @@ async fn end(
         deciding: deciding(service, evidence).await?,
         delivered_between: between,
         cancelled: Some(cancelled.iter().map(|(_, count)| count).sum()),
+        cancelled_by_cause: by_cause(cancelled),
     })
 }
 

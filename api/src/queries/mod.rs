@@ -1,9 +1,23 @@
 //! Queries: answers that change nothing, for the internal API and for operators at the terminal.
 //!
 //! [`listing`] pages through subscriptions and deliveries as they are now. [`as_of`] computes them
-//! from the log as they were at a position or an instant. [`history`] explains one subscription's
-//! end. A query records nothing: the caller first records the reading by `commands::readings`.
+//! from the log as they were at a position or an instant. [`history`] explains how a subscription,
+//! a key or a delivery came to its state, by chains of [`causes`]. [`events`] shows the
+//! log, [`inventory`] lists the rest, [`receivers`] the hosts of all firms, [`access`] tells who
+//! could do what, and [`people`] what was sent about a person. [`find`] finds anything by a piece
+//! of it, [`export`] writes deliveries as lines, and `samples` makes samples. A query records nothing: the caller records
+//! the reading by `commands::readings`.
 
+pub mod access;
 pub mod as_of;
+pub mod causes;
+pub mod events;
+pub mod export;
+pub mod find;
 pub mod history;
+pub mod inventory;
 pub mod listing;
+pub mod people;
+pub mod receivers;
+pub(crate) mod samples;
+pub mod stats;

@@ -31,6 +31,11 @@ pub(crate) struct MigrateArgs {
     role_prefix: String,
 }
 
+/// The name of a table of the main database, if this build knows the table.
+pub(crate) fn known_table(name: &str) -> Option<&'static str> {
+    MAIN_GRANTS.iter().map(|(table, _)| *table).find(|table| *table == name)
+}
+
 /// Accepts a name that needs no quotes and is short enough for its endings.
 fn prefix(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

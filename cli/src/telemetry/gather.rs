@@ -6,14 +6,18 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
 use domain::audit::VerificationOutcome;
+use domain::receiver::{FAILING_AFTER, FAILURES_MIN};
 use eventstore::checkup::{self, HeldSnapshot};
 use eventstore::log_tail;
 use eventstore::outage;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
-use projector::{invites, pauses, replays, signatures, verifications};
+use projector::table_sizes::TableSizeRow;
+use projector::{invites, pauses, receivers, replays, signatures, table_sizes, verifications};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::metrics as told;
+
+use crate::roles::known_table;
 
 /// The longest wait of a scrape for the database.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,6 +41,8 @@ pub(super) struct ScrapeAnswer {
 enum ScrapeQuestion {
     Pauses,
     Replays,
+    Receivers,
+    TableSizes,
     OpenInvites,
     Progress,
     Proof,
@@ -49,9 +55,11 @@ enum ScrapeQuestion {
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 11] = [
+const QUESTIONS: [ScrapeQuestion; 13] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
+    ScrapeQuestion::Receivers,
+    ScrapeQuestion::TableSizes,
     ScrapeQuestion::OpenInvites,
     ScrapeQuestion::Progress,
     ScrapeQuestion::Proof,
@@ -131,6 +139,14 @@ impl ScrapeQuestion {
                 told::REPLAYS.set_count(&[("state", "running")], running);
                 told::REPLAYS.set_count(&[("state", "paused")], paused);
             }
+            Self::Receivers => {
+                let failing =
+                    receivers::count_failing(connection, at - FAILING_AFTER, FAILURES_MIN);
+                told::FAILING_RECEIVERS.set_count(&[], failing.await?);
+            }
+            Self::TableSizes => {
+                table_sizes::now(connection).await?.iter().for_each(tell_size);
+            }
             Self::OpenInvites => {
                 told::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);
             }
@@ -167,6 +183,13 @@ async fn tell_proof(connection: &mut PgConnection, at: DateTime<Utc>) -> Result<
     let is_broken = matches!(outcome, Some(VerificationOutcome::Broken(_)));
     told::VERIFICATION_BROKEN.set(&[], f64::from(u8::from(is_broken)));
     Ok(())
+}
+
+/// Tells the size of a table that this build knows.
+fn tell_size(table: &TableSizeRow) {
+    if let Some(name) = known_table(&table.table_name) {
+        told::TABLE_BYTES.set(&[("table", name)], table.bytes as f64);
+    }
 }
 
 fn tell_snapshot(oldest: Option<HeldSnapshot>) {

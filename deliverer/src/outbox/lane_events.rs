@@ -159,7 +159,8 @@ impl<'a> LaneEffects<'a> {
                 | Event::Repair(_)
                 | Event::CheckpointSeries(_)
                 | Event::AccessToken(_)
-                | Event::Maintenance(_) => {}
+                | Event::Maintenance(_)
+                | Event::TargetTest(_) => {}
             }
         }
         Ok(changes)

@@ -4,6 +4,7 @@
 //!   was claimed ahead waits here for its slot at the host.
 //! - `request` makes the contract's headers and the signature, and posts through
 //!   [`crate::outgoing`].
+//! - [`send_sample`] posts a sample for an operator, outside the log's deliveries and the limits.
 //! - `worker` claims rows that wait, as far as permits go, and runs the recorders ([`deliver`]).
 //! - [`AppendLeaser`] leases deliveries in an append, and sends them after the commit.
 //! - [`SpreadWorker`] inserts the rows of unspread occurrences, and sends the rows it leases.
@@ -19,5 +20,6 @@ mod worker;
 
 pub use self::after_append::{AppendLeaser, LeasedInAppend};
 pub use self::dispatcher::Dispatcher;
+pub use self::request::{SampleExchange, SampleRequest, send_sample};
 pub use self::spread::SpreadWorker;
 pub use self::worker::{deliver, deliver_once};

@@ -1,14 +1,18 @@
 //! The request of an attempt: the contract's headers, the signature and the POST.
 
-use domain::answer::AttemptAnswer;
+use bytes::Bytes;
+use domain::answer::{AttemptAnswer, clean_answer};
 use domain::signature::{WebhookSecret, sign};
 use domain::time::Timestamp;
+use domain::trigger::Trigger;
 use domain::workflow::StepMethod;
 use eventstore::crash;
+use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::attempt::{CONNECT_WITHIN, ClaimedAttempt, DeliveryOrigin, FrozenBody};
 use crate::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use crate::outgoing::{Method, OutgoingExchange, OutgoingRequest};
+use crate::outgoing::{Method, OutgoingClient, OutgoingExchange, OutgoingRequest};
 use crate::settings::DelivererContext;
 
 const EVENT: HeaderName = HeaderName::from_static("x-service-event");
@@ -58,19 +62,10 @@ fn headers(
     secret: &WebhookSecret,
     now: Timestamp,
 ) -> Option<HeaderMap> {
-    let delivery_id = HeaderValue::try_from(claimed.delivery_id.to_string()).ok()?;
     let signature = sign(secret.as_str(), now.get().timestamp(), &body.bytes);
-    let mut headers = HeaderMap::from_iter([
-        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (EVENT, HeaderValue::from_static(claimed.trigger.key())),
-        (DELIVERY, delivery_id.clone()),
-        (SIGNATURE, HeaderValue::try_from(signature).ok()?),
-    ]);
+    let mut headers = common_headers(claimed.trigger, claimed.delivery_id, &signature)?;
     match &claimed.origin {
-        DeliveryOrigin::Hook => {
-            headers.insert(HOOK, HeaderValue::try_from(claimed.lane_id.to_string()).ok()?);
-            headers.insert(IDEMPOTENCY_KEY, delivery_id);
-        }
+        DeliveryOrigin::Hook => name_hook(&mut headers, claimed.lane_id, claimed.delivery_id)?,
         DeliveryOrigin::Step(order, extra) => {
             let key = HeaderValue::try_from(order.step.idempotency_key()).ok()?;
             headers.insert(IDEMPOTENCY_KEY, key);
@@ -83,6 +78,77 @@ fn headers(
             }
         }
     }
+    Some(headers)
+}
+
+/// The headers of every request.
+fn common_headers(trigger: Trigger, delivery_id: Uuid, signature: &str) -> Option<HeaderMap> {
+    Some(HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (EVENT, HeaderValue::from_static(trigger.key())),
+        (DELIVERY, HeaderValue::try_from(delivery_id.to_string()).ok()?),
+        (SIGNATURE, HeaderValue::try_from(signature).ok()?),
+    ]))
+}
+
+/// Adds the headers of a subscription's request.
+fn name_hook(headers: &mut HeaderMap, hook_id: Uuid, delivery_id: Uuid) -> Option<()> {
+    headers.insert(HOOK, HeaderValue::try_from(hook_id.to_string()).ok()?);
+    headers.insert(IDEMPOTENCY_KEY, HeaderValue::try_from(delivery_id.to_string()).ok()?);
+    Some(())
+}
+
+/// A sample for the target of a subscription. It is marked as a test.
+pub struct SampleRequest {
+    /// The id in `X-Service-Delivery`. No delivery has it.
+    pub sample_id: Uuid,
+    /// The subscription.
+    pub hook_id: Uuid,
+    /// The trigger of the subscription.
+    pub trigger: Trigger,
+    /// The stored target. It is checked again.
+    pub target: String,
+    /// The sample.
+    pub body: Bytes,
+    /// The secret that signs the sample.
+    pub secret: WebhookSecret,
+}
+
+/// The answer to a sample.
+pub struct SampleExchange {
+    /// The exchange.
+    pub exchange: OutgoingExchange,
+    /// The first KiB of the answer, cleaned.
+    pub text: Option<String>,
+}
+
+/// Sends a sample once, with the limits of an attempt. Nothing is recorded.
+pub async fn send_sample(
+    outgoing: &OutgoingClient,
+    sample: SampleRequest,
+    now: Timestamp,
+) -> SampleExchange {
+    let Some(headers) = sample_headers(&sample, now) else {
+        return SampleExchange { exchange: never_sent(), text: None };
+    };
+    let request = OutgoingRequest {
+        target: sample.target,
+        method: Method::POST,
+        headers,
+        body: sample.body,
+        connect_by: Some(Instant::now() + CONNECT_WITHIN),
+    };
+    let exchange = outgoing.send(request).await;
+    let heard = (!exchange.snippet.is_empty())
+        .then(|| clean_answer(&exchange.snippet, &[sample.secret.as_str()]));
+    SampleExchange { exchange, text: heard }
+}
+
+fn sample_headers(sample: &SampleRequest, now: Timestamp) -> Option<HeaderMap> {
+    let signature = sign(sample.secret.as_str(), now.get().timestamp(), &sample.body);
+    let mut headers = common_headers(sample.trigger, sample.sample_id, &signature)?;
+    name_hook(&mut headers, sample.hook_id, sample.sample_id)?;
+    headers.insert(TEST, HeaderValue::from_static("1"));
     Some(headers)
 }
 

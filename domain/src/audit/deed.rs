@@ -23,6 +23,7 @@ use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
 use crate::target::{shown_target, shown_with_path};
+use crate::target_test::TargetTestEvent;
 use crate::trigger::Trigger;
 
 /// Defines the actions. An action's word is its variant in snake case.
@@ -66,12 +67,16 @@ actions! {
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
     TargetRevealed = "target_revealed": "An operator saw a target with its path and query.",
+    BodyRead = "body_read": "The body of a delivery was shown.",
+    AnswerRead = "answer_read": "The answers to a delivery were shown.",
+    PersonRead = "person_read": "The deliveries about a person were listed.",
     KeyCreated = "key_created": "An API key was created.",
     KeyRevoked = "key_revoked": "An API key was revoked.",
     HookCreated = "hook_created": "A subscription was created.",
     HookWarned = "hook_warned": "A delivery of a subscription ended with 410.",
     HookRecovered = "hook_recovered": "A delivery succeeded after one that ended with 410.",
     HookRemoved = "hook_removed": "A subscription was removed.",
+    HookTested = "hook_tested": "An operator sent a sample to the target of a subscription.",
     WorkflowStepRetried = "workflow_step_retried": "A failed workflow step began its schedule again.",
     DeliveryReissued = "delivery_reissued": "An ended delivery was reissued.",
     ReplayRequested = "replay_requested": "A replay of ended deliveries was ordered.",
@@ -226,6 +231,11 @@ impl Deed {
             }
             Event::AccessToken(event) => Some(of_token(id, event)),
             Event::Maintenance(event) => Some(of_maintenance(id, event)),
+            Event::TargetTest(TargetTestEvent::TargetTestOrdered(test)) => Some(
+                Self::new(Action::HookTested, "hook", &test.hook_id.to_string())
+                    .with(json!({"trigger": test.trigger.key(), "sample_id": id}))
+                    .why(&test.reason),
+            ),
             // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }
@@ -307,6 +317,9 @@ fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
 fn of_reading(id: &str, look: &ReadingDetails) -> Deed {
     let action = match look.what {
         ReadingSubject::Target => Action::TargetRevealed,
+        ReadingSubject::Body => Action::BodyRead,
+        ReadingSubject::Answer => Action::AnswerRead,
+        ReadingSubject::Person => Action::PersonRead,
         _ if look.how.leaves() => Action::AuditExported,
         _ => Action::AuditRead,
     };

@@ -7,6 +7,7 @@ use crate::operator::Terminal;
 use crate::person::PersonEvent;
 use crate::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
+use crate::target_test::{OrderedTest, TargetTestEvent};
 use crate::trigger::Trigger;
 
 const HOOK: &str = "00000000-0000-0000-0000-000000000007";
@@ -144,6 +145,16 @@ fn a_revealed_target_has_its_reader_and_reason_in_the_entry() {
     assert_eq!(deed.reason.as_deref(), Some("the receiver asked"));
     let evidence = serde_json::json!({"what": "target", "how": "page", "hook_id": hook_id});
     assert_eq!(deed.evidence, evidence);
+}
+
+#[test]
+fn a_test_of_a_target_is_an_entry_about_its_subscription() {
+    let (context, hook_id) = (context(Actor::Operator(Uuid::nil())), Uuid::from_u128(7));
+    let test = OrderedTest { hook_id, trigger: Trigger::LeadHot, reason: "a claim".into() };
+    let event = Event::from(TargetTestEvent::TargetTestOrdered(test));
+    let deed = AuditEntry::of(stored(&event, &context), None).unwrap().deed;
+    assert_eq!((deed.action, deed.reason.as_deref()), (Action::HookTested, Some("a claim")));
+    assert_eq!(deed.subject, EntryParty { kind: "hook", id: Some(hook_id.to_string()) });
 }
 
 #[test]

@@ -18,9 +18,10 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::follow::Projection;
+use crate::receivers;
 
 pub use destinations::{Destination, destinations};
-pub use list::{DeliveryFilter, list, list_steps};
+pub use list::{DeliveryFilter, about_responses, among, list, list_steps};
 pub use of_hook::{count_cancelled, count_delivered};
 
 /// The writer of the table `deliveries`.
@@ -65,6 +66,14 @@ impl Projection for DeliveryProjection {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move { writer::write(connection, events).await })
+    }
+
+    fn count<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        events: &'a [RecordedEvent],
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move { receivers::count(connection, events).await })
     }
 }
 
@@ -171,6 +180,32 @@ pub async fn created_at(
     sqlx::query_scalar("select created_at from deliveries where delivery_id = $1 and firm_id = $2")
         .bind(delivery_id)
         .bind(firm_id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Returns the occurrence of a delivery that the read model knows, unless it is a workflow step.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn occurrence(
+    connection: &mut PgConnection,
+    delivery_id: Uuid,
+) -> Result<Option<Uuid>, sqlx::Error> {
+    let found = sqlx::query_scalar("select occurrence_id from deliveries where delivery_id = $1")
+        .bind(delivery_id)
+        .fetch_optional(connection)
+        .await?;
+    Ok(found.flatten())
+}
+
+/// Returns the firm of a delivery that the read model knows.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn firm_of(pool: &PgPool, delivery_id: Uuid) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("select firm_id from deliveries where delivery_id = $1")
+        .bind(delivery_id)
         .fetch_optional(pool)
         .await
 }

@@ -160,6 +160,40 @@ pub async fn list(pool: &PgPool) -> Result<Vec<FirmRow>, sqlx::Error> {
         .await
 }
 
+/// Lists some firms by name, after one of them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn page(
+    pool: &PgPool,
+    after: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<FirmRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select firm_id, name, status from firms
+          where (name, firm_id) > (coalesce((select name from firms where firm_id = $1), ''),
+                                   coalesce($1, '00000000-0000-0000-0000-000000000000'))
+          order by name, firm_id limit $2",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Finds these firms, by name.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn named(pool: &PgPool, firm_ids: &[Uuid]) -> Result<Vec<FirmRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select firm_id, name, status from firms where firm_id = any($1) order by name, firm_id",
+    )
+    .bind(firm_ids)
+    .fetch_all(pool)
+    .await
+}
+
 /// Locks firms whose status is about to change, before their subscriptions are listed.
 ///
 /// # Errors

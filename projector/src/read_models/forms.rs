@@ -198,6 +198,20 @@ pub async fn list(
     .await
 }
 
+/// Returns the ids of all forms of a firm, deleted ones too.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn all_ids(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("select form_id from forms where firm_id = $1")
+        .bind(firm_id)
+        .fetch_all(connection)
+        .await
+}
+
 /// Finds one form of a firm, unless it is deleted.
 ///
 /// # Errors

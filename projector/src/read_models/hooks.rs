@@ -18,7 +18,10 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 pub use listed::{HookRow, KeyHookList, list_for_keys};
-pub use lives::{HookLife, firm_of_live, is_live, list_live, list_removed, list_warned, positions};
+pub use lives::{
+    HookLife, find_live, firm_of_live, is_live, list_live, list_removed, list_warned, of_host,
+    positions,
+};
 pub use stored::StoredHook;
 
 /// The writer of the table `hooks`, which also lists the subscriptions in each occurrence.

@@ -126,6 +126,40 @@ pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<KeyRow>, sqlx::Err
     .await
 }
 
+/// A key's label, with the first characters of the key.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct NamedKey {
+    /// The id of the key.
+    pub key_id: Uuid,
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The member that the key acts for.
+    pub member_id: Uuid,
+    /// The label.
+    pub name: String,
+    /// The first characters.
+    pub prefix: String,
+}
+
+/// Finds these keys, revoked ones too.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn named(
+    connection: &mut PgConnection,
+    key_ids: &[Uuid],
+) -> Result<Vec<NamedKey>, sqlx::Error> {
+    if key_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "select key_id, firm_id, member_id, name, prefix from key_auth where key_id = any($1)",
+    )
+    .bind(key_ids)
+    .fetch_all(connection)
+    .await
+}
+
 /// Locks one active key of a firm before its revocation. Returns whether there is such a key.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use domain::event::Event;
 use domain::firm::{FirmEvent, MemberRole};
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 /// The writer of the table `members`.
@@ -160,6 +160,38 @@ pub async fn is_known(
         .bind(member_id)
         .fetch_one(executor)
         .await
+}
+
+/// A member as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct MemberRow {
+    /// The id of the member.
+    pub member_id: Uuid,
+    /// The role: `owner`, `admin` or `member`. A member that left has none.
+    pub role: Option<String>,
+    /// Whether the member may sign in.
+    pub active: bool,
+    /// The number of keys that act for the member.
+    pub active_keys: i64,
+}
+
+/// Lists the members of a firm: first those that may make keys, by role.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<MemberRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select m.member_id, m.role, m.active,
+                (select count(*) from key_auth k
+                  where k.firm_id = m.firm_id and k.member_id = m.member_id
+                    and k.revoked_at is null) as active_keys
+           from members m where m.firm_id = $1
+          order by m.active desc, array_position(array['owner', 'admin', 'member'], m.role),
+                   m.member_id",
+    )
+    .bind(firm_id)
+    .fetch_all(pool)
+    .await
 }
 
 const fn role_name(role: MemberRole) -> &'static str {

@@ -116,3 +116,21 @@ pub async fn find(
     .await?;
     Ok(row.unwrap_or_default())
 }
+
+/// Returns the time of a person's last erasure.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn erased_at(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    person_id: Uuid,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let found =
+        sqlx::query_scalar("select erased_at from people where firm_id = $1 and person_id = $2")
+            .bind(firm_id)
+            .bind(person_id)
+            .fetch_optional(connection)
+            .await?;
+    Ok(found.flatten())
+}

@@ -141,6 +141,57 @@ pub async fn find(pool: &PgPool, replay_id: Uuid) -> Result<Option<ReplayRow>, s
     .await
 }
 
+/// Lists the replays of all firms, newest first, after one of them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list(
+    pool: &PgPool,
+    after: Option<&ReplayRow>,
+    limit: i64,
+) -> Result<Vec<ReplayRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select replay_id, firm_id, state, reason, force, rate_per_second, selected, requested_at,
+                ended_at
+           from replays
+          where (requested_at, replay_id)
+                < (coalesce($1, 'infinity'), coalesce($2, '00000000-0000-0000-0000-000000000000'))
+          order by requested_at desc, replay_id desc limit $3",
+    )
+    .bind(after.map(|row| row.requested_at))
+    .bind(after.map(|row| row.replay_id))
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Lists the replays of a firm, newest first, after one of them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_of_firm(
+    pool: &PgPool,
+    firm_id: Uuid,
+    after: Option<&ReplayRow>,
+    limit: i64,
+) -> Result<Vec<ReplayRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select replay_id, firm_id, state, reason, force, rate_per_second, selected, requested_at,
+                ended_at
+           from replays
+          where firm_id = $1
+            and (requested_at, replay_id)
+                < (coalesce($2, 'infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
+          order by requested_at desc, replay_id desc limit $4",
+    )
+    .bind(firm_id)
+    .bind(after.map(|row| row.requested_at))
+    .bind(after.map(|row| row.replay_id))
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
 /// Counts running replays, paused replays, and running replays that have queued nothing since
 /// `since`.
 ///

@@ -25,8 +25,9 @@ use crate::follow::Projection;
 
 pub use chains::{ComparedHead, HeadRow, chains, compared_heads_after, heads_after};
 pub use questions::{
-    AuditFilter, ChainHash, ChainSpan, count, count_firms, find_at, followed_to, hashes,
-    hashes_after, list, list_from, of_subject, span, stretch,
+    AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count, count_firms, find_at,
+    followed_to, hashes, hashes_after, list, list_from, of_subject, operators, position_of_event,
+    span, stretch,
 };
 
 /// The writer of the audit log.

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::merkle::Hash;
+use sqlx::types::JsonValue;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -84,6 +85,69 @@ pub async fn of_subject(pool: &PgPool, subject_id: Uuid) -> Result<Vec<EntryRow>
 /// If the database does not answer.
 pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
+}
+
+/// Lists the entries with this hash: one, unless a chain was forged.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn by_hash(pool: &PgPool, hash: Hash) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("hash = $1 order by position limit 10"))
+        .bind(hash)
+        .fetch_all(pool)
+        .await
+}
+
+/// An operator at a terminal, by the entries of a firm.
+#[derive(Debug, Clone, PartialEq, FromRow)]
+pub struct OperatorSeen {
+    /// The name.
+    pub name: String,
+    /// The first entry.
+    pub first_at: DateTime<Utc>,
+    /// The last entry.
+    pub last_at: DateTime<Utc>,
+    /// The number of entries.
+    pub entries: i64,
+    /// The terminal of the last entry.
+    pub terminal: Option<JsonValue>,
+}
+
+/// Lists the operators who gave commands about a firm at a terminal, up to a time, by name.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn operators(
+    pool: &PgPool,
+    firm_id: Uuid,
+    until: DateTime<Utc>,
+) -> Result<Vec<OperatorSeen>, sqlx::Error> {
+    sqlx::query_as(
+        "select actor_id as name, min(at) as first_at, max(at) as last_at, count(*) as entries,
+                (array_agg(evidence->'terminal' order by sequence desc))[1] as terminal
+           from audit_log
+          where firm_id = $1 and actor_kind = 'operator' and at <= $2
+            and evidence->'terminal' is not null
+          group by actor_id order by actor_id",
+    )
+    .bind(firm_id)
+    .bind(until)
+    .fetch_all(pool)
+    .await
+}
+
+/// Returns the position of an event that has an entry, by the event's id.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn position_of_event(
+    connection: &mut PgConnection,
+    event_id: Uuid,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar("select position from audit_log where event_id = $1")
+        .bind(event_id)
+        .fetch_optional(connection)
+        .await
 }
 
 /// Lists up to `limit` entries at this position and above, in the order of positions.

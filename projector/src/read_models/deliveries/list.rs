@@ -28,7 +28,8 @@ pub struct DeliveryFilter {
 }
 
 /// The statement of a list. `$2` to `$8` follow [`DeliveryFilter`]. The added condition repeats a
-/// filter literally, because the planner then finds the partial index for it.
+/// filter literally, because the planner then finds the partial index for it. An open end of the time
+/// is infinite, so that a kept plan still begins at the page.
 macro_rules! listed {
     ($condition:literal) => {
         concat!(
@@ -39,9 +40,9 @@ macro_rules! listed {
                 and ($2::uuid is null or hook_id = $2)
                 and ($3::text is null or trigger = $3)
                 and ($4::text is null or state = $4)
-                and ($5::timestamptz is null or created_at >= $5)
-                and ($6::timestamptz is null or created_at < $6)
-                and ($7::timestamptz is null or (created_at, delivery_id) < ($7, $8))
+                and created_at >= coalesce($5, '-infinity'::timestamptz)
+                and created_at < coalesce($6, 'infinity'::timestamptz)
+                and (created_at, delivery_id) < (coalesce($7, 'infinity'::timestamptz), $8)
                 and ",
             $condition,
             " order by created_at desc, delivery_id desc limit $9"
@@ -51,6 +52,9 @@ macro_rules! listed {
 
 const ANY: &str = listed!("true");
 const OF_HOOK: &str = listed!("hook_id = $2");
+const OF_HOOK_FAILED: &str = listed!("hook_id = $2 and state = 'failed'");
+const OF_HOOK_CANCELLED: &str = listed!("hook_id = $2 and state = 'cancelled'");
+const OF_RARE_TRIGGER: &str = listed!("trigger = $3 and trigger <> 'form_submitted'");
 const FAILED: &str = listed!("state = 'failed'");
 const PENDING: &str = listed!("state = 'pending'");
 const CANCELLED: &str = listed!("state = 'cancelled'");
@@ -65,11 +69,17 @@ pub async fn list(
     firm_id: Uuid,
     wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    let rare = wanted.trigger.is_some_and(|trigger| trigger != Trigger::FormSubmitted);
     let statement = match (wanted.hook_id, wanted.state) {
+        (Some(_), Some(DeliveryState::Failed)) => OF_HOOK_FAILED,
+        (Some(_), Some(DeliveryState::Cancelled)) => OF_HOOK_CANCELLED,
+        // A subscription has one trigger.
+        (Some(_), _) if rare => OF_RARE_TRIGGER,
         (Some(_), _) => OF_HOOK,
         (None, Some(DeliveryState::Failed)) => FAILED,
         (None, Some(DeliveryState::Cancelled)) => CANCELLED,
         (None, Some(DeliveryState::Pending)) => PENDING,
+        (None, Some(DeliveryState::Delivered) | None) if rare => OF_RARE_TRIGGER,
         (None, Some(DeliveryState::Delivered) | None) => ANY,
     };
     page(pool, statement, firm_id, wanted).await
@@ -101,8 +111,60 @@ async fn page(
         .bind(wanted.since)
         .bind(wanted.until)
         .bind(wanted.after.map(|(created_at, _)| created_at))
-        .bind(wanted.after.map(|(_, delivery_id)| delivery_id))
+        .bind(wanted.after.map_or(Uuid::max(), |(_, delivery_id)| delivery_id))
         .bind(wanted.limit)
         .fetch_all(pool)
         .await
+}
+
+/// Lists the deliveries of a firm about these responses that were queued at this time or later,
+/// newest first. Reads the history of the firm from then on.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn about_responses(
+    pool: &PgPool,
+    firm_id: Uuid,
+    response_ids: &[Uuid],
+    since: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
+                created_at, next_try_at, body_sha256, reissue_of
+           from deliveries
+          where firm_id = $1 and created_at >= $2 and response_id = any($3)
+          order by created_at desc, delivery_id desc limit $4",
+    )
+    .bind(firm_id)
+    .bind(since)
+    .bind(response_ids)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Lists these deliveries of a firm, newest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn among(
+    pool: &PgPool,
+    firm_id: Uuid,
+    delivery_ids: &[Uuid],
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    if delivery_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
+                created_at, next_try_at, body_sha256, reissue_of
+           from deliveries
+          where delivery_id = any($2) and firm_id = $1
+          order by created_at desc, delivery_id desc",
+    )
+    .bind(firm_id)
+    .bind(delivery_ids)
+    .fetch_all(pool)
+    .await
 }

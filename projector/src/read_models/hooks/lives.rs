@@ -91,6 +91,26 @@ pub async fn list_live(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sq
     .await
 }
 
+/// Finds a live subscription of a firm.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find_live(
+    pool: &PgPool,
+    firm_id: Uuid,
+    hook_id: Uuid,
+) -> Result<Option<HookLife>, sqlx::Error> {
+    sqlx::query_as(
+        "select hook_id, key_id, trigger, target_url, form_id, created_at, removed_at,
+                removal_reason, created_position
+           from hooks where hook_id = $2 and firm_id = $1 and removed_at is null",
+    )
+    .bind(firm_id)
+    .bind(hook_id)
+    .fetch_optional(pool)
+    .await
+}
+
 /// Lists the live subscriptions of a firm whose last finished delivery ended with 410. The next 410
 /// removes them.
 ///
@@ -109,6 +129,21 @@ pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, 
           order by h.created_position desc",
     )
     .bind(firm_id)
+    .fetch_all(pool)
+    .await
+}
+
+/// Returns the subscriptions of a firm to this host, removed ones too.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_host(pool: &PgPool, firm_id: Uuid, host: &str) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select hook_id from hooks
+          where host = $2 and firm_id = $1 order by created_position",
+    )
+    .bind(firm_id)
+    .bind(host)
     .fetch_all(pool)
     .await
 }

@@ -1,0 +1,287 @@
+//! Chains of causes, from the log: how a subscription, a key or a delivery came to its state. Each
+//! step is one event, told as a sentence with the names that people gave.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use domain::as_of::AsOf;
+use domain::context::Actor;
+use domain::delivery::{CancelCause, DeliveryEvent};
+use domain::event::Event;
+use domain::occurrence::occurrence_id;
+use domain::response::response_stream;
+use domain::sentence::{KeyName, NameBook};
+use domain::subscription::SubscriptionEvent;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use eventstore::{RecordedEvent, StreamName, Upcasters, load_many, related};
+use projector::{keys, tokens};
+use serde::Serialize;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::as_of::unread;
+use crate::error::Error;
+use crate::service::Service;
+
+/// One step of an explanation: an event of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CauseStep {
+    /// The event.
+    pub event_id: Uuid,
+    /// Its position in the log.
+    pub position: i64,
+    /// The time at which it was recorded.
+    pub at: Timestamp,
+    /// Its name.
+    pub event: &'static str,
+    /// The kind of its stream.
+    pub kind: &'static str,
+    /// The id of its stream.
+    pub id: String,
+    /// The actor, in the notation of the log.
+    pub actor: String,
+    /// The actor, with the name that people gave.
+    pub by: String,
+    /// The event that caused this one, if any.
+    pub caused_by: Option<Uuid>,
+    /// The event in words.
+    pub sentence: String,
+}
+
+/// Number of cancelled deliveries of one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CancelledCount {
+    /// The cause.
+    pub cause: String,
+    /// The number.
+    pub deliveries: i64,
+}
+
+/// Events that explain something, each once, in the order of the log.
+#[derive(Debug, Default)]
+pub(super) struct Chain(BTreeMap<i64, RecordedEvent>);
+
+impl Chain {
+    pub(super) fn add(&mut self, events: impl IntoIterator<Item = RecordedEvent>) {
+        self.0.extend(events.into_iter().map(|event| (event.position, event)));
+    }
+
+    /// The events, in the order of the log.
+    pub(super) fn events(&self) -> impl Iterator<Item = &RecordedEvent> {
+        self.0.values()
+    }
+
+    /// The events as steps.
+    pub(super) async fn tell(&self, service: &Service) -> Result<Vec<CauseStep>, Error> {
+        let names = names(service, self.0.values()).await?;
+        Ok(self.0.values().map(|event| CauseStep::of(event, &names)).collect())
+    }
+}
+
+impl CauseStep {
+    /// The step of an event.
+    pub(super) fn of(recorded: &RecordedEvent, names: &NameBook) -> Self {
+        let actor = recorded.context.actor;
+        Self {
+            event_id: recorded.id(),
+            position: recorded.position,
+            at: recorded.context.recorded_at,
+            event: recorded.event.event_type(),
+            kind: recorded.event.aggregate_type(),
+            id: recorded.aggregate_id.clone(),
+            actor: actor.to_string(),
+            by: names.actor(actor),
+            caused_by: recorded.context.causation_id,
+            sentence: names.sentence(&recorded.aggregate_id, &recorded.event),
+        }
+    }
+}
+
+/// The names of the keys and tokens in these events.
+pub(super) async fn names<'a>(
+    service: &Service,
+    events: impl Iterator<Item = &'a RecordedEvent>,
+) -> Result<NameBook, Error> {
+    let key_ids: HashSet<Uuid> = events.flat_map(keys_in).collect();
+    let key_ids: Vec<Uuid> = key_ids.into_iter().collect();
+    let mut connection = service.store.pool().acquire().await?;
+    let keys = keys::named(&mut connection, &key_ids).await?;
+    drop(connection);
+    let keys =
+        keys.into_iter().map(|key| (key.key_id, KeyName { name: key.name, prefix: key.prefix }));
+    let tokens = tokens::list(service.store.pool()).await?;
+    let tokens: HashMap<Uuid, String> =
+        tokens.into_iter().map(|token| (token.token_id, token.name)).collect();
+    Ok(NameBook { keys: keys.collect(), tokens })
+}
+
+/// The keys that the sentence of an event names.
+fn keys_in(recorded: &RecordedEvent) -> impl Iterator<Item = Uuid> {
+    let stream = match &recorded.event {
+        Event::Key(_) => recorded.aggregate_id.parse().ok(),
+        Event::Subscription(SubscriptionEvent::SubscriptionCreated { key_id, .. }) => Some(*key_id),
+        _ => None,
+    };
+    let actor = match recorded.context.actor {
+        Actor::Key(key_id) => Some(key_id),
+        _ => None,
+    };
+    stream.into_iter().chain(actor)
+}
+
+/// All events of these streams.
+pub(super) async fn streams(
+    connection: &mut PgConnection,
+    names: impl IntoIterator<Item = (&'static str, Uuid)>,
+) -> Result<Vec<RecordedEvent>, Error> {
+    let name = |(aggregate_type, id): (&'static str, Uuid)| StreamName {
+        aggregate_type,
+        aggregate_id: id.to_string(),
+    };
+    let names: Vec<StreamName> = names.into_iter().map(name).collect();
+    load_many(connection, &Upcasters::current(), &names).await.map_err(unread)
+}
+
+/// The life of a subscription, and the events that led to its end: the attempts that were answered
+/// 410, the revocation of its key, the member who left. Later events are left out.
+pub(super) async fn of_hook(
+    connection: &mut PgConnection,
+    hook_id: Uuid,
+    as_of: AsOf,
+) -> Result<Chain, Error> {
+    let mut chain = Chain::default();
+    let mut life = streams(connection, [("Subscription", hook_id)]).await?;
+    life.retain(|event| as_of.includes(event.position, event.context.recorded_at));
+    for event in &life {
+        add_causes(&mut chain, connection, event).await?;
+    }
+    chain.add(life);
+    Ok(chain)
+}
+
+/// Adds the causes of an event. The evidence of a removal is a cause, too.
+async fn add_causes(
+    chain: &mut Chain,
+    connection: &mut PgConnection,
+    event: &RecordedEvent,
+) -> Result<(), Error> {
+    let Event::Subscription(SubscriptionEvent::SubscriptionRemoved { evidence, .. }) = &event.event
+    else {
+        return Ok(());
+    };
+    let deciding = evidence.iter().map(|gone| ("Delivery", gone.delivery_id));
+    chain.add(streams(connection, deciding).await?);
+    let upcasters = Upcasters::current();
+    chain.add(related::causes_of(connection, &upcasters, event).await.map_err(unread)?);
+    Ok(())
+}
+
+/// The life of a key, the events that led to its revocation, and the subscriptions that went with
+/// it.
+pub(super) async fn of_key(connection: &mut PgConnection, key_id: Uuid) -> Result<Chain, Error> {
+    let mut chain = Chain::default();
+    let upcasters = Upcasters::current();
+    let life = streams(connection, [("Key", key_id)]).await?;
+    for event in life.iter().skip(1) {
+        chain.add(related::causes_of(connection, &upcasters, event).await.map_err(unread)?);
+        chain.add(related::effects_of(connection, &upcasters, event).await.map_err(unread)?);
+    }
+    chain.add(life);
+    Ok(chain)
+}
+
+/// A delivery in the terms of its chain.
+pub(super) struct DeliveryFacts {
+    pub(super) firm_id: Uuid,
+    pub(super) delivery_id: Uuid,
+    /// The occurrence, as the read model knows it.
+    pub(super) occurrence_id: Option<Uuid>,
+    pub(super) hook_id: Option<Uuid>,
+    pub(super) response_id: Uuid,
+    pub(super) cause: Option<CancelCause>,
+}
+
+/// The occurrence of a delivery, its stream, the replays that sent it, and the events that led to
+/// its cancellation.
+pub(super) async fn of_delivery(
+    connection: &mut PgConnection,
+    facts: &DeliveryFacts,
+) -> Result<Chain, Error> {
+    let mut chain = Chain::default();
+    let life = streams(connection, [("Delivery", facts.delivery_id)]).await?;
+    let mut begins: Vec<(&'static str, Uuid)> = life.iter().filter_map(origin).collect();
+    begins.extend(life.iter().filter_map(replay));
+    begins.extend(facts.occurrence_id.map(|id| ("Occurrence", id)));
+    chain.add(first_events(streams(connection, begins).await?));
+    chain.add(life);
+    if let Some(cause) = facts.cause {
+        add_cancellation(&mut chain, connection, facts, cause).await?;
+    }
+    Ok(chain)
+}
+
+/// The occurrence that an event of a delivery names.
+fn origin(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
+    let Event::Delivery(event) = &recorded.event else { return None };
+    let of = match event {
+        DeliveryEvent::DeliveryAttempted(attempt) => attempt.of,
+        DeliveryEvent::DeliveryCancelled { of, .. } => *of,
+        DeliveryEvent::DeliveryQueued(consignment) => Some(consignment.of()),
+        DeliveryEvent::DeliveryReissued(reissued) => Some(reissued.consignment.of()),
+        DeliveryEvent::StepQueued(_)
+        | DeliveryEvent::StepRetried(_)
+        | DeliveryEvent::DeliveryReplayed(_) => None,
+    };
+    of.map(|of| ("Occurrence", of.occurrence_id))
+}
+
+fn replay(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
+    match &recorded.event {
+        Event::Delivery(DeliveryEvent::DeliveryReplayed(of)) => Some(("Replay", of.replay_id)),
+        _ => None,
+    }
+}
+
+fn first_events(events: Vec<RecordedEvent>) -> impl Iterator<Item = RecordedEvent> {
+    events.into_iter().filter(|event| event.sequence == 1)
+}
+
+async fn add_cancellation(
+    chain: &mut Chain,
+    connection: &mut PgConnection,
+    facts: &DeliveryFacts,
+    cause: CancelCause,
+) -> Result<(), Error> {
+    match cause {
+        CancelCause::SubscriptionDeleted
+        | CancelCause::KeyRevoked
+        | CancelCause::TargetGone
+        | CancelCause::FirmClosed => {
+            if let Some(hook_id) = facts.hook_id {
+                chain.0.extend(of_hook(connection, hook_id, AsOf::NOW).await?.0);
+            } else {
+                let firm = streams(connection, [("Firm", facts.firm_id)]).await?;
+                chain
+                    .add(firm.into_iter().filter(|event| event.event.event_type() == "FirmClosed"));
+            }
+        }
+        CancelCause::FirmSuspended => {
+            let firm = streams(connection, [("Firm", facts.firm_id)]).await?;
+            let before = chain.0.keys().next_back().copied().unwrap_or(i64::MAX);
+            let suspensions = firm.into_iter().filter(|event| {
+                event.event.event_type() == "FirmSuspended" && event.position < before
+            });
+            chain.add(suspensions.last());
+        }
+        CancelCause::SourceErased => {
+            let stream = response_stream(facts.firm_id, facts.response_id);
+            chain.add(streams(connection, [("Response", stream)]).await?);
+        }
+        CancelCause::FinishedLater => {
+            let key = facts.response_id.to_string();
+            let submitted = occurrence_id(facts.firm_id, Trigger::FormSubmitted, &key);
+            chain.add(streams(connection, [("Occurrence", submitted)]).await?);
+        }
+    }
+    Ok(())
+}

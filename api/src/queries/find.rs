@@ -1,0 +1,196 @@
+//! Finds whatever an operator has a piece of: an id or the start of one, a key's start, a hash, a
+//! position, a host or a firm's name. The answer says what it is and which commands tell more.
+
+use std::collections::HashMap;
+
+use domain::merkle::Hash;
+use domain::search::{self, SearchTerm};
+use domain::target::shown_target;
+use eventstore::{RecordedEvent, related};
+use projector::search::FoundObject;
+use projector::{audit, firms, receivers};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::as_of::unread;
+use super::causes;
+use super::events::{self, EventRef};
+use crate::error::Error;
+use crate::service::Service;
+
+/// Something that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The kind: `firm`, `key`, `hook`, `event`, `entry`, `receiver` and so on.
+    pub kind: String,
+    /// The id, the position of an event, or the host of a receiver.
+    pub id: String,
+    /// The firm, if it belongs to one.
+    pub firm_id: Option<Uuid>,
+    /// The firm's name.
+    pub firm: Option<String>,
+    /// A name or a sentence for a person.
+    pub label: String,
+    /// Commands that tell more.
+    pub look: Vec<String>,
+}
+
+/// Finds a text. `reach` are the firms that the caller may reach; `None` for all.
+///
+/// # Errors
+/// `invalid_request`: nothing can be looked for.
+pub async fn find(
+    service: &Service,
+    reach: Option<&[Uuid]>,
+    text: &str,
+) -> Result<Vec<Found>, Error> {
+    let terms = search::terms(text);
+    if terms.is_empty() {
+        return Err(Error::invalid("there is nothing to look for, or more than 300 characters"));
+    }
+    let mut found = Vec::new();
+    for term in terms {
+        found.extend(of_term(service, term).await?);
+    }
+    if let Some(reach) = reach {
+        found.retain(|one: &Found| one.firm_id.is_some_and(|firm_id| reach.contains(&firm_id)));
+    }
+    name_firms(service, &mut found).await?;
+    Ok(found)
+}
+
+async fn of_term(service: &Service, term: SearchTerm) -> Result<Vec<Found>, Error> {
+    let pool = service.store.pool();
+    let objects = match term {
+        SearchTerm::Position(position) => return event_at(service, position).await,
+        SearchTerm::Hash(hash) => return of_hash(service, hash).await,
+        SearchTerm::Id(id) => {
+            let mut found = found(projector::search::by_id(pool, id, id).await?);
+            found.extend(in_log(service, id).await?);
+            return Ok(found);
+        }
+        SearchTerm::Host(host) => {
+            let mut found = receiver(service, &host).await?;
+            found.extend(self::found(projector::search::by_host(pool, &host).await?));
+            return Ok(found);
+        }
+        SearchTerm::IdsBetween(low, high) => projector::search::by_id(pool, low, high).await?,
+        SearchTerm::KeyStart(start) => projector::search::by_key_start(pool, &start).await?,
+        SearchTerm::FirmName(start) => projector::search::by_firm_name(pool, &start).await?,
+    };
+    Ok(found(objects))
+}
+
+fn found(objects: Vec<FoundObject>) -> Vec<Found> {
+    objects.into_iter().map(Found::of).collect()
+}
+
+impl Found {
+    fn of(object: FoundObject) -> Self {
+        let id = object.id.to_string();
+        let is_hook = object.kind == "hook";
+        Self {
+            look: search::where_to_look(&object.kind, &id, object.firm_id),
+            label: if is_hook { shown_target(&object.label) } else { object.label },
+            kind: object.kind,
+            id,
+            firm_id: object.firm_id,
+            firm: None,
+        }
+    }
+
+    fn new(kind: &str, id: String, firm_id: Option<Uuid>, label: String) -> Self {
+        let look = search::where_to_look(kind, &id, firm_id);
+        Self { kind: kind.to_owned(), id, firm_id, firm: None, label, look }
+    }
+}
+
+async fn event_at(service: &Service, position: i64) -> Result<Vec<Found>, Error> {
+    let mut connection = service.store.pool().acquire().await?;
+    let upcasters = service.store.upcasters();
+    let event = related::find_at(&mut connection, &upcasters, position).await.map_err(unread)?;
+    drop(connection);
+    match event {
+        Some(event) => Ok(vec![told(service, &event).await?]),
+        None => Ok(Vec::new()),
+    }
+}
+
+async fn told(service: &Service, event: &RecordedEvent) -> Result<Found, Error> {
+    let names = causes::names(service, std::iter::once(event)).await?;
+    let sentence = names.sentence(&event.aggregate_id, &event.event);
+    let firm_id = Some(event.context.firm_id);
+    Ok(Found::new("event", event.position.to_string(), firm_id, sentence))
+}
+
+/// An audit entry by its hash, or a key by its SHA-256.
+async fn of_hash(service: &Service, hash: Hash) -> Result<Vec<Found>, Error> {
+    let pool = service.store.pool();
+    let key = projector::search::by_key_hash(pool, hash).await?;
+    let mut all: Vec<Found> = key.into_iter().map(Found::of).collect();
+    for entry in audit::by_hash(pool, hash).await? {
+        let label = format!("{}, entry {} of its chain", entry.action, entry.sequence);
+        let firm_id = Some(entry.firm_id);
+        all.push(Found::new("entry", entry.position.to_string(), firm_id, label));
+        all.extend(event_at(service, entry.position).await?);
+    }
+    Ok(all)
+}
+
+/// The event with this id, and the streams with it that no table has.
+async fn in_log(service: &Service, id: Uuid) -> Result<Vec<Found>, Error> {
+    let mut all = Vec::new();
+    match events::show(service, EventRef::Id(id)).await {
+        Ok(shown) => all.extend(event_at(service, shown.step.position).await?),
+        Err(Error::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    match events::of_stream(service, None, &id.to_string(), None, Some(1)).await {
+        Ok(page) => {
+            let kind = page.items.first().map_or("stream", |first| first.kind);
+            let kind = kind.to_lowercase();
+            let label = page.items.first().map(|first| first.sentence.clone());
+            let firm_id = Some(page.firm_id);
+            if !TABLED.contains(&kind.as_str()) {
+                all.push(Found::new(&kind, id.to_string(), firm_id, label.unwrap_or_default()));
+            }
+        }
+        Err(Error::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(all)
+}
+
+/// Kinds of streams whose objects a table has.
+const TABLED: [&str; 8] =
+    ["firm", "form", "key", "subscription", "delivery", "replay", "pause", "accesstoken"];
+
+async fn receiver(service: &Service, host: &str) -> Result<Vec<Found>, Error> {
+    let wanted = receivers::ReceiverFilter {
+        host: Some(host),
+        after: None,
+        since: service.clock.now().get(),
+        limit: 1,
+    };
+    let rows = receivers::list(service.store.pool(), wanted).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let label = format!("{} subscriptions over all firms", row.subscriptions);
+            Found::new("receiver", row.host, None, label)
+        })
+        .collect())
+}
+
+async fn name_firms(service: &Service, found: &mut [Found]) -> Result<(), Error> {
+    let mut firm_ids: Vec<Uuid> = found.iter().filter_map(|one| one.firm_id).collect();
+    firm_ids.sort_unstable();
+    firm_ids.dedup();
+    let rows = firms::named(service.store.pool(), &firm_ids).await?;
+    let names: HashMap<Uuid, String> =
+        rows.into_iter().map(|row| (row.firm_id, row.name)).collect();
+    for one in found {
+        one.firm = one.firm_id.and_then(|firm_id| names.get(&firm_id).cloned());
+    }
+    Ok(())
+}

@@ -1,0 +1,309 @@
+//! Access at a moment: the members and keys of a firm and the tokens that reach it, folded from
+//! their events.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::access_token::{AccessTokenEvent, TokenScope};
+use crate::context::EventContext;
+use crate::event::Event;
+use crate::firm::{FirmEvent, MemberRole};
+use crate::key::{KeyEvent, RevocationReason};
+use crate::time::Timestamp;
+
+/// The end of a day, or an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccessMoment(Timestamp);
+
+/// The text is neither a day nor an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("neither a day (2026-03-14) nor an instant (2026-03-14T12:00:00Z)")]
+pub struct NeitherDayNorInstant;
+
+impl AccessMoment {
+    /// The moment, or now if it has not come yet: the end of today lies ahead.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Timestamp {
+        self.0.min(now)
+    }
+
+    /// Whether the moment lies more than a day ahead.
+    #[must_use]
+    pub fn is_ahead(self, now: Timestamp) -> bool {
+        self.0.get() > now.get() + TimeDelta::days(1)
+    }
+}
+
+impl FromStr for AccessMoment {
+    type Err = NeitherDayNorInstant;
+
+    fn from_str(text: &str) -> Result<Self, NeitherDayNorInstant> {
+        if let Ok(day) = text.parse::<NaiveDate>() {
+            let next = day.succ_opt().and_then(|next| next.and_hms_opt(0, 0, 0));
+            let next: DateTime<Utc> = next.ok_or(NeitherDayNorInstant)?.and_utc();
+            return Ok(Self((next - TimeDelta::milliseconds(1)).into()));
+        }
+        text.parse().map(Self).map_err(|_| NeitherDayNorInstant)
+    }
+}
+
+/// A member at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MemberThen {
+    /// The member.
+    pub id: Uuid,
+    /// The role. `None` for a member that has left, or whose role was not reported.
+    pub role: Option<MemberRole>,
+    /// Whether the member may sign in.
+    pub active: bool,
+    /// Whether the member may make keys and see the signing secret.
+    pub manages: bool,
+    /// The last change, as it was recorded.
+    pub since: Timestamp,
+}
+
+/// The members that a firm had had by the end of these events.
+pub fn members<'a>(
+    events: impl IntoIterator<Item = (&'a FirmEvent, &'a EventContext)>,
+) -> Vec<MemberThen> {
+    let mut members: BTreeMap<Uuid, MemberThen> = BTreeMap::new();
+    for (event, context) in events {
+        let Some(id) = member_in(event) else { continue };
+        let since = context.recorded_at;
+        let new = MemberThen { id, role: None, active: true, manages: false, since };
+        let member = members.entry(id).or_insert(new);
+        member.since = since;
+        member.follow(event);
+    }
+    members.into_values().collect()
+}
+
+const fn member_in(event: &FirmEvent) -> Option<Uuid> {
+    match event {
+        FirmEvent::MemberJoined { member_id, .. }
+        | FirmEvent::MemberRoleChanged { member_id, .. }
+        | FirmEvent::MemberDisabled { member_id, .. }
+        | FirmEvent::MemberEnabled { member_id, .. }
+        | FirmEvent::MemberLeft { member_id, .. } => Some(*member_id),
+        _ => None,
+    }
+}
+
+impl MemberThen {
+    fn follow(&mut self, event: &FirmEvent) {
+        match event {
+            FirmEvent::MemberJoined { role, .. } => {
+                (self.role, self.active) = (Some(*role), true);
+            }
+            FirmEvent::MemberRoleChanged { role, .. } => self.role = Some(*role),
+            FirmEvent::MemberDisabled { .. } => self.active = false,
+            FirmEvent::MemberEnabled { .. } => self.active = true,
+            FirmEvent::MemberLeft { .. } => (self.role, self.active) = (None, false),
+            _ => {}
+        }
+        let manager = matches!(self.role, Some(MemberRole::Owner | MemberRole::Admin));
+        self.manages = self.active && manager;
+    }
+}
+
+/// A key at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KeyThen {
+    /// The key.
+    pub id: Uuid,
+    /// The label.
+    pub name: String,
+    /// The first characters.
+    pub prefix: String,
+    /// The member that the key acts for.
+    pub member_id: Uuid,
+    /// The time of its making.
+    pub created_at: Timestamp,
+    /// The actor that made it, in the notation of the log.
+    pub created_by: String,
+    /// The time of its revocation, if it was revoked by then.
+    pub revoked_at: Option<Timestamp>,
+    /// The reason of its revocation.
+    pub reason: Option<RevocationReason>,
+}
+
+/// The key of a stream, or of the beginning of one.
+pub fn key<'a>(
+    id: Uuid,
+    stream: impl IntoIterator<Item = (&'a Event, &'a EventContext)>,
+) -> Option<KeyThen> {
+    let mut key = None;
+    for (event, context) in stream {
+        let at = context.recorded_at;
+        match event {
+            Event::Key(KeyEvent::KeyCreated { member_id, name, prefix, .. }) => {
+                key = Some(KeyThen {
+                    id,
+                    name: name.clone(),
+                    prefix: prefix.clone(),
+                    member_id: *member_id,
+                    created_at: at,
+                    created_by: context.actor.to_string(),
+                    revoked_at: None,
+                    reason: None,
+                });
+            }
+            Event::Key(KeyEvent::KeyRevoked { reason }) => {
+                if let Some(key) = &mut key {
+                    (key.revoked_at, key.reason) = (Some(at), Some(*reason));
+                }
+            }
+            _ => {}
+        }
+    }
+    key
+}
+
+/// A token of the internal API at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenThen {
+    /// The token.
+    pub id: Uuid,
+    /// Its label, role, expiry and firms.
+    #[serde(flatten)]
+    pub scope: TokenScope,
+    /// The time of its making.
+    pub created_at: Timestamp,
+    /// The actor that made it, in the notation of the log.
+    pub created_by: String,
+}
+
+/// The token of a stream, or of the beginning of one, if it was valid at a moment.
+pub fn token<'a>(
+    id: Uuid,
+    stream: impl IntoIterator<Item = (&'a Event, &'a EventContext)>,
+    at: Timestamp,
+) -> Option<TokenThen> {
+    let mut token = None;
+    for (event, context) in stream {
+        match event {
+            Event::AccessToken(AccessTokenEvent::TokenCreated(scope)) => {
+                token = Some(TokenThen {
+                    id,
+                    scope: scope.clone(),
+                    created_at: context.recorded_at,
+                    created_by: context.actor.to_string(),
+                });
+            }
+            Event::AccessToken(AccessTokenEvent::TokenRevoked {}) => token = None,
+            _ => {}
+        }
+    }
+    token.filter(|token| token.scope.expires_at.is_none_or(|expires_at| expires_at > at))
+}
+
+impl TokenThen {
+    /// Whether the token reaches this firm.
+    #[must_use]
+    pub fn reaches(&self, firm_id: Uuid) -> bool {
+        self.scope.firm_ids.as_ref().is_none_or(|firms| firms.contains(&firm_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access_token::HolderRole;
+    use crate::context::Actor;
+
+    fn at(second: u32) -> Timestamp {
+        format!("2026-03-14T12:00:{second:02}.000Z").parse().unwrap()
+    }
+
+    fn context(second: u32) -> EventContext {
+        EventContext {
+            firm_id: Uuid::from_u128(1),
+            recorded_at: at(second),
+            actor: Actor::System,
+            correlation_id: Uuid::nil(),
+            causation_id: None,
+            traceparent: None,
+            terminal: None,
+        }
+    }
+
+    #[test]
+    fn a_day_is_its_end_and_today_is_now() {
+        let moment: AccessMoment = "2026-03-14".parse().unwrap();
+        assert_eq!(
+            moment.at("2026-04-01T00:00:00Z".parse().unwrap()).to_string(),
+            "2026-03-14T23:59:59.999Z"
+        );
+        assert_eq!(moment.at(at(0)), at(0));
+        assert!(!moment.is_ahead(at(0)));
+        assert!("2026-03-16".parse::<AccessMoment>().unwrap().is_ahead(at(0)));
+        let instant: AccessMoment = "2026-03-14T12:00:03Z".parse().unwrap();
+        assert_eq!(instant.at(at(9)), at(3));
+        for nonsense in ["", "17", "yesterday", "2026-13-01"] {
+            assert_eq!(nonsense.parse::<AccessMoment>(), Err(NeitherDayNorInstant), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_member_manages_while_active_and_owner_or_admin() {
+        let member_id = Uuid::from_u128(2);
+        let time = at(0);
+        let story = [
+            (FirmEvent::MemberJoined { member_id, role: MemberRole::Admin, time }, true),
+            (FirmEvent::MemberDisabled { member_id, time }, false),
+            (FirmEvent::MemberEnabled { member_id, time }, true),
+            (FirmEvent::MemberRoleChanged { member_id, role: MemberRole::Member, time }, false),
+            (FirmEvent::MemberLeft { member_id, time }, false),
+        ];
+        let contexts: Vec<EventContext> = (0..5).map(context).collect();
+        let events: Vec<_> = story.iter().map(|(event, _)| event).zip(&contexts).collect();
+        for (place, (_, manages)) in story.iter().enumerate() {
+            let then = members(events[..=place].iter().copied());
+            assert_eq!(then[0].manages, *manages, "{place}");
+            assert_eq!(then[0].since, at(u32::try_from(place).unwrap()));
+        }
+        assert_eq!(members(events)[0].role, None);
+    }
+
+    #[test]
+    fn a_key_has_its_revocation_only_after_it_happened() {
+        let created = Event::from(KeyEvent::KeyCreated {
+            member_id: Uuid::from_u128(2),
+            name: "zapier".into(),
+            prefix: "ffk_abcdefgh".into(),
+            sha256: String::new(),
+        });
+        let reason = RevocationReason::Requested;
+        let revoked = Event::from(KeyEvent::KeyRevoked { reason });
+        let (first, second) = (context(1), context(2));
+        let id = Uuid::from_u128(3);
+        let before = key(id, [(&created, &first)]).unwrap();
+        assert_eq!((before.revoked_at, before.reason), (None, None));
+        let after = key(id, [(&created, &first), (&revoked, &second)]).unwrap();
+        assert_eq!((after.revoked_at, after.reason), (Some(at(2)), Some(reason)));
+        assert_eq!(key(id, []), None);
+    }
+
+    #[test]
+    fn a_token_is_valid_from_its_making_to_its_expiry_or_revocation() {
+        let firm = Uuid::from_u128(1);
+        let scope = TokenScope {
+            name: "on call".into(),
+            role: HolderRole::Operator,
+            expires_at: Some(at(9)),
+            firm_ids: Some(vec![firm]),
+        };
+        let created = Event::from(AccessTokenEvent::TokenCreated(scope));
+        let revoked = Event::from(AccessTokenEvent::TokenRevoked {});
+        let (first, second) = (context(1), context(2));
+        let id = Uuid::from_u128(3);
+        let valid = token(id, [(&created, &first)], at(8)).unwrap();
+        assert!(valid.reaches(firm) && !valid.reaches(id));
+        assert_eq!(token(id, [(&created, &first)], at(9)), None);
+        assert_eq!(token(id, [(&created, &first), (&revoked, &second)], at(3)), None);
+    }
+}

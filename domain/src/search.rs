@@ -1,0 +1,158 @@
+//! Reads a text that an operator looks for: an id or the start of one, a key's start, a hash, a
+//! position, a host or a firm's name.
+
+use uuid::Uuid;
+
+use crate::api_key::API_KEY_PREFIX;
+use crate::pause::PauseScope;
+
+/// Fewest hexadecimal digits of the start of an id.
+const ID_DIGITS_MIN: usize = 4;
+
+/// Characters of a key that people see. A whole key is cut to them, so that it goes nowhere.
+const KEY_SHOWN_CHARS: usize = 12;
+
+/// Longest text that is looked for.
+const TEXT_MAX: usize = 300;
+
+/// One reading of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SearchTerm {
+    /// A position of the log.
+    Position(i64),
+    /// A whole id.
+    Id(Uuid),
+    /// All ids that begin so: from the lowest to the highest.
+    IdsBetween(Uuid, Uuid),
+    /// The start of an API key.
+    KeyStart(String),
+    /// The hash of an audit entry, or the SHA-256 of a key.
+    Hash([u8; 32]),
+    /// The host of a receiver.
+    Host(String),
+    /// The start of a firm's name, in lower case.
+    FirmName(String),
+}
+
+/// All readings of a text, the surest first. None of an empty or very long text.
+#[must_use]
+pub fn terms(text: &str) -> Vec<SearchTerm> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > TEXT_MAX {
+        return Vec::new();
+    }
+    if text.starts_with(API_KEY_PREFIX) {
+        let start = text.chars().take(KEY_SHOWN_CHARS).collect();
+        return vec![SearchTerm::KeyStart(start)];
+    }
+    let mut hash = [0; 32];
+    if hex::decode_to_slice(text, &mut hash).is_ok() {
+        return vec![SearchTerm::Hash(hash)];
+    }
+    if let Some(id) = crate::ids::parse_id(text) {
+        return vec![SearchTerm::Id(id)];
+    }
+    let position = text.parse().ok().filter(|position| *position > 0).map(SearchTerm::Position);
+    let host = match PauseScope::host(text) {
+        Some(PauseScope::Host { host }) if host.contains(['.', ':']) => {
+            Some(SearchTerm::Host(host))
+        }
+        _ => None,
+    };
+    let name = Some(SearchTerm::FirmName(text.to_lowercase()));
+    [position, ids_beginning(text), host, name].into_iter().flatten().collect()
+}
+
+/// The ids that begin with these digits, written with or without hyphens.
+fn ids_beginning(text: &str) -> Option<SearchTerm> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let hyphens = text.char_indices().filter(|(_, c)| *c == '-').map(|(at, _)| at);
+    let misplaced = hyphens.into_iter().any(|at| ![8, 13, 18, 23].contains(&at));
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if misplaced || !is_hex || !(ID_DIGITS_MIN..32).contains(&digits.len()) {
+        return None;
+    }
+    let filled = |with: char| -> Option<Uuid> {
+        let missing = std::iter::repeat_n(with, 32 - digits.len());
+        digits.chars().chain(missing).collect::<String>().parse().ok()
+    };
+    Some(SearchTerm::IdsBetween(filled('0')?, filled('f')?))
+}
+
+/// Commands that tell more about an object of this kind.
+#[must_use]
+pub fn where_to_look(kind: &str, id: &str, firm_id: Option<Uuid>) -> Vec<String> {
+    let firm = firm_id.map_or_else(String::new, |firm_id| format!(" --firm {firm_id}"));
+    let commands: &[&str] = match kind {
+        "firm" => &["members list --firm {id}", "keys list --firm {id}", "hooks list --firm {id}"],
+        "member" => &["access{firm}"],
+        "form" => &["forms list{firm}"],
+        "key" => &["keys why {id}"],
+        "hook" => &["hooks why {id}", "deliveries list{firm} --hook {id}"],
+        "delivery" => &["deliveries why {id}", "deliveries show{firm} {id}"],
+        "replay" => &["replay show {id}"],
+        "pause" => &["deliveries paused"],
+        "token" => &["tokens list"],
+        "receiver" => &["receivers --host {id}"],
+        "event" => &["events show {id}"],
+        "entry" => &["audit list{firm}"],
+        _ => &["events of {id}"],
+    };
+    let filled = |command: &&str| {
+        format!("firmforms {}", command.replace("{id}", id).replace("{firm}", &firm))
+    };
+    commands.iter().map(filled).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(low: &str, high: &str) -> SearchTerm {
+        SearchTerm::IdsBetween(low.parse().unwrap(), high.parse().unwrap())
+    }
+
+    #[test]
+    fn a_text_is_read_in_every_way_that_it_can_be_meant() {
+        let beginning =
+            range("12340000-0000-0000-0000-000000000000", "1234ffff-ffff-ffff-ffff-ffffffffffff");
+        let name = SearchTerm::FirmName("1234".into());
+        assert_eq!(terms(" 1234 "), [SearchTerm::Position(1234), beginning, name]);
+        let host = SearchTerm::Host("hooks.example.com".into());
+        let name = SearchTerm::FirmName("hooks.example.com.".into());
+        assert_eq!(terms("Hooks.Example.COM."), [host, name]);
+        assert_eq!(terms("Harrow Lane"), [SearchTerm::FirmName("harrow lane".into())]);
+        let id = "01a20f92-7c5f-7000-8000-00000000000a";
+        assert_eq!(terms(id), [SearchTerm::Id(id.parse().unwrap())]);
+        assert_eq!(terms(&"ab".repeat(32)), [SearchTerm::Hash([0xab; 32])]);
+        assert_eq!(terms(""), []);
+        assert_eq!(terms(&"x".repeat(301)), []);
+    }
+
+    #[test]
+    fn an_id_begins_with_four_digits_or_more_and_its_hyphens_are_in_their_places() {
+        let low = "01a20f92-7c5f-0000-0000-000000000000";
+        let high = "01a20f92-7c5f-ffff-ffff-ffffffffffff";
+        assert_eq!(ids_beginning("01a20f92-7c5f"), Some(range(low, high)));
+        assert_eq!(ids_beginning("01A20F92-7c5f-"), Some(range(low, high)));
+        for no_id in ["01a", "01a2-0f92", "ghij", "01a20f92 7c5f"] {
+            assert_eq!(ids_beginning(no_id), None, "{no_id}");
+        }
+    }
+
+    #[test]
+    fn of_a_whole_key_only_the_shown_part_is_looked_for() {
+        let key = format!("ffk_{}", "A".repeat(43));
+        assert_eq!(terms(&key), [SearchTerm::KeyStart("ffk_AAAAAAAA".into())]);
+        assert_eq!(terms("ffk_ab"), [SearchTerm::KeyStart("ffk_ab".into())]);
+    }
+
+    #[test]
+    fn each_kind_names_the_commands_that_tell_more() {
+        let firm_id = Uuid::from_u128(1);
+        assert_eq!(where_to_look("hook", "X", Some(firm_id))[0], "firmforms hooks why X");
+        let member = where_to_look("member", "X", Some(firm_id));
+        assert_eq!(member, [format!("firmforms access --firm {firm_id}")]);
+        assert_eq!(where_to_look("occurrence", "X", None), ["firmforms events of X"]);
+    }
+}

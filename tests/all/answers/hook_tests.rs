@@ -1,0 +1,154 @@
+//! A sample that an operator sends to the target of a subscription.
+
+use std::time::Duration;
+
+use api::SendingMode;
+use domain::access_token::HolderRole;
+use domain::signature::{SignedRequest, WebhookSecret, verify};
+use serde_json::{Value, json};
+use tests::{Receiver, Reply, World, activity};
+use uuid::Uuid;
+
+use super::Desk;
+
+fn why() -> Value {
+    json!({"reason": "the receiver was mended"})
+}
+
+async fn test(desk: &Desk, token: &str, hook: Uuid, body: Value) -> tests::Answer {
+    let path = format!("/firms/{}/hooks/{hook}/test", desk.firm.id);
+    desk.call("POST", token, &path, body).await
+}
+
+#[tokio::test]
+async fn a_sample_is_signed_marked_as_a_test_and_its_answer_is_shown_and_not_kept() {
+    let desk = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let hook = desk.world.subscribe(&desk.firm, &receiver.url("/in?token=canary")).await;
+    receiver.reply([Reply::status(503).body(b"busy")]);
+    let sent = test(&desk, &desk.operator, hook, why()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    let request = &receiver.received()[0];
+    let id = request.header("x-service-delivery");
+    assert_eq!((&sent.body["id"], &sent.body["status"]), (&json!(id), &json!(503)));
+    assert_eq!((&sent.body["answer"], &sent.body["error"]), (&json!("busy"), &Value::Null));
+    assert!(!sent.text().contains("canary"), "{}", sent.text());
+    assert_eq!(request.header("x-service-test"), "1");
+    assert_eq!(request.header("x-service-event"), "form_submitted");
+    assert_eq!(request.header("x-service-hook"), hook.to_string());
+    assert_eq!(request.header("idempotency-key"), id);
+    let secret = desk.get(&desk.operator, &format!("/firms/{}/webhook-secret", desk.firm.id)).await;
+    let secret = WebhookSecret::parse(secret.body["secret"].as_str().unwrap()).unwrap();
+    let signed =
+        SignedRequest { header: request.header("x-service-signature"), body: &request.body };
+    assert_eq!(verify(signed, secret.as_str(), desk.world.clock.now().get().timestamp()), Ok(()));
+    let sample = desk.world.get(&desk.firm, "/triggers/form_submitted/sample").await;
+    assert_eq!(request.json(), sample.body[0]);
+
+    let (action, reason, evidence) = {
+        desk.world.project().await;
+        let of_test = "select action, reason, evidence from audit_log where subject_id = $1
+                        order by sequence desc limit 1";
+        sqlx::query_as::<_, (String, Option<String>, Value)>(of_test)
+            .bind(hook.to_string())
+            .fetch_one(desk.world.pool())
+            .await
+            .unwrap()
+    };
+    let told = (action.as_str(), reason.as_deref());
+    assert_eq!(told, ("hook_tested", Some("the receiver was mended")));
+    assert_eq!(evidence, json!({"trigger": "form_submitted", "sample_id": id}));
+    assert!(desk.ask_firm("/deliveries").await["items"].as_array().unwrap().is_empty());
+    let kept: i64 =
+        sqlx::query_scalar("select (select count(*) from answers) + (select count(*) from bodies)")
+            .fetch_one(desk.world.pool())
+            .await
+            .unwrap();
+    assert_eq!(kept, 0);
+}
+
+#[tokio::test]
+async fn no_answer_to_a_sample_counts_towards_a_removal_and_a_pause_holds_none() {
+    let desk = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
+    let pause = json!({"host": "127.0.0.1", "reason": "a drill"});
+    assert_eq!(desk.call("POST", &desk.operator, "/pauses", pause).await.status, 201);
+    receiver.reply((0..3).map(|_| Reply::status(410)));
+    for _ in 0..3 {
+        let sent = test(&desk, &desk.operator, hook, why()).await;
+        assert_eq!(sent.body["status"], 410);
+    }
+    desk.world.deliver().await;
+    let life = desk.ask_firm(&format!("/hooks/{hook}/history")).await;
+    assert_eq!(life["state"], "live", "{life}");
+    assert_eq!(desk.ask("/receivers").await["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_sample_goes_through_the_guards_of_a_delivery() {
+    let desk = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
+    for (target, error) in
+        [("https://10.0.0.1/", "target_refused"), ("https://does-not-exist.invalid/", "dns")]
+    {
+        sqlx::query("update hooks set target_url = $1")
+            .bind(target)
+            .execute(desk.world.pool())
+            .await
+            .unwrap();
+        let sent = test(&desk, &desk.operator, hook, why()).await;
+        assert_eq!((sent.status.as_u16(), &sent.body["error"]), (200, &json!(error)), "{target}");
+        assert_eq!((&sent.body["status"], &sent.body["answer"]), (&Value::Null, &Value::Null));
+    }
+    assert!(receiver.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_test_needs_an_operator_a_reason_a_live_subscription_and_an_active_firm() {
+    let desk = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
+    for wrong in [json!({}), json!({"reason": " "}), json!({"reason": "r", "trigger": "lead_hot"})]
+    {
+        let refused = test(&desk, &desk.operator, hook, wrong.clone()).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
+    }
+    for token in [&desk.auditor, &desk.token(HolderRole::Product).await] {
+        assert_eq!(test(&desk, token, hook, why()).await.code(), (403, "forbidden"));
+    }
+    let other = desk.world.firm().await;
+    let limited = desk.limited(vec![other.id]).await;
+    assert_eq!(test(&desk, &limited, hook, why()).await.code(), (404, "firm_not_found"));
+    let foreign = format!("/firms/{}/hooks/{hook}/test", other.id);
+    let refused = desk.call("POST", &desk.operator, &foreign, why()).await;
+    assert_eq!(refused.code(), (404, "not_found"));
+    let unknown = desk.world.id();
+    assert_eq!(test(&desk, &desk.operator, unknown, why()).await.code(), (404, "not_found"));
+    let path = format!("/hooks/{hook}");
+    assert_eq!(desk.world.call(&desk.firm.key, "DELETE", &path, Value::Null).await.status, 200);
+    assert_eq!(test(&desk, &desk.operator, hook, why()).await.code(), (404, "not_found"));
+    let closed = tests::later(activity(desk.firm.id, "firm.closed", json!({})), 1);
+    assert_eq!(desk.world.report(&[closed]).await.status, 202);
+    assert_eq!(test(&desk, &desk.operator, hook, why()).await.code(), (403, "firm_inactive"));
+    assert!(receiver.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_process_that_sends_nothing_sends_no_sample() {
+    let begun = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let hook = begun.world.subscribe(&begun.firm, &receiver.url("/")).await;
+    let clock = begun.world.clock.clone();
+    clock.advance(Duration::from_secs(1));
+    let Desk { world, firm, operator, auditor } = begun;
+    let held = World::with(world.database, clock, |setup| firmforms::wiring::SystemSetup {
+        sending: SendingMode::Held,
+        ..setup
+    });
+    let desk = Desk { world: held.await, firm, operator, auditor };
+    let refused = test(&desk, &desk.operator, hook, why()).await;
+    assert_eq!(refused.code(), (503, "unavailable"));
+    assert!(receiver.received().is_empty());
+}

@@ -1,0 +1,67 @@
+//! Sizes of the tables, their growth and a forecast.
+
+use std::time::Duration;
+
+use eventstore::worker::Worker;
+use projector::housekeeping::HousekeepingWorker;
+use serde_json::{Value, json};
+
+use super::Desk;
+
+async fn sweep(desk: &Desk) {
+    let clock = desk.world.clock.clone();
+    let mut worker = HousekeepingWorker::new(desk.world.pool().clone(), clock);
+    worker.step().await.unwrap();
+}
+
+fn table(stats: &Value, name: &str) -> Value {
+    let mut tables = stats["main"]["tables"].as_array().unwrap().iter();
+    tables.find(|one| one["table"] == name).cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn growth_is_measured_from_the_sizes_that_housekeeping_noted() {
+    let desk = Desk::new().await;
+    let first = desk.ask("/stats").await;
+    assert_eq!(first["main"]["growth"], Value::Null);
+    assert!(
+        first["main"]["bytes"].as_i64() > Some(0) && first["keyring"]["bytes"].as_i64() > Some(0)
+    );
+    assert!(table(&first, "events")["bytes"].as_i64() > Some(0), "{first}");
+    sweep(&desk).await;
+    sweep(&desk).await;
+    let days: Vec<(i64, i64)> =
+        sqlx::query_as("select count(*), count(distinct day) from table_sizes")
+            .fetch_all(desk.world.pool())
+            .await
+            .unwrap();
+    let tables = i64::try_from(first["main"]["tables"].as_array().unwrap().len()).unwrap();
+    assert_eq!(days, [(tables, 1)]);
+    let smaller =
+        "update table_sizes set bytes = bytes - 4096, rows = 0 where table_name = 'events'";
+    sqlx::query(smaller).execute(desk.world.pool()).await.unwrap();
+    desk.world.pass(Duration::from_hours(4 * 24));
+    let events = table(&desk.ask("/stats").await, "events");
+    let growth = &events["growth"];
+    assert_eq!(growth["over_days"], 4);
+    let (bytes, now) =
+        (growth["bytes_per_day"].as_i64().unwrap(), events["bytes"].as_i64().unwrap());
+    assert!(bytes >= 1_024, "{events}");
+    assert_eq!(growth["bytes_in_30_days"], now + 30 * bytes);
+    desk.world.pass(Duration::from_hours(97 * 24));
+    sweep(&desk).await;
+    let left: i64 = sqlx::query_scalar("select count(distinct day) from table_sizes")
+        .fetch_one(desk.world.pool())
+        .await
+        .unwrap();
+    assert_eq!(left, 1, "of the last hundred days");
+}
+
+#[tokio::test]
+async fn sizes_are_for_readers_of_all_firms() {
+    let desk = Desk::new().await;
+    let limited = desk.limited(vec![desk.firm.id]).await;
+    assert_eq!(desk.get(&limited, "/stats").await.code(), (403, "forbidden"));
+    let wrong = desk.call("POST", &desk.operator, "/stats", json!({})).await;
+    assert_eq!(wrong.status, 405);
+}
