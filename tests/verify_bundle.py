@@ -8,6 +8,7 @@ It shares no code with the service. Ed25519 is RFC 8032, section 6; trees are RF
 """
 import hashlib
 import json
+import re
 import sys
 
 
@@ -125,7 +126,40 @@ def read(file):
     return json.loads(line)
 
 
-def verify_entries(file, header):
+TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+
+
+def time_of(text):
+    """Times in this one form are in the order of their texts."""
+    if not isinstance(text, str) or not TIME.fullmatch(text):
+        raise ValueError("not a time")
+    return text
+
+
+def period_of(header):
+    given = [header.get("since"), header.get("until")]
+    since, until = (None if text is None else time_of(text) for text in given)
+    if header["v"] != (2 if since or until else 1):
+        raise Broken("line 1: its version has no such period")
+    if since and until and until <= since:
+        raise Broken("line 1: the period ends before it begins")
+    return since, until
+
+
+def content_of(header, times, signed):
+    """What the entries prove about the period: the neighbours show that none is left out."""
+    since, until = period_of(header)
+    if not since and not until:
+        return ""
+    if not (since and times[0] < since) and header["first"] != 1:
+        raise Broken("line 1: the entry before the period is missing")
+    if not (until and times[-1] >= until) and header["last"] != signed:
+        raise Broken("line 1: the entry after the period is missing")
+    inside = sum((not since or at >= since) and (not until or at < until) for at in times)
+    return f"\n{inside or 'no'} entries in this period: {since} to {until}"
+
+
+def verify_entries(file, header, times):
     previous = unhex(header["previous_hash"])
     if not 1 <= header["first"] <= header["last"]:
         raise Broken("line 1: no chain has such places")
@@ -143,14 +177,17 @@ def verify_entries(file, header):
         if sha256(previous, entry) != unhex(line["hash"]):
             raise Broken(f"{where}: its hash is not that of its bytes and the hash before")
         previous = unhex(line["hash"])
+        times.append(time_of(said["at"]))
     return previous
 
 
 def verify(file, believed):
     header = read(file)
-    if (header["bundle"], header["v"]) != ("firmforms-audit", 1):
-        raise Incomplete("not a bundle of version 1")
-    last = verify_entries(file, header)
+    if header["bundle"] != "firmforms-audit" or header["v"] not in (1, 2):
+        raise Incomplete("not a bundle of version 1 or 2")
+    period_of(header)
+    times = []
+    last = verify_entries(file, header, times)
     proof = read(file)
     if file.read(1):
         raise Broken("nothing belongs after the proof")
@@ -177,7 +214,8 @@ def verify(file, believed):
     if believed is not None and public != believed:
         raise Broken("it is signed with a key that is not believed")
     first, of = header["first"], head["sequence"]
-    return f"intact: entries {first} to {header['last']} of {of} of firm {header['firm_id']}"
+    content = content_of(header, times, of)
+    return f"intact: entries {first} to {header['last']} of {of} of firm {header['firm_id']}{content}"
 
 
 def vectors():

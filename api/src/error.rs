@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use auditor::AuditError;
 use axum::Json;
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -112,6 +113,9 @@ pub enum Error {
     /// No pause with that id is in force.
     #[error("nothing is paused by this")]
     PauseNotFound,
+    /// No signed checkpoint is here, or none covers the firm yet.
+    #[error("no signed checkpoint covers this yet; the service signs one each hour")]
+    NotSigned,
     /// The firm has the most subscriptions it may have: 100.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
@@ -218,6 +222,7 @@ impl Error {
             Self::NotReissued(_) => (StatusCode::CONFLICT, "not_reissued"),
             Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
             Self::BodyPurged => (StatusCode::CONFLICT, "body_purged"),
+            Self::NotSigned => (StatusCode::CONFLICT, "not_signed"),
             Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),
             Self::TooManyKeys => (StatusCode::CONFLICT, "too_many_keys"),
             Self::NoSuchTrigger => (StatusCode::NOT_FOUND, "unknown_trigger"),
@@ -293,6 +298,24 @@ impl From<BodyError> for Error {
             | BodyError::Ambiguous(_)
             | BodyError::TooDeep
             | BodyError::NotAnObject => Self::invalid(error.to_string()),
+        }
+    }
+}
+
+impl From<AuditError> for Error {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::Database(error) => error.into(),
+            AuditError::Nothing | AuditError::NotSignedYet => Self::NotSigned,
+            AuditError::Backward(error) => Self::invalid(error.to_string()),
+            error @ (AuditError::File { .. }
+            | AuditError::Unreadable { .. }
+            | AuditError::BrokenHead(_)
+            | AuditError::Flawed(_)
+            | AuditError::Lost { .. }
+            | AuditError::SignedElsewhere { .. }
+            | AuditError::Refused(_)
+            | AuditError::Output(_)) => Self::Internal(error.to_string()),
         }
     }
 }

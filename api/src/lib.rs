@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod public;
 pub mod queries;
 
+mod audit_access;
 mod batching;
 mod body;
 mod conditional;
@@ -30,6 +31,7 @@ mod opening;
 mod service;
 mod token_holder;
 
+pub use audit_access::AuditAccess;
 pub use error::Error;
 pub use opening::OpeningDoor;
 pub use service::{

@@ -23,6 +23,7 @@ use uuid::Uuid;
 use vault::responses::StoredResponse;
 use vault::{DataKey, Entropy, Keyring};
 
+use crate::audit_access::AuditAccess;
 use crate::batching::token_cache::TokenCache;
 use crate::intake::{self, IntakeBatcher};
 use crate::public::{KeyBatchers, WrongKeys};
@@ -58,6 +59,8 @@ pub struct Service {
     pub queue: Arc<dyn QueueView>,
     /// Sends samples to targets of subscriptions.
     pub samples: Arc<dyn SampleSender>,
+    /// The proof outside the database, and the sessions of its readers.
+    pub audit: Arc<AuditAccess>,
     /// Proxies that are trusted to name a client's address; empty otherwise (ruling 5).
     pub trusted_proxies: Arc<[IpNet]>,
     /// Time from the last answer until an unfinished response becomes a partial submission. It is
@@ -321,6 +324,7 @@ pub(crate) mod tests {
             target_dns: Arc::new(Silent),
             queue: Arc::new(Silent),
             samples: Arc::new(Silent),
+            audit: AuditAccess::of(None),
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),

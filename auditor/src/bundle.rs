@@ -1,27 +1,44 @@
 //! A bundle: a range of one firm's audit log with its whole proof, in one file of lines.
 //!
 //! 1. The header: the firm, the first and last sequence of the range, and the hash before the
-//!    range.
-//! 2. The entries, each with its canonical bytes and its hash.
+//!    range. A bundle of a period names it.
+//! 2. The entries, each with its canonical bytes and its hash. Under a period they are the entries in
+//!    it, the entry before and the entry after, so that a verifier sees that none is left out.
 //! 3. The proof: the entry path, from the last entry to the root over the firm's entries. Then the
 //!    firm's head, the path from the head to the root over all heads, and the signed checkpoint.
 //!
 //! A file without its last line is incomplete.
 
+mod heads;
 mod read;
 mod write;
 
-use domain::audit::ChainHead;
+use domain::audit::{AuditPeriod, ChainHead};
+use domain::merkle::Hash;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::files::SignedCheckpoint;
 
 pub use read::{BundleReport, verify};
-pub use write::{CheckpointSigning, ExportSelection, export};
+pub use write::{BundlePages, BundleSummary, CheckpointSigning, ExportSelection, export, under};
 
 /// The first value of every bundle, so that a reader recognises the format.
 const BUNDLE_KIND: &str = "firmforms-audit";
+
+/// The version of a bundle: 1 for a whole chain, 2 for a period. An older build refuses version 2
+/// instead of leaving the period unchecked.
+fn bundle_version(period: AuditPeriod) -> u32 {
+    if period.is_all() { 1 } else { 2 }
+}
+
+/// The heads under a signed checkpoint, and the place of the firm's head among them.
+struct SignedHeads {
+    head: ChainHead,
+    index: u64,
+    /// The leaves of the tree over all heads.
+    leaves: Vec<Hash>,
+}
 
 /// The first line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,6 +51,12 @@ struct BundleHeader {
     last: u64,
     /// The hash of the entry before the first.
     previous_hash: String,
+    /// First instant of the period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+    /// First instant after the period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
 }
 
 /// The lines between.

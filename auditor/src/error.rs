@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::audit::SigningRefusal;
+use domain::audit::{BackwardPeriod, SigningRefusal};
 use uuid::Uuid;
 
 use crate::verify::Flaw;
@@ -60,9 +60,15 @@ pub enum AuditError {
          a new series"
     )]
     Refused(#[from] SigningRefusal),
-    /// The selection has no entries.
-    #[error("the audit log has no entries of this firm in this time")]
+    /// The firm has no chain.
+    #[error("the audit log has no entry of this firm yet")]
     Nothing,
+    /// The firm's chain began after the signed checkpoint.
+    #[error("no signed checkpoint covers an entry of this firm yet")]
+    NotSignedYet,
+    /// The selected period ends before it begins.
+    #[error(transparent)]
+    Backward(#[from] BackwardPeriod),
     /// The output of an export could not be written.
     #[error("writing: {0}")]
     Output(#[from] io::Error),

@@ -81,6 +81,20 @@ impl CheckpointFolder {
         numbered(&self.folder, "json")
     }
 
+    /// Up to `limit` signed checkpoints after this number, in order.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn list_after(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<SignedCheckpoint>, AuditError> {
+        let files = self.files()?;
+        let later = files.iter().filter(|(number, _)| *number > after);
+        later.take(limit).map(|(_, path)| read(path)).collect()
+    }
+
     /// The last signed checkpoint.
     ///
     /// # Errors
@@ -90,7 +104,10 @@ impl CheckpointFolder {
     }
 
     /// The signed checkpoint with this number, if its file is there.
-    pub(crate) fn numbered(&self, number: u64) -> Result<Option<SignedCheckpoint>, AuditError> {
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn numbered(&self, number: u64) -> Result<Option<SignedCheckpoint>, AuditError> {
         let files = self.files()?;
         let file = files.iter().find(|(found, _)| *found == number);
         file.map(|(_, path)| read(path)).transpose()

@@ -8,6 +8,7 @@
 //! - [`AuditVerifier`] is the worker that verifies the log about once a day.
 //! - [`verify`] compares the database with the log and with all signed checkpoints.
 //! - [`bundle`] writes and verifies a file that proves itself to an outsider.
+//! - [`cover`] writes a page about a bundle for people. Such a page proves nothing.
 //! - [`lines`] writes entries for a spreadsheet. Such a file proves nothing.
 //!
 //! This crate has no table. `projector` notes the last signature and the last verification for it.
@@ -15,6 +16,7 @@
 //! checkpoint; a change before the first signed checkpoint cannot be seen.
 
 pub mod bundle;
+pub mod cover;
 mod error;
 mod files;
 mod keys;

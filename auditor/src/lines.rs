@@ -16,10 +16,10 @@ use crate::error::AuditError;
 const ENTRIES_PER_PAGE: i64 = 1_000;
 
 /// Writes the selected entries; `line` formats an entry. Calls `progress` with the entries written
-/// so far and the entries in all.
+/// so far and the entries in all. Without selected entries it writes nothing.
 ///
 /// # Errors
-/// If there is nothing to write, or the database does not answer, or the file cannot be written.
+/// If the period ends before it begins, the database does not answer, or the file cannot be written.
 pub async fn export(
     pool: &PgPool,
     asked: ExportSelection,
@@ -27,8 +27,11 @@ pub async fn export(
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<(), AuditError> {
+    asked.period()?;
     let mut connection = pool.acquire().await?;
-    let span = asked.span(&mut connection, i64::MAX).await?;
+    let Some(span) = asked.span(&mut connection).await? else {
+        return Ok(to.flush()?);
+    };
     let mut next = span.first;
     while next <= span.last {
         let page = ChainSpan { first: next, last: span.last.min(next + ENTRIES_PER_PAGE - 1) };
@@ -111,6 +114,18 @@ pub fn entry_json(row: &EntryRow) -> Value {
 #[must_use]
 pub fn ndjson(row: &EntryRow) -> String {
     let mut line = entry_json(row);
+    line["entry"] = String::from_utf8_lossy(&row.entry).into();
+    format!("{}\n", printable_json(&line.to_string()))
+}
+
+/// An entry as a line of a feed: as [`ndjson`], with its firm, its position and the place to go on
+/// after it.
+#[must_use]
+pub fn feed(row: &EntryRow, cursor: i64) -> String {
+    let mut line = entry_json(row);
+    line["firm_id"] = json!(row.firm_id);
+    line["position"] = row.position.into();
+    line["cursor"] = cursor.into();
     line["entry"] = String::from_utf8_lossy(&row.entry).into();
     format!("{}\n", printable_json(&line.to_string()))
 }

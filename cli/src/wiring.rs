@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::public::KeyBatchers;
 use api::{
-    AppendClaimer, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission, QueueView,
-    SampleAnswer, SampleSender, SendingMode, Service, SignedSample, TargetDns,
+    AppendClaimer, AuditAccess, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission,
+    QueueView, SampleAnswer, SampleSender, SendingMode, Service, SignedSample, TargetDns,
 };
 use auditor::Notary;
 use chrono::TimeDelta;
@@ -239,6 +239,7 @@ impl System {
             allowed: Arc::new(setup.allowed),
             operator: None,
             target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
+            audit: AuditAccess::of(setup.notary.clone()),
             trusted_proxies: setup.trusted_proxies.into(),
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),

@@ -75,6 +75,9 @@ pub struct ReadingDetails {
     /// End of the time range, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The place in a feed after which the reader follows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
     /// The reader's reason, for personal content and whole targets only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -93,6 +96,7 @@ impl ReadingDetails {
             person_id: None,
             since: None,
             until: None,
+            after: None,
             reason: None,
         }
     }
@@ -140,6 +144,8 @@ pub enum ReadAs {
     Ndjson,
     /// The entries with everything that proves them.
     Bundle,
+    /// Entries as they come, for as long as the reader follows them.
+    Feed,
 }
 
 impl ReadAs {
@@ -148,7 +154,7 @@ impl ReadAs {
     pub const fn leaves(self) -> bool {
         match self {
             Self::Page => false,
-            Self::Csv | Self::Ndjson | Self::Bundle => true,
+            Self::Csv | Self::Ndjson | Self::Bundle | Self::Feed => true,
         }
     }
 }

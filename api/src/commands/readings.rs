@@ -2,11 +2,12 @@
 
 use domain::context::Actor;
 use domain::pause::INSTALLATION_FIRM_ID;
-use domain::reading::{ReadingDetails, ReadingEvent};
+use domain::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use eventstore::NewEvent;
 use projector::firms;
 use uuid::Uuid;
 
+use crate::audit_access::FeedReader;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -28,5 +29,29 @@ pub async fn record(
     let stream = service.entropy.id().to_string();
     let events = NewEvent::after(0, &stream, &context, [ReadingEvent::AuditRead(look)]);
     service.store.append(events).await?;
+    Ok(())
+}
+
+/// Records that a session of a feed begins, unless the call goes on with a recorded one.
+///
+/// # Errors
+/// `firm_not_found`.
+pub(crate) async fn record_feed(
+    service: &Service,
+    reader: FeedReader,
+    actor: Actor,
+    after: i64,
+) -> Result<(), Error> {
+    let now = service.clock.now();
+    if service.audit.goes_on(reader, after, now) {
+        return Ok(());
+    }
+    let firm_id = reader.firm_id.unwrap_or(INSTALLATION_FIRM_ID);
+    let look = ReadingDetails {
+        after: Some(after),
+        ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Feed)
+    };
+    record(service, firm_id, actor, look).await?;
+    service.audit.begin(reader, after, now);
     Ok(())
 }

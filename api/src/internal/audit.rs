@@ -1,15 +1,15 @@
 //! `/internal/v1/firms/{firm}/audit`: the audit log of a firm. Each reading is an entry of the log.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
+use auditor::bundle::ExportSelection;
 use auditor::lines;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
-use domain::audit::Action;
+use axum::response::{IntoResponse, Response};
+use domain::audit::{Action, AuditPeriod};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use futures::{Stream, stream};
@@ -18,10 +18,10 @@ use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::ListBody;
 use super::caller::Reader;
 use super::path::PathFirm;
-use super::query::QueryFields;
+use super::query::{Choice, QueryFields};
+use super::{ListBody, bundle};
 use crate::commands::readings;
 use crate::error::Error;
 use crate::queries::listing::{self, LIST_LIMIT_DEFAULT};
@@ -35,7 +35,17 @@ enum AuditExportFormat {
     Csv,
     #[default]
     Ndjson,
+    Bundle,
+    /// The cover of the bundle.
+    Cover,
 }
+
+const EXPORT_FORMATS: &[Choice<AuditExportFormat>] = &[
+    ("ndjson", AuditExportFormat::Ndjson),
+    ("csv", AuditExportFormat::Csv),
+    ("bundle", AuditExportFormat::Bundle),
+    ("cover", AuditExportFormat::Cover),
+];
 
 /// Lists the newest entries, or the entries before `after`.
 pub(super) async fn list(
@@ -63,10 +73,13 @@ pub(super) async fn export(
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
     mut query: QueryFields,
-) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
-    let format: AuditExportFormat = query.parsed("format", "ndjson or csv")?.unwrap_or_default();
-    let since = query.time("since")?;
-    let until = query.time("until")?;
+) -> Result<Response, Error> {
+    let format = query.choice("format", EXPORT_FORMATS)?.unwrap_or_default();
+    let AuditPeriod { since, until } = query.period()?;
+    let number = query.within("checkpoint", 1..=u64::MAX)?;
+    if number.is_some() && !format.is_signed() {
+        return Err(Error::invalid("`checkpoint` is for the formats bundle and cover"));
+    }
     query.end()?;
     let look = ReadingDetails {
         since,
@@ -74,6 +87,12 @@ pub(super) async fn export(
         ..ReadingDetails::at(ReadingSubject::Audit, format.read_as())
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
+    let asked = ExportSelection { firm_id, since, until };
+    match format {
+        AuditExportFormat::Bundle => return bundle::file(service, asked, number).await,
+        AuditExportFormat::Cover => return bundle::cover(service, asked, number).await,
+        AuditExportFormat::Csv | AuditExportFormat::Ndjson => {}
+    }
     let pool = service.store.pool().clone();
     let mut connection = pool.acquire().await?;
     let span = audit::span(
@@ -86,7 +105,7 @@ pub(super) async fn export(
     .await?;
     drop(connection);
     let body = Body::from_stream(lines_of(pool, firm_id, span, format));
-    Ok(([(CONTENT_TYPE, format.content_type())], body))
+    Ok(([(CONTENT_TYPE, format.content_type())], body).into_response())
 }
 
 /// Entries that a list shows.
@@ -96,13 +115,17 @@ struct AuditPage {
 }
 
 fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
-    let action: Option<Action> = query.parsed("action", "an action of the audit log")?;
+    let actions: Vec<Action> =
+        query.list("action", "actions of the audit log", Action::all_names)?;
+    let without_reads = query.bool("no_reads")? == Some(true);
+    let AuditPeriod { since, until } = query.period()?;
     let filter = AuditFilter {
-        action: action.map(Action::name),
+        actions: actions.into_iter().map(Action::name).collect(),
+        without: without_reads.then(|| Action::AuditRead.name()),
         actor: query.text("actor"),
         subject: query.text("subject"),
-        since: query.time("since")?.map(Timestamp::get),
-        until: query.time("until")?.map(Timestamp::get),
+        since: since.map(Timestamp::get),
+        until: until.map(Timestamp::get),
         before: query.parsed("after", "the `next` of a page")?,
     };
     let limit = query.limit()?.unwrap_or(LIST_LIMIT_DEFAULT);
@@ -110,31 +133,26 @@ fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
     Ok(AuditPage { filter, limit: listing::within(limit)? })
 }
 
-impl FromStr for AuditExportFormat {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "csv" => Ok(Self::Csv),
-            "ndjson" => Ok(Self::Ndjson),
-            _ => Err(()),
-        }
-    }
-}
-
 impl AuditExportFormat {
     const fn read_as(self) -> ReadAs {
         match self {
             Self::Csv => ReadAs::Csv,
             Self::Ndjson => ReadAs::Ndjson,
+            Self::Bundle | Self::Cover => ReadAs::Bundle,
         }
     }
 
     const fn content_type(self) -> &'static str {
         match self {
             Self::Csv => "text/csv; charset=utf-8",
-            Self::Ndjson => "application/x-ndjson",
+            Self::Ndjson | Self::Bundle => "application/x-ndjson",
+            Self::Cover => "text/html; charset=utf-8",
         }
+    }
+
+    /// Whether the export stands under a signed checkpoint.
+    const fn is_signed(self) -> bool {
+        matches!(self, Self::Bundle | Self::Cover)
     }
 }
 
@@ -145,14 +163,9 @@ fn lines_of(
     span: Option<ChainSpan>,
     format: AuditExportFormat,
 ) -> impl Stream<Item = Result<Bytes, sqlx::Error>> {
-    let begin = match format {
-        AuditExportFormat::Csv => lines::CSV_HEADER,
-        AuditExportFormat::Ndjson => "",
-    };
-    let line = match format {
-        AuditExportFormat::Csv => lines::csv,
-        AuditExportFormat::Ndjson => lines::ndjson,
-    };
+    let is_csv = format == AuditExportFormat::Csv;
+    let begin = if is_csv { lines::CSV_HEADER } else { "" };
+    let line = if is_csv { lines::csv } else { lines::ndjson };
     stream::try_unfold((span, begin.to_owned()), move |(span, mut text)| {
         let pool = pool.clone();
         async move {

@@ -103,6 +103,20 @@ impl Reader {
         self.0.reaches_all().then_some(()).ok_or(Error::Forbidden)
     }
 
+    /// Refuses a reader whose token has ended since its call began.
+    ///
+    /// # Errors
+    /// `unauthorized`; or if the database does not answer.
+    pub(super) async fn confirm(
+        &self,
+        service: &Service,
+        headers: &HeaderMap,
+    ) -> Result<(), Error> {
+        let token = bearer(headers).ok_or(Error::NoToken)?;
+        let holder = token_cache::authenticate(service, token).await?;
+        if holder.as_ref() == Some(&self.0) { Ok(()) } else { Err(Error::NoToken) }
+    }
+
     /// Refuses a reader who asks for a whole target and is no operator.
     ///
     /// # Errors

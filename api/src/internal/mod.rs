@@ -7,9 +7,11 @@
 mod access;
 mod activity;
 mod audit;
+mod bundle;
 mod caller;
 mod deliveries;
 mod events;
+mod feed;
 mod find;
 mod firms;
 pub(crate) mod health;
@@ -19,6 +21,7 @@ mod metrics;
 mod path;
 mod pauses;
 mod people;
+mod proof;
 mod query;
 mod receivers;
 mod reissue;
@@ -76,6 +79,11 @@ pub fn router(service: Service) -> Router {
     let pauses = Router::new()
         .route("/", get(pauses::list).post(pauses::pause))
         .route("/{id}", delete(pauses::resume));
+    let proof = Router::new()
+        .route("/keys", get(proof::keys))
+        .route("/checkpoints", get(proof::checkpoints))
+        .route("/verification", get(proof::verification))
+        .route("/feed", get(feed::follow));
     let v1 = Router::new()
         .route("/activity", post(activity::report))
         .nest("/workflow-steps", steps)
@@ -88,6 +96,7 @@ pub fn router(service: Service) -> Router {
         .route("/events", get(events::list))
         .route("/events/{event}", get(events::show))
         .route("/firms", get(firms::list))
+        .nest("/audit", proof)
         .nest("/firms/{firm}", firm);
     let door = Router::new()
         .nest("/internal/v1", v1)

@@ -2,17 +2,24 @@
 //! must be, and never quotes the value.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use domain::audit::AuditPeriod;
 use domain::ids::parse_id;
 use domain::label::shown_property;
 use domain::time::Timestamp;
+use domain::when::When;
 use url::form_urlencoded;
 use uuid::Uuid;
 
 use crate::error::Error;
+
+/// A word that a parameter may have, and its meaning.
+pub(super) type Choice<T> = (&'static str, T);
 
 /// Parameters of a query that are not taken yet. Each is there once, without control characters.
 #[derive(Debug, Default)]
@@ -61,9 +68,59 @@ impl QueryFields {
         self.of(name, form, |text| text.parse().ok())
     }
 
-    /// A point in time.
+    /// One of some words.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        name: &'static str,
+        choices: &[Choice<T>],
+    ) -> Result<Option<T>, Error> {
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let form = format!("one of {}", words.join(", "));
+        let meaning = |text: &str| {
+            choices.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning)
+        };
+        self.of(name, &form, meaning)
+    }
+
+    /// Values with commas between. `allowed` lists what a value may be.
+    pub(super) fn list<T: FromStr>(
+        &mut self,
+        name: &'static str,
+        form: &str,
+        allowed: fn() -> String,
+    ) -> Result<Vec<T>, Error> {
+        let Some(text) = self.text(name) else {
+            return Ok(Vec::new());
+        };
+        let values: Result<Vec<T>, _> = text.split(',').map(str::parse).collect();
+        let refused = || format!("`{name}` must be {form}, with commas between: {}", allowed());
+        values.map_err(|_| Error::invalid(refused()))
+    }
+
+    /// A whole number of a range.
+    pub(super) fn within<N: FromStr + PartialOrd + Display>(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<N>,
+    ) -> Result<Option<N>, Error> {
+        let form = format!("a whole number from {} to {}", range.start(), range.end());
+        self.of(name, &form, |text| text.parse().ok().filter(|number| range.contains(number)))
+    }
+
+    /// A point in time: an instant, or a day, which is its midnight in UTC.
     pub(super) fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
-        self.parsed(name, "an RFC 3339 timestamp such as 2026-01-31T09:30:00.000Z")
+        let form = "a day such as 2026-01-31 (midnight UTC), or an RFC 3339 timestamp such as \
+                    2026-01-31T09:30:00.000Z";
+        self.of(name, form, |text| match text.parse() {
+            Ok(When::At(at)) => Some(at),
+            Ok(When::Distance(_) | When::Day(_)) | Err(_) => None,
+        })
+    }
+
+    /// The period from `since` on, before `until`.
+    pub(super) fn period(&mut self) -> Result<AuditPeriod, Error> {
+        let (since, until) = (self.time("since")?, self.time("until")?);
+        AuditPeriod::between(since, until).map_err(|backward| Error::invalid(backward.to_string()))
     }
 
     /// An id.
@@ -117,6 +174,9 @@ mod tests {
             fields.id("hook_id")?;
             fields.limit()?;
             fields.bool("removed")?;
+            fields.choice("format", &[("ndjson", 1), ("csv", 2)])?;
+            fields.list::<DeliveryState>("action", "states", || "the states".into())?;
+            fields.within("wait", 0..=30)?;
             let state = fields.parsed("state", "a state")?;
             fields.end().map(|()| state)
         };
@@ -124,7 +184,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_day("since=2026-03-01", "`since` must be an RFC 3339 timestamp")]
+    #[case::no_day(
+        "since=2026-02-30",
+        "`since` must be a day such as 2026-01-31 (midnight UTC), or"
+    )]
+    #[case::relative(
+        "since=2h",
+        "`since` must be a day such as 2026-01-31 (midnight UTC), or an RFC"
+    )]
+    #[case::no_choice("format=pdf", "`format` must be one of ndjson, csv")]
+    #[case::no_item("action=a,b", "`action` must be states, with commas between: the states")]
+    #[case::out_of_range("wait=31", "`wait` must be a whole number from 0 to 30")]
     #[case::no_state("state=bogus", "`state` must be a state")]
     #[case::no_id("hook_id=7", "`hook_id` must be a hyphenated UUID")]
     #[case::no_number("limit=many", "`limit` must be a whole number from 1 to 500")]
@@ -132,7 +202,7 @@ mod tests {
     #[case::twice("limit=1&limit=2", "`limit` is there twice")]
     #[case::nul("state=%00", "`state` has a control character")]
     #[case::unknown("sate=failed", "the query may not hold `sate`; it may hold since, hook_id, ")]
-    #[case::strange("%1b=1", "the query may hold since, hook_id, limit, removed, state, and ")]
+    #[case::strange("%1b=1", "the query may hold since, hook_id, limit, removed, format, action, ")]
     fn first_use_2_9_an_error_named_no_parameter_and_no_value(
         #[case] query: &str,
         #[case] why: &str,
@@ -144,6 +214,12 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_read() {
+        let read = |query: &str| QueryFields::read(query).unwrap().period().unwrap();
+        let march = read("since=2026-03-01&until=2026-04-01T00:00:00Z");
+        assert_eq!(march.since.map(String::from).as_deref(), Some("2026-03-01T00:00:00.000Z"));
+        assert_eq!(march.until.map(String::from).as_deref(), Some("2026-04-01T00:00:00.000Z"));
+        let backward = QueryFields::read("since=2026-03-02&until=2026-03-02").unwrap().period();
+        assert_eq!(backward.unwrap_err().to_string(), "`until` must be later than `since`");
         assert_eq!(list("state=failed&limit=5"), Ok(Some(DeliveryState::Failed)));
         assert_eq!(list(""), Ok(None));
     }

@@ -10,7 +10,7 @@ use crate::service::tests::nowhere;
 
 const TOKEN: &str = "fft_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-const ROUTES: [(Method, &str); 16] = [
+const ROUTES: [(Method, &str); 20] = [
     (Method::POST, "/internal/v1/activity"),
     (Method::GET, "/internal/v1/firms/abc/keys"),
     (Method::POST, "/internal/v1/firms/abc/keys"),
@@ -24,6 +24,10 @@ const ROUTES: [(Method, &str); 16] = [
     (Method::GET, "/internal/v1/firms/abc/deliveries"),
     (Method::GET, "/internal/v1/firms/abc/deliveries/abc"),
     (Method::POST, "/internal/v1/firms/abc/deliveries/abc/reissue"),
+    (Method::GET, "/internal/v1/audit/keys"),
+    (Method::GET, "/internal/v1/audit/checkpoints"),
+    (Method::GET, "/internal/v1/audit/verification"),
+    (Method::GET, "/internal/v1/audit/feed"),
     (Method::GET, "/internal/v1/pauses"),
     (Method::POST, "/internal/v1/pauses"),
     (Method::DELETE, "/internal/v1/pauses/abc"),

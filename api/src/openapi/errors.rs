@@ -59,6 +59,7 @@ fn when(error: &Error) -> &'static str {
         | Error::ReplayEnded
         | Error::PauseNotFound
         | Error::BodyPurged
+        | Error::NotSigned
         | Error::ClockOff(_)
         | Error::LogShortened(_) => "The internal door answers so.",
     }

@@ -2,14 +2,14 @@
 
 use std::io::BufRead;
 
-use domain::audit::{FORMAT_VERSION, link};
+use domain::audit::{AuditPeriod, EntryTime, FORMAT_VERSION, PeriodStretch, ProvedPeriod, link};
 use domain::merkle::{self, Hash, root_by_path};
 use domain::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{BUNDLE_KIND, BundleEntry, BundleHeader, BundleProof};
+use super::{BUNDLE_KIND, BundleEntry, BundleHeader, BundleProof, bundle_version};
 use crate::error::AuditError;
 use crate::keys::PublicKey;
 use crate::verify::{AuditVerdict, FlawLocation, VerifyStop, broken};
@@ -29,6 +29,8 @@ pub struct BundleReport {
     pub checkpoint: (u64, Timestamp),
     /// The key of the signature.
     pub key: PublicKey,
+    /// The content of the period, if the bundle names one.
+    pub period: Option<ProvedPeriod>,
 }
 
 /// Verifies a bundle. The signature must be made with a key of `trusted`; without `trusted`, the
@@ -53,9 +55,10 @@ fn walk<R: BufRead>(
     trusted: Option<&[PublicKey]>,
 ) -> Result<BundleReport, VerifyStop> {
     let header: BundleHeader = lines.parse_next()?;
-    if header.bundle != BUNDLE_KIND || header.v != FORMAT_VERSION {
-        return Err(VerifyStop::Unknown(format!("not a bundle of version {FORMAT_VERSION}")));
+    if header.bundle != BUNDLE_KIND || ![1, 2].contains(&header.v) {
+        return Err(VerifyStop::Unknown("not a bundle of version 1 or 2".to_owned()));
     }
+    let period = lines.period(&header)?;
     if header.first == 0 || header.first > header.last {
         return broken(FlawLocation::Line { number: 1 }, "no chain has such places");
     }
@@ -63,10 +66,11 @@ fn walk<R: BufRead>(
     if header.first == 1 && last != domain::audit::GENESIS_HASH {
         return broken(FlawLocation::Line { number: 1 }, "nothing is before the first entry");
     }
+    let mut stretch = PeriodStretch::of(period);
     for sequence in header.first..=header.last {
         let line: BundleEntry = lines.parse_next()?;
         let hash = lines.hash(&line.hash)?;
-        check_entry(&header, sequence, &line.entry)?;
+        stretch.add(EntryTime { sequence, at: check_entry(&header, sequence, &line.entry)? });
         if link(&last, line.entry.as_bytes()) != hash {
             let why = "its hash is not that of its bytes and the hash before";
             return broken(location_of(&header, sequence), why);
@@ -83,11 +87,18 @@ fn walk<R: BufRead>(
     }
     let checkpoint = (proof.signed.checkpoint.number, proof.signed.checkpoint.at);
     let BundleHeader { firm_id, first, last, .. } = header;
-    Ok(BundleReport { firm_id, first, last, of: proof.head.sequence, checkpoint, key })
+    let of = proof.head.sequence;
+    let period = match stretch.proved(of) {
+        _ if period.is_all() => None,
+        Ok(proved) => Some(proved),
+        Err(unproved) => return broken(FlawLocation::Line { number: 1 }, unproved.to_string()),
+    };
+    Ok(BundleReport { firm_id, first, last, of, checkpoint, key, period })
 }
 
-/// Checks that the bytes are canonical and are the firm's entry with this sequence.
-fn check_entry(header: &BundleHeader, sequence: u64, text: &str) -> Result<(), VerifyStop> {
+/// Checks that the bytes are canonical and are the firm's entry with this sequence. Returns the time
+/// of the entry.
+fn check_entry(header: &BundleHeader, sequence: u64, text: &str) -> Result<Timestamp, VerifyStop> {
     let place = location_of(header, sequence);
     let Ok(value) = serde_json::from_str::<Value>(text) else {
         return broken(place, "its bytes are not JSON");
@@ -100,7 +111,15 @@ fn check_entry(header: &BundleHeader, sequence: u64, text: &str) -> Result<(), V
     {
         return broken(place, "it is of another firm, place or version");
     }
-    Ok(())
+    match value["at"].as_str().and_then(canonical_time) {
+        Some(at) => Ok(at),
+        None => broken(place, "it has no time"),
+    }
+}
+
+/// Reads a time in the one form that the service writes.
+fn canonical_time(text: &str) -> Option<Timestamp> {
+    text.parse().ok().filter(|at: &Timestamp| at.to_string() == text)
 }
 
 /// Follows the proof from the last entry over the firm's head to the checkpoint and its signature.
@@ -185,6 +204,21 @@ impl<R: BufRead> BundleLines<R> {
 }
 
 impl<R> BundleLines<R> {
+    /// The period that the header names.
+    fn period(&self, header: &BundleHeader) -> Result<AuditPeriod, VerifyStop> {
+        let place = || FlawLocation::Line { number: self.number };
+        let time = |text: &Option<String>| match text.as_deref().map(canonical_time) {
+            None => Ok(None),
+            Some(Some(at)) => Ok(Some(at)),
+            Some(None) => broken(place(), "not a time"),
+        };
+        match AuditPeriod::between(time(&header.since)?, time(&header.until)?) {
+            Ok(period) if bundle_version(period) == header.v => Ok(period),
+            Ok(_) => broken(place(), "its version has no such period"),
+            Err(backward) => broken(place(), backward.to_string()),
+        }
+    }
+
     fn hash(&self, text: &str) -> Result<Hash, VerifyStop> {
         let mut hash = Hash::default();
         match hex::decode_to_slice(text, &mut hash) {

@@ -1,21 +1,28 @@
-//! Writes a bundle from one snapshot of the database, under a signed checkpoint of that snapshot.
+//! Writes a bundle, page by page. Header and proof are made first, so that a bundle that cannot be
+//! proved is not begun.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
-use crate::snapshot;
-use domain::audit::FORMAT_VERSION;
+use domain::audit::{
+    AuditPeriod, BackwardPeriod, ChainHead, EntryTime, PeriodStretch, ProvedPeriod,
+};
 use domain::merkle::{self, Hash, MerkleFrontier, sibling_ranges};
 use domain::time::Timestamp;
-use projector::audit::{ChainSpan, chains, hashes, span, stretch};
+use projector::audit::{ChainSpan, EntryRow, chains, hashes, proving_span, span, stretch};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 use vault::Entropy;
 
-use super::{BUNDLE_KIND, BundleEntry, BundleHeader, BundleProof};
+use super::heads::HASHES_PER_PAGE;
+use super::{BUNDLE_KIND, BundleEntry, BundleHeader, BundleProof, SignedHeads, bundle_version};
 use crate::error::AuditError;
 use crate::files::SignedCheckpoint;
 use crate::notary::Notary;
+use crate::snapshot;
+use crate::verify::{Flaw, FlawLocation};
 
 /// Entries in one read.
 const ENTRIES_PER_PAGE: i64 = 1_000;
@@ -43,90 +50,247 @@ pub struct CheckpointSigning<'a> {
 }
 
 impl ExportSelection {
-    /// The range of the firm's chain that holds all selected entries, up to position `through`.
+    /// The selected period.
+    ///
+    /// # Errors
+    /// If it ends before it begins.
+    pub fn period(&self) -> Result<AuditPeriod, BackwardPeriod> {
+        AuditPeriod::between(self.since, self.until)
+    }
+
+    /// The range of the firm's chain that holds all selected entries. `None` if there are none.
     pub(crate) async fn span(
         &self,
         connection: &mut PgConnection,
-        through: i64,
-    ) -> Result<ChainSpan, AuditError> {
+    ) -> Result<Option<ChainSpan>, AuditError> {
         let since = self.since.map(Timestamp::get);
         let until = self.until.map(Timestamp::get);
-        let span = span(connection, self.firm_id, through, since, until).await?;
-        span.ok_or(AuditError::Nothing)
+        Ok(span(connection, self.firm_id, i64::MAX, since, until).await?)
     }
+}
+
+/// A bundle under way. Each page is the next part of the file.
+pub struct BundlePages {
+    period: AuditPeriod,
+    span: ChainSpan,
+    next: i64,
+    header: BundleHeader,
+    proof: BundleProof,
+    stretch: PeriodStretch,
+    actions: BTreeMap<String, u64>,
+    sha256: Sha256,
+}
+
+/// A whole bundle in figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleSummary {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The sequence of the first entry in the file.
+    pub first: u64,
+    /// The sequence of the last entry in the file.
+    pub last: u64,
+    /// The content of the period.
+    pub proved: ProvedPeriod,
+    /// The number of entries of each action in the period.
+    pub actions: BTreeMap<String, u64>,
+    /// The SHA-256 of the file.
+    pub sha256: Hash,
+    /// The number of entries that the firm had at the signed checkpoint.
+    pub of: u64,
+    /// The signed checkpoint.
+    pub signed: SignedCheckpoint,
 }
 
 /// Writes a bundle, and takes a signed checkpoint for it. Calls `progress` with the entries written
 /// so far and the entries in all.
 ///
 /// # Errors
-/// If there is nothing to write, or the database does not answer, or a file cannot be written.
+/// If the firm has no entry, or the database does not answer, or a file cannot be written.
 pub async fn export(
     pool: &PgPool,
     signing: CheckpointSigning<'_>,
     asked: ExportSelection,
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
-) -> Result<SignedCheckpoint, AuditError> {
+) -> Result<BundleSummary, AuditError> {
     let turn = signing.notary.turn(pool).await?;
     let mut transaction = snapshot::begin(pool).await?;
     let standing = signing.notary.standing(&mut transaction).await?;
     let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
     let head = kept.ok_or(AuditError::Nothing)?;
     let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
-    let span = asked.span(&mut transaction, head.sequence.cast_signed()).await?;
+    let draft = BundleDraft::of(&mut transaction, asked, &head).await?;
     let signed = turn.sign(&standing, signing.entropy, signing.at).await?;
-    write_entries(&mut transaction, asked.firm_id, span, &mut to, progress).await?;
     let place = standing.heads.iter().position(|leaf| *leaf == head.leaf());
     let place = place.ok_or(AuditError::BrokenHead(asked.firm_id))?;
-    let head_index = u64::try_from(place).unwrap_or(u64::MAX);
-    let proof = BundleProof {
-        entry_path: path(&mut transaction, asked.firm_id, span.last, head.sequence).await?,
-        head,
-        head_index,
-        head_path: texts(&merkle::path(&standing.heads, head_index)),
-        signed,
-    };
-    write_line(&mut to, &proof)?;
+    let index = u64::try_from(place).unwrap_or(u64::MAX);
+    let mut pages = draft.signed(SignedHeads { head, index, leaves: standing.heads }, signed);
+    while let Some(text) = pages.next(&mut transaction).await? {
+        to.write_all(text.as_bytes())?;
+        progress(pages.written(), pages.entries());
+    }
     to.flush()?;
-    Ok(proof.signed)
+    pages.summary()
 }
 
-async fn write_entries(
+/// Prepares a bundle under a checkpoint that was signed before. Later entries are not in it. The
+/// bundle depends on the selection and the checkpoint alone: the same bytes come out each time.
+///
+/// # Errors
+/// If the checkpoint has no entry of the firm, its signature is wrong, or the database contradicts
+/// it or does not answer.
+pub async fn under(
     connection: &mut PgConnection,
-    firm_id: Uuid,
-    span: ChainSpan,
-    to: &mut (impl Write + Send),
-    progress: impl Fn(u64, u64) + Send,
-) -> Result<(), AuditError> {
-    let first = span.first.cast_unsigned();
-    let last = span.last.cast_unsigned();
-    let mut next = span.first;
-    while next <= span.last {
-        let page = ChainSpan { first: next, last: span.last.min(next + ENTRIES_PER_PAGE - 1) };
-        for row in stretch(connection, firm_id, page).await? {
-            if row.sequence == span.first {
-                let previous_hash = hex::encode(row.previous_hash);
-                let bundle = BUNDLE_KIND.to_owned();
-                write_line(
-                    to,
-                    &BundleHeader {
-                        bundle,
-                        v: FORMAT_VERSION,
-                        firm_id,
-                        first,
-                        last,
-                        previous_hash,
-                    },
-                )?;
-            }
-            let entry = String::from_utf8_lossy(&row.entry).into_owned();
-            write_line(to, &BundleEntry { entry, hash: hex::encode(row.hash) })?;
-        }
-        next = page.last + 1;
-        progress((next - span.first).cast_unsigned(), last - first + 1);
+    signed: SignedCheckpoint,
+    asked: ExportSelection,
+) -> Result<BundlePages, AuditError> {
+    if signed.verified().is_none() {
+        let location = FlawLocation::Checkpoint { number: signed.checkpoint.number };
+        let why = "the signature is not that of its key over what it says".to_owned();
+        return Err(AuditError::Flawed(Flaw { location, why }));
     }
-    Ok(())
+    let heads = SignedHeads::at(connection, asked.firm_id, &signed.checkpoint).await?;
+    let draft = BundleDraft::of(connection, asked, &heads.head).await?;
+    Ok(draft.signed(heads, signed))
+}
+
+/// The parts of a bundle that follow from the firm's chain alone.
+struct BundleDraft {
+    period: AuditPeriod,
+    span: ChainSpan,
+    header: BundleHeader,
+    entry_path: Vec<String>,
+}
+
+impl BundleDraft {
+    /// Selects the entries of a chain that ends at this head.
+    async fn of(
+        connection: &mut PgConnection,
+        asked: ExportSelection,
+        head: &ChainHead,
+    ) -> Result<Self, AuditError> {
+        let (firm_id, period) = (asked.firm_id, asked.period()?);
+        let through = head.sequence.cast_signed();
+        let span = proving_span(connection, firm_id, through, period).await?;
+        let begin = ChainSpan { last: span.first, ..span };
+        let first = stretch(connection, firm_id, begin).await?.pop();
+        let first = first.ok_or_else(|| gap(firm_id))?;
+        let header = BundleHeader {
+            bundle: BUNDLE_KIND.to_owned(),
+            v: bundle_version(period),
+            firm_id,
+            first: span.first.cast_unsigned(),
+            last: span.last.cast_unsigned(),
+            previous_hash: hex::encode(first.previous_hash),
+            since: period.since.map(String::from),
+            until: period.until.map(String::from),
+        };
+        let entry_path = path(connection, firm_id, span.last, head.sequence).await?;
+        Ok(Self { period, span, header, entry_path })
+    }
+
+    /// Puts the entries under a signed checkpoint over these heads.
+    fn signed(self, heads: SignedHeads, signed: SignedCheckpoint) -> BundlePages {
+        let Self { period, span, header, entry_path } = self;
+        let SignedHeads { head, index: head_index, leaves } = heads;
+        let head_path = texts(&merkle::path(&leaves, head_index));
+        BundlePages {
+            period,
+            span,
+            next: span.first,
+            header,
+            proof: BundleProof { entry_path, head, head_index, head_path, signed },
+            stretch: PeriodStretch::of(period),
+            actions: BTreeMap::new(),
+            sha256: Sha256::new(),
+        }
+    }
+}
+
+impl BundlePages {
+    /// The next part of the file: the header before the first entries, the proof after the last.
+    ///
+    /// # Errors
+    /// If the database does not answer, or lacks an entry.
+    pub async fn next(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<Option<String>, AuditError> {
+        let ChainSpan { first, last } = self.span;
+        if self.next > last {
+            return Ok(None);
+        }
+        let mut text = if self.next == first { line(&self.header)? } else { String::new() };
+        let page = ChainSpan { first: self.next, last: last.min(self.next + ENTRIES_PER_PAGE - 1) };
+        let rows = stretch(connection, self.header.firm_id, page).await?;
+        if i64::try_from(rows.len()) != Ok(page.last - page.first + 1) {
+            return Err(gap(self.header.firm_id));
+        }
+        for row in &rows {
+            self.count(row);
+            let entry = String::from_utf8_lossy(&row.entry).into_owned();
+            text += &line(&BundleEntry { entry, hash: hex::encode(row.hash) })?;
+        }
+        if page.last == last {
+            self.proved()?;
+            text += &line(&self.proof)?;
+        }
+        self.sha256.update(&text);
+        self.next = page.last + 1;
+        Ok(Some(text))
+    }
+
+    /// The number of entries in the parts so far.
+    #[must_use]
+    pub const fn written(&self) -> u64 {
+        (self.next - self.span.first).cast_unsigned()
+    }
+
+    /// The number of entries in the file.
+    #[must_use]
+    pub const fn entries(&self) -> u64 {
+        self.header.last - self.header.first + 1
+    }
+
+    /// The whole bundle in figures, after its last part.
+    ///
+    /// # Errors
+    /// If parts are left.
+    pub fn summary(self) -> Result<BundleSummary, AuditError> {
+        Ok(BundleSummary {
+            firm_id: self.header.firm_id,
+            first: self.header.first,
+            last: self.header.last,
+            proved: self.proved()?,
+            actions: self.actions,
+            sha256: self.sha256.finalize().into(),
+            of: self.proof.head.sequence,
+            signed: self.proof.signed,
+        })
+    }
+
+    fn count(&mut self, row: &EntryRow) {
+        let at = Timestamp::from(row.at);
+        self.stretch.add(EntryTime { sequence: row.sequence.cast_unsigned(), at });
+        if self.period.includes(at) {
+            *self.actions.entry(row.action.clone()).or_default() += 1;
+        }
+    }
+
+    /// The content of the period. A bundle that would not prove it is not finished.
+    fn proved(&self) -> Result<ProvedPeriod, AuditError> {
+        let proved = self.stretch.proved(self.proof.head.sequence);
+        proved.map_err(|unproved| {
+            let location = FlawLocation::Head { firm_id: self.header.firm_id };
+            AuditError::Flawed(Flaw { location, why: unproved.to_string() })
+        })
+    }
+}
+
+fn gap(firm_id: Uuid) -> AuditError {
+    let why = "an entry of its chain is missing".to_owned();
+    AuditError::Flawed(Flaw { location: FlawLocation::Head { firm_id }, why })
 }
 
 /// The path of an entry in the tree over a firm's entries. Reads the hashes a page at a time.
@@ -142,7 +306,7 @@ async fn path(
         let mut next = stretch.start.cast_signed() + 1;
         let last = stretch.end.cast_signed();
         while next <= last {
-            let page = ChainSpan { first: next, last: last.min(next + 50 * ENTRIES_PER_PAGE - 1) };
+            let page = ChainSpan { first: next, last: last.min(next + HASHES_PER_PAGE - 1) };
             let page_hashes = hashes(connection, firm_id, page).await?;
             page_hashes.iter().for_each(|hash| tree.push(merkle::leaf(hash)));
             next = page.last + 1;
@@ -156,7 +320,7 @@ fn texts(hashes: &[Hash]) -> Vec<String> {
     hashes.iter().map(hex::encode).collect()
 }
 
-fn write_line(to: &mut impl Write, shape: &impl Serialize) -> Result<(), AuditError> {
-    serde_json::to_writer(&mut *to, shape).map_err(std::io::Error::from)?;
-    Ok(to.write_all(b"\n")?)
+fn line(shape: &impl Serialize) -> Result<String, AuditError> {
+    let text = serde_json::to_string(shape).map_err(std::io::Error::from)?;
+    Ok(text + "\n")
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use domain::as_of::AsOf;
-use domain::audit::Action;
+use domain::audit::{Action, AuditPeriod, BackwardPeriod};
 use domain::time::Timestamp;
+use domain::when::When;
 use uuid::Uuid;
 
 use crate::args::{OutputArgs, TargetRevealArgs};
@@ -32,9 +33,12 @@ pub(crate) struct AuditListArgs {
     /// The firm.
     #[arg(long)]
     pub(crate) firm: Uuid,
-    /// Only entries of this action: `hook_removed`, `key_revoked`, and so on.
+    /// Only entries of these actions: `hook_removed`, `key_revoked`, and so on.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) action: Vec<Action>,
+    /// Leave out the entries of readings, `audit_read`.
     #[arg(long)]
-    pub(crate) action: Option<Action>,
+    pub(crate) no_reads: bool,
     /// Only entries of these actors: `key`, `member`, `operator`, `receiver`, ..., or an id.
     #[arg(long)]
     pub(crate) actor: Option<String>,
@@ -56,12 +60,20 @@ pub(crate) struct AuditListArgs {
 /// A range of time.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct TimeRangeArgs {
-    /// Only from this instant on (2026-11-01T00:00:00Z).
+    /// Only from this time on: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
     #[arg(long)]
-    pub(crate) since: Option<Timestamp>,
-    /// Only before this instant.
+    pub(crate) since: Option<When>,
+    /// Only before this time.
     #[arg(long)]
-    pub(crate) until: Option<Timestamp>,
+    pub(crate) until: Option<When>,
+}
+
+impl TimeRangeArgs {
+    /// The period, as seen from now. A day is its midnight in UTC.
+    pub(crate) fn period(self, now: Timestamp) -> Result<AuditPeriod, BackwardPeriod> {
+        let before = |when: When| when.before(now);
+        AuditPeriod::between(self.since.map(before), self.until.map(before))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -74,9 +86,12 @@ pub(crate) struct ExportArgs {
     pub(crate) format: ExportFormat,
     #[command(flatten)]
     pub(crate) time: TimeRangeArgs,
-    /// The file to write; by default standard output.
+    /// The file to write; by default standard output. A file that exists is not overwritten.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
+    /// Write a page about the bundle to this file, as HTML for people and printers.
+    #[arg(long, requires = "out")]
+    pub(crate) cover: Option<PathBuf>,
 }
 
 /// The format of an export.

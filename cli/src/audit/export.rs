@@ -1,28 +1,32 @@
 //! `audit export`: the export is recorded first, then written.
 
-use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use api::commands::readings;
-use auditor::bundle::{self, CheckpointSigning, ExportSelection};
+use auditor::bundle::{self, BundleSummary, CheckpointSigning, ExportSelection};
+use auditor::cover::CoverPage;
 use auditor::lines;
+use domain::audit::AuditPeriod;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use indicatif::ProgressBar;
-use nix::fcntl::OFlag;
+use projector::firms;
 use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
+use super::new_file::NewFile;
 use super::terminal_error;
 use crate::output::Output;
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
+    if export.cover.is_some() && export.format != ExportFormat::Bundle {
+        bail!("--cover is a page about a bundle: it needs --format bundle");
+    }
     let system = wiring::open(storage).await?;
-    let since = export.time.since;
-    let until = export.time.until;
+    let AuditPeriod { since, until } = export.time.period(system.service.clock.now())?;
+    let out = export.out.as_deref().map(NewFile::create).transpose()?;
+    let cover = export.cover.as_deref().map(NewFile::create).transpose()?;
     let how = match export.format {
         ExportFormat::Csv => ReadAs::Csv,
         ExportFormat::Ndjson => ReadAs::Ndjson,
@@ -31,61 +35,72 @@ pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::R
     let look = ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, how) };
     let actor = system.service.operator();
     readings::record(&system.service, export.firm, actor, look).await.map_err(terminal_error)?;
-    let written = match &export.out {
-        Some(path) => {
-            let named = || path.display().to_string();
-            let file = own_file(path).with_context(named)?;
-            write(storage, &system, export, BufWriter::new(file)).await.with_context(named)
-        }
-        None => write(storage, &system, export, BufWriter::new(Output::new())).await,
+    let asked = ExportSelection { firm_id: export.firm, since, until };
+    let order = ExportOrder { storage, system: &system, export, asked };
+    let bundle = match &out {
+        Some(file) => order.write(BufWriter::new(file)).await.with_context(|| order.named())?,
+        None => order.write(BufWriter::new(Output::new())).await?,
     };
-    system.stop().await?;
-    written
-}
-
-/// Opens the file for the export. An audit log is for its reader: no other user may read it, and no
-/// link leads elsewhere.
-fn own_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
-    let file = options.open(path)?;
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    file.set_len(0)?;
-    Ok(file)
-}
-
-async fn write(
-    storage: &StorageArgs,
-    system: &System,
-    export: &ExportArgs,
-    mut to: impl Write + Send,
-) -> anyhow::Result<()> {
-    let asked = ExportSelection {
-        firm_id: export.firm,
-        since: export.time.since,
-        until: export.time.until,
-    };
-    let bar = bar(export);
-    let progress = |done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    };
-    let pool = system.pool();
-    match export.format {
-        ExportFormat::Csv => {
-            to.write_all(lines::CSV_HEADER.as_bytes())?;
-            lines::export(pool, asked, lines::csv, to, progress).await?;
-        }
-        ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
-        ExportFormat::Bundle => {
-            let notary = storage.signing_notary()?;
-            let at = system.service.clock.now();
-            let signing = CheckpointSigning { notary: &notary, entropy: &SystemEntropy, at };
-            bundle::export(pool, signing, asked, to, progress).await?;
-        }
+    if let (Some(mut file), Some(bundle)) = (cover.as_ref(), &bundle) {
+        file.write_all(order.cover(bundle).await?.as_bytes())?;
     }
-    bar.finish_and_clear();
-    Ok(())
+    for file in [out, cover].into_iter().flatten() {
+        file.keep()?;
+    }
+    system.stop().await
+}
+
+/// An export and its place.
+struct ExportOrder<'a> {
+    storage: &'a StorageArgs,
+    system: &'a System,
+    export: &'a ExportArgs,
+    asked: ExportSelection,
+}
+
+impl ExportOrder<'_> {
+    /// Writes the entries. A bundle comes back in figures.
+    async fn write(&self, mut to: impl Write + Send) -> anyhow::Result<Option<BundleSummary>> {
+        let Self { storage, system, export, asked } = self;
+        let bar = bar(export);
+        let progress = |done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        };
+        let pool = system.pool();
+        let written = match export.format {
+            ExportFormat::Csv => {
+                to.write_all(lines::CSV_HEADER.as_bytes())?;
+                lines::export(pool, *asked, lines::csv, to, progress).await?;
+                None
+            }
+            ExportFormat::Ndjson => {
+                lines::export(pool, *asked, lines::ndjson, to, progress).await?;
+                None
+            }
+            ExportFormat::Bundle => {
+                let notary = storage.signing_notary()?;
+                let at = system.service.clock.now();
+                let signing = CheckpointSigning { notary: &notary, entropy: &SystemEntropy, at };
+                Some(bundle::export(pool, signing, *asked, to, progress).await?)
+            }
+        };
+        bar.finish_and_clear();
+        Ok(written)
+    }
+
+    async fn cover(&self, bundle: &BundleSummary) -> anyhow::Result<String> {
+        let Self { system, export, asked, .. } = self;
+        let firm_name = firms::name(system.pool(), asked.firm_id).await?;
+        let name = export.out.as_deref().and_then(|path| path.file_name());
+        let file = name.map_or(String::new(), |name| name.to_string_lossy().into_owned());
+        let made_at = system.service.clock.now();
+        Ok(CoverPage { bundle, file: &file, firm_name: firm_name.as_deref(), made_at }.html())
+    }
+
+    fn named(&self) -> String {
+        self.export.out.as_deref().map_or(String::new(), |path| path.display().to_string())
+    }
 }
 
 /// A progress bar, if a file is written and a person watches.

@@ -4,6 +4,7 @@ pub(crate) mod args;
 mod checkpoint;
 mod export;
 mod hooks;
+mod new_file;
 mod verify;
 
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use api::commands::readings;
 use auditor::{PublicKey, lines};
+use domain::audit::{Action, AuditPeriod};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use projector::audit::{self, AuditFilter};
@@ -37,14 +39,14 @@ pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow:
 
 async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
-    let since = list.time.since;
-    let until = list.time.until;
+    let AuditPeriod { since, until } = list.time.period(system.service.clock.now())?;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
     let actor = system.service.operator();
     readings::record(&system.service, list.firm, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
-        action: list.action.map(domain::audit::Action::name),
+        actions: list.action.into_iter().map(Action::name).collect(),
+        without: list.no_reads.then(|| Action::AuditRead.name()),
         actor: list.actor,
         subject: list.subject,
         since: since.map(Timestamp::get),

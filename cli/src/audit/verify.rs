@@ -10,6 +10,8 @@ use auditor::bundle::{self, BundleReport};
 use auditor::verify::{self, AuditVerdict, AwaitedEntry, ComparedRows, DatabaseReport};
 use auditor::{KeySource, PublicKey};
 use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
+use domain::audit::{AuditPeriod, EntryTime, ProvedPeriod};
+use domain::time::Timestamp;
 use indicatif::ProgressBar;
 
 use super::args::AuditVerifyArgs;
@@ -159,11 +161,12 @@ fn of_keys(report: &DatabaseReport, source: Option<KeySource>) -> Vec<String> {
 }
 
 fn of_bundle(report: &BundleReport, trusted: Option<&[PublicKey]>) -> Vec<String> {
-    let BundleReport { firm_id, first, last, of, checkpoint: (number, at), key } = report;
+    let BundleReport { firm_id, first, last, of, checkpoint: (number, at), key, period } = report;
     let mut lines = vec![
         format!("intact: entries {first} to {last} of {of} of firm {firm_id}"),
         format!("        checkpoint {number} of {at}, signed with the key {}", key.id()),
     ];
+    lines.extend(period.iter().flat_map(|period| of_period(period, *of)));
     if trusted.is_none() {
         lines.push(format!(
             "        is that key the service's? compare {} with the published one, \
@@ -172,6 +175,26 @@ fn of_bundle(report: &BundleReport, trusted: Option<&[PublicKey]>) -> Vec<String
         ));
     }
     lines
+}
+
+/// The content of a bundle's period. `signed` is the number of entries at the checkpoint.
+fn of_period(proved: &ProvedPeriod, signed: u64) -> Vec<String> {
+    let ProvedPeriod { period: AuditPeriod { since, until }, entries, before, after } = proved;
+    let bound = |at: &Option<Timestamp>| at.map_or("any time".to_owned(), |at| at.to_string());
+    let count = match entries {
+        0 => "no entries".to_owned(),
+        1 => "1 entry".to_owned(),
+        more => format!("{more} entries"),
+    };
+    let (since, until) = (bound(since), bound(until));
+    let of = |entry: &EntryTime| format!("entry {} of {}", entry.sequence, entry.at);
+    let before = before.as_ref().map_or("the begin of the chain".to_owned(), of);
+    let after = after.as_ref().map(of);
+    let after = after.unwrap_or_else(|| format!("the end of what is signed, entry {signed}"));
+    vec![
+        format!("        {count} in this period: from {since}, before {until}"),
+        format!("        its neighbours: {before}; {after}"),
+    ]
 }
 
 fn keys(path: &Path) -> anyhow::Result<Vec<PublicKey>> {

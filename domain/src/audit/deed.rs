@@ -102,8 +102,16 @@ actions! {
 
 /// The word names no action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not an action of the audit log")]
+#[error("not an action of the audit log, which are {}", Action::all_names())]
 pub struct UnknownAction;
+
+impl Action {
+    /// The words of all actions, for a person.
+    #[must_use]
+    pub fn all_names() -> String {
+        Self::ALL.iter().map(|action| action.name()).collect::<Vec<_>>().join(", ")
+    }
+}
 
 impl FromStr for Action {
     type Err = UnknownAction;

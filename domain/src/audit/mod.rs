@@ -9,6 +9,7 @@
 
 mod checkpoint;
 mod deed;
+mod period;
 mod series;
 mod stored;
 mod verification;
@@ -27,6 +28,9 @@ use crate::time::Timestamp;
 pub use checkpoint::{AuditCheckpoint, ChainHead, OpenBlock, Seal};
 pub use deed::{
     Action, Deed, SubscriptionOrigin, UNAUDITED_EVENTS, UnknownAction, subscription_in,
+};
+pub use period::{
+    AuditPeriod, BackwardPeriod, EntryTime, PeriodStretch, ProvedPeriod, UnprovedPeriod,
 };
 pub use series::{LastSignature, SeriesState, SigningRefusal};
 pub use stored::{StoredEntry, StoredParty};

@@ -194,6 +194,18 @@ pub async fn named(pool: &PgPool, firm_ids: &[Uuid]) -> Result<Vec<FirmRow>, sql
     .await
 }
 
+/// Returns the firm's name. A firm whose data are dropped has none.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn name(pool: &PgPool, firm_id: Uuid) -> Result<Option<String>, sqlx::Error> {
+    let name: Option<String> = sqlx::query_scalar("select name from firms where firm_id = $1")
+        .bind(firm_id)
+        .fetch_optional(pool)
+        .await?;
+    Ok(name.filter(|name| !name.is_empty()))
+}
+
 /// Locks firms whose status is about to change, before their subscriptions are listed.
 ///
 /// # Errors

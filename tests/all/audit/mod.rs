@@ -3,7 +3,9 @@
 mod bundles;
 mod chain;
 mod doors;
+mod empty;
 mod forgeries;
+mod remote;
 mod signers;
 mod tampering;
 mod verifier;

@@ -163,3 +163,40 @@ pub async fn heads_after(
     .fetch_all(connection)
     .await
 }
+
+/// A kept end of a chain, and the chain's end at an earlier position.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct EarlierHead {
+    /// The kept end.
+    #[sqlx(flatten)]
+    pub head: HeadRow,
+    /// The number of entries up to the position.
+    pub earlier: i64,
+}
+
+/// Returns the ends of up to `limit` chains after one firm, each with its end at a position. Chains
+/// that began later are left out.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn heads_at(
+    connection: &mut PgConnection,
+    after: Option<Uuid>,
+    position: i64,
+    limit: i64,
+) -> Result<Vec<EarlierHead>, sqlx::Error> {
+    sqlx::query_as(
+        "select head.firm_id, head.sequence, head.hash, head.frontier, entry.sequence as earlier
+           from audit_heads head
+           join lateral (select sequence from audit_log
+                          where firm_id = head.firm_id and position <= $2
+                          order by sequence desc limit 1) entry on true
+          where $1::uuid is null or head.firm_id > $1
+          order by head.firm_id limit $3",
+    )
+    .bind(after)
+    .bind(position)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}

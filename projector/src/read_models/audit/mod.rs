@@ -23,11 +23,13 @@ use uuid::Uuid;
 
 use crate::follow::Projection;
 
-pub use chains::{ComparedHead, HeadRow, chains, compared_heads_after, heads_after};
+pub use chains::{
+    ComparedHead, EarlierHead, HeadRow, chains, compared_heads_after, heads_after, heads_at,
+};
 pub use questions::{
     AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count, count_firms, find_at,
-    followed_to, hashes, hashes_after, list, list_from, of_subject, operators, position_of_event,
-    span, stretch,
+    followed_to, hashes, hashes_after, last_position, list, list_after, list_from, of_subject,
+    operators, position_of_event, proving_span, span, stretch,
 };
 
 /// The writer of the audit log.

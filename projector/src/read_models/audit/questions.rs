@@ -1,7 +1,9 @@
 //! Questions about the audit log.
 
 use chrono::{DateTime, Utc};
+use domain::audit::AuditPeriod;
 use domain::merkle::Hash;
+use domain::time::Timestamp;
 use sqlx::types::JsonValue;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
@@ -24,8 +26,10 @@ macro_rules! entries_where {
 /// The filter of a list of entries. `None` filters nothing.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// The action.
-    pub action: Option<&'static str>,
+    /// The actions; none for all.
+    pub actions: Vec<&'static str>,
+    /// An action to leave out.
+    pub without: Option<&'static str>,
     /// The kind or the id of the actor.
     pub actor: Option<String>,
     /// The kind or the id of the subject.
@@ -49,7 +53,7 @@ pub async fn list(
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!(
-        "firm_id = $1 and ($2::text is null or action = $2)
+        "firm_id = $1 and ($2::text[] = '{}' or action = any($2)) and ($9::text is null or action <> $9)
            and ($3::text is null or actor_kind = $3 or actor_id = $3)
            and ($4::text is null or subject_kind = $4 or subject_id = $4)
            and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
@@ -57,13 +61,14 @@ pub async fn list(
          order by sequence desc limit $8"
     ))
     .bind(firm_id)
-    .bind(filter.action)
+    .bind(&filter.actions)
     .bind(&filter.actor)
     .bind(&filter.subject)
     .bind(filter.since)
     .bind(filter.until)
     .bind(filter.before)
     .bind(limit)
+    .bind(filter.without)
     .fetch_all(pool)
     .await
 }
@@ -225,6 +230,64 @@ pub async fn span(
     .fetch_one(connection)
     .await?;
     Ok(first.zip(last).map(|(first, last)| ChainSpan { first, last }))
+}
+
+/// Returns the span, up to the place `through`, that proves which entries are in a period: it has all
+/// of these entries, the entry before them and the entry after them. Without such entries these two
+/// follow each other. A chain has at least one entry.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn proving_span(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    through: i64,
+    period: AuditPeriod,
+) -> Result<ChainSpan, sqlx::Error> {
+    sqlx::query_as(
+        "select greatest(1, coalesce(
+                    (select min(sequence) from audit_log
+                      where firm_id = $1 and sequence <= $2
+                        and ($3::timestamptz is null or at >= $3)), $2 + 1) - 1) as first,
+                least($2, coalesce(
+                    (select max(sequence) from audit_log
+                      where firm_id = $1 and sequence <= $2
+                        and ($4::timestamptz is null or at < $4)), 0) + 1) as last",
+    )
+    .bind(firm_id)
+    .bind(through)
+    .bind(period.since.map(Timestamp::get))
+    .bind(period.until.map(Timestamp::get))
+    .fetch_one(connection)
+    .await
+}
+
+/// Lists up to `limit` entries of a firm after this place in its chain, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_after(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("firm_id = $1 and sequence > $2 order by sequence limit $3"))
+        .bind(firm_id)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+}
+
+/// Returns the position of the last entry of all chains, or 0.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn last_position(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let last: Option<i64> =
+        sqlx::query_scalar("select max(position) from audit_log").fetch_one(connection).await?;
+    Ok(last.unwrap_or(0))
 }
 
 /// Lists the entries of a span, in order.

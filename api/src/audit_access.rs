@@ -1,0 +1,117 @@
+//! The parts of the proof that the internal API shows and that no table has: signed checkpoints and
+//! public keys in their folders, and the sessions of feeds.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use auditor::bundle::{self, BundlePages, ExportSelection};
+use auditor::{AuditError, KnownKeys, Notary, SignedCheckpoint};
+use domain::feed::FeedSession;
+use domain::time::Timestamp;
+use sqlx::PgPool;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// Most calls of one process that wait for entries. A waiting call looks once per second.
+const WAITING_CALLS_MAX: usize = 64;
+
+/// Access to the proof. Clones of the service share it.
+pub struct AuditAccess {
+    notary: Option<Notary>,
+    sessions: Mutex<HashMap<FeedReader, FeedSession>>,
+    waiting: Semaphore,
+}
+
+/// A reader of a feed, by token. Without a firm it is the feed of all chains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FeedReader {
+    pub(crate) token_id: Uuid,
+    pub(crate) firm_id: Option<Uuid>,
+}
+
+impl AuditAccess {
+    /// Access by the folders of this notary. Without one, no checkpoint and no key is known.
+    #[must_use]
+    pub fn of(notary: Option<Notary>) -> Arc<Self> {
+        let waiting = Semaphore::new(WAITING_CALLS_MAX);
+        Arc::new(Self { notary, sessions: Mutex::default(), waiting })
+    }
+
+    /// The public keys, and their source.
+    pub(crate) async fn keys(&self) -> Result<KnownKeys, Error> {
+        self.on_disk(|notary| notary.known_keys()).await
+    }
+
+    /// Up to `limit` signed checkpoints after this number.
+    pub(crate) async fn checkpoints(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<SignedCheckpoint>, Error> {
+        self.on_disk(move |notary| notary.checkpoints.list_after(after, limit)).await
+    }
+
+    /// The signed checkpoint with this number, or the newest.
+    pub(crate) async fn checkpoint(&self, number: Option<u64>) -> Result<SignedCheckpoint, Error> {
+        let found = self.on_disk(move |notary| match number {
+            Some(number) => notary.checkpoints.numbered(number),
+            None => notary.checkpoints.last(),
+        });
+        match (found.await?, number) {
+            (Some(signed), _) => Ok(signed),
+            (None, Some(_)) => Err(Error::NotFound),
+            (None, None) => Err(Error::NotSigned),
+        }
+    }
+
+    /// A bundle under a signed checkpoint that exists.
+    pub(crate) async fn bundle(
+        &self,
+        pool: &PgPool,
+        signed: SignedCheckpoint,
+        asked: ExportSelection,
+    ) -> Result<BundlePages, Error> {
+        let mut connection = pool.acquire().await?;
+        Ok(bundle::under(&mut connection, signed, asked).await?)
+    }
+
+    /// The right of a call to wait for entries.
+    pub(crate) fn wait(&self) -> Result<SemaphorePermit<'_>, Error> {
+        self.waiting.try_acquire().map_err(|_| Error::RateLimited(1))
+    }
+
+    /// The number of calls that wait for entries now.
+    #[must_use]
+    pub fn waiting_calls(&self) -> usize {
+        WAITING_CALLS_MAX - self.waiting.available_permits()
+    }
+
+    /// Whether a recorded session covers a call. The call then prolongs the session.
+    pub(crate) fn goes_on(&self, reader: FeedReader, after: i64, now: Timestamp) -> bool {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = sessions.get_mut(&reader).filter(|session| session.covers(after, now));
+        session.map(|session| session.used_at = now).is_some()
+    }
+
+    /// Notes that a session was recorded, and forgets ended ones.
+    pub(crate) fn begin(&self, reader: FeedReader, after: i64, now: Timestamp) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|_, session| session.is_open(now));
+        sessions.insert(reader, FeedSession::begun(after, now));
+    }
+
+    /// Reads files beside the threads that serve other calls.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Notary) -> Result<T, AuditError> + Send + 'static,
+    ) -> Result<T, Error> {
+        let notary = self.notary.clone().ok_or(Error::NotSigned)?;
+        let read = spawn_blocking(move || read(&notary)).await;
+        let read =
+            read.map_err(|_| Error::Unavailable("the reading of a file broke down".into()))?;
+        Ok(read?)
+    }
+}
