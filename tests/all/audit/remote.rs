@@ -334,17 +334,17 @@ async fn a_waiting_call_gets_the_next_entry_and_a_revoked_token_does_not() {
     let query = format!("firm={}&after=3", firm.id);
     // The first call's own record is the next entry.
     assert_eq!(remote.feed(&query).await.1, None);
-    let waits = async |query: &str| {
+    let waits = |query: &str| {
         let path = format!("/audit/feed?{query}&wait=30");
         let remote = Arc::clone(&remote);
         tokio::spawn(async move { remote.get(&path).await })
     };
-    let waiting = waits(&query).await;
+    let waiting = waits(&query);
     remote.world.project().await;
     let answer = waiting.await.unwrap();
     assert!(answer.text().contains("\"sequence\":4"), "{}", answer.text());
 
-    let waiting = waits(&format!("firm={}&after=4", firm.id)).await;
+    let waiting = waits(&format!("firm={}&after=4", firm.id));
     let token = tokens::list(remote.world.service()).await.unwrap();
     let token = token.iter().find(|token| token.name == "auditor").unwrap().token_id;
     // The call has been admitted: its wait is what it does now.
