@@ -53,8 +53,9 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
         return vec![SearchTerm::Id(id)];
     }
     let position = text.parse().ok().filter(|position| *position > 0).map(SearchTerm::Position);
+    // A number alone is an address, too (WHATWG URL), and nobody means it.
     let host = match PauseScope::host(text) {
-        Some(PauseScope::Host { host }) if host.contains(['.', ':']) => {
+        Some(PauseScope::Host { host }) if text.contains(['.', ':']) => {
             Some(SearchTerm::Host(host))
         }
         _ => None,
