@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tests::{Receiver, World, own_cluster};
+use tests::Receiver;
 
 use super::Desk;
 
@@ -11,7 +11,7 @@ const QUICK: Duration = Duration::from_millis(300);
 
 /// A million deliveries of one firm, most of them of one subscription, and a thousand hosts.
 async fn large() -> (Desk, String) {
-    let desk = Desk::on(World::on(own_cluster().await.database().await).await).await;
+    let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
     desk.world.submit(&desk.firm).await;

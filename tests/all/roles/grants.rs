@@ -117,7 +117,8 @@ async fn columns_below(pool: &PgPool, table: &str) -> String {
     sqlx::query_scalar(
         "select string_agg(case attname when 'position' then '-position' else attname end, ', '
                            order by attnum)
-           from pg_attribute where attrelid = $1::regclass and attnum > 0 and not attisdropped",
+           from pg_attribute
+          where attrelid = $1::regclass and attnum > 0 and not attisdropped and attgenerated = ''",
     )
     .bind(table)
     .fetch_one(pool)
