@@ -5,7 +5,6 @@ mod contents;
 mod events;
 mod hook_tests;
 mod inventory;
-mod large;
 mod people;
 mod receivers;
 mod stats;
