@@ -63,9 +63,10 @@ async fn doors_11_security_f9_nul_in_a_filter_of_the_internal_door_was_500() {
 #[tokio::test]
 async fn first_use_2_9_a_wrong_value_was_blamed_on_the_names_of_all_parameters() {
     let office = Office::new().await;
-    let time = "an RFC 3339 timestamp such as 2026-01-31T09:30:00.000Z";
+    let time = "a day such as 2026-01-31 (midnight UTC), or an RFC 3339 timestamp such as \
+                2026-01-31T09:30:00.000Z";
     for (rest, why) in [
-        ("/audit?since=2026-03-01", format!("`since` must be {time}")),
+        ("/audit?since=yesterday", format!("`since` must be {time}")),
         ("/audit?action=bogus", "`action` must be an action of the audit log".to_owned()),
         ("/audit?limit=501", "`limit` must be a whole number from 1 to 500".to_owned()),
         ("/audit/export?format=xml", "`format` must be ndjson or csv".to_owned()),
