@@ -156,7 +156,8 @@ def content_of(header, times, signed):
     if not (until and times[-1] >= until) and header["last"] != signed:
         raise Broken("line 1: the entry after the period is missing")
     inside = sum((not since or at >= since) and (not until or at < until) for at in times)
-    return f"\n{inside or 'no'} entries in this period: {since} to {until}"
+    reach = "" if until and times[-1] >= until else " up to the checkpoint"
+    return f"\n{inside or 'no'} entries in this period{reach}: {since} to {until}"
 
 
 def verify_entries(file, header, times):

@@ -2,8 +2,8 @@
 //!
 //! 1. The header: the firm, the first and last sequence of the range, and the hash before the
 //!    range. A bundle of a period names it.
-//! 2. The entries, each with its canonical bytes and its hash. Under a period they are the entries in
-//!    it, the entry before and the entry after, so that a verifier sees that none is left out.
+//! 2. The entries, each with its canonical bytes and its hash. Under a period they are the entries
+//!    in it, the entry before and the entry after, so that a verifier sees that none is left out.
 //! 3. The proof: the entry path, from the last entry to the root over the firm's entries. Then the
 //!    firm's head, the path from the head to the root over all heads, and the signed checkpoint.
 //!

@@ -62,6 +62,9 @@ impl CoverPage<'_> {
         ];
         let facts: String = rows.iter().map(|(name, value)| row(name, value)).collect();
         let counts: String = match bundle.actions.is_empty() {
+            true if bundle.proved.is_open() => {
+                "<p>No entries in this period up to the signed checkpoint.</p>".to_owned()
+            }
             true => "<p>No entries in this period.</p>".to_owned(),
             false => {
                 let rows = bundle.actions.iter();
@@ -74,8 +77,8 @@ impl CoverPage<'_> {
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width\">\
              <title>{title}</title><style>{STYLE}</style></head><body>\n\
-             <h1>{title}</h1>\n<p>This page describes a file. The file is the proof; the page proves \
-             nothing.</p>\n<table>{facts}</table>\n<h2>Entries by action</h2>\n{counts}\n{verify}\
+             <h1>{title}</h1>\n<p>This page describes a file. The file is the proof; \
+             the page proves nothing.</p>\n<table>{facts}</table>\n<h2>Entries by action</h2>\n{counts}\n{verify}\
              </body></html>\n",
             title = escaped(&title),
             verify = how_to_verify(file),
@@ -92,9 +95,9 @@ fn how_to_verify(file: &str) -> String {
          them to a file, one per line.</li>\
          <li>Verify. Neither database nor network is needed: \
          <pre>firmforms audit verify --bundle {file} --public-keys keys.txt</pre></li>\
-         <li>Compare firm, period and counts with the answer.</li></ol>\n\
-         <p>The proof covers the order and the content of entries up to the signed checkpoint. It does \
-         not show that a reported activity was true, nor that the service's clock was right.</p>\n",
+         <li>Compare firm, period and the number of entries with the answer.</li></ol>\n\
+         <p>The proof covers the order and the content of entries up to the signed checkpoint. It \
+         does not show that a reported activity was true, nor that the service's clock was right.</p>\n",
         file = escaped(&quoted),
     )
 }
@@ -213,8 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cover_of_an_empty_period_says_so() {
-        assert!(page(&bundle(&[]), None, "b").contains("No entries in this period."));
+    fn a_cover_of_an_empty_period_says_so_and_how_far() {
+        let mut bundle = bundle(&[]);
+        let up_to = "No entries in this period up to the signed checkpoint.";
+        assert!(page(&bundle, None, "b").contains(up_to));
+        bundle.proved.after = Some(EntryTime { sequence: 5, at: at(31) });
+        assert!(page(&bundle, None, "b").contains("No entries in this period."));
     }
 
     #[test]

@@ -19,7 +19,8 @@ const ENTRIES_PER_PAGE: i64 = 1_000;
 /// so far and the entries in all. Without selected entries it writes nothing.
 ///
 /// # Errors
-/// If the period ends before it begins, the database does not answer, or the file cannot be written.
+/// If the period ends before it begins, the database does not answer, or the file cannot be
+/// written.
 pub async fn export(
     pool: &PgPool,
     asked: ExportSelection,

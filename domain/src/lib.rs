@@ -27,8 +27,8 @@
 //! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret,
 //!   [`idempotency`] the caller's name for a request.
 //! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails.
-//! - [`audit`] makes the audit entries and their chains, over the trees of [`merkle`]. [`feed`] bounds
-//!   what one record of its readers covers.
+//! - [`audit`] makes the audit entries and their chains, over the trees of [`merkle`]. [`feed`]
+//!   bounds the sessions of its readers.
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
@@ -36,7 +36,8 @@
 //!   [`content`] judges if a body or an answer is shown. [`growth`] forecasts sizes of tables.
 //!   [`search`] reads a text that an operator looks for, and [`access`] folds who could do what.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
-//!   [`printable`] makes foreign text safe to print. [`when`] reads times as a person shortens them.
+//!   [`printable`] makes foreign text safe to print. [`when`] reads times as a person shortens
+//!   them.
 
 pub mod access;
 pub mod access_token;

@@ -19,7 +19,7 @@ pub enum AppendError {
     QuotaFull(Quota),
     /// The database could not carry out the append.
     #[error("the database: {0}")]
-    Database(sqlx::Error),
+    Database(#[source] sqlx::Error),
     /// An event could not be written as JSON, or read back.
     #[error("an event that cannot be read: {0}")]
     Unreadable(String),

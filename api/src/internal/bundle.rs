@@ -1,5 +1,5 @@
-//! `/internal/v1/firms/{firm}/audit/export` as a bundle, and as its cover. Both stand under a signed
-//! checkpoint that exists: a call of this API signs nothing.
+//! `/internal/v1/firms/{firm}/audit/export` as a bundle, and as its cover. Both stand under a
+//! signed checkpoint that exists: a call of this API signs nothing.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `/internal/v1/audit`: the proof outside the database, for whoever verifies without a login. It is
-//! about the installation, and names no firm.
+//! `/internal/v1/audit`: the proof outside the database, for verifiers without a login. It is about
+//! the installation, and names no firm.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::service::Service;
 
 /// Public keys, and their source.
 #[derive(Debug, Serialize)]
-struct KeysBody {
-    items: Vec<KeyBody>,
+struct PublicKeysBody {
+    items: Vec<PublicKeyBody>,
     /// Trust in a signature is trust in this source.
     source: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-struct KeyBody {
+struct PublicKeyBody {
     id: String,
     public_key: String,
     pem: String,
@@ -99,8 +99,8 @@ pub(super) async fn keys(
                 KeySource::SignersFolder => "signers_folder",
                 KeySource::BesideCheckpoints => "beside_checkpoints",
             };
-            let items = known.keys.iter().map(KeyBody::from).collect();
-            Json(KeysBody { items, source }).into_response()
+            let items = known.keys.iter().map(PublicKeyBody::from).collect();
+            Json(PublicKeysBody { items, source }).into_response()
         }
     })
 }
@@ -139,7 +139,7 @@ pub(super) async fn verification(
     Ok(Json(VerificationBody { ended, running, last_signature: signature.map(Into::into) }))
 }
 
-impl From<&PublicKey> for KeyBody {
+impl From<&PublicKey> for PublicKeyBody {
     fn from(key: &PublicKey) -> Self {
         Self { id: key.id(), public_key: key.hex(), pem: key.pem() }
     }

@@ -96,8 +96,8 @@ fn walk<R: BufRead>(
     Ok(BundleReport { firm_id, first, last, of, checkpoint, key, period })
 }
 
-/// Checks that the bytes are canonical and are the firm's entry with this sequence. Returns the time
-/// of the entry.
+/// Checks that the bytes are canonical and are the firm's entry with this sequence. Returns the
+/// time of the entry.
 fn check_entry(header: &BundleHeader, sequence: u64, text: &str) -> Result<Timestamp, VerifyStop> {
     let place = location_of(header, sequence);
     let Ok(value) = serde_json::from_str::<Value>(text) else {

@@ -166,7 +166,7 @@ fn of_bundle(report: &BundleReport, trusted: Option<&[PublicKey]>) -> Vec<String
         format!("intact: entries {first} to {last} of {of} of firm {firm_id}"),
         format!("        checkpoint {number} of {at}, signed with the key {}", key.id()),
     ];
-    lines.extend(period.iter().flat_map(|period| of_period(period, *of)));
+    lines.extend(period.iter().flat_map(|period| of_period(period, report)));
     if trusted.is_none() {
         lines.push(format!(
             "        is that key the service's? compare {} with the published one, \
@@ -177,8 +177,8 @@ fn of_bundle(report: &BundleReport, trusted: Option<&[PublicKey]>) -> Vec<String
     lines
 }
 
-/// The content of a bundle's period. `signed` is the number of entries at the checkpoint.
-fn of_period(proved: &ProvedPeriod, signed: u64) -> Vec<String> {
+/// The content of a bundle's period. An open period is proved up to the checkpoint only.
+fn of_period(proved: &ProvedPeriod, report: &BundleReport) -> [String; 2] {
     let ProvedPeriod { period: AuditPeriod { since, until }, entries, before, after } = proved;
     let bound = |at: &Option<Timestamp>| at.map_or("any time".to_owned(), |at| at.to_string());
     let count = match entries {
@@ -186,14 +186,17 @@ fn of_period(proved: &ProvedPeriod, signed: u64) -> Vec<String> {
         1 => "1 entry".to_owned(),
         more => format!("{more} entries"),
     };
+    let reach = if proved.is_open() { " up to the checkpoint" } else { "" };
     let (since, until) = (bound(since), bound(until));
     let of = |entry: &EntryTime| format!("entry {} of {}", entry.sequence, entry.at);
     let before = before.as_ref().map_or("the begin of the chain".to_owned(), of);
     let after = after.as_ref().map(of);
-    let after = after.unwrap_or_else(|| format!("the end of what is signed, entry {signed}"));
-    vec![
-        format!("        {count} in this period: from {since}, before {until}"),
-        format!("        its neighbours: {before}; {after}"),
+    let after = after.unwrap_or_else(|| {
+        format!("none yet: entry {} is the last at checkpoint {}", report.of, report.checkpoint.0)
+    });
+    [
+        format!("        {count} in this period{reach}: from {since}, before {until}"),
+        format!("        before it: {before}; after it: {after}"),
     ]
 }
 

@@ -72,7 +72,7 @@ async fn g3_a_bundle_verifies_offline_by_two_implementations_that_agree() {
     export(&world, &firm, &later, &["--since", "2026-11-01T12:00:30Z"]).await;
     let (code, text) = both(&later).await;
     assert!(code == 0 && text.contains("entries 4 to"), "{text}");
-    assert!(text.contains("its neighbours: entry 4 of 2026-11-01T12:00:00.000Z"), "{text}");
+    assert!(text.contains("before it: entry 4 of 2026-11-01T12:00:00.000Z"), "{text}");
 
     let key = audit(&world, &["audit", "keys", "publish"]).await.1;
     let (keys, other) = (folder.path().join("keys"), folder.path().join("other"));

@@ -32,8 +32,12 @@ async fn first_use_2_6_nothing_happened_in_march_could_not_be_exported() {
     let folder = tempfile::tempdir().unwrap();
     for (name, bounds, neighbours) in [
         ("between", ["2026-11-01T13:00:00Z", "2026-11-01T18:00:00Z"], "entry 3 of"),
-        ("before", ["2026-10-01", "2026-11-01"], "the begin of the chain; entry 1 of"),
-        ("after", ["2026-12-01", "2027-01-01"], "the end of what is signed"),
+        ("before", ["2026-10-01", "2026-11-01"], "the begin of the chain; after it: entry 1 of"),
+        (
+            "after",
+            ["2026-12-01", "2027-01-01"],
+            "in this period up to the checkpoint: from 2026-12-01T00:00:00.000Z",
+        ),
     ] {
         let bundle = folder.path().join(name);
         export(&world, &firm, &bundle, &["--since", bounds[0], "--until", bounds[1]]).await;

@@ -1,5 +1,5 @@
-//! An auditor with a token alone, at the internal door: bundles, covers, keys, checkpoints, the last
-//! verification and the feed.
+//! An auditor with a token alone, at the internal door: bundles, covers, keys, checkpoints, the
+//! last verification and the feed.
 
 use std::fs;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ async fn first_use_2_5_proof_was_for_whoever_had_a_shell() {
     remote.sign().await;
     let newest = remote.get(&format!("{path}?format=bundle")).await;
     fs::write(&file, newest.text()).unwrap();
-    assert!(both(&file).await.1.contains("of 1509 of firm"), "{}", both(&file).await.1);
+    assert!(both(&file).await.1.contains("of 1508 of firm"), "{}", both(&file).await.1);
     let pinned = remote.get(&format!("{path}?format=bundle&checkpoint=1")).await;
     assert_eq!(pinned.text(), answer.text());
     let missing = remote.get(&format!("{path}?format=bundle&checkpoint=3")).await;

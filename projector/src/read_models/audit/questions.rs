@@ -53,7 +53,8 @@ pub async fn list(
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!(
-        "firm_id = $1 and ($2::text[] = '{}' or action = any($2)) and ($9::text is null or action <> $9)
+        "firm_id = $1 and ($2::text[] = '{}' or action = any($2))
+           and ($9::text is null or action <> $9)
            and ($3::text is null or actor_kind = $3 or actor_id = $3)
            and ($4::text is null or subject_kind = $4 or subject_id = $4)
            and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
@@ -232,9 +233,9 @@ pub async fn span(
     Ok(first.zip(last).map(|(first, last)| ChainSpan { first, last }))
 }
 
-/// Returns the span, up to the place `through`, that proves which entries are in a period: it has all
-/// of these entries, the entry before them and the entry after them. Without such entries these two
-/// follow each other. A chain has at least one entry.
+/// Returns the span, up to the place `through`, that proves which entries are in a period. It has
+/// all of these entries, the entry before them and the entry after them. Without such entries these
+/// two follow each other. A chain has at least one entry.
 ///
 /// # Errors
 /// If the database does not answer.
