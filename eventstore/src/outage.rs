@@ -73,7 +73,8 @@ pub fn is_known() -> bool {
     !away().is_empty()
 }
 
-/// Returns whether an outage is the cause of an error. The log tells of it, or will within a second.
+/// Returns whether an outage is the cause of an error. The log tells of it, or will within a
+/// second.
 #[must_use]
 pub fn explains(error: &(dyn Error + 'static)) -> bool {
     let causes = successors(Some(error), |&error| error.source());

@@ -119,7 +119,8 @@ impl QueryFields {
 
     /// The period from `since` on, before `until`.
     pub(super) fn period(&mut self) -> Result<AuditPeriod, Error> {
-        let (since, until) = (self.time("since")?, self.time("until")?);
+        let since = self.time("since")?;
+        let until = self.time("until")?;
         AuditPeriod::between(since, until).map_err(|backward| Error::invalid(backward.to_string()))
     }
 

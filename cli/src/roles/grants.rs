@@ -67,7 +67,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("key_calls", [WRITE, NO, NO, NO]),
     ("wrong_keys", [WRITE, NO, NO, NO]),
     ("invite_tries", [WRITE, TAKE, NO, NO]),
-    ("receivers", [READ, WRITE, NO, READ]),
+    ("receivers", [READ, WRITE, READ, READ]),
     ("receiver_hours", [READ, ALL, NO, READ]),
     ("table_sizes", [READ, ALL, NO, READ]),
     // The vault. The auditor reads none of it, and the projector no secret of it.

@@ -52,9 +52,15 @@ pub async fn list(
     filter: &AuditFilter,
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
+    // An index finds the entries of one action in their order, and none those of several.
+    let one = match &filter.actions[..] {
+        [one] => Some(*one),
+        _ => None,
+    };
+    let several = if one.is_some() { &[][..] } else { &filter.actions[..] };
     sqlx::query_as(entries_where!(
         "firm_id = $1 and ($2::text[] = '{}' or action = any($2))
-           and ($9::text is null or action <> $9)
+           and ($10::text is null or action = $10) and ($9::text is null or action <> $9)
            and ($3::text is null or actor_kind = $3 or actor_id = $3)
            and ($4::text is null or subject_kind = $4 or subject_id = $4)
            and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
@@ -62,7 +68,7 @@ pub async fn list(
          order by sequence desc limit $8"
     ))
     .bind(firm_id)
-    .bind(&filter.actions)
+    .bind(several)
     .bind(&filter.actor)
     .bind(&filter.subject)
     .bind(filter.since)
@@ -70,6 +76,7 @@ pub async fn list(
     .bind(filter.before)
     .bind(limit)
     .bind(filter.without)
+    .bind(one)
     .fetch_all(pool)
     .await
 }

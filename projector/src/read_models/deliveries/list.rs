@@ -34,8 +34,8 @@ pub struct DeliveryFilter {
 }
 
 /// The statement of a list. `$2` to `$8` follow [`DeliveryFilter`]. The added condition repeats a
-/// filter literally, because the planner then finds the partial index for it. An open end of the time
-/// is a far one, so that a kept plan begins at the page. Row guards allow no expression here.
+/// filter literally, because the planner then finds the partial index for it. An open end of the
+/// time is a far one, so that a kept plan begins at the page. Row guards allow no expression here.
 macro_rules! listed {
     ($condition:literal) => {
         concat!(
