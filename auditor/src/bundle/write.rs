@@ -170,7 +170,8 @@ impl BundleDraft {
         asked: ExportSelection,
         head: &ChainHead,
     ) -> Result<Self, AuditError> {
-        let (firm_id, period) = (asked.firm_id, asked.period()?);
+        let firm_id = asked.firm_id;
+        let period = asked.period()?;
         let through = head.sequence.cast_signed();
         let span = proving_span(connection, firm_id, through, period).await?;
         let begin = ChainSpan { last: span.first, ..span };

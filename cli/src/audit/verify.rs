@@ -187,7 +187,8 @@ fn of_period(proved: &ProvedPeriod, report: &BundleReport) -> [String; 2] {
         more => format!("{more} entries"),
     };
     let reach = if proved.is_open() { " up to the checkpoint" } else { "" };
-    let (since, until) = (bound(since), bound(until));
+    let since = bound(since);
+    let until = bound(until);
     let of = |entry: &EntryTime| format!("entry {} of {}", entry.sequence, entry.at);
     let before = before.as_ref().map_or("the begin of the chain".to_owned(), of);
     let after = after.as_ref().map(of);

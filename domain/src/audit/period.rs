@@ -105,7 +105,8 @@ impl AuditPeriod {
 }
 
 impl ProvedPeriod {
-    /// Whether the signed chain ends in the period or before it. Later entries may be in the period.
+    /// Whether the signed chain ends in the period or before it. Later entries may be in the
+    /// period.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.after.is_none()
