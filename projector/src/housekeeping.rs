@@ -1,5 +1,5 @@
-//! The housekeeping worker forgets rows that are kept for a limited time only, and notes the sizes of
-//! tables once a day.
+//! The housekeeping worker forgets rows that are kept for a limited time only, and notes the sizes
+//! of tables once a day.
 
 use chrono::TimeDelta;
 use eventstore::worker::{NextStep, WakeOn, Worker};

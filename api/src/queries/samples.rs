@@ -1,5 +1,5 @@
-//! Samples: an occurrence in the shape of a delivery, from the latest readable submission or made up
-//! (ruling 14b).
+//! Samples: an occurrence in the shape of a delivery, from the latest readable submission or made
+//! up (ruling 14b).
 
 use std::time::Duration;
 

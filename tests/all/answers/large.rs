@@ -17,6 +17,8 @@ async fn large() -> (Desk, String) {
     desk.world.submit(&desk.firm).await;
     desk.world.deliver().await;
     let many = "
+        begin;
+        set local statement_timeout = 0;
         insert into deliveries (delivery_id, firm_id, hook_id, occurrence_id, trigger, form_id,
                                 response_id, state, created_at)
         select gen_random_uuid(), firm_id, hook_id, occurrence_id, trigger, form_id, response_id,
@@ -29,7 +31,8 @@ async fn large() -> (Desk, String) {
         insert into receiver_hours (host, hour, attempts, delivered)
         select n || '.example', timestamptz '2026-11-01 12:00Z' - h * interval '1 hour', 20, 19
           from generate_series(1, 1000) n, generate_series(0, 47) h;
-        analyze deliveries, receivers, receiver_hours";
+        analyze deliveries, receivers, receiver_hours;
+        commit";
     sqlx::raw_sql(many).execute(desk.world.pool()).await.unwrap();
     (desk, hook.to_string())
 }
