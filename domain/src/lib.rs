@@ -33,8 +33,9 @@
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
 //! - [`sentence`] tells events to a person, and [`facts`] shows the content that is not personal.
-//!   [`content`] judges if a body or an answer is shown. [`growth`] forecasts sizes of tables.
+//!   [`content`] judges if a body or an answer is shown, and [`growth`] forecasts sizes of tables.
 //!   [`search`] reads a text that an operator looks for, and [`access`] folds who could do what.
+//!   [`target_test`] orders a sample to a target.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
 //!   [`printable`] makes foreign text safe to print. [`when`] reads times as a person shortens
 //!   them.

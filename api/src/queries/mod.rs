@@ -2,11 +2,12 @@
 //!
 //! [`listing`] pages through subscriptions and deliveries as they are now. [`as_of`] computes them
 //! from the log as they were at a position or an instant. [`history`] explains how a subscription,
-//! a key or a delivery came to its state, by chains of [`causes`]. [`events`] shows the log,
-//! [`inventory`] lists the rest, [`receivers`] the hosts of all firms, [`access`] tells who could
-//! do what, and [`people`] what was sent about a person. [`find`] finds anything by a piece of it,
-//! [`export`] writes deliveries as lines, and `samples` makes samples. A query records nothing: the
-//! caller records the reading by `commands::readings`.
+//! a key or a delivery came to its state, by chains of [`causes`]. [`events`] shows the
+//! log, [`inventory`] lists the rest, [`receivers`] the hosts of all firms, [`access`] tells who
+//! could do what, and [`people`] what was sent about a person. [`find`] finds anything by a piece
+//! of it, [`export`] writes deliveries as lines, `samples` makes samples, and [`stats`] shows the
+//! sizes of tables. A query records nothing: the caller records the reading by
+//! `commands::readings`.
 
 pub mod access;
 pub mod as_of;

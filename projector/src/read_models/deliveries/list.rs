@@ -33,7 +33,16 @@ pub struct DeliveryFilter {
     pub limit: i64,
 }
 
-/// The statement of a list. `$2` to `$8` follow [`DeliveryFilter`]. The added condition repeats a
+impl DeliveryFilter {
+    /// The page begins below this place: the last delivery of the page before, or the end of the
+    /// time. A second bound on the time would make the scan of the index begin at the newest row.
+    fn bound(&self) -> (DateTime<Utc>, Uuid) {
+        let end = (self.until.unwrap_or(FAR_AHEAD), Uuid::nil());
+        self.after.map_or(end, |after| after.min(end))
+    }
+}
+
+/// The statement of a list. `$2` to `$7` follow [`DeliveryFilter`]. The added condition repeats a
 /// filter literally, because the planner then finds the partial index for it. An open end of the
 /// time is a far one, so that a kept plan begins at the page. Row guards allow no expression here.
 macro_rules! listed {
@@ -46,11 +55,10 @@ macro_rules! listed {
                 and ($2::uuid is null or hook_id = $2)
                 and ($3::text is null or trigger = $3)
                 and ($4::text is null or state = $4)
-                and created_at >= $5 and created_at < $6
-                and (created_at, delivery_id) < ($7, $8)
+                and created_at >= $5 and (created_at, delivery_id) < ($6, $7)
                 and ",
             $condition,
-            " order by created_at desc, delivery_id desc limit $9"
+            " order by created_at desc, delivery_id desc limit $8"
         )
     };
 }
@@ -108,15 +116,15 @@ async fn page(
     firm_id: Uuid,
     wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    let (before, before_id) = wanted.bound();
     sqlx::query_as(statement)
         .bind(firm_id)
         .bind(wanted.hook_id)
         .bind(wanted.trigger.map(Trigger::key))
         .bind(wanted.state.map(DeliveryState::name))
         .bind(wanted.since.unwrap_or(DateTime::UNIX_EPOCH))
-        .bind(wanted.until.unwrap_or(FAR_AHEAD))
-        .bind(wanted.after.map_or(FAR_AHEAD, |(created_at, _)| created_at))
-        .bind(wanted.after.map_or(Uuid::max(), |(_, delivery_id)| delivery_id))
+        .bind(before)
+        .bind(before_id)
         .bind(wanted.limit)
         .fetch_all(pool)
         .await
@@ -172,4 +180,23 @@ pub async fn among(
     .bind(delivery_ids)
     .fetch_all(pool)
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_below_the_last_row_or_the_end_of_the_time_whichever_is_earlier() {
+        let at = |second| DateTime::from_timestamp(second, 0);
+        let filter = |until: Option<i64>, after: Option<i64>| DeliveryFilter {
+            until: until.and_then(at),
+            after: after.and_then(at).map(|time| (time, Uuid::max())),
+            ..DeliveryFilter::default()
+        };
+        assert_eq!(filter(None, None).bound(), (FAR_AHEAD, Uuid::nil()));
+        assert_eq!(Some(filter(Some(9), None).bound().0), at(9));
+        assert_eq!(filter(Some(9), Some(9)).bound().1, Uuid::nil());
+        assert_eq!(Some(filter(Some(9), Some(8)).bound().0), at(8));
+    }
 }
