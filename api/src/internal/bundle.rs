@@ -41,7 +41,7 @@ pub(super) async fn file(
     Ok((headers, body).into_response())
 }
 
-/// Shows the cover of the bundle that [`file`] streams.
+/// Shows the cover of the bundle that [`file()`] streams.
 pub(super) async fn cover(
     service: Arc<Service>,
     asked: ExportSelection,
