@@ -4,6 +4,7 @@
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
+use domain::audit::Action;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, World, activity};
 
@@ -67,9 +68,15 @@ async fn first_use_2_9_a_wrong_value_was_blamed_on_the_names_of_all_parameters()
                 2026-01-31T09:30:00.000Z";
     for (rest, why) in [
         ("/audit?since=yesterday", format!("`since` must be {time}")),
-        ("/audit?action=bogus", "`action` must be an action of the audit log".to_owned()),
+        (
+            "/audit?action=bogus",
+            format!(
+                "`action` must be actions of the audit log, with commas between: {}",
+                Action::all_names()
+            ),
+        ),
         ("/audit?limit=501", "`limit` must be a whole number from 1 to 500".to_owned()),
-        ("/audit/export?format=xml", "`format` must be ndjson or csv".to_owned()),
+        ("/audit/export?format=xml", "`format` must be one of ndjson, csv, bundle, cover".to_owned()),
         (
             "/deliveries?state=bogus",
             "`state` must be pending, delivered, failed or cancelled".to_owned(),
