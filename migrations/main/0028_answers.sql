@@ -68,6 +68,7 @@ alter table audit_log add column event_id uuid
     generated always as (substring(encode(entry, 'escape') from
         '"event_id":"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"')::uuid) stored;
 comment on column audit_log.event_id is 'The id of the event, from the entry.';
+alter table audit_log alter event_id set statistics 10;
 create index audit_log_event_idx on audit_log (event_id);
 create index audit_log_hash_idx on audit_log (hash);
 create index audit_log_operators_idx on audit_log (firm_id, at)

@@ -153,7 +153,8 @@ async fn columns(
                            order by array_position(conkey, attnum))
                     filter (where attnum = any(conkey))
            from pg_attribute join pg_constraint on conrelid = attrelid and contype = 'p'
-          where attrelid = ('public.' || $1)::regclass and attnum > 0 and not attisdropped",
+          where attrelid = ('public.' || $1)::regclass and attnum > 0 and not attisdropped
+            and attgenerated = ''",
     )
     .bind(table.name)
     .bind(table.beside_the_log)
