@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
 use domain::as_of::AsOf;
 use domain::operator::OperatorName;
 use domain::time::Timestamp;
@@ -16,6 +16,7 @@ use crate::audit::args::{AuditCommand, HooksCommand};
 use crate::generate::ActivityArgs;
 use crate::internal_addr::InternalAddr;
 use crate::keyring::KeyringCommand;
+use crate::output::OutputArgs;
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
 use crate::roles::MigrateArgs;
@@ -32,6 +33,9 @@ pub(crate) struct CliArgs {
     /// Write the log as JSON lines.
     #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = FalseyValueParser::new())]
     pub(crate) log_json: bool,
+    /// Colour the output. `auto` does so on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    pub(crate) color: ColorChoice,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
 }
@@ -393,6 +397,8 @@ pub(crate) enum KeysCommand {
         firm: Uuid,
         /// The key.
         key: Uuid,
+        #[command(flatten)]
+        json: OutputArgs,
     },
 }
 
@@ -421,6 +427,8 @@ pub(crate) enum TokensCommand {
     Revoke {
         /// The token's id.
         token: Uuid,
+        #[command(flatten)]
+        json: OutputArgs,
     },
 }
 
@@ -502,12 +510,4 @@ pub(crate) struct OpenapiArgs {
     /// The public door's URL for integrators, without /api/v1.
     #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL")]
     pub(crate) base_url: String,
-}
-
-/// The form of the output.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct OutputArgs {
-    /// Answer with JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }

@@ -26,10 +26,19 @@ use uuid::Uuid;
 use vault::{Keyring, installation, secrets};
 
 use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
-use crate::args::OutputArgs;
 use crate::operator;
-use crate::output::print;
+use crate::output::{Column, ListTable, ReportArgs};
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
+
+const FINDINGS: ListTable = ListTable::new(
+    &[
+        Column::state("verdict"),
+        Column::id("check"),
+        Column::prose("says"),
+        Column::note("do"),
+    ],
+    "no checks",
+);
 
 /// The followers of the log.
 const FOLLOWERS: [&str; 3] = ["deliveries", "audit_log", "erase"];
@@ -46,7 +55,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     acknowledge: bool,
     #[command(flatten)]
-    json: OutputArgs,
+    json: ReportArgs,
 }
 
 pub(crate) async fn run(
@@ -61,7 +70,7 @@ pub(crate) async fn run(
     }
     let findings = look(storage, &mut databases).await.context(UNCHECKED)?;
     databases.stop().await?;
-    print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
+    FINDINGS.print(json.into(), findings.iter().map(finding_json).collect());
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))
 }

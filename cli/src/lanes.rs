@@ -8,9 +8,22 @@ use projector::pauses::{self, PauseRow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
-use crate::output::print;
+use crate::output::{Column, ListTable, OutputArgs};
 use crate::wiring::{self, StorageArgs};
+
+const LANES: ListTable = ListTable::new(
+    &[
+        Column::id("lane_id"),
+        Column::state("state"),
+        Column::number("waiting"),
+        Column::number("in_flight"),
+        Column::time("due_at"),
+        Column::id("firm_id"),
+        Column::id("paused"),
+        Column::text("host"),
+    ],
+    "no lane has work",
+);
 
 /// The commands of lanes.
 #[derive(Debug, Subcommand)]
@@ -44,9 +57,7 @@ pub(crate) async fn run(
     let rows = lane_list::list(system.pool(), &wanted).await?;
     let pauses = pauses::list(system.pool()).await?;
     let items = rows.iter().map(|row| lane_json(row, &pauses)).collect();
-    let fields =
-        ["lane_id", "firm_id", "host", "due_at", "waiting", "in_flight", "state", "paused"];
-    print(list.json, items, &fields);
+    LANES.print(list.json, items);
     system.stop().await
 }
 

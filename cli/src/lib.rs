@@ -57,6 +57,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error, &arguments),
     };
+    output::choose_colour(arguments.color);
     let format = arguments.log_format();
     let traces = match wiring::install_tls().and_then(|()| telemetry::start(&arguments)) {
         Ok(traces) => traces,
@@ -96,7 +97,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Tokens(command) => done(operate::tokens(storage, command)).await,
         CliCommand::Secrets(command) => done(operate::secrets(storage, command)).await,
         CliCommand::Keyring(command) => done(keyring::run(storage, &command)).await,
-        CliCommand::Deliveries(command) => done(operate::deliveries(storage, command)).await,
+        CliCommand::Deliveries(command) => done(deliveries::run(storage, command)).await,
         CliCommand::Replay(command) => done(replays::run(storage, command)).await,
         CliCommand::Lanes(command) => done(lanes::run(storage, command)).await,
         CliCommand::Workflows(command) => done(deliveries::workflows(storage, command)).await,

@@ -8,9 +8,16 @@ use projector::pauses::PauseRow;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
 use crate::operate::terminal_error;
-use crate::output::print;
+use crate::output::{Column, ListTable, OutputArgs, RecordView};
+
+const FIELDS: &[Column] = &[
+    Column::id("id"),
+    Column::text("scope"),
+    Column::time("paused_at"),
+    Column::text("paused_by"),
+    Column::text("reason"),
+];
 
 /// The scope of a pause.
 #[derive(Debug, Args)]
@@ -57,7 +64,7 @@ pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result
     let row = pauses::pause(service, &which, &asked.reason, service.operator())
         .await
         .map_err(terminal_error)?;
-    show(asked.json, &[row]);
+    RecordView::new(FIELDS).print(asked.json, &pause_json(&row));
     Ok(())
 }
 
@@ -69,12 +76,14 @@ pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Resu
     let row = pauses::resume(service, pause_id, reason, service.operator())
         .await
         .map_err(terminal_error)?;
-    show(asked.json, &[row]);
+    RecordView::new(FIELDS).print(asked.json, &pause_json(&row));
     Ok(())
 }
 
 pub(crate) async fn list(service: &Service, how: OutputArgs) -> anyhow::Result<()> {
-    show(how, &pauses::list(service).await.map_err(terminal_error)?);
+    let rows = pauses::list(service).await.map_err(terminal_error)?;
+    let items = rows.iter().map(pause_json).collect();
+    ListTable::new(FIELDS, "nothing is paused").print(how, items);
     Ok(())
 }
 
@@ -85,11 +94,6 @@ impl PauseScopeArgs {
         let host = self.host.clone().map(RequestedScope::Host);
         firm.or(hook).or(host).unwrap_or(RequestedScope::All)
     }
-}
-
-fn show(how: OutputArgs, rows: &[PauseRow]) {
-    let fields = ["paused_at", "scope", "reason", "paused_by", "id"];
-    print(how, rows.iter().map(pause_json).collect(), &fields);
 }
 
 fn pause_json(row: &PauseRow) -> Value {

@@ -14,9 +14,8 @@ use projector::rebuild::{
 };
 use serde_json::{Value, json};
 
-use crate::args::OutputArgs;
 use crate::operator;
-use crate::output::{print, print_line, print_note};
+use crate::output::{Column, ListTable, OutputArgs, print_line, print_note};
 use crate::wiring::{self, StorageArgs, System};
 
 /// A read model differs from the log, and stays so.
@@ -24,6 +23,30 @@ const EXIT_DIFFERS: u8 = 1;
 
 /// The command could not be finished.
 const EXIT_FAILED: u8 = 2;
+
+const STATUS: ListTable = ListTable::new(
+    &[
+        Column::id("name"),
+        Column::id("written"),
+        Column::number("rows"),
+        Column::number("checkpoint"),
+        Column::number("lag"),
+        Column::time("rebuilt_at"),
+    ],
+    "no read models",
+);
+
+const REPORTS: ListTable = ListTable::new(
+    &[
+        Column::id("name"),
+        Column::state("outcome"),
+        Column::number("rows"),
+        Column::number("position"),
+        Column::id("took"),
+        Column::id("digest"),
+    ],
+    "no read model was finished",
+);
 
 /// The commands of read models.
 #[derive(Debug, Subcommand)]
@@ -69,8 +92,7 @@ async fn asked(system: &System, command: ProjectionsCommand) -> anyhow::Result<E
     match command {
         ProjectionsCommand::Status(how) => {
             let all = rebuild::status(system.pool()).await?;
-            let fields = ["name", "written", "rows", "checkpoint", "lag", "rebuilt_at"];
-            print(how, all.iter().map(standing).collect(), &fields);
+            STATUS.print(how, all.iter().map(standing).collect());
             Ok(ExitCode::SUCCESS)
         }
         ProjectionsCommand::Rebuild(which) => make(system, which, RebuildAct::Replace).await,
@@ -107,9 +129,8 @@ async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Res
 }
 
 fn print_reports(how: OutputArgs, reports: &[RebuildReport]) -> ExitCode {
-    let fields = ["name", "outcome", "rows", "digest", "position", "seconds"];
-    print(how, reports.iter().map(report).collect(), &fields);
-    if !how.json {
+    REPORTS.print(how, reports.iter().map(report).collect());
+    if how.is_text() {
         for RebuildReport { difference, .. } in reports {
             difference.iter().for_each(|difference| print_line(&line(difference)));
         }
@@ -146,6 +167,7 @@ fn report(report: &RebuildReport) -> Value {
         "position": report.position,
         "events": report.events,
         "seconds": report.took.as_secs_f64(),
+        "took": format!("{} ms", report.took.as_millis()),
         "held_ms": report.held.as_secs_f64() * 1_000.0,
         "difference": report.difference.as_ref().map(|difference| json!({
             "table": difference.table, "key": difference.key, "column": difference.column,

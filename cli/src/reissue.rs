@@ -5,10 +5,12 @@ use clap::Args;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
 use crate::operate::terminal_error;
-use crate::output::print;
+use crate::output::{Column, OutputArgs, RecordView};
 use crate::wiring::{self, StorageArgs};
+
+const REISSUED: RecordView =
+    RecordView::new(&[Column::id("id"), Column::id("reissue_of"), Column::id("request_id")]);
 
 /// The arguments of `reissue`.
 #[derive(Debug, Args)]
@@ -36,6 +38,6 @@ pub(crate) async fn run(storage: &StorageArgs, asked: ReissueArgs) -> anyhow::Re
     let new = NewReissue { firm_id: asked.firm, delivery_id, request_id, reason: asked.reason };
     let id = reissue::reissue(service, &new, service.operator()).await.map_err(terminal_error)?;
     let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});
-    print(asked.json, vec![made], &["id", "reissue_of", "request_id"]);
+    REISSUED.print(asked.json, &made);
     system.stop().await
 }

@@ -11,10 +11,35 @@ use projector::firms;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
 use crate::operate::terminal_error;
-use crate::output::print;
+use crate::output::{Column, ListTable, OutputArgs, RecordView};
 use crate::wiring::{self, StorageArgs};
+
+/// The deliveries that the answer names as a sample.
+const SAMPLE: usize = 10;
+
+const BEGUN: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::id("firm_id"),
+        Column::number("selected"),
+        Column::number("skipped"),
+        Column::number("seconds"),
+    ],
+    "no firm has such deliveries",
+);
+
+const REPLAY: RecordView = RecordView::new(&[
+    Column::id("id"),
+    Column::id("firm_id"),
+    Column::state("state"),
+    Column::text("reason"),
+    Column::number("selected"),
+    Column::text("outcomes"),
+    Column::number("rate_per_second"),
+    Column::time("requested_at"),
+    Column::time("ended_at"),
+]);
 
 /// The commands of replays.
 #[derive(Debug, Subcommand)]
@@ -118,9 +143,9 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
             let begun = replays::start(service, &new, &selected, service.operator()).await;
             Some(begun.map_err(terminal_error)?)
         };
-        begun.push(begun_json(firm_id, id, &selected));
+        begun.push(start.begun_json(firm_id, id, &selected));
     }
-    print(start.json, begun, &["id", "firm_id", "selected", "skipped"]);
+    BEGUN.print(start.json, begun);
     Ok(())
 }
 
@@ -142,13 +167,21 @@ impl ReplayStartArgs {
             rate_per_second: self.rate,
         }
     }
-}
 
-fn begun_json(firm_id: Uuid, id: Option<Uuid>, selected: &SelectedDeliveries) -> Value {
-    json!({
-        "id": id, "firm_id": firm_id, "selected": selected.delivery_ids.len(),
-        "skipped": selected.skipped.len(),
-    })
+    /// A replay that begins, or would begin: how many deliveries, how long, and a sample.
+    fn begun_json(
+        &self,
+        firm_id: Uuid,
+        id: Option<Uuid>,
+        selected: &SelectedDeliveries,
+    ) -> Value {
+        let count = selected.delivery_ids.len();
+        json!({
+            "id": id, "firm_id": firm_id, "selected": count, "skipped": selected.skipped.len(),
+            "seconds": count.div_ceil(usize::try_from(self.rate.max(1)).unwrap_or(usize::MAX)),
+            "sample": selected.delivery_ids.iter().take(SAMPLE).collect::<Vec<_>>(),
+        })
+    }
 }
 
 async fn change(service: &Service, one: ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
@@ -163,6 +196,9 @@ fn show(how: OutputArgs, view: &ReplayView) {
     let shown = json!({
         "id": view.row.replay_id, "firm_id": view.row.firm_id, "state": view.row.state,
         "reason": view.row.reason, "selected": view.row.selected, "outcomes": view.outcomes,
+        "force": view.row.force, "rate_per_second": view.row.rate_per_second,
+        "requested_at": Timestamp::from(view.row.requested_at),
+        "ended_at": view.row.ended_at.map(Timestamp::from),
     });
-    print(how, vec![shown], &["id", "state", "selected", "outcomes"]);
+    REPLAY.print(how, &shown);
 }

@@ -13,9 +13,8 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
 use crate::databases::MainDatabase;
-use crate::output::{print_json, print_line, print_note};
+use crate::output::{ReportArgs, Tone, print_json, print_line, print_note, print_verdict};
 use crate::wiring::{self, StorageArgs};
 
 /// The proof could not be finished.
@@ -57,7 +56,7 @@ pub(crate) struct VerifyDeliveriesArgs {
     #[arg(long, value_parser = reason)]
     reason: Option<String>,
     #[command(flatten)]
-    json: OutputArgs,
+    json: ReportArgs,
 }
 
 fn reason(text: &str) -> Result<String, String> {
@@ -147,10 +146,17 @@ async fn repair_missing(
     Ok(repaired)
 }
 
-fn tell(report: &ProofReport, repaired: Option<u64>, how: OutputArgs) {
+fn tell(report: &ProofReport, repaired: Option<u64>, how: ReportArgs) {
     if how.json {
         return print_json(&as_json(report, repaired));
     }
+    let ProofReport { through, occurrences, subscriptions, .. } = report;
+    let (word, tone) =
+        if report.is_proven() { ("proven", Tone::Good) } else { ("WRONG", Tone::Bad) };
+    let rest = format!(
+        ": {occurrences} occurrences up to position {through}, {subscriptions} subscriptions"
+    );
+    print_verdict(word, tone, &rest);
     lines(report, repaired).iter().for_each(|line| print_line(line));
 }
 
@@ -179,13 +185,8 @@ fn example(one: &ProofExample) -> Value {
 }
 
 fn lines(report: &ProofReport, repaired: Option<u64>) -> Vec<String> {
-    let ProofReport { through, occurrences, overlaps, subscriptions, .. } = report;
-    let ProofReport { listed, unspread, deliveries, .. } = report;
-    let word = if report.is_proven() { "proven" } else { "WRONG" };
+    let ProofReport { overlaps, listed, unspread, deliveries, .. } = report;
     let mut lines = vec![
-        format!(
-            "{word}: {occurrences} occurrences up to position {through}, {subscriptions} subscriptions"
-        ),
         format!("        {listed} deliveries listed, {unspread} of them not in the outbox yet"),
         format!("        {overlaps} matches overlapped a change of the firm's subscriptions"),
         format!("        {deliveries} deliveries begun and looked at"),

@@ -162,7 +162,7 @@ async fn f13_secrets_are_read_from_files() {
     }
     command.env("DATABASE_URL_FILE", &main).env("FIRMFORMS_KEYRING_URL_FILE", &keyring);
     command.env("FIRMFORMS_WRAPPING_KEY_FILE", &key);
-    let reveal = ["secrets", "reveal", "--firm", &firm.id.to_string()];
+    let reveal = ["secrets", "reveal", "--quiet", "--firm", &firm.id.to_string()];
     let (code, text, told) = said(command.args(reveal)).await;
     assert!(code == 0 && text.starts_with("whsec_"), "{told}");
     let mut both = firmforms(&world.database);

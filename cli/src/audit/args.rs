@@ -8,7 +8,8 @@ use domain::audit::Action;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use crate::args::{OutputArgs, TargetRevealArgs};
+use crate::args::TargetRevealArgs;
+use crate::output::{OutputArgs, ReportArgs};
 
 /// The commands of the audit log.
 #[derive(Debug, Subcommand)]
@@ -77,6 +78,9 @@ pub(crate) struct ExportArgs {
     /// The file to write; by default standard output.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
+    /// Tell as JSON what was written to the file.
+    #[arg(long, requires = "out", help_heading = "Output")]
+    pub(crate) json: bool,
 }
 
 /// The format of an export.
@@ -89,6 +93,16 @@ pub(crate) enum ExportFormat {
     /// Entries, proofs, a signed checkpoint and its key. `audit verify --bundle` needs nothing
     /// else.
     Bundle,
+}
+
+impl ExportFormat {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Ndjson => "ndjson",
+            Self::Bundle => "bundle",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -113,6 +127,8 @@ pub(crate) struct AuditVerifyArgs {
     /// signer's keys, else the keys beside the checkpoints, and for a bundle the key in it.
     #[arg(long)]
     pub(crate) public_keys: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) how: ReportArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -141,7 +157,7 @@ pub(crate) enum HooksCommand {
         #[command(flatten)]
         reveal: TargetRevealArgs,
         #[command(flatten)]
-        json: OutputArgs,
+        json: ReportArgs,
     },
 }
 

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use api::commands::readings;
@@ -12,12 +13,16 @@ use auditor::lines;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use indicatif::ProgressBar;
 use nix::fcntl::OFlag;
+use serde_json::json;
 use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
 use super::terminal_error;
-use crate::output::Output;
+use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
 use crate::wiring::{self, StorageArgs, System};
+
+const WRITTEN: RecordView =
+    RecordView::new(&[Column::text("file"), Column::id("format"), Column::number("entries")]);
 
 pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
@@ -40,7 +45,19 @@ pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::R
         None => write(storage, &system, export, BufWriter::new(Output::new())).await,
     };
     system.stop().await?;
-    written
+    tell(export, written?);
+    Ok(())
+}
+
+/// Tells what was written: beside the export, if the export itself is the output.
+fn tell(export: &ExportArgs, entries: u64) {
+    let Some(file) = &export.out else {
+        return print_note(&format!("{entries} entries written"));
+    };
+    let how = OutputArgs { json: export.json, quiet: false };
+    let file = file.display().to_string();
+    let format = export.format.name();
+    WRITTEN.print(how, &json!({"file": file, "format": format, "entries": entries}));
 }
 
 /// Opens the file for the export. An audit log is for its reader: no other user may read it, and no
@@ -59,14 +76,16 @@ async fn write(
     system: &System,
     export: &ExportArgs,
     mut to: impl Write + Send,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u64> {
     let asked = ExportSelection {
         firm_id: export.firm,
         since: export.time.since,
         until: export.time.until,
     };
     let bar = bar(export);
+    let entries = AtomicU64::new(0);
     let progress = |done, all| {
+        entries.store(all, Ordering::Relaxed);
         bar.set_length(all);
         bar.set_position(done);
     };
@@ -85,7 +104,7 @@ async fn write(
         }
     }
     bar.finish_and_clear();
-    Ok(())
+    Ok(entries.into_inner())
 }
 
 /// A progress bar, if a file is written and a person watches.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::args::{HooksCommand, HooksListArgs};
 use super::terminal_error;
-use crate::output::{print, print_json, print_line};
+use crate::output::{Column, ListTable, print_json, print_line};
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
             let which = list.which();
             let asked = HookListQuery { which, as_of, after: list.after, limit: Some(list.limit) };
             let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
-            print(list.json, items(&page.rows), columns(as_of, which));
+            table(as_of, which).print(list.json, items(&page.rows));
         }
         HooksCommand::Why { hook, reveal, json } => {
             let mut found =
@@ -71,12 +71,36 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The columns of the text output.
-const fn columns(as_of: Option<AsOf>, which: HookFilter) -> &'static [&'static str] {
+const LIVE: &[Column] = &[
+    Column::id("id"),
+    Column::id("trigger"),
+    Column::time("created_at"),
+    Column::text("target"),
+];
+
+const REMOVED: &[Column] = &[
+    Column::id("id"),
+    Column::id("trigger"),
+    Column::time("removed_at"),
+    Column::id("reason"),
+    Column::text("target"),
+];
+
+const THEN: &[Column] = &[
+    Column::id("id"),
+    Column::id("trigger"),
+    Column::time("created_at"),
+    Column::age("removed_at"),
+    Column::id("reason"),
+    Column::text("target"),
+];
+
+const fn table(as_of: Option<AsOf>, which: HookFilter) -> ListTable {
     match (as_of, which) {
-        (Some(_), _) => &["created_at", "removed_at", "reason", "id", "trigger", "target"],
-        (None, HookFilter::Removed(_)) => &["removed_at", "reason", "id", "trigger", "target"],
-        (None, HookFilter::Warned | HookFilter::Live) => &["created_at", "id", "trigger", "target"],
+        (Some(_), _) => ListTable::new(THEN, "no such subscriptions then"),
+        (None, HookFilter::Removed(_)) => ListTable::new(REMOVED, "no subscription was removed"),
+        (None, HookFilter::Warned) => ListTable::new(LIVE, "no subscription is close to removal"),
+        (None, HookFilter::Live) => ListTable::new(LIVE, "no subscriptions"),
     }
 }
 

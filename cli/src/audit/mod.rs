@@ -18,11 +18,26 @@ use serde_json::{Value, json};
 use vault::SystemEntropy;
 
 use crate::operate::terminal_error;
-use crate::output::{print, print_line};
+use crate::output::{Column, ListTable, RecordView, print_line};
 use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
 pub(crate) use hooks::run as hooks;
+
+const ENTRIES: ListTable = ListTable::new(
+    &[
+        Column::number("sequence"),
+        Column::time("at"),
+        Column::id("action"),
+        Column::text("reason"),
+        Column::id("actor"),
+        Column::id("subject"),
+        Column::text("evidence"),
+    ],
+    "the audit log has no such entries of this firm",
+);
+
+const KEY_FIELDS: &[Column] = &[Column::id("id"), Column::id("public_key")];
 
 pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -53,21 +68,18 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
     };
     let rows = audit::list(system.pool(), list.firm, &filter, list.limit).await?;
     let flat = |mut item: Value| {
-        if !list.json.json {
+        if list.json.is_text() {
             for party in ["actor", "subject"] {
                 let of = item[party].take();
                 let id = of["id"].as_str().map_or(String::new(), |id| format!(":{id}"));
                 item[party] = format!("{}{id}", of["kind"].as_str().unwrap_or_default()).into();
             }
+            item["evidence"] = item["evidence"].to_string().into();
         }
         item
     };
     let items = rows.iter().map(lines::entry_json).map(flat).collect();
-    print(
-        list.json,
-        items,
-        &["sequence", "at", "action", "reason", "actor", "subject", "evidence"],
-    );
+    ENTRIES.print(list.json, items);
     system.stop().await
 }
 
@@ -76,7 +88,8 @@ fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()>
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {
         AuditKeysCommand::List(how) => {
-            print(*how, keys.list()?.iter().map(item).collect(), &["id", "public_key"]);
+            let items = keys.list()?.iter().map(item).collect();
+            ListTable::new(KEY_FIELDS, "no key signs here").print(*how, items);
         }
         AuditKeysCommand::Rotate(how) => {
             if keys.list()?.is_empty() {
@@ -87,7 +100,7 @@ fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()>
                 );
             }
             let made = keys.rotate(&SystemEntropy)?;
-            print(*how, vec![item(&made)], &["id", "public_key"]);
+            RecordView::new(KEY_FIELDS).print(*how, &item(&made));
         }
         AuditKeysCommand::Publish { pem } => {
             for key in keys.list()? {

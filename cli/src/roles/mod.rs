@@ -11,11 +11,12 @@ mod grants;
 use anyhow::{Context, bail};
 use clap::Args;
 use domain::maintenance::MaintenanceEvent;
+use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
 use crate::operator;
-use crate::output::print_line;
+use crate::output::{ReportArgs, print_json, print_line};
 use crate::wiring::{self, StorageArgs};
 use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
 
@@ -29,6 +30,8 @@ pub(crate) struct MigrateArgs {
     /// server needs its own.
     #[arg(long, default_value = "firmforms", env = "FIRMFORMS_ROLE_PREFIX", value_parser = prefix)]
     role_prefix: String,
+    #[command(flatten)]
+    how: ReportArgs,
 }
 
 /// Accepts a name that needs no quotes and is short enough for its endings.
@@ -44,7 +47,7 @@ fn prefix(text: &str) -> Result<String, String> {
 pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
     if !migrate.roles {
         wiring::open(storage).await?.stop().await?;
-        print_line("both databases are at this version's schema");
+        print_done(migrate);
         return Ok(());
     }
     let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
@@ -55,8 +58,17 @@ pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> any
     operator::record_alone(storage, databases.main.options(), ordered).await?;
     make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
     databases.stop().await?;
-    print_line(&format!("both databases are at this version's schema; their roles are {prefix}_*"));
+    print_done(migrate);
     Ok(())
+}
+
+fn print_done(MigrateArgs { roles, role_prefix, how }: &MigrateArgs) {
+    let roles = roles.then(|| format!("{role_prefix}_*"));
+    if how.json {
+        return print_json(&json!({"migrated": true, "roles": roles}));
+    }
+    let roles = roles.map(|roles| format!("; their roles are {roles}")).unwrap_or_default();
+    print_line(&format!("both databases are at this version's schema{roles}"));
 }
 
 /// Makes the roles for a main database and its keyring, both at this version's schema.
