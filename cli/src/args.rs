@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
-use domain::as_of::AsOf;
 use domain::operator::OperatorName;
-use domain::time::Timestamp;
+use domain::when::{PastMoment, When};
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
 use uuid::Uuid;
 
 use crate::audit::args::{AuditCommand, HooksCommand};
+use crate::confirm::ConsentArgs;
 use crate::generate::ActivityArgs;
 use crate::internal_addr::InternalAddr;
 use crate::keyring::KeyringCommand;
@@ -31,10 +31,12 @@ pub(crate) struct CliArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
     /// Write the log as JSON lines.
-    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = FalseyValueParser::new(),
+          help_heading = "Output")]
     pub(crate) log_json: bool,
     /// Colour the output. `auto` does so on a terminal, unless NO_COLOR is set.
-    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN",
+          help_heading = "Output")]
     pub(crate) color: ColorChoice,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
@@ -46,53 +48,57 @@ impl CliArgs {
     }
 }
 
+/// The heading of the options that a command with a database has.
+pub(crate) const CONNECTION: &str = "Connection";
+
 /// The location of the data, and the operator who works with them.
 #[derive(Debug, Clone, Args)]
 pub struct StorageArgs {
     /// The main database, as a URL with one host or several: the primary among them is used.
     /// Without it, a private PostgreSQL cluster is kept in the data directory.
-    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
     /// A file with the URL of the main database.
-    #[arg(long, global = true, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
     pub database_url_file: Option<PathBuf>,
     /// The database of data keys, in the same form. It is needed with --database-url, and never the
     /// same database.
-    #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
     /// A file with the URL of the keyring.
-    #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
     pub keyring_url_file: Option<PathBuf>,
     /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms
     /// for root, and the user's data folder for others.
-    #[arg(long, global = true, env = "FIRMFORMS_DATA_DIR")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
     /// The folder of PostgreSQL's programs, if they are not in a usual one.
-    #[arg(long, global = true, env = "FIRMFORMS_PG_BIN")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_PG_BIN")]
     pub pg_bin: Option<PathBuf>,
     /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, made when
     /// it is missing.
-    #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
     /// A file with the wrapping key.
     #[arg(
         long,
         global = true,
+        help_heading = CONNECTION,
         env = "FIRMFORMS_WRAPPING_KEY_FILE",
         conflicts_with = "wrapping_key"
     )]
     pub wrapping_key_file: Option<PathBuf>,
     /// The directory of signed checkpoints; by default in the data directory. Best is a place to
     /// which this machine can only add.
-    #[arg(long, global = true, env = "FIRMFORMS_CHECKPOINTS_DIR")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_CHECKPOINTS_DIR")]
     pub checkpoints_dir: Option<PathBuf>,
     /// The directory of the keys that sign checkpoints; by default audit-keys in the data
     /// directory. Only the signer needs it.
-    #[arg(long, global = true, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
     pub audit_keys_dir: Option<PathBuf>,
     /// The operator who gives a command, in the audit log; by default the account of the operating
     /// system.
-    #[arg(long = "as", value_name = "NAME", global = true, env = "FIRMFORMS_AS")]
+    #[arg(long = "as", value_name = "NAME", global = true, help_heading = CONNECTION, env = "FIRMFORMS_AS")]
     pub operator: Option<OperatorName>,
 }
 
@@ -146,14 +152,23 @@ pub(crate) enum CliCommand {
     /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),
-    /// Check an installation, and name each fault with its remedy. Exit code 0: no fault; 1: a
-    /// fault; 2: a check could not be made.
+    /// Check an installation, and name each fault with its remedy.
     Doctor(crate::doctor::DoctorArgs),
     /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(OpenapiArgs),
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory.
+    Man {
+        /// The directory, which must exist.
+        directory: PathBuf,
+    },
 }
 
 impl CliCommand {
@@ -180,7 +195,9 @@ impl CliCommand {
             | Self::Audit(_)
             | Self::Projections(_)
             | Self::Verify(_)
-            | Self::Openapi(_) => "warn",
+            | Self::Openapi(_)
+            | Self::Completions { .. }
+            | Self::Man { .. } => "warn",
         }
     }
 }
@@ -370,9 +387,9 @@ pub(crate) enum FirmsCommand {
 pub(crate) enum KeysCommand {
     /// Make a key for an owner or admin. It is shown once.
     Create {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         /// The owner or admin that the key acts for.
         #[arg(long)]
         member: Uuid,
@@ -384,19 +401,21 @@ pub(crate) enum KeysCommand {
     },
     /// List the keys of a firm, newest first.
     List {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         #[command(flatten)]
         json: OutputArgs,
     },
     /// Revoke a key and remove its subscriptions, at once.
     Revoke {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
-        /// The key.
-        key: Uuid,
+        firm: String,
+        /// The key: its id, the beginning of its id, or the beginning of its text (ffk_…).
+        key: String,
+        #[command(flatten)]
+        consent: ConsentArgs,
         #[command(flatten)]
         json: OutputArgs,
     },
@@ -412,12 +431,12 @@ pub(crate) enum TokensCommand {
         /// A label.
         #[arg(long)]
         name: String,
-        /// The instant from which the token is refused, such as 2027-01-31T00:00:00Z.
+        /// The time from which the token is refused: 2027-01-31, or 90d from now.
         #[arg(long)]
-        expires: Option<Timestamp>,
+        expires: Option<When>,
         /// A firm that the token may reach; repeated for more. Without it, the token reaches all.
         #[arg(long)]
-        firm: Vec<Uuid>,
+        firm: Vec<String>,
         #[command(flatten)]
         json: OutputArgs,
     },
@@ -425,8 +444,10 @@ pub(crate) enum TokensCommand {
     List(OutputArgs),
     /// Revoke a token at once.
     Revoke {
-        /// The token's id.
-        token: Uuid,
+        /// The token: its id, or the beginning of its id.
+        token: String,
+        #[command(flatten)]
+        consent: ConsentArgs,
         #[command(flatten)]
         json: OutputArgs,
     },
@@ -447,20 +468,22 @@ pub(crate) enum TokenRole {
 pub(crate) enum SecretsCommand {
     /// Show a firm's webhook signing secret, and record the reading.
     Reveal {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         #[command(flatten)]
         json: OutputArgs,
     },
     /// Make a new signing secret and show it. The old one signs no attempt claimed from then on.
     Rotate {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         /// The reason; kept in the log.
         #[arg(long)]
         reason: Option<String>,
+        #[command(flatten)]
+        consent: ConsentArgs,
         #[command(flatten)]
         json: OutputArgs,
     },
@@ -483,14 +506,14 @@ pub(crate) enum DeliveriesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryShowArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
-    /// The delivery.
-    pub(crate) delivery: Uuid,
-    /// Its state at a position of the log, or at an instant.
+    pub(crate) firm: String,
+    /// The delivery: its id, or the beginning of its id.
+    pub(crate) delivery: String,
+    /// Its state at a position of the log, or at a time (2026-11-01, 2h).
     #[arg(long)]
-    pub(crate) as_of: Option<AsOf>,
+    pub(crate) as_of: Option<PastMoment>,
     #[command(flatten)]
     pub(crate) reveal: TargetRevealArgs,
     #[command(flatten)]

@@ -14,12 +14,14 @@ use domain::delivery::{Attempt, DeliveryState, Hop};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
+use domain::when::{PastMoment, When};
 use projector::as_of::DeliveryThen;
 use projector::deliveries::DeliveryRow;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{DeliveriesCommand, DeliveryShowArgs};
+use crate::names::{self, NamedKind, TimeRange};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView, print_json, print_line};
 use crate::pauses;
@@ -83,18 +85,17 @@ const DELIVERY: RecordView = RecordView::new(&[
 /// The arguments of `deliveries list`.
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Uuid,
-    /// Only deliveries of this subscription.
+    firm: String,
+    /// Only deliveries of this subscription: its id, or the beginning of its id.
     #[arg(long)]
-    hook: Option<Uuid>,
+    hook: Option<String>,
     #[command(flatten)]
     filter: DeliveryFilterArgs,
-    /// Their state at a position of the log, or at an instant (2026-11-01T12:00:00Z); with --limit
-    /// alone.
+    /// Their state at a position of the log, or at a time (2026-11-01, 2h); with --limit alone.
     #[arg(long)]
-    as_of: Option<AsOf>,
+    as_of: Option<PastMoment>,
     #[command(flatten)]
     json: OutputArgs,
 }
@@ -108,9 +109,9 @@ pub(crate) enum WorkflowsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkflowListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Uuid,
+    firm: String,
     #[command(flatten)]
     filter: DeliveryFilterArgs,
     #[command(flatten)]
@@ -125,12 +126,12 @@ struct DeliveryFilterArgs {
     /// Only deliveries that are `pending`, `delivered`, `failed` or `cancelled`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only deliveries queued at this instant or later (2026-11-01T00:00:00Z).
+    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
     #[arg(long)]
-    since: Option<Timestamp>,
-    /// Only deliveries queued before this instant.
+    since: Option<When>,
+    /// Only deliveries queued before this time.
     #[arg(long)]
-    until: Option<Timestamp>,
+    until: Option<When>,
     /// Only deliveries after this one: the last one of the page before.
     #[arg(long)]
     after: Option<Uuid>,
@@ -140,13 +141,14 @@ struct DeliveryFilterArgs {
 }
 
 impl DeliveryFilterArgs {
-    fn asked(self, hook_id: Option<Uuid>) -> DeliveryListQuery {
+    fn asked(self, hook_id: Option<Uuid>, now: Timestamp) -> DeliveryListQuery {
+        let TimeRange { since, until } = TimeRange::of(self.since, self.until, now);
         DeliveryListQuery {
             hook_id,
             trigger: self.trigger.map(|trigger| trigger.key().to_owned()),
             state: self.state,
-            since: self.since,
-            until: self.until,
+            since,
+            until,
             after: self.after,
             limit: Some(self.limit),
             as_of: None,
@@ -154,10 +156,7 @@ impl DeliveryFilterArgs {
     }
 }
 
-pub(crate) async fn run(
-    storage: &StorageArgs,
-    command: DeliveriesCommand,
-) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageArgs, command: DeliveriesCommand) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
     ask(&system, command).await?;
     system.stop().await
@@ -176,7 +175,11 @@ async fn ask(system: &System, command: DeliveriesCommand) -> anyhow::Result<()> 
 
 /// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
 async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
-    let DeliveryShowArgs { firm: firm_id, delivery: delivery_id, as_of, reveal, json } = asked;
+    let DeliveryShowArgs { firm, delivery, as_of, reveal, json } = asked;
+    let pool = service.store.pool();
+    let firm_id = names::id(pool, NamedKind::Firm, &firm).await?;
+    let delivery_id = names::id(pool, NamedKind::Delivery, &delivery).await?;
+    let as_of = names::as_of(as_of, service.clock.now());
     let until = match as_of {
         Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,
         None => AsOf::NOW,
@@ -285,10 +288,12 @@ fn way(hops: &[Hop]) -> String {
 
 async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
     let service = &system.service;
-    let firm = list.firm;
-    let asked = list.filter.asked(list.hook);
+    let now = service.clock.now();
+    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+    let hook = names::id_of_any(system.pool(), NamedKind::Hook, list.hook.as_deref()).await?;
+    let asked = list.filter.asked(hook, now);
     read(service, firm, &asked).await?;
-    if let Some(as_of) = list.as_of {
+    if let Some(as_of) = names::as_of(list.as_of, now) {
         let asked = DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked };
         return list_then(service, firm, &asked, list.json).await;
     }
@@ -327,8 +332,8 @@ pub(crate) async fn workflows(
 ) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
     let service = &system.service;
-    let firm = list.firm;
-    let asked = list.filter.asked(None);
+    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+    let asked = list.filter.asked(None, service.clock.now());
     read(service, firm, &asked).await?;
     let rows = listing::steps(service, firm, &asked).await.map_err(terminal_error)?.rows;
     let holding = pause_by_delivery(service, firm, &rows).await?;

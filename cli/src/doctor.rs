@@ -31,12 +31,7 @@ use crate::output::{Column, ListTable, ReportArgs};
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
 
 const FINDINGS: ListTable = ListTable::new(
-    &[
-        Column::state("verdict"),
-        Column::id("check"),
-        Column::prose("says"),
-        Column::note("do"),
-    ],
+    &[Column::state("verdict"), Column::id("check"), Column::prose("says"), Column::note("do")],
     "no checks",
 );
 

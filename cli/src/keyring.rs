@@ -10,10 +10,14 @@ use sqlx::{Connection, PgConnection};
 use vault::SystemEntropy;
 use vault::rewrap::{Rewrap, RewrapResult, RewrapState};
 
+use crate::confirm::{self, ConsentArgs};
 use crate::databases::key_of_file;
 use crate::operator;
 use crate::output::{ReportArgs, print_json, print_line, print_note};
 use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
+
+const CONSEQUENCES: &str = "every data key and secret is encrypted under the new key; from then on \
+                            no process starts with the old one";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyringCommand {
@@ -24,12 +28,14 @@ pub(crate) enum KeyringCommand {
         #[arg(long)]
         new_key_file: PathBuf,
         #[command(flatten)]
+        consent: ConsentArgs,
+        #[command(flatten)]
         how: ReportArgs,
     },
 }
 
 pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
-    let KeyringCommand::Rewrap { new_key_file, how } = command;
+    let KeyringCommand::Rewrap { new_key_file, consent, how } = command;
     let from = storage.wrapping_key()?;
     let to = key_of_file(new_key_file)?;
     let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
@@ -37,6 +43,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyh
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;
     nobody_is_at_work(&mut main, &mut keyring).await?;
+    confirm::require(*consent, CONSEQUENCES, "rewrap")?;
     let rewrap = Rewrap { from: &from, to: &to, entropy: &SystemEntropy };
     begin(&rewrap, &mut main, &mut keyring).await?;
     let ordered = MaintenanceEvent::KeyringRewrapOrdered {};

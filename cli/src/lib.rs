@@ -3,6 +3,7 @@
 
 mod args;
 mod audit;
+mod confirm;
 mod databases;
 mod deliveries;
 mod demo;
@@ -12,10 +13,12 @@ mod door_setup;
 mod doors;
 pub mod expected;
 pub mod generate;
+mod help;
 pub mod ingest;
 mod internal_addr;
 mod keyring;
 mod lanes;
+mod names;
 mod openapi;
 mod operate;
 mod operator;
@@ -36,11 +39,12 @@ use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::builder::{FalseyValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 
 use crate::args::{CliArgs, CliCommand};
+use crate::confirm::NoConsent;
 use crate::telemetry::LogFormat;
 
 /// Runs the command line.
@@ -53,7 +57,8 @@ pub fn main() -> ExitCode {
 /// itself as the service calls this.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let arguments = match CliArgs::try_parse_from(&arguments) {
+    let parsed = help::command().try_get_matches_from(&arguments);
+    let arguments = match parsed.and_then(|matches| CliArgs::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error, &arguments),
     };
@@ -103,6 +108,11 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Workflows(command) => done(deliveries::workflows(storage, command)).await,
         CliCommand::Reissue(asked) => done(reissue::run(storage, asked)).await,
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
+        CliCommand::Completions { shell } => {
+            help::completions(shell);
+            Ok(ExitCode::SUCCESS)
+        }
+        CliCommand::Man { directory } => help::manual(&directory).map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -114,7 +124,8 @@ async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Resu
 /// Prints the error with its causes as one line, or as a line of a JSON log.
 fn fail(error: &anyhow::Error, format: LogFormat) -> ExitCode {
     eprintln!("{}", telemetry::last_line(format, &format!("firmforms: {error:#}")));
-    ExitCode::FAILURE
+    // Like a wrong usage: the command did not begin.
+    if error.is::<NoConsent>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
 /// Prints a usage error. The help and the version come here, too: clap returns them as errors.

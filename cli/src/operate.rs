@@ -3,12 +3,16 @@
 
 use api::Service;
 use api::commands::{keys, secrets, tokens};
+use deliverer::inspect::lane_list;
 use domain::access_token::TokenScope;
 use domain::time::Timestamp;
-use projector::firms;
+use projector::{firms, hooks};
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::args::{FirmsCommand, KeysCommand, SecretsCommand, TokenRole, TokensCommand};
+use crate::confirm::{self, ConsentArgs};
+use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable, OutputArgs, RecordView, print_note};
 use crate::wiring::{self, StorageArgs};
 
@@ -76,8 +80,10 @@ pub(crate) async fn keys(storage: &StorageArgs, command: KeysCommand) -> anyhow:
 }
 
 async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()> {
+    let pool = service.store.pool();
     match command {
         KeysCommand::Create { firm, member, name, json } => {
+            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
             let made = keys::create_by(service, firm, member, service.operator(), &name).await;
             let made = made.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
@@ -85,6 +91,7 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
             tell_once(json);
         }
         KeysCommand::List { firm, json } => {
+            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
             let keys = keys::list(service, firm).await.map_err(terminal_error)?;
             let items = keys
                 .into_iter()
@@ -97,13 +104,72 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
                 .collect();
             KEYS.print(json, items);
         }
-        KeysCommand::Revoke { firm, key, json } => {
+        KeysCommand::Revoke { firm, key, consent, json } => {
+            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
+            let key = names::id(pool, NamedKind::Key(firm), &key).await?;
+            consent_to_revocation(service, firm, key, consent).await?;
             let removed = keys::revoke(service, firm, key, service.operator()).await;
             let removed = removed.map_err(terminal_error)?;
             REVOKED.print(json, &json!({"id": key, "subscriptions_removed": removed}));
         }
     }
     Ok(())
+}
+
+/// Asks before a key and its subscriptions go. A key that is not there is for the command to tell.
+async fn consent_to_revocation(
+    service: &Service,
+    firm_id: Uuid,
+    key_id: Uuid,
+    consent: ConsentArgs,
+) -> anyhow::Result<()> {
+    let pool = service.store.pool();
+    let keys = keys::list(service, firm_id).await.map_err(terminal_error)?;
+    let Some(key) = keys.iter().find(|key| key.key_id == key_id && key.revoked_at.is_none()) else {
+        return Ok(());
+    };
+    let hooks = hooks::live_of_keys(&mut *pool.acquire().await?, &[key_id]).await?;
+    let lanes: Vec<Uuid> = hooks.iter().map(|hook| hook.hook_id).collect();
+    let waiting = lane_list::waiting_in(pool, &lanes).await?;
+    let consequences = format!(
+        "the key {} ({}) is revoked for good; {} subscriptions go along, and {waiting} queued \
+         deliveries are cancelled",
+        key.prefix,
+        key.name,
+        hooks.len()
+    );
+    Ok(confirm::require(consent, &consequences, &key.prefix)?)
+}
+
+async fn consent_to_token_revocation(
+    service: &Service,
+    token_id: Uuid,
+    consent: ConsentArgs,
+) -> anyhow::Result<()> {
+    let tokens = tokens::list(service).await.map_err(terminal_error)?;
+    let active = tokens.iter().find(|one| one.token_id == token_id && one.revoked_at.is_none());
+    let Some(token) = active else { return Ok(()) };
+    let used = token.last_used_at.map(|at| format!("last used {}", Timestamp::from(at)));
+    let used = used.unwrap_or_else(|| "never used".to_owned());
+    let consequences =
+        format!("the {} token {} is refused from now on ({used})", token.role, token.name);
+    Ok(confirm::require(consent, &consequences, &token.name)?)
+}
+
+async fn consent_to_rotation(
+    service: &Service,
+    firm_id: Uuid,
+    consent: ConsentArgs,
+) -> anyhow::Result<()> {
+    let pool = service.store.pool();
+    let Some(firm) = firms::sender(pool, firm_id).await? else { return Ok(()) };
+    let hooks = hooks::list_live(pool, firm_id).await?.len();
+    let consequences = format!(
+        "the old secret of {} signs nothing claimed from now on; {hooks} subscriptions need the \
+         new one within a minute",
+        firm.name
+    );
+    Ok(confirm::require(consent, &consequences, &firm.name)?)
 }
 
 /// Tells a person that a new secret is not shown again.
@@ -120,6 +186,7 @@ pub(crate) async fn tokens(storage: &StorageArgs, command: TokensCommand) -> any
 }
 
 async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result<()> {
+    let pool = service.store.pool();
     match command {
         TokensCommand::Create { role, name, expires, firm, json } => {
             let role = match role {
@@ -127,8 +194,10 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                 TokenRole::Operator => tokens::HolderRole::Operator,
                 TokenRole::Auditor => tokens::HolderRole::Auditor,
             };
-            let firm_ids = (!firm.is_empty()).then_some(firm);
-            let scope = TokenScope { name, role, expires_at: expires, firm_ids };
+            let firms = names::ids(pool, NamedKind::Firm, &firm).await?;
+            let firm_ids = (!firms.is_empty()).then_some(firms);
+            let expires_at = expires.map(|when| when.after(service.clock.now()));
+            let scope = TokenScope { name, role, expires_at, firm_ids };
             let made = tokens::create_limited(service, scope).await.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "token": made.token, "name": made.name});
             NEW_TOKEN.print(json, &shown);
@@ -149,7 +218,9 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                 .collect();
             TOKENS.print(json, items);
         }
-        TokensCommand::Revoke { token, json } => {
+        TokensCommand::Revoke { token, consent, json } => {
+            let token = names::id(pool, NamedKind::Token, &token).await?;
+            consent_to_token_revocation(service, token, consent).await?;
             tokens::revoke(service, token).await.map_err(terminal_error)?;
             REVOKED.print(json, &json!({"id": token}));
         }
@@ -162,9 +233,12 @@ pub(crate) async fn secrets(storage: &StorageArgs, command: SecretsCommand) -> a
     let service = &system.service;
     let (shown, how) = match command {
         SecretsCommand::Reveal { firm, json } => {
+            let firm = names::id(system.pool(), NamedKind::Firm, &firm).await?;
             (secrets::reveal(service, firm, service.operator()).await, json)
         }
-        SecretsCommand::Rotate { firm, reason, json } => {
+        SecretsCommand::Rotate { firm, reason, consent, json } => {
+            let firm = names::id(system.pool(), NamedKind::Firm, &firm).await?;
+            consent_to_rotation(service, firm, consent).await?;
             (secrets::rotate(service, firm, service.operator(), reason.as_deref()).await, json)
         }
     };

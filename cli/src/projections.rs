@@ -53,11 +53,9 @@ const REPORTS: ListTable = ListTable::new(
 pub(crate) enum ProjectionsCommand {
     /// List read models: rows, progress along the log, time of the last rebuild.
     Status(OutputArgs),
-    /// Rebuild read models from the log beside live traffic, and swap them in. Exit code 0: done;
-    /// 1: refused, because an entry of the audit log or a seal would have changed; 2: not done.
+    /// Rebuild read models from the log beside live traffic, and swap them in.
     Rebuild(ModelArgs),
-    /// Rebuild read models and compare them, without a swap. Exit code 0: all equal the log; 1: one
-    /// differs, with its first differing row; 2: not decided.
+    /// Rebuild read models and compare them, without a swap.
     Verify(ModelArgs),
 }
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use crate::args::CliArgs;
+use crate::help;
 
 /// Variables that are read by a library, or before the command line is.
 const OTHER_VARIABLES: [(&str, &str); 3] = [
@@ -64,7 +64,7 @@ pub fn commands() -> String {
 
 /// Every command with its full name: the program itself, then each command before its parts.
 fn all_commands() -> Vec<Command> {
-    let mut root = CliArgs::command();
+    let mut root = help::command();
     root.build();
     let mut found = Vec::new();
     let mut waiting = vec![root];

@@ -7,10 +7,13 @@ use domain::delivery::DeliveryState;
 use domain::replay::{RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
+use domain::when::When;
 use projector::firms;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::confirm::{self, ConsentArgs};
+use crate::names::{self, NamedKind, TimeRange};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView};
 use crate::wiring::{self, StorageArgs};
@@ -58,29 +61,29 @@ pub(crate) enum ReplaysCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The replay.
-    replay: Uuid,
+    /// The replay: its id, or the beginning of its id.
+    replay: String,
     #[command(flatten)]
     json: OutputArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayStartArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long, required_unless_present = "all_firms")]
-    firm: Option<Uuid>,
+    firm: Option<String>,
     /// Every firm that has such deliveries. Each gets a replay of its own.
     #[arg(long, conflicts_with = "firm")]
     all_firms: bool,
     /// The reason; kept in the log.
     #[arg(long)]
     reason: String,
-    /// Only these deliveries. The flag may be repeated.
+    /// Only these deliveries, by id or the beginning of it. The flag may be repeated.
     #[arg(long)]
-    delivery: Vec<Uuid>,
-    /// Only deliveries of this subscription.
+    delivery: Vec<String>,
+    /// Only deliveries of this subscription: its id, or the beginning of its id.
     #[arg(long)]
-    hook: Option<Uuid>,
+    hook: Option<String>,
     /// Only deliveries of this trigger.
     #[arg(long)]
     trigger: Option<Trigger>,
@@ -90,12 +93,12 @@ pub(crate) struct ReplayStartArgs {
     /// `failed` (the default), or `delivered`, which needs `--force`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only deliveries queued at this instant or later.
+    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
     #[arg(long)]
-    since: Option<Timestamp>,
-    /// Only deliveries queued before this instant.
+    since: Option<When>,
+    /// Only deliveries queued before this time.
     #[arg(long)]
-    until: Option<Timestamp>,
+    until: Option<When>,
     /// Also deliveries that were delivered.
     #[arg(long)]
     force: bool,
@@ -106,6 +109,8 @@ pub(crate) struct ReplayStartArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    consent: ConsentArgs,
+    #[command(flatten)]
     json: OutputArgs,
 }
 
@@ -115,7 +120,8 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
     match command {
         ReplaysCommand::Start(start) => begin(service, start).await?,
         ReplaysCommand::Show(one) => {
-            let view = replays::show(service, one.replay).await.map_err(terminal_error)?;
+            let replay_id = names::id(system.pool(), NamedKind::Replay, &one.replay).await?;
+            let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
             show(one.json, &view);
         }
         ReplaysCommand::Pause(one) => change(service, one, ReplayCommand::Pause).await?,
@@ -126,13 +132,18 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
 }
 
 async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> {
-    let firm_ids = match start.firm {
+    let pool = service.store.pool();
+    let firm_ids = match names::id_of_any(pool, NamedKind::Firm, start.firm.as_deref()).await? {
         Some(firm_id) => vec![firm_id],
-        None => firms::list(service.store.pool()).await?.iter().map(|row| row.firm_id).collect(),
+        None => firms::list(pool).await?.iter().map(|row| row.firm_id).collect(),
     };
+    let selection = start.selection(service).await?;
+    if start.force && !start.dry_run {
+        start.require_consent(service, &firm_ids, &selection).await?;
+    }
     let mut begun = Vec::new();
     for firm_id in firm_ids {
-        let new = start.of(firm_id);
+        let new = start.of(firm_id, selection.clone());
         let selected = replays::select(service, &new).await.map_err(terminal_error)?;
         if start.all_firms && selected.delivery_ids.is_empty() {
             continue;
@@ -150,18 +161,42 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
 }
 
 impl ReplayStartArgs {
-    fn of(&self, firm_id: Uuid) -> NewReplay {
+    async fn selection(&self, service: &Service) -> anyhow::Result<ReplaySelection> {
+        let pool = service.store.pool();
+        let TimeRange { since, until } = TimeRange::of(self.since, self.until, service.clock.now());
+        Ok(ReplaySelection {
+            delivery_ids: names::ids(pool, NamedKind::Delivery, &self.delivery).await?,
+            hook_id: names::id_of_any(pool, NamedKind::Hook, self.hook.as_deref()).await?,
+            trigger: self.trigger,
+            form_id: self.form,
+            state: self.state,
+            since,
+            until,
+        })
+    }
+
+    /// Delivered deliveries arrive at their receivers once more, so the operator is asked first.
+    async fn require_consent(
+        &self,
+        service: &Service,
+        firm_ids: &[Uuid],
+        selection: &ReplaySelection,
+    ) -> anyhow::Result<()> {
+        let mut count = 0;
+        for firm_id in firm_ids {
+            let new = self.of(*firm_id, selection.clone());
+            let selected = replays::select(service, &new).await.map_err(terminal_error)?;
+            count += selected.delivery_ids.len();
+        }
+        let consequences =
+            format!("{count} deliveries are sent again, also those that were delivered");
+        Ok(confirm::require(self.consent, &consequences, "replay")?)
+    }
+
+    fn of(&self, firm_id: Uuid, selection: ReplaySelection) -> NewReplay {
         NewReplay {
             firm_id,
-            selection: ReplaySelection {
-                delivery_ids: self.delivery.clone(),
-                hook_id: self.hook,
-                trigger: self.trigger,
-                form_id: self.form,
-                state: self.state,
-                since: self.since,
-                until: self.until,
-            },
+            selection,
             reason: self.reason.clone(),
             force: self.force,
             rate_per_second: self.rate,
@@ -169,12 +204,7 @@ impl ReplayStartArgs {
     }
 
     /// A replay that begins, or would begin: how many deliveries, how long, and a sample.
-    fn begun_json(
-        &self,
-        firm_id: Uuid,
-        id: Option<Uuid>,
-        selected: &SelectedDeliveries,
-    ) -> Value {
+    fn begun_json(&self, firm_id: Uuid, id: Option<Uuid>, selected: &SelectedDeliveries) -> Value {
         let count = selected.delivery_ids.len();
         json!({
             "id": id, "firm_id": firm_id, "selected": count, "skipped": selected.skipped.len(),
@@ -185,9 +215,9 @@ impl ReplayStartArgs {
 }
 
 async fn change(service: &Service, one: ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
-    let view = replays::change(service, one.replay, command, service.operator())
-        .await
-        .map_err(terminal_error)?;
+    let replay_id = names::id(service.store.pool(), NamedKind::Replay, &one.replay).await?;
+    let view = replays::change(service, replay_id, command, service.operator()).await;
+    let view = view.map_err(terminal_error)?;
     show(one.json, &view);
     Ok(())
 }

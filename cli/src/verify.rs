@@ -9,11 +9,14 @@ use deliverer::inspect::repair::{RepairOrder, repair};
 use domain::once::DeliveryFaultKind;
 use domain::replay::REASON_MAX_CHARS;
 use domain::time::Timestamp;
+use domain::when::When;
+use eventstore::Clock;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use uuid::Uuid;
+use sqlx::PgPool;
 
 use crate::databases::MainDatabase;
+use crate::names::{self, NamedKind, TimeRange};
 use crate::output::{ReportArgs, Tone, print_json, print_line, print_note, print_verdict};
 use crate::wiring::{self, StorageArgs};
 
@@ -24,22 +27,21 @@ const EXIT_UNKNOWN: u8 = 2;
 #[derive(Debug, Subcommand)]
 pub(crate) enum VerifyCommand {
     /// Prove that each occurrence lists exactly the subscriptions its match saw live. Prove that
-    /// each delivery followed its rules. Exit code 0: proven; 1: a fault; 2: the check or the
-    /// repair could not finish.
+    /// each delivery followed its rules.
     Deliveries(VerifyDeliveriesArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyDeliveriesArgs {
-    /// Only this firm's deliveries.
+    /// Only this firm's deliveries: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Option<Uuid>,
-    /// Only events recorded at this instant or later (2026-11-01T00:00:00Z).
+    firm: Option<String>,
+    /// Only events recorded at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
     #[arg(long)]
-    since: Option<Timestamp>,
-    /// Only events recorded before this instant.
+    since: Option<When>,
+    /// Only events recorded before this time.
     #[arg(long)]
-    until: Option<Timestamp>,
+    until: Option<When>,
     /// Only from this position of the log on.
     #[arg(long, default_value_t = 1)]
     from: i64,
@@ -109,20 +111,23 @@ async fn look(storage: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Re
         bar.set_length(all.cast_unsigned());
         bar.set_position(done.cast_unsigned());
     };
-    let report = proof::verify(&looking.pool, asked.scope(), progress).await;
+    let scope = asked.scope(&looking.pool).await?;
+    let report = proof::verify(&looking.pool, scope, progress).await;
     bar.finish_and_clear();
     looking.close().await?;
     Ok(report?)
 }
 
 impl VerifyDeliveriesArgs {
-    fn scope(&self) -> ProofScope {
+    async fn scope(&self, pool: &PgPool) -> anyhow::Result<ProofScope> {
+        let now = Clock::of_database(pool).await?.now();
+        let TimeRange { since, until } = TimeRange::of(self.since, self.until, now);
         let part = LogFilter {
-            firm_id: self.firm,
-            since: self.since.map(Timestamp::get),
-            until: self.until.map(Timestamp::get),
+            firm_id: names::id_of_any(pool, NamedKind::Firm, self.firm.as_deref()).await?,
+            since: since.map(Timestamp::get),
+            until: until.map(Timestamp::get),
         };
-        ProofScope { from: self.from, to: self.to, part, examples: self.examples }
+        Ok(ProofScope { from: self.from, to: self.to, part, examples: self.examples })
     }
 }
 

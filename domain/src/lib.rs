@@ -30,7 +30,8 @@
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
 //! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats. [`printable`]
-//!   makes foreign text safe to print.
+//!   makes foreign text safe to print. [`id_range`] and [`when`] read ids and times as a person
+//!   shortens them.
 
 pub mod access_token;
 pub mod activity;
@@ -50,6 +51,7 @@ pub mod event;
 pub mod fact;
 pub mod firm;
 pub mod form;
+pub mod id_range;
 pub mod idempotency;
 pub mod ids;
 pub mod invite;
@@ -82,6 +84,7 @@ pub mod target;
 pub mod time;
 pub mod trace;
 pub mod trigger;
+pub mod when;
 pub mod workflow;
 
 mod text;

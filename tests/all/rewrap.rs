@@ -40,7 +40,7 @@ async fn rewrap(world: &World, file: &str) -> (i32, String) {
     world.deliverer().store.connections().close().await;
     world.service().health.close().await;
     world.deliverer().keyring.close().await;
-    let arguments = ["keyring", "rewrap", "--new-key-file", file];
+    let arguments = ["keyring", "rewrap", "--yes", "--new-key-file", file];
     said(firmforms(&world.database).args(arguments)).await
 }
 
@@ -52,7 +52,8 @@ fn with_new_key(world: &World) -> Command {
 
 /// What was sealed before is sent once more under the new key, byte by byte.
 async fn assert_sent_again(world: &World, firm: uuid::Uuid, receiver: &Receiver) {
-    let again = ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force"];
+    let again =
+        ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force", "--yes"];
     let (code, text) = said(with_new_key(world).args(again)).await;
     assert_eq!(code, 0, "{text}");
     let key = [("FIRMFORMS_WRAPPING_KEY", &*NEW.repeat(32))];
@@ -145,7 +146,7 @@ async fn rewrapping_beside_a_service_or_from_a_wrong_key_changes_nothing() {
     let (world, firm, file) = world(&receiver).await;
     let reveal = ["secrets", "reveal", "--firm", &firm.to_string()];
     assert_eq!(said(firmforms(&world.database).args(reveal)).await.0, 0);
-    let arguments = ["keyring", "rewrap", "--new-key-file", &file];
+    let arguments = ["keyring", "rewrap", "--yes", "--new-key-file", &file];
     let (code, text) = said(firmforms(&world.database).args(arguments)).await;
     assert!(code != 0 && text.contains("stop the service first"), "{text}");
     let (code, text) = rewrap(&world, "/nowhere").await;

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use domain::as_of::AsOf;
 use domain::audit::Action;
 use domain::time::Timestamp;
+use domain::when::{PastMoment, When};
 use uuid::Uuid;
 
 use crate::args::TargetRevealArgs;
+use crate::names::TimeRange;
 use crate::output::{OutputArgs, ReportArgs};
 
 /// The commands of the audit log.
@@ -18,8 +19,7 @@ pub(crate) enum AuditCommand {
     List(AuditListArgs),
     /// Write a firm's audit log to a file, and record the export.
     Export(ExportArgs),
-    /// Verify the database against the signed checkpoints, or a bundle by itself. Exit code 0:
-    /// intact; 1: broken, with the first flaw; 2: not decided.
+    /// Verify the database against the signed checkpoints, or a bundle by itself.
     Verify(AuditVerifyArgs),
     /// Make a signed checkpoint now, outside the database.
     Checkpoint(AuditCheckpointArgs),
@@ -30,9 +30,9 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
+    pub(crate) firm: String,
     /// Only entries of this action: `hook_removed`, `key_revoked`, and so on.
     #[arg(long)]
     pub(crate) action: Option<Action>,
@@ -57,19 +57,25 @@ pub(crate) struct AuditListArgs {
 /// A range of time.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct TimeRangeArgs {
-    /// Only from this instant on (2026-11-01T00:00:00Z).
+    /// Only from this time on: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
     #[arg(long)]
-    pub(crate) since: Option<Timestamp>,
-    /// Only before this instant.
+    pub(crate) since: Option<When>,
+    /// Only before this time.
     #[arg(long)]
-    pub(crate) until: Option<Timestamp>,
+    pub(crate) until: Option<When>,
+}
+
+impl TimeRangeArgs {
+    pub(crate) fn at(self, now: Timestamp) -> TimeRange {
+        TimeRange::of(self.since, self.until, now)
+    }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
+    pub(crate) firm: String,
     /// The format: for a spreadsheet, for programs, or with all proofs.
     #[arg(long, value_enum, default_value = "bundle")]
     pub(crate) format: ExportFormat,
@@ -152,8 +158,8 @@ pub(crate) enum HooksCommand {
     List(HooksListArgs),
     /// Explain a removal: actor, time, rule and evidence.
     Why {
-        /// The subscription.
-        hook: Uuid,
+        /// The subscription: its id, or the beginning of its id.
+        hook: String,
         #[command(flatten)]
         reveal: TargetRevealArgs,
         #[command(flatten)]
@@ -164,21 +170,21 @@ pub(crate) enum HooksCommand {
 /// The selection of subscriptions.
 #[derive(Debug, Args)]
 pub(crate) struct HooksListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
+    pub(crate) firm: String,
     /// Only removed ones, last removed first.
     #[arg(long, conflicts_with = "warned")]
     pub(crate) removed: bool,
     /// Only those whose last delivery ended with 410. The next 410 removes them.
     #[arg(long)]
     pub(crate) warned: bool,
-    /// Only those removed from this instant on.
+    /// Only those removed from this time on: 2026-11-01, 2h, yesterday.
     #[arg(long, requires = "removed")]
-    pub(crate) since: Option<Timestamp>,
-    /// Their state at a position of the log, or at an instant (2026-11-01T12:00:00Z).
+    pub(crate) since: Option<When>,
+    /// Their state at a position of the log, or at a time (2026-11-01, 2h).
     #[arg(long)]
-    pub(crate) as_of: Option<AsOf>,
+    pub(crate) as_of: Option<PastMoment>,
     /// Only those after this one: the last one of the page before.
     #[arg(long)]
     pub(crate) after: Option<Uuid>,

@@ -18,6 +18,7 @@ use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
 use super::terminal_error;
+use crate::names::{self, NamedKind, TimeRange};
 use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
 use crate::wiring::{self, StorageArgs, System};
 
@@ -26,8 +27,9 @@ const WRITTEN: RecordView =
 
 pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
-    let since = export.time.since;
-    let until = export.time.until;
+    let firm_id = names::id(system.pool(), NamedKind::Firm, &export.firm).await?;
+    let TimeRange { since, until } = export.time.at(system.service.clock.now());
+    let asked = ExportSelection { firm_id, since, until };
     let how = match export.format {
         ExportFormat::Csv => ReadAs::Csv,
         ExportFormat::Ndjson => ReadAs::Ndjson,
@@ -35,14 +37,16 @@ pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::R
     };
     let look = ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, how) };
     let actor = system.service.operator();
-    readings::record(&system.service, export.firm, actor, look).await.map_err(terminal_error)?;
+    readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
+    let order = ExportOrder { storage, system: &system, export };
     let written = match &export.out {
         Some(path) => {
             let named = || path.display().to_string();
             let file = own_file(path).with_context(named)?;
-            write(storage, &system, export, BufWriter::new(file)).await.with_context(named)
+            let to = BufWriter::new(file);
+            order.write(asked, to).await.with_context(named)
         }
-        None => write(storage, &system, export, BufWriter::new(Output::new())).await,
+        None => order.write(asked, BufWriter::new(Output::new())).await,
     };
     system.stop().await?;
     tell(export, written?);
@@ -71,40 +75,45 @@ fn own_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-async fn write(
-    storage: &StorageArgs,
-    system: &System,
-    export: &ExportArgs,
-    mut to: impl Write + Send,
-) -> anyhow::Result<u64> {
-    let asked = ExportSelection {
-        firm_id: export.firm,
-        since: export.time.since,
-        until: export.time.until,
-    };
-    let bar = bar(export);
-    let entries = AtomicU64::new(0);
-    let progress = |done, all| {
-        entries.store(all, Ordering::Relaxed);
-        bar.set_length(all);
-        bar.set_position(done);
-    };
-    let pool = system.pool();
-    match export.format {
-        ExportFormat::Csv => {
-            to.write_all(lines::CSV_HEADER.as_bytes())?;
-            lines::export(pool, asked, lines::csv, to, progress).await?;
+/// An export and its place.
+struct ExportOrder<'a> {
+    storage: &'a StorageArgs,
+    system: &'a System,
+    export: &'a ExportArgs,
+}
+
+impl ExportOrder<'_> {
+    /// Writes the entries. Returns their number.
+    async fn write(
+        &self,
+        asked: ExportSelection,
+        mut to: impl Write + Send,
+    ) -> anyhow::Result<u64> {
+        let Self { storage, system, export } = self;
+        let bar = bar(export);
+        let entries = AtomicU64::new(0);
+        let progress = |done, all| {
+            entries.store(all, Ordering::Relaxed);
+            bar.set_length(all);
+            bar.set_position(done);
+        };
+        let pool = system.pool();
+        match export.format {
+            ExportFormat::Csv => {
+                to.write_all(lines::CSV_HEADER.as_bytes())?;
+                lines::export(pool, asked, lines::csv, to, progress).await?;
+            }
+            ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
+            ExportFormat::Bundle => {
+                let notary = storage.signing_notary()?;
+                let at = system.service.clock.now();
+                let signing = CheckpointSigning { notary: &notary, entropy: &SystemEntropy, at };
+                bundle::export(pool, signing, asked, to, progress).await?;
+            }
         }
-        ExportFormat::Ndjson => lines::export(pool, asked, lines::ndjson, to, progress).await?,
-        ExportFormat::Bundle => {
-            let notary = storage.signing_notary()?;
-            let at = system.service.clock.now();
-            let signing = CheckpointSigning { notary: &notary, entropy: &SystemEntropy, at };
-            bundle::export(pool, signing, asked, to, progress).await?;
-        }
+        bar.finish_and_clear();
+        Ok(entries.into_inner())
     }
-    bar.finish_and_clear();
-    Ok(entries.into_inner())
 }
 
 /// A progress bar, if a file is written and a person watches.

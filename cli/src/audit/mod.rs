@@ -17,6 +17,7 @@ use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
+use crate::names::{self, NamedKind, TimeRange};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, RecordView, print_line};
 use crate::wiring::{self, StorageArgs};
@@ -52,12 +53,12 @@ pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow:
 
 async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
-    let since = list.time.since;
-    let until = list.time.until;
+    let firm_id = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+    let TimeRange { since, until } = list.time.at(system.service.clock.now());
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
     let actor = system.service.operator();
-    readings::record(&system.service, list.firm, actor, look).await.map_err(terminal_error)?;
+    readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
         action: list.action.map(domain::audit::Action::name),
         actor: list.actor,
@@ -66,7 +67,7 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
         until: until.map(Timestamp::get),
         before: list.after,
     };
-    let rows = audit::list(system.pool(), list.firm, &filter, list.limit).await?;
+    let rows = audit::list(system.pool(), firm_id, &filter, list.limit).await?;
     let flat = |mut item: Value| {
         if list.json.is_text() {
             for party in ["actor", "subject"] {

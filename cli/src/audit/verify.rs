@@ -42,11 +42,7 @@ pub(crate) async fn run(storage: &StorageArgs, verify: &AuditVerifyArgs) -> Exit
     }
 }
 
-fn file(
-    path: &Path,
-    trusted: Option<&[PublicKey]>,
-    how: ReportArgs,
-) -> anyhow::Result<ExitCode> {
+fn file(path: &Path, trusted: Option<&[PublicKey]>, how: ReportArgs) -> anyhow::Result<ExitCode> {
     let named = || path.display().to_string();
     let from = BufReader::new(File::open(path).with_context(named)?);
     let verdict = bundle::verify(from, trusted).with_context(named)?;
@@ -82,11 +78,8 @@ async fn database(
     bar.finish_and_clear();
     looking.close().await?;
     let verdict = verdict?;
-    let lanes = if matches!(verdict, AuditVerdict::Broken(_)) {
-        LaneComparison::default()
-    } else {
-        lanes?
-    };
+    let lanes =
+        if matches!(verdict, AuditVerdict::Broken(_)) { LaneComparison::default() } else { lanes? };
     if let Some(LaneFault { lane_id, why }) = &lanes.fault {
         return Ok(print_broken(how, &format!("lanes {lane_id}: {why}")));
     }

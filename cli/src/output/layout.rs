@@ -19,10 +19,9 @@ const NONE: &str = "-";
 pub(super) fn table(columns: &[Column], items: &[Value], screen: Screen) -> Vec<String> {
     let notes: Vec<Column> = of_kind(columns, |kind| kind == ColumnKind::Note);
     let columns: Vec<Column> = of_kind(columns, |kind| kind != ColumnKind::Note);
-    let headers = columns.iter().map(|column| Cell {
-        text: column.label().to_uppercase(),
-        tone: Tone::Title,
-    });
+    let headers = columns
+        .iter()
+        .map(|column| Cell { text: column.label().to_uppercase(), tone: Tone::Title });
     let headers: Vec<Cell> = headers.collect();
     let row = |item| -> Vec<Cell> {
         columns.iter().map(|column| shown_or_none(*column, item, screen.reading)).collect()
@@ -88,9 +87,10 @@ fn narrow(columns: &[Column], widths: &mut [usize], available: usize) {
     let gaps = GAP * columns.len().saturating_sub(1);
     loop {
         let surplus = (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
-        let texts = columns.iter().zip(widths.iter_mut()).filter(|(column, width)| {
-            column.kind == ColumnKind::Text && **width > TEXT_WIDTH_MIN
-        });
+        let texts = columns
+            .iter()
+            .zip(widths.iter_mut())
+            .filter(|(column, width)| column.kind == ColumnKind::Text && **width > TEXT_WIDTH_MIN);
         let widest = texts.map(|(_, width)| width).max();
         match widest {
             Some(width) if surplus > 0 => *width -= surplus.min(*width - TEXT_WIDTH_MIN),

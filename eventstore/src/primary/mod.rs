@@ -40,7 +40,7 @@ pub struct DatabaseHosts {
 /// The state of one host.
 #[derive(Debug)]
 pub struct HostReport {
-    /// The host and its port, or the folder of its socket.
+    /// The host and its port, or the folder of its socket, and the database.
     pub place: String,
     /// The answer of the host.
     pub state: HostState,
@@ -152,11 +152,12 @@ fn reports(hosts: &[PgConnectOptions], answers: Vec<HostAnswer>) -> Vec<HostRepo
     hosts.iter().zip(answers).map(report).collect()
 }
 
-/// The host and port of a server, or the folder of its socket.
+/// The host and port of a server, or the folder of its socket, and the database.
 fn place(host: &PgConnectOptions) -> String {
+    let database = host.get_database().map(|name| format!("/{name}")).unwrap_or_default();
     match host.get_socket() {
-        Some(folder) => format!("{}:{}", folder.display(), host.get_port()),
-        None => format!("{}:{}", host.get_host(), host.get_port()),
+        Some(folder) => format!("{}:{}{database}", folder.display(), host.get_port()),
+        None => format!("{}:{}{database}", host.get_host(), host.get_port()),
     }
 }
 
@@ -174,8 +175,8 @@ impl NoPrimary {
 impl fmt::Display for NoPrimary {
     /// A predicate of the database's name: "has no primary: …".
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [HostReport { state: HostState::Away(error), .. }] = &self.0[..] {
-            return write!(formatter, "does not answer: {error}");
+        if let [HostReport { place, state: HostState::Away(error) }] = &self.0[..] {
+            return write!(formatter, "{} at {place}: {error}", predicate(error));
         }
         let hosts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         write!(formatter, "has no primary: {}", hosts.join("; "))
@@ -188,7 +189,12 @@ impl fmt::Display for HostReport {
         match &self.state {
             HostState::Primary(_) => write!(formatter, "{place} is a primary that is out of date"),
             HostState::Standby(_) => write!(formatter, "{place} is a standby"),
-            HostState::Away(error) => write!(formatter, "{place} does not answer: {error}"),
+            HostState::Away(error) => write!(formatter, "{place} {}: {error}", predicate(error)),
         }
     }
+}
+
+/// A refusal is an answer.
+fn predicate(error: &sqlx::Error) -> &'static str {
+    if Failure::of(error).may_pass() { "does not answer" } else { "refuses the connection" }
 }
