@@ -234,7 +234,7 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = FalseyValueParser::new())]
     pub paused: bool,
     /// The address of the public door.
-    #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
+    #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR", value_parser = address)]
     pub addr: SocketAddr,
     /// The address of the internal door, for the product and operators: by default 127.0.0.1:8081,
     /// or unix: with the path of a Unix socket. A process without doors answers /livez, /readyz and
@@ -339,6 +339,11 @@ pub struct ServeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "its words would stand for those of the service")]
     pub telemetry: TelemetryArgs,
+}
+
+/// Reads an address with a port. A name is none: it may have several addresses.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "an IP address with a port is needed, such as 127.0.0.1:8080")
 }
 
 impl ServeArgs {

@@ -186,18 +186,38 @@ Exit codes:
 
 /// The whole command line.
 pub(crate) fn command() -> Command {
-    let mut root = CliArgs::command();
-    let connection: Vec<Arg> = root
-        .get_arguments()
-        .filter(|argument| argument.get_help_heading() == Some(CONNECTION))
-        .map(|argument| argument.clone().hide(true))
-        .collect();
-    for name in WITHOUT_DATABASE {
-        // A command's own option takes the place of the global one.
-        root = root.mut_subcommand(name, |command| command.args(connection.clone()));
-    }
+    let root = CliArgs::command();
     let usages = usages(root.clone());
-    finished(root, "", &usages)
+    finished(root, "", &usages).mut_subcommands(without_connection(&CliArgs::command()))
+}
+
+/// Hides the options of a connection where no database is opened. A command's own option takes the
+/// place of a global one.
+fn without_connection(root: &Command) -> impl Fn(Command) -> Command + use<> {
+    let of_connection = |argument: &&Arg| argument.get_help_heading() == Some(CONNECTION);
+    let hidden = root.get_arguments().filter(of_connection);
+    let hidden: Vec<Arg> = hidden.map(|argument| argument.clone().hide(true)).collect();
+    move |command| {
+        if WITHOUT_DATABASE.contains(&command.get_name()) {
+            command.args(hidden.clone())
+        } else {
+            command
+        }
+    }
+}
+
+/// The argument that an error of clap names.
+pub(crate) fn argument(named: &str) -> Option<Arg> {
+    let mut root = command();
+    root.build();
+    let mut waiting = vec![root];
+    while let Some(command) = waiting.pop() {
+        if let Some(found) = command.get_arguments().find(|one| one.to_string() == named) {
+            return Some(found.clone());
+        }
+        waiting.extend(command.get_subcommands().cloned());
+    }
+    None
 }
 
 /// The usage line of each command, without the options that the environment sets.

@@ -12,6 +12,7 @@ mod doctor;
 mod door_setup;
 mod doors;
 pub mod expected;
+mod failure;
 pub mod generate;
 mod help;
 pub mod ingest;
@@ -123,7 +124,7 @@ async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Resu
 
 /// Prints the error with its causes as one line, or as a line of a JSON log.
 fn fail(error: &anyhow::Error, format: LogFormat) -> ExitCode {
-    eprintln!("{}", telemetry::last_line(format, &format!("firmforms: {error:#}")));
+    eprintln!("{}", telemetry::last_line(format, &failure::told(error)));
     // Like a wrong usage: the command did not begin.
     if error.is::<NoConsent>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
@@ -133,7 +134,7 @@ fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     let asked = std::env::var_os("FIRMFORMS_LOG_JSON").unwrap_or_default();
     let is_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
     let format = if is_json { LogFormat::Json } else { LogFormat::Text };
-    match without_value(error) {
+    match wrong_value(error) {
         Some(message) => eprintln!("{}", telemetry::last_line(format, &message)),
         None if error.use_stderr() && is_json => {
             eprintln!("{}", telemetry::last_line(format, error.to_string().trim_end()));
@@ -149,13 +150,20 @@ fn is_on(value: &OsStr) -> bool {
     reader.parse_ref(&clap::Command::default(), None, value).unwrap_or(true)
 }
 
-/// Names the wrong argument and the reason. The value may be a secret of the environment, so it is
-/// not repeated.
-fn without_value(error: &clap::Error) -> Option<String> {
+/// Names the wrong argument, its variable, its value and the reason, on one line. The value of a
+/// secret is not repeated.
+fn wrong_value(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::ValueValidation {
         return None;
     }
-    let argument = error.get(ContextKind::InvalidArg)?;
+    let named = error.get(ContextKind::InvalidArg)?.to_string();
+    let argument = help::argument(&named);
+    let is_secret = argument.as_ref().is_none_or(|one| one.is_hide_env_values_set());
+    let value = error.get(ContextKind::InvalidValue).filter(|_| !is_secret);
+    let value = value.map(|value| format!(" '{value}'")).unwrap_or_default();
+    let variable = argument.as_ref().and_then(|one| one.get_env());
+    let variable = variable.map(|name| format!(" ({})", name.to_string_lossy()));
+    let variable = variable.unwrap_or_default();
     let reason = error.source().map(|reason| format!(": {reason}")).unwrap_or_default();
-    Some(format!("error: invalid value for '{argument}'{reason}"))
+    Some(format!("error: invalid value{value} for '{named}'{variable}{reason}"))
 }

@@ -14,6 +14,7 @@ use projector::rebuild::{
 };
 use serde_json::{Value, json};
 
+use crate::failure;
 use crate::operator;
 use crate::output::{Column, ListTable, OutputArgs, print_line, print_note};
 use crate::wiring::{self, StorageArgs, System};
@@ -81,7 +82,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: ProjectionsCommand) -> E
         code
     };
     done.await.unwrap_or_else(|error: anyhow::Error| {
-        print_note(&format!("firmforms: {error:#}"));
+        print_note(&failure::told(&error));
         ExitCode::from(EXIT_FAILED)
     })
 }

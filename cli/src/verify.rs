@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 
 use crate::databases::MainDatabase;
+use crate::failure;
 use crate::names::{self, NamedKind, TimeRange};
 use crate::output::{ReportArgs, Tone, print_json, print_line, print_note, print_verdict};
 use crate::wiring::{self, StorageArgs};
@@ -87,7 +88,7 @@ pub(crate) async fn run(
             code(&report, repaired)
         }
         Err(error) => {
-            print_note(&format!("firmforms: {error:#}"));
+            print_note(&failure::told(&error));
             ExitCode::from(EXIT_UNKNOWN)
         }
     }

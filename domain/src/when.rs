@@ -33,12 +33,12 @@ pub enum When {
 }
 
 /// The text is no point in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no time: write a date (2026-03-01, midnight UTC), an instant (2026-03-01T09:30:00Z), \
-     `yesterday`, or a distance from now (90s, 15min, 2h, 3d, 2w)"
+    "write a date (2026-03-01, midnight UTC), an instant (2026-03-01T09:30:00Z), `yesterday`, or a \
+     distance from now (90s, 15min, 2h, 3d, 2w)"
 )]
-pub struct NoTime(pub String);
+pub struct NoTime;
 
 impl When {
     /// The instant, where a distance lies before now.
@@ -86,7 +86,7 @@ impl FromStr for When {
         }
         let read = day(text).or_else(|| text.parse().ok()).map(Self::At);
         let read = read.or_else(|| distance(text).map(Self::Distance));
-        read.ok_or_else(|| NoTime(text.to_owned()))
+        read.ok_or(NoTime)
     }
 }
 
@@ -116,9 +116,9 @@ pub enum PastMoment {
 }
 
 /// The text is neither a position nor a point in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither a position of the log, from 1, nor a time (2026-03-01, 2h)")]
-pub struct NoPastMoment(pub String);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("neither a position of the log, from 1, nor a time (2026-03-01, 2026-03-01T09:30:00Z, 2h)")]
+pub struct NoPastMoment;
 
 impl PastMoment {
     /// The bound of a question at this moment.
@@ -135,12 +135,11 @@ impl FromStr for PastMoment {
     type Err = NoPastMoment;
 
     fn from_str(text: &str) -> Result<Self, NoPastMoment> {
-        let refused = || NoPastMoment(text.to_owned());
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             let position = text.parse().ok().filter(|position| *position > 0);
-            return position.map(Self::Position).ok_or_else(refused);
+            return position.map(Self::Position).ok_or(NoPastMoment);
         }
-        text.parse().map(Self::Time).map_err(|_| refused())
+        text.parse().map(Self::Time).map_err(|_| NoPastMoment)
     }
 }
 
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[rstest]
-    fn what_is_no_time_is_quoted_with_an_example(
+    fn what_is_no_time_is_refused(
         #[values(
             "",
             "2026-02-30",
@@ -193,8 +192,7 @@ mod tests {
         )]
         text: &str,
     ) {
-        let refused = text.parse::<When>().unwrap_err().to_string();
-        assert!(refused.contains(&format!("{text:?}")) && refused.contains("2026-03-01"));
+        assert_eq!(text.parse::<When>(), Err(NoTime));
     }
 
     #[test]
@@ -204,7 +202,7 @@ mod tests {
         assert_eq!(as_of("17"), Ok(AsOf::Position(17)));
         assert_eq!(as_of("now"), Ok(AsOf::Instant(now)));
         for nonsense in ["", "0", "-1", "1.5", "99999999999999999999", "nonsense"] {
-            assert_eq!(as_of(nonsense), Err(NoPastMoment(nonsense.to_owned())), "{nonsense}");
+            assert_eq!(as_of(nonsense), Err(NoPastMoment), "{nonsense}");
         }
     }
 }

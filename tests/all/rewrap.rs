@@ -196,7 +196,7 @@ async fn a_damaged_key_is_named_and_keeps_nobody_from_the_rest() {
                  where d.wrapped = sha256(k.wrapped)";
     let damaged = number(keyring, "select count(*) from kept").await;
     assert_eq!(number(keyring, left).await, damaged, "it is as it was");
-    assert!(text.contains(&format!("  {}\n", damaged + 1)), "{text}");
+    assert!(text.contains(&format!("damaged rows: {}\n", damaged + 1)), "{text}");
     assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
 }
 

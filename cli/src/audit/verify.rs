@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::args::AuditVerifyArgs;
 use crate::databases::MainDatabase;
+use crate::failure;
 use crate::output::{self, ReportArgs, Tone, print_json, print_line, print_note};
 use crate::wiring::StorageArgs;
 
@@ -36,7 +37,7 @@ pub(crate) async fn run(storage: &StorageArgs, verify: &AuditVerifyArgs) -> Exit
     match verified.await {
         Ok(code) => code,
         Err(error) => {
-            print_note(&format!("firmforms: {error:#}"));
+            print_note(&failure::told(&error));
             ExitCode::from(EXIT_INCOMPLETE)
         }
     }

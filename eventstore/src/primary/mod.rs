@@ -146,19 +146,23 @@ async fn ask(host: &PgConnectOptions, within: Duration) -> HostAnswer {
 
 fn reports(hosts: &[PgConnectOptions], answers: Vec<HostAnswer>) -> Vec<HostReport> {
     let report = |(host, answer): (&PgConnectOptions, HostAnswer)| HostReport {
-        place: place(host),
+        place: place_of_database(host),
         state: answer.state,
     };
     hosts.iter().zip(answers).map(report).collect()
 }
 
-/// The host and port of a server, or the folder of its socket, and the database.
+/// The host and port of a server, or the folder of its socket.
 fn place(host: &PgConnectOptions) -> String {
-    let database = host.get_database().map(|name| format!("/{name}")).unwrap_or_default();
     match host.get_socket() {
-        Some(folder) => format!("{}:{}{database}", folder.display(), host.get_port()),
-        None => format!("{}:{}{database}", host.get_host(), host.get_port()),
+        Some(folder) => format!("{}:{}", folder.display(), host.get_port()),
+        None => format!("{}:{}", host.get_host(), host.get_port()),
     }
+}
+
+fn place_of_database(host: &PgConnectOptions) -> String {
+    let database = host.get_database().map(|name| format!("/{name}"));
+    place(host) + &database.unwrap_or_default()
 }
 
 impl NoPrimary {
