@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, RangedU64ValueParser};
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
 use domain::operator::OperatorName;
 use domain::when::{PastMoment, When};
@@ -221,6 +221,14 @@ pub(crate) struct DemoArgs {
 /// The sender's address of mail while none is set. No mail server accepts it.
 pub(crate) const DEFAULT_MAIL_FROM: &str = "forms@firmforms.example";
 
+/// Kept days, at most: a century.
+const DAYS_MAX: i64 = 36_500;
+
+/// A count of connections or attempts. None at all would stop the service for good.
+fn count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1_000_000)
+}
+
 /// The settings of the service.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
@@ -231,7 +239,7 @@ pub struct ServeArgs {
     /// Start no delivery, replay or invite while this process runs. Activities are taken in, and
     /// deliveries are queued. For the time after a restore: a start without it continues the work.
     /// See also `deliveries pause`.
-    #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = switch)]
     pub paused: bool,
     /// The address of the public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR", value_parser = address)]
@@ -242,11 +250,11 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
     pub internal_addr: Option<InternalAddr>,
     /// The most connections of the public door at once. A low limit of file descriptors lowers it.
-    #[arg(long, env = "FIRMFORMS_CONNECTIONS", default_value_t = 8_192)]
+    #[arg(long, env = "FIRMFORMS_CONNECTIONS", default_value_t = 8_192, value_parser = count())]
     pub connections: usize,
     /// The most connections of the public door from one address (IPv6: one /64); by default half of
     /// all. Raise it behind a proxy.
-    #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER")]
+    #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER", value_parser = count())]
     pub connections_per_peer: Option<usize>,
     /// Seconds that a connection of a door may wait for its next request. Longer than a proxy in
     /// front keeps its connections.
@@ -255,13 +263,13 @@ pub struct ServeArgs {
     pub idle_seconds: u64,
     /// The public door's URL for integrators, without /api/v1. By default http:// (https:// with a
     /// certificate) and its address.
-    #[arg(long, env = "FIRMFORMS_BASE_URL")]
+    #[arg(long, env = "FIRMFORMS_BASE_URL", value_parser = base_url)]
     pub base_url: Option<String>,
     /// Private networks that targets may lie in: for development and tests only.
     #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
     pub allow_targets: Vec<IpNet>,
     /// Let targets be http: for development and tests only.
-    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = switch)]
     pub allow_http_targets: bool,
     /// Make waits pass this many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
@@ -307,38 +315,63 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_CLIENT_CA", requires = "internal_tls_cert")]
     pub internal_tls_client_ca: Option<PathBuf>,
     /// Days that the body of a delivered delivery is kept, as ciphertext.
-    #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS")]
+    #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS",
+          value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub keep_delivered_days: u32,
     /// Days that the body of a failed or cancelled delivery is kept. A replay needs it.
-    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS")]
+    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS",
+          value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub keep_failed_days: u32,
     /// Days that answers of receivers are kept.
-    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS")]
+    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS",
+          value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub keep_answers_days: u32,
     /// Days after a firm was closed until its data are dropped: documents, bodies, answers, secrets
     /// and data keys.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_CLOSED_FIRM_DAYS",
-          value_parser = value_parser!(u32).range(1..))]
+          value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
     pub closed_firm_days: u32,
     /// The most claimed attempts without an answer, in this process.
-    #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
+    #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS", value_parser = count())]
     pub permits: usize,
 
     /// The most deliveries in flight from one firm to one host, over all processes.
-    #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32)]
+    #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32, value_parser = count())]
     pub per_firm_and_host: usize,
 
     /// The most deliveries in flight to one host, over all processes.
-    #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256)]
+    #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256, value_parser = count())]
     pub per_host: usize,
 
     /// Hours from one verification of the log by the projector to the next; 0: none.
-    #[arg(long, env = "FIRMFORMS_VERIFY_HOURS", default_value_t = 24)]
+    #[arg(long, env = "FIRMFORMS_VERIFY_HOURS", default_value_t = 24,
+          value_parser = value_parser!(u32).range(..=8_760))]
     pub verify_hours: u32,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "its words would stand for those of the service")]
     pub telemetry: TelemetryArgs,
+}
+
+/// Reads the URL of a door, without a path or with one that a proxy adds.
+fn base_url(text: &str) -> Result<String, &'static str> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_host = |rest: &str| !rest.is_empty() && !rest.starts_with(['/', ':']);
+    let plain =
+        |rest: &str| !rest.contains(['@', '?', '#', '\\']) && !rest.contains(char::is_whitespace);
+    match rest.filter(|rest| is_host(rest) && plain(rest)) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("a URL with a host is needed, such as https://forms.example.com"),
+    }
+}
+
+/// Reads a switch of the environment. Another word is refused: `maybe` must not pause a service.
+fn switch(text: &str) -> Result<bool, &'static str> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "" | "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("write true or false"),
+    }
 }
 
 /// Reads an address with a port. A name is none: it may have several addresses.
@@ -536,6 +569,34 @@ pub(crate) struct TargetRevealArgs {
 #[derive(Debug, Args)]
 pub(crate) struct OpenapiArgs {
     /// The public door's URL for integrators, without /api/v1.
-    #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL")]
+    #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL",
+          value_parser = base_url)]
     pub(crate) base_url: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("https://forms.example.com", true)]
+    #[case("http://127.0.0.1:8080/forms", true)]
+    #[case("example.com", false)]
+    #[case("https://", false)]
+    #[case("https:///x", false)]
+    #[case("https://u@example.com", false)]
+    #[case("https://example.com?x", false)]
+    #[case("https://exam ple.com", false)]
+    fn a_base_url_has_a_scheme_and_a_host(#[case] text: &str, #[case] is_one: bool) {
+        assert_eq!(base_url(text).is_ok(), is_one);
+    }
+
+    #[test]
+    fn a_switch_is_a_clear_word() {
+        assert_eq!(["1", "TRUE", "on"].map(switch), [Ok(true); 3]);
+        assert_eq!(["", "0", "off"].map(switch), [Ok(false); 3]);
+        assert!(switch("maybe").is_err());
+    }
 }

@@ -28,7 +28,7 @@ use vault::{Keyring, installation, secrets};
 use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
 use crate::operator;
 use crate::output::{Column, ListTable, ReportArgs};
-use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
+use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
 
 const FINDINGS: ListTable = ListTable::new(
     &[Column::state("verdict"), Column::id("check"), Column::prose("says"), Column::note("do")],
@@ -58,7 +58,7 @@ pub(crate) async fn run(
     DoctorArgs { acknowledge, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
     const UNCHECKED: &str = "the installation could not be checked";
-    let databases = Databases::open(storage, SERVICE_DATABASES).await;
+    let databases = Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await;
     let mut databases = databases.context(UNCHECKED)?;
     if acknowledge {
         acknowledge_lost_tails(storage, &mut databases).await?;
@@ -92,7 +92,7 @@ async fn acknowledge_lost_tails(
 }
 
 async fn look(storage: &StorageArgs, databases: &mut Databases) -> anyhow::Result<Vec<Finding>> {
-    let wrapping = storage.wrapping_key()?;
+    let wrapping = storage.wrapping_key(Installation::MustExist)?;
     databases.require_readable().await?;
     let pool = connect(databases.main.options().clone(), POOL_CONNECTIONS);
     let keyring = connect(databases.keyring.options().clone(), POOL_CONNECTIONS);

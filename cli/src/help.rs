@@ -4,7 +4,7 @@
 //! options of a connection. The usage line of an error names only the command's own options, not
 //! each one that the environment sets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context;
@@ -204,6 +204,18 @@ fn without_connection(root: &Command) -> impl Fn(Command) -> Command + use<> {
             command
         }
     }
+}
+
+/// The variables of all options.
+pub(crate) fn variables() -> BTreeSet<String> {
+    let mut waiting = vec![CliArgs::command()];
+    let mut variables = BTreeSet::new();
+    while let Some(command) = waiting.pop() {
+        let named = command.get_arguments().filter_map(Arg::get_env);
+        variables.extend(named.map(|name| name.to_string_lossy().into_owned()));
+        waiting.extend(command.get_subcommands().cloned());
+    }
+    variables
 }
 
 /// The argument that an error of clap names.

@@ -14,7 +14,7 @@ use crate::confirm::{self, ConsentArgs};
 use crate::databases::key_of_file;
 use crate::operator;
 use crate::output::{ReportArgs, print_json, print_line, print_note};
-use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
+use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
 
 const CONSEQUENCES: &str = "every data key and secret is encrypted under the new key; from then on \
                             no process starts with the old one";
@@ -36,9 +36,10 @@ pub(crate) enum KeyringCommand {
 
 pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
     let KeyringCommand::Rewrap { new_key_file, consent, how } = command;
-    let from = storage.wrapping_key()?;
+    let from = storage.wrapping_key(Installation::MustExist)?;
     let to = key_of_file(new_key_file)?;
-    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let mut databases =
+        Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await?;
     databases.require().await?;
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;

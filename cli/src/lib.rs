@@ -33,6 +33,7 @@ pub mod roles;
 pub mod serve;
 mod setup;
 pub mod telemetry;
+mod variables;
 mod verify;
 pub mod wiring;
 
@@ -80,6 +81,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
+    variables::warn_of_misspelt();
     let storage = &arguments.storage.with_files()?;
     let format = arguments.log_format();
     match arguments.command {

@@ -37,6 +37,7 @@ mod open_door;
 mod openapi;
 mod operators;
 mod outages;
+mod outputs;
 mod pair;
 mod patience;
 mod pauses;

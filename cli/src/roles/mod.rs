@@ -46,11 +46,13 @@ fn prefix(text: &str) -> Result<String, String> {
 
 pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
     if !migrate.roles {
-        wiring::open(storage).await?.stop().await?;
+        let begun = wiring::Installation::MayBegin;
+        wiring::open_installation(storage, begun).await?.stop().await?;
         print_done(migrate);
         return Ok(());
     }
-    let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
+    let begun = wiring::Installation::MayBegin;
+    let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES, begun).await?;
     databases.require().await?;
     wiring::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;
