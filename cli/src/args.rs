@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::{FalseyValueParser, RangedU64ValueParser};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
 use domain::operator::OperatorName;
 use domain::when::{PastMoment, When};
@@ -12,6 +12,7 @@ use mailer::{SenderAddress, SmtpUrl};
 use uuid::Uuid;
 
 use crate::audit::args::{AuditCommand, HooksCommand};
+use crate::config::ConfigCommand;
 use crate::confirm::ConsentArgs;
 use crate::generate::ActivityArgs;
 use crate::internal_addr::InternalAddr;
@@ -20,6 +21,7 @@ use crate::output::OutputArgs;
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
 use crate::roles::MigrateArgs;
+use crate::settings_file::CONFIG_VARIABLE;
 use crate::telemetry::LogFormat;
 use crate::telemetry::args::TelemetryArgs;
 use crate::verify::VerifyCommand;
@@ -30,8 +32,12 @@ use crate::verify::VerifyCommand;
 pub(crate) struct CliArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+    /// A settings file in TOML, with the names of the flags: role = "api". A flag comes before a
+    /// variable, and a variable before the file. `firmforms config show` tells each source.
+    #[arg(long, global = true, env = CONFIG_VARIABLE, value_name = "FILE", help_heading = "Settings")]
+    pub(crate) config: Option<PathBuf>,
     /// Write the log as JSON lines.
-    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = FalseyValueParser::new(),
+    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = switch,
           help_heading = "Output")]
     pub(crate) log_json: bool,
     /// Colour the output. `auto` does so on a terminal, unless NO_COLOR is set.
@@ -107,7 +113,10 @@ pub(crate) enum CliCommand {
     /// Show activity, signed deliveries and history on databases of its own.
     Demo(DemoArgs),
     /// Run the service.
-    Serve(Box<ServeArgs>),
+    Serve(Box<ServeCommand>),
+    /// Show the settings.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Bring the databases to this version's schema.
     Migrate(MigrateArgs),
     /// Take in activities: CloudEvents, one per line.
@@ -176,7 +185,8 @@ impl CliCommand {
     pub(crate) const fn log_level(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info",
-            Self::Demo(_)
+            Self::Config(_)
+            | Self::Demo(_)
             | Self::Migrate(_)
             | Self::Ingest(_)
             | Self::Generate(_)
@@ -227,6 +237,16 @@ const DAYS_MAX: i64 = 36_500;
 /// A count of connections or attempts. None at all would stop the service for good.
 fn count() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1_000_000)
+}
+
+/// The arguments of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeCommand {
+    #[command(flatten)]
+    pub(crate) settings: ServeArgs,
+    /// Look at the settings, at their files and at the databases, and start nothing.
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// The settings of the service.
@@ -366,7 +386,7 @@ fn base_url(text: &str) -> Result<String, &'static str> {
 }
 
 /// Reads a switch of the environment. Another word is refused: `maybe` must not pause a service.
-fn switch(text: &str) -> Result<bool, &'static str> {
+pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
     match text.trim().to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
         "" | "0" | "false" | "no" | "off" => Ok(false),

@@ -284,8 +284,8 @@ impl StorageArgs {
         Ok(self.notary())
     }
 
-    /// The wrapping key: the given one, or the one of its file. A missing file of a new installation
-    /// is made.
+    /// The wrapping key: the given one, or the one of its file. A new installation gets a missing
+    /// file.
     pub(crate) fn wrapping_key(&self, installation: Installation) -> anyhow::Result<WrappingKey> {
         match (&self.wrapping_key, &self.wrapping_key_file) {
             (Some(text), _) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),

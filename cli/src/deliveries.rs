@@ -126,7 +126,8 @@ struct DeliveryFilterArgs {
     /// Only deliveries that are `pending`, `delivered`, `failed` or `cancelled`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
+    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h or
+    /// yesterday.
     #[arg(long)]
     since: Option<When>,
     /// Only deliveries queued before this time.

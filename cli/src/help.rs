@@ -28,11 +28,18 @@ const AFTER: &[(&str, &str)] = &[
   firmforms serve
   firmforms serve --role deliverer --internal-addr 127.0.0.1:8082
   firmforms serve --allow-targets 127.0.0.0/8 --allow-http-targets --mail-dir mails
+  firmforms serve --config /etc/firmforms.toml --check
 
 Exit codes:
   0  stopped by a signal
   1  a setting is wrong, or a database refuses
   2  wrong usage",
+    ),
+    (
+        "config show",
+        "Examples:
+  firmforms config show
+  firmforms config show --config /etc/firmforms.toml --json",
     ),
     (
         "migrate",

@@ -165,8 +165,8 @@ async fn consent_to_rotation(
     let Some(firm) = firms::sender(pool, firm_id).await? else { return Ok(()) };
     let hooks = hooks::list_live(pool, firm_id).await?.len();
     let consequences = format!(
-        "the old secret of {} signs nothing claimed from now on; {hooks} subscriptions need the \
-         new one within a minute",
+        "the old secret of {} signs nothing claimed from now on; subscriptions that need the new \
+         one within a minute: {hooks}",
         firm.name
     );
     Ok(confirm::require(consent, &consequences, &firm.name)?)

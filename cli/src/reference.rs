@@ -21,8 +21,8 @@ pub fn settings() -> String {
     let mut page = String::from(
         "# Settings\n\n\
          Made from the command line's description by `tests/all/reference.rs`; do not edit. A flag \
-         overrides its variable. A switch is on unless its variable is empty, `0`, `false`, `no` \
-         or `off`.\n\n\
+         overrides its variable, and a variable the file of `--config`. A switch is `true` or \
+         `false`.\n\n\
          |Flag|Variable|Default|Meaning|\n|-|-|-|-|\n",
     );
     let mut written = BTreeSet::new();

@@ -93,7 +93,8 @@ pub(crate) struct ReplayStartArgs {
     /// `failed` (the default), or `delivered`, which needs `--force`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
+    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h or
+    /// yesterday.
     #[arg(long)]
     since: Option<When>,
     /// Only deliveries queued before this time.

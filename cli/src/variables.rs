@@ -28,11 +28,19 @@ fn misspelt(
         looks_like_ours(name) && !known.contains(name) && !OTHERS.contains(&name.as_str())
     });
     let with_meant = |name: String| {
-        let meant = known.iter().min_by_key(|known| distance(&name, known));
-        let meant = meant.filter(|meant| distance(&name, meant) <= 3).cloned();
+        let meant = nearest(&name, known.iter()).cloned();
         (name, meant)
     };
     unknown.map(with_meant).collect()
+}
+
+/// The name that was probably meant.
+pub(crate) fn nearest<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a String>,
+) -> Option<&'a String> {
+    let nearest = known.min_by_key(|known| distance(name, known));
+    nearest.filter(|meant| distance(name, meant) <= 3)
 }
 
 /// Whether the first word has the letters of ours, in any order.

@@ -312,10 +312,7 @@ async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result
 /// Requires both databases at this build's schema, or at a newer one. Only `serve`, `demo` and
 /// `migrate` change a schema: a newer program on a laptop must not.
 async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
-    let schemas = [
-        (MAIN, checkup::main_schema(main).await?),
-        (KEYRING, checkup::schema(keyring, &KEYRING_MIGRATIONS).await?),
-    ];
+    let schemas = schema_standings(main, keyring).await?;
     for (name, SchemaStanding { found, needed, missing }) in schemas {
         if missing > 0 {
             bail!(
@@ -325,6 +322,17 @@ async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::
         }
     }
     Ok(())
+}
+
+/// The schemas of both databases beside those of this build.
+pub(crate) async fn schema_standings(
+    main: &sqlx::PgPool,
+    keyring: &sqlx::PgPool,
+) -> Result<[(&'static str, SchemaStanding); 2], sqlx::Error> {
+    Ok([
+        (MAIN, checkup::main_schema(main).await?),
+        (KEYRING, checkup::schema(keyring, &KEYRING_MIGRATIONS).await?),
+    ])
 }
 
 /// Explains to the operator why a database is not at this build's schema.

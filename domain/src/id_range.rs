@@ -1,5 +1,5 @@
-//! Ids that a person shortens. A beginning of an id stands for all ids between two, so an index finds
-//! them.
+//! Ids that a person shortens. A beginning of an id stands for all ids between two, so an index
+//! finds them.
 
 use uuid::Uuid;
 
@@ -22,8 +22,8 @@ pub struct IdRange {
 }
 
 impl IdRange {
-    /// Reads an id or its beginning: 4 hexadecimal digits at least, with the hyphens in their places
-    /// or without any.
+    /// Reads an id or its beginning: 4 hexadecimal digits at least, with the hyphens in their
+    /// places or without any.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
         let hyphenated =

@@ -9,6 +9,7 @@ mod backlog;
 mod batches;
 mod clocks;
 mod closed_firms;
+mod configured;
 mod connections;
 mod crash;
 mod demo;

@@ -83,8 +83,11 @@ fn masked(text: &str) -> String {
         let line = without_port(&line.replace('\u{1b}', "␛"));
         let words = line.split_inclusive(|c: char| !(c.is_alphanumeric() || "-:._".contains(c)));
         for word in words {
-            let is_masked = is_id(word) || is_time(word) || word.starts_with("ffk_");
-            let mask = |c: char| if c.is_alphanumeric() { '0' } else { c };
+            // A key may contain the signs of base64url.
+            let is_key = word.starts_with("ffk_");
+            let is_masked = is_id(word) || is_time(word) || is_key;
+            let is_letter = |c: char| c.is_alphanumeric() || is_key && "-_".contains(c);
+            let mask = |c: char| if is_letter(c) { '0' } else { c };
             let written: String =
                 if is_masked { word.chars().map(mask).collect() } else { word.to_owned() };
             masked.push_str(&written);
