@@ -73,9 +73,15 @@ pub enum Error {
     /// The member may not make keys.
     #[error("only an active owner or admin of the firm may do this")]
     NotAManager,
+    /// The firm has no such member, so the member may not make keys.
+    #[error("the firm has no member with this id")]
+    NoSuchMember,
     /// The caller sees no such object.
     #[error("there is no such thing here")]
     NotFound,
+    /// No such route. A route with a similar path may be meant.
+    #[error("there is no such thing here; did you mean {0}?")]
+    DidYouMean(String),
     /// No form with that id in this firm.
     #[error("there is no form with this id")]
     FormNotFound,
@@ -192,8 +198,8 @@ impl Error {
             Self::Unauthorized | Self::NoToken => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::FirmInactive => (StatusCode::FORBIDDEN, "firm_inactive"),
             Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
-            Self::NotAManager => (StatusCode::FORBIDDEN, "not_a_manager"),
-            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            Self::NotAManager | Self::NoSuchMember => (StatusCode::FORBIDDEN, "not_a_manager"),
+            Self::NotFound | Self::DidYouMean(_) => (StatusCode::NOT_FOUND, "not_found"),
             Self::FormNotFound => (StatusCode::NOT_FOUND, "form_not_found"),
             Self::FirmNotFound => (StatusCode::NOT_FOUND, "firm_not_found"),
             Self::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found"),
@@ -382,6 +388,8 @@ mod tests {
     #[case(Error::LogShortened(7), 503, "unavailable")]
     #[case(Error::Forbidden, 403, "forbidden")]
     #[case(Error::NotAManager, 403, "not_a_manager")]
+    #[case(Error::NoSuchMember, 403, "not_a_manager")]
+    #[case(Error::DidYouMean("/api/v1/me".into()), 404, "not_found")]
     #[case(Error::FirmNotFound, 404, "firm_not_found")]
     #[case(Error::DeliveryNotFound, 404, "delivery_not_found")]
     #[case(Error::NotReissued(NotReissued::Pending), 409, "not_reissued")]

@@ -9,7 +9,8 @@
 //! - [`intake`] takes in the product's activity, a batch at a time.
 //! - `batching` runs statements for many concurrent callers.
 //! - [`Error`] is every answer that is not a success, made in one place.
-//! - [`openapi`] describes the public API for machines and people.
+//! - [`openapi`] describes the public API for machines and people. `docs` serves the description,
+//!   its page and the guides for integrators.
 //! - [`OpeningDoor`] answers before the databases are there.
 
 pub mod commands;
@@ -22,6 +23,7 @@ pub mod queries;
 mod batching;
 mod body;
 mod conditional;
+mod docs;
 mod encoding;
 mod error;
 mod opening;

@@ -10,9 +10,9 @@ use axum::routing::get;
 use telemetry::request_id::RequestIds;
 use tower::ServiceExt;
 
+use crate::docs::ServedDocs;
 use crate::error::Error;
 use crate::internal::health;
-use crate::openapi::ServedDescription;
 use crate::public::layers;
 
 /// An API that is opened once.
@@ -25,19 +25,21 @@ struct DoorRouters {
 }
 
 impl OpeningDoor {
-    /// The public API at this base URL. Until it is opened it answers its description, and 503 to
+    /// The public API at this base URL. Until it is opened it answers its documents, and 503 to
     /// every other call.
     #[must_use]
     pub fn public(base_url: &str, ids: RequestIds) -> Self {
-        let description = ServedDescription::at(base_url).routes();
-        Self::until_opened(closed(description, "public", ids))
+        let documents = ServedDocs::at(base_url).routes();
+        let door = documents.fallback(not_yet).method_not_allowed_fallback(not_yet);
+        Self::until_opened(layers::around_public(door, ids))
     }
 
     /// The internal API, which answers `/livez` and metrics until it is opened.
     #[must_use]
     pub fn internal(metrics: Router, ids: RequestIds) -> Self {
         let lives = Router::new().route("/livez", get(health::live));
-        Self::until_opened(closed(lives, "internal", ids).merge(metrics))
+        let door = layers::around(lives.fallback(not_yet), "internal", ids);
+        Self::until_opened(door.merge(metrics))
     }
 
     fn until_opened(closed: Router) -> Self {
@@ -53,10 +55,6 @@ impl OpeningDoor {
     pub fn open(&self, router: Router) {
         let _ = self.0.open.set(router);
     }
-}
-
-fn closed(routes: Router, name: &'static str, ids: RequestIds) -> Router {
-    layers::around(routes.fallback(not_yet), name, ids)
 }
 
 async fn answer(State(OpeningDoor(routers)): State<OpeningDoor>, request: Request) -> Response {
@@ -76,7 +74,19 @@ mod tests {
     use super::*;
     use axum::body::Body;
     use axum::http::StatusCode;
+    use futures::FutureExt;
+    use futures::future::{BoxFuture, ready};
     use uuid::Uuid;
+
+    use crate::internal::{Exposition, metrics};
+
+    struct NoMetrics;
+
+    impl Exposition for NoMetrics {
+        fn text(&self) -> BoxFuture<'_, String> {
+            ready(String::new()).boxed()
+        }
+    }
 
     async fn status(opening: &OpeningDoor, path: &str) -> StatusCode {
         let request = Request::get(path).body(Body::empty()).unwrap();
@@ -90,12 +100,19 @@ mod tests {
         let ids = || RequestIds::new(|| Uuid::from_u128(1));
         for (opening, livez) in [
             (OpeningDoor::public("http://a/api/v1", ids()), 503),
-            (OpeningDoor::internal(Router::new(), ids()), 200),
+            (OpeningDoor::internal(metrics(Arc::new(NoMetrics), ids()), ids()), 200),
         ] {
             assert_eq!(status(&opening, "/livez").await, livez);
-            let described = if livez == 503 { 200 } else { 503 };
-            for path in ["/api/v1/openapi.json", "/docs"] {
-                assert_eq!(status(&opening, path).await, described, "{path}");
+            let is_public = livez == 503;
+            for (path, documented) in [
+                ("/api/v1/openapi.json", 200),
+                ("/docs", 200),
+                ("/docs/signature", 200),
+                ("/docs/code/receiver.py", 200),
+                ("/", 303),
+            ] {
+                let expected = if is_public { documented } else { 503 };
+                assert_eq!(status(&opening, path).await, expected, "{path}");
             }
             for path in ["/readyz", "/api/v1/me", "/internal/v1/activity", "/nothing"] {
                 assert_eq!(status(&opening, path).await, 503, "{path}");

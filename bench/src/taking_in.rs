@@ -34,8 +34,9 @@ pub(crate) async fn take_in_all(service: &Service, batches: &Arc<[Vec<u8>]>) -> 
 /// Takes in one batch; all of it must be news.
 pub(crate) async fn take_in(service: &Service, batch: Vec<CloudEvent>) -> anyhow::Result<()> {
     let accepted = accept(service, batch, Actor::Product(Uuid::nil())).await?;
-    if accepted.duplicates > 0 {
-        bail!("{} reports were known", accepted.duplicates);
+    let unchanged = accepted.duplicates + accepted.stale;
+    if unchanged > 0 {
+        bail!("{unchanged} reports changed nothing");
     }
     Ok(())
 }

@@ -21,8 +21,8 @@ pub(crate) async fn run(storage: &StorageArgs, ingest: &IngestArgs) -> anyhow::R
     let system = wiring::open(storage).await?;
     let done = take_in(&system.service, &ingest.file).await;
     system.stop().await?;
-    let IntakeCounts { accepted, duplicates } = done?;
-    print_line(&format!("{accepted} accepted, {duplicates} duplicates"));
+    let IntakeCounts { accepted, duplicates, stale } = done?;
+    print_line(&format!("{accepted} accepted, {duplicates} duplicates, {stale} stale"));
     Ok(())
 }
 
@@ -40,22 +40,17 @@ async fn take_in(service: &Service, file: &Path) -> anyhow::Result<IntakeCounts>
 ///
 /// Names the refused line, and the first line of its chunk, which was not taken in either.
 pub async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<IntakeCounts> {
-    let mut done = IntakeCounts { accepted: 0, duplicates: 0 };
+    let mut done = IntakeCounts::default();
     let mut chunk = LineBatch::default();
     for line in input.split(b'\n') {
         let line = line.context("reading the input")?;
         if chunk.is_full(&line) {
-            add(&mut done, chunk.take_in(service).await?);
+            done += chunk.take_in(service).await?;
         }
         chunk.push(&line);
     }
-    add(&mut done, chunk.take_in(service).await?);
+    done += chunk.take_in(service).await?;
     Ok(done)
-}
-
-const fn add(sum: &mut IntakeCounts, part: IntakeCounts) {
-    sum.accepted += part.accepted;
-    sum.duplicates += part.duplicates;
 }
 
 /// The lines of one chunk.

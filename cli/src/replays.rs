@@ -106,6 +106,9 @@ pub(crate) struct ReplayStartArgs {
     /// Deliveries per second.
     #[arg(long, default_value_t = RATE_PER_SECOND_DEFAULT)]
     rate: u32,
+    /// An id of your own. A repeat with the same id begins no second replay.
+    #[arg(long)]
+    request_id: Option<Uuid>,
     /// Only print the number of selected deliveries.
     #[arg(long)]
     dry_run: bool,
@@ -138,13 +141,20 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
         Some(firm_id) => vec![firm_id],
         None => firms::list(pool).await?.iter().map(|row| row.firm_id).collect(),
     };
+    let request_id = start.request_id.unwrap_or_else(|| service.entropy.id());
     let selection = start.selection(service).await?;
+    let of_firm = |firm_id: Uuid| start.of(firm_id, request_id, selection.clone());
+    let orders: Vec<NewReplay> = firm_ids.into_iter().map(of_firm).collect();
     if start.force && !start.dry_run {
-        start.require_consent(service, &firm_ids, &selection).await?;
+        start.require_consent(service, &orders).await?;
     }
     let mut begun = Vec::new();
-    for firm_id in firm_ids {
-        let new = start.of(firm_id, selection.clone());
+    for new in orders {
+        let firm_id = new.firm_id;
+        if let Some(first) = begun_before(service, &start, &new).await? {
+            begun.push(first);
+            continue;
+        }
         let selected = replays::select(service, &new).await.map_err(terminal_error)?;
         if start.all_firms && selected.delivery_ids.is_empty() {
             continue;
@@ -159,6 +169,22 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
     }
     BEGUN.print(start.json, begun);
     Ok(())
+}
+
+/// The replay that an earlier command with this request id began.
+async fn begun_before(
+    service: &Service,
+    start: &ReplayStartArgs,
+    new: &NewReplay,
+) -> anyhow::Result<Option<Value>> {
+    if start.dry_run {
+        return Ok(None);
+    }
+    let first = replays::begun(service, new).await.map_err(terminal_error)?;
+    Ok(first.map(|ReplayView { row, .. }| {
+        json!({"id": row.replay_id, "firm_id": row.firm_id, "selected": row.selected,
+               "skipped": null})
+    }))
 }
 
 impl ReplayStartArgs {
@@ -180,13 +206,11 @@ impl ReplayStartArgs {
     async fn require_consent(
         &self,
         service: &Service,
-        firm_ids: &[Uuid],
-        selection: &ReplaySelection,
+        orders: &[NewReplay],
     ) -> anyhow::Result<()> {
         let mut count = 0;
-        for firm_id in firm_ids {
-            let new = self.of(*firm_id, selection.clone());
-            let selected = replays::select(service, &new).await.map_err(terminal_error)?;
+        for new in orders {
+            let selected = replays::select(service, new).await.map_err(terminal_error)?;
             count += selected.delivery_ids.len();
         }
         let consequences =
@@ -194,9 +218,10 @@ impl ReplayStartArgs {
         Ok(confirm::require(self.consent, &consequences, "replay")?)
     }
 
-    fn of(&self, firm_id: Uuid, selection: ReplaySelection) -> NewReplay {
+    fn of(&self, firm_id: Uuid, request_id: Uuid, selection: ReplaySelection) -> NewReplay {
         NewReplay {
             firm_id,
+            request_id,
             selection,
             reason: self.reason.clone(),
             force: self.force,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::ids::Id;
+use crate::label::shown_property;
 use crate::object::{Properties, StrictObject};
 use crate::time::Timestamp;
 
@@ -162,7 +163,7 @@ pub enum NotADocument {
         reason: String,
     },
     /// The field is unknown.
-    #[error("{0}: unknown field")]
+    #[error("{}: unknown field", shown_property(.0).unwrap_or("a property"))]
     Unknown(String),
     /// The document has more than [`DOCUMENT_MAX_BYTES`].
     #[error("a response document is at most 512 KiB of JSON, this one has {0} bytes")]

@@ -28,6 +28,14 @@ pub struct EmailAddress {
 pub struct NotAnAddress;
 
 impl EmailAddress {
+    /// Reads an address as a report may write it (ruling 36).
+    ///
+    /// # Errors
+    /// [`NotAnAddress`] if the bare text is not one public address.
+    pub fn read_leniently(text: &str) -> Result<Self, NotAnAddress> {
+        bare_address(text).parse()
+    }
+
     /// The part before the `@`, as it was sent.
     #[must_use]
     pub fn local(&self) -> &str {
@@ -45,6 +53,15 @@ impl EmailAddress {
     pub fn person(&self) -> String {
         format!("{}@{}", self.local.to_lowercase(), self.domain)
     }
+}
+
+/// The text without white space around it, angle brackets and a last dot.
+#[must_use]
+pub fn bare_address(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_suffix('.').unwrap_or(text);
+    let inner = inner.strip_prefix('<').and_then(|inner| inner.strip_suffix('>')).unwrap_or(inner);
+    if inner.len() == text.len() { text } else { bare_address(inner) }
 }
 
 impl fmt::Display for EmailAddress {
@@ -154,6 +171,29 @@ mod tests {
         text: &str,
     ) {
         assert_eq!(read(text), Err(NotAnAddress));
+    }
+
+    #[rstest]
+    fn space_brackets_and_a_last_dot_are_no_part_of_a_reported_address(
+        #[values(
+            "ann@example.com",
+            " ann@example.com\t",
+            "ann@example.com.",
+            "<ann@example.com>",
+            " < ann@example.com. > ",
+            "<ann@example.com>."
+        )]
+        text: &str,
+    ) {
+        assert_eq!(bare_address(text), "ann@example.com");
+        assert_eq!(EmailAddress::read_leniently(text), read("ann@example.com"));
+    }
+
+    #[rstest]
+    fn a_bare_text_may_be_no_address(
+        #[values("", " ", ".", "<>", "<a@b.c", "Ann <a@b.c>")] text: &str,
+    ) {
+        assert_eq!(EmailAddress::read_leniently(text), Err(NotAnAddress));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! A form, as the product reports it (contract, section Form; ruling 14).
 //!
-//! The product sends reports of state. The newest `time` wins. An older or repeated report is
-//! accepted and changes nothing. `time` may be cut to whole seconds, so among reports with one
-//! `time` the last one wins.
+//! The product sends reports of state. The newest `time` wins per aspect ([`crate::state_report`]):
+//! the form's status and each of its details. An older or repeated report is accepted and changes
+//! nothing. A deletion takes effect whatever its `time`. A changing event names only the aspects
+//! that it changes.
 
 use serde::{Deserialize, Serialize};
+use url::Url;
 use uuid::Uuid;
 
 use crate::event::{aggregate, domain_event};
+use crate::state_report::{AspectState, ReportEffect, absorb, effect_if_named, if_news};
+use crate::target::TARGET_MAX_CHARS;
 use crate::time::Timestamp;
 
 /// Aggregate of one form. Each form has a stream of its own.
@@ -15,8 +19,18 @@ use crate::time::Timestamp;
 pub struct Form {
     firm_id: Option<Uuid>,
     deleted: bool,
-    /// The last reported event.
-    newest: Option<FormEvent>,
+    aspects: FormAspects,
+}
+
+/// Newest reported value of each aspect.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FormAspects {
+    title: Option<AspectState<String>>,
+    slug: Option<AspectState<String>>,
+    url: Option<AspectState<String>>,
+    status: Option<AspectState<FormStatus>>,
+    hidden_fields: Option<AspectState<Vec<HiddenField>>>,
+    created_at: Option<AspectState<Timestamp>>,
 }
 
 /// Whether a form is open to the public (ruling 14).
@@ -48,6 +62,31 @@ pub struct HiddenField {
     pub key: String,
     /// Label of the field for people.
     pub label: String,
+}
+
+/// The address of a form whose reported address is none. It leads nowhere (ruling 37).
+pub const UNUSABLE_URL: &str = "about:invalid";
+
+/// Whether a reported address is one that a person can open (ruling 37).
+#[must_use]
+pub fn is_form_url(text: &str) -> bool {
+    let is_clean = |text: &str| !text.chars().any(|c| c.is_control() || c.is_whitespace());
+    text.chars().count() <= TARGET_MAX_CHARS
+        && is_web_url(text)
+        && is_clean(text)
+        && Url::parse(text).is_ok_and(|url| url.has_host())
+}
+
+/// The address to show of a form. The log may hold addresses that are refused today.
+#[must_use]
+pub fn shown_url(reported: String) -> String {
+    if is_web_url(&reported) { reported } else { UNUSABLE_URL.to_owned() }
+}
+
+fn is_web_url(text: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| {
+        text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    })
 }
 
 /// All details of a new form.
@@ -176,45 +215,116 @@ impl Form {
         FormCommand::Report { firm_id, time, change }: &FormCommand,
     ) -> Result<Vec<FormEvent>, FormRejection> {
         let creates = matches!(change, FormChange::Created(_));
-        let event = form_event(*firm_id, *time, change);
-        let news = match self.firm_id {
+        match self.firm_id {
             Some(owner) if owner != *firm_id => return Err(FormRejection::OtherFirm),
             None if !creates => return Err(FormRejection::Unknown),
-            None => true,
-            Some(_) => {
-                let is_newer = |newest: &FormEvent| newest.time() <= *time && *newest != event;
-                !creates && !self.deleted && self.newest.as_ref().is_none_or(is_newer)
+            Some(_) | None => {}
+        }
+        Ok(match self.effect(change, *time) {
+            ReportEffect::News => {
+                vec![form_event(*firm_id, *time, self.aspects.news_of(change.clone(), *time))]
             }
-        };
-        Ok(if news { vec![event] } else { Vec::new() })
+            ReportEffect::Repeat | ReportEffect::Stale => Vec::new(),
+        })
+    }
+
+    /// Effect of a report about this firm's form.
+    #[must_use]
+    pub fn effect_of(
+        &self,
+        FormCommand::Report { time, change, .. }: &FormCommand,
+    ) -> ReportEffect {
+        self.effect(change, *time)
+    }
+
+    fn effect(&self, change: &FormChange, time: Timestamp) -> ReportEffect {
+        match change {
+            FormChange::Created(_) if self.firm_id.is_none() => ReportEffect::News,
+            FormChange::Created(_) => ReportEffect::Repeat,
+            FormChange::Deleted if self.deleted => ReportEffect::Repeat,
+            FormChange::Deleted => ReportEffect::News,
+            _ if self.deleted => ReportEffect::Stale,
+            FormChange::Changed(edit) => self.aspects.effect(edit, time),
+            FormChange::Published => self.aspects.effect_on_status(FormStatus::Published, time),
+            FormChange::Unpublished => self.aspects.effect_on_status(FormStatus::Draft, time),
+        }
     }
 
     fn absorb(&mut self, event: &FormEvent) {
-        self.newest = Some(event.clone());
+        let aspects = &mut self.aspects;
         match event {
-            FormEvent::FormCreated { firm_id, .. } => self.firm_id = Some(*firm_id),
+            FormEvent::FormCreated { firm_id, details, time } => {
+                self.firm_id = Some(*firm_id);
+                aspects.absorb(&details.clone().into(), *time);
+            }
+            FormEvent::FormChanged { edit, time } => aspects.absorb(edit, *time),
+            FormEvent::FormPublished { time } => {
+                absorb(&mut aspects.status, Some(&FormStatus::Published), *time);
+            }
+            FormEvent::FormUnpublished { time } => {
+                absorb(&mut aspects.status, Some(&FormStatus::Draft), *time);
+            }
             FormEvent::FormDeleted { .. } => self.deleted = true,
-            FormEvent::FormChanged { .. }
-            | FormEvent::FormPublished { .. }
-            | FormEvent::FormUnpublished { .. } => {}
         }
     }
 }
 
-impl FormEvent {
-    /// Time of the report, by the product's clock.
-    const fn time(&self) -> Timestamp {
-        let (Self::FormCreated { time, .. }
-        | Self::FormChanged { time, .. }
-        | Self::FormPublished { time }
-        | Self::FormUnpublished { time }
-        | Self::FormDeleted { time }) = self;
-        *time
+impl FormAspects {
+    fn effect(&self, edit: &FormEdit, time: Timestamp) -> ReportEffect {
+        ReportEffect::of_all([
+            effect_if_named(self.title.as_ref(), edit.title.as_ref(), time),
+            effect_if_named(self.slug.as_ref(), edit.slug.as_ref(), time),
+            effect_if_named(self.url.as_ref(), edit.url.as_ref(), time),
+            effect_if_named(self.status.as_ref(), edit.status.as_ref(), time),
+            effect_if_named(self.hidden_fields.as_ref(), edit.hidden_fields.as_ref(), time),
+            effect_if_named(self.created_at.as_ref(), edit.created_at.as_ref(), time),
+        ])
+    }
+
+    fn effect_on_status(&self, status: FormStatus, time: Timestamp) -> ReportEffect {
+        effect_if_named(self.status.as_ref(), Some(&status), time)
+    }
+
+    /// The change without the aspects that are no news.
+    fn news_of(&self, change: FormChange, time: Timestamp) -> FormChange {
+        let FormChange::Changed(edit) = change else {
+            return change;
+        };
+        FormChange::Changed(FormEdit {
+            title: if_news(self.title.as_ref(), edit.title, time),
+            slug: if_news(self.slug.as_ref(), edit.slug, time),
+            url: if_news(self.url.as_ref(), edit.url, time),
+            status: if_news(self.status.as_ref(), edit.status, time),
+            hidden_fields: if_news(self.hidden_fields.as_ref(), edit.hidden_fields, time),
+            created_at: if_news(self.created_at.as_ref(), edit.created_at, time),
+        })
+    }
+
+    fn absorb(&mut self, edit: &FormEdit, time: Timestamp) {
+        absorb(&mut self.title, edit.title.as_ref(), time);
+        absorb(&mut self.slug, edit.slug.as_ref(), time);
+        absorb(&mut self.url, edit.url.as_ref(), time);
+        absorb(&mut self.status, edit.status.as_ref(), time);
+        absorb(&mut self.hidden_fields, edit.hidden_fields.as_ref(), time);
+        absorb(&mut self.created_at, edit.created_at.as_ref(), time);
     }
 }
 
-fn form_event(firm_id: Uuid, time: Timestamp, change: &FormChange) -> FormEvent {
-    match change.clone() {
+impl From<FormDetails> for FormEdit {
+    fn from(details: FormDetails) -> Self {
+        Self {
+            title: Some(details.title),
+            slug: Some(details.slug),
+            url: Some(details.url),
+            status: Some(details.status),
+            hidden_fields: Some(details.hidden_fields),
+            created_at: Some(details.created_at),
+        }
+    }
+}
+
+fn form_event(firm_id: Uuid, time: Timestamp, change: FormChange) -> FormEvent {
+    match change {
         FormChange::Created(details) => FormEvent::FormCreated { firm_id, details, time },
         FormChange::Changed(edit) => FormEvent::FormChanged { edit, time },
         FormChange::Published => FormEvent::FormPublished { time },
@@ -224,87 +334,4 @@ fn form_event(firm_id: Uuid, time: Timestamp, change: &FormChange) -> FormEvent 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use cqrs_es::test::{AggregateTestExecutor, TestFramework};
-
-    const FIRM: Uuid = Uuid::from_u128(1);
-    const OTHER: Uuid = Uuid::from_u128(2);
-
-    fn at(second: u32) -> Timestamp {
-        format!("2026-11-01T00:00:{second:02}.000Z").parse().unwrap()
-    }
-
-    fn details() -> FormDetails {
-        FormDetails {
-            title: "Intake".into(),
-            slug: "intake".into(),
-            url: "https://forms.example.com/intake".into(),
-            status: FormStatus::Draft,
-            hidden_fields: vec![],
-            created_at: at(0),
-        }
-    }
-
-    fn created() -> FormEvent {
-        FormEvent::FormCreated { firm_id: FIRM, details: details(), time: at(1) }
-    }
-
-    fn report(firm_id: Uuid, second: u32, change: FormChange) -> FormCommand {
-        FormCommand::Report { firm_id, time: at(second), change }
-    }
-
-    fn given(events: Vec<FormEvent>) -> AggregateTestExecutor<Form> {
-        TestFramework::with(()).given(events)
-    }
-
-    #[test]
-    fn a_form_is_created_once() {
-        let create = FormChange::Created(details());
-        given(vec![]).when(report(FIRM, 1, create.clone())).then_expect_events(vec![created()]);
-        given(vec![created()]).when(report(FIRM, 2, create)).then_expect_events(vec![]);
-    }
-
-    #[test]
-    fn the_newest_report_wins() {
-        let published = FormEvent::FormPublished { time: at(5) };
-        given(vec![created()])
-            .when(report(FIRM, 5, FormChange::Published))
-            .then_expect_events(vec![published.clone()]);
-        given(vec![created(), published])
-            .when(report(FIRM, 4, FormChange::Unpublished))
-            .then_expect_events(vec![]);
-    }
-
-    #[test]
-    fn deleting_is_final() {
-        given(vec![created(), FormEvent::FormDeleted { time: at(2) }])
-            .when(report(FIRM, 3, FormChange::Published))
-            .then_expect_events(vec![]);
-    }
-
-    /// A form that was made and published within a second stayed a draft.
-    #[test]
-    fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
-        let published = FormEvent::FormPublished { time: at(1) };
-        given(vec![created()])
-            .when(report(FIRM, 1, FormChange::Published))
-            .then_expect_events(vec![published.clone()]);
-        given(vec![created(), published])
-            .when(report(FIRM, 1, FormChange::Published))
-            .then_expect_events(vec![]);
-    }
-
-    #[test]
-    fn another_firms_form_and_an_unknown_one_are_refused() {
-        given(vec![created()])
-            .when(report(OTHER, 2, FormChange::Deleted))
-            .then_expect_error(FormRejection::OtherFirm);
-        given(vec![created()])
-            .when(report(OTHER, 2, FormChange::Created(details())))
-            .then_expect_error(FormRejection::OtherFirm);
-        given(vec![])
-            .when(report(FIRM, 2, FormChange::Published))
-            .then_expect_error(FormRejection::Unknown);
-    }
-}
+mod tests;

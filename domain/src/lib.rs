@@ -17,6 +17,7 @@
 //!
 //! - [`activity`] reads a report of the product strictly. Its [`document`] is personal and never
 //!   enters the log. A [`fact`] waits for its response and becomes one occurrence of a [`trigger`].
+//!   A [`state_report`] counts per aspect of its subject.
 //! - [`payload`] builds the body of a delivery, and [`sample`] builds an example of one.
 //! - [`target`] checks a URL, and [`address`] checks each address before it is dialled.
 //!   [`workflow`] checks the extra headers of a workflow step. [`signature`] signs the body.
@@ -29,9 +30,9 @@
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
 //! - [`clock`] judges the clocks, [`checkup`] the whole installation, and [`as_of`] bounds
 //!   questions about the past. [`restore`] compares the main database with the keyring.
-//! - [`ids`], [`time`], [`trace`] and [`object`] read and write the basic formats. [`printable`]
-//!   makes foreign text safe to print. [`id_range`] and [`when`] read ids and times as a person
-//!   shortens them.
+//! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
+//!   [`printable`] makes foreign text safe to print. [`id_range`] and [`when`] read ids and times
+//!   as a person shortens them.
 
 pub mod access_token;
 pub mod activity;
@@ -56,6 +57,7 @@ pub mod idempotency;
 pub mod ids;
 pub mod invite;
 pub mod key;
+pub mod label;
 pub mod lang;
 pub mod link;
 pub mod maintenance;
@@ -79,6 +81,7 @@ pub mod restore;
 pub mod retry;
 pub mod sample;
 pub mod signature;
+pub mod state_report;
 pub mod subscription;
 pub mod target;
 pub mod time;

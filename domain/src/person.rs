@@ -2,9 +2,12 @@
 //! mail server decides it (contract, section FormInvite; ruling 11). The log holds a keyed hash of
 //! the address and never the address.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::{aggregate, domain_event};
+use crate::state_report::ReportEffect;
 use crate::time::Timestamp;
 
 /// Aggregate of one person in a firm. Each person of a firm has a stream.
@@ -97,12 +100,7 @@ impl Person {
     pub fn decide(&self, command: &PersonCommand) -> Result<Vec<PersonEvent>, PersonRejection> {
         let (news, event) = match *command {
             PersonCommand::Report { time, change } => {
-                let event = change.at(time);
-                let mut after = self.clone();
-                after.absorb(&event);
-                let stops = change != AddressChange::Restored && after != *self;
-                let is_news = |newest| newest < time || (newest == time && stops);
-                (self.time.is_none_or(is_news), event)
+                (self.effect_of(command) == ReportEffect::News, change.at(time))
             }
             PersonCommand::Unsubscribe { time } => {
                 (!self.unsubscribed, AddressChange::Unsubscribed.at(self.not_before(time)))
@@ -113,6 +111,27 @@ impl Person {
             }
         };
         Ok(if news { vec![event] } else { Vec::new() })
+    }
+
+    /// Effect of a report. A command that is no report is always news.
+    #[must_use]
+    pub fn effect_of(&self, command: &PersonCommand) -> ReportEffect {
+        let PersonCommand::Report { time, change } = *command else {
+            return ReportEffect::News;
+        };
+        let Some(newest) = self.time else {
+            return ReportEffect::News;
+        };
+        let mut after = self.clone();
+        after.absorb(&change.at(time));
+        let stops = change != AddressChange::Restored;
+        match time.cmp(&newest) {
+            Ordering::Less => ReportEffect::Stale,
+            Ordering::Greater => ReportEffect::News,
+            Ordering::Equal if after == *self => ReportEffect::Repeat,
+            Ordering::Equal if stops => ReportEffect::News,
+            Ordering::Equal => ReportEffect::Stale,
+        }
     }
 
     /// The time, or the stream's newest time if that is later. Times of the stream never go back.
@@ -189,6 +208,19 @@ mod tests {
         given(vec![restored, unsubscribed])
             .when(report(AddressChange::Unsubscribed))
             .then_expect_events(vec![]);
+    }
+
+    #[test]
+    fn an_older_report_is_stale_and_so_is_a_restoring_of_the_same_time_as_a_stop() {
+        let is_stale = |person: &Person, report| person.effect_of(&report) == ReportEffect::Stale;
+        let mut person = Person::default();
+        assert!(!is_stale(&person, report(4, AddressChange::Unsubscribed)));
+        person.absorb(&PersonEvent::AddressUnsubscribed { time: at(5) });
+        assert!(is_stale(&person, report(4, AddressChange::Unsubscribed)));
+        assert!(!is_stale(&person, report(5, AddressChange::Unsubscribed)), "a repeat");
+        assert!(is_stale(&person, report(5, AddressChange::Restored)));
+        person.absorb(&PersonEvent::AddressRestored { time: at(6) });
+        assert!(!is_stale(&person, report(6, AddressChange::Restored)), "a repeat");
     }
 
     #[test]

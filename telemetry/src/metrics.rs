@@ -97,7 +97,7 @@ metrics! {
     WRONG_KEYS = Counter "firmforms_wrong_keys_total",
         "Calls with a key that nobody has, or that cannot be one.";
     INTAKE = Counter "firmforms_intake_reports_total",
-        "Reports of product activity taken in: those that changed something, and duplicates.";
+        "Reports of product activity taken in: those that changed something, duplicates, and stale ones.";
     INVITES = Counter "firmforms_invites_total", "Invites by what came of the call.";
     OPEN_INVITES = Gauge "firmforms_open_invites", "Invites whose mail is under way.";
     REPLAYS = Gauge "firmforms_replays", "Replays that are not at their end, by state.";

@@ -230,7 +230,7 @@ async fn an_erased_response_that_was_reported_again_had_a_data_key_again() {
                        "submitted_at": "2026-11-01T11:00:00Z"});
     let again = activity(firm.id, "response.submitted", again);
     let body = world.report(std::slice::from_ref(&again)).await.body;
-    assert_eq!(body, json!({"accepted": 0, "duplicates": 1}));
+    assert_eq!(body, json!({"accepted": 0, "duplicates": 1, "stale": 0}));
     assert_eq!(left(&world, response_id).await, (0, 0));
     let refused = activity(world.id(), "form.deleted", json!({"form_id": firm.form}));
     assert_eq!(world.report(&[again, refused]).await.status, 400);

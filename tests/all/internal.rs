@@ -538,7 +538,7 @@ async fn activity_says_how_it_is_written() {
         ("Application/X-NDJSON", event(3).to_string()),
     ] {
         let taken = send(&world, ACTIVITY, &[("content-type", kind)], body).await;
-        assert_eq!(taken.text(), r#"{"accepted":1,"duplicates":0}"#, "{kind}");
+        assert_eq!(taken.text(), r#"{"accepted":1,"duplicates":0,"stale":0}"#, "{kind}");
     }
     let (single, batch) = (event(4).to_string(), json!([event(4)]).to_string());
     for headers in [
@@ -567,7 +567,10 @@ async fn activity_says_how_it_is_written() {
         let refused = send(&world, ACTIVITY, &[("content-type", kind)], body.to_vec()).await;
         assert_eq!(refused.code(), (400, "invalid_request"), "{kind}");
     }
-    assert_eq!(world.report(&[event(4)]).await.text(), r#"{"accepted":1,"duplicates":0}"#);
+    assert_eq!(
+        world.report(&[event(4)]).await.text(),
+        r#"{"accepted":1,"duplicates":0,"stale":0}"#
+    );
 }
 
 /// A7, of this door: announced or not, what is too large is not read to its end.

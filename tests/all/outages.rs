@@ -61,8 +61,8 @@ async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
         assert!(answer.contains(r#""code":"unavailable""#), "{path} {answer}");
     }
 
-    for path in ["/api/v1/openapi.json", "/docs"] {
-        assert_eq!(get(waiting.public, path).await.0, 200, "{path}");
+    for (path, status) in [("/api/v1/openapi.json", 200), ("/docs/quickstart", 200), ("/", 303)] {
+        assert_eq!(get(waiting.public, path).await.0, status, "{path}");
     }
     let counted = get(waiting.internal, "/metrics").await;
     assert!(counted.0 == 200 && counted.1.contains("\nfirmforms_database_up 0\n"), "{counted:?}");

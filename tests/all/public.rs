@@ -45,7 +45,7 @@ async fn report(world: &World, event: Value) {
     let answer = world.report(&[event]).await;
     assert_eq!(
         (answer.status.as_u16(), answer.body),
-        (202, json!({"accepted": 1, "duplicates": 0}))
+        (202, json!({"accepted": 1, "duplicates": 0, "stale": 0}))
     );
 }
 

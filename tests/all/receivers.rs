@@ -31,12 +31,12 @@ const AT_ONCE: usize = 32;
 const BODY: &str =
     "{\"event\" : \"lead_hot\",\r\n \"respondent\": {\"name\": \"Zoé 🎉 \u{fffd}\"}}";
 
-fn docs(path: &str) -> PathBuf {
+pub(crate) fn docs(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(path)
 }
 
 /// The command, if it is on this machine and does what is asked of it.
-async fn found(program: &str, probe: &str, says: &str) -> bool {
+pub(crate) async fn found(program: &str, probe: &str, says: &str) -> bool {
     let output = Command::new(program).arg(probe).stderr(Stdio::null()).output().await;
     let found = output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(says));
     if !found {

@@ -1,5 +1,6 @@
 //! Replays (ruling 31): what has ended is sent once more, under the same ids and with the same bytes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
@@ -173,6 +174,46 @@ async fn a_replay_that_arrives_resets_the_count_of_410s() {
     scene.ended(1, 410).await;
     let hooks = scene.world.get(&scene.firm, "/hooks").await;
     assert_eq!(hooks.body[0]["id"], json!(scene.hook), "one in a row");
+}
+
+/// Doors 13: a call repeated after a lost 202 sent everything that failed once more.
+#[tokio::test]
+async fn g8_one_request_id_twice_is_one_replay_and_one_send() {
+    let scene = Scene::new().await;
+    scene.ended(2, 404).await;
+    scene.receiver.reply([Reply::status(404), Reply::status(404)]);
+    let order = || json!({"request_id": scene.firm.owner});
+    let begun = scene.start(order()).await;
+    assert_eq!(begun.status, 202);
+    assert_eq!(begun.body["request_id"], json!(scene.firm.owner));
+    assert_eq!(scene.send().await, 2);
+    let again = scene.start(order()).await;
+    assert_eq!(again.status, 202, "{}", again.text());
+    for same in ["id", "request_id", "selected", "seconds"] {
+        assert_eq!(again.body[same], begun.body[same], "{same}");
+    }
+    assert_eq!(scene.send().await, 0);
+    let other = scene.start(json!({})).await;
+    assert_ne!(other.body["id"], begun.body["id"], "another request");
+    assert_ne!(other.body["request_id"], begun.body["request_id"]);
+    assert_eq!(scene.send().await, 2);
+    scene.assert_proven().await;
+}
+
+/// The later of two concurrent calls finds the request taken in its transaction.
+#[tokio::test]
+async fn g8_of_two_concurrent_calls_with_one_request_id_one_begins_a_replay() {
+    let scene = Scene::new().await;
+    scene.ended(1, 404).await;
+    let order = || json!({"request_id": scene.firm.owner});
+    let calls: Vec<Answer> = futures::future::join_all((0..6).map(|_| scene.start(order()))).await;
+    let ids: BTreeSet<String> =
+        calls.iter().map(|answer| answer.body["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    let count = "select count(*) from events where event_type = 'ReplayRequested'";
+    let requested: i64 = sqlx::query_scalar(count).fetch_one(scene.world.pool()).await.unwrap();
+    assert_eq!(requested, 1);
+    assert_eq!(scene.send().await, 1);
 }
 
 #[tokio::test]

@@ -87,10 +87,10 @@ async fn each_matching_subscription_gets_it_once_however_often_it_is_reported(
     let mut again = event.clone();
     again["id"] = json!(world.id());
     let first = world.report(std::slice::from_ref(&event)).await;
-    assert_eq!(first.body, json!({"accepted": 1, "duplicates": 0}));
+    assert_eq!(first.body, json!({"accepted": 1, "duplicates": 0, "stale": 0}));
     assert_eq!(world.deliver().await, 3);
     let second = world.report(&[event, again]).await;
-    assert_eq!(second.body, json!({"accepted": 0, "duplicates": 2}));
+    assert_eq!(second.body, json!({"accepted": 0, "duplicates": 2, "stale": 0}));
     assert_eq!(world.deliver().await, 0);
 
     let mut paths: Vec<_> = receiver.received().iter().map(|r| r.uri.path().to_owned()).collect();
@@ -305,7 +305,10 @@ async fn b4_a_member_who_leaves_takes_their_keys_along(
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let mut left = activity(firm.id, "member.left", json!({"member_id": firm.owner}));
     left["time"] = json!("2026-11-01T12:00:01Z");
-    assert_eq!(world.report(&[left]).await.body, json!({"accepted": 1, "duplicates": 0}));
+    assert_eq!(
+        world.report(&[left]).await.body,
+        json!({"accepted": 1, "duplicates": 0, "stale": 0})
+    );
     assert_eq!(world.call(&firm.key, "GET", "/me", Value::Null).await.status, 401);
     let causes: Vec<(String, Value)> = sqlx::query_as(
         "select event_type, metadata from events
@@ -500,7 +503,7 @@ async fn two_firms_with_one_response_id_each_hear_of_their_own(
         reports.push(activity(firm.id, "response.submitted", data));
     }
     let answer = world.report(&reports).await;
-    assert_eq!(answer.body, json!({"accepted": 2, "duplicates": 0}));
+    assert_eq!(answer.body, json!({"accepted": 2, "duplicates": 0, "stale": 0}));
     assert_eq!(world.deliver().await, 2);
     let mut heard: Vec<(String, Value)> = receiver
         .received()

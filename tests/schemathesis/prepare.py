@@ -1,5 +1,5 @@
 """Reports firms with forms to a running service and makes keys for them: a key has 120 calls a
-minute, a firm 25 keys. Prints them as JSON: [{"key": ..., "form": ...}, ...]."""
+minute, a firm 25 keys. Prints them as JSON: [{"key": ..., "form": ..., "firm": ...}, ...]."""
 
 import json
 import sys
@@ -59,7 +59,7 @@ def open_firm(number):
     keys = f"/internal/v1/firms/{firm}/keys"
     for n in range(KEYS):
         made = post(keys, "application/json", {"member_id": owner, "name": f"key {n}"})
-        yield {"key": made["key"], "form": published}
+        yield {"key": made["key"], "form": published, "firm": firm}
 
 
 print(json.dumps([key for number in range(FIRMS) for key in open_firm(number)]))

@@ -43,7 +43,7 @@ pub struct TestDatabase {
 struct Needed {
     number: u32,
     done: Arc<Mutex<Vec<u32>>>,
-    _watched: Watched,
+    watched: Option<Watched>,
 }
 
 impl Drop for Needed {
@@ -99,6 +99,15 @@ impl TestDatabase {
     pub async fn without_schema() -> Self {
         let of_nothing = ["template0"; 2];
         SHARED.get_or_init(own_cluster).await.copies(of_nothing).await
+    }
+
+    /// The same databases, for all tests of this run: they are there as long as it takes.
+    #[must_use]
+    pub fn for_the_run(mut self) -> Self {
+        if let Some(needed) = &mut self._needed {
+            drop(needed.watched.take());
+        }
+        self
     }
 
     /// A copy of databases of the cluster of this run. Ends what is connected to them.
@@ -165,7 +174,7 @@ impl Templates {
             _needed: Some(Needed {
                 number,
                 done: Arc::clone(&self.done),
-                _watched: Watched::new(number),
+                watched: Some(Watched::new(number)),
             }),
         }
     }

@@ -1,6 +1,8 @@
 //! Bookings, as the product reported them (contract, section EventPayload; ruling 14a, payload
 //! edges).
 
+use std::collections::{HashMap, HashSet};
+
 use chrono::{DateTime, Utc};
 use domain::activity::BookingMove;
 use domain::document::Booking as Document;
@@ -9,6 +11,7 @@ use uuid::Uuid;
 
 use crate::entropy::Entropy;
 use crate::keyring::{DataKeys, KeySubject};
+use crate::parts::PartEffects;
 use crate::responses::{VaultError, unless_broken};
 use crate::seal::BrokenSeal;
 
@@ -36,8 +39,8 @@ impl StoredBooking {
     }
 }
 
-/// Stores bookings; the newest report of a booking wins. Returns the ids of bookings that changed.
-/// `bookings` holds a booking at most once.
+/// Stores bookings. A second report of a booking changes it only if the document differs and the
+/// report is newer. `bookings` holds a booking at most once.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -46,31 +49,136 @@ pub async fn put(
     keys: &DataKeys,
     bookings: &[StoredBooking],
     entropy: &dyn Entropy,
-) -> Result<Vec<(Uuid, Uuid)>, VaultError> {
+) -> Result<PartEffects, VaultError> {
     if bookings.is_empty() {
-        return Ok(Vec::new());
+        return Ok(PartEffects::default());
     }
     let mut sealed = Vec::with_capacity(bookings.len());
     for booking in bookings {
         let bytes = serde_json::to_vec(&booking.document)?;
-        sealed.push(keys.get(&booking.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?);
+        let document =
+            keys.get(&booking.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?;
+        sealed.push(SealedBooking { booking, document });
     }
-    Ok(sqlx::query_as(
+    let mut effects = PartEffects { changed: insert(connection, &sealed).await?, stale: vec![] };
+    let inserted: HashSet<_> = effects.changed.iter().copied().collect();
+    sealed.retain(|one| !inserted.contains(&one.booking.id()));
+    if sealed.is_empty() {
+        return Ok(effects);
+    }
+    let known = known(connection, keys, &sealed).await?;
+    sealed.retain(|one| {
+        let known = known.get(&one.booking.id());
+        known.is_some_and(|known| known.document.as_ref() != Some(&one.booking.document))
+    });
+    for one in &sealed {
+        let id = one.booking.id();
+        if known.get(&id).is_some_and(|known| known.made_at > one.booking.made_at) {
+            effects.stale.push(id);
+        }
+    }
+    effects.changed.extend(replace_older(connection, &sealed).await?);
+    Ok(effects)
+}
+
+/// A booking and its encrypted document.
+struct SealedBooking<'a> {
+    booking: &'a StoredBooking,
+    document: Vec<u8>,
+}
+
+/// A booking as it is stored.
+struct KnownBooking {
+    made_at: DateTime<Utc>,
+    /// `None` if the document is damaged.
+    document: Option<Document>,
+}
+
+/// Stores bookings that have no document yet, and returns their ids.
+async fn insert(
+    connection: &mut PgConnection,
+    bookings: &[SealedBooking<'_>],
+) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    let statement =
         "insert into bookings as b (firm_id, booking_id, response_id, made_at, document)
          select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::bytea[])
              on conflict (firm_id, booking_id) do update
             set response_id = excluded.response_id, made_at = excluded.made_at,
                 document = excluded.document
-          where b.made_at is null or excluded.made_at > b.made_at
-         returning firm_id, booking_id",
+          where b.made_at is null
+         returning firm_id, booking_id";
+    write(connection, statement, bookings).await
+}
+
+/// Replaces bookings that are older than these, and returns their ids.
+async fn replace_older(
+    connection: &mut PgConnection,
+    bookings: &[SealedBooking<'_>],
+) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    let statement = "update bookings b
+            set response_id = t.response_id, made_at = t.made_at, document = t.document
+           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::bytea[])
+                as t(firm_id, booking_id, response_id, made_at, document)
+          where b.firm_id = t.firm_id and b.booking_id = t.booking_id and b.made_at < t.made_at
+         returning b.firm_id, b.booking_id";
+    write(connection, statement, bookings).await
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    bookings: &[SealedBooking<'_>],
+) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    let of = || bookings.iter().map(|one| one.booking);
+    sqlx::query_as(statement)
+        .bind(of().map(|b| b.subject.firm_id).collect::<Vec<_>>())
+        .bind(of().map(|b| Uuid::from(b.document.id)).collect::<Vec<_>>())
+        .bind(of().map(|b| b.subject.subject_id).collect::<Vec<_>>())
+        .bind(of().map(|b| b.made_at).collect::<Vec<_>>())
+        .bind(bookings.iter().map(|one| one.document.as_slice()).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await
+}
+
+/// A stored booking and its sealed document.
+#[derive(sqlx::FromRow)]
+struct KnownBookingRow {
+    firm_id: Uuid,
+    booking_id: Uuid,
+    response_id: Uuid,
+    made_at: DateTime<Utc>,
+    document: Vec<u8>,
+}
+
+/// These bookings as they are stored.
+async fn known(
+    connection: &mut PgConnection,
+    keys: &DataKeys,
+    bookings: &[SealedBooking<'_>],
+) -> Result<HashMap<(Uuid, Uuid), KnownBooking>, sqlx::Error> {
+    let (firm_ids, booking_ids): (Vec<Uuid>, Vec<Uuid>) =
+        bookings.iter().map(|one| one.booking.id()).unzip();
+    let rows: Vec<KnownBookingRow> = sqlx::query_as(
+        "select firm_id, booking_id, response_id, made_at, document from bookings
+          where (firm_id, booking_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and document is not null",
     )
-    .bind(bookings.iter().map(|b| b.subject.firm_id).collect::<Vec<_>>())
-    .bind(bookings.iter().map(|b| Uuid::from(b.document.id)).collect::<Vec<_>>())
-    .bind(bookings.iter().map(|b| b.subject.subject_id).collect::<Vec<_>>())
-    .bind(bookings.iter().map(|b| b.made_at).collect::<Vec<_>>())
-    .bind(sealed)
+    .bind(firm_ids)
+    .bind(booking_ids)
     .fetch_all(connection)
-    .await?)
+    .await?;
+    let known = rows.into_iter().map(|row| {
+        let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
+        let document = reported(&row.document, keys, subject).ok();
+        ((row.firm_id, row.booking_id), KnownBooking { made_at: row.made_at, document })
+    });
+    Ok(known.collect())
+}
+
+/// The document as the product reported it, without later moves and a cancellation.
+fn reported(sealed: &[u8], keys: &DataKeys, subject: KeySubject) -> Result<Document, VaultError> {
+    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, sealed)?;
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// Stores new times of bookings, each with its firm's id. The last move of a booking wins. A move
@@ -182,8 +290,7 @@ pub async fn read(
 
 fn open(row: &BookingRow, keys: &DataKeys) -> Result<StoredBooking, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;
-    let mut document: Document = serde_json::from_slice(&bytes)?;
+    let mut document = reported(&row.document, keys, subject)?;
     if let (Some(starts_at), Some(ends_at)) = (row.starts_at, row.ends_at) {
         document.starts_at = starts_at.into();
         document.ends_at = ends_at.into();

@@ -49,15 +49,23 @@ impl IdentityKey {
         self.named(firm_id, &address.person())
     }
 
-    /// The id of the person that a text names, in this firm. A valid address gives the id of
-    /// [`IdentityKey::person`]; white space around it and a last dot do not matter. Any other text
-    /// is compared without case.
+    /// The id of the person that a text names, in this firm. An address is read leniently and gives
+    /// the id of [`IdentityKey::person`]. Any other text is compared without case.
     #[must_use]
     pub fn person_named(&self, firm_id: Uuid, text: &str) -> Uuid {
-        let text = text.trim();
-        let known = text.strip_suffix('.').unwrap_or(text).parse::<EmailAddress>();
-        let name = known.map_or_else(|_| text.to_lowercase(), |address| address.person());
+        let known = EmailAddress::read_leniently(text);
+        let name = known.map_or_else(|_| text.trim().to_lowercase(), |address| address.person());
         self.named(firm_id, &name)
+    }
+
+    /// The id that older builds gave the person, if it differs: they took angle brackets for a part
+    /// of the name. Rows with such ids are erased, too.
+    #[must_use]
+    pub fn person_once_named(&self, firm_id: Uuid, text: &str) -> Option<Uuid> {
+        let name = text.trim().to_lowercase();
+        let has_brackets = name.starts_with('<');
+        (has_brackets && EmailAddress::read_leniently(text).is_ok())
+            .then(|| self.named(firm_id, &name))
     }
 
     /// The digest of a workflow step's URL, in this firm (ruling 44). Equal URLs have equal
@@ -166,6 +174,19 @@ mod tests {
         assert_ne!(ann, identity.person(one, &address("ann+tag@example.com")));
         assert_ne!(ann, identity.person(two, &address("ann@example.com")));
         assert_ne!(ann, IdentityKey::new(&[2; 32]).person(one, &address("ann@example.com")));
+    }
+
+    #[test]
+    fn an_address_in_brackets_is_the_same_person_and_was_another() {
+        let firm = Uuid::from_u128(1);
+        let identity = IdentityKey::new(&[1; 32]);
+        let ann = identity.person(firm, &address("ann@example.com"));
+        for text in [" ann@example.com", "ann@example.com.", "<Ann@example.com>"] {
+            assert_eq!(identity.person_named(firm, text), ann, "{text}");
+        }
+        assert!(identity.person_once_named(firm, "<ann@example.com>").is_some_and(|id| id != ann));
+        assert_eq!(identity.person_once_named(firm, "ann@example.com"), None);
+        assert_eq!(identity.person_once_named(firm, "<n/a>"), None, "it still is");
     }
 
     #[test]

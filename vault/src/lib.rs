@@ -1,7 +1,8 @@
 //! The vault: all personal data, and every secret that must be read again, as ciphertext.
 //!
 //! - [`responses`], [`reports`], [`bookings`], [`bodies`], [`answers`] and [`step_headers`] hold
-//!   the data of one response, encrypted under the response's own data key.
+//!   the data of one response, encrypted under the response's own data key. [`parts`] tells the
+//!   effects of a write on reports and bookings.
 //! - [`mails`] holds the mail of an invite, under a data key of that invite.
 //! - [`secrets`] holds signing secrets and reply addresses of firms, under the [`WrappingKey`].
 //! - [`people`] finds the responses that name a person, by keyed hash ([`IdentityKey`]).
@@ -25,6 +26,7 @@ mod identity;
 pub mod installation;
 mod keyring;
 pub mod mails;
+pub mod parts;
 pub mod people;
 pub mod reports;
 pub mod responses;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::entropy::Entropy;
 use crate::keyring::{DataKeys, KeySubject};
+use crate::parts::PartEffects;
 use crate::responses::{VaultError, unless_broken};
 use crate::seal::BrokenSeal;
 
@@ -36,9 +37,8 @@ impl StoredReport {
     }
 }
 
-/// Stores reports and returns the ids of reports that changed. The newest state of a report wins;
-/// of two states with one time, the later to arrive. An equal state changes nothing. `reports`
-/// holds a report at most once.
+/// Stores reports. The newest state of a report wins; of two states with one time, the later to
+/// arrive. An equal state changes nothing. `reports` holds a report at most once.
 ///
 /// # Errors
 /// [`VaultError`].
@@ -47,19 +47,26 @@ pub async fn put(
     keys: &DataKeys,
     reports: &[StoredReport],
     entropy: &dyn Entropy,
-) -> Result<Vec<(Uuid, Uuid)>, VaultError> {
+) -> Result<PartEffects, VaultError> {
     if reports.is_empty() {
-        return Ok(Vec::new());
+        return Ok(PartEffects::default());
     }
     let known = known(connection, keys, reports).await?;
-    let is_news = |report: &&StoredReport| known.get(&report.id()) != Some(&report.document);
+    let is_stale = |report: &&StoredReport| {
+        known.get(&report.id()).is_some_and(|known| known.reported_at > report.reported_at)
+    };
+    let stale = reports.iter().filter(is_stale).map(StoredReport::id).collect();
+    let is_news = |report: &&StoredReport| {
+        let document = known.get(&report.id()).map(|known| &known.document);
+        document.is_none_or(|known| known.as_ref() != Some(&report.document))
+    };
     let reports: Vec<&StoredReport> = reports.iter().filter(is_news).collect();
     let mut sealed = Vec::with_capacity(reports.len());
     for report in &reports {
         let bytes = serde_json::to_vec(&report.document)?;
         sealed.push(keys.get(&report.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?);
     }
-    Ok(sqlx::query_as(
+    let changed = sqlx::query_as(
         "insert into reports as r (firm_id, report_id, response_id, reported_at, document)
          select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::bytea[])
              on conflict (firm_id, report_id) do update
@@ -74,7 +81,8 @@ pub async fn put(
     .bind(reports.iter().map(|r| r.reported_at).collect::<Vec<_>>())
     .bind(sealed)
     .fetch_all(connection)
-    .await?)
+    .await?;
+    Ok(PartEffects { changed, stale })
 }
 
 /// Stores when reports were last approved, by firm and report id. An approval may arrive before the
@@ -142,17 +150,24 @@ pub async fn read(
     Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.report_id)).collect())
 }
 
-/// The stored documents that have the same report and the same time as one of `reports`.
+/// A stored report that is as new as a report of the same thing, or newer.
+struct KnownReport {
+    reported_at: DateTime<Utc>,
+    /// `None` if the document is damaged.
+    document: Option<ReportDocument>,
+}
+
+/// The stored reports that are as new as one of `reports`, or newer.
 async fn known(
     connection: &mut PgConnection,
     keys: &DataKeys,
     reports: &[StoredReport],
-) -> Result<HashMap<(Uuid, Uuid), ReportDocument>, VaultError> {
+) -> Result<HashMap<(Uuid, Uuid), KnownReport>, VaultError> {
     let rows: Vec<ReportRow> = sqlx::query_as(
         "select r.firm_id, r.report_id, r.response_id, r.reported_at, r.document, r.approved_at
            from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) t(firm_id, report_id, at)
            join reports r on r.firm_id = t.firm_id and r.report_id = t.report_id
-            and r.reported_at = t.at
+            and r.reported_at >= t.at
           where r.document is not null",
     )
     .bind(reports.iter().map(|r| r.subject.firm_id).collect::<Vec<_>>())
@@ -160,8 +175,12 @@ async fn known(
     .bind(reports.iter().map(|r| r.reported_at).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
-    let known = |row: ReportRow| Some(((row.firm_id, row.report_id), document(&row, keys).ok()?));
-    Ok(rows.into_iter().filter_map(known).collect())
+    let known = |row: ReportRow| {
+        let report =
+            KnownReport { reported_at: row.reported_at, document: document(&row, keys).ok() };
+        ((row.firm_id, row.report_id), report)
+    };
+    Ok(rows.into_iter().map(known).collect())
 }
 
 /// The document as the product reported it, without a later approval.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::ids::parse_id;
+use domain::label::shown_property;
 use uuid::Uuid;
 
 use super::JsonValue;
@@ -12,11 +13,14 @@ use super::JsonValue;
 pub(crate) struct BodyFields(pub(crate) BTreeMap<String, JsonValue>);
 
 /// A field that is missing, has another type, or is too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FieldError {
     /// It must be there.
     #[error("`{0}` is missing")]
     Missing(&'static str),
+    /// It must be there. A property of another name may be meant for it.
+    #[error("`{0}` is missing; `{1}` is no property of this endpoint")]
+    Misnamed(&'static str, String),
     /// It must be a string.
     #[error("`{0}` must be a string")]
     NotAString(&'static str),
@@ -38,9 +42,9 @@ pub(crate) enum FieldError {
     /// The string has a greatest length, in characters.
     #[error("`{0}` must have at most {1} characters")]
     TooLong(&'static str, usize),
-    /// A property the endpoint does not have.
-    #[error("the body has a property that this endpoint does not take")]
-    Unknown,
+    /// A property the endpoint does not have, by name unless the name may be a value.
+    #[error("the body has a property that this endpoint does not take{}", named(.0.as_ref()))]
+    Unknown(Option<String>),
 }
 
 impl BodyFields {
@@ -138,8 +142,25 @@ impl BodyFields {
 
     /// Refuses fields that the endpoint has not taken.
     pub(crate) fn end(self) -> Result<(), FieldError> {
-        if self.0.is_empty() { Ok(()) } else { Err(FieldError::Unknown) }
+        if self.0.is_empty() { Ok(()) } else { Err(FieldError::Unknown(self.first_left())) }
     }
+
+    /// The error for a missing field, after all others are taken.
+    pub(crate) fn missing(&self, name: &'static str) -> FieldError {
+        match self.first_left() {
+            Some(left) => FieldError::Misnamed(name, left),
+            None => FieldError::Missing(name),
+        }
+    }
+
+    /// The first field left whose name may be shown.
+    fn first_left(&self) -> Option<String> {
+        self.0.keys().find_map(|name| shown_property(name)).map(str::to_owned)
+    }
+}
+
+fn named(property: Option<&String>) -> String {
+    property.map_or_else(String::new, |name| format!(": `{name}`"))
 }
 
 /// Checks a text's greatest length, in Unicode scalar values (ruling 14c).

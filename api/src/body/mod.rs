@@ -153,12 +153,18 @@ fn check_type(content_type: &str) -> Result<(), BodyError> {
     for parameter in parts {
         if let Some((name, value)) = parameter.split_once('=')
             && name.eq_ignore_ascii_case("charset")
-            && !value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            && !is_utf8(value)
         {
             return Err(BodyError::Charset);
         }
     }
     Ok(())
+}
+
+/// Whether a charset is UTF-8. Many clients write `utf8` (WHATWG Encoding, section 4.2).
+pub(crate) fn is_utf8(charset: &str) -> bool {
+    let charset = charset.trim_matches('"');
+    charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("utf8")
 }
 
 /// Whether a type is `application/json` or declares JSON by its suffix (RFC 6839, section 3.1).

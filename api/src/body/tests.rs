@@ -285,7 +285,7 @@ fn a5_fields_are_taken_by_type_and_refused_by_name() {
     assert_eq!(fields.clone().nullable_string("null"), Ok(None));
     assert_eq!(fields.clone().nullable_string("n"), Err(FieldError::NotAString("n")));
     assert_eq!(fields.clone().optional_object("n"), Err(FieldError::NotAnObject("n")));
-    assert_eq!(fields.end(), Err(FieldError::Unknown));
+    assert_eq!(fields.end(), Err(FieldError::Unknown(Some("id".to_owned()))));
 }
 
 #[rstest]

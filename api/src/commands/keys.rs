@@ -3,12 +3,13 @@
 use domain::api_key::ApiKey;
 use domain::context::{Actor, EventContext};
 use domain::key::{Key, KeyCommand, KeyEvent, KeyRejection, RevocationReason};
+use domain::label::trimmed_label;
 use domain::subscription::{RemovalReason, SubscriptionEvent};
 use domain::time::Timestamp;
 use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
-use projector::firms;
 use projector::hooks::{self, LiveHook};
 use projector::keys::{self, KeyRow};
+use projector::{firms, members};
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -69,7 +70,7 @@ pub async fn create_by(
     let command = made.command();
     match service.store.execute::<Key>(&id.to_string(), command, &context).await {
         Ok(()) => Ok(made),
-        Err(error) => Err(not_created(service, firm_id, error).await),
+        Err(error) => Err(not_created(service, firm_id, member_id, error).await),
     }
 }
 
@@ -160,10 +161,11 @@ pub(crate) fn removal(context: &EventContext, hook: &LiveHook, reason: RemovalRe
 
 /// The label of a key or token, without the space around it.
 pub(super) fn label(name: &str) -> Result<String, Error> {
-    let name = name.trim();
-    match name.chars().count() {
-        1..=LABEL_MAX => Ok(name.to_owned()),
-        _ => Err(Error::invalid("`name` must have 1 to 100 characters")),
+    match trimmed_label(name, LABEL_MAX) {
+        Some(name) => Ok(name.to_owned()),
+        None => {
+            Err(Error::invalid("`name` must have 1 to 100 characters, none a control character"))
+        }
     }
 }
 
@@ -175,12 +177,27 @@ async fn require_active(service: &Service, firm_id: Uuid) -> Result<(), Error> {
     }
 }
 
-/// Finds the reason of a refused append. The store answers alike for a suspended firm and for a
-/// member who does not manage.
-async fn not_created(service: &Service, firm_id: Uuid, error: CommandError<KeyRejection>) -> Error {
+/// Tells an unknown member from one who does not manage.
+///
+/// # Errors
+/// `firm_inactive`, or the database's.
+async fn why_inactive(service: &Service, firm_id: Uuid, member_id: Uuid) -> Result<Error, Error> {
+    require_active(service, firm_id).await?;
+    let is_member = members::is_known(service.store.pool(), firm_id, member_id).await?;
+    Ok(if is_member { Error::NotAManager } else { Error::NoSuchMember })
+}
+
+/// Finds the reason of a refused append. The store answers alike for a suspended firm, a member who
+/// does not manage and an unknown member.
+async fn not_created(
+    service: &Service,
+    firm_id: Uuid,
+    member_id: Uuid,
+    error: CommandError<KeyRejection>,
+) -> Error {
     match error {
         CommandError::Append(AppendError::ActorInactive) => {
-            require_active(service, firm_id).await.err().unwrap_or(Error::NotAManager)
+            why_inactive(service, firm_id, member_id).await.unwrap_or_else(|error| error)
         }
         CommandError::Append(error) => error.into(),
         // Two random ids are never the same.
@@ -219,6 +236,7 @@ mod tests {
         assert!(label(&"é".repeat(101)).is_err());
         assert!(label("").is_err());
         assert!(label(" \t ").is_err());
+        assert!(label("a\u{1b}[31mX\nfake-row").is_err());
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) mod steps;
 pub mod targets;
 pub mod tokens;
 
+use domain::label::trimmed_label;
 use domain::replay::REASON_MAX_CHARS;
 use projector::firms;
 use uuid::Uuid;
@@ -39,9 +40,24 @@ async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
 
 /// An operator's reason, trimmed as the log keeps it.
 fn reason(text: &str) -> Result<String, Error> {
-    let reason = text.trim();
-    if (1..=REASON_MAX_CHARS).contains(&reason.chars().count()) {
-        return Ok(reason.to_owned());
+    match trimmed_label(text, REASON_MAX_CHARS) {
+        Some(reason) => Ok(reason.to_owned()),
+        None => {
+            Err(Error::invalid("`reason` must have 1 to 200 characters, none a control character"))
+        }
     }
-    Err(Error::invalid("`reason` must have 1 to 200 characters"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_1_to_200_characters_without_the_space_around_it() {
+        assert_eq!(reason(" a stolen laptop\n"), Ok("a stolen laptop".to_owned()));
+        assert!(reason(&"é".repeat(200)).is_ok());
+        for other in ["", " \t", "a\nb", "\u{1b}[31m", &"é".repeat(201)] {
+            assert!(reason(other).is_err(), "{other}");
+        }
+    }
 }

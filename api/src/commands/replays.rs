@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::context::Actor;
+use domain::context::{Actor, EventContext};
 use domain::delivery::DeliveryState;
 use domain::replay::{
-    RATE_PER_SECOND_MAX, Replay, ReplayCommand, ReplayOrder, ReplayRejection, ReplaySelection,
-    ReplaySkip, forced_skip_reason, skip_reason,
+    RATE_PER_SECOND_MAX, Replay, ReplayCommand, ReplayEvent, ReplayOrder, ReplayRejection,
+    ReplaySelection, ReplaySkip, forced_skip_reason, skip_reason,
 };
-use eventstore::CommandError;
-use projector::firms;
+use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
 use projector::replays::{self, ReplayRow};
+use projector::{firms, replay_requests};
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -27,6 +27,8 @@ const ITEMS_PER_TRANSACTION: usize = 10_000;
 pub struct NewReplay {
     /// The firm.
     pub firm_id: Uuid,
+    /// Id chosen by the caller. A repeated request begins no second replay.
+    pub request_id: Uuid,
     /// Selection among the firm's deliveries. By default it selects failed ones.
     pub selection: ReplaySelection,
     /// The operator's reason.
@@ -84,8 +86,20 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
     Ok(selected)
 }
 
-/// Begins a replay of the selected deliveries. The list of items is written first, because a
-/// delivery outside the list is never sent.
+/// The replay that began for this request, if one did (case G8).
+///
+/// # Errors
+/// None but the database's.
+pub async fn begun(service: &Service, new: &NewReplay) -> Result<Option<ReplayView>, Error> {
+    match replay_requests::find(service.store.pool(), new.firm_id, new.request_id).await? {
+        Some(replay_id) => show(service, replay_id).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Begins a replay of the selected deliveries, and answers its id. A repeated request gets the id
+/// of the first. The list of items is written first, because a delivery outside the list is never
+/// sent.
 ///
 /// # Errors
 /// None but the database's.
@@ -108,7 +122,30 @@ pub async fn start(
         rate_per_second: new.rate_per_second,
         selected: selected.delivery_ids.len() as u64,
     };
-    execute(service, replay_id, new.firm_id, actor, ReplayCommand::Request(order)).await?;
+    let context = service.context(new.firm_id, actor);
+    let seed = context.correlation_id;
+    let requested = retry_conflicts(seed, || request(service, new, &context, replay_id, &order));
+    Ok(requested.await?)
+}
+
+/// Appends the order, unless a replay began for the request before.
+async fn request(
+    service: &Service,
+    new: &NewReplay,
+    context: &EventContext,
+    replay_id: Uuid,
+    order: &ReplayOrder,
+) -> Result<Uuid, AppendError> {
+    let mut appending = service.store.begin().await?;
+    let connection = appending.connection();
+    if !replay_requests::insert(connection, new.firm_id, new.request_id, replay_id).await? {
+        let first = replay_requests::find(connection, new.firm_id, new.request_id).await?;
+        appending.rollback().await?;
+        return first.ok_or(AppendError::Conflict);
+    }
+    let ordered = [ReplayEvent::ReplayRequested(order.clone())];
+    appending.append(NewEvent::after(0, &replay_id.to_string(), context, ordered)).await?;
+    appending.commit().await?;
     Ok(replay_id)
 }
 

@@ -13,9 +13,6 @@ use vault::secrets::{self, FirmSecret};
 use crate::error::Error;
 use crate::service::Service;
 
-/// Longest reason of a rotation, in characters.
-const REASON_MAX: usize = 200;
-
 /// A firm's secret, with the time from which it signs.
 #[derive(Debug, Clone)]
 pub struct RevealedSecret {
@@ -60,7 +57,7 @@ pub async fn rotate(
     actor: Actor,
     reason: Option<&str>,
 ) -> Result<RevealedSecret, Error> {
-    let command = FirmCommand::RotateSecret { reason: reason.map(sensible).transpose()? };
+    let command = FirmCommand::RotateSecret { reason: reason.map(super::reason).transpose()? };
     let context = service.context(firm_id, actor);
     let secret = WebhookSecret::from_bytes(service.entropy.secret());
     let new = FirmSecret { secret, rotated_at: context.recorded_at.get() };
@@ -91,15 +88,6 @@ async fn try_rotate(
     Ok(appending.commit().await?)
 }
 
-/// The reason without the space around it.
-fn sensible(reason: &str) -> Result<String, Error> {
-    let reason = reason.trim();
-    match reason.chars().count() {
-        1..=REASON_MAX => Ok(reason.to_owned()),
-        _ => Err(Error::invalid("`reason` must have 1 to 200 characters")),
-    }
-}
-
 fn not_kept(error: VaultError) -> AppendError {
     match error {
         VaultError::Database(error) => error.into(),
@@ -117,19 +105,5 @@ fn refused(error: CommandError<FirmRejection>) -> Error {
         CommandError::Rejected(why @ FirmRejection::NotClosed) => Error::Internal(why.to_string()),
         CommandError::Append(AppendError::ActorInactive) => Error::NotAManager,
         CommandError::Append(error) => error.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reason_is_1_to_200_characters_without_the_space_around_it() {
-        assert_eq!(sensible(" a stolen laptop\n"), Ok("a stolen laptop".to_owned()));
-        assert!(sensible(&"é".repeat(200)).is_ok());
-        for other in ["", " \t", &"é".repeat(201)] {
-            assert!(sensible(other).is_err(), "{other}");
-        }
     }
 }

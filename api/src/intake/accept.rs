@@ -120,7 +120,7 @@ fn call(
 async fn alone(service: &Service, call: Arc<IntakeCall>) -> Result<IntakeCounts, IntakeError> {
     if call.events.is_empty() {
         // No transaction begins: the handler has confirmed the token (`internal/activity.rs`).
-        return Ok(IntakeCounts { accepted: 0, duplicates: 0 });
+        return Ok(IntakeCounts::default());
     }
     let seed = call.context.correlation_id;
     let batch = IntakeBatch::of(vec![call]);

@@ -55,8 +55,7 @@ pub(super) fn streams(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<Stream
             Activity::Firm { .. } | Activity::Member { .. } => Some(stream::<Firm>(event.firm_id)),
             Activity::Form { form_id, .. } => Some(stream::<Form>(*form_id)),
             Activity::Address { email, .. } => {
-                let person = identity.person(event.firm_id, email.as_ref()?);
-                Some(stream::<Person>(person))
+                Some(stream::<Person>(identity.person(event.firm_id, email)))
             }
             Activity::PersonErased { email } => {
                 Some(stream::<Person>(identity.person_named(event.firm_id, email)))
@@ -162,15 +161,23 @@ pub(super) fn hot_leads(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<Uuid
 
 /// People whose data the batch erases.
 pub(super) fn erased_people(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<(Uuid, Uuid)> {
-    batch
-        .events()
-        .filter_map(|event| match &event.activity {
-            Activity::PersonErased { email } => {
-                Some((event.firm_id, identity.person_named(event.firm_id, email)))
-            }
-            _ => None,
-        })
-        .collect()
+    let ids = batch.events().filter_map(|event| match &event.activity {
+        Activity::PersonErased { email } => Some(
+            ids_of_person(identity, event.firm_id, email).map(|person| (event.firm_id, person)),
+        ),
+        _ => None,
+    });
+    ids.flatten().collect()
+}
+
+/// Ids of a person to erase: the person's, and one of older builds.
+pub(super) fn ids_of_person(
+    identity: &IdentityKey,
+    firm_id: Uuid,
+    email: &str,
+) -> impl Iterator<Item = Uuid> {
+    let once = identity.person_once_named(firm_id, email);
+    std::iter::once(identity.person_named(firm_id, email)).chain(once)
 }
 
 /// Ids of the batch's activities of state.

@@ -77,30 +77,61 @@ impl IntakeBatch {
         self.calls.iter().map(|call| call.context.recorded_at.get()).max().unwrap_or_default()
     }
 
-    /// Counts for each call, if the activities at these places are duplicates.
-    pub(super) fn accepted(&self, duplicates: &[usize]) -> Vec<IntakeCounts> {
+    /// Counts for each call, if the activities at these places changed nothing.
+    pub(super) fn counts(&self, unchanged: &UnchangedPlaces) -> Vec<IntakeCounts> {
         let of = |range: Range<usize>| {
-            let duplicates = duplicates.iter().filter(|place| range.contains(place)).count();
-            IntakeCounts { accepted: range.len() - duplicates, duplicates }
+            let count =
+                |places: &[usize]| places.iter().filter(|place| range.contains(place)).count();
+            let duplicates = count(&unchanged.duplicates);
+            let stale = count(&unchanged.stale);
+            IntakeCounts { accepted: range.len() - duplicates - stale, duplicates, stale }
         };
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| of(start..*end)).collect()
     }
 }
 
+/// Places of activities that changed nothing. Each place is there once at most.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct UnchangedPlaces {
+    /// Activities whose fact or state was known.
+    pub(super) duplicates: Vec<usize>,
+    /// Reports of state that a newer or final report outdates.
+    pub(super) stale: Vec<usize>,
+}
+
+impl UnchangedPlaces {
+    pub(super) fn extend(&mut self, other: Self) {
+        self.duplicates.extend(other.duplicates);
+        self.stale.extend(other.stale);
+    }
+}
+
 /// Counts of one call's activities. Their sum is the number of activities in the call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct IntakeCounts {
     /// Activities that changed something.
     pub accepted: usize,
-    /// Activities that changed nothing, because their fact or a newer one is known.
+    /// Activities that changed nothing, because their fact or state is known.
     pub duplicates: usize,
+    /// Reports of state that changed nothing, because a newer or final report is known (ruling 35).
+    pub stale: usize,
+}
+
+impl std::ops::AddAssign for IntakeCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.duplicates += other.duplicates;
+        self.stale += other.stale;
+    }
 }
 
 impl IntakeCounts {
     /// Adds the counts to the metric, when the answer goes to the product.
     pub(crate) fn count(&self) {
-        for (result, activities) in [("accepted", self.accepted), ("duplicate", self.duplicates)] {
+        let results =
+            [("accepted", self.accepted), ("duplicate", self.duplicates), ("stale", self.stale)];
+        for (result, activities) in results {
             INTAKE.add(&[("result", result)], activities as u64);
         }
     }
@@ -155,8 +186,9 @@ pub(super) mod tests {
         let batch = calls([&[event(), event()], &[], &[event(), event(), event()]]);
         assert_eq!([0, 1, 2, 4].map(|place| batch.call_of(place)), [0, 0, 2, 2]);
         assert_eq!(batch.context_of(2).correlation_id, Uuid::from_u128(11));
-        let told = batch.accepted(&[1, 4, 2]);
-        let told: Vec<_> = told.iter().map(|told| (told.accepted, told.duplicates)).collect();
-        assert_eq!(told, [(1, 1), (0, 0), (1, 2)]);
+        let unchanged = UnchangedPlaces { duplicates: vec![1, 4], stale: vec![2] };
+        let told = batch.counts(&unchanged).into_iter();
+        let told: Vec<_> = told.map(|told| (told.accepted, told.duplicates, told.stale)).collect();
+        assert_eq!(told, [(1, 1, 0), (0, 0, 0), (1, 1, 1)]);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::error::{BadEvent, IntakeError};
-use crate::body::{BodyError, json};
+use crate::body::{BodyError, is_utf8, json};
 
 /// Attributes of an event that are not read yet, as text. Numbers keep their digits.
 type Attributes<'a> = BTreeMap<String, &'a RawValue>;
@@ -55,7 +55,7 @@ impl EventFormat {
         let essence = parts.next().unwrap_or_default();
         let mut charsets =
             parts.filter_map(|part| part.strip_prefix("charset=").map(str::to_owned));
-        if !charsets.all(|charset| charset.trim_matches('"') == "utf-8") {
+        if !charsets.all(|charset| is_utf8(&charset)) {
             return None;
         }
         match essence.as_str() {

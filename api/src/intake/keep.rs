@@ -8,11 +8,13 @@ use projector::subjects::SubjectId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::bookings::{self, StoredBooking};
+use vault::parts::PartEffects;
 use vault::people::NamedOn;
 use vault::reports::{self, StoredReport};
 use vault::responses::{self, PriorContent, ResponseBatch, StoredResponse};
 use vault::{DataKeys, KeySubject, secrets};
 
+use super::calls::UnchangedPlaces;
 use super::error::IntakeError;
 use super::plan::BatchPlan;
 use super::reported::ReportedResponse;
@@ -20,8 +22,8 @@ use super::take_in::BatchIntake;
 
 /// Result of the writes to the vault.
 pub(super) struct VaultOutcome {
-    /// Places of activities that the vault found to be duplicates.
-    pub(super) duplicates: Vec<usize>,
+    /// Places of activities that changed nothing in the vault.
+    pub(super) unchanged: UnchangedPlaces,
     /// New submissions of which the batch stores nothing else.
     pub(super) submitted: Vec<StoredResponse>,
 }
@@ -61,17 +63,19 @@ impl BatchIntake<'_> {
         let entropy = &*self.service.entropy;
         let keys = encryption.keys;
         let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
-        let news = reports::put(connection, keys, &reports, entropy).await?;
-        let mut duplicates = old(reports.iter().map(StoredReport::id).zip(places), &news);
+        let effects = reports::put(connection, keys, &reports, entropy).await?;
+        let mut told_nothing =
+            unchanged(reports.iter().map(StoredReport::id).zip(places), &effects);
         let (bookings, places): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
-        let news = bookings::put(connection, keys, &bookings, entropy).await?;
-        duplicates.extend(old(bookings.iter().map(StoredBooking::id).zip(places), &news));
+        let effects = bookings::put(connection, keys, &bookings, entropy).await?;
+        let of_bookings = bookings.iter().map(StoredBooking::id).zip(places);
+        told_nothing.extend(unchanged(of_bookings, &effects));
         reports::approve(connection, &plan.approved).await?;
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
         let mut kept =
             self.keep_responses(connection, plan.responses, &plan.named, encryption).await?;
-        kept.duplicates.extend(duplicates);
+        kept.unchanged.extend(told_nothing);
         let of_reports =
             reports.iter().map(|report| (report.subject.firm_id, report.subject.subject_id));
         let of_bookings =
@@ -96,7 +100,8 @@ impl BatchIntake<'_> {
         let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
         let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.places).collect();
         if new.is_empty() && named.is_empty() {
-            return Ok(VaultOutcome { duplicates, submitted: Vec::new() });
+            let unchanged = UnchangedPlaces { duplicates, ..UnchangedPlaces::default() };
+            return Ok(VaultOutcome { unchanged, submitted: Vec::new() });
         }
         let (put, places): (Vec<_>, Vec<_>) =
             new.into_iter().map(|reported| (reported.response, reported.places)).unzip();
@@ -111,7 +116,8 @@ impl BatchIntake<'_> {
         let is_submitted =
             |one: &StoredResponse| one.submitted_at.is_some() && news.contains(&one.subject());
         let submitted = put.into_iter().filter(is_submitted).collect();
-        Ok(VaultOutcome { duplicates, submitted })
+        let unchanged = UnchangedPlaces { duplicates, ..UnchangedPlaces::default() };
+        Ok(VaultOutcome { unchanged, submitted })
     }
 
     /// Starts the hour in which an unfinished response waits for further answers. The hour runs by
@@ -142,7 +148,19 @@ impl BatchIntake<'_> {
 }
 
 /// Places of the activities that told the vault nothing new.
-fn old(parts: impl Iterator<Item = (SubjectId, Vec<usize>)>, news: &[SubjectId]) -> Vec<usize> {
-    let news: HashSet<&SubjectId> = news.iter().collect();
-    parts.filter(|(id, _)| !news.contains(id)).flat_map(|(_, places)| places).collect()
+fn unchanged(
+    parts: impl Iterator<Item = (SubjectId, Vec<usize>)>,
+    effects: &PartEffects,
+) -> UnchangedPlaces {
+    let changed: HashSet<&SubjectId> = effects.changed.iter().collect();
+    let stale: HashSet<&SubjectId> = effects.stale.iter().collect();
+    let mut places_of = UnchangedPlaces::default();
+    for (id, places) in parts {
+        if stale.contains(&id) {
+            places_of.stale.extend(places);
+        } else if !changed.contains(&id) {
+            places_of.duplicates.extend(places);
+        }
+    }
+    places_of
 }

@@ -1,12 +1,14 @@
 //! Plans reports, bookings, payments, leads and erasure. Each belongs to a response: the plan keeps
 //! it with the response and turns it into a fact.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use domain::activity::{Activity, ReportMoment};
 use domain::document::{Booking as Call, ReportDocument};
 use domain::person::PersonCommand;
 use domain::response::{PartRejection, ResponseEvent, response_stream};
+use domain::state_report::ReportEffect;
 use eventstore::NewEvent;
 use projector::subjects::SubjectId;
 use uuid::Uuid;
@@ -15,6 +17,7 @@ use vault::bookings::StoredBooking;
 use vault::people::NamedOn;
 use vault::reports::StoredReport;
 
+use super::batch::ids_of_person;
 use super::cloudevents::CloudEvent;
 use super::facts::fact_of;
 use super::plan::{ActivityVerdict, Planner};
@@ -128,10 +131,13 @@ impl Planner<'_> {
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = KeySubject { firm_id: event.firm_id, subject_id: response_id };
         let new = StoredReport { subject, reported_at: event.time.get(), document: report.clone() };
-        let is_newer = |new: &StoredReport, old: &StoredReport| {
-            new.reported_at >= old.reported_at && new != old
-        };
-        Ok(keep_newest(&mut self.plan.reports, id, self.place, new, is_newer))
+        let effect =
+            |new: &StoredReport, old: &StoredReport| match new.reported_at.cmp(&old.reported_at) {
+                Ordering::Less => ReportEffect::Stale,
+                Ordering::Equal if new == old => ReportEffect::Repeat,
+                Ordering::Equal | Ordering::Greater => ReportEffect::News,
+            };
+        Ok(keep_newest(&mut self.plan.reports, id, self.place, new, effect))
     }
 
     /// Keeps every booking of a response. Only the first booking becomes an occurrence, which the
@@ -147,8 +153,14 @@ impl Planner<'_> {
         self.known.require_response(id, response_id, elsewhere).map_err(|why| why.to_string())?;
         let subject = KeySubject { firm_id: event.firm_id, subject_id: response_id };
         let new = StoredBooking { subject, made_at: event.time.get(), document: booking.clone() };
-        let is_newer = |new: &StoredBooking, old: &StoredBooking| new.made_at > old.made_at;
-        Ok(keep_newest(&mut self.plan.bookings, id, self.place, new, is_newer))
+        let effect = |new: &StoredBooking, old: &StoredBooking| match new.made_at.cmp(&old.made_at)
+        {
+            _ if new.document == old.document => ReportEffect::Repeat,
+            Ordering::Less => ReportEffect::Stale,
+            Ordering::Equal => ReportEffect::Repeat,
+            Ordering::Greater => ReportEffect::News,
+        };
+        Ok(keep_newest(&mut self.plan.bookings, id, self.place, new, effect))
     }
 
     /// Erases each response once, and drops everything that the batch itself reported of it.
@@ -186,9 +198,10 @@ impl Planner<'_> {
     fn erase_person(&mut self, event: &CloudEvent, email: &str) -> ActivityVerdict {
         let firm_id = event.firm_id;
         let person_id = self.identity.person_named(firm_id, email);
+        let ids: Vec<Uuid> = ids_of_person(self.identity, firm_id, email).collect();
         let naming = self.plan.named.iter().chain(&self.known.named);
         let response_ids: Vec<Uuid> = naming
-            .filter(|named| (named.firm_id, named.person_id) == (firm_id, person_id))
+            .filter(|named| named.firm_id == firm_id && ids.contains(&named.person_id))
             .map(|named| named.response_id)
             .collect();
         self.erase(event, &response_ids);
@@ -207,17 +220,16 @@ fn keep_newest<P>(
     id: SubjectId,
     place: usize,
     new: P,
-    is_newer: impl Fn(&P, &P) -> bool,
+    effect: impl Fn(&P, &P) -> ReportEffect,
 ) -> ActivityVerdict {
-    match parts.get_mut(&id) {
-        Some((known, _)) if !is_newer(&new, known) => return ActivityVerdict::Duplicate,
-        Some((known, places)) => {
-            *known = new;
-            places.push(place);
-        }
-        None => {
-            parts.insert(id, (new, vec![place]));
-        }
+    let Some((known, places)) = parts.get_mut(&id) else {
+        parts.insert(id, (new, vec![place]));
+        return ActivityVerdict::News;
+    };
+    let effect = effect(&new, known);
+    if effect == ReportEffect::News {
+        *known = new;
+        places.push(place);
     }
-    ActivityVerdict::News
+    effect.into()
 }

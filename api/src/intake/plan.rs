@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use chrono::{DateTime, Utc};
 use domain::activity::{Activity, BookingMove, ResponseReport};
 use domain::context::EventContext;
+use domain::event::Event;
 use domain::firm::{FirmChange, FirmCommand, FirmEvent, MemberChange};
 use domain::form::{FormChange, FormCommand};
 use domain::person::{AddressChange, PersonCommand};
+use domain::state_report::{ReportEffect, is_too_far_ahead};
 use domain::time::Timestamp;
 use eventstore::NewEvent;
 use projector::activity_ids::ActivityId;
@@ -20,7 +22,7 @@ use vault::reports::StoredReport;
 use vault::{IdentityKey, KeySubject};
 
 use super::batch::id_of_state;
-use super::calls::IntakeBatch;
+use super::calls::{IntakeBatch, UnchangedPlaces};
 use super::cloudevents::CloudEvent;
 use super::error::BadEvent;
 use super::facts::BatchFacts;
@@ -58,8 +60,8 @@ pub(super) struct BatchPlan {
     pub(super) unmanaging: BTreeMap<(Uuid, Uuid), Uuid>,
     /// Closed firms, with the event that closed them.
     pub(super) closed: BTreeMap<Uuid, Uuid>,
-    /// Places of activities that are known duplicates.
-    pub(super) duplicates: Vec<usize>,
+    /// Places of activities that are known to change nothing.
+    pub(super) unchanged: UnchangedPlaces,
 }
 
 impl BatchPlan {
@@ -75,6 +77,18 @@ impl BatchPlan {
 pub(super) enum ActivityVerdict {
     News,
     Duplicate,
+    /// A newer or final report outdates the activity.
+    Stale,
+}
+
+impl From<ReportEffect> for ActivityVerdict {
+    fn from(effect: ReportEffect) -> Self {
+        match effect {
+            ReportEffect::News => Self::News,
+            ReportEffect::Repeat => Self::Duplicate,
+            ReportEffect::Stale => Self::Stale,
+        }
+    }
 }
 
 /// Decides the plan of a batch. `fresh` holds the ids of activities of state that no batch had
@@ -97,7 +111,8 @@ pub(super) fn plan(
         planner.context = context;
         match planner.take(event) {
             Ok(ActivityVerdict::News) => {}
-            Ok(ActivityVerdict::Duplicate) => planner.plan.duplicates.push(place),
+            Ok(ActivityVerdict::Duplicate) => planner.plan.unchanged.duplicates.push(place),
+            Ok(ActivityVerdict::Stale) => planner.plan.unchanged.stale.push(place),
             Err(why) => {
                 return Err(BadEvent { index: place, line: event.line, why });
             }
@@ -126,6 +141,9 @@ impl Planner<'_> {
         {
             return Ok(ActivityVerdict::Duplicate);
         }
+        if is_too_far_ahead(event.time, self.context.recorded_at) {
+            return Err("time: more than an hour ahead of the service's clock".to_owned());
+        }
         if self.known.is_dropped(event.firm_id) {
             return Ok(ActivityVerdict::Duplicate);
         }
@@ -139,8 +157,7 @@ impl Planner<'_> {
             Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
             Activity::Member { member_id, change } => self.member(event, *member_id, *change),
             Activity::Form { form_id, change } => self.form(event, *form_id, change),
-            Activity::Address { email: None, .. } => Ok(ActivityVerdict::Duplicate),
-            Activity::Address { email: Some(email), change } => {
+            Activity::Address { email, change } => {
                 self.address(event, self.identity.person(event.firm_id, email), *change)
             }
             Activity::ResponseSaved(report) => self.response(event, report, None),
@@ -157,29 +174,29 @@ impl Planner<'_> {
     ) -> Result<ActivityVerdict, String> {
         let command = FirmCommand::ReportFirm { time: event.time, change: change.clone() };
         let new = self.decide_firm(event.firm_id, &command)?;
-        let Some(first) = new.first() else {
-            // The vault holds the reply address, and no event carries it. A repeated activity must
-            // therefore write the address again.
-            let again = self.known.firm(event.firm_id).aggregate.was_changed_at(event.time);
-            if let Some(reply_to) = reply_to.filter(|_| again) {
-                self.plan.contacts.insert(event.firm_id, reply_to.clone());
-            }
-            return Ok(ActivityVerdict::Duplicate);
-        };
-        if let FirmChange::Opened { plan, .. } | FirmChange::Changed { plan: Some(plan), .. } =
-            change
-        {
-            self.known.learn_plan(event.firm_id, *plan);
+        // The vault holds the reply address, and no event carries it. A repeated activity must
+        // therefore write the address again.
+        let firm = &self.known.firm(event.firm_id).aggregate;
+        let opens_again = new.is_empty() && matches!(change, FirmChange::Opened { .. });
+        let takes_reply_to = !opens_again && firm.takes_brand_of(event.time);
+        if let Some(reply_to) = reply_to.filter(|_| takes_reply_to) {
+            self.plan.contacts.insert(event.firm_id, reply_to.clone());
         }
-        match change {
-            FirmChange::Opened { .. } => self.plan.opened.push(event.firm_id),
-            FirmChange::Closed => {
+        let Some(first) = new.first() else {
+            return Ok(firm.effect_of(&command).into());
+        };
+        match &first.event {
+            Event::Firm(FirmEvent::FirmOpened { plan, .. }) => {
+                self.plan.opened.push(event.firm_id);
+                self.known.learn_plan(event.firm_id, *plan);
+            }
+            Event::Firm(FirmEvent::FirmChanged { plan: Some(plan), .. }) => {
+                self.known.learn_plan(event.firm_id, *plan);
+            }
+            Event::Firm(FirmEvent::FirmClosed { .. }) => {
                 self.plan.closed.insert(event.firm_id, first.id());
             }
-            FirmChange::Changed { .. } | FirmChange::Suspended | FirmChange::Resumed => {}
-        }
-        if let Some(reply_to) = reply_to {
-            self.plan.contacts.insert(event.firm_id, reply_to.clone());
+            _ => {}
         }
         Ok(self.append(new))
     }
@@ -194,9 +211,11 @@ impl Planner<'_> {
     ) -> Result<ActivityVerdict, String> {
         let command = FirmCommand::ReportMember { member_id, time: event.time, change };
         let new = self.decide_firm(event.firm_id, &command)?;
-        if let Some(first) = new.first()
-            && !self.known.firm(event.firm_id).aggregate.is_manager(member_id)
-        {
+        let firm = &self.known.firm(event.firm_id).aggregate;
+        let Some(first) = new.first() else {
+            return Ok(firm.effect_of(&command).into());
+        };
+        if !firm.is_manager(member_id) {
             let member = (event.firm_id, member_id);
             self.plan.unmanaging.entry(member).or_insert_with(|| first.id());
         }
@@ -228,6 +247,9 @@ impl Planner<'_> {
         let context = self.context_of(firm_id);
         let form = self.known.form(form_id);
         let decided = form.aggregate.decide(&command).map_err(|why| why.to_string())?;
+        if decided.is_empty() {
+            return Ok(form.aggregate.effect_of(&command).into());
+        }
         let new = form.extend(form_id, &context, decided);
         Ok(self.append(new))
     }
@@ -242,8 +264,11 @@ impl Planner<'_> {
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         let context = self.context_of(firm_id);
         let person = self.known.person(person_id);
-        let Ok(decided) =
-            person.aggregate.decide(&PersonCommand::Report { time: event.time, change });
+        let command = PersonCommand::Report { time: event.time, change };
+        let Ok(decided) = person.aggregate.decide(&command);
+        if decided.is_empty() {
+            return Ok(person.aggregate.effect_of(&command).into());
+        }
         let new = person.extend(person_id, &context, decided);
         Ok(self.append(new))
     }

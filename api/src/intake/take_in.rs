@@ -128,12 +128,12 @@ impl<'a> BatchIntake<'a> {
         let now_waiting =
             subjects::insert_waiting(connection, &decided.placed.waiting, self.batch.at()).await?;
         self.keep_of_firms(connection, &decided.plan).await?;
-        let mut duplicates = std::mem::take(&mut decided.plan.duplicates);
-        duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
+        let mut unchanged = std::mem::take(&mut decided.plan.unchanged);
+        unchanged.duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
         let encryption =
             VaultEncryption { keys: &keys, before: decided.before, recorded: &recorded };
         let kept = self.keep(connection, decided.plan, encryption).await?;
-        duplicates.extend(kept.duplicates);
+        unchanged.extend(kept.unchanged);
         let claimed = match mode {
             ClaimMode::InAppend => {
                 let submissions = self.new_submissions(&decided.known, &kept.submitted, &keys);
@@ -146,7 +146,7 @@ impl<'a> BatchIntake<'a> {
             claimed.send();
         }
         Ok(TakenBatch {
-            accepted: self.batch.accepted(&duplicates),
+            accepted: self.batch.counts(&unchanged),
             erased: self.erased_of(&decided.known),
         })
     }

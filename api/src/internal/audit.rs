@@ -1,12 +1,12 @@
 //! `/internal/v1/firms/{firm}/audit`: the audit log of a firm. Each reading is an entry of the log.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use auditor::lines;
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
 use domain::audit::Action;
@@ -14,7 +14,6 @@ use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use futures::{Stream, stream};
 use projector::audit::{self, AuditFilter, ChainSpan};
-use serde::Deserialize;
 use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -22,41 +21,16 @@ use uuid::Uuid;
 use super::ListBody;
 use super::caller::Reader;
 use super::path::PathFirm;
+use super::query::QueryFields;
 use crate::commands::readings;
 use crate::error::Error;
+use crate::queries::listing::{self, LIST_LIMIT_DEFAULT};
 use crate::service::Service;
-
-/// Entries in a page: by default, and at most.
-const LIST_LIMIT_DEFAULT: i64 = 50;
-const LIST_LIMIT_MAX: i64 = 500;
 
 /// Entries read at a time for an export.
 const EXPORT_PAGE_ENTRIES: i64 = 1_000;
 
-/// Query of the list.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AuditListParams {
-    action: Option<String>,
-    actor: Option<String>,
-    subject: Option<String>,
-    since: Option<Timestamp>,
-    until: Option<Timestamp>,
-    after: Option<i64>,
-    limit: Option<i64>,
-}
-
-/// Query of the export.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AuditExportParams {
-    format: Option<AuditExportFormat>,
-    since: Option<Timestamp>,
-    until: Option<Timestamp>,
-}
-
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum AuditExportFormat {
     Csv,
     #[default]
@@ -68,15 +42,14 @@ pub(super) async fn list(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<AuditListParams>, QueryRejection>,
+    query: QueryFields,
 ) -> Result<Json<ListBody<Value>>, Error> {
-    let Query(asked) = asked.map_err(|_| invalid())?;
-    let limit = asked.limit.unwrap_or(LIST_LIMIT_DEFAULT);
-    let since = asked.since;
-    let until = asked.until;
-    let filter = asked.filter(limit).ok_or_else(invalid)?;
-    let look =
-        ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
+    let AuditPage { filter, limit } = page(query)?;
+    let look = ReadingDetails {
+        since: filter.since.map(Timestamp::from),
+        until: filter.until.map(Timestamp::from),
+        ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)
+    };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let rows = audit::list(service.store.pool(), firm_id, &filter, limit).await?;
     let more = i64::try_from(rows.len()) == Ok(limit);
@@ -89,10 +62,12 @@ pub(super) async fn export(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    wanted: Result<Query<AuditExportParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
-    let Query(AuditExportParams { format, since, until }) = wanted.map_err(|_| invalid())?;
-    let format = format.unwrap_or_default();
+    let format: AuditExportFormat = query.parsed("format", "ndjson or csv")?.unwrap_or_default();
+    let since = query.time("since")?;
+    let until = query.time("until")?;
+    query.end()?;
     let look = ReadingDetails {
         since,
         until,
@@ -114,25 +89,37 @@ pub(super) async fn export(
     Ok(([(CONTENT_TYPE, format.content_type())], body))
 }
 
-impl AuditListParams {
-    /// The filter, or `None` for an unknown action or a limit out of range.
-    fn filter(self, limit: i64) -> Option<AuditFilter> {
-        let action: Option<Action> = self.action.map(|word| word.parse()).transpose().ok()?;
-        (1..=LIST_LIMIT_MAX).contains(&limit).then_some(AuditFilter {
-            action: action.map(Action::name),
-            actor: self.actor,
-            subject: self.subject,
-            since: self.since.map(Timestamp::get),
-            until: self.until.map(Timestamp::get),
-            before: self.after,
-        })
-    }
+/// Entries that a list shows.
+struct AuditPage {
+    filter: AuditFilter,
+    limit: i64,
 }
 
-fn invalid() -> Error {
-    Error::invalid(
-        "the query may hold action, actor, subject, since, until, after, limit (1 to 500), format",
-    )
+fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
+    let action: Option<Action> = query.parsed("action", "an action of the audit log")?;
+    let filter = AuditFilter {
+        action: action.map(Action::name),
+        actor: query.text("actor"),
+        subject: query.text("subject"),
+        since: query.time("since")?.map(Timestamp::get),
+        until: query.time("until")?.map(Timestamp::get),
+        before: query.parsed("after", "the `next` of a page")?,
+    };
+    let limit = query.limit()?.unwrap_or(LIST_LIMIT_DEFAULT);
+    query.end()?;
+    Ok(AuditPage { filter, limit: listing::within(limit)? })
+}
+
+impl FromStr for AuditExportFormat {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "csv" => Ok(Self::Csv),
+            "ndjson" => Ok(Self::Ndjson),
+            _ => Err(()),
+        }
+    }
 }
 
 impl AuditExportFormat {

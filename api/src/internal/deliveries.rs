@@ -5,8 +5,7 @@ use std::slice;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use domain::as_of::AsOf;
 use domain::delivery::{self, Hop, Outcome};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
@@ -14,27 +13,20 @@ use domain::time::Timestamp;
 use projector::as_of::DeliveryThen;
 use projector::deliveries::DeliveryRow;
 use projector::subjects;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 use vault::{KeySubject, answers};
 
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
+use super::query::QueryFields;
 use crate::commands::targets::{self, TargetReveal};
 use crate::commands::{pauses, readings};
 use crate::error::Error;
 use crate::queries::as_of;
 use crate::queries::listing::{self, DeliveryListQuery};
 use crate::service::Service;
-
-/// Query of one delivery.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct DeliveryParams {
-    as_of: Option<String>,
-    /// The reason why an operator asks for the whole target.
-    show_target: Option<String>,
-}
 
 /// A delivery in an answer of the internal API.
 #[derive(Debug, Serialize)]
@@ -89,9 +81,9 @@ pub(super) async fn list(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<DeliveryListQuery>, QueryRejection>,
+    query: QueryFields,
 ) -> Result<Json<ListBody<DeliveryBody>>, Error> {
-    let Query(asked) = asked.map_err(|_| invalid())?;
+    let asked = list_query(query)?;
     readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
     if asked.as_of.is_some() {
         return list_then(&service, firm_id, &asked).await;
@@ -104,6 +96,22 @@ pub(super) async fn list(
     };
     let next = page.next.map(|id| id.to_string());
     Ok(Json(ListBody { items: page.rows.into_iter().map(held).collect(), next }))
+}
+
+fn list_query(mut query: QueryFields) -> Result<DeliveryListQuery, Error> {
+    let states = "pending, delivered, failed or cancelled";
+    let asked = DeliveryListQuery {
+        hook_id: query.id("hook_id")?,
+        trigger: query.text("trigger"),
+        state: query.parsed("state", states)?,
+        since: query.time("since")?,
+        until: query.time("until")?,
+        after: query.id("after")?,
+        limit: query.limit()?,
+        as_of: query.text("as_of"),
+    };
+    query.end()?;
+    Ok(asked)
 }
 
 async fn list_then(
@@ -126,13 +134,15 @@ pub(super) async fn show(
     PathFirm(firm_id): PathFirm,
     delivery_id: PathParamId,
     State(service): State<Arc<Service>>,
-    then: Result<Query<DeliveryParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<Json<DeliveryBody>, Error> {
-    let Query(then) =
-        then.map_err(|_| Error::invalid("the query may hold as_of and show_target"))?;
-    reader.check_reveal(then.show_target.as_deref())?;
+    let then = query.text("as_of");
+    // The reason why an operator asks for the whole target.
+    let show_target = query.text("show_target");
+    query.end()?;
+    reader.check_reveal(show_target.as_deref())?;
     let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
-    let as_of = match &then.as_of {
+    let as_of = match &then {
         Some(text) => as_of::read(&service, text).await?,
         None => AsOf::NOW,
     };
@@ -142,7 +152,7 @@ pub(super) async fn show(
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
-    if let Some(reason) = &then.show_target {
+    if let Some(reason) = &show_target {
         let reveal = TargetReveal { firm_id, actor: reader.actor(), reason };
         found.show_target(&targets::of_delivery(&service, reveal, &found.row).await?);
     }
@@ -153,19 +163,13 @@ pub(super) async fn show(
         HashMap::new()
     };
     let attempts = Some(with_answers(attempts, answers));
-    let shown = if then.as_of.is_some() {
+    let shown = if then.is_some() {
         DeliveryBody { erased: Some(erased), ..row.into() }
     } else {
         let holding = pauses::holding(&service, firm_id, slice::from_ref(&row)).await?;
         DeliveryBody { paused: holding.get(&row.delivery_id).copied(), ..row.into() }
     };
     Ok(Json(DeliveryBody { attempts, ..shown }))
-}
-
-fn invalid() -> Error {
-    Error::invalid(
-        "the query may hold hook_id, trigger, state, since, until, after, limit (1 to 500), as_of",
-    )
 }
 
 /// Receivers' answers, as far as their keys exist. For an erased response there are none: its key

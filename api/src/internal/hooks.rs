@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::target::shown_target;
 use domain::time::Timestamp;
 use projector::hooks::HookLife;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::ListBody;
 use super::caller::Reader;
 use super::path::{PathFirm, PathParamId};
+use super::query::QueryFields;
 use crate::commands::readings;
 use crate::commands::targets::{self, TargetReveal};
 use crate::error::Error;
@@ -22,27 +22,6 @@ use crate::queries::as_of::{self, HookFilter};
 use crate::queries::history::{self, HookHistory};
 use crate::queries::listing::{self, HookListQuery};
 use crate::service::Service;
-
-/// Query of the list.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct HookListParams {
-    removed: Option<bool>,
-    warned: Option<bool>,
-    since: Option<Timestamp>,
-    after: Option<Uuid>,
-    limit: Option<i64>,
-    as_of: Option<String>,
-}
-
-/// Query of a history.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct HookHistoryParams {
-    as_of: Option<String>,
-    /// The reason why an operator asks for the whole target.
-    show_target: Option<String>,
-}
 
 /// A subscription in an answer of the internal API.
 #[derive(Debug, Serialize)]
@@ -63,32 +42,33 @@ pub(super) async fn list(
     reader: Reader,
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
-    asked: Result<Query<HookListParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<Json<ListBody<HookLifeBody>>, Error> {
-    let Query(asked) = asked.map_err(|_| invalid())?;
-    let since = asked.since;
-    let which = asked.which()?;
-    let as_of = match &asked.as_of {
-        Some(text) => Some(as_of::read(&service, text).await?),
+    let removed = query.bool("removed")?;
+    let warned = query.bool("warned")?;
+    let since = query.time("since")?;
+    let after = query.id("after")?;
+    let limit = query.limit()?;
+    let as_of = query.text("as_of");
+    query.end()?;
+    let which = match (removed, warned) {
+        (Some(true), Some(true)) => {
+            return Err(Error::invalid("`removed` and `warned` cannot both be true"));
+        }
+        (Some(true), _) => HookFilter::Removed(since.map(Timestamp::get)),
+        (_, Some(true)) => HookFilter::Warned,
+        (_, _) => HookFilter::Live,
+    };
+    let as_of = match as_of {
+        Some(text) => Some(as_of::read(&service, &text).await?),
         None => None,
     };
     let look = ReadingDetails { since, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
-    let wanted = HookListQuery { which, as_of, after: asked.after, limit: asked.limit };
+    let wanted = HookListQuery { which, as_of, after, limit };
     let page = listing::hooks(&service, firm_id, wanted).await?;
     let next = page.next.map(|id| id.to_string());
     Ok(Json(ListBody { items: page.rows.into_iter().map(HookLifeBody::from).collect(), next }))
-}
-
-impl HookListParams {
-    fn which(&self) -> Result<HookFilter, Error> {
-        match (self.removed, self.warned) {
-            (Some(true), Some(true)) => Err(invalid()),
-            (Some(true), _) => Ok(HookFilter::Removed(self.since.map(Timestamp::get))),
-            (_, Some(true)) => Ok(HookFilter::Warned),
-            (_, _) => Ok(HookFilter::Live),
-        }
-    }
 }
 
 /// Shows a subscription's life and the reason of its end.
@@ -97,13 +77,15 @@ pub(super) async fn history(
     PathFirm(firm_id): PathFirm,
     hook_id: PathParamId,
     State(service): State<Arc<Service>>,
-    then: Result<Query<HookHistoryParams>, QueryRejection>,
+    mut query: QueryFields,
 ) -> Result<Json<HookHistory>, Error> {
-    let Query(then) =
-        then.map_err(|_| Error::invalid("the query may hold as_of and show_target"))?;
-    reader.check_reveal(then.show_target.as_deref())?;
-    let as_of = match &then.as_of {
-        Some(text) => Some(as_of::read(&service, text).await?),
+    let as_of = query.text("as_of");
+    // The reason why an operator asks for the whole target.
+    let show_target = query.text("show_target");
+    query.end()?;
+    reader.check_reveal(show_target.as_deref())?;
+    let as_of = match as_of {
+        Some(text) => Some(as_of::read(&service, &text).await?),
         None => None,
     };
     let hook_id = hook_id.or(Error::NotFound)?;
@@ -116,17 +98,11 @@ pub(super) async fn history(
         ..ReadingDetails::at(ReadingSubject::Hook, ReadAs::Page)
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
-    if let Some(reason) = &then.show_target {
+    if let Some(reason) = &show_target {
         let reveal = TargetReveal { firm_id, actor: reader.actor(), reason };
         found.show_target(targets::of_hook(&service, reveal, hook_id).await?);
     }
     Ok(Json(found))
-}
-
-fn invalid() -> Error {
-    Error::invalid(
-        "the query may hold removed=true with since, or warned=true, and after, limit (1 to 500), as_of",
-    )
 }
 
 impl From<HookLife> for HookLifeBody {

@@ -51,6 +51,7 @@ pub(super) async fn create(
     let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let member_id = fields.id("member_id")?;
     let name = fields.string("name")?;
+    fields.end()?;
     let actor = caller.for_member(member_id);
     let created = keys::create_by(&service, firm_id, member_id, actor, &name).await?;
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(created.into())))

@@ -14,6 +14,7 @@ mod keys;
 mod metrics;
 mod path;
 mod pauses;
+mod query;
 mod reissue;
 mod replays;
 mod secrets;

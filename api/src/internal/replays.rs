@@ -27,6 +27,8 @@ const SKIPPED_NAMED_MAX: usize = 1_000;
 pub(super) struct ReplayStartAnswer {
     /// Absent in a dry run.
     id: Option<Uuid>,
+    /// Absent in a dry run.
+    request_id: Option<Uuid>,
     selected: usize,
     skipped: Vec<SkippedDelivery>,
     /// Number of all skipped deliveries, by reason.
@@ -58,7 +60,7 @@ pub(super) struct ReplayBody {
     outcomes: BTreeMap<String, i64>,
 }
 
-/// Begins a replay, or shows its selection in a dry run.
+/// Begins a replay, or shows its selection in a dry run. A repeated request gets the first replay.
 pub(super) async fn start(
     caller: Operator,
     State(service): State<Arc<Service>>,
@@ -66,22 +68,28 @@ pub(super) async fn start(
 ) -> Result<(StatusCode, Json<ReplayStartAnswer>), Error> {
     let (parts, body) = request.into_parts();
     let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
-    let (new, dry_run) = read(fields)?;
+    let (new, dry_run) = read(fields, &service)?;
     if !caller.holder().reaches(new.firm_id) {
         return Err(Error::FirmNotFound);
     }
-    let selected = replays::select(&service, &new).await?;
     if dry_run {
-        return Ok((
-            StatusCode::OK,
-            Json(ReplayStartAnswer::of(None, &selected, new.rate_per_second)),
-        ));
+        let selected = replays::select(&service, &new).await?;
+        let shown = ReplayStartAnswer::of(&selected, new.rate_per_second);
+        return Ok((StatusCode::OK, Json(shown)));
     }
-    let id = replays::start(&service, &new, &selected, caller.actor()).await?;
-    Ok((
-        StatusCode::ACCEPTED,
-        Json(ReplayStartAnswer::of(Some(id), &selected, new.rate_per_second)),
-    ))
+    let shown = match replays::begun(&service, &new).await? {
+        Some(first) => ReplayStartAnswer::again(&first),
+        None => {
+            let selected = replays::select(&service, &new).await?;
+            let id = replays::start(&service, &new, &selected, caller.actor()).await?;
+            ReplayStartAnswer {
+                id: Some(id),
+                ..ReplayStartAnswer::of(&selected, new.rate_per_second)
+            }
+        }
+    };
+    let shown = ReplayStartAnswer { request_id: Some(new.request_id), ..shown };
+    Ok((StatusCode::ACCEPTED, Json(shown)))
 }
 
 /// Shows a replay.
@@ -148,18 +156,19 @@ async fn reached(
     }
 }
 
-fn read(mut fields: BodyFields) -> Result<(NewReplay, bool), Error> {
+fn read(mut fields: BodyFields, service: &Service) -> Result<(NewReplay, bool), Error> {
     let selection = ReplaySelection {
         delivery_ids: fields.ids("delivery_ids")?,
         hook_id: fields.optional_id("hook_id")?,
-        trigger: parsed("trigger", fields.nullable_string("trigger")?)?,
+        trigger: parsed("trigger", "the key of a trigger", fields.nullable_string("trigger")?)?,
         form_id: fields.optional_id("form_id")?,
-        state: parsed("state", fields.nullable_string("state")?)?,
-        since: parsed("since", fields.nullable_string("since")?)?,
-        until: parsed("until", fields.nullable_string("until")?)?,
+        state: parsed("state", "failed or delivered", fields.nullable_string("state")?)?,
+        since: parsed("since", TIME, fields.nullable_string("since")?)?,
+        until: parsed("until", TIME, fields.nullable_string("until")?)?,
     };
     let new = NewReplay {
         firm_id: fields.id("firm_id")?,
+        request_id: fields.optional_id("request_id")?.unwrap_or_else(|| service.entropy.id()),
         selection,
         reason: fields.string("reason")?,
         force: fields.optional_bool("force")?.unwrap_or_default(),
@@ -172,21 +181,29 @@ fn read(mut fields: BodyFields) -> Result<(NewReplay, bool), Error> {
     Ok((new, dry_run))
 }
 
-/// Reads a value from its text.
-fn parsed<T: FromStr>(name: &'static str, text: Option<String>) -> Result<Option<T>, Error> {
-    let unknown = |_| Error::invalid(format!("`{name}` is not one that there is"));
+/// Form of a point in time, in an error.
+const TIME: &str = "an RFC 3339 timestamp";
+
+/// Reads a value from its text. `form` says what the value must be.
+fn parsed<T: FromStr>(
+    name: &'static str,
+    form: &str,
+    text: Option<String>,
+) -> Result<Option<T>, Error> {
+    let unknown = |_| Error::invalid(format!("`{name}` must be {form}"));
     text.map(|text| text.parse().map_err(unknown)).transpose()
 }
 
 impl ReplayStartAnswer {
-    fn of(id: Option<Uuid>, selected: &SelectedDeliveries, rate_per_second: u32) -> Self {
+    fn of(selected: &SelectedDeliveries, rate_per_second: u32) -> Self {
         let named = selected.skipped.iter().take(SKIPPED_NAMED_MAX);
         let mut skipped_counts = BTreeMap::new();
         for (_, why) in &selected.skipped {
             *skipped_counts.entry(why.name()).or_default() += 1;
         }
         Self {
-            id,
+            id: None,
+            request_id: None,
             selected: selected.delivery_ids.len(),
             skipped: named
                 .map(|&(delivery_id, why)| SkippedDelivery { delivery_id, why })
@@ -194,6 +211,21 @@ impl ReplayStartAnswer {
             skipped_counts,
             sample: selected.delivery_ids.iter().take(10).copied().collect(),
             seconds: (selected.delivery_ids.len() as u64).div_ceil(rate_per_second.into()),
+        }
+    }
+
+    /// The answer to a repeated request. The skipped deliveries are not kept.
+    fn again(first: &ReplayView) -> Self {
+        let selected = usize::try_from(first.row.selected).unwrap_or_default();
+        let rate_per_second = u64::try_from(first.row.rate_per_second).unwrap_or(1).max(1);
+        Self {
+            id: Some(first.row.replay_id),
+            request_id: None,
+            selected,
+            skipped: Vec::new(),
+            skipped_counts: BTreeMap::new(),
+            sample: Vec::new(),
+            seconds: (selected as u64).div_ceil(rate_per_second),
         }
     }
 }

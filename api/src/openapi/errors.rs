@@ -40,12 +40,15 @@ fn when(error: &Error) -> &'static str {
         Error::SendFailed => "The mail could not be sent. Try again in a few minutes.",
         Error::Internal(_) => "A defect of the service.",
         Error::Unavailable(_) => "The service cannot answer right now. Try again in a moment.",
+        // No operation answers so: the path leads to none.
+        Error::DidYouMean(_) => "There is no such route.",
         // Errors of the internal API only.
         Error::BadEvent(_)
         | Error::TooManyEvents
         | Error::NoToken
         | Error::Forbidden
         | Error::NotAManager
+        | Error::NoSuchMember
         | Error::FirmNotFound
         | Error::DeliveryNotFound
         | Error::TooManyKeys

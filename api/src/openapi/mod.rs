@@ -1,5 +1,5 @@
 //! The description of the public API in OpenAPI 3.1, and its page for people. Both come from one
-//! value, which a process makes once.
+//! value, which a process makes once. `docs` serves them.
 //!
 //! The description is JSON, because types cannot express all of it: one of two fields, an object's
 //! keys, the meaning of each answer. Statuses and codes come from [`crate::Error`]. Triggers,
@@ -16,15 +16,14 @@ mod order;
 mod page;
 mod payload;
 mod schemas;
-mod served;
 mod webhooks;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::docs::frame::DocsPage;
 use operation::Operation;
-pub(crate) use served::ServedDescription;
 
 /// The version of the contract, section Versioning.
 const VERSION: &str = "1";
@@ -98,8 +97,21 @@ pub fn text(base_url: &str) -> String {
     pretty(&document(base_url))
 }
 
-/// A part of the description as formatted text.
-fn pretty(value: &Value) -> String {
+/// The page of a description.
+pub(crate) fn page(document: &Value) -> DocsPage {
+    page::of(document)
+}
+
+/// The example of a call's success, as formatted text.
+pub(crate) fn example_answer(document: &Value, path: &str, method: &str) -> Option<String> {
+    let responses = document["paths"][path][method]["responses"].as_object()?;
+    let (_, success) = responses.iter().find(|(status, _)| status.starts_with('2'))?;
+    let examples = success["content"]["application/json"]["examples"].as_object()?;
+    examples.values().next().map(|example| pretty(&example["value"]))
+}
+
+/// The description, or a part of it, as formatted text.
+pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(&order::InOrder(value)).unwrap_or_default()
 }
 

@@ -1,19 +1,18 @@
 //! The description against the router's own list of routes, and the page against the description.
-//! What needs a database is in `tests/all/openapi.rs`.
+//! `docs` tests how both are served. What needs a database is in `tests/all/openapi.rs`.
 
 use std::collections::BTreeSet;
 
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, Request};
 use rstest::rstest;
-use tower::ServiceExt;
 
 use super::*;
 use crate::Error;
-use crate::public::router;
-use crate::service::tests::nowhere;
 
 const BASE: &str = "https://forms.example/api/v1";
+
+fn page_text() -> String {
+    page(&document(BASE)).html()
+}
 
 #[test]
 fn every_route_is_described_and_every_path_is_routed() {
@@ -75,7 +74,7 @@ fn every_error_of_the_public_door_says_when() {
 #[test]
 fn the_page_shows_every_operation_code_field_and_delivery() {
     let document = document(BASE);
-    let (page, _) = page::of(&document);
+    let page = page_text();
     for operation in operations::all() {
         assert!(page.contains(&format!("<h3 id=\"{}\"", operation.id)), "{}", operation.id);
         assert!(page.contains(operation.summary), "{}", operation.summary);
@@ -94,71 +93,6 @@ fn the_page_shows_every_operation_code_field_and_delivery() {
     for delivery in document["webhooks"].as_object().unwrap().keys() {
         assert!(page.contains(&format!("<code>{delivery}</code>")), "{delivery}");
     }
-}
-
-#[test]
-fn every_place_that_the_page_links_to_is_there_once() {
-    let (page, _) = page::of(&document(BASE));
-    for link in page.split("href=\"#").skip(1) {
-        let place = link.split('"').next().unwrap();
-        assert_eq!(page.matches(&format!(" id=\"{place}\"")).count(), 1, "{place}");
-    }
-}
-
-#[test]
-fn the_page_runs_and_fetches_nothing() {
-    let (page, policy) = page::of(&document(BASE));
-    for word in ["<script", "<img", "<link", "<iframe", " src=", " style=", "@import", "url("] {
-        assert!(!page.contains(word), "{word}");
-    }
-    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
-}
-
-/// What the public door answers without a key and without a database.
-async fn ask(method: &str, path: &str) -> (u16, HeaderMap, String) {
-    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-    let (parts, body) = router(nowhere()).oneshot(request).await.unwrap().into_parts();
-    let body = to_bytes(body, 1 << 20).await.unwrap().to_vec();
-    (parts.status.as_u16(), parts.headers, String::from_utf8(body).unwrap())
-}
-
-#[tokio::test]
-async fn the_description_and_the_page_need_neither_key_nor_database() {
-    let (status, headers, json) = ask("GET", "/api/v1/openapi.json").await;
-    assert_eq!((status, json), (200, text(BASE)));
-    assert_eq!(headers["content-type"], "application/json");
-    let (page, policy) = page::of(&document(BASE));
-    let (status, headers, html) = ask("GET", "/docs").await;
-    assert_eq!((status, html), (200, page));
-    assert_eq!(headers["content-security-policy"], policy);
-    assert_eq!(headers["content-type"], "text/html; charset=utf-8");
-    let (status, headers, _) = ask("GET", "/docs/").await;
-    assert_eq!((status, headers["location"].to_str().unwrap()), (308, "/docs"));
-}
-
-#[tokio::test]
-async fn a20_another_method_needs_a_key_first() {
-    for path in ["/api/v1/openapi.json", "/docs", "/docs/"] {
-        for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-            assert_eq!(ask(method, path).await.0, 401, "{method} {path}");
-        }
-    }
-}
-
-/// What can be told of its accessibility without a browser.
-#[test]
-fn the_page_has_a_language_landmarks_headings_in_order_and_scopes() {
-    let (page, _) = page::of(&document(BASE));
-    assert!(page.contains("<html lang=\"en\">") && page.contains("href=\"#content\""));
-    for landmark in ["<header>", "<nav ", "<main ", "<footer>", "<h1>"] {
-        assert_eq!(page.matches(landmark).count(), 1, "{landmark}");
-    }
-    let levels = page.match_indices("<h").filter_map(|(at, _)| page[at + 2..].chars().next());
-    let levels: Vec<_> = levels.filter_map(|digit| digit.to_digit(10)).collect();
-    assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
-    let heads = page.matches("<th ").count() + page.matches("<th>").count();
-    assert_eq!(page.matches("<th scope=").count(), heads);
-    assert_eq!(page.matches("<table>").count(), page.matches("<caption>").count());
 }
 
 /// Generators made a client without `target_url`, 177 types of codes, or none at all: they know
@@ -199,7 +133,7 @@ fn no_tag_has_both_calls_and_deliveries() {
 /// The table said that `X-Service-Event` is "always booking_cancelled".
 #[test]
 fn the_page_shows_the_event_header_of_each_event() {
-    let (page, _) = page::of(&document(BASE));
+    let page = page_text();
     for trigger in domain::trigger::Trigger::ALL {
         let header = format!("<code>X-Service-Event: {trigger}</code>");
         assert_eq!(page.matches(&header).count(), 1, "{trigger}");
@@ -210,7 +144,7 @@ fn the_page_shows_the_event_header_of_each_event() {
 /// Seven of eight rows were the same under each call.
 #[test]
 fn the_page_tells_the_errors_of_every_call_once() {
-    let (page, _) = page::of(&document(BASE));
+    let page = page_text();
     for answer in [
         "401 unauthorized",
         "403 firm_inactive",
@@ -236,7 +170,7 @@ fn examples_have_their_fields_in_the_order_of_answers() {
     let start = text[..example].rfind('{').unwrap();
     let places = ["trigger", "target_url"].map(|field| place(field, start));
     assert!(places.is_sorted(), "{places:?}");
-    let (page, _) = page::of(&document(BASE));
+    let page = page_text();
     let hook = page.find("&quot;id&quot;: &quot;3f1f9c1e").unwrap();
     let next = ["trigger", "target_url", "form_id", "created_at"]
         .map(|field| hook + page[hook..].find(&format!("&quot;{field}&quot;:")).unwrap());

@@ -74,22 +74,22 @@ pub(super) async fn delete(
 /// Reads the shape of a request. The command checks its meaning (ruling 10). Other properties are
 /// ignored (ruling 7).
 fn parse(mut body: BodyFields) -> Result<NewHook, Error> {
-    let target_url = body.string("target_url")?;
+    let target_url = body.optional_string("target_url")?;
     let trigger = body.optional_string("trigger")?;
     let event = body.optional_string("event")?;
     let form_id = body.optional_id("form_id")?;
-    Ok(NewHook { target_url, trigger: one_of(trigger, event)?, form_id })
+    let target_url = target_url.ok_or_else(|| body.missing("target_url"))?;
+    let trigger = one_of(trigger, event)?.ok_or_else(|| body.missing("trigger"))?;
+    Ok(NewHook { target_url, trigger, form_id })
 }
 
 /// `event` may stand for `trigger`. If both are there, they must be equal (ruling 9).
-fn one_of(trigger: Option<String>, event: Option<String>) -> Result<String, Error> {
+fn one_of(trigger: Option<String>, event: Option<String>) -> Result<Option<String>, Error> {
     match (trigger, event) {
         (Some(trigger), Some(event)) if trigger != event => {
             Err(Error::invalid("`trigger` and `event` name different triggers"))
         }
-        (Some(trigger), _) => Ok(trigger),
-        (None, Some(event)) => Ok(event),
-        (None, None) => Err(Error::invalid("`trigger` is missing")),
+        (trigger, event) => Ok(trigger.or(event)),
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
-use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
@@ -44,6 +44,13 @@ pub(crate) fn around(door: Router, name: &'static str, ids: RequestIds) -> Route
         .layer(middleware::from_fn(move |request, next| identified(ids.clone(), request, next)))
 }
 
+/// Puts the layers around the public API, which tells its methods only in a 405. The router adds
+/// `Allow` outside of its layers.
+pub(crate) fn around_public(door: Router, ids: RequestIds) -> Router {
+    let door = around(door, "public", ids);
+    Router::new().fallback_service(door).layer(middleware::map_response(only_allow_in_405))
+}
+
 /// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38).
 async fn identified(ids: RequestIds, request: Request, next: Next) -> Response {
     let id = ids.of(request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes));
@@ -51,6 +58,15 @@ async fn identified(ids: RequestIds, request: Request, next: Next) -> Response {
     let mut response = request_id::scope(Some(id), next.run(request)).await;
     if let Ok(name) = name {
         response.headers_mut().insert(REQUEST_ID, name);
+    }
+    response
+}
+
+/// Removes `Allow` from every answer but 405. It would tell a caller without a key which routes
+/// there are (ruling 12).
+async fn only_allow_in_405(mut response: Response) -> Response {
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().remove(ALLOW);
     }
     response
 }

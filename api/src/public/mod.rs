@@ -17,6 +17,7 @@ mod me;
 mod path;
 mod sample;
 mod send;
+mod similar_route;
 mod triggers;
 mod unsubscribe;
 mod wrong_keys;
@@ -24,6 +25,7 @@ mod wrong_keys;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::Uri;
 use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
 
@@ -32,9 +34,10 @@ pub(crate) use caller::{Caller, ReadingCaller};
 pub use client::PeerAddress;
 pub use wrong_keys::WrongKeys;
 
+use self::similar_route::similar_route;
 use crate::Service;
+use crate::docs::ServedDocs;
 use crate::error::Error;
-use crate::openapi::ServedDescription;
 
 /// The routes of the public API.
 pub fn router(service: Service) -> Router {
@@ -43,13 +46,13 @@ pub fn router(service: Service) -> Router {
         .into_iter()
         .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
     let door = Router::new()
-        .nest("/api/v1", contract)
-        .merge(ServedDescription::at(&service.base_url).routes())
+        .nest(similar_route::PREFIX, contract)
+        .merge(ServedDocs::at(&service.base_url).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::new(service));
-    layers::around(door, "public", ids).layer(from_fn(key_rate::tell))
+    layers::around_public(door, ids).layer(from_fn(key_rate::tell))
 }
 
 /// The contract's routes that need a key. A test compares them with the description.
@@ -67,8 +70,10 @@ pub(crate) fn contract() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
     ]
 }
 
-async fn unknown_route(_: Caller) -> Error {
-    Error::NotFound
+async fn unknown_route(_: Caller, uri: Uri) -> Error {
+    let contract = contract();
+    let routes = contract.iter().map(|(path, _)| *path);
+    similar_route(uri.path(), routes).map_or(Error::NotFound, Error::DidYouMean)
 }
 
 async fn wrong_method(_: Caller) -> Error {

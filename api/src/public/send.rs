@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use domain::email::EmailAddress;
-use domain::form::FormStatus;
+use domain::form::{FormStatus, UNUSABLE_URL};
 use domain::invite::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
 use domain::lang::Lang;
 use domain::link::PrefilledLink;
@@ -60,7 +60,7 @@ pub(super) async fn create(
     let form_id = id.or(Error::FormNotFound)?;
     let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
     let form = form.ok_or(Error::FormNotFound)?;
-    if form.status != FormStatus::Published.name() {
+    if form.status != FormStatus::Published.name() || form.url == UNUSABLE_URL {
         return Err(Error::FormNotPublished);
     }
     let (new, ignored) = asked.to(form);

@@ -47,7 +47,7 @@ const ROUTES: [(Method, &str); 13] = [
     (Method::GET, "/api/v1/hooks/"),
     (Method::GET, "/api/v1"),
     (Method::GET, "/api/v1/nothing"),
-    (Method::GET, "/"),
+    (Method::GET, "/docs/nothing"),
 ];
 
 #[tokio::test]
@@ -58,6 +58,17 @@ async fn b1_without_a_key_every_route_is_401() {
             let (status, code, _) = call(door.clone(), request(method.clone(), &path, None)).await;
             assert_eq!((status, code.as_str()), (401, "unauthorized"), "{method} {path}");
         }
+    }
+}
+
+#[tokio::test]
+async fn doors_18_without_a_key_allow_told_which_routes_there_are() {
+    let door = router(nowhere());
+    for method in [Method::PUT, Method::OPTIONS] {
+        let request = request(method.clone(), "/api/v1/hooks", None);
+        let (status, _, response) = call(door.clone(), request).await;
+        assert_eq!(status, 401, "{method}");
+        assert!(!response.headers().contains_key("allow"), "{method}");
     }
 }
 
@@ -114,7 +125,7 @@ async fn a20_a_wrong_method_is_405_with_allow(#[case] path: &str, #[case] allow:
     }
     let routes = Router::new().route("/one", get(done)).route("/two", get(done).post(done));
     let routes = Router::new().nest("/api/v1", routes).method_not_allowed_fallback(wrong);
-    let door = layers::around(routes, "public", nowhere().request_ids());
+    let door = layers::around_public(routes, nowhere().request_ids());
     let path = format!("/api/v1{path}");
     let (status, code, answer) = call(door, request(Method::PUT, &path, None)).await;
     assert_eq!((status, code.as_str()), (405, "invalid_request"));

@@ -10,7 +10,6 @@ use domain::trigger::Trigger;
 use projector::deliveries::{self, DeliveryFilter, DeliveryRow};
 use projector::firms;
 use projector::hooks::{self, HookLife};
-use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -24,8 +23,7 @@ pub const LIST_LIMIT_DEFAULT: i64 = 50;
 pub const LIST_LIMIT_MAX: i64 = 500;
 
 /// Filters of a list of deliveries.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryListQuery {
     /// Only deliveries of this subscription.
     pub hook_id: Option<Uuid>,
@@ -189,7 +187,8 @@ fn no_hook() -> Error {
     Error::invalid("`after` is no subscription of this list")
 }
 
-fn within(limit: i64) -> Result<i64, Error> {
+/// The length of a page, if it is allowed.
+pub(crate) fn within(limit: i64) -> Result<i64, Error> {
     if (1..=LIST_LIMIT_MAX).contains(&limit) {
         Ok(limit)
     } else {
@@ -205,7 +204,9 @@ async fn wanted(
     let pool = service.store.pool();
     let limit = within(asked.limit.unwrap_or(LIST_LIMIT_DEFAULT))?;
     let trigger: Option<Trigger> = match &asked.trigger {
-        Some(key) => Some(key.parse().map_err(|_| Error::invalid("`trigger` is not one"))?),
+        Some(key) => Some(
+            key.parse().map_err(|_| Error::invalid("`trigger` must be the key of a trigger"))?,
+        ),
         None => None,
     };
     firms::is_active(pool, firm_id).await?.ok_or(Error::FirmNotFound)?;

@@ -114,8 +114,11 @@ impl Bench<'_> {
         match way {
             Way::File => {
                 let taken = file::take_in(&self.system.service, &self.file).await?;
-                let (accepted, duplicates) = (taken.accepted, taken.duplicates);
-                Ok(Reported { accepted, duplicates, ..Reported::default() })
+                Ok(Reported {
+                    accepted: taken.accepted,
+                    unchanged: taken.duplicates + taken.stale,
+                    ..Reported::default()
+                })
             }
             Way::Http { .. } => Ok(serde_json::from_str(&self.product.ask("report").await?)?),
         }

@@ -44,7 +44,8 @@ pub(crate) struct Job {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Reported {
     pub(super) accepted: usize,
-    pub(super) duplicates: usize,
+    /// Duplicates and stale reports.
+    pub(super) unchanged: usize,
     /// The batch that took longest.
     pub(super) slowest: Duration,
 }
@@ -54,6 +55,7 @@ pub(super) struct Reported {
 struct Taken {
     accepted: usize,
     duplicates: usize,
+    stale: usize,
 }
 
 /// Reports until standard input ends.
@@ -122,14 +124,14 @@ async fn one(connection: &mut Connection, token: &str, batch: &[u8]) -> anyhow::
     let began = Instant::now();
     let (answer, body) = connection.report(token, batch).await?;
     ensure!(answer.ok, "a batch was refused: {}", String::from_utf8_lossy(&body));
-    let Taken { accepted, duplicates } = serde_json::from_slice(&body)?;
-    Ok(Reported { accepted, duplicates, slowest: began.elapsed() })
+    let Taken { accepted, duplicates, stale } = serde_json::from_slice(&body)?;
+    Ok(Reported { accepted, unchanged: duplicates + stale, slowest: began.elapsed() })
 }
 
 impl Reported {
     fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
-        self.duplicates += other.duplicates;
+        self.unchanged += other.unchanged;
         self.slowest = self.slowest.max(other.slowest);
     }
 }

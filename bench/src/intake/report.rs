@@ -32,7 +32,7 @@ pub(super) struct Row {
     bytes_each: usize,
     occurrences: usize,
     accepted: usize,
-    duplicates: usize,
+    unchanged: usize,
     seconds: f64,
     per_second: f64,
     /// From the first report until the deliveries of all were queued.
@@ -69,7 +69,7 @@ impl Row {
             bytes_each: written.bytes / written.activities,
             occurrences: written.occurrences - occurrences,
             accepted: reported.accepted,
-            duplicates: reported.duplicates,
+            unchanged: reported.unchanged,
             seconds,
             per_second: count / seconds,
             queued_seconds,
@@ -100,7 +100,7 @@ impl Row {
             self.postgres_cpu_us,
             self.product_cpu_us,
             self.peak_mib,
-            self.duplicates,
+            self.unchanged,
             self.lost_occurrences.abs() + self.lost_deliveries.abs(),
         );
         for of in &self.statements {
@@ -113,8 +113,8 @@ impl Row {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let Self { way, activities, accepted, duplicates, .. } = self;
-        let answered = accepted + duplicates;
+        let Self { way, activities, accepted, unchanged, .. } = self;
+        let answered = accepted + unchanged;
         ensure!(answered == *activities, "{way}: of {activities}, {answered} were answered for");
         let (occurrences, deliveries) = (self.lost_occurrences, self.lost_deliveries);
         ensure!(occurrences == 0, "{way}: {occurrences} occurrences were lost");

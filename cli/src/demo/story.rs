@@ -34,8 +34,10 @@ pub(super) fn opened(system: &System, started: Instant) {
 }
 
 pub(super) fn reported(what: &str, accepted: &IntakeCounts) {
-    let IntakeCounts { accepted, duplicates } = accepted;
-    say!("\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates");
+    let IntakeCounts { accepted, duplicates, stale } = accepted;
+    say!(
+        "\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates, {stale} stale"
+    );
 }
 
 pub(super) fn subscribed(subscriber: &DemoSubscriber, trigger: Trigger, hook: &Value) {

@@ -47,6 +47,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("pauses", [ALL, READ, DROP, READ]),
     ("rebuilds", [READ, READ, NO, READ]),
     ("replay_items", [WRITE, DROP, CHANGE, READ]),
+    ("replay_requests", [ADD, NO, NO, READ]),
     // History.
     ("deliveries", [READ, WRITE, "select, update (purged)", READ]),
     // Work queues.

@@ -1,10 +1,12 @@
 //! Readers of `data`, one for each kind of activity.
 
+use super::checks;
 use super::{Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport};
 use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
 use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole};
-use crate::form::{FormChange, FormDetails, FormEdit, HiddenField};
+use crate::form::{FormChange, FormDetails, FormEdit};
 use crate::ids::Id;
+use crate::label::{FIRM_NAME_MAX, TITLE_MAX};
 use crate::object::{Properties, StrictObject};
 use crate::person::AddressChange;
 use crate::trigger::FirmPlan;
@@ -16,7 +18,7 @@ pub(super) const fn firm(change: FirmChange) -> Activity {
 pub(super) fn firm_opened(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let (brand, reply_to) = brand(StrictObject(data.optional("brand")?))?;
     let change = FirmChange::Opened {
-        name: data.required("name")?,
+        name: checks::label("name", FIRM_NAME_MAX, data.required("name")?)?,
         plan: plan(StrictObject(data.required("plan")?))?,
         brand,
     };
@@ -28,7 +30,7 @@ pub(super) fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocum
         data.optional::<Option<Properties>>("brand")?.map(StrictObject).map(brand).transpose()?;
     let (brand, reply_to) = branded.unzip();
     let change = FirmChange::Changed {
-        name: data.optional("name")?,
+        name: checks::optional_label("name", FIRM_NAME_MAX, data.optional("name")?)?,
         plan: data
             .optional::<Option<Properties>>("plan")?
             .map(StrictObject)
@@ -47,8 +49,8 @@ fn plan(mut data: StrictObject) -> Result<FirmPlan, NotADocument> {
 
 fn brand(mut data: StrictObject) -> Result<(FirmBrand, Option<String>), NotADocument> {
     let brand = FirmBrand { color: data.optional("color")?, logo_url: data.optional("logo_url")? };
-    let reply_to = data.optional("reply_to")?;
-    data.end((brand, reply_to))
+    let reply_to = checks::reply_to(data.optional("reply_to")?)?;
+    data.end((checks::brand(brand)?, reply_to))
 }
 
 pub(super) fn member_with_role(
@@ -74,11 +76,11 @@ pub(super) fn form(mut data: StrictObject, change: FormChange) -> Result<Activit
 
 pub(super) fn form_created(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let details = FormDetails {
-        title: data.required("title")?,
-        slug: data.required("slug")?,
-        url: data.required("url")?,
+        title: checks::label("title", TITLE_MAX, data.required("title")?)?,
+        slug: checks::slug(data.required("slug")?)?,
+        url: checks::form_url(data.required("url")?)?,
         status: data.required("status")?,
-        hidden_fields: data.required::<Vec<HiddenField>>("hidden_fields")?,
+        hidden_fields: checks::hidden_fields(data.required("hidden_fields")?)?,
         created_at: data.required("created_at")?,
     };
     form(data, FormChange::Created(details))
@@ -86,11 +88,14 @@ pub(super) fn form_created(mut data: StrictObject) -> Result<Activity, NotADocum
 
 pub(super) fn form_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let edit = FormEdit {
-        title: data.optional("title")?,
-        slug: data.optional("slug")?,
-        url: data.optional("url")?,
+        title: checks::optional_label("title", TITLE_MAX, data.optional("title")?)?,
+        slug: data.optional::<Option<_>>("slug")?.map(checks::slug).transpose()?,
+        url: data.optional::<Option<_>>("url")?.map(checks::form_url).transpose()?,
         status: data.optional("status")?,
-        hidden_fields: data.optional("hidden_fields")?,
+        hidden_fields: data
+            .optional::<Option<_>>("hidden_fields")?
+            .map(checks::hidden_fields)
+            .transpose()?,
         created_at: data.optional("created_at")?,
     };
     form(data, FormChange::Changed(edit))
@@ -101,7 +106,7 @@ pub(super) fn address(
     change: AddressChange,
 ) -> Result<Activity, NotADocument> {
     let email: String = data.required("email")?;
-    data.end(Activity::Address { email: email.parse().ok(), change })
+    data.end(Activity::Address { email: checks::address(&email)?, change })
 }
 
 pub(super) fn response(
@@ -120,7 +125,7 @@ pub(super) fn report(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(report_id) = data.required("report_id")?;
     let report = ReportDocument {
         id: report_id.into(),
-        title: data.required("title")?,
+        title: checks::label("title", TITLE_MAX, data.required("title")?)?,
         status: data.required("status")?,
         summary: data.optional("summary")?,
         highlights: data.optional("highlights")?,
@@ -157,6 +162,8 @@ pub(super) fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocum
     let Id(response_id) = data.required("response_id")?;
     let Id(booking_id) = data.required("booking_id")?;
     let booking = Booking::read(booking_id.into(), &mut data)?;
+    let title = checks::label("title", TITLE_MAX, booking.title)?;
+    let booking = Booking { title, ..booking };
     data.end(Activity::BookingMade { response_id, booking })
 }
 
@@ -193,6 +200,6 @@ pub(super) fn response_erased(mut data: StrictObject) -> Result<Activity, NotADo
 }
 
 pub(super) fn person_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let email = data.required("email")?;
+    let email = checks::named_person(data.required("email")?)?;
     data.end(Activity::PersonErased { email })
 }

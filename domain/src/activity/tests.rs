@@ -23,11 +23,129 @@ fn each_kind_is_read() {
 }
 
 #[test]
-fn an_address_that_no_invite_could_go_to_stops_no_batch() {
+fn doors_4_an_opt_out_was_lost_for_a_space_a_last_dot_or_brackets() {
+    for email in ["ann@example.com ", "ann@example.com.", "<ann@example.com>"] {
+        let read = read("address.bounced", json!({"email": email}));
+        let Ok(Activity::Address { email: read, .. }) = read else { panic!("{email}: {read:?}") };
+        assert_eq!(read.person(), "ann@example.com");
+    }
+}
+
+#[test]
+fn an_opt_out_of_no_address_is_refused() {
     for email in ["jos\u{e9}@example.com", "\"a b\"@example.com", "ann", ""] {
         let read = read("address.bounced", json!({"email": email}));
-        assert!(matches!(read, Ok(Activity::Address { email: None, .. })), "{email}");
+        assert!(read.unwrap_err().starts_with("data.email: not an email address"), "{email}");
     }
+    let erased = read("person.erased", json!({"email": " <> "}));
+    assert_eq!(erased.unwrap_err(), "data.email: empty");
+    assert!(
+        read("person.erased", json!({"email": "n/a"})).is_ok(),
+        "a respondent may have typed it"
+    );
+}
+
+fn form_with(field: &str, value: Value) -> Result<Activity, String> {
+    let mut data = json!({
+        "form_id": ID, "title": "Intake", "slug": "intake", "url": "https://forms.example/intake",
+        "status": "draft", "hidden_fields": [], "created_at": "2026-11-01T00:00:00Z",
+    });
+    data[field] = value;
+    read("form.created", data)
+}
+
+#[test]
+fn doors_8_security_f12_a_form_took_any_text_as_its_address() {
+    for url in ["https://forms.example/a?b=c#d", "http://forms.example", "HTTPS://forms.example"] {
+        assert!(form_with("url", json!(url)).is_ok(), "{url}");
+    }
+    let long = format!("https://forms.example/{}", "a".repeat(2_000));
+    for url in [
+        "",
+        "javascript:alert(1)",
+        " https://forms.example",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "//forms.example",
+        "https://",
+        "https://forms.example/\n",
+        "https://forms.example/a b",
+        &long,
+    ] {
+        let refused = form_with("url", json!(url)).unwrap_err();
+        assert!(refused.starts_with("data.url: ") && !refused.contains("alert"), "{refused}");
+        let edit = read("form.changed", json!({"form_id": ID, "url": url}));
+        assert!(edit.unwrap_err().starts_with("data.url: "), "{url}");
+    }
+}
+
+#[test]
+fn doors_8_titles_and_hidden_fields_had_no_greatest_length() {
+    let field = |key: &str| json!({"key": key, "label": "L"});
+    let fields = |count: usize| (0..count).map(|n| field(&n.to_string())).collect::<Value>();
+    assert!(form_with("title", json!("\u{e9}".repeat(500))).is_ok());
+    assert!(form_with("hidden_fields", fields(100)).is_ok());
+    for (name, value, why) in [
+        ("title", json!("a".repeat(501)), "longer than 500 characters"),
+        ("title", json!("a\u{1b}[31m"), "has a control character"),
+        ("slug", json!("a".repeat(201)), "longer than 200 characters"),
+        ("hidden_fields", fields(101), "more than 100 fields"),
+        ("hidden_fields", json!([field("")]), "a key is empty"),
+        ("hidden_fields", json!([field("a"), field("a")]), "a key is there twice"),
+        ("hidden_fields", json!([field(&"a".repeat(101))]), "a key is longer than 100 characters"),
+        ("hidden_fields", json!([field("a\n")]), "a key has a control character"),
+        ("hidden_fields", json!([{"key": "a", "label": "\n"}]), "a label has a control character"),
+    ] {
+        assert_eq!(form_with(name, value).unwrap_err(), format!("data.{name}: {why}"));
+    }
+}
+
+#[test]
+fn doors_8_a_firms_name_and_brand_had_no_greatest_length() {
+    let plan = json!({"leads_in_full": true});
+    let opened = |name: &str| read("firm.opened", json!({"name": name, "plan": plan}));
+    assert!(opened(&"\u{e9}".repeat(200)).is_ok());
+    assert_eq!(opened(&"a".repeat(201)).unwrap_err(), "data.name: longer than 200 characters");
+    assert_eq!(opened("a\nb").unwrap_err(), "data.name: has a control character");
+    for (field, most) in [("color", 100), ("logo_url", 2_000), ("reply_to", 320)] {
+        let with = |chars| read("firm.changed", json!({"brand": {field: "a".repeat(chars)}}));
+        assert!(with(most).is_ok());
+        assert_eq!(
+            with(most + 1).unwrap_err(),
+            format!("data.{field}: longer than {most} characters")
+        );
+    }
+}
+
+#[test]
+fn doors_8_titles_of_reports_and_bookings_are_labels() {
+    let report = |title: &str| {
+        let review_url = "https://forms.example/r";
+        read(
+            "report.created",
+            json!({"report_id": ID, "response_id": ID, "title": title, "status": "draft",
+                   "review_url": review_url}),
+        )
+    };
+    assert!(report("Your report").is_ok());
+    assert_eq!(report("a\u{7f}").unwrap_err(), "data.title: has a control character");
+    let booked = read(
+        "booking.made",
+        json!({"booking_id": ID, "response_id": ID, "title": "a".repeat(501), "status": "confirmed",
+               "starts_at": "2026-11-02T09:00:00Z", "ends_at": "2026-11-02T09:30:00Z",
+               "duration_min": 30, "time_zone": "Europe/Paris"}),
+    );
+    assert_eq!(booked.unwrap_err(), "data.title: longer than 500 characters");
+}
+
+#[test]
+fn doors_18_an_unknown_type_and_a_strange_property_were_quoted() {
+    let secret = "a\u{1b}<b>";
+    assert_eq!(read(secret, json!({})).unwrap_err(), "type: not a type of activity");
+    assert_eq!(
+        read("firm.closed", json!({secret: 1})).unwrap_err(),
+        "data.a property: unknown field"
+    );
 }
 
 #[test]
@@ -46,7 +164,7 @@ fn the_reply_address_is_kept_apart_from_the_brand() {
 #[test]
 fn what_is_wrong_is_named_and_not_quoted() {
     let wrong = |kind, data| read(kind, data).unwrap_err();
-    assert_eq!(wrong("firm.sold", json!({})), "type: `firm.sold` is not a type of activity");
+    assert_eq!(wrong("firm.sold", json!({})), "type: not a type of activity");
     assert_eq!(wrong("member.left", json!({})), "data.member_id: missing");
     assert_eq!(wrong("member.left", json!({"member_id": ID, "age": 3})), "data.age: unknown field");
     assert_eq!(wrong("firm.closed", json!({"why": "x"})), "data.why: unknown field");

@@ -1,10 +1,13 @@
 //! A firm and its members, as the product reports them (contract, Authentication 3, 5 and 7).
 //!
-//! The product sends reports of state. For the firm and for each member the newest `time` wins. An
-//! older or repeated report is accepted and changes nothing. `time` may be cut to whole seconds, so
-//! among reports with one `time` the last one wins.
+//! The product sends reports of state. The newest `time` wins per aspect ([`crate::state_report`]):
+//! the firm's status, each of its settings, a member's activity and a member's role. An older or
+//! repeated report is accepted and changes nothing. A closing and a leaving take effect whatever
+//! their `time`. A changing event names only the settings that it changes.
 
 mod event;
+mod member;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +15,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use self::member::FirmMember;
+use self::settings::FirmSettings;
 use crate::event::aggregate;
+use crate::state_report::{self, AspectState, ReportEffect, effect_on};
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
 
@@ -21,10 +27,8 @@ pub use event::FirmEvent;
 /// Aggregate of one firm. Each firm has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firm {
-    status: Option<FirmStatus>,
-    time: Option<Timestamp>,
-    /// The last reported change.
-    changed: Option<FirmEvent>,
+    status: Option<AspectState<FirmStatus>>,
+    settings: FirmSettings,
     members: BTreeMap<Uuid, FirmMember>,
     is_dropped: bool,
 }
@@ -42,13 +46,6 @@ pub enum FirmStatus {
     Suspended,
     /// The firm is closed for good.
     Closed,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct FirmMember {
-    role: Option<MemberRole>,
-    active: bool,
-    time: Timestamp,
 }
 
 /// Role of a member in the firm.
@@ -198,15 +195,13 @@ impl Firm {
             }
             FirmCommand::RevealSecret if self.is_dropped => Err(FirmRejection::Closed),
             FirmCommand::RevealSecret => Ok(vec![FirmEvent::SecretRevealed {}]),
-            FirmCommand::RotateSecret { .. } if self.status == Some(FirmStatus::Closed) => {
+            FirmCommand::RotateSecret { .. } if self.is(FirmStatus::Closed) => {
                 Err(FirmRejection::Closed)
             }
             FirmCommand::RotateSecret { reason } => {
                 Ok(vec![FirmEvent::SecretRotated { reason: reason.clone() }])
             }
-            FirmCommand::DropData if self.status != Some(FirmStatus::Closed) => {
-                Err(FirmRejection::NotClosed)
-            }
+            FirmCommand::DropData if !self.is(FirmStatus::Closed) => Err(FirmRejection::NotClosed),
             FirmCommand::DropData if self.is_dropped => Ok(Vec::new()),
             FirmCommand::DropData => Ok(vec![FirmEvent::FirmDataDropped {}]),
         }
@@ -221,18 +216,33 @@ impl Firm {
     /// Whether this member may create keys now.
     #[must_use]
     pub fn is_manager(&self, member_id: Uuid) -> bool {
-        self.members
-            .get(&member_id)
-            .is_some_and(|member| member.active && member.role.is_some_and(MemberRole::manages))
+        self.members.get(&member_id).is_some_and(FirmMember::manages)
     }
 
-    /// Whether the newest report has this time and changes settings. Then another report of that
-    /// time may change more.
+    /// Whether a brand reported at this time is the newest. The reply address belongs to the brand,
+    /// and no event carries it.
     #[must_use]
-    pub fn was_changed_at(&self, at: Timestamp) -> bool {
-        let changed =
-            matches!(self.changed, Some(FirmEvent::FirmChanged { time, .. }) if time == at);
-        changed && self.time == Some(at)
+    pub fn takes_brand_of(&self, time: Timestamp) -> bool {
+        !self.is(FirmStatus::Closed) && self.settings.takes_brand_of(time)
+    }
+
+    /// Effect of a report. A command that is no report is always news.
+    #[must_use]
+    pub fn effect_of(&self, command: &FirmCommand) -> ReportEffect {
+        match command {
+            FirmCommand::ReportFirm { time, change } => self.effect(*time, change),
+            FirmCommand::ReportMember { member_id, time, change } => {
+                let known = self.members.get(member_id);
+                known.map_or(ReportEffect::News, |member| member.effect(*change, *time))
+            }
+            FirmCommand::RevealSecret
+            | FirmCommand::RotateSecret { .. }
+            | FirmCommand::DropData => ReportEffect::News,
+        }
+    }
+
+    fn is(&self, status: FirmStatus) -> bool {
+        self.status.is_some_and(|known| known.value == status)
     }
 
     fn report_firm(
@@ -240,27 +250,31 @@ impl Firm {
         time: Timestamp,
         change: &FirmChange,
     ) -> Result<Vec<FirmEvent>, FirmRejection> {
-        let opens = matches!(change, FirmChange::Opened { .. });
-        let news = match self.status {
-            None if opens => true,
-            None => return Err(FirmRejection::Unknown),
-            Some(FirmStatus::Closed) => false,
-            Some(FirmStatus::Active | FirmStatus::Suspended) => {
-                let again = self.time == Some(time) && self.repeats(time, change);
-                !opens && !again && self.time.is_none_or(|newest| newest <= time)
+        let is_first = matches!(change, FirmChange::Opened { .. });
+        if self.status.is_none() && !is_first {
+            return Err(FirmRejection::Unknown);
+        }
+        Ok(match self.effect(time, change) {
+            ReportEffect::News => {
+                vec![firm_event(time, self.settings.news_of(change.clone(), time))]
             }
-        };
-        Ok(if news { vec![firm_event(time, change)] } else { Vec::new() })
+            ReportEffect::Repeat | ReportEffect::Stale => Vec::new(),
+        })
     }
 
-    /// Whether the report would change nothing.
-    fn repeats(&self, time: Timestamp, change: &FirmChange) -> bool {
-        match change {
-            FirmChange::Opened { .. } => true,
-            FirmChange::Changed { .. } => self.changed == Some(firm_event(time, change)),
-            FirmChange::Suspended => self.status == Some(FirmStatus::Suspended),
-            FirmChange::Resumed => self.status == Some(FirmStatus::Active),
-            FirmChange::Closed => self.status == Some(FirmStatus::Closed),
+    fn effect(&self, time: Timestamp, change: &FirmChange) -> ReportEffect {
+        let Some(status) = &self.status else {
+            return ReportEffect::News;
+        };
+        match (status.value, change) {
+            (_, FirmChange::Opened { .. }) | (FirmStatus::Closed, FirmChange::Closed) => {
+                ReportEffect::Repeat
+            }
+            (FirmStatus::Closed, _) => ReportEffect::Stale,
+            (_, FirmChange::Closed) => ReportEffect::News,
+            (_, FirmChange::Suspended) => effect_on(Some(status), &FirmStatus::Suspended, time),
+            (_, FirmChange::Resumed) => effect_on(Some(status), &FirmStatus::Active, time),
+            (_, FirmChange::Changed { .. }) => self.settings.effect(change, time),
         }
     }
 
@@ -270,31 +284,22 @@ impl Firm {
         time: Timestamp,
         change: MemberChange,
     ) -> Vec<FirmEvent> {
-        let known = self.members.get(&member_id);
-        let is_old = |known: &FirmMember| known.time > time || known.after(change, time) == *known;
-        if known.is_some_and(is_old) {
-            return Vec::new();
-        }
-        vec![match change {
-            MemberChange::Joined(role) => FirmEvent::MemberJoined { member_id, role, time },
-            MemberChange::RoleChanged(role) => {
-                FirmEvent::MemberRoleChanged { member_id, role, time }
-            }
-            MemberChange::Disabled => FirmEvent::MemberDisabled { member_id, time },
-            MemberChange::Enabled => FirmEvent::MemberEnabled { member_id, time },
-            MemberChange::Left => FirmEvent::MemberLeft { member_id, time },
-        }]
+        let unknown = FirmMember::default();
+        let member = self.members.get(&member_id).unwrap_or(&unknown);
+        member
+            .news_of(change, time)
+            .map(|change| member_event(member_id, time, change))
+            .into_iter()
+            .collect()
     }
 
     fn absorb(&mut self, event: &FirmEvent) {
         match *event {
             FirmEvent::FirmOpened { time, .. } | FirmEvent::FirmResumed { time } => {
+                self.settings.absorb(event);
                 self.enter(FirmStatus::Active, time);
             }
-            FirmEvent::FirmChanged { time, .. } => {
-                self.changed = Some(event.clone());
-                self.time = Some(time);
-            }
+            FirmEvent::FirmChanged { .. } => self.settings.absorb(event),
             FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, time),
             FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, time),
             FirmEvent::MemberJoined { member_id, role, time } => {
@@ -318,33 +323,16 @@ impl Firm {
     }
 
     fn enter(&mut self, status: FirmStatus, time: Timestamp) {
-        self.status = Some(status);
-        self.time = Some(time);
+        state_report::absorb(&mut self.status, Some(&status), time);
     }
 
     fn tell(&mut self, member_id: Uuid, change: MemberChange, time: Timestamp) {
-        let unknown = FirmMember { role: None, active: true, time };
-        let member = self.members.entry(member_id).or_insert(unknown);
-        *member = member.after(change, time);
+        self.members.entry(member_id).or_default().absorb(change, time);
     }
 }
 
-impl FirmMember {
-    /// The member after this change.
-    const fn after(&self, change: MemberChange, time: Timestamp) -> Self {
-        let Self { role, active, .. } = *self;
-        match change {
-            MemberChange::Joined(role) => Self { role: Some(role), active: true, time },
-            MemberChange::RoleChanged(role) => Self { role: Some(role), active, time },
-            MemberChange::Disabled => Self { role, active: false, time },
-            MemberChange::Enabled => Self { role, active: true, time },
-            MemberChange::Left => Self { role: None, active: false, time },
-        }
-    }
-}
-
-fn firm_event(time: Timestamp, change: &FirmChange) -> FirmEvent {
-    match change.clone() {
+fn firm_event(time: Timestamp, change: FirmChange) -> FirmEvent {
+    match change {
         FirmChange::Opened { name, plan, brand } => {
             FirmEvent::FirmOpened { name, plan, brand, time }
         }
@@ -354,6 +342,16 @@ fn firm_event(time: Timestamp, change: &FirmChange) -> FirmEvent {
         FirmChange::Suspended => FirmEvent::FirmSuspended { time },
         FirmChange::Resumed => FirmEvent::FirmResumed { time },
         FirmChange::Closed => FirmEvent::FirmClosed { time },
+    }
+}
+
+const fn member_event(member_id: Uuid, time: Timestamp, change: MemberChange) -> FirmEvent {
+    match change {
+        MemberChange::Joined(role) => FirmEvent::MemberJoined { member_id, role, time },
+        MemberChange::RoleChanged(role) => FirmEvent::MemberRoleChanged { member_id, role, time },
+        MemberChange::Disabled => FirmEvent::MemberDisabled { member_id, time },
+        MemberChange::Enabled => FirmEvent::MemberEnabled { member_id, time },
+        MemberChange::Left => FirmEvent::MemberLeft { member_id, time },
     }
 }
 

@@ -79,7 +79,7 @@ fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
     };
     let firm = Firm::default().decide(&report(5, changed.clone()));
     assert_eq!(firm, Err(FirmRejection::Unknown));
-    let known = vec![opened(), firm_event(at(5), &changed)];
+    let known = vec![opened(), firm_event(at(5), changed.clone())];
     given(known.clone())
         .when(report(5, FirmChange::Suspended))
         .then_expect_events(vec![FirmEvent::FirmSuspended { time: at(5) }]);
@@ -136,7 +136,9 @@ fn each_member_has_its_own_newest_report() {
     given(vec![opened(), FirmEvent::FirmSuspended { time: at(9) }])
         .when(member(3, MemberChange::Joined(MemberRole::Admin)))
         .then_expect_events(vec![joined.clone()]);
-    given(vec![opened(), joined]).when(member(2, MemberChange::Left)).then_expect_events(vec![]);
+    given(vec![opened(), joined])
+        .when(member(2, MemberChange::Disabled))
+        .then_expect_events(vec![]);
 }
 
 #[test]
@@ -162,4 +164,116 @@ fn owners_and_admins_who_are_active_manage() {
     assert!(after(&[Joined(MemberRole::Admin), Disabled, Enabled]));
     assert!(!after(&[Joined(MemberRole::Admin), Left]));
     assert!(!after(&[Joined(MemberRole::Admin), Left, Enabled]));
+}
+
+fn settings(name: Option<&str>, leads_in_full: Option<bool>) -> FirmChange {
+    FirmChange::Changed {
+        name: name.map(Into::into),
+        plan: leads_in_full.map(|leads_in_full| FirmPlan { leads_in_full }),
+        brand: None,
+        invites_enabled: None,
+    }
+}
+
+fn outdates(firm: &Firm, command: &FirmCommand) -> bool {
+    firm.effect_of(command) == ReportEffect::Stale
+}
+
+fn after(events: &[FirmEvent]) -> Firm {
+    let mut firm = Firm::default();
+    events.iter().for_each(|event| firm.absorb(event));
+    firm
+}
+
+/// Doors 1: a name of 22:01 dropped the suspension of 22:00, and the keys went on.
+#[test]
+fn doors_1_a_late_suspension_was_dropped_for_a_newer_name() {
+    let named = firm_event(at(9), settings(Some("New"), None));
+    let suspended = FirmEvent::FirmSuspended { time: at(5) };
+    given(vec![opened(), named.clone()])
+        .when(report(5, FirmChange::Suspended))
+        .then_expect_events(vec![suspended.clone()]);
+    given(vec![opened(), named, suspended])
+        .when(report(4, FirmChange::Resumed))
+        .then_expect_events(vec![]);
+}
+
+#[test]
+fn doors_1_a_member_was_not_disabled_after_a_newer_role() {
+    let joined = FirmEvent::MemberJoined { member_id: ANN, role: MemberRole::Admin, time: at(2) };
+    let owner =
+        FirmEvent::MemberRoleChanged { member_id: ANN, role: MemberRole::Owner, time: at(9) };
+    let history = vec![opened(), joined, owner];
+    let disabled = FirmEvent::MemberDisabled { member_id: ANN, time: at(5) };
+    given(history.clone())
+        .when(member(5, MemberChange::Disabled))
+        .then_expect_events(vec![disabled.clone()]);
+    let firm = after(&[history, vec![disabled]].concat());
+    assert!(!firm.is_manager(ANN));
+    assert!(outdates(&firm, &member(4, MemberChange::Enabled)));
+    assert!(!outdates(&firm, &member(5, MemberChange::Disabled)), "a repeat");
+}
+
+#[test]
+fn doors_1_a_firm_with_a_date_of_9999_could_never_be_closed() {
+    let far = "9999-12-31T23:59:59.000Z".parse().unwrap();
+    let history = [
+        opened(),
+        firm_event(far, settings(Some("New"), None)),
+        FirmEvent::FirmSuspended { time: far },
+    ];
+    given(history.to_vec())
+        .when(report(5, FirmChange::Closed))
+        .then_expect_events(vec![FirmEvent::FirmClosed { time: at(5) }]);
+    let left = FirmEvent::MemberLeft { member_id: ANN, time: at(5) };
+    let enabled = FirmEvent::MemberEnabled { member_id: ANN, time: far };
+    given(vec![opened(), enabled.clone()])
+        .when(member(5, MemberChange::Left))
+        .then_expect_events(vec![left.clone()]);
+    let again =
+        FirmCommand::ReportMember { member_id: ANN, time: far, change: MemberChange::Enabled };
+    let firm = after(&[opened(), enabled, left]);
+    assert_eq!(firm.decide(&again), Ok(vec![]), "a repeat of an older report");
+    assert!(outdates(&firm, &again));
+    assert!(!outdates(&firm, &member(5, MemberChange::Left)), "a repeat");
+}
+
+#[test]
+fn each_setting_has_its_own_newest_report() {
+    let named = firm_event(at(9), settings(Some("New"), None));
+    let history = vec![opened(), named];
+    given(history.clone())
+        .when(report(5, settings(Some("Old"), Some(false))))
+        .then_expect_events(vec![firm_event(at(5), settings(None, Some(false)))]);
+    let firm = after(&history);
+    assert!(outdates(&firm, &report(5, settings(Some("Old"), None))));
+    assert!(!outdates(&firm, &report(9, settings(Some("New"), None))), "a repeat");
+    assert!(!outdates(&firm, &report(9, settings(None, None))), "it says nothing");
+    assert!(firm.takes_brand_of(at(1)) && !firm.takes_brand_of(at(0)));
+}
+
+#[test]
+fn a_joining_counts_for_activity_and_role_apart() {
+    let role =
+        FirmEvent::MemberRoleChanged { member_id: ANN, role: MemberRole::Member, time: at(9) };
+    let enabled = FirmEvent::MemberEnabled { member_id: ANN, time: at(5) };
+    let joins = MemberChange::Joined(MemberRole::Admin);
+    given(vec![opened(), role.clone()])
+        .when(member(5, joins))
+        .then_expect_events(vec![enabled.clone()]);
+    let firm = after(&[opened(), role, enabled]);
+    assert!(!firm.is_manager(ANN), "the newer role counts");
+    let disabled = FirmEvent::MemberDisabled { member_id: ANN, time: at(9) };
+    given(vec![opened(), disabled]).when(member(5, joins)).then_expect_events(vec![
+        FirmEvent::MemberRoleChanged { member_id: ANN, role: MemberRole::Admin, time: at(5) },
+    ]);
+}
+
+#[test]
+fn after_the_closing_all_but_a_second_closing_is_stale() {
+    let firm = after(&[opened(), FirmEvent::FirmClosed { time: at(2) }]);
+    assert!(outdates(&firm, &report(9, FirmChange::Resumed)));
+    assert!(outdates(&firm, &report(9, settings(Some("New"), None))));
+    assert!(!outdates(&firm, &report(1, FirmChange::Closed)));
+    assert!(!firm.takes_brand_of(at(9)));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
-use domain::form::{FormEvent, FormStatus, HiddenField};
+use domain::form::{FormEvent, FormStatus, HiddenField, shown_url};
 use domain::time::Timestamp;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
@@ -156,7 +156,8 @@ pub struct FormRow {
     pub title: String,
     /// The short name in the form's address.
     pub slug: String,
-    /// The public address of the form.
+    /// The public address of the form, or [`domain::form::UNUSABLE_URL`].
+    #[sqlx(try_from = "ReportedUrl")]
     pub url: String,
     /// The status: `draft` or `published`.
     pub status: String,
@@ -164,6 +165,17 @@ pub struct FormRow {
     pub hidden_fields: Json<Vec<HiddenField>>,
     /// The time at which the form was made.
     pub created_at: DateTime<Utc>,
+}
+
+/// The address in the table. Older builds took any text.
+#[derive(sqlx::Type)]
+#[sqlx(transparent)]
+struct ReportedUrl(String);
+
+impl From<ReportedUrl> for String {
+    fn from(ReportedUrl(reported): ReportedUrl) -> Self {
+        shown_url(reported)
+    }
 }
 
 /// Lists the newest forms of a firm, newest first.

@@ -7,7 +7,7 @@ use domain::event::Event;
 use domain::firm::{FirmEvent, MemberRole};
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 /// The writer of the table `members`.
@@ -144,6 +144,22 @@ pub async fn lock(
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Returns whether any report named this member of the firm.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_known(
+    executor: impl PgExecutor<'_>,
+    firm_id: Uuid,
+    member_id: Uuid,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select exists (select from members where firm_id = $1 and member_id = $2)")
+        .bind(firm_id)
+        .bind(member_id)
+        .fetch_one(executor)
+        .await
 }
 
 const fn role_name(role: MemberRole) -> &'static str {

@@ -58,7 +58,7 @@ static SIGNED: OnceCell<TestDatabase> = OnceCell::const_new();
 
 /// Copies of the databases of [`world`], with the keys and checkpoints beside them.
 async fn copied() -> TestDatabase {
-    let signed = SIGNED.get_or_init(async || world().await.0.database).await;
+    let signed = SIGNED.get_or_init(async || world().await.0.database.for_the_run()).await;
     let copy = signed.copy().await;
     for folder in ["audit-keys", "checkpoints"] {
         let to = data_dir(&copy).join(folder);

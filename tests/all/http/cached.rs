@@ -18,7 +18,9 @@ async fn get(world: &World, path: &str, firm: &Firm, headers: &[(&str, &str)]) -
 async fn who_names_the_content_that_it_has_gets_304_until_it_changes() {
     let world = World::new().await;
     let firm = world.firm().await;
-    for path in ["/api/v1/forms", "/api/v1/openapi.json", "/docs"] {
+    for path in
+        ["/api/v1/forms", "/api/v1/openapi.json", "/docs", "/docs/verify", "/docs/signature.js"]
+    {
         let whole = get(&world, path, &firm, &[]).await;
         let tag = whole.headers["etag"].to_str().unwrap();
         for asked in [tag, "*", &format!("\"x\", {tag}")] {
@@ -57,7 +59,14 @@ async fn a26_pages_of_other_origins_may_read_the_description_and_nothing_else() 
     let origin = [("origin", "https://editor.example")];
     let open = get(&world, "/api/v1/openapi.json", &firm, &origin).await;
     assert_eq!(open.headers["access-control-allow-origin"], "*");
-    for path in ["/docs", "/api/v1/me", "/api/v1/forms", "/api/v1/hooks", "/api/v1/nothing"] {
+    for path in [
+        "/docs",
+        "/docs/signature.js",
+        "/api/v1/me",
+        "/api/v1/forms",
+        "/api/v1/hooks",
+        "/api/v1/nothing",
+    ] {
         let answer = get(&world, path, &firm, &origin).await;
         let allowed = answer.headers.keys().any(|name| name.as_str().starts_with("access-control"));
         assert!(!allowed, "{path}");

@@ -162,8 +162,14 @@ async fn p15_a_person_who_was_erased_for_the_second_time_was_written_to() {
     kill_in_the_middle(&server, (&world, &firm), &arguments).await;
     world.pass(TURN);
     let again = [erased()];
-    assert_eq!(world.report(&again).await.body, json!({"accepted": 1, "duplicates": 0}));
-    assert_eq!(world.report(&again).await.body, json!({"accepted": 0, "duplicates": 1}));
+    assert_eq!(
+        world.report(&again).await.body,
+        json!({"accepted": 1, "duplicates": 0, "stale": 0})
+    );
+    assert_eq!(
+        world.report(&again).await.body,
+        json!({"accepted": 0, "duplicates": 1, "stale": 0})
+    );
     world.take_over().await;
     assert_eq!((server.mails().len(), under_way(&world).await), (0, (0, 0)));
     assert_eq!(used(&world, &firm).await, 0);

@@ -165,6 +165,7 @@ async fn people(world: &World, firm: &Firm) {
 async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
     let order = NewReplay {
         firm_id: firm.id,
+        request_id: world.id(),
         selection: ReplaySelection::default(),
         reason: "drill".into(),
         force: true,
@@ -173,8 +174,9 @@ async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
     let operator = Actor::Operator(Uuid::nil());
     for commands in [vec![ReplayCommand::Pause, ReplayCommand::Resume], vec![ReplayCommand::Stop]] {
         receiver.reply([Reply::status(500)]);
+        let new = NewReplay { request_id: world.id(), ..order.clone() };
         let selected = replays::select(world.service(), &order).await.unwrap();
-        let id = replays::start(world.service(), &order, &selected, operator).await.unwrap();
+        let id = replays::start(world.service(), &new, &selected, operator).await.unwrap();
         for command in commands {
             replays::change(world.service(), id, command, operator).await.unwrap();
         }

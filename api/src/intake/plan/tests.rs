@@ -150,7 +150,7 @@ fn a_report_builds_on_those_before_it_in_the_batch() {
     assert_eq!(names(&plan), expected);
     assert_eq!(plan.opened, [FIRM]);
     assert_eq!(plan.contacts[&FIRM].as_deref(), Some("hello@example.com"));
-    assert!(plan.duplicates.is_empty());
+    assert!(plan.unchanged.duplicates.is_empty());
     assert!(plan.events.iter().all(|new| new.context.firm_id == FIRM));
     assert!(plan.events.iter().all(|new| new.context.correlation_id == Uuid::from_u128(9)));
 }
@@ -224,21 +224,56 @@ fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
     let fresh = ids_of_state(&calls([&[opened(FIRM)]]));
     let (plan, _) = plan(&calls([&batch]), fresh, KnownState::default(), &identity()).unwrap();
     assert_eq!(names(&plan), [("FirmOpened", 1)]);
-    assert_eq!(plan.duplicates, [1, 2]);
+    assert_eq!(plan.unchanged.duplicates, [1, 2]);
+}
+
+/// The first activity is a duplicate.
+fn known() -> UnchangedPlaces {
+    UnchangedPlaces { duplicates: vec![0], stale: vec![] }
 }
 
 #[test]
-fn a_report_that_is_not_news_is_a_duplicate() {
-    let batch = [firm(2, FirmChange::Suspended), firm(1, FirmChange::Resumed)];
+fn an_older_report_is_stale_and_a_repeated_one_a_duplicate() {
+    let again = CloudEvent { id: "another".into(), ..firm(2, FirmChange::Suspended) };
+    let batch = [firm(2, FirmChange::Suspended), firm(1, FirmChange::Resumed), again];
     let plan = given_after(&[opened(FIRM)], &batch).unwrap();
     assert_eq!(names(&plan), [("FirmSuspended", 2)]);
-    assert_eq!(plan.duplicates, [1]);
+    assert_eq!(plan.unchanged, UnchangedPlaces { duplicates: vec![2], stale: vec![1] });
+}
+
+#[test]
+fn doors_1_a_time_of_9999_is_refused_with_its_index_unless_the_id_is_known() {
+    let far = CloudEvent {
+        time: "9999-12-31T23:59:59.000Z".parse().unwrap(),
+        ..firm(1, FirmChange::Suspended)
+    };
+    let why = "time: more than an hour ahead of the service's clock".to_owned();
+    assert_eq!(refusal(given(&[opened(FIRM), far.clone()])), (1, why));
+    let batch = calls([&[opened(FIRM), far]]);
+    let fresh = ids_of_state(&calls([&[opened(FIRM)]]));
+    let (plan, _) = plan(&batch, fresh, KnownState::default(), &identity()).unwrap();
+    assert_eq!(plan.unchanged.duplicates, [1], "an older build took it in");
+}
+
+fn branded(second: u32, reply_to: &str) -> CloudEvent {
+    let brand = Some(FirmBrand::default());
+    let change = FirmChange::Changed { name: None, plan: None, brand, invites_enabled: None };
+    report(FIRM, second, Activity::Firm { change, reply_to: Some(Some(reply_to.into())) })
+}
+
+#[test]
+fn the_newest_brand_brings_the_reply_address() {
+    let before = [opened(FIRM), branded(5, "new@example.com"), firm(9, FirmChange::Suspended)];
+    let contact = |event| given_after(&before, &[event]).unwrap().contacts.remove(&FIRM).flatten();
+    assert_eq!(contact(branded(4, "old@example.com")), None, "stale");
+    assert_eq!(contact(branded(5, "again@example.com")).as_deref(), Some("again@example.com"));
+    assert_eq!(contact(branded(6, "later@example.com")).as_deref(), Some("later@example.com"));
 }
 
 #[test]
 fn a_report_that_is_not_news_changes_no_contact() {
     let plan = given_after(&[opened(FIRM)], &[opened(FIRM)]).unwrap();
-    assert_eq!(plan, BatchPlan { duplicates: vec![0], ..BatchPlan::default() });
+    assert_eq!(plan, BatchPlan { unchanged: known(), ..BatchPlan::default() });
 }
 
 #[test]
@@ -271,7 +306,12 @@ fn collapsed(reports: &[CloudEvent]) -> (usize, bool, Timestamp, usize) {
     let reported = &plan.responses[&KeySubject { firm_id: FIRM, subject_id: RESPONSE }];
     assert_eq!(plan.events.len() - 2, usize::from(reported.submission.is_some()));
     let saved_at = reported.response.saved_at.into();
-    (reported.places.len(), reported.submission.is_some(), saved_at, plan.duplicates.len())
+    (
+        reported.places.len(),
+        reported.submission.is_some(),
+        saved_at,
+        plan.unchanged.duplicates.len(),
+    )
 }
 
 #[test]
@@ -308,5 +348,5 @@ fn a_closed_firm_is_named_with_the_event_that_closed_it() {
     assert_eq!(plan.closed, BTreeMap::from([(FIRM, plan.events[0].id())]));
     let again =
         given_after(&[opened(FIRM), firm(5, FirmChange::Closed)], &[firm(6, FirmChange::Closed)]);
-    assert_eq!(again.unwrap(), BatchPlan { duplicates: vec![0], ..BatchPlan::default() });
+    assert_eq!(again.unwrap(), BatchPlan { unchanged: known(), ..BatchPlan::default() });
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::super::operations;
 use super::fields;
-use super::words::{entries, items, json, line, prose, resolved, row, table, text};
+use super::words::{entries, items, json, prose, resolved, text};
+use crate::docs::markup::{line, row, table};
 
 /// An operation of the document.
 pub(super) struct DocumentedCall<'a> {

@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::fields;
-use super::words::{entries, items, json, line, prose, row, table, text};
+use super::words::{entries, items, json, prose, text};
+use crate::docs::markup::{line, row, table};
 
 const EVENT_HEADER: &str = "X-Service-Event";
 

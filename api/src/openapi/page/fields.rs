@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::words::{entries, items, prose, row, table, text};
+use super::words::{entries, items, prose, text};
+use crate::docs::markup::{row, table};
 
 /// The note beside a field or parameter that must be there.
 const REQUIRED: &str = "required";

@@ -1,88 +1,56 @@
-//! `/docs`: the page for people, made from the same value. It is one document without script and
-//! without foreign content. Its policy names the style by hash.
+//! `/docs`: the page of the description, made from the same value.
 
 mod calls;
 mod deliveries;
 mod fields;
 mod words;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use words::{entries, prose, row, table, text};
+use crate::docs::frame::{DocsPage, DocsPlace, PageScript};
+use crate::docs::markup::{row, table};
+use words::{entries, prose, text};
 
-const STYLE: &str = include_str!("style.css");
-
-/// The page with its content security policy.
-pub(super) fn of(document: &Value) -> (String, String) {
-    let hash = STANDARD.encode(Sha256::digest(STYLE));
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'"
-    );
-    (page(document).into_string(), policy)
-}
-
-fn page(document: &Value) -> Markup {
+/// The page, with a way to the guides before the reference.
+pub(super) fn of(document: &Value) -> DocsPage {
     let info = &document["info"];
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="description" content=(text(&info["summary"]));
-                title { (text(&info["title"])) " · reference" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                a.skip href="#content" { "Skip to the content" }
-                header {
-                    h1 { (text(&info["title"])) }
-                    p { (text(&info["summary"])) " Version " (text(&info["version"])) "." }
-                }
-                nav aria-label="Contents" { (contents(document)) }
-                main id="content" tabindex="-1" { (content(document)) }
-                footer {
-                    p {
-                        "The same for machines: "
-                        a href={ (text(&document["servers"][0]["url"])) "/openapi.json" } {
-                            "openapi.json"
-                        }
-                    }
-                }
-            }
-        }
+    DocsPage {
+        place: DocsPlace::Reference,
+        title: text(&info["title"]).to_owned(),
+        summary: format!("{} Version {}.", text(&info["summary"]), text(&info["version"])),
+        contents: contents(document),
+        content: content(document),
+        script: PageScript::None,
     }
 }
 
 fn contents(document: &Value) -> Markup {
     html! {
-        ul {
-            li { a href="#overview" { "Overview" } }
-            li { a href="#authentication" { "Authentication" } }
-            @for tag in tags(document) {
-                li {
-                    a href={ "#" (calls::anchor(tag)) } { (tag) }
-                    ul {
-                        @for call in calls::of_tag(document, tag) {
-                            li { a href={ "#" (call.id()) } { (call.title()) } }
-                        }
+        li { a href="#overview" { "Overview" } }
+        li { a href="#authentication" { "Authentication" } }
+        @for tag in tags(document) {
+            li {
+                a href={ "#" (calls::anchor(tag)) } { (tag) }
+                ul {
+                    @for call in calls::of_tag(document, tag) {
+                        li { a href={ "#" (call.id()) } { (call.title()) } }
                     }
                 }
             }
-            li { a href="#errors" { "Errors" } }
-            li { a href="#webhooks" { "Webhooks" } }
-            li { a href="#schemas" { "Schemas" } }
         }
+        li { a href="#errors" { "Errors" } }
+        li { a href="#webhooks" { "Webhooks" } }
+        li { a href="#schemas" { "Schemas" } }
     }
 }
 
 fn content(document: &Value) -> Markup {
     html! {
+        section aria-labelledby="guides" {
+            h2 id="guides" { "Start here" }
+            (guides())
+        }
         section aria-labelledby="overview" {
             h2 id="overview" { "Overview" }
             (prose(&document["info"]["description"]))
@@ -110,6 +78,18 @@ fn content(document: &Value) -> Markup {
             h2 id="schemas" { "Schemas" }
             @for (name, schema) in entries(&document["components"]["schemas"]) {
                 (fields::schema(name, schema))
+            }
+        }
+    }
+}
+
+fn guides() -> Markup {
+    let guides = DocsPlace::ALL.into_iter().filter(|place| *place != DocsPlace::Reference);
+    html! {
+        dl {
+            @for guide in guides {
+                dt { a href=(guide.path()) { (guide.name()) } }
+                dd { (guide.summary()) }
             }
         }
     }

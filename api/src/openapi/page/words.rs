@@ -1,10 +1,10 @@
-//! Values as words: paragraphs and code of a description, JSON, the target of a reference. All
-//! tables have the form that this module gives them.
+//! Values as words: paragraphs of a description, JSON, the target of a reference.
 
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::super::{order, pretty};
+use crate::docs::markup::line;
 
 /// A text, empty if the value is none.
 pub(super) fn text(value: &Value) -> &str {
@@ -31,40 +31,7 @@ pub(super) fn prose(description: &Value) -> Markup {
     html! { @for paragraph in text(description).split("\n\n") { p { (line(paragraph)) } } }
 }
 
-/// The words of one paragraph.
-pub(super) fn line(paragraph: &str) -> Markup {
-    html! {
-        @for (place, part) in paragraph.split('`').enumerate() {
-            @if place % 2 == 0 { (part) } @else { code { (part) } }
-        }
-    }
-}
-
 /// A value as formatted JSON.
 pub(super) fn json(value: &Value) -> String {
     pretty(value)
-}
-
-/// A table with two columns, so that a phone is wide enough.
-pub(super) fn table(caption: &str, [name, about]: [&str; 2], rows: &Markup) -> Markup {
-    html! {
-        table {
-            caption { (caption) }
-            thead { tr { th scope="col" { (name) } th scope="col" { (about) } } }
-            tbody { (rows) }
-        }
-    }
-}
-
-/// A row of a table: a name, a note beside the name, and the rest.
-pub(super) fn row(name: &str, note: &str, about: &Markup) -> Markup {
-    html! {
-        tr {
-            th scope="row" {
-                code { (name) }
-                @if !note.is_empty() { " " span.note { (note) } }
-            }
-            td { (about) }
-        }
-    }
 }

@@ -1,0 +1,50 @@
+//! The pages for integrators. They tell in short how to begin and how to receive. The pages of the
+//! repository tell all of it.
+
+mod frameworks;
+mod languages;
+mod quickstart;
+mod receive;
+mod signature;
+mod verify;
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::frame::{DocsPage, DocsPlace, PageScript};
+use super::markup::PageSection;
+
+pub(super) const SCRIPT: &str = include_str!("signature.js");
+
+pub(super) const SCRIPT_PATH: &str = "/docs/signature.js";
+
+/// All guides for the service of this description.
+pub(super) fn all(description: &Value) -> Vec<DocsPage> {
+    vec![
+        page(DocsPlace::Quickstart, &quickstart::sections(description)),
+        page(DocsPlace::Receive, &receive::sections()),
+        page(DocsPlace::Verify, &verify::sections()),
+        page(DocsPlace::Frameworks, &frameworks::sections()),
+        DocsPage {
+            script: PageScript::At(SCRIPT_PATH),
+            ..page(DocsPlace::Signature, &signature::sections())
+        },
+    ]
+}
+
+fn page(place: DocsPlace, sections: &[PageSection]) -> DocsPage {
+    DocsPage {
+        place,
+        title: place.name().to_owned(),
+        summary: place.summary().to_owned(),
+        contents: contents(sections),
+        content: html! { @for section in sections { (section.show()) } },
+        script: PageScript::None,
+    }
+}
+
+fn contents(sections: &[PageSection]) -> Markup {
+    html! {
+        @for section in sections { li { a href={ "#" (section.anchor) } { (section.title) } } }
+    }
+}

@@ -1,0 +1,138 @@
+//! The rules for receivers, in short. Waits come from the schedule that the service follows.
+
+use std::time::Duration;
+
+use domain::retry::RetrySchedule;
+use maud::{Markup, html};
+
+use super::super::frame::DocsPlace;
+use super::super::markup::{PageSection, facts, line, list, row, table};
+
+pub(super) fn sections() -> Vec<PageSection> {
+    let section = |anchor, title, content| PageSection { anchor, title, content };
+    vec![
+        section("steps", "Five steps, in this order", steps()),
+        section("answers", "Your answer", answers()),
+        section("retries", "Retries", retries()),
+        section("repeats", "Drop repeats", repeats()),
+        section("gone", "End a subscription", gone()),
+        section("rotation", "Rotate the secret", rotation()),
+        section("live", "Before you go live", live()),
+    ]
+}
+
+fn steps() -> Markup {
+    html! {
+        ol {
+            li { "Read the raw body, before anything parses it." }
+            li {
+                a href=(DocsPlace::Verify.path()) { "Verify the signature" }
+                ". Refuse a request that does not verify with 401."
+            }
+            li { (line("Look up `X-Service-Delivery`. If it is known, answer 204 and do nothing.")) }
+            li { "Store the id and the work to do, in one transaction." }
+            li { "Answer 204. Do the work afterwards." }
+        }
+        p { (line("Take the event from the body. Only `t` and the body are signed: the other headers \
+            are not, and neither is your path.")) }
+    }
+}
+
+fn answers() -> Markup {
+    html! {
+        (facts("Your answer and its result", ["You answer", "Result"], &[
+            ["2xx", "Delivered, if the headers arrive within 10 seconds. Nothing comes again."],
+            ["408, 425, 429, 5xx", "Retried. So are timeouts and network errors."],
+            ["410", "Failed at once. The second 410 since a success removes the subscription."],
+            ["other 4xx", "Failed at once, also 400, 401, 404 and 413."],
+            ["3xx", "Followed, without the signature to another host. Do not use it."],
+        ]))
+        p { (line("The 10 seconds start with the look-up of your name. Answer 503 for a fault that \
+            will pass, such as a database that is away: a 4xx is final.")) }
+    }
+}
+
+fn retries() -> Markup {
+    let schedule = RetrySchedule::RestHook;
+    let mut since_first = Duration::ZERO;
+    let waits = (1..schedule.tries()).filter_map(|tries| schedule.wait_after(tries, None, 0.0));
+    let rows = waits.zip(2..).map(|(wait, number): (Duration, u32)| {
+        since_first += wait;
+        let about = format!("{} later, {} after the first", minutes(wait), minutes(since_first));
+        row(&number.to_string(), "", &html! { (about) })
+    });
+    let rows = html! { @for row in rows.collect::<Vec<_>>() { (row) } };
+    html! {
+        (table("Attempts after the first", ["Attempt", "When"], &rows))
+        p { (line("A wait runs from the end of the attempt before. `Retry-After` can lengthen a wait, \
+            up to 6 hours, and never shorten it. After the last attempt the delivery has failed.")) }
+        p {
+            (line("All attempts have the same body. Only `t` and `v1` are new. Workflow steps have "))
+            a href={ (DocsPlace::Reference.path()) "#webhooks" } { "other waits" } "."
+        }
+    }
+}
+
+fn minutes(wait: Duration) -> String {
+    let minutes = wait.as_secs() / 60;
+    if minutes == 1 { "1 minute".to_owned() } else { format!("{minutes} minutes") }
+}
+
+fn repeats() -> Markup {
+    html! {
+        p { (line("A delivery can arrive twice. All its attempts have one `X-Service-Delivery`.")) }
+        (list(&[
+            "Keep the ids in a table with a unique column, not in memory.",
+            "Insert the id in the transaction that stores the work.",
+            "Keep ids for 30 days: an operator can replay a delivery weeks later.",
+            "Two subscriptions are two deliveries, each with an id of its own.",
+            "A workflow step has `<run id>:<step id>` in `Idempotency-Key`, and no `X-Service-Hook`.",
+        ]))
+        p { (line("Order is not promised. Use the times in the payload, not the order of arrival.")) }
+    }
+}
+
+fn gone() -> Markup {
+    html! {
+        p {
+            (line("The best way is `DELETE /hooks/{id}`, with the key that made the subscription. \
+                Without that key, answer 410 to two deliveries in a row. A success in between starts \
+                the count again."))
+        }
+        (list(&[
+            "Give each subscription a path of its own, so that you know which one to end.",
+            "Verify before you answer 410, too.",
+            "Never answer 410 by accident. Some frameworks do for unknown paths.",
+        ]))
+        p { (line("You are not told that a subscription is gone. Compare `GET /hooks` with your own \
+            list, once an hour for example.")) }
+    }
+}
+
+fn rotation() -> Markup {
+    html! {
+        p { (line("All receivers of a firm share one secret. From the rotation the new secret signs. \
+            Requests signed with the old one can come for another minute.")) }
+        ol {
+            li { "Let the receiver answer 503, not 401, to a wrong signature." }
+            li { "An owner or admin rotates the secret." }
+            li { "Give the receiver both secrets. Refused requests come again after a minute." }
+            li { "After a minute, take the old one out and answer 401 again." }
+        }
+    }
+}
+
+fn live() -> Markup {
+    list(&[
+        "The raw body is read before any JSON middleware.",
+        "A missing, malformed, stale or wrong signature gets 401, and nothing else happens.",
+        "Signatures are compared in constant time, and the clock is synchronised.",
+        "Id and work are stored in one transaction, before the 2xx.",
+        "The receiver answers in well under 10 seconds, and 503 when it cannot store.",
+        "There is no redirect, no 410 by accident and no login page in front of the path.",
+        "Ordinary roots vouch for the certificate, with TLS 1.2 or 1.3.",
+        "Bodies of a megabyte are accepted. Answers have up to 512 KiB and are there twice.",
+        "Somebody is told of 401 and 5xx answers. The API lists no failed deliveries.",
+        "Secret, key and bodies are in no log.",
+    ])
+}

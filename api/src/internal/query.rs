@@ -1,0 +1,150 @@
+//! Parameters of a query, taken by name and type. An error names the parameter and what its value
+//! must be, and never quotes the value.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use domain::ids::parse_id;
+use domain::label::shown_property;
+use domain::time::Timestamp;
+use url::form_urlencoded;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// Parameters of a query that are not taken yet. Each is there once, without control characters.
+#[derive(Debug, Default)]
+pub(super) struct QueryFields {
+    left: BTreeMap<String, String>,
+    /// Parameters of the endpoint, in the order of their taking.
+    known: Vec<&'static str>,
+}
+
+impl<S: Sync> FromRequestParts<S> for QueryFields {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Error> {
+        Self::read(parts.uri.query().unwrap_or_default())
+    }
+}
+
+impl QueryFields {
+    fn read(query: &str) -> Result<Self, Error> {
+        let mut left = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let shown = shown_property(&name).unwrap_or("a parameter").to_owned();
+            // PostgreSQL refuses U+0000 in a text.
+            if value.chars().any(char::is_control) {
+                return Err(Error::invalid(format!("`{shown}` has a control character")));
+            }
+            if left.insert(name.into_owned(), value.into_owned()).is_some() {
+                return Err(Error::invalid(format!("`{shown}` is there twice")));
+            }
+        }
+        Ok(Self { left, known: Vec::new() })
+    }
+
+    /// A text.
+    pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
+        self.known.push(name);
+        self.left.remove(name)
+    }
+
+    /// A value with a text of its own. `form` says what the value must be.
+    pub(super) fn parsed<T: FromStr>(
+        &mut self,
+        name: &'static str,
+        form: &str,
+    ) -> Result<Option<T>, Error> {
+        self.of(name, form, |text| text.parse().ok())
+    }
+
+    /// A point in time.
+    pub(super) fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
+        self.parsed(name, "an RFC 3339 timestamp such as 2026-01-31T09:30:00.000Z")
+    }
+
+    /// An id.
+    pub(super) fn id(&mut self, name: &'static str) -> Result<Option<Uuid>, Error> {
+        self.of(name, "a hyphenated UUID", parse_id)
+    }
+
+    /// The length of a page, as far as the text goes. The list checks its range.
+    pub(super) fn limit(&mut self) -> Result<Option<i64>, Error> {
+        self.parsed("limit", "a whole number from 1 to 500")
+    }
+
+    /// `true` or `false`.
+    pub(super) fn bool(&mut self, name: &'static str) -> Result<Option<bool>, Error> {
+        self.parsed(name, "true or false")
+    }
+
+    /// Refuses parameters that the endpoint has not taken.
+    pub(super) fn end(self) -> Result<(), Error> {
+        let Some(name) = self.left.keys().next() else {
+            return Ok(());
+        };
+        let known = self.known.join(", ");
+        Err(Error::invalid(match shown_property(name) {
+            Some(name) => format!("the query may not hold `{name}`; it may hold {known}"),
+            None => format!("the query may hold {known}, and nothing else"),
+        }))
+    }
+
+    fn of<T>(
+        &mut self,
+        name: &'static str,
+        form: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let value = self.text(name).map(|text| read(&text).ok_or(()));
+        value.transpose().map_err(|()| Error::invalid(format!("`{name}` must be {form}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::delivery::DeliveryState;
+    use rstest::rstest;
+
+    fn list(query: &str) -> Result<Option<DeliveryState>, String> {
+        let read = || {
+            let mut fields = QueryFields::read(query)?;
+            fields.time("since")?;
+            fields.id("hook_id")?;
+            fields.limit()?;
+            fields.bool("removed")?;
+            let state = fields.parsed("state", "a state")?;
+            fields.end().map(|()| state)
+        };
+        read().map_err(|error: Error| error.to_string())
+    }
+
+    #[rstest]
+    #[case::a_day("since=2026-03-01", "`since` must be an RFC 3339 timestamp")]
+    #[case::no_state("state=bogus", "`state` must be a state")]
+    #[case::no_id("hook_id=7", "`hook_id` must be a hyphenated UUID")]
+    #[case::no_number("limit=many", "`limit` must be a whole number from 1 to 500")]
+    #[case::no_bool("removed=1", "`removed` must be true or false")]
+    #[case::twice("limit=1&limit=2", "`limit` is there twice")]
+    #[case::nul("state=%00", "`state` has a control character")]
+    #[case::unknown("sate=failed", "the query may not hold `sate`; it may hold since, hook_id, ")]
+    #[case::strange("%1b=1", "the query may hold since, hook_id, limit, removed, state, and ")]
+    fn first_use_2_9_an_error_named_no_parameter_and_no_value(
+        #[case] query: &str,
+        #[case] why: &str,
+    ) {
+        let refused = list(query).unwrap_err();
+        assert!(refused.starts_with(why), "{refused}");
+        assert!(!refused.contains("bogus"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        assert_eq!(list("state=failed&limit=5"), Ok(Some(DeliveryState::Failed)));
+        assert_eq!(list(""), Ok(None));
+    }
+}

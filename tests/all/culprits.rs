@@ -1,0 +1,173 @@
+//! Errors that name the culprit and never quote a value, and calls that were refused or repeated for
+//! small reasons.
+
+use api::commands::tokens::{self, HolderRole};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, World, activity};
+
+struct Office {
+    world: World,
+    firm: Firm,
+    operator: String,
+}
+
+impl Office {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let firm = world.firm().await;
+        let operator = tokens::create(world.service(), "operator", HolderRole::Operator).await;
+        Self { operator: operator.unwrap().token, world, firm }
+    }
+
+    /// Calls the internal door as an operator, below the firm.
+    async fn call(&self, method: &str, rest: &str, body: Value) -> Answer {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/internal/v1/firms/{}{rest}", self.firm.id))
+            .header("authorization", format!("Bearer {}", self.operator))
+            .body(body)
+            .unwrap();
+        self.world.internal(request).await
+    }
+
+    async fn refusal(&self, method: &str, rest: &str, body: Value) -> String {
+        let refused = self.call(method, rest, body).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{rest}: {}", refused.text());
+        refused.body["error"].as_str().unwrap().to_owned()
+    }
+
+    async fn readings(&self) -> i64 {
+        let count = "select count(*) from events where event_type = 'AuditRead'";
+        sqlx::query_scalar(count).fetch_one(self.world.pool()).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn doors_11_security_f9_nul_in_a_filter_of_the_internal_door_was_500() {
+    let office = Office::new().await;
+    for list in ["/audit", "/deliveries", "/hooks", "/audit/export"] {
+        for parameter in
+            ["actor", "subject", "action", "trigger", "state", "since", "after", "limit", "as_of"]
+        {
+            let rest = format!("{list}?{parameter}=%00");
+            let why = office.refusal("GET", &rest, Value::Null).await;
+            assert_eq!(why, format!("`{parameter}` has a control character"), "{rest}");
+        }
+    }
+    assert_eq!(office.readings().await, 0, "nothing was read");
+}
+
+#[tokio::test]
+async fn first_use_2_9_a_wrong_value_was_blamed_on_the_names_of_all_parameters() {
+    let office = Office::new().await;
+    let time = "an RFC 3339 timestamp such as 2026-01-31T09:30:00.000Z";
+    for (rest, why) in [
+        ("/audit?since=2026-03-01", format!("`since` must be {time}")),
+        ("/audit?action=bogus", "`action` must be an action of the audit log".to_owned()),
+        ("/audit?limit=501", "`limit` must be a whole number from 1 to 500".to_owned()),
+        ("/audit/export?format=xml", "`format` must be ndjson or csv".to_owned()),
+        (
+            "/deliveries?state=bogus",
+            "`state` must be pending, delivered, failed or cancelled".to_owned(),
+        ),
+        ("/deliveries?trigger=bogus", "`trigger` must be the key of a trigger".to_owned()),
+        ("/deliveries?hook_id=7", "`hook_id` must be a hyphenated UUID".to_owned()),
+        ("/hooks?removed=yes", "`removed` must be true or false".to_owned()),
+        (
+            "/hooks?sinc=2026-03-01",
+            "the query may not hold `sinc`; it may hold removed, warned, since, after, limit, as_of"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(office.refusal("GET", rest, Value::Null).await, why, "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn doors_18_a_key_was_made_by_a_body_with_an_unknown_property() {
+    let office = Office::new().await;
+    let body = json!({"member_id": office.firm.owner, "name": "Zapier", "role": "owner"});
+    let why = office.refusal("POST", "/keys", body).await;
+    assert_eq!(why, "the body has a property that this endpoint does not take: `role`");
+}
+
+#[tokio::test]
+async fn first_use_1_11_no_such_member_and_no_admin_were_one_message() {
+    let office = Office::new().await;
+    let member = office.world.id();
+    let joined = json!({"member_id": member, "role": "member"});
+    office.world.report(&[activity(office.firm.id, "member.joined", joined)]).await;
+    for (id, why) in [
+        (office.world.id(), "the firm has no member with this id"),
+        (member, "only an active owner or admin of the firm may do this"),
+    ] {
+        let body = json!({"member_id": id, "name": "Zapier"});
+        let refused = office.call("POST", "/keys", body).await;
+        assert_eq!(refused.code(), (403, "not_a_manager"));
+        assert_eq!(refused.body["error"], why);
+    }
+}
+
+#[tokio::test]
+async fn first_use_1_9_a_misnamed_property_and_a_similar_route_are_named() {
+    let Office { world, firm, .. } = Office::new().await;
+    let error = |answer: &Answer| answer.body["error"].as_str().unwrap().to_owned();
+    let hook = json!({"event": "form_submitted", "hookUrl": "https://hooks.example.com/"});
+    let refused = world.call(&firm.key, "POST", "/hooks", hook).await;
+    assert_eq!(refused.code(), (400, "invalid_request"));
+    assert_eq!(
+        error(&refused),
+        "`target_url` is missing; `hookUrl` is no property of this endpoint"
+    );
+    let extra = json!({"email": "ann@example.com", "subject": "x"});
+    let send = format!("/forms/{}/send", firm.form);
+    let refused = world.call(&firm.key, "POST", &send, extra).await;
+    assert_eq!(
+        error(&refused),
+        "the body has a property that this endpoint does not take: `subject`"
+    );
+    let strange = json!({"email": "ann@example.com", "bob@example.com": "x"});
+    let refused = world.call(&firm.key, "POST", &send, strange).await;
+    assert_eq!(error(&refused), "the body has a property that this endpoint does not take");
+    for path in ["/hooks", "/api/v1/hooks/", "/v1/hooks"] {
+        let request = Request::get(path).header("x-api-key", &firm.key).body(Body::empty());
+        let missing = world.public(request.unwrap()).await;
+        assert_eq!(missing.code(), (404, "not_found"), "{path}");
+        assert_eq!(error(&missing), "there is no such thing here; did you mean /api/v1/hooks?");
+    }
+}
+
+#[tokio::test]
+async fn doors_18_allow_is_for_callers_with_a_key() {
+    let Office { world, firm, .. } = Office::new().await;
+    let put = |key: Option<&str>| {
+        let mut request = Request::put("/api/v1/hooks");
+        if let Some(key) = key {
+            request = request.header("x-api-key", key);
+        }
+        world.public(request.body(Body::empty()).unwrap())
+    };
+    let (with, without) = (put(Some(&firm.key)).await, put(None).await);
+    assert_eq!((with.status.as_u16(), with.headers.contains_key("allow")), (405, true));
+    assert_eq!((without.status.as_u16(), without.headers.contains_key("allow")), (401, false));
+}
+
+#[tokio::test]
+async fn doors_18_a_body_in_utf8_was_refused_for_the_name_of_its_charset() {
+    let Office { world, firm, .. } = Office::new().await;
+    let hook = json!({"target_url": "https://hooks.example.com/", "trigger": "form_submitted"});
+    let request = Request::post("/api/v1/hooks")
+        .header("x-api-key", &firm.key)
+        .header("content-type", "application/json; charset=utf8")
+        .body(Body::from(hook.to_string()))
+        .unwrap();
+    assert_eq!(world.public(request).await.status, 201);
+    let batch = Request::post("/internal/v1/activity")
+        .header("content-type", "application/cloudevents-batch+json; charset=UTF8")
+        .body(Body::from("[]"))
+        .unwrap();
+    assert_eq!(world.internal(batch).await.status, 202);
+}
