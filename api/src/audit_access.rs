@@ -74,8 +74,7 @@ impl AuditAccess {
         signed: SignedCheckpoint,
         asked: ExportSelection,
     ) -> Result<BundlePages, Error> {
-        let mut connection = pool.acquire().await?;
-        Ok(bundle::under(&mut connection, signed, asked).await?)
+        Ok(bundle::under(pool, signed, asked).await?)
     }
 
     /// The right of a call to wait for entries.

@@ -13,7 +13,8 @@ use deliverer::outbox::release::release;
 use domain::trigger::Trigger;
 use eventstore::{Clock, connect};
 use firmforms::roles::make_roles;
-use projector::deliveries;
+use projector::audit::{self, ChainSpan};
+use projector::{deliveries, firms};
 use serde_json::{Value, json};
 use sqlx::{Executor, PgPool};
 use tests::plans::{Sizes, is_tiny, read, sizes, write_down, wrong};
@@ -168,6 +169,17 @@ async fn subscribed_twice(world: &World, firm: &Firm) {
     assert_eq!(world.call(&firm.key, "DELETE", &path, Value::Null).await.status, 200);
 }
 
+/// Statements of a bundle by HTTP. No checkpoint has signed the copies. Those left out read all
+/// heads, or the firm's whole chain: a period may be anywhere in it.
+async fn proved(world: &World, firm: &Firm) {
+    let mut connection = world.service().store.pool().acquire().await.unwrap();
+    let last = audit::last_position(&mut connection).await.unwrap();
+    audit::grown_after(&mut connection, last - 5).await.unwrap();
+    let span = ChainSpan { first: 2, last: 3 };
+    audit::stretch(&mut connection, firm.id, span).await.unwrap();
+    firms::name(world.service().store.pool(), firm.id).await.unwrap();
+}
+
 /// What operators, the product's screens and scrapers ask.
 async fn operated(world: &World, firm: &Firm) {
     let service = world.service();
@@ -184,9 +196,11 @@ async fn operated(world: &World, firm: &Firm) {
         answer.body
     };
     let of = format!("/internal/v1/firms/{}", firm.id);
-    for list in ["keys", "webhook-secret", "audit", "audit?action=hook_created", "hooks"] {
+    let of_two = "audit?action=hook_created,key_created";
+    for list in ["keys", "webhook-secret", "audit", "audit?action=hook_created", of_two, "hooks"] {
         ask(format!("{of}/{list}")).await;
     }
+    proved(world, firm).await;
     for feed in [format!("feed?firm={}&after=1&limit=5", firm.id), "feed?limit=5".to_owned()] {
         let answer = get(&format!("/internal/v1/audit/{feed}")).await;
         assert_eq!(answer.status, 200, "{feed}: {}", answer.text());

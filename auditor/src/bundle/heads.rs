@@ -1,9 +1,11 @@
 //! The heads of all chains as a signed checkpoint saw them. The heads are not stored. They follow
 //! from the entries up to the checkpoint's position, and must have the root that was signed.
 
+use std::collections::HashMap;
+
 use domain::audit::{AuditChain, AuditCheckpoint, ChainHead};
 use domain::merkle::{Hash, MerkleFrontier};
-use projector::audit::{ChainSpan, EarlierHead, hashes, heads_at};
+use projector::audit::{ChainSpan, HeadRow, grown_after, hashes, heads_after};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -18,26 +20,33 @@ const HEADS_PER_PAGE: i64 = 5_000;
 pub(super) const HASHES_PER_PAGE: i64 = 50_000;
 
 impl SignedHeads {
-    /// The heads under a checkpoint that was signed before.
+    /// The heads under a checkpoint that was signed before. All reads must see one snapshot.
     pub(super) async fn at(
         connection: &mut PgConnection,
         firm_id: Uuid,
         said: &AuditCheckpoint,
     ) -> Result<Self, AuditError> {
+        let grown = grown_after(connection, said.position).await?.into_iter();
+        let earlier: HashMap<Uuid, i64> =
+            grown.map(|chain| (chain.firm_id, chain.earlier)).collect();
         let mut found = None;
         let mut leaves = Vec::new();
         let mut after: Option<Uuid> = None;
         loop {
-            let rows = heads_at(connection, after, said.position, HEADS_PER_PAGE).await?;
+            let rows = heads_after(connection, after, HEADS_PER_PAGE).await?;
             for row in &rows {
-                let head = earlier_head(connection, row).await?;
+                let head = match earlier.get(&row.firm_id) {
+                    Some(0) => continue,
+                    Some(sequence) => earlier_head(connection, row.firm_id, *sequence).await?,
+                    None => kept_head(row)?,
+                };
                 if head.firm_id == firm_id {
                     found = Some((head, leaves.len()));
                 }
                 leaves.push(head.leaf());
             }
             match rows.last() {
-                Some(last) => after = Some(last.head.firm_id),
+                Some(last) => after = Some(last.firm_id),
                 None => break,
             }
         }
@@ -52,21 +61,23 @@ impl SignedHeads {
     }
 }
 
-/// The head of a chain at an earlier position. A chain that has grown since is hashed again.
+fn kept_head(row: &HeadRow) -> Result<ChainHead, AuditError> {
+    row.head().ok_or(AuditError::BrokenHead(row.firm_id))
+}
+
+/// The head of a chain when it had so many entries. Their hashes are hashed again.
 async fn earlier_head(
     connection: &mut PgConnection,
-    EarlierHead { head, earlier }: &EarlierHead,
+    firm_id: Uuid,
+    sequence: i64,
 ) -> Result<ChainHead, AuditError> {
-    if *earlier == head.sequence {
-        return head.head().ok_or(AuditError::BrokenHead(head.firm_id));
-    }
     let mut chain = AuditChain::default();
     let mut next = 1;
-    while next <= *earlier {
-        let page = ChainSpan { first: next, last: (*earlier).min(next + HASHES_PER_PAGE - 1) };
-        let page_hashes: Vec<Hash> = hashes(connection, head.firm_id, page).await?;
+    while next <= sequence {
+        let page = ChainSpan { first: next, last: sequence.min(next + HASHES_PER_PAGE - 1) };
+        let page_hashes: Vec<Hash> = hashes(connection, firm_id, page).await?;
         page_hashes.into_iter().for_each(|hash| chain.add_verified(hash));
         next = page.last + 1;
     }
-    Ok(chain.head(head.firm_id))
+    Ok(chain.head(firm_id))
 }

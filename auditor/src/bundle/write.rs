@@ -9,6 +9,7 @@ use domain::audit::{
 };
 use domain::merkle::{self, Hash, MerkleFrontier, sibling_ranges};
 use domain::time::Timestamp;
+use eventstore::proof;
 use projector::audit::{ChainSpan, EntryRow, chains, hashes, proving_span, span, stretch};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -141,7 +142,7 @@ pub async fn export(
 /// If the checkpoint has no entry of the firm, its signature is wrong, or the database contradicts
 /// it or does not answer.
 pub async fn under(
-    connection: &mut PgConnection,
+    pool: &PgPool,
     signed: SignedCheckpoint,
     asked: ExportSelection,
 ) -> Result<BundlePages, AuditError> {
@@ -150,8 +151,10 @@ pub async fn under(
         let why = "the signature is not that of its key over what it says".to_owned();
         return Err(AuditError::Flawed(Flaw { location, why }));
     }
-    let heads = SignedHeads::at(connection, asked.firm_id, &signed.checkpoint).await?;
-    let draft = BundleDraft::of(connection, asked, &heads.head).await?;
+    let mut transaction = proof::snapshot(pool).await?;
+    let heads = SignedHeads::at(&mut transaction, asked.firm_id, &signed.checkpoint).await?;
+    let draft = BundleDraft::of(&mut transaction, asked, &heads.head).await?;
+    transaction.rollback().await?;
     Ok(draft.signed(heads, signed))
 }
 

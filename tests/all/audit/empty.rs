@@ -194,7 +194,7 @@ async fn first_use_2_7_a_list_leaves_readings_out_and_takes_several_actions() {
     let two = ["--action", "firm_opened", "--action", "member_joined"];
     assert_eq!(listed(&two).await, ["member_joined", "firm_opened"]);
     assert_eq!(
-        listed(&["--action", "firm_opened,key_created"]).await,
+        listed(&["--action", "firm_opened,key_created,key_created"]).await,
         ["key_created", "firm_opened"]
     );
     assert!(listed(&["--until", "2026-11-01"]).await.is_empty(), "a day begins at midnight");

@@ -164,39 +164,31 @@ pub async fn heads_after(
     .await
 }
 
-/// A kept end of a chain, and the chain's end at an earlier position.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct EarlierHead {
-    /// The kept end.
-    #[sqlx(flatten)]
-    pub head: HeadRow,
+/// A chain that has grown since a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct GrownChain {
+    /// The firm.
+    pub firm_id: Uuid,
     /// The number of entries up to the position.
     pub earlier: i64,
 }
 
-/// Returns the ends of up to `limit` chains after one firm, each with its end at a position. Chains
-/// that began later are left out.
+/// Returns the chains with entries after a position. PostgreSQL reads these entries in the order of
+/// the log, and no others: the order of the inner list keeps it from reading whole chains.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn heads_at(
+pub async fn grown_after(
     connection: &mut PgConnection,
-    after: Option<Uuid>,
     position: i64,
-    limit: i64,
-) -> Result<Vec<EarlierHead>, sqlx::Error> {
+) -> Result<Vec<GrownChain>, sqlx::Error> {
     sqlx::query_as(
-        "select head.firm_id, head.sequence, head.hash, head.frontier, entry.sequence as earlier
-           from audit_heads head
-           join lateral (select sequence from audit_log
-                          where firm_id = head.firm_id and position <= $2
-                          order by sequence desc limit 1) entry on true
-          where $1::uuid is null or head.firm_id > $1
-          order by head.firm_id limit $3",
+        "select firm_id, min(sequence) - 1 as earlier
+           from (select firm_id, sequence from audit_log where position > $1
+                  order by position) entry
+          group by firm_id",
     )
-    .bind(after)
     .bind(position)
-    .bind(limit)
     .fetch_all(connection)
     .await
 }

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::follow::Projection;
 
 pub use chains::{
-    ComparedHead, EarlierHead, HeadRow, chains, compared_heads_after, heads_after, heads_at,
+    ComparedHead, GrownChain, HeadRow, chains, compared_heads_after, grown_after, heads_after,
 };
 pub use questions::{
     AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count, count_firms, find_at,
