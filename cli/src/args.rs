@@ -3,22 +3,25 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
-use domain::as_of::AsOf;
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
 use domain::operator::OperatorName;
-use domain::time::Timestamp;
+use domain::when::{PastMoment, When};
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
 use uuid::Uuid;
 
 use crate::audit::args::{AuditCommand, HooksCommand};
+use crate::config::ConfigCommand;
+use crate::confirm::ConsentArgs;
 use crate::generate::ActivityArgs;
 use crate::internal_addr::InternalAddr;
 use crate::keyring::KeyringCommand;
+use crate::output::OutputArgs;
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
 use crate::roles::MigrateArgs;
+use crate::settings_file::CONFIG_VARIABLE;
 use crate::telemetry::LogFormat;
 use crate::telemetry::args::TelemetryArgs;
 use crate::verify::VerifyCommand;
@@ -29,9 +32,18 @@ use crate::verify::VerifyCommand;
 pub(crate) struct CliArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+    /// A settings file in TOML, with the names of the flags: role = "api". A flag comes before a
+    /// variable, and a variable before the file. `firmforms config show` tells each source.
+    #[arg(long, global = true, env = CONFIG_VARIABLE, value_name = "FILE", help_heading = "Settings")]
+    pub(crate) config: Option<PathBuf>,
     /// Write the log as JSON lines.
-    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, global = true, env = "FIRMFORMS_LOG_JSON", value_parser = switch,
+          help_heading = "Output")]
     pub(crate) log_json: bool,
+    /// Colour the output. `auto` does so on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN",
+          help_heading = "Output")]
+    pub(crate) color: ColorChoice,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
 }
@@ -42,53 +54,57 @@ impl CliArgs {
     }
 }
 
+/// The heading of the options that a command with a database has.
+pub(crate) const CONNECTION: &str = "Connection";
+
 /// The location of the data, and the operator who works with them.
 #[derive(Debug, Clone, Args)]
 pub struct StorageArgs {
     /// The main database, as a URL with one host or several: the primary among them is used.
     /// Without it, a private PostgreSQL cluster is kept in the data directory.
-    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
     /// A file with the URL of the main database.
-    #[arg(long, global = true, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
     pub database_url_file: Option<PathBuf>,
     /// The database of data keys, in the same form. It is needed with --database-url, and never the
     /// same database.
-    #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
     pub keyring_url: Option<String>,
     /// A file with the URL of the keyring.
-    #[arg(long, global = true, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
     pub keyring_url_file: Option<PathBuf>,
     /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms
     /// for root, and the user's data folder for others.
-    #[arg(long, global = true, env = "FIRMFORMS_DATA_DIR")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
     /// The folder of PostgreSQL's programs, if they are not in a usual one.
-    #[arg(long, global = true, env = "FIRMFORMS_PG_BIN")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_PG_BIN")]
     pub pg_bin: Option<PathBuf>,
     /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, made when
     /// it is missing.
-    #[arg(long, global = true, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
     /// A file with the wrapping key.
     #[arg(
         long,
         global = true,
+        help_heading = CONNECTION,
         env = "FIRMFORMS_WRAPPING_KEY_FILE",
         conflicts_with = "wrapping_key"
     )]
     pub wrapping_key_file: Option<PathBuf>,
     /// The directory of signed checkpoints; by default in the data directory. Best is a place to
     /// which this machine can only add.
-    #[arg(long, global = true, env = "FIRMFORMS_CHECKPOINTS_DIR")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_CHECKPOINTS_DIR")]
     pub checkpoints_dir: Option<PathBuf>,
     /// The directory of the keys that sign checkpoints; by default audit-keys in the data
     /// directory. Only the signer needs it.
-    #[arg(long, global = true, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
+    #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
     pub audit_keys_dir: Option<PathBuf>,
     /// The operator who gives a command, in the audit log; by default the account of the operating
     /// system.
-    #[arg(long = "as", value_name = "NAME", global = true, env = "FIRMFORMS_AS")]
+    #[arg(long = "as", value_name = "NAME", global = true, help_heading = CONNECTION, env = "FIRMFORMS_AS")]
     pub operator: Option<OperatorName>,
 }
 
@@ -97,7 +113,10 @@ pub(crate) enum CliCommand {
     /// Show activity, signed deliveries and history on databases of its own.
     Demo(DemoArgs),
     /// Run the service.
-    Serve(Box<ServeArgs>),
+    Serve(Box<ServeCommand>),
+    /// Show the settings.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Bring the databases to this version's schema.
     Migrate(MigrateArgs),
     /// Take in activities: CloudEvents, one per line.
@@ -142,14 +161,23 @@ pub(crate) enum CliCommand {
     /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),
-    /// Check an installation, and name each fault with its remedy. Exit code 0: no fault; 1: a
-    /// fault; 2: a check could not be made.
+    /// Check an installation, and name each fault with its remedy.
     Doctor(crate::doctor::DoctorArgs),
     /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(OpenapiArgs),
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory.
+    Man {
+        /// The directory, which must exist.
+        directory: PathBuf,
+    },
 }
 
 impl CliCommand {
@@ -157,7 +185,8 @@ impl CliCommand {
     pub(crate) const fn log_level(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info",
-            Self::Demo(_)
+            Self::Config(_)
+            | Self::Demo(_)
             | Self::Migrate(_)
             | Self::Ingest(_)
             | Self::Generate(_)
@@ -176,7 +205,9 @@ impl CliCommand {
             | Self::Audit(_)
             | Self::Projections(_)
             | Self::Verify(_)
-            | Self::Openapi(_) => "warn",
+            | Self::Openapi(_)
+            | Self::Completions { .. }
+            | Self::Man { .. } => "warn",
         }
     }
 }
@@ -200,6 +231,24 @@ pub(crate) struct DemoArgs {
 /// The sender's address of mail while none is set. No mail server accepts it.
 pub(crate) const DEFAULT_MAIL_FROM: &str = "forms@firmforms.example";
 
+/// Kept days, at most: a century.
+const DAYS_MAX: i64 = 36_500;
+
+/// A count of connections or attempts. None at all would stop the service for good.
+fn count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1_000_000)
+}
+
+/// The arguments of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeCommand {
+    #[command(flatten)]
+    pub(crate) settings: ServeArgs,
+    /// Look at the settings, at their files and at the databases, and start nothing.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
 /// The settings of the service.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
@@ -210,10 +259,10 @@ pub struct ServeArgs {
     /// Start no delivery, replay or invite while this process runs. Activities are taken in, and
     /// deliveries are queued. For the time after a restore: a start without it continues the work.
     /// See also `deliveries pause`.
-    #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = switch)]
     pub paused: bool,
     /// The address of the public door.
-    #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR")]
+    #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR", value_parser = address)]
     pub addr: SocketAddr,
     /// The address of the internal door, for the product and operators: by default 127.0.0.1:8081,
     /// or unix: with the path of a Unix socket. A process without doors answers /livez, /readyz and
@@ -221,11 +270,11 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
     pub internal_addr: Option<InternalAddr>,
     /// The most connections of the public door at once. A low limit of file descriptors lowers it.
-    #[arg(long, env = "FIRMFORMS_CONNECTIONS", default_value_t = 8_192)]
+    #[arg(long, env = "FIRMFORMS_CONNECTIONS", default_value_t = 8_192, value_parser = count())]
     pub connections: usize,
     /// The most connections of the public door from one address (IPv6: one /64); by default half of
     /// all. Raise it behind a proxy.
-    #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER")]
+    #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER", value_parser = count())]
     pub connections_per_peer: Option<usize>,
     /// Seconds that a connection of a door may wait for its next request. Longer than a proxy in
     /// front keeps its connections.
@@ -234,13 +283,13 @@ pub struct ServeArgs {
     pub idle_seconds: u64,
     /// The public door's URL for integrators, without /api/v1. By default http:// (https:// with a
     /// certificate) and its address.
-    #[arg(long, env = "FIRMFORMS_BASE_URL")]
+    #[arg(long, env = "FIRMFORMS_BASE_URL", value_parser = base_url)]
     pub base_url: Option<String>,
     /// Private networks that targets may lie in: for development and tests only.
     #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
     pub allow_targets: Vec<IpNet>,
     /// Let targets be http: for development and tests only.
-    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = switch)]
     pub allow_http_targets: bool,
     /// Make waits pass this many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
@@ -286,38 +335,68 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_CLIENT_CA", requires = "internal_tls_cert")]
     pub internal_tls_client_ca: Option<PathBuf>,
     /// Days that the body of a delivered delivery is kept, as ciphertext.
-    #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS")]
+    #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS",
+          value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub keep_delivered_days: u32,
     /// Days that the body of a failed or cancelled delivery is kept. A replay needs it.
-    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS")]
+    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS",
+          value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub keep_failed_days: u32,
     /// Days that answers of receivers are kept.
-    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS")]
+    #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS",
+          value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub keep_answers_days: u32,
     /// Days after a firm was closed until its data are dropped: documents, bodies, answers, secrets
     /// and data keys.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_CLOSED_FIRM_DAYS",
-          value_parser = value_parser!(u32).range(1..))]
+          value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
     pub closed_firm_days: u32,
     /// The most claimed attempts without an answer, in this process.
-    #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS")]
+    #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS", value_parser = count())]
     pub permits: usize,
 
     /// The most deliveries in flight from one firm to one host, over all processes.
-    #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32)]
+    #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32, value_parser = count())]
     pub per_firm_and_host: usize,
 
     /// The most deliveries in flight to one host, over all processes.
-    #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256)]
+    #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256, value_parser = count())]
     pub per_host: usize,
 
     /// Hours from one verification of the log by the projector to the next; 0: none.
-    #[arg(long, env = "FIRMFORMS_VERIFY_HOURS", default_value_t = 24)]
+    #[arg(long, env = "FIRMFORMS_VERIFY_HOURS", default_value_t = 24,
+          value_parser = value_parser!(u32).range(..=8_760))]
     pub verify_hours: u32,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "its words would stand for those of the service")]
     pub telemetry: TelemetryArgs,
+}
+
+/// Reads the URL of a door, without a path or with one that a proxy adds.
+fn base_url(text: &str) -> Result<String, &'static str> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_host = |rest: &str| !rest.is_empty() && !rest.starts_with(['/', ':']);
+    let plain =
+        |rest: &str| !rest.contains(['@', '?', '#', '\\']) && !rest.contains(char::is_whitespace);
+    match rest.filter(|rest| is_host(rest) && plain(rest)) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("a URL with a host is needed, such as https://forms.example.com"),
+    }
+}
+
+/// Reads a switch of the environment. Another word is refused: `maybe` must not pause a service.
+pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "" | "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("write true or false"),
+    }
+}
+
+/// Reads an address with a port. A name is none: it may have several addresses.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "an IP address with a port is needed, such as 127.0.0.1:8080")
 }
 
 impl ServeArgs {
@@ -378,9 +457,9 @@ pub(crate) enum FirmsCommand {
 pub(crate) enum KeysCommand {
     /// Make a key for an owner or admin. It is shown once.
     Create {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         /// The owner or admin that the key acts for.
         #[arg(long)]
         member: Uuid,
@@ -392,19 +471,23 @@ pub(crate) enum KeysCommand {
     },
     /// List the keys of a firm, newest first.
     List {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         #[command(flatten)]
         json: OutputArgs,
     },
     /// Revoke a key and remove its subscriptions, at once.
     Revoke {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
-        /// The key.
-        key: Uuid,
+        firm: String,
+        /// The key: its id, the beginning of its id, or the beginning of its text (ffk_…).
+        key: String,
+        #[command(flatten)]
+        consent: ConsentArgs,
+        #[command(flatten)]
+        json: OutputArgs,
     },
 }
 
@@ -418,12 +501,12 @@ pub(crate) enum TokensCommand {
         /// A label.
         #[arg(long)]
         name: String,
-        /// The instant from which the token is refused, such as 2027-01-31T00:00:00Z.
+        /// The time from which the token is refused: 2027-01-31, or 90d from now.
         #[arg(long)]
-        expires: Option<Timestamp>,
+        expires: Option<When>,
         /// A firm that the token may reach; repeated for more. Without it, the token reaches all.
         #[arg(long)]
-        firm: Vec<Uuid>,
+        firm: Vec<String>,
         #[command(flatten)]
         json: OutputArgs,
     },
@@ -431,8 +514,12 @@ pub(crate) enum TokensCommand {
     List(OutputArgs),
     /// Revoke a token at once.
     Revoke {
-        /// The token's id.
-        token: Uuid,
+        /// The token: its id, or the beginning of its id.
+        token: String,
+        #[command(flatten)]
+        consent: ConsentArgs,
+        #[command(flatten)]
+        json: OutputArgs,
     },
 }
 
@@ -451,20 +538,22 @@ pub(crate) enum TokenRole {
 pub(crate) enum SecretsCommand {
     /// Show a firm's webhook signing secret, and record the reading.
     Reveal {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         #[command(flatten)]
         json: OutputArgs,
     },
     /// Make a new signing secret and show it. The old one signs no attempt claimed from then on.
     Rotate {
-        /// The firm.
+        /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
-        firm: Uuid,
+        firm: String,
         /// The reason; kept in the log.
         #[arg(long)]
         reason: Option<String>,
+        #[command(flatten)]
+        consent: ConsentArgs,
         #[command(flatten)]
         json: OutputArgs,
     },
@@ -487,14 +576,14 @@ pub(crate) enum DeliveriesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryShowArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
-    /// The delivery.
-    pub(crate) delivery: Uuid,
-    /// Its state at a position of the log, or at an instant.
+    pub(crate) firm: String,
+    /// The delivery: its id, or the beginning of its id.
+    pub(crate) delivery: String,
+    /// Its state at a position of the log, or at a time (2026-11-01, 2h).
     #[arg(long)]
-    pub(crate) as_of: Option<AsOf>,
+    pub(crate) as_of: Option<PastMoment>,
     #[command(flatten)]
     pub(crate) reveal: TargetRevealArgs,
     #[command(flatten)]
@@ -512,14 +601,34 @@ pub(crate) struct TargetRevealArgs {
 #[derive(Debug, Args)]
 pub(crate) struct OpenapiArgs {
     /// The public door's URL for integrators, without /api/v1.
-    #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL")]
+    #[arg(long, default_value = "http://127.0.0.1:8080", env = "FIRMFORMS_BASE_URL",
+          value_parser = base_url)]
     pub(crate) base_url: String,
 }
 
-/// The form of the output.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct OutputArgs {
-    /// Answer with JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("https://forms.example.com", true)]
+    #[case("http://127.0.0.1:8080/forms", true)]
+    #[case("example.com", false)]
+    #[case("https://", false)]
+    #[case("https:///x", false)]
+    #[case("https://u@example.com", false)]
+    #[case("https://example.com?x", false)]
+    #[case("https://exam ple.com", false)]
+    fn a_base_url_has_a_scheme_and_a_host(#[case] text: &str, #[case] is_one: bool) {
+        assert_eq!(base_url(text).is_ok(), is_one);
+    }
+
+    #[test]
+    fn a_switch_is_a_clear_word() {
+        assert_eq!(["1", "TRUE", "on"].map(switch), [Ok(true); 3]);
+        assert_eq!(["", "0", "off"].map(switch), [Ok(false); 3]);
+        assert!(switch("maybe").is_err());
+    }
 }

@@ -35,6 +35,15 @@ pub struct Databases {
     pub(crate) cluster: Option<Cluster>,
 }
 
+/// Whether a command may begin an installation: make a data directory, a key and a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Installation {
+    /// `serve`, `migrate` and `demo`.
+    MayBegin,
+    /// Every other command: a mistyped directory must not become an empty installation.
+    MustExist,
+}
+
 /// The names of the two databases in the private cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DatabaseNames {
@@ -48,7 +57,11 @@ pub(crate) const SERVICE_DATABASES: DatabaseNames =
 
 impl Databases {
     /// Finds the databases named by the settings, or opens the private cluster.
-    pub(crate) async fn open(storage: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
+    pub(crate) async fn open(
+        storage: &StorageArgs,
+        names: DatabaseNames,
+        installation: Installation,
+    ) -> anyhow::Result<Self> {
         let found = match (&storage.database_url, &storage.keyring_url) {
             (Some(main), Some(keyring)) if main != keyring => Self {
                 main: main.parse().context("DATABASE_URL")?,
@@ -59,7 +72,7 @@ impl Databases {
                 "with DATABASE_URL, set FIRMFORMS_KEYRING_URL to another database: \
                  the data keys must not be in the main one"
             ),
-            (None, _) => Self::private(storage, names).await?,
+            (None, _) => Self::private(storage, names, installation).await?,
         };
         Ok(if std::env::var_os("RUST_LOG").is_some() { found } else { found.unlogged() })
     }
@@ -71,9 +84,22 @@ impl Databases {
         Self { main: self.main.with(unlogged), keyring: self.keyring.with(unlogged), ..self }
     }
 
-    async fn private(storage: &StorageArgs, names: DatabaseNames) -> anyhow::Result<Self> {
+    async fn private(
+        storage: &StorageArgs,
+        names: DatabaseNames,
+        installation: Installation,
+    ) -> anyhow::Result<Self> {
+        let data_dir = storage.data_dir();
+        if installation == Installation::MustExist && !Cluster::exists(&data_dir) {
+            cluster::check_owner(&data_dir)?;
+            bail!(
+                "there is no installation in {}: --data-dir or DATABASE_URL names another, and \
+                 `firmforms serve` begins one",
+                data_dir.display()
+            );
+        }
         let config = cluster::ClusterConfig {
-            data_dir: storage.data_dir(),
+            data_dir,
             durability: cluster::Durability::Durable,
             settings: Vec::new(),
             pg_bin: storage.pg_bin.clone(),
@@ -95,12 +121,13 @@ impl Databases {
         names: DatabaseNames,
     ) -> anyhow::Result<Self> {
         if storage.database_url.is_none() {
-            let cluster = Self::private(storage, SERVICE_DATABASES).await?;
+            let begun = Installation::MayBegin;
+            let cluster = Self::private(storage, SERVICE_DATABASES, begun).await?;
             for name in [names.main, names.keyring] {
                 drop_database(cluster.main.options(), name).await?;
             }
         }
-        let mut databases = Self::open(storage, names).await?;
+        let mut databases = Self::open(storage, names, Installation::MayBegin).await?;
         databases.require().await?;
         let used = "select count(*) from pg_class where relname = 'events'";
         let mut connection = databases.main.connect().await?;
@@ -169,7 +196,8 @@ impl MainDatabase {
         let (mut main, cluster) = match &storage.database_url {
             Some(main) => (main.parse::<DatabaseHosts>().context("DATABASE_URL")?, None),
             None => {
-                let databases = Databases::private(storage, SERVICE_DATABASES).await?;
+                let there = Installation::MustExist;
+                let databases = Databases::private(storage, SERVICE_DATABASES, there).await?;
                 (databases.main, databases.cluster)
             }
         };
@@ -256,15 +284,16 @@ impl StorageArgs {
         Ok(self.notary())
     }
 
-    /// The wrapping key: the given one, or the one of its file. A missing file is made.
-    pub(crate) fn wrapping_key(&self) -> anyhow::Result<WrappingKey> {
+    /// The wrapping key: the given one, or the one of its file. A new installation gets a missing
+    /// file.
+    pub(crate) fn wrapping_key(&self, installation: Installation) -> anyhow::Result<WrappingKey> {
         match (&self.wrapping_key, &self.wrapping_key_file) {
             (Some(text), _) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),
             (None, Some(file)) => key_of_file(file),
             (None, None) => {
                 let data_dir = self.data_dir();
                 cluster::check_owner(&data_dir)?;
-                key_from_file(&data_dir.join("wrapping.key"))
+                key_from_file(&data_dir.join("wrapping.key"), installation)
             }
         }
     }
@@ -295,10 +324,15 @@ fn parse_key(text: &str) -> anyhow::Result<WrappingKey> {
     Ok(WrappingKey::new(&bytes.context("not 64 hexadecimal digits")?))
 }
 
-fn key_from_file(path: &Path) -> anyhow::Result<WrappingKey> {
+fn key_from_file(path: &Path, installation: Installation) -> anyhow::Result<WrappingKey> {
     let named = || path.display().to_string();
-    if !path.exists() {
-        make_key_file(path).with_context(named)?;
+    match (path.exists(), installation) {
+        (true, _) => {}
+        (false, Installation::MayBegin) => make_key_file(path).with_context(named)?,
+        (false, Installation::MustExist) => bail!(
+            "there is no wrapping key in {}: --wrapping-key-file or FIRMFORMS_WRAPPING_KEY names it",
+            path.display()
+        ),
     }
     key_of_file(path)
 }

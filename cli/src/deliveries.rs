@@ -1,38 +1,102 @@
-//! `deliveries list` and `workflows list`: deliveries, page by page.
+//! `deliveries` and `workflows`: lists of deliveries, page by page, and one delivery with its
+//! attempts.
+
+use std::collections::HashMap;
 
 use api::Service;
-use api::commands::readings;
+use api::commands::targets::{self, TargetReveal};
+use api::commands::{self, readings};
+use api::queries::as_of;
 use api::queries::listing::{self, DeliveryListQuery};
 use clap::{Args, Subcommand};
 use domain::as_of::AsOf;
-use domain::delivery::DeliveryState;
+use domain::audit::{AuditPeriod, BackwardPeriod};
+use domain::delivery::{Attempt, DeliveryState, Hop};
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
+use domain::when::{PastMoment, When};
+use projector::as_of::DeliveryThen;
+use projector::deliveries::DeliveryRow;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
-use crate::operate::{
-    BodyErasure, delivery_json, delivery_then, pause_by_delivery, terminal_error,
-};
-use crate::output::print;
+use crate::args::{DeliveriesCommand, DeliveryShowArgs};
+use crate::names::{self, NamedKind};
+use crate::operate::terminal_error;
+use crate::output::{Column, ListTable, OutputArgs, RecordView, print_json, print_line};
+use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
-use projector::deliveries::DeliveryRow;
+
+const DELIVERIES: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::state("state"),
+        Column::id("trigger"),
+        Column::time("created_at"),
+        Column::id("hook_id"),
+        Column::id("paused"),
+    ],
+    "no such deliveries",
+);
+
+const DELIVERIES_THEN: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::state("state"),
+        Column::id("trigger"),
+        Column::time("created_at"),
+        Column::id("hook_id"),
+        Column::text("erased"),
+    ],
+    "no deliveries then",
+);
+
+const STEPS: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::state("state"),
+        Column::id("trigger"),
+        Column::time("created_at"),
+        Column::id("run_id"),
+        Column::id("step_id"),
+        Column::id("paused"),
+    ],
+    "no such deliveries of workflow steps",
+);
+
+const DELIVERY: RecordView = RecordView::new(&[
+    Column::id("id"),
+    Column::state("state"),
+    Column::text("cause"),
+    Column::id("trigger"),
+    Column::id("hook_id"),
+    Column::id("run_id"),
+    Column::id("step_id"),
+    Column::id("form_id"),
+    Column::id("response_id"),
+    Column::time("created_at"),
+    Column::time("next_try_at"),
+    Column::id("paused"),
+    Column::id("reissue_of"),
+    Column::id("body_sha256"),
+    Column::text("erased"),
+]);
 
 /// The arguments of `deliveries list`.
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Uuid,
-    /// Only deliveries of this subscription.
+    firm: String,
+    /// Only deliveries of this subscription: its id, or the beginning of its id.
     #[arg(long)]
-    hook: Option<Uuid>,
+    hook: Option<String>,
     #[command(flatten)]
     filter: DeliveryFilterArgs,
-    /// Their state at a position of the log, or at an instant (2026-11-01T12:00:00Z); with --limit
-    /// alone.
+    /// Their state at a position of the log, or at a time (2026-11-01, 2h); with --limit alone.
     #[arg(long)]
-    as_of: Option<AsOf>,
+    as_of: Option<PastMoment>,
     #[command(flatten)]
     json: OutputArgs,
 }
@@ -46,9 +110,9 @@ pub(crate) enum WorkflowsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkflowListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Uuid,
+    firm: String,
     #[command(flatten)]
     filter: DeliveryFilterArgs,
     #[command(flatten)]
@@ -63,12 +127,13 @@ struct DeliveryFilterArgs {
     /// Only deliveries that are `pending`, `delivered`, `failed` or `cancelled`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only deliveries queued at this instant or later (2026-11-01T00:00:00Z).
+    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h or
+    /// yesterday.
     #[arg(long)]
-    since: Option<Timestamp>,
-    /// Only deliveries queued before this instant.
+    since: Option<When>,
+    /// Only deliveries queued before this time.
     #[arg(long)]
-    until: Option<Timestamp>,
+    until: Option<When>,
     /// Only deliveries after this one: the last one of the page before.
     #[arg(long)]
     after: Option<Uuid>,
@@ -78,33 +143,170 @@ struct DeliveryFilterArgs {
 }
 
 impl DeliveryFilterArgs {
-    fn asked(self, hook_id: Option<Uuid>) -> DeliveryListQuery {
-        DeliveryListQuery {
+    fn asked(
+        self,
+        hook_id: Option<Uuid>,
+        now: Timestamp,
+    ) -> Result<DeliveryListQuery, BackwardPeriod> {
+        let AuditPeriod { since, until } = names::period(self.since, self.until, now)?;
+        Ok(DeliveryListQuery {
             hook_id,
             trigger: self.trigger.map(|trigger| trigger.key().to_owned()),
             state: self.state,
-            since: self.since,
-            until: self.until,
+            since,
+            until,
             after: self.after,
             limit: Some(self.limit),
             as_of: None,
-        }
+        })
     }
 }
 
-pub(crate) async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageArgs, command: DeliveriesCommand) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
+    ask(&system, command).await?;
+    system.stop().await
+}
+
+async fn ask(system: &System, command: DeliveriesCommand) -> anyhow::Result<()> {
+    match command {
+        DeliveriesCommand::List(asked) => list(system, asked).await?,
+        DeliveriesCommand::Pause(asked) => pauses::pause(&system.service, asked).await?,
+        DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
+        DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
+        DeliveriesCommand::Show(asked) => show(&system.service, asked).await?,
+    }
+    Ok(())
+}
+
+/// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
+async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
+    let DeliveryShowArgs { firm, delivery, as_of, reveal, json } = asked;
+    let pool = service.store.pool();
+    let firm_id = names::id(pool, NamedKind::Firm, &firm).await?;
+    let delivery_id = names::id(pool, NamedKind::Delivery, &delivery).await?;
+    let as_of = names::as_of(as_of, service.clock.now());
+    let until = match as_of {
+        Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,
+        None => AsOf::NOW,
+    };
+    let found = as_of::delivery(service, firm_id, delivery_id, until).await;
+    let (mut found, erased) = found.map_err(terminal_error)?;
+    let erasure = if erased { BodyErasure::Erased } else { BodyErasure::Kept };
+    let look = ReadingDetails {
+        delivery_id: Some(delivery_id),
+        ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
+    };
+    readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;
+    if let Some(reason) = &reveal.show_target {
+        let reveal = TargetReveal { firm_id, actor: service.operator(), reason };
+        let target = targets::of_delivery(service, reveal, &found.row).await;
+        found.show_target(&target.map_err(terminal_error)?);
+    }
+    let DeliveryThen { row, attempts } = found;
+    let mut shown = if as_of.is_some() {
+        delivery_then(&row, erasure)
+    } else {
+        delivery_json(&row, &pause_by_delivery(service, firm_id, std::slice::from_ref(&row)).await?)
+    };
+    if json.json {
+        shown["attempts"] = attempts.iter().map(attempt_json).collect();
+        print_json(&shown);
+        return Ok(());
+    }
+    DELIVERY.print(json, &shown);
+    if json.is_text() {
+        attempts.iter().for_each(|attempt| print_line(&sentence(attempt)));
+    }
+    Ok(())
+}
+
+/// Whether the body of a delivery is erased by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyErasure {
+    Kept,
+    Erased,
+}
+
+/// A past state of a delivery. A body that is erased by now shows as erased in every past state.
+fn delivery_then(row: &DeliveryRow, erasure: BodyErasure) -> Value {
+    let mut shown = delivery_json(row, &HashMap::new());
+    shown["erased"] = (erasure == BodyErasure::Erased).into();
+    shown
+}
+
+/// The pause that holds each of these deliveries, if one does.
+async fn pause_by_delivery(
+    service: &Service,
+    firm_id: Uuid,
+    rows: &[DeliveryRow],
+) -> anyhow::Result<HashMap<Uuid, Uuid>> {
+    commands::pauses::holding(service, firm_id, rows).await.map_err(terminal_error)
+}
+
+fn delivery_json(row: &DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
+    json!({
+        "id": row.delivery_id, "hook_id": row.hook_id, "run_id": row.run_id,
+        "step_id": row.step_id, "trigger": row.trigger,
+        "form_id": row.form_id, "response_id": row.response_id, "state": row.state,
+        "cause": row.cause, "created_at": Timestamp::from(row.created_at),
+        "next_try_at": row.next_try_at.map(Timestamp::from), "body_sha256": row.body_sha256,
+        "reissue_of": row.reissue_of, "paused": holding.get(&row.delivery_id),
+    })
+}
+
+fn attempt_json(one: &Attempt) -> Value {
+    json!({
+        "number": one.number, "started_at": one.started_at, "finished_at": one.finished_at,
+        "outcome": one.outcome, "status": one.status, "error": one.error,
+        "retry_after_seconds": one.retry_after_seconds, "hops": one.hops,
+        "late": one.late.is_some(),
+    })
+}
+
+/// An attempt as a sentence: `try 1: delivered 204 at …, 77 ms after its claim`.
+pub(crate) fn sentence(attempt: &Attempt) -> String {
+    let took = (attempt.finished_at.get() - attempt.started_at.get()).num_milliseconds();
+    let status = attempt.status.map(|status| format!(" {status}"));
+    let error = attempt.error.as_ref().map(|error| format!(" ({error})"));
+    let late = attempt.late.map(|_| ", after its lease had ended");
+    format!(
+        "try {}: {}{}{} at {}, {took} ms after its claim{}{}",
+        attempt.number,
+        attempt.outcome.name(),
+        status.unwrap_or_default(),
+        error.unwrap_or_default(),
+        attempt.started_at,
+        late.unwrap_or_default(),
+        way(&attempt.hops),
+    )
+}
+
+/// The address that was dialled, and the redirects after it.
+fn way(hops: &[Hop]) -> String {
+    let hop = |hop: &Hop| {
+        let place = [hop.url.as_deref(), hop.address.as_deref()];
+        place.into_iter().flatten().collect::<Vec<_>>().join(" at ")
+    };
+    let places: Vec<String> = hops.iter().map(hop).filter(|place| !place.is_empty()).collect();
+    if places.is_empty() { String::new() } else { format!(", to {}", places.join(", then ")) }
+}
+
+async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
     let service = &system.service;
-    let firm = list.firm;
-    let asked = list.filter.asked(list.hook);
+    let now = service.clock.now();
+    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+    let hook = names::id_of_any(system.pool(), NamedKind::Hook, list.hook.as_deref()).await?;
+    let asked = list.filter.asked(hook, now)?;
     read(service, firm, &asked).await?;
-    if let Some(as_of) = list.as_of {
+    if let Some(as_of) = names::as_of(list.as_of, now) {
         let asked = DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked };
         return list_then(service, firm, &asked, list.json).await;
     }
     let rows = listing::deliveries(service, firm, &asked).await.map_err(terminal_error)?.rows;
     let holding = pause_by_delivery(service, firm, &rows).await?;
     let items = rows.iter().map(|row| delivery_json(row, &holding)).collect();
-    print(list.json, items, &["created_at", "id", "state", "trigger", "hook_id", "paused"]);
+    DELIVERIES.print(list.json, items);
     Ok(())
 }
 
@@ -126,7 +328,7 @@ async fn list_then(
         delivery_then(row, if is_erased { BodyErasure::Erased } else { BodyErasure::Kept })
     };
     let items = rows.iter().map(then).collect();
-    print(json, items, &["created_at", "id", "state", "trigger", "hook_id", "erased"]);
+    DELIVERIES_THEN.print(json, items);
     Ok(())
 }
 
@@ -136,13 +338,12 @@ pub(crate) async fn workflows(
 ) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
     let service = &system.service;
-    let firm = list.firm;
-    let asked = list.filter.asked(None);
+    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+    let asked = list.filter.asked(None, service.clock.now())?;
     read(service, firm, &asked).await?;
     let rows = listing::steps(service, firm, &asked).await.map_err(terminal_error)?.rows;
     let holding = pause_by_delivery(service, firm, &rows).await?;
     let items = rows.iter().map(|row| delivery_json(row, &holding)).collect();
-    let fields = ["created_at", "run_id", "step_id", "state", "trigger", "id", "paused"];
-    print(list.json, items, &fields);
+    STEPS.print(list.json, items);
     system.stop().await
 }

@@ -28,10 +28,14 @@ use uuid::Uuid;
 use vault::{Keyring, installation, secrets};
 
 use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
-use crate::args::OutputArgs;
 use crate::operator;
-use crate::output::print;
-use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
+use crate::output::{Column, ListTable, ReportArgs};
+use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
+
+const FINDINGS: ListTable = ListTable::new(
+    &[Column::state("verdict"), Column::id("check"), Column::prose("says"), Column::note("do")],
+    "no checks",
+);
 
 /// The followers of the log.
 const FOLLOWERS: [&str; 3] = ["deliveries", "audit_log", "erase"];
@@ -48,7 +52,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     acknowledge: bool,
     #[command(flatten)]
-    json: OutputArgs,
+    json: ReportArgs,
 }
 
 pub(crate) async fn run(
@@ -56,14 +60,14 @@ pub(crate) async fn run(
     DoctorArgs { acknowledge, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
     const UNCHECKED: &str = "the installation could not be checked";
-    let databases = Databases::open(storage, SERVICE_DATABASES).await;
+    let databases = Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await;
     let mut databases = databases.context(UNCHECKED)?;
     if acknowledge {
         acknowledge_lost_tails(storage, &mut databases).await?;
     }
     let findings = look(storage, &mut databases).await.context(UNCHECKED)?;
     databases.stop().await?;
-    print(json, findings.iter().map(finding_json).collect(), &["verdict", "check", "says", "do"]);
+    FINDINGS.print(json.into(), findings.iter().map(finding_json).collect());
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))
 }
@@ -90,7 +94,7 @@ async fn acknowledge_lost_tails(
 }
 
 async fn look(storage: &StorageArgs, databases: &mut Databases) -> anyhow::Result<Vec<Finding>> {
-    let wrapping = storage.wrapping_key()?;
+    let wrapping = storage.wrapping_key(Installation::MustExist)?;
     databases.require_readable().await?;
     let pool = connect(databases.main.options().clone(), POOL_CONNECTIONS);
     let keyring = connect(databases.keyring.options().clone(), POOL_CONNECTIONS);

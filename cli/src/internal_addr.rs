@@ -24,7 +24,7 @@ pub enum InternalAddrError {
     #[error("unix: needs an absolute path")]
     RelativePath,
     /// Not an address.
-    #[error("neither an address with a port, nor unix: with an absolute path")]
+    #[error("neither an IP address with a port (127.0.0.1:8081), nor unix: with an absolute path")]
     NoAddress(#[from] AddrParseError),
 }
 

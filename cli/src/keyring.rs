@@ -8,13 +8,16 @@ use domain::maintenance::MaintenanceEvent;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use vault::SystemEntropy;
-use vault::rewrap::{Rewrap, RewrapState};
+use vault::rewrap::{Rewrap, RewrapResult, RewrapState};
 
-use crate::args::OutputArgs;
+use crate::confirm::{self, ConsentArgs};
 use crate::databases::key_of_file;
 use crate::operator;
-use crate::output::{print, print_note};
-use crate::wiring::{Databases, SERVICE_DATABASES, StorageArgs};
+use crate::output::{ReportArgs, print_json, print_line, print_note};
+use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
+
+const CONSEQUENCES: &str = "every data key and secret is encrypted under the new key; from then on \
+                            no process starts with the old one";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyringCommand {
@@ -25,19 +28,23 @@ pub(crate) enum KeyringCommand {
         #[arg(long)]
         new_key_file: PathBuf,
         #[command(flatten)]
-        json: OutputArgs,
+        consent: ConsentArgs,
+        #[command(flatten)]
+        how: ReportArgs,
     },
 }
 
 pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
-    let KeyringCommand::Rewrap { new_key_file, json } = command;
-    let from = storage.wrapping_key()?;
+    let KeyringCommand::Rewrap { new_key_file, consent, how } = command;
+    let from = storage.wrapping_key(Installation::MustExist)?;
     let to = key_of_file(new_key_file)?;
-    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let mut databases =
+        Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await?;
     databases.require().await?;
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;
     nobody_is_at_work(&mut main, &mut keyring).await?;
+    confirm::require(*consent, CONSEQUENCES, "rewrap")?;
     let rewrap = Rewrap { from: &from, to: &to, entropy: &SystemEntropy };
     begin(&rewrap, &mut main, &mut keyring).await?;
     let ordered = MaintenanceEvent::KeyringRewrapOrdered {};
@@ -49,13 +56,23 @@ pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyh
     for row in &done.damaged {
         print_note(&format!("damaged: {row} opens under neither key, and is as it was"));
     }
-    let done = json!({
-        "data_keys": done.data_keys, "of_firms": done.firm_secrets, "damaged": done.damaged.len(),
-        "damaged_rows": done.damaged,
-    });
-    print(*json, vec![done], &["data_keys", "of_firms", "damaged"]);
+    print_result(*how, &done);
     print_note("from now on the new key is the wrapping key: set it wherever the old one was");
     Ok(())
+}
+
+fn print_result(how: ReportArgs, done: &RewrapResult) {
+    let RewrapResult { data_keys, firm_secrets, damaged } = done;
+    let count = damaged.len();
+    if how.json {
+        return print_json(&json!({
+            "data_keys": data_keys, "of_firms": firm_secrets, "damaged": count,
+            "damaged_rows": damaged,
+        }));
+    }
+    print_line(&format!(
+        "rewrapped: {data_keys} data keys, {firm_secrets} secrets of firms; damaged rows: {count}"
+    ));
 }
 
 /// Locks new processes out. A process that passed its check before is connected by now, so the

@@ -6,11 +6,24 @@ use domain::pause::{DeliveryRoute, PauseScope};
 use domain::time::Timestamp;
 use projector::pauses::{self, PauseRow};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
-use crate::args::OutputArgs;
-use crate::output::print;
+use crate::names::{self, NamedKind};
+use crate::output::{Column, ListTable, OutputArgs};
 use crate::wiring::{self, StorageArgs};
+
+const LANES: ListTable = ListTable::new(
+    &[
+        Column::id("lane_id"),
+        Column::state("state"),
+        Column::number("waiting"),
+        Column::number("in_flight"),
+        Column::time("due_at"),
+        Column::id("firm_id"),
+        Column::id("paused"),
+        Column::text("host"),
+    ],
+    "no lane has work",
+);
 
 /// The commands of lanes.
 #[derive(Debug, Subcommand)]
@@ -21,9 +34,9 @@ pub(crate) enum LanesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneListArgs {
-    /// Only lanes of this firm.
+    /// Only lanes of this firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Option<Uuid>,
+    firm: Option<String>,
     /// Only lanes to this host.
     #[arg(long)]
     host: Option<String>,
@@ -40,13 +53,12 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let host = list.host.as_deref().map(host).transpose()?;
     let system = wiring::open(storage).await?;
-    let wanted = LaneFilter { firm_id: list.firm, host, limit: list.limit };
+    let firm_id = names::id_of_any(system.pool(), NamedKind::Firm, list.firm.as_deref()).await?;
+    let wanted = LaneFilter { firm_id, host, limit: list.limit };
     let rows = lane_list::list(system.pool(), &wanted).await?;
     let pauses = pauses::list(system.pool()).await?;
     let items = rows.iter().map(|row| lane_json(row, &pauses)).collect();
-    let fields =
-        ["lane_id", "firm_id", "host", "due_at", "waiting", "in_flight", "state", "paused"];
-    print(list.json, items, &fields);
+    LANES.print(list.json, items);
     system.stop().await
 }
 

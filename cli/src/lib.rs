@@ -3,6 +3,8 @@
 
 mod args;
 mod audit;
+mod config;
+mod confirm;
 mod databases;
 mod deliveries;
 mod demo;
@@ -11,11 +13,14 @@ mod doctor;
 mod door_setup;
 mod doors;
 pub mod expected;
+mod failure;
 pub mod generate;
+mod help;
 pub mod ingest;
 mod internal_addr;
 mod keyring;
 mod lanes;
+mod names;
 mod openapi;
 mod operate;
 mod operator;
@@ -27,20 +32,25 @@ mod reissue;
 mod replays;
 pub mod roles;
 pub mod serve;
+mod serve_check;
+mod settings_file;
 mod setup;
 pub mod telemetry;
+mod variables;
 mod verify;
 pub mod wiring;
 
 use std::error::Error;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::builder::{FalseyValueParser, TypedValueParser};
+use clap::FromArgMatches;
 use clap::error::{ContextKind, ErrorKind};
 
 use crate::args::{CliArgs, CliCommand};
+use crate::config::ConfigCommand;
+use crate::confirm::NoConsent;
+use crate::settings_file::ConfiguredArguments;
 use crate::telemetry::LogFormat;
 
 /// Runs the command line.
@@ -52,11 +62,25 @@ pub fn main() -> ExitCode {
 /// Runs the command line with these arguments, the program's name first. A program that starts
 /// itself as the service calls this.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let arguments = match CliArgs::try_parse_from(&arguments) {
-        Ok(arguments) => arguments,
-        Err(error) => return misused(&error, &arguments),
+    let root = help::command();
+    let given: Vec<OsString> = arguments.into_iter().collect();
+    let asked = asked_format(&given);
+    let given = match settings_file::configured(&root, given) {
+        Ok(given) => given,
+        Err(error) => return fail(&error, asked),
     };
+    let parsed = root.clone().try_get_matches_from(&given.arguments).and_then(|matches| {
+        CliArgs::from_arg_matches(&matches).map(|arguments| (matches, arguments))
+    });
+    let (matches, arguments) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return misused(&error, &given, asked),
+    };
+    output::choose_colour(arguments.color);
+    if let CliCommand::Config(ConfigCommand::Show { how, .. }) = arguments.command {
+        config::show(how, &root, &matches, &given.from_file);
+        return ExitCode::SUCCESS;
+    }
     let format = arguments.log_format();
     let traces = match wiring::install_tls().and_then(|()| telemetry::start(&arguments)) {
         Ok(traces) => traces,
@@ -73,6 +97,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
+    variables::warn_of_misspelt();
     let storage = &arguments.storage.with_files()?;
     let format = arguments.log_format();
     match arguments.command {
@@ -87,7 +112,10 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         }
         CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
         CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
-        CliCommand::Serve(serve) => done(serve::run(storage, &serve)).await,
+        CliCommand::Serve(serve) if serve.check => {
+            done(serve_check::run(storage, &serve.settings)).await
+        }
+        CliCommand::Serve(serve) => done(serve::run(storage, &serve.settings)).await,
         CliCommand::Migrate(migrate) => done(roles::migrate(storage, &migrate)).await,
         CliCommand::Ingest(ingest) => done(ingest::run(storage, &ingest)).await,
         CliCommand::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
@@ -96,12 +124,19 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Tokens(command) => done(operate::tokens(storage, command)).await,
         CliCommand::Secrets(command) => done(operate::secrets(storage, command)).await,
         CliCommand::Keyring(command) => done(keyring::run(storage, &command)).await,
-        CliCommand::Deliveries(command) => done(operate::deliveries(storage, command)).await,
+        CliCommand::Deliveries(command) => done(deliveries::run(storage, command)).await,
         CliCommand::Replay(command) => done(replays::run(storage, command)).await,
         CliCommand::Lanes(command) => done(lanes::run(storage, command)).await,
         CliCommand::Workflows(command) => done(deliveries::workflows(storage, command)).await,
         CliCommand::Reissue(asked) => done(reissue::run(storage, asked)).await,
+        // The settings were shown before anything was started.
+        CliCommand::Config(_) => Ok(ExitCode::SUCCESS),
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
+        CliCommand::Completions { shell } => {
+            help::completions(shell);
+            Ok(ExitCode::SUCCESS)
+        }
+        CliCommand::Man { directory } => help::manual(&directory).map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -112,18 +147,25 @@ async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Resu
 
 /// Prints the error with its causes as one line, or as a line of a JSON log.
 fn fail(error: &anyhow::Error, format: LogFormat) -> ExitCode {
-    eprintln!("{}", telemetry::last_line(format, &format!("firmforms: {error:#}")));
-    ExitCode::FAILURE
+    eprintln!("{}", telemetry::last_line(format, &failure::told(error)));
+    // Like a wrong usage: the command did not begin.
+    if error.is::<NoConsent>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// The format of the log that the arguments or the environment ask for. A usage error is told
+/// before the arguments are read.
+fn asked_format(arguments: &[OsString]) -> LogFormat {
+    let variable = std::env::var("FIRMFORMS_LOG_JSON").unwrap_or_default();
+    let is_json = arguments.iter().any(|argument| argument == "--log-json")
+        || args::switch(&variable).unwrap_or(true);
+    if is_json { LogFormat::Json } else { LogFormat::Text }
 }
 
 /// Prints a usage error. The help and the version come here, too: clap returns them as errors.
-fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
-    let asked = std::env::var_os("FIRMFORMS_LOG_JSON").unwrap_or_default();
-    let is_json = arguments.iter().any(|argument| argument == "--log-json") || is_on(&asked);
-    let format = if is_json { LogFormat::Json } else { LogFormat::Text };
-    match without_value(error) {
+fn misused(error: &clap::Error, given: &ConfiguredArguments, format: LogFormat) -> ExitCode {
+    match wrong_value(error, given) {
         Some(message) => eprintln!("{}", telemetry::last_line(format, &message)),
-        None if error.use_stderr() && is_json => {
+        None if error.use_stderr() && format == LogFormat::Json => {
             eprintln!("{}", telemetry::last_line(format, error.to_string().trim_end()));
         }
         None => drop(error.print()),
@@ -131,19 +173,19 @@ fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Reads a switch of the environment as clap reads it.
-fn is_on(value: &OsStr) -> bool {
-    let reader = FalseyValueParser::new();
-    reader.parse_ref(&clap::Command::default(), None, value).unwrap_or(true)
-}
-
-/// Names the wrong argument and the reason. The value may be a secret of the environment, so it is
-/// not repeated.
-fn without_value(error: &clap::Error) -> Option<String> {
+/// Names the wrong argument, its variable or the settings file, its value and the reason, on one
+/// line. The value of a secret is not repeated.
+fn wrong_value(error: &clap::Error, given: &ConfiguredArguments) -> Option<String> {
     if error.kind() != ErrorKind::ValueValidation {
         return None;
     }
-    let argument = error.get(ContextKind::InvalidArg)?;
+    let named = error.get(ContextKind::InvalidArg)?.to_string();
+    let argument = help::argument(&named);
+    let is_secret = argument.as_ref().is_none_or(|one| one.is_hide_env_values_set());
+    let value = error.get(ContextKind::InvalidValue).filter(|_| !is_secret);
+    let value = value.map(|value| format!(" '{value}'")).unwrap_or_default();
+    let source = argument.as_ref().and_then(|one| given.place(one));
+    let source = source.map(|place| format!(" ({place})")).unwrap_or_default();
     let reason = error.source().map(|reason| format!(": {reason}")).unwrap_or_default();
-    Some(format!("error: invalid value for '{argument}'{reason}"))
+    Some(format!("error: invalid value{value} for '{named}'{source}{reason}"))
 }

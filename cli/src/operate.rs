@@ -1,29 +1,63 @@
-//! The operators' commands on firms, keys, tokens, secrets and deliveries. They work on the
-//! databases directly, also beside a running service.
-
-use std::collections::HashMap;
+//! The operators' commands on firms, keys, tokens and secrets. They work on the databases directly,
+//! also beside a running service.
 
 use api::Service;
-use api::commands::targets::{self, TargetReveal};
-use api::commands::{self, keys, readings, secrets, tokens};
-use api::queries::as_of;
+use api::commands::{keys, secrets, tokens};
+use deliverer::inspect::lane_list;
 use domain::access_token::TokenScope;
-use domain::as_of::AsOf;
-use domain::delivery::Attempt;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
-use projector::as_of::DeliveryThen;
-use projector::{deliveries, firms};
-use serde_json::{Value, json};
+use projector::{firms, hooks};
+use serde_json::json;
 use uuid::Uuid;
 
-use crate::args::{
-    DeliveriesCommand, DeliveryShowArgs, FirmsCommand, KeysCommand, SecretsCommand, TokenRole,
-    TokensCommand,
-};
-use crate::output::{print, print_json, print_line};
-use crate::pauses;
-use crate::wiring::{self, StorageArgs, System};
+use crate::args::{FirmsCommand, KeysCommand, SecretsCommand, TokenRole, TokensCommand};
+use crate::confirm::{self, ConsentArgs};
+use crate::names::{self, NamedKind};
+use crate::output::{Column, ListTable, OutputArgs, RecordView, print_note};
+use crate::wiring::{self, StorageArgs};
+
+const FIRMS: ListTable = ListTable::new(
+    &[Column::id("id"), Column::state("status"), Column::text("name")],
+    "no firms yet: the product reports them, `firmforms ingest` too",
+);
+
+const KEYS: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::id("prefix"),
+        Column::time("created_at"),
+        Column::age("last_used_at"),
+        Column::age("revoked_at"),
+        Column::text("name"),
+    ],
+    "this firm has no keys",
+);
+
+const TOKENS: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::text("role"),
+        Column::time("created_at"),
+        Column::age("expires_at"),
+        Column::age("last_used_at"),
+        Column::age("revoked_at"),
+        Column::text("firm_ids"),
+        Column::text("name"),
+    ],
+    "no tokens yet: `firmforms tokens create` makes one",
+);
+
+const NEW_KEY: RecordView =
+    RecordView::new(&[Column::id("id"), Column::text("name"), Column::id("key")]).quiet("key");
+
+const NEW_TOKEN: RecordView =
+    RecordView::new(&[Column::id("id"), Column::text("name"), Column::id("token")]).quiet("token");
+
+const SECRET: RecordView =
+    RecordView::new(&[Column::id("secret"), Column::time("rotated_at")]).quiet("secret");
+
+const REVOKED: RecordView =
+    RecordView::new(&[Column::id("id"), Column::number("subscriptions_removed")]);
 
 pub(crate) async fn firms(
     storage: &StorageArgs,
@@ -35,7 +69,7 @@ pub(crate) async fn firms(
         .iter()
         .map(|firm| json!({"id": firm.firm_id, "name": firm.name, "status": firm.status}))
         .collect();
-    print(*how, items, &["id", "status", "name"]);
+    FIRMS.print(*how, items);
     system.stop().await
 }
 
@@ -46,14 +80,18 @@ pub(crate) async fn keys(storage: &StorageArgs, command: KeysCommand) -> anyhow:
 }
 
 async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()> {
+    let pool = service.store.pool();
     match command {
         KeysCommand::Create { firm, member, name, json } => {
+            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
             let made = keys::create_by(service, firm, member, service.operator(), &name).await;
             let made = made.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
-            print(json, vec![shown], &["id", "key"]);
+            NEW_KEY.print(json, &shown);
+            tell_once(json);
         }
         KeysCommand::List { firm, json } => {
+            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
             let keys = keys::list(service, firm).await.map_err(terminal_error)?;
             let items = keys
                 .into_iter()
@@ -64,18 +102,81 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
                            "revoked_at": key.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            print(
-                json,
-                items,
-                &["id", "prefix", "created_at", "last_used_at", "revoked_at", "name"],
-            );
+            KEYS.print(json, items);
         }
-        KeysCommand::Revoke { firm, key } => {
-            keys::revoke(service, firm, key, service.operator()).await.map_err(terminal_error)?;
-            print_line("revoked; its subscriptions are removed");
+        KeysCommand::Revoke { firm, key, consent, json } => {
+            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
+            let key = names::id(pool, NamedKind::Key(firm), &key).await?;
+            consent_to_revocation(service, firm, key, consent).await?;
+            let removed = keys::revoke(service, firm, key, service.operator()).await;
+            let removed = removed.map_err(terminal_error)?;
+            REVOKED.print(json, &json!({"id": key, "subscriptions_removed": removed}));
         }
     }
     Ok(())
+}
+
+/// Asks before a key and its subscriptions go. A key that is not there is for the command to tell.
+async fn consent_to_revocation(
+    service: &Service,
+    firm_id: Uuid,
+    key_id: Uuid,
+    consent: ConsentArgs,
+) -> anyhow::Result<()> {
+    let pool = service.store.pool();
+    let keys = keys::list(service, firm_id).await.map_err(terminal_error)?;
+    let Some(key) = keys.iter().find(|key| key.key_id == key_id && key.revoked_at.is_none()) else {
+        return Ok(());
+    };
+    let hooks = hooks::live_of_keys(&mut *pool.acquire().await?, &[key_id]).await?;
+    let lanes: Vec<Uuid> = hooks.iter().map(|hook| hook.hook_id).collect();
+    let waiting = lane_list::waiting_in(pool, &lanes).await?;
+    let consequences = format!(
+        "the key {} ({}) is revoked for good; {} subscriptions go along, and {waiting} queued \
+         deliveries are cancelled",
+        key.prefix,
+        key.name,
+        hooks.len()
+    );
+    Ok(confirm::require(consent, &consequences, &key.prefix)?)
+}
+
+async fn consent_to_token_revocation(
+    service: &Service,
+    token_id: Uuid,
+    consent: ConsentArgs,
+) -> anyhow::Result<()> {
+    let tokens = tokens::list(service).await.map_err(terminal_error)?;
+    let active = tokens.iter().find(|one| one.token_id == token_id && one.revoked_at.is_none());
+    let Some(token) = active else { return Ok(()) };
+    let used = token.last_used_at.map(|at| format!("last used {}", Timestamp::from(at)));
+    let used = used.unwrap_or_else(|| "never used".to_owned());
+    let consequences =
+        format!("the {} token {} is refused from now on ({used})", token.role, token.name);
+    Ok(confirm::require(consent, &consequences, &token.name)?)
+}
+
+async fn consent_to_rotation(
+    service: &Service,
+    firm_id: Uuid,
+    consent: ConsentArgs,
+) -> anyhow::Result<()> {
+    let pool = service.store.pool();
+    let Some(firm) = firms::sender(pool, firm_id).await? else { return Ok(()) };
+    let hooks = hooks::list_live(pool, firm_id).await?.len();
+    let consequences = format!(
+        "the old secret of {} signs nothing claimed from now on; subscriptions that need the new \
+         one within a minute: {hooks}",
+        firm.name
+    );
+    Ok(confirm::require(consent, &consequences, &firm.name)?)
+}
+
+/// Tells a person that a new secret is not shown again.
+fn tell_once(how: OutputArgs) {
+    if how.is_text() {
+        print_note("shown once: keep it now");
+    }
 }
 
 pub(crate) async fn tokens(storage: &StorageArgs, command: TokensCommand) -> anyhow::Result<()> {
@@ -85,6 +186,7 @@ pub(crate) async fn tokens(storage: &StorageArgs, command: TokensCommand) -> any
 }
 
 async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result<()> {
+    let pool = service.store.pool();
     match command {
         TokensCommand::Create { role, name, expires, firm, json } => {
             let role = match role {
@@ -92,11 +194,14 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                 TokenRole::Operator => tokens::HolderRole::Operator,
                 TokenRole::Auditor => tokens::HolderRole::Auditor,
             };
-            let firm_ids = (!firm.is_empty()).then_some(firm);
-            let scope = TokenScope { name, role, expires_at: expires, firm_ids };
+            let firms = names::ids(pool, NamedKind::Firm, &firm).await?;
+            let firm_ids = (!firms.is_empty()).then_some(firms);
+            let expires_at = expires.map(|when| when.after(service.clock.now()));
+            let scope = TokenScope { name, role, expires_at, firm_ids };
             let made = tokens::create_limited(service, scope).await.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "token": made.token, "name": made.name});
-            print(json, vec![shown], &["id", "token"]);
+            NEW_TOKEN.print(json, &shown);
+            tell_once(json);
         }
         TokensCommand::List(json) => {
             let tokens = tokens::list(service).await.map_err(terminal_error)?;
@@ -111,21 +216,13 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                            "revoked_at": token.revoked_at.map(Timestamp::from)})
                 })
                 .collect();
-            let fields = [
-                "id",
-                "role",
-                "created_at",
-                "expires_at",
-                "last_used_at",
-                "revoked_at",
-                "firm_ids",
-                "name",
-            ];
-            print(json, items, &fields);
+            TOKENS.print(json, items);
         }
-        TokensCommand::Revoke { token } => {
+        TokensCommand::Revoke { token, consent, json } => {
+            let token = names::id(pool, NamedKind::Token, &token).await?;
+            consent_to_token_revocation(service, token, consent).await?;
             tokens::revoke(service, token).await.map_err(terminal_error)?;
-            print_line("revoked");
+            REVOKED.print(json, &json!({"id": token}));
         }
     }
     Ok(())
@@ -136,116 +233,19 @@ pub(crate) async fn secrets(storage: &StorageArgs, command: SecretsCommand) -> a
     let service = &system.service;
     let (shown, how) = match command {
         SecretsCommand::Reveal { firm, json } => {
+            let firm = names::id(system.pool(), NamedKind::Firm, &firm).await?;
             (secrets::reveal(service, firm, service.operator()).await, json)
         }
-        SecretsCommand::Rotate { firm, reason, json } => {
+        SecretsCommand::Rotate { firm, reason, consent, json } => {
+            let firm = names::id(system.pool(), NamedKind::Firm, &firm).await?;
+            consent_to_rotation(service, firm, consent).await?;
             (secrets::rotate(service, firm, service.operator(), reason.as_deref()).await, json)
         }
     };
     let shown = shown.map_err(terminal_error)?;
     let item = json!({"secret": shown.secret.as_str(), "rotated_at": shown.rotated_at});
-    print(how, vec![item], &["secret", "rotated_at"]);
+    SECRET.print(how, &item);
     system.stop().await
-}
-
-pub(crate) async fn deliveries(
-    storage: &StorageArgs,
-    command: DeliveriesCommand,
-) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
-    run_deliveries(&system, command).await?;
-    system.stop().await
-}
-
-async fn run_deliveries(system: &System, command: DeliveriesCommand) -> anyhow::Result<()> {
-    match command {
-        DeliveriesCommand::List(asked) => crate::deliveries::list(system, asked).await?,
-        DeliveriesCommand::Pause(asked) => pauses::pause(&system.service, asked).await?,
-        DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
-        DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
-        DeliveriesCommand::Show(asked) => show(&system.service, asked).await?,
-    }
-    Ok(())
-}
-
-/// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
-async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
-    let DeliveryShowArgs { firm: firm_id, delivery: delivery_id, as_of, reveal, json } = asked;
-    let until = match as_of {
-        Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,
-        None => AsOf::NOW,
-    };
-    let found = as_of::delivery(service, firm_id, delivery_id, until).await;
-    let (mut found, erased) = found.map_err(terminal_error)?;
-    let erasure = if erased { BodyErasure::Erased } else { BodyErasure::Kept };
-    let look = ReadingDetails {
-        delivery_id: Some(delivery_id),
-        ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
-    };
-    readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;
-    if let Some(reason) = &reveal.show_target {
-        let reveal = TargetReveal { firm_id, actor: service.operator(), reason };
-        let target = targets::of_delivery(service, reveal, &found.row).await;
-        found.show_target(&target.map_err(terminal_error)?);
-    }
-    let DeliveryThen { row, attempts } = found;
-    let mut shown = if as_of.is_some() {
-        delivery_then(&row, erasure)
-    } else {
-        delivery_json(&row, &pause_by_delivery(service, firm_id, std::slice::from_ref(&row)).await?)
-    };
-    let attempts: Vec<Value> = attempts.iter().map(attempt).collect();
-    if json.json {
-        shown["attempts"] = attempts.into();
-        print_json(&shown);
-    } else {
-        print(json, vec![shown], &["id", "state", "cause", "next_try_at"]);
-        print(json, attempts, &["number", "outcome", "status", "error", "late", "started_at"]);
-    }
-    Ok(())
-}
-
-/// Whether the body of a delivery is erased by now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyErasure {
-    Kept,
-    Erased,
-}
-
-/// A past state of a delivery. A body that is erased by now shows as erased in every past state.
-pub(crate) fn delivery_then(row: &deliveries::DeliveryRow, erasure: BodyErasure) -> Value {
-    let mut shown = delivery_json(row, &HashMap::new());
-    shown["erased"] = (erasure == BodyErasure::Erased).into();
-    shown
-}
-
-/// The pause that holds each of these deliveries, if one does.
-pub(crate) async fn pause_by_delivery(
-    service: &Service,
-    firm_id: Uuid,
-    rows: &[deliveries::DeliveryRow],
-) -> anyhow::Result<HashMap<Uuid, Uuid>> {
-    commands::pauses::holding(service, firm_id, rows).await.map_err(terminal_error)
-}
-
-pub(crate) fn delivery_json(row: &deliveries::DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
-    json!({
-        "id": row.delivery_id, "hook_id": row.hook_id, "run_id": row.run_id,
-        "step_id": row.step_id, "trigger": row.trigger,
-        "form_id": row.form_id, "response_id": row.response_id, "state": row.state,
-        "cause": row.cause, "created_at": Timestamp::from(row.created_at),
-        "next_try_at": row.next_try_at.map(Timestamp::from), "body_sha256": row.body_sha256,
-        "reissue_of": row.reissue_of, "paused": holding.get(&row.delivery_id),
-    })
-}
-
-fn attempt(one: &Attempt) -> Value {
-    json!({
-        "number": one.number, "started_at": one.started_at, "finished_at": one.finished_at,
-        "outcome": one.outcome, "status": one.status, "error": one.error,
-        "retry_after_seconds": one.retry_after_seconds, "hops": one.hops,
-        "late": one.late.is_some(),
-    })
 }
 
 /// The API's error as one line, with the cause that the API would only log.

@@ -6,11 +6,18 @@ use clap::Args;
 use domain::time::Timestamp;
 use projector::pauses::PauseRow;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
-use crate::args::OutputArgs;
+use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
-use crate::output::print;
+use crate::output::{Column, ListTable, OutputArgs, RecordView};
+
+const FIELDS: &[Column] = &[
+    Column::id("id"),
+    Column::text("scope"),
+    Column::time("paused_at"),
+    Column::text("paused_by"),
+    Column::text("reason"),
+];
 
 /// The scope of a pause.
 #[derive(Debug, Args)]
@@ -19,12 +26,12 @@ pub(crate) struct PauseScopeArgs {
     /// All deliveries of all firms.
     #[arg(long)]
     all: bool,
-    /// The deliveries of a firm, workflow steps too.
+    /// The deliveries of a firm, workflow steps too: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Option<Uuid>,
-    /// The deliveries of a subscription.
+    firm: Option<String>,
+    /// The deliveries of a subscription: its id, or the beginning of its id.
     #[arg(long)]
-    hook: Option<Uuid>,
+    hook: Option<String>,
     /// The deliveries to this host, of all firms.
     #[arg(long)]
     host: Option<String>,
@@ -53,43 +60,43 @@ pub(crate) struct ResumeArgs {
 }
 
 pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result<()> {
-    let which = asked.scope.which();
+    let which = asked.scope.which(service).await?;
     let row = pauses::pause(service, &which, &asked.reason, service.operator())
         .await
         .map_err(terminal_error)?;
-    show(asked.json, &[row]);
+    RecordView::new(FIELDS).print(asked.json, &pause_json(&row));
     Ok(())
 }
 
 pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Result<()> {
-    let Some(pause_id) = pauses::id_of(&asked.scope.which()) else {
+    let Some(pause_id) = pauses::id_of(&asked.scope.which(service).await?) else {
         anyhow::bail!("--host: this is not the name of a host");
     };
     let reason = asked.reason.as_deref();
     let row = pauses::resume(service, pause_id, reason, service.operator())
         .await
         .map_err(terminal_error)?;
-    show(asked.json, &[row]);
+    RecordView::new(FIELDS).print(asked.json, &pause_json(&row));
     Ok(())
 }
 
 pub(crate) async fn list(service: &Service, how: OutputArgs) -> anyhow::Result<()> {
-    show(how, &pauses::list(service).await.map_err(terminal_error)?);
+    let rows = pauses::list(service).await.map_err(terminal_error)?;
+    let items = rows.iter().map(pause_json).collect();
+    ListTable::new(FIELDS, "nothing is paused").print(how, items);
     Ok(())
 }
 
 impl PauseScopeArgs {
-    fn which(&self) -> RequestedScope {
-        let firm = self.firm.map(RequestedScope::Firm);
-        let hook = self.hook.map(RequestedScope::Hook);
+    async fn which(&self, service: &Service) -> anyhow::Result<RequestedScope> {
+        let pool = service.store.pool();
+        let firm = names::id_of_any(pool, NamedKind::Firm, self.firm.as_deref()).await?;
+        let hook = names::id_of_any(pool, NamedKind::Hook, self.hook.as_deref()).await?;
+        let firm = firm.map(RequestedScope::Firm);
+        let hook = hook.map(RequestedScope::Hook);
         let host = self.host.clone().map(RequestedScope::Host);
-        firm.or(hook).or(host).unwrap_or(RequestedScope::All)
+        Ok(firm.or(hook).or(host).unwrap_or(RequestedScope::All))
     }
-}
-
-fn show(how: OutputArgs, rows: &[PauseRow]) {
-    let fields = ["paused_at", "scope", "reason", "paused_by", "id"];
-    print(how, rows.iter().map(pause_json).collect(), &fields);
 }
 
 fn pause_json(row: &PauseRow) -> Value {

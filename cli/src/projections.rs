@@ -14,9 +14,9 @@ use projector::rebuild::{
 };
 use serde_json::{Value, json};
 
-use crate::args::OutputArgs;
+use crate::failure;
 use crate::operator;
-use crate::output::{print, print_line, print_note};
+use crate::output::{Column, ListTable, OutputArgs, print_line, print_note};
 use crate::wiring::{self, StorageArgs, System};
 
 /// A read model differs from the log, and stays so.
@@ -25,16 +25,38 @@ const EXIT_DIFFERS: u8 = 1;
 /// The command could not be finished.
 const EXIT_FAILED: u8 = 2;
 
+const STATUS: ListTable = ListTable::new(
+    &[
+        Column::id("name"),
+        Column::id("written"),
+        Column::number("rows"),
+        Column::number("checkpoint"),
+        Column::number("lag"),
+        Column::time("rebuilt_at"),
+    ],
+    "no read models",
+);
+
+const REPORTS: ListTable = ListTable::new(
+    &[
+        Column::id("name"),
+        Column::state("outcome"),
+        Column::number("rows"),
+        Column::number("position"),
+        Column::id("took"),
+        Column::id("digest"),
+    ],
+    "no read model was finished",
+);
+
 /// The commands of read models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectionsCommand {
     /// List read models: rows, progress along the log, time of the last rebuild.
     Status(OutputArgs),
-    /// Rebuild read models from the log beside live traffic, and swap them in. Exit code 0: done;
-    /// 1: refused, because an entry of the audit log or a seal would have changed; 2: not done.
+    /// Rebuild read models from the log beside live traffic, and swap them in.
     Rebuild(ModelArgs),
-    /// Rebuild read models and compare them, without a swap. Exit code 0: all equal the log; 1: one
-    /// differs, with its first differing row; 2: not decided.
+    /// Rebuild read models and compare them, without a swap.
     Verify(ModelArgs),
 }
 
@@ -60,7 +82,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: ProjectionsCommand) -> E
         code
     };
     done.await.unwrap_or_else(|error: anyhow::Error| {
-        print_note(&format!("firmforms: {error:#}"));
+        print_note(&failure::told(&error));
         ExitCode::from(EXIT_FAILED)
     })
 }
@@ -69,8 +91,7 @@ async fn asked(system: &System, command: ProjectionsCommand) -> anyhow::Result<E
     match command {
         ProjectionsCommand::Status(how) => {
             let all = rebuild::status(system.pool()).await?;
-            let fields = ["name", "written", "rows", "checkpoint", "lag", "rebuilt_at"];
-            print(how, all.iter().map(standing).collect(), &fields);
+            STATUS.print(how, all.iter().map(standing).collect());
             Ok(ExitCode::SUCCESS)
         }
         ProjectionsCommand::Rebuild(which) => make(system, which, RebuildAct::Replace).await,
@@ -107,9 +128,8 @@ async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Res
 }
 
 fn print_reports(how: OutputArgs, reports: &[RebuildReport]) -> ExitCode {
-    let fields = ["name", "outcome", "rows", "digest", "position", "seconds"];
-    print(how, reports.iter().map(report).collect(), &fields);
-    if !how.json {
+    REPORTS.print(how, reports.iter().map(report).collect());
+    if how.is_text() {
         for RebuildReport { difference, .. } in reports {
             difference.iter().for_each(|difference| print_line(&line(difference)));
         }
@@ -146,6 +166,7 @@ fn report(report: &RebuildReport) -> Value {
         "position": report.position,
         "events": report.events,
         "seconds": report.took.as_secs_f64(),
+        "took": format!("{} ms", report.took.as_millis()),
         "held_ms": report.held.as_secs_f64() * 1_000.0,
         "difference": report.difference.as_ref().map(|difference| json!({
             "table": difference.table, "key": difference.key, "column": difference.column,

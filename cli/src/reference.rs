@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use crate::args::CliArgs;
+use crate::help;
 
 /// Variables that are read by a library, or before the command line is.
 const OTHER_VARIABLES: [(&str, &str); 3] = [
@@ -21,8 +21,8 @@ pub fn settings() -> String {
     let mut page = String::from(
         "# Settings\n\n\
          Made from the command line's description by `tests/all/reference.rs`; do not edit. A flag \
-         overrides its variable. A switch is on unless its variable is empty, `0`, `false`, `no` \
-         or `off`.\n\n\
+         overrides its variable, and a variable the file of `--config`. A switch is `true` or \
+         `false`.\n\n\
          |Flag|Variable|Default|Meaning|\n|-|-|-|-|\n",
     );
     let mut written = BTreeSet::new();
@@ -64,7 +64,7 @@ pub fn commands() -> String {
 
 /// Every command with its full name: the program itself, then each command before its parts.
 fn all_commands() -> Vec<Command> {
-    let mut root = CliArgs::command();
+    let mut root = help::command();
     root.build();
     let mut found = Vec::new();
     let mut waiting = vec![root];

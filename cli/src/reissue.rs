@@ -5,19 +5,22 @@ use clap::Args;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
+use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
-use crate::output::print;
+use crate::output::{Column, OutputArgs, RecordView};
 use crate::wiring::{self, StorageArgs};
+
+const REISSUED: RecordView =
+    RecordView::new(&[Column::id("id"), Column::id("reissue_of"), Column::id("request_id")]);
 
 /// The arguments of `reissue`.
 #[derive(Debug, Args)]
 pub(crate) struct ReissueArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Uuid,
-    /// The ended delivery.
-    delivery: Uuid,
+    firm: String,
+    /// The ended delivery: its id, or the beginning of its id.
+    delivery: String,
     /// The reason; kept in the log.
     #[arg(long)]
     reason: String,
@@ -32,10 +35,11 @@ pub(crate) async fn run(storage: &StorageArgs, asked: ReissueArgs) -> anyhow::Re
     let system = wiring::open(storage).await?;
     let service = &system.service;
     let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
-    let delivery_id = asked.delivery;
-    let new = NewReissue { firm_id: asked.firm, delivery_id, request_id, reason: asked.reason };
+    let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
+    let delivery_id = names::id(system.pool(), NamedKind::Delivery, &asked.delivery).await?;
+    let new = NewReissue { firm_id, delivery_id, request_id, reason: asked.reason };
     let id = reissue::reissue(service, &new, service.operator()).await.map_err(terminal_error)?;
     let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});
-    print(asked.json, vec![made], &["id", "reissue_of", "request_id"]);
+    REISSUED.print(asked.json, &made);
     system.stop().await
 }

@@ -3,18 +3,47 @@
 use api::Service;
 use api::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use clap::{Args, Subcommand};
+use domain::audit::AuditPeriod;
 use domain::delivery::DeliveryState;
 use domain::replay::{RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
+use domain::when::When;
 use projector::firms;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::OutputArgs;
+use crate::confirm::{self, ConsentArgs};
+use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
-use crate::output::print;
+use crate::output::{Column, ListTable, OutputArgs, RecordView};
 use crate::wiring::{self, StorageArgs};
+
+/// The deliveries that the answer names as a sample.
+const SAMPLE: usize = 10;
+
+const BEGUN: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::id("firm_id"),
+        Column::number("selected"),
+        Column::number("skipped"),
+        Column::number("seconds"),
+    ],
+    "no firm has such deliveries",
+);
+
+const REPLAY: RecordView = RecordView::new(&[
+    Column::id("id"),
+    Column::id("firm_id"),
+    Column::state("state"),
+    Column::text("reason"),
+    Column::number("selected"),
+    Column::text("outcomes"),
+    Column::number("rate_per_second"),
+    Column::time("requested_at"),
+    Column::time("ended_at"),
+]);
 
 /// The commands of replays.
 #[derive(Debug, Subcommand)]
@@ -33,29 +62,29 @@ pub(crate) enum ReplaysCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The replay.
-    replay: Uuid,
+    /// The replay: its id, or the beginning of its id.
+    replay: String,
     #[command(flatten)]
     json: OutputArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayStartArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long, required_unless_present = "all_firms")]
-    firm: Option<Uuid>,
+    firm: Option<String>,
     /// Every firm that has such deliveries. Each gets a replay of its own.
     #[arg(long, conflicts_with = "firm")]
     all_firms: bool,
     /// The reason; kept in the log.
     #[arg(long)]
     reason: String,
-    /// Only these deliveries. The flag may be repeated.
+    /// Only these deliveries, by id or the beginning of it. The flag may be repeated.
     #[arg(long)]
-    delivery: Vec<Uuid>,
-    /// Only deliveries of this subscription.
+    delivery: Vec<String>,
+    /// Only deliveries of this subscription: its id, or the beginning of its id.
     #[arg(long)]
-    hook: Option<Uuid>,
+    hook: Option<String>,
     /// Only deliveries of this trigger.
     #[arg(long)]
     trigger: Option<Trigger>,
@@ -65,12 +94,13 @@ pub(crate) struct ReplayStartArgs {
     /// `failed` (the default), or `delivered`, which needs `--force`.
     #[arg(long)]
     state: Option<DeliveryState>,
-    /// Only deliveries queued at this instant or later.
+    /// Only deliveries queued at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h or
+    /// yesterday.
     #[arg(long)]
-    since: Option<Timestamp>,
-    /// Only deliveries queued before this instant.
+    since: Option<When>,
+    /// Only deliveries queued before this time.
     #[arg(long)]
-    until: Option<Timestamp>,
+    until: Option<When>,
     /// Also deliveries that were delivered.
     #[arg(long)]
     force: bool,
@@ -84,6 +114,8 @@ pub(crate) struct ReplayStartArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    consent: ConsentArgs,
+    #[command(flatten)]
     json: OutputArgs,
 }
 
@@ -93,7 +125,8 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
     match command {
         ReplaysCommand::Start(start) => begin(service, start).await?,
         ReplaysCommand::Show(one) => {
-            let view = replays::show(service, one.replay).await.map_err(terminal_error)?;
+            let replay_id = names::id(system.pool(), NamedKind::Replay, &one.replay).await?;
+            let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
             show(one.json, &view);
         }
         ReplaysCommand::Pause(one) => change(service, one, ReplayCommand::Pause).await?,
@@ -104,14 +137,21 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
 }
 
 async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> {
-    let firm_ids = match start.firm {
+    let pool = service.store.pool();
+    let firm_ids = match names::id_of_any(pool, NamedKind::Firm, start.firm.as_deref()).await? {
         Some(firm_id) => vec![firm_id],
-        None => firms::list(service.store.pool()).await?.iter().map(|row| row.firm_id).collect(),
+        None => firms::list(pool).await?.iter().map(|row| row.firm_id).collect(),
     };
     let request_id = start.request_id.unwrap_or_else(|| service.entropy.id());
+    let selection = start.selection(service).await?;
+    let of_firm = |firm_id: Uuid| start.of(firm_id, request_id, selection.clone());
+    let orders: Vec<NewReplay> = firm_ids.into_iter().map(of_firm).collect();
+    if start.force && !start.dry_run {
+        start.require_consent(service, &orders).await?;
+    }
     let mut begun = Vec::new();
-    for firm_id in firm_ids {
-        let new = start.of(firm_id, request_id);
+    for new in orders {
+        let firm_id = new.firm_id;
         if let Some(first) = begun_before(service, &start, &new).await? {
             begun.push(first);
             continue;
@@ -126,9 +166,9 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
             let begun = replays::start(service, &new, &selected, service.operator()).await;
             Some(begun.map_err(terminal_error)?)
         };
-        begun.push(begun_json(firm_id, id, &selected));
+        begun.push(start.begun_json(firm_id, id, &selected));
     }
-    print(start.json, begun, &["id", "firm_id", "selected", "skipped"]);
+    BEGUN.print(start.json, begun);
     Ok(())
 }
 
@@ -149,37 +189,59 @@ async fn begun_before(
 }
 
 impl ReplayStartArgs {
-    fn of(&self, firm_id: Uuid, request_id: Uuid) -> NewReplay {
+    async fn selection(&self, service: &Service) -> anyhow::Result<ReplaySelection> {
+        let pool = service.store.pool();
+        let AuditPeriod { since, until } =
+            names::period(self.since, self.until, service.clock.now())?;
+        Ok(ReplaySelection {
+            delivery_ids: names::ids(pool, NamedKind::Delivery, &self.delivery).await?,
+            hook_id: names::id_of_any(pool, NamedKind::Hook, self.hook.as_deref()).await?,
+            trigger: self.trigger,
+            form_id: self.form,
+            state: self.state,
+            since,
+            until,
+        })
+    }
+
+    /// Delivered deliveries arrive at their receivers once more, so the operator is asked first.
+    async fn require_consent(&self, service: &Service, orders: &[NewReplay]) -> anyhow::Result<()> {
+        let mut count = 0;
+        for new in orders {
+            let selected = replays::select(service, new).await.map_err(terminal_error)?;
+            count += selected.delivery_ids.len();
+        }
+        let consequences =
+            format!("{count} deliveries are sent again, also those that were delivered");
+        Ok(confirm::require(self.consent, &consequences, "replay")?)
+    }
+
+    fn of(&self, firm_id: Uuid, request_id: Uuid, selection: ReplaySelection) -> NewReplay {
         NewReplay {
             firm_id,
             request_id,
-            selection: ReplaySelection {
-                delivery_ids: self.delivery.clone(),
-                hook_id: self.hook,
-                trigger: self.trigger,
-                form_id: self.form,
-                state: self.state,
-                since: self.since,
-                until: self.until,
-            },
+            selection,
             reason: self.reason.clone(),
             force: self.force,
             rate_per_second: self.rate,
         }
     }
-}
 
-fn begun_json(firm_id: Uuid, id: Option<Uuid>, selected: &SelectedDeliveries) -> Value {
-    json!({
-        "id": id, "firm_id": firm_id, "selected": selected.delivery_ids.len(),
-        "skipped": selected.skipped.len(),
-    })
+    /// A replay that begins, or would begin: how many deliveries, how long, and a sample.
+    fn begun_json(&self, firm_id: Uuid, id: Option<Uuid>, selected: &SelectedDeliveries) -> Value {
+        let count = selected.delivery_ids.len();
+        json!({
+            "id": id, "firm_id": firm_id, "selected": count, "skipped": selected.skipped.len(),
+            "seconds": count.div_ceil(usize::try_from(self.rate.max(1)).unwrap_or(usize::MAX)),
+            "sample": selected.delivery_ids.iter().take(SAMPLE).collect::<Vec<_>>(),
+        })
+    }
 }
 
 async fn change(service: &Service, one: ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
-    let view = replays::change(service, one.replay, command, service.operator())
-        .await
-        .map_err(terminal_error)?;
+    let replay_id = names::id(service.store.pool(), NamedKind::Replay, &one.replay).await?;
+    let view = replays::change(service, replay_id, command, service.operator()).await;
+    let view = view.map_err(terminal_error)?;
     show(one.json, &view);
     Ok(())
 }
@@ -188,6 +250,9 @@ fn show(how: OutputArgs, view: &ReplayView) {
     let shown = json!({
         "id": view.row.replay_id, "firm_id": view.row.firm_id, "state": view.row.state,
         "reason": view.row.reason, "selected": view.row.selected, "outcomes": view.outcomes,
+        "force": view.row.force, "rate_per_second": view.row.rate_per_second,
+        "requested_at": Timestamp::from(view.row.requested_at),
+        "ended_at": view.row.ended_at.map(Timestamp::from),
     });
-    print(how, vec![shown], &["id", "state", "selected", "outcomes"]);
+    REPLAY.print(how, &shown);
 }

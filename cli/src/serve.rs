@@ -38,8 +38,8 @@ use crate::doors::{BoundDoors, ServedDoors};
 use crate::setup::setup;
 use crate::telemetry::ProcessMetrics;
 use crate::wiring::{
-    Databases, ProcessRole, SERVICE_DATABASES, ServeArgs, StorageArgs, System, SystemSetup,
-    claim_in_appends,
+    Databases, Installation, ProcessRole, SERVICE_DATABASES, ServeArgs, StorageArgs, System,
+    SystemSetup, claim_in_appends,
 };
 
 /// The longest wait after a signal for calls and attempts under way.
@@ -53,7 +53,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     warn_of_clear_text(serve);
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let doors = BoundDoors::of(serve).await?;
-    let databases = Databases::open(storage, SERVICE_DATABASES).await?;
+    let databases = Databases::open(storage, SERVICE_DATABASES, Installation::MayBegin).await?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         role = serve.role.name(),
@@ -61,7 +61,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
         keyring = %databases.keyring.places(),
         "starting"
     );
-    let wrapping = storage.wrapping_key()?;
+    let wrapping = storage.wrapping_key(Installation::MayBegin)?;
     let mut signal = pin!(signalled()?);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();

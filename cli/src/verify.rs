@@ -6,16 +6,20 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use deliverer::inspect::proof::{self, LogFilter, ProofExample, ProofReport, ProofScope};
 use deliverer::inspect::repair::{RepairOrder, repair};
+use domain::audit::AuditPeriod;
 use domain::once::DeliveryFaultKind;
 use domain::replay::REASON_MAX_CHARS;
 use domain::time::Timestamp;
+use domain::when::When;
+use eventstore::Clock;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use uuid::Uuid;
+use sqlx::PgPool;
 
-use crate::args::OutputArgs;
 use crate::databases::MainDatabase;
-use crate::output::{print_json, print_line, print_note};
+use crate::failure;
+use crate::names::{self, NamedKind};
+use crate::output::{ReportArgs, Tone, print_json, print_line, print_note, print_verdict};
 use crate::wiring::{self, StorageArgs};
 
 /// The proof could not be finished.
@@ -25,22 +29,21 @@ const EXIT_UNKNOWN: u8 = 2;
 #[derive(Debug, Subcommand)]
 pub(crate) enum VerifyCommand {
     /// Prove that each occurrence lists exactly the subscriptions its match saw live. Prove that
-    /// each delivery followed its rules. Exit code 0: proven; 1: a fault; 2: the check or the
-    /// repair could not finish.
+    /// each delivery followed its rules.
     Deliveries(VerifyDeliveriesArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyDeliveriesArgs {
-    /// Only this firm's deliveries.
+    /// Only this firm's deliveries: its id, the beginning of its id, or its name.
     #[arg(long)]
-    firm: Option<Uuid>,
-    /// Only events recorded at this instant or later (2026-11-01T00:00:00Z).
+    firm: Option<String>,
+    /// Only events recorded at this time or later: 2026-11-01, 2026-11-01T09:30:00Z, 2h, yesterday.
     #[arg(long)]
-    since: Option<Timestamp>,
-    /// Only events recorded before this instant.
+    since: Option<When>,
+    /// Only events recorded before this time.
     #[arg(long)]
-    until: Option<Timestamp>,
+    until: Option<When>,
     /// Only from this position of the log on.
     #[arg(long, default_value_t = 1)]
     from: i64,
@@ -57,7 +60,7 @@ pub(crate) struct VerifyDeliveriesArgs {
     #[arg(long, value_parser = reason)]
     reason: Option<String>,
     #[command(flatten)]
-    json: OutputArgs,
+    json: ReportArgs,
 }
 
 fn reason(text: &str) -> Result<String, String> {
@@ -86,7 +89,7 @@ pub(crate) async fn run(
             code(&report, repaired)
         }
         Err(error) => {
-            print_note(&format!("firmforms: {error:#}"));
+            print_note(&failure::told(&error));
             ExitCode::from(EXIT_UNKNOWN)
         }
     }
@@ -110,20 +113,23 @@ async fn look(storage: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Re
         bar.set_length(all.cast_unsigned());
         bar.set_position(done.cast_unsigned());
     };
-    let report = proof::verify(&looking.pool, asked.scope(), progress).await;
+    let scope = asked.scope(&looking.pool).await?;
+    let report = proof::verify(&looking.pool, scope, progress).await;
     bar.finish_and_clear();
     looking.close().await?;
     Ok(report?)
 }
 
 impl VerifyDeliveriesArgs {
-    fn scope(&self) -> ProofScope {
+    async fn scope(&self, pool: &PgPool) -> anyhow::Result<ProofScope> {
+        let now = Clock::of_database(pool).await?.now();
+        let AuditPeriod { since, until } = names::period(self.since, self.until, now)?;
         let part = LogFilter {
-            firm_id: self.firm,
-            since: self.since.map(Timestamp::get),
-            until: self.until.map(Timestamp::get),
+            firm_id: names::id_of_any(pool, NamedKind::Firm, self.firm.as_deref()).await?,
+            since: since.map(Timestamp::get),
+            until: until.map(Timestamp::get),
         };
-        ProofScope { from: self.from, to: self.to, part, examples: self.examples }
+        Ok(ProofScope { from: self.from, to: self.to, part, examples: self.examples })
     }
 }
 
@@ -147,10 +153,17 @@ async fn repair_missing(
     Ok(repaired)
 }
 
-fn tell(report: &ProofReport, repaired: Option<u64>, how: OutputArgs) {
+fn tell(report: &ProofReport, repaired: Option<u64>, how: ReportArgs) {
     if how.json {
         return print_json(&as_json(report, repaired));
     }
+    let ProofReport { through, occurrences, subscriptions, .. } = report;
+    let (word, tone) =
+        if report.is_proven() { ("proven", Tone::Good) } else { ("WRONG", Tone::Bad) };
+    let rest = format!(
+        ": {occurrences} occurrences up to position {through}, {subscriptions} subscriptions"
+    );
+    print_verdict(word, tone, &rest);
     lines(report, repaired).iter().for_each(|line| print_line(line));
 }
 
@@ -179,13 +192,8 @@ fn example(one: &ProofExample) -> Value {
 }
 
 fn lines(report: &ProofReport, repaired: Option<u64>) -> Vec<String> {
-    let ProofReport { through, occurrences, overlaps, subscriptions, .. } = report;
-    let ProofReport { listed, unspread, deliveries, .. } = report;
-    let word = if report.is_proven() { "proven" } else { "WRONG" };
+    let ProofReport { overlaps, listed, unspread, deliveries, .. } = report;
     let mut lines = vec![
-        format!(
-            "{word}: {occurrences} occurrences up to position {through}, {subscriptions} subscriptions"
-        ),
         format!("        {listed} deliveries listed, {unspread} of them not in the outbox yet"),
         format!("        {overlaps} matches overlapped a change of the firm's subscriptions"),
         format!("        {deliveries} deliveries begun and looked at"),

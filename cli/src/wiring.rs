@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use api::public::KeyBatchers;
 use api::{
     AppendClaimer, AuditAccess, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission,
@@ -18,6 +18,7 @@ use deliverer::send::{SampleExchange, SampleRequest, send_sample};
 use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend};
 use domain::address::AllowedTargets;
 use domain::target::Target;
+use eventstore::checkup::{self, SchemaStanding};
 use eventstore::{
     AppendError, Clock, Fence, PrimaryFollower, RecordedEvent, Store, announce, connect, migrate,
 };
@@ -33,7 +34,7 @@ use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, in
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
 pub use crate::databases::Databases;
-pub(crate) use crate::databases::{DatabaseNames, SERVICE_DATABASES};
+pub(crate) use crate::databases::{DatabaseNames, Installation, SERVICE_DATABASES};
 use crate::databases::{KEYRING, MAIN};
 use crate::operator;
 
@@ -158,6 +159,15 @@ impl System {
         wrapping: WrappingKey,
         setup: SystemSetup,
     ) -> anyhow::Result<Self> {
+        Self::start_on(databases, wrapping, setup, Installation::MayBegin).await
+    }
+
+    async fn start_on(
+        databases: Databases,
+        wrapping: WrappingKey,
+        setup: SystemSetup,
+        installation: Installation,
+    ) -> anyhow::Result<Self> {
         let mut main = PrimaryFollower::of(databases.main, MAIN);
         let pool = main.pool(&CALLER_PLAN_SETTINGS, CALLER_CONNECTIONS);
         let readers = main.guarded_pool(&CALLER_PLAN_SETTINGS, READER_CONNECTIONS);
@@ -168,6 +178,9 @@ impl System {
         let mut keys = PrimaryFollower::of(databases.keyring, KEYRING);
         let keyring_pool = keys.pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring_pool.clone(), wrapping).watched_by(keys.life().clone());
+        if installation == Installation::MustExist {
+            require_schema(&pool, &keyring_pool).await?;
+        }
         bring_up(&pool, &keyring_pool).await?;
         keyring.check_wrapping_key(&SystemEntropy).await?;
         let keyring = keyring.beside(life.clone());
@@ -302,6 +315,32 @@ async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result
         .map_err(|error| not_brought_up("the keyring", error))
 }
 
+/// Requires both databases at this build's schema, or at a newer one. Only `serve`, `demo` and
+/// `migrate` change a schema: a newer program on a laptop must not.
+async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
+    let schemas = schema_standings(main, keyring).await?;
+    for (name, SchemaStanding { found, needed, missing }) in schemas {
+        if missing > 0 {
+            bail!(
+                "the schema of {name} is {found}, and this program needs {needed}: run `firmforms \
+                 migrate`"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The schemas of both databases beside those of this build.
+pub(crate) async fn schema_standings(
+    main: &sqlx::PgPool,
+    keyring: &sqlx::PgPool,
+) -> Result<[(&'static str, SchemaStanding); 2], sqlx::Error> {
+    Ok([
+        (MAIN, checkup::main_schema(main).await?),
+        (KEYRING, checkup::schema(keyring, &KEYRING_MIGRATIONS).await?),
+    ])
+}
+
 /// Explains to the operator why a database is not at this build's schema.
 fn not_brought_up(database: &'static str, error: MigrateError) -> anyhow::Error {
     match &error {
@@ -425,11 +464,19 @@ impl QueueView for OutboxView {
 
 /// Opens the service's databases for one command.
 pub(crate) async fn open(storage: &StorageArgs) -> anyhow::Result<System> {
-    let mut databases = Databases::open(storage, SERVICE_DATABASES).await?;
-    let wrapping = storage.wrapping_key()?;
+    open_installation(storage, Installation::MustExist).await
+}
+
+/// Opens the service's databases for one command, and makes what is missing if it may.
+pub(crate) async fn open_installation(
+    storage: &StorageArgs,
+    installation: Installation,
+) -> anyhow::Result<System> {
+    let mut databases = Databases::open(storage, SERVICE_DATABASES, installation).await?;
+    let wrapping = storage.wrapping_key(installation)?;
     databases.require().await?;
     let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1")?;
-    let mut system = System::start(databases, wrapping, setup).await?;
+    let mut system = System::start_on(databases, wrapping, setup, installation).await?;
     system.service.operator = Some(operator::at_terminal(storage, system.pool()).await?);
     Ok(system)
 }

@@ -47,6 +47,15 @@ pub(crate) struct ClusterLock {
     _lock: File,
 }
 
+fn folder_in(data_dir: &Path) -> PathBuf {
+    data_dir.join("postgres")
+}
+
+/// The data of a cluster, once `initdb` has made them.
+pub(crate) fn data_in(data_dir: &Path) -> PathBuf {
+    folder_in(data_dir).join("data")
+}
+
 impl ClusterFiles {
     /// Makes missing folders, and checks that the account can enter them.
     pub(crate) fn prepare(data_dir: &Path, stay: DirectoryLifetime) -> Result<Self, ClusterError> {
@@ -68,12 +77,12 @@ impl ClusterFiles {
 
     /// The folder that the server's account owns.
     pub(crate) fn folder(&self) -> PathBuf {
-        self.data_dir.join("postgres")
+        folder_in(&self.data_dir)
     }
 
     /// The data, once `initdb` has made them.
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder().join("data")
+        data_in(&self.data_dir)
     }
 
     pub(crate) fn lifeline(&self) -> PathBuf {

@@ -98,6 +98,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Whether the data directory holds the data of a cluster.
+    #[must_use]
+    pub fn exists(data_dir: &Path) -> bool {
+        files::data_in(data_dir).join("PG_VERSION").exists()
+    }
+
     /// Joins the server that runs in the data directory, or starts one. Makes missing data first.
     pub async fn open(config: &ClusterConfig) -> Result<Self, ClusterError> {
         let files = ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Kept)?;

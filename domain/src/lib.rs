@@ -37,8 +37,8 @@
 //!   [`search`] reads a text that an operator looks for, and [`access`] folds who could do what.
 //!   [`target_test`] orders a sample to a target.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
-//!   [`printable`] makes foreign text safe to print. [`when`] reads times as a person shortens
-//!   them.
+//!   [`printable`] makes foreign text safe to print. [`id_range`] and [`when`] read ids and times
+//!   as a person shortens them.
 
 pub mod access;
 pub mod access_token;
@@ -63,6 +63,7 @@ pub mod feed;
 pub mod firm;
 pub mod form;
 pub mod growth;
+pub mod id_range;
 pub mod idempotency;
 pub mod ids;
 pub mod invite;

@@ -4,10 +4,8 @@
 use uuid::Uuid;
 
 use crate::api_key::API_KEY_PREFIX;
+use crate::id_range::IdRange;
 use crate::pause::PauseScope;
-
-/// Fewest hexadecimal digits of the start of an id.
-const ID_DIGITS_MIN: usize = 4;
 
 /// Characters of a key that people see. A whole key is cut to them, so that it goes nowhere.
 const KEY_SHOWN_CHARS: usize = 12;
@@ -64,20 +62,10 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
     [position, ids_beginning(text), host, name].into_iter().flatten().collect()
 }
 
-/// The ids that begin with these digits, written with or without hyphens.
+/// The ids that begin with these digits.
 fn ids_beginning(text: &str) -> Option<SearchTerm> {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let hyphens = text.char_indices().filter(|(_, c)| *c == '-').map(|(at, _)| at);
-    let misplaced = hyphens.into_iter().any(|at| ![8, 13, 18, 23].contains(&at));
-    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if misplaced || !is_hex || !(ID_DIGITS_MIN..32).contains(&digits.len()) {
-        return None;
-    }
-    let filled = |with: char| -> Option<Uuid> {
-        let missing = std::iter::repeat_n(with, 32 - digits.len());
-        digits.chars().chain(missing).collect::<String>().parse().ok()
-    };
-    Some(SearchTerm::IdsBetween(filled('0')?, filled('f')?))
+    let range = IdRange::of(text).filter(|range| range.whole().is_none())?;
+    Some(SearchTerm::IdsBetween(range.first, range.last))
 }
 
 /// Commands that tell more about an object of this kind.

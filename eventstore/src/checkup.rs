@@ -88,23 +88,60 @@ pub async fn log_end(pool: &PgPool) -> Result<LogEnd, sqlx::Error> {
     .await
 }
 
+/// The schema of a database beside the schema of this build, by their newest migrations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaStanding {
+    /// The newest migration of the database; 0 for an empty database.
+    pub found: i64,
+    /// The newest migration of this build.
+    pub needed: i64,
+    /// The number of migrations that the database lacks.
+    pub missing: usize,
+}
+
+/// The standing of a database's schema.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn schema(pool: &PgPool, known: &Migrator) -> Result<SchemaStanding, sqlx::Error> {
+    let done = done_migrations(pool).await?;
+    let known: BTreeSet<i64> = known.iter().map(|migration| migration.version).collect();
+    let newest = |versions: &BTreeSet<i64>| versions.last().copied().unwrap_or_default();
+    Ok(SchemaStanding {
+        found: newest(&done),
+        needed: newest(&known),
+        missing: known.difference(&done).count(),
+    })
+}
+
+/// The standing of the main database's schema.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn main_schema(pool: &PgPool) -> Result<SchemaStanding, sqlx::Error> {
+    schema(pool, &crate::pool::MAIN_MIGRATIONS).await
+}
+
+async fn done_migrations(pool: &PgPool) -> Result<BTreeSet<i64>, sqlx::Error> {
+    let begun: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
+        .fetch_one(pool)
+        .await?;
+    if !begun {
+        return Ok(BTreeSet::new());
+    }
+    let done: Vec<i64> = sqlx::query_scalar("select version from _sqlx_migrations where success")
+        .fetch_all(pool)
+        .await?;
+    Ok(done.into_iter().collect())
+}
+
 /// Counts the migrations that a database lacks, and the migrations it has that this build does not
 /// know.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn migrations(pool: &PgPool, known: &Migrator) -> Result<(usize, usize), sqlx::Error> {
-    let begun: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
-        .fetch_one(pool)
-        .await?;
-    let done: Vec<i64> = if begun {
-        sqlx::query_scalar("select version from _sqlx_migrations where success")
-            .fetch_all(pool)
-            .await?
-    } else {
-        Vec::new()
-    };
-    let done: BTreeSet<i64> = done.into_iter().collect();
+    let done = done_migrations(pool).await?;
     let known: BTreeSet<i64> = known.iter().map(|migration| migration.version).collect();
     Ok((known.difference(&done).count(), done.difference(&known).count()))
 }

@@ -17,6 +17,7 @@
 //! - `actors` checks in each append that the actor may still act.
 //! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
 //! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.
+//! - [`candidates`] are the objects that a shortened id or a name may mean.
 //! - [`StoredRow`] is a row that a verifier compares with its stream.
 //! - [`housekeeping`] forgets rows that are kept for a limited time only.
 //!
@@ -25,6 +26,7 @@
 pub mod activity_ids;
 mod actors;
 pub mod as_of;
+pub mod candidates;
 mod counters;
 pub mod follow;
 pub mod hook_requests;

@@ -316,7 +316,7 @@ async fn operators_look_back_at_the_terminal() {
     let none = ask(&["deliveries", "list", "--as-of", &made, "--json"]).await;
     assert_eq!(none.1.trim(), "[]");
     let listed = ask(&["deliveries", "list", "--as-of", &tried]).await;
-    assert!(listed.1.contains("  pending  form_submitted  "), "{}", listed.1);
+    assert!(listed.1.contains("\tpending\tform_submitted\t"), "{}", listed.1);
     let shown = ask(&["deliveries", "show", &id, "--as-of", &tried, "--json"]).await;
     let shown: Value = serde_json::from_str(&shown.1).unwrap();
     assert_eq!(

@@ -186,7 +186,7 @@ async fn a_command_that_reads_may_use_a_standby_and_says_so_and_another_refuses_
     let (code, said, noted) = run(&["doctor"]).await;
     let wrong: Vec<&str> = said.lines().filter(|line| line.starts_with("wrong")).collect();
     assert_eq!(code, 1, "{said}{noted}");
-    assert!(wrong.iter().any(|line| line.contains(" primary ")), "{said}");
+    assert!(wrong.iter().any(|line| line.contains("\tprimary\t")), "{said}");
     assert!(
         wrong.iter().all(|line| line.contains("primary") || line.contains("durability")),
         "{said}"

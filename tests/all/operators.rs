@@ -106,18 +106,18 @@ async fn doors_7_tokens_are_made_and_revoked_in_the_audit_log() {
         ],
     )
     .await;
-    let id = made[0]["id"].as_str().unwrap();
+    let id = made["id"].as_str().unwrap();
     let (action, actor, evidence) = last_entry(&world, Uuid::nil()).await;
     assert_eq!((&*action, &*actor), ("token_created", "operator:ann"));
     assert_eq!(
         (&evidence["name"], &evidence["role"], &evidence["expires_at"], &evidence["firm_ids"]),
         (&json!("on call"), &json!("operator"), &json!("2099-01-31T00:00:00.000Z"), &json!([firm]))
     );
-    assert!(!evidence.to_string().contains(made[0]["token"].as_str().unwrap()));
-    done(&world, &["--as", "bob", "tokens", "revoke", id]).await;
+    assert!(!evidence.to_string().contains(made["token"].as_str().unwrap()));
+    done(&world, &["--as", "bob", "tokens", "revoke", "--yes", id]).await;
     let (action, actor, _) = last_entry(&world, Uuid::nil()).await;
     assert_eq!((&*action, &*actor), ("token_revoked", "operator:bob"));
-    assert_eq!(terminal(&world, &["tokens", "revoke", id]).await.0, 1);
+    assert_eq!(terminal(&world, &["tokens", "revoke", "--yes", id]).await.0, 1);
     assert_eq!(entries(&world, Uuid::nil()).await.len(), 2);
     for (wrong, arguments) in [
         ("in the future", ["--expires", "2020-01-01T00:00:00Z"]),

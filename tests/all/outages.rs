@@ -124,7 +124,10 @@ async fn e11_a_service_that_waits_ends_at_a_signal_and_a_command_does_not_wait()
     let migrate = firmforms(&database).arg("migrate").output().await.unwrap();
     let said = String::from_utf8(migrate.stderr).unwrap();
     assert_eq!((migrate.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.starts_with("firmforms: the main database does not answer: "), "{said}");
+    assert!(
+        said.starts_with("firmforms: the main database does not answer at 127.0.0.1:1/a: "),
+        "{said}"
+    );
     assert!(said.contains("refused"), "{said}");
 }
 

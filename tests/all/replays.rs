@@ -491,13 +491,13 @@ async fn an_operator_replays_all_firms_at_the_terminal() {
     let begun = terminal(&start).await;
     assert_eq!(begun.as_array().unwrap().len(), 1, "{quiet:?} has nothing to send");
     let id = begun[0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(terminal(&["replay", "pause", &id, "--json"]).await[0]["state"], "paused");
+    assert_eq!(terminal(&["replay", "pause", &id, "--json"]).await["state"], "paused");
     assert_eq!(scene.send().await, 0);
-    assert_eq!(terminal(&["replay", "resume", &id, "--json"]).await[0]["state"], "running");
+    assert_eq!(terminal(&["replay", "resume", &id, "--json"]).await["state"], "running");
     assert_eq!(scene.send().await, 2);
     let shown = terminal(&["replay", "show", &id, "--json"]).await;
     assert_eq!(
-        (&shown[0]["state"], &shown[0]["outcomes"]),
+        (&shown["state"], &shown["outcomes"]),
         (&json!("finished"), &json!({"delivered": 2}))
     );
     for id in failed {

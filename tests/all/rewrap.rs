@@ -40,7 +40,7 @@ async fn rewrap(world: &World, file: &str) -> (i32, String) {
     world.deliverer().store.connections().close().await;
     world.service().health.close().await;
     world.deliverer().keyring.close().await;
-    let arguments = ["keyring", "rewrap", "--new-key-file", file];
+    let arguments = ["keyring", "rewrap", "--yes", "--new-key-file", file];
     said(firmforms(&world.database).args(arguments)).await
 }
 
@@ -52,7 +52,8 @@ fn with_new_key(world: &World) -> Command {
 
 /// What was sealed before is sent once more under the new key, byte by byte.
 async fn assert_sent_again(world: &World, firm: uuid::Uuid, receiver: &Receiver) {
-    let again = ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force"];
+    let again =
+        ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force", "--yes"];
     let (code, text) = said(with_new_key(world).args(again)).await;
     assert_eq!(code, 0, "{text}");
     let key = [("FIRMFORMS_WRAPPING_KEY", &*NEW.repeat(32))];
@@ -145,7 +146,7 @@ async fn rewrapping_beside_a_service_or_from_a_wrong_key_changes_nothing() {
     let (world, firm, file) = world(&receiver).await;
     let reveal = ["secrets", "reveal", "--firm", &firm.to_string()];
     assert_eq!(said(firmforms(&world.database).args(reveal)).await.0, 0);
-    let arguments = ["keyring", "rewrap", "--new-key-file", &file];
+    let arguments = ["keyring", "rewrap", "--yes", "--new-key-file", &file];
     let (code, text) = said(firmforms(&world.database).args(arguments)).await;
     assert!(code != 0 && text.contains("stop the service first"), "{text}");
     let (code, text) = rewrap(&world, "/nowhere").await;
@@ -195,7 +196,7 @@ async fn a_damaged_key_is_named_and_keeps_nobody_from_the_rest() {
                  where d.wrapped = sha256(k.wrapped)";
     let damaged = number(keyring, "select count(*) from kept").await;
     assert_eq!(number(keyring, left).await, damaged, "it is as it was");
-    assert!(text.contains(&format!("  {}\n", damaged + 1)), "{text}");
+    assert!(text.contains(&format!("damaged rows: {}\n", damaged + 1)), "{text}");
     assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
 }
 
@@ -231,7 +232,10 @@ async fn what_is_under_both_keys_halfway_is_brought_to_its_end() {
         assert!(code != 0 && text.contains("between two wrapping keys"), "{text}");
     }
     let (code, text) = rewrap(&world, &file).await;
-    assert!(code == 0 && text.starts_with(&format!("{old}  0  0\n")), "{text}");
+    assert!(
+        code == 0 && text.starts_with(&format!("rewrapped: {old} data keys, 0 secrets")),
+        "{text}"
+    );
     assert_eq!(number(keyring, still).await, 0);
     assert_eq!(said(with_new_key(&world).args(reveal)).await, before);
     assert_sent_again(&world, firm, &receiver).await;

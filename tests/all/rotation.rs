@@ -154,9 +154,9 @@ async fn b5_a_suspended_firm_rotates_and_a_closed_one_is_shown_its_last_secret()
 async fn an_operator_rotates_at_the_terminal() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let arguments = ["secrets", "rotate", "--firm", &firm.id.to_string(), "--json"];
+    let arguments = ["secrets", "rotate", "--yes", "--firm", &firm.id.to_string(), "--json"];
     let said = firmforms(&world.database).args(arguments).output().await.unwrap();
     assert!(said.status.success(), "{said:?}");
     let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
-    assert_eq!(said[0]["secret"], reveal(&world, &firm).await.secret.as_str());
+    assert_eq!(said["secret"], reveal(&world, &firm).await.secret.as_str());
 }

@@ -96,7 +96,7 @@ pub async fn list(service: &Service, firm_id: Uuid) -> Result<Vec<KeyRow>, Error
     Ok(keys::list(pool, firm_id).await?)
 }
 
-/// Revokes a key for good, and removes the subscriptions made with it.
+/// Revokes a key for good, and removes the subscriptions made with it. Returns their number.
 ///
 /// # Errors
 /// `not_found`, also for a key that is revoked already.
@@ -105,29 +105,30 @@ pub async fn revoke(
     firm_id: Uuid,
     key_id: Uuid,
     actor: Actor,
-) -> Result<(), Error> {
+) -> Result<usize, Error> {
     let context = service.context(firm_id, actor);
     let seed = context.correlation_id;
     let revoked = retry_conflicts(seed, || try_revoke(service, key_id, &context)).await?;
-    if revoked { Ok(()) } else { Err(Error::NotFound) }
+    revoked.ok_or(Error::NotFound)
 }
 
 /// Locks the key before its subscriptions are listed, so that no subscription is added in between.
+/// Returns `None` for a key that is not active.
 async fn try_revoke(
     service: &Service,
     key_id: Uuid,
     context: &EventContext,
-) -> Result<bool, AppendError> {
+) -> Result<Option<usize>, AppendError> {
     let mut appending = service.store.begin().await?;
     let connection = appending.connection();
     if !keys::lock_active(connection, context.firm_id, key_id).await? {
-        return Ok(false);
+        return Ok(None);
     }
     let hooks = hooks::live_of_keys(connection, &[key_id]).await?;
     let events = revocation(context, key_id, RevocationReason::Requested, &hooks);
     appending.append(events).await?;
     appending.commit().await?;
-    Ok(true)
+    Ok(Some(hooks.len()))
 }
 
 /// Events of a locked key's revocation and of the removals that it causes.

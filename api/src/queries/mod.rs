@@ -5,9 +5,9 @@
 //! a key or a delivery came to its state, by chains of [`causes`]. [`events`] shows the
 //! log, [`inventory`] lists the rest, [`receivers`] the hosts of all firms, [`access`] tells who
 //! could do what, and [`people`] what was sent about a person. [`find`] finds anything by a piece
-//! of it, [`export`] writes deliveries as lines, `samples` makes samples, and [`stats`] shows the
-//! sizes of tables. A query records nothing: the caller records the reading by
-//! `commands::readings`.
+//! of it, and [`naming`] the object that a person means. [`export`] writes deliveries as lines,
+//! `samples` makes samples, and [`stats`] shows the sizes of tables. A query records nothing: the
+//! caller records the reading by `commands::readings`.
 
 pub mod access;
 pub mod as_of;
@@ -18,6 +18,7 @@ pub mod find;
 pub mod history;
 pub mod inventory;
 pub mod listing;
+pub mod naming;
 pub mod people;
 pub mod receivers;
 pub(crate) mod samples;

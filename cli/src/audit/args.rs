@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use domain::as_of::AsOf;
 use domain::audit::{Action, AuditPeriod, BackwardPeriod};
 use domain::time::Timestamp;
-use domain::when::When;
+use domain::when::{PastMoment, When};
 use uuid::Uuid;
 
-use crate::args::{OutputArgs, TargetRevealArgs};
+use crate::args::TargetRevealArgs;
+use crate::names;
+use crate::output::{OutputArgs, ReportArgs};
 
 /// The commands of the audit log.
 #[derive(Debug, Subcommand)]
@@ -18,8 +19,7 @@ pub(crate) enum AuditCommand {
     List(AuditListArgs),
     /// Write a firm's audit log to a file, and record the export.
     Export(ExportArgs),
-    /// Verify the database against the signed checkpoints, or a bundle by itself. Exit code 0:
-    /// intact; 1: broken, with the first flaw; 2: not decided.
+    /// Verify the database against the signed checkpoints, or a bundle by itself.
     Verify(AuditVerifyArgs),
     /// Make a signed checkpoint now, outside the database.
     Checkpoint(AuditCheckpointArgs),
@@ -30,9 +30,9 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
+    pub(crate) firm: String,
     /// Only entries of these actions: `hook_removed`, `key_revoked`, and so on.
     #[arg(long, value_delimiter = ',')]
     pub(crate) action: Vec<Action>,
@@ -71,16 +71,15 @@ pub(crate) struct TimeRangeArgs {
 impl TimeRangeArgs {
     /// The period, as seen from now. A day is its midnight in UTC.
     pub(crate) fn period(self, now: Timestamp) -> Result<AuditPeriod, BackwardPeriod> {
-        let before = |when: When| when.before(now);
-        AuditPeriod::between(self.since.map(before), self.until.map(before))
+        names::period(self.since, self.until, now)
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
+    pub(crate) firm: String,
     /// The format: for a spreadsheet, for programs, or with all proofs.
     #[arg(long, value_enum, default_value = "bundle")]
     pub(crate) format: ExportFormat,
@@ -92,6 +91,9 @@ pub(crate) struct ExportArgs {
     /// Write a page about the bundle to this file, as HTML for people and printers.
     #[arg(long, requires = "out")]
     pub(crate) cover: Option<PathBuf>,
+    /// Tell as JSON what was written to the file.
+    #[arg(long, requires = "out", help_heading = "Output")]
+    pub(crate) json: bool,
 }
 
 /// The format of an export.
@@ -104,6 +106,16 @@ pub(crate) enum ExportFormat {
     /// Entries, proofs, a signed checkpoint and its key. `audit verify --bundle` needs nothing
     /// else.
     Bundle,
+}
+
+impl ExportFormat {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Ndjson => "ndjson",
+            Self::Bundle => "bundle",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +140,8 @@ pub(crate) struct AuditVerifyArgs {
     /// signer's keys, else the keys beside the checkpoints, and for a bundle the key in it.
     #[arg(long)]
     pub(crate) public_keys: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) how: ReportArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -151,33 +165,33 @@ pub(crate) enum HooksCommand {
     List(HooksListArgs),
     /// Explain a removal: actor, time, rule and evidence.
     Why {
-        /// The subscription.
-        hook: Uuid,
+        /// The subscription: its id, or the beginning of its id.
+        hook: String,
         #[command(flatten)]
         reveal: TargetRevealArgs,
         #[command(flatten)]
-        json: OutputArgs,
+        json: ReportArgs,
     },
 }
 
 /// The selection of subscriptions.
 #[derive(Debug, Args)]
 pub(crate) struct HooksListArgs {
-    /// The firm.
+    /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
-    pub(crate) firm: Uuid,
+    pub(crate) firm: String,
     /// Only removed ones, last removed first.
     #[arg(long, conflicts_with = "warned")]
     pub(crate) removed: bool,
     /// Only those whose last delivery ended with 410. The next 410 removes them.
     #[arg(long)]
     pub(crate) warned: bool,
-    /// Only those removed from this instant on.
+    /// Only those removed from this time on: 2026-11-01, 2h, yesterday.
     #[arg(long, requires = "removed")]
-    pub(crate) since: Option<Timestamp>,
-    /// Their state at a position of the log, or at an instant (2026-11-01T12:00:00Z).
+    pub(crate) since: Option<When>,
+    /// Their state at a position of the log, or at a time (2026-11-01, 2h).
     #[arg(long)]
-    pub(crate) as_of: Option<AsOf>,
+    pub(crate) as_of: Option<PastMoment>,
     /// Only those after this one: the last one of the page before.
     #[arg(long)]
     pub(crate) after: Option<Uuid>,

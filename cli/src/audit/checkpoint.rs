@@ -11,8 +11,19 @@ use vault::SystemEntropy;
 use super::args::AuditCheckpointArgs;
 use crate::databases::MainDatabase;
 use crate::operate::terminal_error;
-use crate::output::print;
+use crate::output::{Column, RecordView};
 use crate::wiring::{self, StorageArgs, System};
+
+const TAKEN: RecordView = RecordView::new(&[
+    Column::number("number"),
+    Column::time("at"),
+    Column::number("position"),
+    Column::number("firms"),
+    Column::number("seals"),
+    Column::id("key_id"),
+    Column::id("hash"),
+])
+.quiet("number");
 
 pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> anyhow::Result<()> {
     let taken = match &asked.reason {
@@ -24,8 +35,7 @@ pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> a
         }
         None => in_current_series(storage).await?,
     };
-    let columns = ["number", "at", "position", "firms", "key_id", "hash"];
-    print(asked.json, vec![checkpoint_json(&taken)], &columns);
+    TAKEN.print(asked.json, &checkpoint_json(&taken));
     Ok(())
 }
 

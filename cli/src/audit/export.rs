@@ -1,6 +1,7 @@
 //! `audit export`: the export is recorded first, then written.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, bail};
 use api::commands::readings;
@@ -11,19 +12,25 @@ use domain::audit::AuditPeriod;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use indicatif::ProgressBar;
 use projector::firms;
+use serde_json::json;
 use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
 use super::new_file::NewFile;
 use super::terminal_error;
-use crate::output::Output;
+use crate::names::{self, NamedKind};
+use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
 use crate::wiring::{self, StorageArgs, System};
+
+const WRITTEN: RecordView =
+    RecordView::new(&[Column::text("file"), Column::id("format"), Column::number("entries")]);
 
 pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
     if export.cover.is_some() && export.format != ExportFormat::Bundle {
         bail!("--cover is a page about a bundle: it needs --format bundle");
     }
     let system = wiring::open(storage).await?;
+    let firm_id = names::id(system.pool(), NamedKind::Firm, &export.firm).await?;
     let AuditPeriod { since, until } = export.time.period(system.service.clock.now())?;
     let out = export.out.as_deref().map(NewFile::create).transpose()?;
     let cover = export.cover.as_deref().map(NewFile::create).transpose()?;
@@ -34,20 +41,33 @@ pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::R
     };
     let look = ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, how) };
     let actor = system.service.operator();
-    readings::record(&system.service, export.firm, actor, look).await.map_err(terminal_error)?;
-    let asked = ExportSelection { firm_id: export.firm, since, until };
+    readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
+    let asked = ExportSelection { firm_id, since, until };
     let order = ExportOrder { storage, system: &system, export, asked };
-    let bundle = match &out {
+    let written = match &out {
         Some(file) => order.write(BufWriter::new(file)).await.with_context(|| order.named())?,
         None => order.write(BufWriter::new(Output::new())).await?,
     };
-    if let (Some(mut file), Some(bundle)) = (cover.as_ref(), &bundle) {
+    if let (Some(mut file), Some(bundle)) = (cover.as_ref(), &written.bundle) {
         file.write_all(order.cover(bundle).await?.as_bytes())?;
     }
     for file in [out, cover].into_iter().flatten() {
         file.keep()?;
     }
-    system.stop().await
+    system.stop().await?;
+    tell(export, written.entries);
+    Ok(())
+}
+
+/// Tells what was written: beside the export, if the export itself is the output.
+fn tell(export: &ExportArgs, entries: u64) {
+    let Some(file) = &export.out else {
+        return print_note(&format!("{entries} entries written"));
+    };
+    let how = OutputArgs { json: export.json, quiet: false };
+    let file = file.display().to_string();
+    let format = export.format.name();
+    WRITTEN.print(how, &json!({"file": file, "format": format, "entries": entries}));
 }
 
 /// An export and its place.
@@ -58,17 +78,25 @@ struct ExportOrder<'a> {
     asked: ExportSelection,
 }
 
+/// What an export wrote.
+struct Written {
+    entries: u64,
+    /// A bundle in figures.
+    bundle: Option<BundleSummary>,
+}
+
 impl ExportOrder<'_> {
-    /// Writes the entries. A bundle comes back in figures.
-    async fn write(&self, mut to: impl Write + Send) -> anyhow::Result<Option<BundleSummary>> {
+    async fn write(&self, mut to: impl Write + Send) -> anyhow::Result<Written> {
         let Self { storage, system, export, asked } = self;
         let bar = bar(export);
+        let entries = AtomicU64::new(0);
         let progress = |done, all| {
+            entries.store(all, Ordering::Relaxed);
             bar.set_length(all);
             bar.set_position(done);
         };
         let pool = system.pool();
-        let written = match export.format {
+        let bundle = match export.format {
             ExportFormat::Csv => {
                 to.write_all(lines::CSV_HEADER.as_bytes())?;
                 lines::export(pool, *asked, lines::csv, to, progress).await?;
@@ -86,7 +114,7 @@ impl ExportOrder<'_> {
             }
         };
         bar.finish_and_clear();
-        Ok(written)
+        Ok(Written { entries: entries.into_inner(), bundle })
     }
 
     async fn cover(&self, bundle: &BundleSummary) -> anyhow::Result<String> {

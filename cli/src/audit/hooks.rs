@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::args::{HooksCommand, HooksListArgs};
 use super::terminal_error;
-use crate::output::{print, print_json, print_line};
+use crate::names::{self, NamedKind};
+use crate::output::{Column, ListTable, print_json, print_line};
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
@@ -27,24 +28,25 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     match command {
         HooksCommand::List(list) => {
             let service = &system.service;
-            let firm = list.firm;
-            let look = ReadingDetails {
-                since: list.since,
-                ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)
-            };
+            let now = service.clock.now();
+            let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+            let since = list.since.map(|when| when.before(now));
+            let look =
+                ReadingDetails { since, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
             readings::record(service, firm, service.operator(), look)
                 .await
                 .map_err(terminal_error)?;
-            let as_of = match list.as_of {
+            let as_of = match names::as_of(list.as_of, now) {
                 Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
                 None => None,
             };
-            let which = list.which();
+            let which = list.which(since);
             let asked = HookListQuery { which, as_of, after: list.after, limit: Some(list.limit) };
             let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
-            print(list.json, items(&page.rows), columns(as_of, which));
+            table(as_of, which).print(list.json, items(&page.rows));
         }
         HooksCommand::Why { hook, reveal, json } => {
+            let hook = names::id(system.pool(), NamedKind::Hook, &hook).await?;
             let mut found =
                 history::of_hook(&system.service, hook, None).await.map_err(terminal_error)?;
             let look = ReadingDetails {
@@ -71,19 +73,39 @@ async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The columns of the text output.
-const fn columns(as_of: Option<AsOf>, which: HookFilter) -> &'static [&'static str] {
+const LIVE: &[Column] =
+    &[Column::id("id"), Column::id("trigger"), Column::time("created_at"), Column::text("target")];
+
+const REMOVED: &[Column] = &[
+    Column::id("id"),
+    Column::id("trigger"),
+    Column::time("removed_at"),
+    Column::id("reason"),
+    Column::text("target"),
+];
+
+const THEN: &[Column] = &[
+    Column::id("id"),
+    Column::id("trigger"),
+    Column::time("created_at"),
+    Column::age("removed_at"),
+    Column::id("reason"),
+    Column::text("target"),
+];
+
+const fn table(as_of: Option<AsOf>, which: HookFilter) -> ListTable {
     match (as_of, which) {
-        (Some(_), _) => &["created_at", "removed_at", "reason", "id", "trigger", "target"],
-        (None, HookFilter::Removed(_)) => &["removed_at", "reason", "id", "trigger", "target"],
-        (None, HookFilter::Warned | HookFilter::Live) => &["created_at", "id", "trigger", "target"],
+        (Some(_), _) => ListTable::new(THEN, "no such subscriptions then"),
+        (None, HookFilter::Removed(_)) => ListTable::new(REMOVED, "no subscription was removed"),
+        (None, HookFilter::Warned) => ListTable::new(LIVE, "no subscription is close to removal"),
+        (None, HookFilter::Live) => ListTable::new(LIVE, "no subscriptions"),
     }
 }
 
 impl HooksListArgs {
-    fn which(&self) -> HookFilter {
+    fn which(&self, since: Option<Timestamp>) -> HookFilter {
         match (self.removed, self.warned) {
-            (true, _) => HookFilter::Removed(self.since.map(Timestamp::get)),
+            (true, _) => HookFilter::Removed(since.map(Timestamp::get)),
             (_, true) => HookFilter::Warned,
             (_, _) => HookFilter::Live,
         }

@@ -19,12 +19,28 @@ use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
 use vault::SystemEntropy;
 
+use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
-use crate::output::{print, print_line};
+use crate::output::{Column, ListTable, RecordView, print_line};
 use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
 pub(crate) use hooks::run as hooks;
+
+const ENTRIES: ListTable = ListTable::new(
+    &[
+        Column::number("sequence"),
+        Column::time("at"),
+        Column::id("action"),
+        Column::text("reason"),
+        Column::id("actor"),
+        Column::id("subject"),
+        Column::text("evidence"),
+    ],
+    "the audit log has no such entries of this firm",
+);
+
+const KEY_FIELDS: &[Column] = &[Column::id("id"), Column::id("public_key")];
 
 pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -39,11 +55,12 @@ pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow:
 
 async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
     let system = wiring::open(storage).await?;
+    let firm_id = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
     let AuditPeriod { since, until } = list.time.period(system.service.clock.now())?;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
     let actor = system.service.operator();
-    readings::record(&system.service, list.firm, actor, look).await.map_err(terminal_error)?;
+    readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
         actions: list.action.into_iter().map(Action::name).collect(),
         without: list.no_reads.then(|| Action::AuditRead.name()),
@@ -53,23 +70,20 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
         until: until.map(Timestamp::get),
         before: list.after,
     };
-    let rows = audit::list(system.pool(), list.firm, &filter, list.limit).await?;
+    let rows = audit::list(system.pool(), firm_id, &filter, list.limit).await?;
     let flat = |mut item: Value| {
-        if !list.json.json {
+        if list.json.is_text() {
             for party in ["actor", "subject"] {
                 let of = item[party].take();
                 let id = of["id"].as_str().map_or(String::new(), |id| format!(":{id}"));
                 item[party] = format!("{}{id}", of["kind"].as_str().unwrap_or_default()).into();
             }
+            item["evidence"] = item["evidence"].to_string().into();
         }
         item
     };
     let items = rows.iter().map(lines::entry_json).map(flat).collect();
-    print(
-        list.json,
-        items,
-        &["sequence", "at", "action", "reason", "actor", "subject", "evidence"],
-    );
+    ENTRIES.print(list.json, items);
     system.stop().await
 }
 
@@ -78,7 +92,8 @@ fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()>
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {
         AuditKeysCommand::List(how) => {
-            print(*how, keys.list()?.iter().map(item).collect(), &["id", "public_key"]);
+            let items = keys.list()?.iter().map(item).collect();
+            ListTable::new(KEY_FIELDS, "no key signs here").print(*how, items);
         }
         AuditKeysCommand::Rotate(how) => {
             if keys.list()?.is_empty() {
@@ -89,7 +104,7 @@ fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()>
                 );
             }
             let made = keys.rotate(&SystemEntropy)?;
-            print(*how, vec![item(&made)], &["id", "public_key"]);
+            RecordView::new(KEY_FIELDS).print(*how, &item(&made));
         }
         AuditKeysCommand::Publish { pem } => {
             for key in keys.list()? {

@@ -13,11 +13,16 @@ use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use domain::audit::{AuditPeriod, EntryTime, ProvedPeriod};
 use domain::time::Timestamp;
 use indicatif::ProgressBar;
+use serde_json::{Value, json};
 
 use super::args::AuditVerifyArgs;
 use crate::databases::MainDatabase;
-use crate::output::{print_line, print_note};
+use crate::failure;
+use crate::output::{self, ReportArgs, Tone, print_json, print_line, print_note};
 use crate::wiring::StorageArgs;
+
+/// The first word about data without a flaw.
+const INTACT: &str = "intact";
 
 /// The verification could not be finished.
 const EXIT_INCOMPLETE: u8 = 2;
@@ -27,23 +32,26 @@ pub(crate) async fn run(storage: &StorageArgs, verify: &AuditVerifyArgs) -> Exit
     let verified = async {
         let trusted = verify.public_keys.as_deref().map(keys).transpose()?;
         match &verify.bundle {
-            Some(path) => file(path, trusted.as_deref()),
-            None => database(storage, trusted).await,
+            Some(path) => file(path, trusted.as_deref(), verify.how),
+            None => database(storage, trusted, verify.how).await,
         }
     };
     match verified.await {
         Ok(code) => code,
         Err(error) => {
-            print_note(&format!("firmforms: {error:#}"));
+            print_note(&failure::told(&error));
             ExitCode::from(EXIT_INCOMPLETE)
         }
     }
 }
 
-fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> {
+fn file(path: &Path, trusted: Option<&[PublicKey]>, how: ReportArgs) -> anyhow::Result<ExitCode> {
     let named = || path.display().to_string();
     let from = BufReader::new(File::open(path).with_context(named)?);
     let verdict = bundle::verify(from, trusted).with_context(named)?;
+    if how.json {
+        return Ok(print_verdict_json(&verdict, bundle_json));
+    }
     Ok(print_verdict(&verdict, |report| of_bundle(report, trusted)))
 }
 
@@ -51,6 +59,7 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>) -> anyhow::Result<ExitCode> 
 async fn database(
     storage: &StorageArgs,
     trusted: Option<Vec<PublicKey>>,
+    how: ReportArgs,
 ) -> anyhow::Result<ExitCode> {
     let looking = MainDatabase::at(storage).await?;
     let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
@@ -72,13 +81,13 @@ async fn database(
     bar.finish_and_clear();
     looking.close().await?;
     let verdict = verdict?;
-    if matches!(verdict, AuditVerdict::Broken(_)) {
-        return Ok(print_verdict(&verdict, of_database));
-    }
-    let lanes = lanes?;
+    let lanes =
+        if matches!(verdict, AuditVerdict::Broken(_)) { LaneComparison::default() } else { lanes? };
     if let Some(LaneFault { lane_id, why }) = &lanes.fault {
-        print_line(&format!("BROKEN: lanes {lane_id}: {why}"));
-        return Ok(ExitCode::FAILURE);
+        return Ok(print_broken(how, &format!("lanes {lane_id}: {why}")));
+    }
+    if how.json {
+        return Ok(print_verdict_json(&verdict, |report| database_json(report, &lanes)));
     }
     let of_all = |report: &DatabaseReport| {
         [of_database(report), of_keys(report, source), of_tables(report, &lanes)].concat()
@@ -89,18 +98,76 @@ async fn database(
 fn print_verdict<R>(verdict: &AuditVerdict<R>, lines: impl Fn(&R) -> Vec<String>) -> ExitCode {
     match verdict {
         AuditVerdict::Intact(report) => {
-            lines(report).iter().for_each(|line| print_line(line));
+            for line in lines(report) {
+                match line.strip_prefix(INTACT) {
+                    Some(rest) => output::print_verdict(INTACT, Tone::Good, rest),
+                    None => print_line(&line),
+                }
+            }
             ExitCode::SUCCESS
         }
-        AuditVerdict::Broken(flaw) => {
-            print_line(&format!("BROKEN: {flaw}"));
-            ExitCode::FAILURE
-        }
+        AuditVerdict::Broken(flaw) => print_broken(ReportArgs { json: false }, &flaw.to_string()),
         AuditVerdict::Incomplete(why) => {
-            print_line(&format!("INCOMPLETE: {why}"));
+            output::print_verdict("INCOMPLETE", Tone::Caution, &format!(": {why}"));
             ExitCode::from(EXIT_INCOMPLETE)
         }
     }
+}
+
+fn print_broken(how: ReportArgs, flaw: &str) -> ExitCode {
+    if how.json {
+        print_json(&json!({"verdict": "broken", "flaw": flaw}));
+    } else {
+        output::print_verdict("BROKEN", Tone::Bad, &format!(": {flaw}"));
+    }
+    ExitCode::FAILURE
+}
+
+fn print_verdict_json<R>(verdict: &AuditVerdict<R>, report: impl Fn(&R) -> Value) -> ExitCode {
+    match verdict {
+        AuditVerdict::Intact(intact) => {
+            let mut said = report(intact);
+            said["verdict"] = INTACT.into();
+            print_json(&said);
+            ExitCode::SUCCESS
+        }
+        AuditVerdict::Broken(flaw) => print_broken(ReportArgs { json: true }, &flaw.to_string()),
+        AuditVerdict::Incomplete(why) => {
+            print_json(&json!({"verdict": "incomplete", "why": why}));
+            ExitCode::from(EXIT_INCOMPLETE)
+        }
+    }
+}
+
+fn database_json(report: &DatabaseReport, lanes: &LaneComparison) -> Value {
+    let compared = &report.compared;
+    let witnessed = report.witnessed.map(|(position, at)| json!({"position": position, "at": at}));
+    json!({
+        "events": report.events, "through": report.through, "seals": report.seals,
+        "entries": report.entries, "firms": report.firms, "checkpoints": report.checkpoints,
+        "last_checkpoint": witnessed, "events_awaited": report.events_awaited,
+        "entries_awaited": report.entries_awaited, "blocks_awaited": report.blocks_awaited,
+        "compared": {"keys": compared.keys, "hooks": compared.hooks, "secrets": compared.secrets,
+                     "lanes": lanes.lanes, "unreadable": compared.unreadable},
+    })
+}
+
+fn bundle_json(report: &BundleReport) -> Value {
+    let BundleReport { firm_id, first, last, of, checkpoint: (number, at), key, period } = report;
+    json!({
+        "firm_id": firm_id, "first": first, "last": last, "of": of,
+        "period": period.as_ref().map(period_json),
+        "checkpoint": number, "checkpoint_at": at, "key_id": key.id(), "public_key": key.hex(),
+    })
+}
+
+fn period_json(proved: &ProvedPeriod) -> Value {
+    let ProvedPeriod { period: AuditPeriod { since, until }, entries, before, after } = proved;
+    let entry = |entry: &EntryTime| json!({"sequence": entry.sequence, "at": entry.at});
+    json!({
+        "since": since, "until": until, "entries": entries,
+        "before": before.as_ref().map(entry), "after": after.as_ref().map(entry),
+    })
 }
 
 fn of_database(report: &DatabaseReport) -> Vec<String> {

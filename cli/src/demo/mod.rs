@@ -31,7 +31,9 @@ use crate::door_setup::DoorPair;
 use crate::doors::BoundDoors;
 use crate::internal_addr::InternalAddr;
 use crate::telemetry::ProcessMetrics;
-use crate::wiring::{DatabaseNames, Databases, ProcessRole, StorageArgs, System, SystemSetup};
+use crate::wiring::{
+    DatabaseNames, Databases, Installation, ProcessRole, StorageArgs, System, SystemSetup,
+};
 use crate::{ingest, serve};
 use receiver::DemoReceiver;
 
@@ -93,7 +95,7 @@ async fn start(storage: &StorageArgs, base_url: String) -> anyhow::Result<System
         mailer: Mailer::files(storage.data_dir().join("mails")),
         ..SystemSetup::quiet(&base_url)?
     };
-    System::start(databases, storage.wrapping_key()?, setup).await
+    System::start(databases, storage.wrapping_key(Installation::MayBegin)?, setup).await
 }
 
 /// Plays the story in its order. An error names the step that failed.

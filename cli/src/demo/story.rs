@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::receiver::{ArrivedDelivery, openssl_signature};
 use super::{DEMO_TIMEOUT, DemoSubscriber};
+use crate::deliveries::sentence;
 use crate::output::print_text;
 use crate::wiring::System;
 
@@ -129,16 +130,8 @@ pub(super) async fn one_delivery(
     let Some(DeliveryThen { row, attempts }) = found else { bail!("it is not in the log") };
     say!("  delivery {id}: {}", row.state);
     say!("  sha256 of the body {}", row.body_sha256.unwrap_or_default());
-    for attempt in attempts {
-        let status = attempt.status.map_or_else(String::new, |status| status.to_string());
-        let took = attempt.finished_at.get() - attempt.started_at.get();
-        say!(
-            "  try {}: {} {status} at {}, {} ms after its claim",
-            attempt.number,
-            attempt.outcome.name(),
-            attempt.started_at,
-            took.num_milliseconds()
-        );
+    for attempt in &attempts {
+        say!("  {}", sentence(attempt));
     }
     Ok(())
 }

@@ -11,11 +11,12 @@ mod grants;
 use anyhow::{Context, bail};
 use clap::Args;
 use domain::maintenance::MaintenanceEvent;
+use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
 use crate::operator;
-use crate::output::print_line;
+use crate::output::{ReportArgs, print_json, print_line};
 use crate::wiring::{self, StorageArgs};
 use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
 
@@ -29,6 +30,8 @@ pub(crate) struct MigrateArgs {
     /// server needs its own.
     #[arg(long, default_value = "firmforms", env = "FIRMFORMS_ROLE_PREFIX", value_parser = prefix)]
     role_prefix: String,
+    #[command(flatten)]
+    how: ReportArgs,
 }
 
 /// The name of a table of the main database, if this build knows the table.
@@ -48,11 +51,13 @@ fn prefix(text: &str) -> Result<String, String> {
 
 pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
     if !migrate.roles {
-        wiring::open(storage).await?.stop().await?;
-        print_line("both databases are at this version's schema");
+        let begun = wiring::Installation::MayBegin;
+        wiring::open_installation(storage, begun).await?.stop().await?;
+        print_done(migrate);
         return Ok(());
     }
-    let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES).await?;
+    let begun = wiring::Installation::MayBegin;
+    let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES, begun).await?;
     databases.require().await?;
     wiring::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;
@@ -60,8 +65,17 @@ pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> any
     operator::record_alone(storage, databases.main.options(), ordered).await?;
     make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
     databases.stop().await?;
-    print_line(&format!("both databases are at this version's schema; their roles are {prefix}_*"));
+    print_done(migrate);
     Ok(())
+}
+
+fn print_done(MigrateArgs { roles, role_prefix, how }: &MigrateArgs) {
+    let roles = roles.then(|| format!("{role_prefix}_*"));
+    if how.json {
+        return print_json(&json!({"migrated": true, "roles": roles}));
+    }
+    let roles = roles.map(|roles| format!("; their roles are {roles}")).unwrap_or_default();
+    print_line(&format!("both databases are at this version's schema{roles}"));
 }
 
 /// Makes the roles for a main database and its keyring, both at this version's schema.

@@ -1,7 +1,10 @@
 //! Settings for the readers of telemetry.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::Context;
 use clap::Args;
 
 /// The readers of this process's telemetry.
@@ -11,6 +14,31 @@ pub struct TelemetryArgs {
     /// it, there are no traces.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
     pub otlp_endpoint: Option<OtlpEndpoint>,
+    /// A file with headers for the collector, such as its credentials: one name=value in a line.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_HEADERS_FILE", requires = "otlp_endpoint")]
+    pub otlp_headers_file: Option<PathBuf>,
+}
+
+impl TelemetryArgs {
+    /// The headers of the file, if one is named. No error repeats a line, which may be a secret.
+    pub(super) fn headers(&self) -> anyhow::Result<HashMap<String, String>> {
+        let Some(path) = &self.otlp_headers_file else {
+            return Ok(HashMap::new());
+        };
+        let named = || path.display().to_string();
+        headers(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
+    }
+}
+
+/// Reads headers, one in a line. Empty lines are left out.
+fn headers(text: &str) -> anyhow::Result<HashMap<String, String>> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let header = |(index, line): (usize, &str)| {
+        let header = line.split_once('=').filter(|(name, _)| !name.trim().is_empty());
+        let header = header.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+        header.with_context(|| format!("line {}: name=value is needed", index + 1))
+    };
+    lines.map(header).collect()
 }
 
 /// A collector's address, without the path of its traces. An empty address is none.
@@ -46,6 +74,18 @@ impl FromStr for OtlpEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_of_a_collector_stand_in_lines() {
+        let found = headers("authorization=Basic a=b\n\n x-key = k \n").unwrap();
+        let header = |name: &str| found.get(name).map(String::as_str);
+        assert_eq!(header("authorization"), Some("Basic a=b"));
+        assert_eq!((header("x-key"), found.len()), (Some("k"), 2));
+        for text in ["a=b\nsecret", "a=b\n=secret"] {
+            let error = headers(text).unwrap_err().to_string();
+            assert_eq!(error, "line 2: name=value is needed");
+        }
+    }
 
     #[test]
     fn h4_a_collector_is_named_without_credentials() {

@@ -4,7 +4,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::io::IsTerminal;
 
 use domain::printable::{printable, printable_json};
 use serde_json::{Map, Value, json};
@@ -22,6 +21,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::traces::TraceExporter;
+use crate::output::is_error_coloured;
 
 /// The format of a line of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporte
     let lines = if format == LogFormat::Json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
     } else {
-        lines.event_format(TextLine(text_format(std::io::stderr().is_terminal()))).boxed()
+        lines.event_format(TextLine(text_format(is_error_coloured()))).boxed()
     };
     let traces = traces.map(|traces| {
         tracing_opentelemetry::layer()

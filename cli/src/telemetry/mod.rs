@@ -9,7 +9,7 @@ mod traces;
 
 use std::sync::Arc;
 
-use args::OtlpEndpoint;
+use args::{OtlpEndpoint, TelemetryArgs};
 pub(crate) use logs::{LogFormat, last_line};
 pub(crate) use process_metrics::ProcessMetrics;
 use tokio_util::sync::CancellationToken;
@@ -28,15 +28,18 @@ pub fn as_served(stop: CancellationToken) -> anyhow::Result<impl Future<Output =
     Ok(Arc::new(ProcessMetrics::begin()?).keep(stop))
 }
 
+fn exporter(telemetry: &TelemetryArgs) -> anyhow::Result<Option<TraceExporter>> {
+    let headers = telemetry.headers()?;
+    let endpoint = telemetry.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces);
+    endpoint.map(|endpoint| TraceExporter::to(endpoint, headers)).transpose()
+}
+
 /// Starts the log, and the traces of a service with a collector.
 pub(crate) fn start(arguments: &CliArgs) -> anyhow::Result<Option<TraceExporter>> {
-    let endpoint = match &arguments.command {
-        CliCommand::Serve(serve) => {
-            serve.telemetry.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces)
-        }
+    let traces = match &arguments.command {
+        CliCommand::Serve(serve) => exporter(&serve.settings.telemetry)?,
         _ => None,
     };
-    let traces = endpoint.map(TraceExporter::to).transpose()?;
     logs::start(arguments.log_format(), arguments.command.log_level(), traces.as_ref());
     Ok(traces)
 }

@@ -2,6 +2,7 @@
 //! the operator's setting. A thread of its own sends in batches, and drops spans that do not fit
 //! its queue. Only the end of the process waits for it, for three seconds at most.
 
+use std::collections::HashMap;
 use std::env;
 use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter as Exporter};
@@ -22,12 +23,13 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct TraceExporter(SdkTracerProvider);
 
 impl TraceExporter {
-    /// Sends to this collector. OpenTelemetry reads further settings from its own environment
+    /// Sends to this collector, with these headers. OpenTelemetry reads further settings from its own environment
     /// variables.
-    pub(super) fn to(endpoint: String) -> anyhow::Result<Self> {
+    pub(super) fn to(endpoint: String, headers: HashMap<String, String>) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(endpoint)
+            .with_headers(headers)
             .build()
             .context("the exporter of traces")?;
         let told = env::var_os("OTEL_SERVICE_NAME").is_some();

@@ -43,6 +43,25 @@ pub struct LaneRow {
 /// Waiting deliveries of a lane that are counted, at most.
 const COUNTED_PER_LANE_MAX: i64 = 10_000;
 
+/// The deliveries that wait in these lanes; of each lane 10,000 at most are counted.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn waiting_in(pool: &PgPool, lane_ids: &[Uuid]) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "select coalesce(sum(o.waiting), 0)::bigint
+           from unnest($1::uuid[]) as l(lane_id)
+          cross join lateral (
+                select count(*) as waiting
+                  from (select 1 from outbox
+                         where lane_id = l.lane_id and leased_at is null limit $2) o) o",
+    )
+    .bind(lane_ids)
+    .bind(COUNTED_PER_LANE_MAX)
+    .fetch_one(pool)
+    .await
+}
+
 /// The lanes with work, the longest due first.
 ///
 /// # Errors

@@ -40,7 +40,7 @@ pub struct DatabaseHosts {
 /// The state of one host.
 #[derive(Debug)]
 pub struct HostReport {
-    /// The host and its port, or the folder of its socket.
+    /// The host and its port, or the folder of its socket, and the database.
     pub place: String,
     /// The answer of the host.
     pub state: HostState,
@@ -152,7 +152,7 @@ async fn ask(host: &PgConnectOptions, within: Duration) -> HostAnswer {
 
 fn reports(hosts: &[PgConnectOptions], answers: Vec<HostAnswer>) -> Vec<HostReport> {
     let report = |(host, answer): (&PgConnectOptions, HostAnswer)| HostReport {
-        place: place(host),
+        place: place_of_database(host),
         state: answer.state,
     };
     hosts.iter().zip(answers).map(report).collect()
@@ -185,8 +185,8 @@ impl NoPrimary {
 impl fmt::Display for NoPrimary {
     /// A predicate of the database's name: "has no primary: …".
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [HostReport { state: HostState::Away(error), .. }] = &self.0[..] {
-            return write!(formatter, "does not answer: {error}");
+        if let [HostReport { place, state: HostState::Away(error) }] = &self.0[..] {
+            return write!(formatter, "{} at {place}: {error}", predicate(error));
         }
         let hosts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         write!(formatter, "has no primary: {}", hosts.join("; "))
@@ -199,7 +199,12 @@ impl fmt::Display for HostReport {
         match &self.state {
             HostState::Primary(_) => write!(formatter, "{place} is a primary that is out of date"),
             HostState::Standby(_) => write!(formatter, "{place} is a standby"),
-            HostState::Away(error) => write!(formatter, "{place} does not answer: {error}"),
+            HostState::Away(error) => write!(formatter, "{place} {}: {error}", predicate(error)),
         }
     }
+}
+
+/// A refusal is an answer.
+fn predicate(error: &sqlx::Error) -> &'static str {
+    if Failure::of(error).may_pass() { "does not answer" } else { "refuses the connection" }
 }

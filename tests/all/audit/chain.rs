@@ -127,13 +127,13 @@ async fn p17_a_checkpoint_that_is_signed_and_not_stored_was_not_taken() {
         crashing(point).await;
     }
     let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
-    assert!(code == 0 && text.starts_with("1 "), "{text}");
+    assert!(code == 0 && text.starts_with("number: 1\n"), "{text}");
     let (code, text) = audit(&world, &["audit", "verify"]).await;
     assert!(code == 0 && text.contains("1 checkpoints"), "{text}");
     // One that is stored counts, though the database does not know it yet.
     crashing("checkpointed").await;
     let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
-    assert!(code == 0 && text.starts_with("3 "), "{text}");
+    assert!(code == 0 && text.starts_with("number: 3\n"), "{text}");
     let (code, text) = audit(&world, &["audit", "verify"]).await;
     assert!(code == 0 && text.contains("3 checkpoints"), "{text}");
 }

@@ -104,7 +104,7 @@ async fn a_process_signs_where_the_settings_say_its_keys_are() {
     let keys = first.keys();
     let named = ["audit", "checkpoint", "--audit-keys-dir", keys.to_str().unwrap()];
     let (code, text) = second.run(&world, &named).await;
-    assert!(code == 0 && text.starts_with("2 "), "{text}");
+    assert!(code == 0 && text.starts_with("number: 2\n"), "{text}");
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn a_second_key_was_found_by_a_verification_and_not_at_its_signature() {
     let (code, text) = signer.run(&world, &["audit", "keys", "rotate"]).await;
     assert_eq!(code, 0, "{text}");
     let (code, text) = signer.run(&world, &CHECKPOINT).await;
-    assert!(code == 0 && text.starts_with("2 "), "a rotation goes on: {text}");
+    assert!(code == 0 && text.starts_with("number: 2\n"), "a rotation goes on: {text}");
     assert_eq!(files(shared.path(), "pub"), 2);
 
     let (code, text) = other.run(&world, &["audit", "keys", "rotate"]).await;
@@ -219,7 +219,7 @@ async fn a_new_series_is_ordered_with_a_reason_and_stands_in_the_audit_log() {
     fs::rename(&signer.checkpoints, shared.path().join("kept")).unwrap();
     fs::remove_dir_all(signer.keys()).unwrap();
     let (code, text) = signer.run(&world, &begin).await;
-    assert!(code == 0 && text.starts_with("1 "), "{text}");
+    assert!(code == 0 && text.starts_with("number: 1\n"), "{text}");
     world.project().await;
     assert_eq!(signer.run(&world, &CHECKPOINT).await.0, 0, "and it goes on");
     let (code, text) = signer.run(&world, &VERIFY).await;

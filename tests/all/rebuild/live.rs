@@ -192,7 +192,7 @@ async fn the_command_tells_what_it_found_by_its_exit_code() {
     assert_eq!(all[0]["written"], "with the append");
     let equal = projections(&world, &["verify", "firms"]).await;
     assert_eq!(equal.status.code(), Some(0));
-    assert!(text(&equal.stdout).starts_with("firms  equal  1  "), "{}", text(&equal.stdout));
+    assert!(text(&equal.stdout).starts_with("firms\tequal\t1\t"), "{}", text(&equal.stdout));
     super::tamper(&world, "update firms set name = 'Mallory'").await;
     let differs = projections(&world, &["verify", "firms"]).await;
     assert_eq!(differs.status.code(), Some(1));

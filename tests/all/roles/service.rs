@@ -105,7 +105,7 @@ impl Running {
         let make = ["tokens", "create", "--role", "operator", "--name", "o", "--json"];
         let (_, text) = scene.command("service", &make).await;
         let token: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-        let operator = token[0]["token"].as_str().unwrap().to_owned();
+        let operator = token["token"].as_str().unwrap().to_owned();
         Self { scene, served, workers, receiver, firm, operator }
     }
 

@@ -1,5 +1,6 @@
 //! One trace from a call to the tries of what it led to, over processes; and a collector that is away.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -73,7 +74,14 @@ async fn h4_one_trace_goes_from_the_call_to_every_try() {
         (world.firm().await, Receiver::start().await, Receiver::start().await);
     receiver.reply([Reply::status(500)]);
     let endpoint = collector.url("/");
-    let environment = [AT_ONCE, ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];
+    let folder = tempfile::tempdir().unwrap();
+    let headers = folder.path().join("headers");
+    fs::write(&headers, "x-collector-key=secret\n").unwrap();
+    let environment = [
+        AT_ONCE,
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
+        ("OTEL_EXPORTER_OTLP_HEADERS_FILE", headers.to_str().unwrap()),
+    ];
     let served = serve_with(&world.database, &["--role", "api"], &environment).await;
     let fast = ["--role", "deliverer", "--time-scale", "100"];
     let _deliverer = work(&world.database, &fast, &environment).await;
@@ -86,6 +94,9 @@ async fn h4_one_trace_goes_from_the_call_to_every_try() {
         assert_eq!(request.header("traceparent"), "", "the contract lists the headers");
     }
     let spans = collected(&collector, |spans| named(spans, "attempt").len() == 2).await;
+    for request in collector.received() {
+        assert_eq!(request.header("x-collector-key"), "secret");
+    }
     let call = named(&spans, "POST /internal/v1/activity")[0];
     let attempts = named(&spans, "attempt");
     assert_eq!(call.parent_span_id, place(OURS).parent_id);

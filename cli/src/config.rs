@@ -1,0 +1,67 @@
+//! `config show`: the settings as `serve` would read them, each with the source of its value.
+
+use std::collections::BTreeSet;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, Subcommand};
+use serde_json::{Value, json};
+
+use crate::args::ServeArgs;
+use crate::output::{Column, ListTable, ReportArgs};
+
+const SETTINGS: ListTable = ListTable::new(
+    &[Column::id("name"), Column::text("source"), Column::prose("value")],
+    "there are no settings",
+);
+
+/// Shown in the place of a value that may hold a secret.
+const HIDDEN: &str = "(hidden)";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show each setting as `serve` would read it, and the source of its value.
+    Show {
+        #[command(flatten)]
+        serve: Box<ServeArgs>,
+        #[command(flatten)]
+        how: ReportArgs,
+    },
+}
+
+/// Prints the settings of `config show`. Its own flags are among them.
+pub(crate) fn show(
+    how: ReportArgs,
+    root: &Command,
+    matches: &ArgMatches,
+    from_file: &BTreeSet<String>,
+) {
+    let mut root = root.clone();
+    root.build();
+    let path = ["config", "show"];
+    let command = path.iter().try_fold(&root, |command, name| command.find_subcommand(name));
+    let matches = path.iter().try_fold(matches, |matches, name| matches.subcommand_matches(name));
+    let (Some(command), Some(matches)) = (command, matches) else { return };
+    let settings = command.get_arguments().filter(|argument| argument.get_env().is_some());
+    let rows = settings.filter_map(|argument| row(argument, matches, from_file));
+    SETTINGS.print(how.into(), rows.collect());
+}
+
+fn row(argument: &Arg, matches: &ArgMatches, from_file: &BTreeSet<String>) -> Option<Value> {
+    let name = argument.get_long()?;
+    let id = argument.get_id().as_str();
+    let texts = matches.get_raw(id).into_iter().flatten();
+    let texts: Vec<_> = texts.map(|text| text.to_string_lossy().into_owned()).collect();
+    let value = match texts.is_empty() {
+        true => None,
+        false if argument.is_hide_env_values_set() => Some(HIDDEN.to_owned()),
+        false => Some(texts.join(",")),
+    };
+    let source = match matches.value_source(id) {
+        _ if from_file.contains(name) => "file",
+        Some(ValueSource::CommandLine) => "flag",
+        Some(ValueSource::EnvVariable) => "variable",
+        _ => "default",
+    };
+    let variable = argument.get_env().map(|name| name.to_string_lossy());
+    Some(json!({"name": name, "value": value, "source": source, "variable": variable}))
+}

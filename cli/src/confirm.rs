@@ -1,0 +1,47 @@
+//! Consent to a command that cannot be taken back. The operator is told the consequences, and types
+//! a word. Without a terminal only `--yes` is consent.
+
+use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
+
+use clap::Args;
+use domain::printable::printable;
+
+/// The consent that an operator gives beforehand.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct ConsentArgs {
+    /// Do not ask. Without a terminal the command needs this.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// The operator did not consent. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoConsent {
+    /// Nobody can be asked.
+    #[error("{0}: nothing was changed; repeat the command with --yes")]
+    NotAsked(String),
+    /// Another word was typed.
+    #[error("that was another word: nothing was changed")]
+    Refused,
+    /// The answer cannot be read.
+    #[error("reading the answer")]
+    Unread(#[from] io::Error),
+}
+
+/// Requires consent to these consequences. The word is typed by a person who has read them.
+pub(crate) fn require(
+    ConsentArgs { yes }: ConsentArgs,
+    consequences: &str,
+    word: &str,
+) -> Result<(), NoConsent> {
+    if yes {
+        return Ok(());
+    }
+    if !stdin().is_terminal() || !stderr().is_terminal() {
+        return Err(NoConsent::NotAsked(consequences.to_owned()));
+    }
+    let mut answer = String::new();
+    write!(stderr(), "{}.\nType {} to go on: ", printable(consequences), printable(word))?;
+    stdin().lock().read_line(&mut answer)?;
+    if answer.trim() == word.trim() { Ok(()) } else { Err(NoConsent::Refused) }
+}

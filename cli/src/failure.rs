@@ -1,0 +1,40 @@
+//! The words of a command that failed.
+
+use crate::wiring::is_denied;
+
+/// The error with its causes, as one line. A cause that stands in the words before it is left out.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut told = "firmforms".to_owned();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !told.contains(&cause) {
+            told.push_str(": ");
+            told.push_str(&cause);
+        }
+    }
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<sqlx::Error>());
+    if causes.any(is_denied) && !told.contains("this login") {
+        told.push_str(": this login lacks a right; use one of the service, or the administrator's");
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let cause = denied().to_string();
+        let error = anyhow::Error::from(sqlx::Error::Io(denied())).context("/etc/key");
+        assert_eq!(told(&error).matches(&cause).count(), 1, "{}", told(&error));
+        assert!(told(&error).starts_with("firmforms: /etc/key: "));
+        let plain: anyhow::Result<()> = Err(denied()).context("reading");
+        assert_eq!(told(&plain.unwrap_err()), format!("firmforms: reading: {cause}"));
+    }
+}

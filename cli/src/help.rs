@@ -1,0 +1,336 @@
+//! The command line as a person meets it: `--help`, usage, completions and manual pages.
+//!
+//! Examples and exit codes stand below the options. Commands that open no database do not show the
+//! options of a connection. The usage line of an error names only the command's own options, not
+//! each one that the environment sets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context;
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::Shell;
+
+use crate::args::{CONNECTION, CliArgs};
+use crate::output::Output;
+
+/// The name of the program.
+const NAME: &str = "firmforms";
+
+/// The commands that open no database.
+const WITHOUT_DATABASE: [&str; 4] = ["generate", "openapi", "completions", "man"];
+
+/// Words below the options, by command.
+const AFTER: &[(&str, &str)] = &[
+    (
+        "serve",
+        "Examples:
+  firmforms serve
+  firmforms serve --role deliverer --internal-addr 127.0.0.1:8082
+  firmforms serve --allow-targets 127.0.0.0/8 --allow-http-targets --mail-dir mails
+  firmforms serve --config /etc/firmforms.toml --check
+
+Exit codes:
+  0  stopped by a signal
+  1  a setting is wrong, or a database refuses
+  2  wrong usage",
+    ),
+    (
+        "config show",
+        "Examples:
+  firmforms config show
+  firmforms config show --config /etc/firmforms.toml --json",
+    ),
+    (
+        "migrate",
+        "Examples:
+  firmforms migrate
+  firmforms migrate --roles",
+    ),
+    (
+        "ingest",
+        "Examples:
+  firmforms ingest activity.ndjson
+  firmforms generate --firms 1 | firmforms ingest -",
+    ),
+    (
+        "keys create",
+        "Examples:
+  firmforms keys create --firm \"Harrow Lane\" --member MEMBER --name Zapier
+  KEY=$(firmforms keys create --quiet --firm d6e48e62 --member MEMBER --name Zapier)",
+    ),
+    (
+        "keys revoke",
+        "Examples:
+  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2
+  firmforms keys revoke --firm d6e48e62 01a20f92 --yes
+
+Exit codes:
+  0  revoked
+  1  no such key
+  2  wrong usage, or no consent",
+    ),
+    (
+        "tokens create",
+        "Examples:
+  firmforms tokens create --role product --name backend
+  firmforms tokens create --role auditor --name \"Kay & Co\" --expires 90d --firm \"Harrow Lane\"",
+    ),
+    (
+        "secrets rotate",
+        "Examples:
+  firmforms secrets rotate --firm \"Harrow Lane\" --reason \"shared by mistake\"",
+    ),
+    (
+        "deliveries list",
+        "Examples:
+  firmforms deliveries list --firm \"Harrow Lane\" --state failed --since yesterday
+  firmforms deliveries list --firm d6e48e62 --hook 01a20f92 --json
+  firmforms deliveries list --firm d6e48e62 --as-of 2026-03-01",
+    ),
+    (
+        "deliveries show",
+        "Examples:
+  firmforms deliveries show --firm \"Harrow Lane\" 062d1e5f
+  firmforms deliveries show --firm d6e48e62 062d1e5f --show-target \"ticket 4711\"",
+    ),
+    (
+        "deliveries pause",
+        "Examples:
+  firmforms deliveries pause --host hooks.example.com --reason \"they asked for a rest\"
+  firmforms deliveries resume --host hooks.example.com",
+    ),
+    (
+        "replay start",
+        "Examples:
+  firmforms replay start --firm \"Harrow Lane\" --since 2h --reason \"outage\" --dry-run
+  firmforms replay start --all-firms --state failed --since 2026-11-21 --reason \"incident 4711\"",
+    ),
+    (
+        "hooks list",
+        "Examples:
+  firmforms hooks list --firm \"Harrow Lane\"
+  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01",
+    ),
+    (
+        "hooks why",
+        "Examples:
+  firmforms hooks why 01a20f92",
+    ),
+    (
+        "audit list",
+        "Examples:
+  firmforms audit list --firm \"Harrow Lane\" --action hook_removed --since 2026-03-01",
+    ),
+    (
+        "audit export",
+        "Examples:
+  firmforms audit export --firm \"Harrow Lane\" --since 2026-03-01 --until 2026-04-01 --out march.bundle
+  firmforms audit verify --bundle march.bundle --public-keys published-keys.txt",
+    ),
+    (
+        "audit verify",
+        "Examples:
+  firmforms audit verify
+  firmforms audit verify --bundle march.bundle --public-keys published-keys.txt
+
+Exit codes:
+  0  intact
+  1  broken: the first flaw is named
+  2  not decided",
+    ),
+    (
+        "doctor",
+        "Exit codes:
+  0  no fault
+  1  a fault
+  2  a check could not be made",
+    ),
+    (
+        "projections rebuild",
+        "Examples:
+  firmforms projections rebuild hooks
+
+Exit codes:
+  0  done
+  1  refused: an entry of the audit log or a seal would have changed
+  2  not done",
+    ),
+    (
+        "projections verify",
+        "Examples:
+  firmforms projections verify --all
+
+Exit codes:
+  0  all equal the log
+  1  one differs: its first differing row is named
+  2  not decided",
+    ),
+    (
+        "verify deliveries",
+        "Examples:
+  firmforms verify deliveries --since yesterday
+  firmforms verify deliveries --repair --reason \"restored from a backup\"
+
+Exit codes:
+  0  proven, or all repaired
+  1  a fault
+  2  the check or the repair could not finish",
+    ),
+    (
+        "completions",
+        "Examples:
+  firmforms completions bash > /etc/bash_completion.d/firmforms
+  firmforms completions zsh > \"${fpath[1]}/_firmforms\"
+  firmforms completions fish > ~/.config/fish/completions/firmforms.fish",
+    ),
+    (
+        "man",
+        "Examples:
+  firmforms man /usr/local/share/man/man1",
+    ),
+];
+
+/// The whole command line.
+pub(crate) fn command() -> Command {
+    let root = CliArgs::command();
+    let usages = usages(root.clone());
+    finished(root, "", &usages).mut_subcommands(without_connection(&CliArgs::command()))
+}
+
+/// Hides the options of a connection where no database is opened. A command's own option takes the
+/// place of a global one.
+fn without_connection(root: &Command) -> impl Fn(Command) -> Command + use<> {
+    let of_connection = |argument: &&Arg| argument.get_help_heading() == Some(CONNECTION);
+    let hidden = root.get_arguments().filter(of_connection);
+    let hidden: Vec<Arg> = hidden.map(|argument| argument.clone().hide(true)).collect();
+    move |command| {
+        if WITHOUT_DATABASE.contains(&command.get_name()) {
+            command.args(hidden.clone())
+        } else {
+            command
+        }
+    }
+}
+
+/// The variables of all options.
+pub(crate) fn variables() -> BTreeSet<String> {
+    let mut waiting = vec![CliArgs::command()];
+    let mut variables = BTreeSet::new();
+    while let Some(command) = waiting.pop() {
+        let named = command.get_arguments().filter_map(Arg::get_env);
+        variables.extend(named.map(|name| name.to_string_lossy().into_owned()));
+        waiting.extend(command.get_subcommands().cloned());
+    }
+    variables
+}
+
+/// The argument that an error of clap names.
+pub(crate) fn argument(named: &str) -> Option<Arg> {
+    let mut root = command();
+    root.build();
+    let mut waiting = vec![root];
+    while let Some(command) = waiting.pop() {
+        if let Some(found) = command.get_arguments().find(|one| one.to_string() == named) {
+            return Some(found.clone());
+        }
+        waiting.extend(command.get_subcommands().cloned());
+    }
+    None
+}
+
+/// The usage line of each command, without the options that the environment sets.
+fn usages(mut root: Command) -> BTreeMap<String, String> {
+    root.build();
+    let mut usages = BTreeMap::new();
+    let mut waiting = vec![root];
+    while let Some(mut command) = waiting.pop() {
+        waiting.extend(command.get_subcommands().cloned());
+        let usage = command.render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage:").trim().to_owned();
+        usages.insert(command.get_bin_name().unwrap_or(NAME).to_owned(), usage);
+    }
+    usages
+}
+
+/// The command with its usage and the words below its options, and so its parts.
+fn finished(command: Command, path: &str, usages: &BTreeMap<String, String>) -> Command {
+    let parts: Vec<String> =
+        command.get_subcommands().map(|part| part.get_name().to_owned()).collect();
+    let mut command = command;
+    for part in parts {
+        let path = format!("{path} {part}");
+        command = command.mut_subcommand(part, |part| finished(part, &path, usages));
+    }
+    let path = path.trim();
+    if let Some((_, after)) = AFTER.iter().find(|(of, _)| *of == path) {
+        command = command.after_help(*after);
+    }
+    match usages.get(format!("{NAME} {path}").trim()) {
+        Some(usage) => command.override_usage(usage.clone()),
+        None => command,
+    }
+}
+
+/// Prints the completions of a shell.
+pub(crate) fn completions(shell: Shell) {
+    clap_complete::generate(shell, &mut command(), NAME, &mut Output::new());
+}
+
+/// Writes a manual page for each command.
+pub(crate) fn manual(directory: &Path) -> anyhow::Result<()> {
+    let named = || directory.display().to_string();
+    clap_mangen::generate_to(command(), directory).with_context(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(path: &[&str]) -> String {
+        let mut command = command();
+        command.build();
+        let mut found = &mut command;
+        for part in path {
+            found = found.find_subcommand_mut(part).unwrap();
+        }
+        found.render_long_help().to_string()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn each_text_belongs_to_a_command() {
+        for (path, words) in AFTER {
+            let path: Vec<&str> = path.split(' ').collect();
+            let help = help(&path);
+            assert!(help.contains(words.lines().next().unwrap()), "{path:?}: {help}");
+        }
+    }
+
+    #[test]
+    fn only_a_command_with_a_database_shows_the_options_of_a_connection() {
+        let list = help(&["deliveries", "list"]);
+        let place = |text: &str| list.find(text).unwrap();
+        assert!(place("--state") < place("Connection:"), "its own options come first: {list}");
+        assert!(place("Connection:") < place("--database-url"));
+        for name in WITHOUT_DATABASE {
+            let help = help(&[name]);
+            assert!(!help.contains("--database-url") && !help.contains("Connection:"), "{help}");
+        }
+    }
+
+    #[test]
+    fn a_usage_names_no_option_that_the_environment_sets() {
+        let error =
+            command().try_get_matches_from(["firmforms", "deliveries", "list", "--data-dir", "/x"]);
+        let said = error.unwrap_err().to_string();
+        assert!(
+            said.contains("Usage: firmforms deliveries list [OPTIONS] --firm <FIRM>"),
+            "{said}"
+        );
+    }
+}

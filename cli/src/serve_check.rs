@@ -1,0 +1,64 @@
+//! `serve --check`: looks at the settings, at the files they name and at the databases. It starts,
+//! makes and changes nothing.
+
+use cluster::Cluster;
+use eventstore::checkup::SchemaStanding;
+use eventstore::connect;
+use vault::Keyring;
+
+use crate::descriptors;
+use crate::door_setup::DoorPair;
+use crate::output::print_line;
+use crate::setup::setup;
+use crate::wiring::{
+    Databases, Installation, SERVICE_DATABASES, ServeArgs, StorageArgs, schema_standings,
+};
+
+pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
+    let setup = setup(storage, serve)?;
+    let shares = descriptors::shares(descriptors::raise_limit(), serve);
+    DoorPair::of(serve, shares, &setup.base_url)?;
+    print_line("settings: good");
+    let told = match storage.database_url {
+        Some(_) => named(storage).await?,
+        None => private(storage)?,
+    };
+    print_line(&format!("databases: {told}"));
+    Ok(())
+}
+
+/// Tells of databases that the settings name.
+async fn named(storage: &StorageArgs) -> anyhow::Result<String> {
+    let there = Installation::MustExist;
+    let mut databases = Databases::open(storage, SERVICE_DATABASES, there).await?;
+    let wrapping = storage.wrapping_key(there)?;
+    databases.require().await?;
+    let main = connect(databases.main.options().clone(), 1);
+    let keys = connect(databases.keyring.options().clone(), 1);
+    let keyring = Keyring::new(keys.clone(), wrapping);
+    let mut told = "both answer".to_owned();
+    for (name, SchemaStanding { found, needed, missing }) in schema_standings(&main, &keys).await? {
+        if missing > 0 {
+            told.push_str(&format!("; {name} has schema {found}, and serve makes it {needed}"));
+        }
+    }
+    // An empty keyring has no key to compare.
+    if told == "both answer" {
+        keyring.check_read_only().await?;
+    }
+    main.close().await;
+    keyring.close().await;
+    Ok(told)
+}
+
+/// Tells of the private cluster, which is not started.
+fn private(storage: &StorageArgs) -> anyhow::Result<String> {
+    let data_dir = storage.data_dir();
+    cluster::check_owner(&data_dir)?;
+    let place = data_dir.display();
+    if !Cluster::exists(&data_dir) {
+        return Ok(format!("none in {place}; serve makes them"));
+    }
+    storage.wrapping_key(Installation::MustExist)?;
+    Ok(format!("a private cluster in {place}"))
+}

@@ -1,0 +1,308 @@
+//! The settings file of `--config`: TOML, with the names of the flags.
+//!
+//! The file becomes arguments of the command line before they are read. So a value of the file is
+//! checked like the value of a flag, and a wrong one is refused in the same words. A flag comes
+//! before a variable, and a variable before the file. A secret and the file with that secret count
+//! as one setting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Arg, Command};
+use toml_edit::{DocumentMut, Item, Value};
+
+use crate::variables::nearest;
+
+/// The flag that names the file.
+const CONFIG: &str = "config";
+
+/// The variable that names the file.
+pub(crate) const CONFIG_VARIABLE: &str = "FIRMFORMS_CONFIG";
+
+/// The end of the name of a setting whose value is in a file of its own.
+const IN_A_FILE: &str = "-file";
+
+/// The arguments of a process with its settings file among them.
+#[derive(Debug, Default)]
+pub(crate) struct ConfiguredArguments {
+    /// The arguments, the program's name first.
+    pub(crate) arguments: Vec<OsString>,
+    /// The file, if one is named.
+    pub(crate) file: Option<PathBuf>,
+    /// The flags that have their value from the file.
+    pub(crate) from_file: BTreeSet<String>,
+}
+
+impl ConfiguredArguments {
+    /// The settings file that gives the argument, or else its variable.
+    pub(crate) fn place(&self, argument: &Arg) -> Option<String> {
+        let is_from_file = argument.get_long().is_some_and(|name| self.from_file.contains(name));
+        match &self.file {
+            Some(file) if is_from_file => Some(file.display().to_string()),
+            _ => argument.get_env().map(|name| name.to_string_lossy().into_owned()),
+        }
+    }
+}
+
+/// Adds the settings of the file, if one is named, to the arguments.
+pub(crate) fn configured(
+    root: &Command,
+    arguments: Vec<OsString>,
+) -> anyhow::Result<ConfiguredArguments> {
+    let variable = |name: &OsStr| std::env::var_os(name);
+    let given = GivenArguments::read(root, &arguments);
+    let file = given.config.clone().or_else(|| variable(OsStr::new(CONFIG_VARIABLE)));
+    let Some(file) = file.filter(|file| !file.is_empty()).map(PathBuf::from) else {
+        return Ok(ConfiguredArguments { arguments, ..ConfiguredArguments::default() });
+    };
+    let named = || format!("the settings file {}", file.display());
+    let text = std::fs::read_to_string(&file).with_context(named)?;
+    let settings = read(&text, &known(root)).with_context(named)?;
+    let is_set = |argument: &Arg| argument.get_env().is_some_and(|name| variable(name).is_some());
+    let (arguments, from_file) = given.with(settings, arguments, is_set);
+    Ok(ConfiguredArguments { arguments, file: Some(file), from_file })
+}
+
+/// The arguments as they were given, read only as far as the file needs it: clap reads them later.
+struct GivenArguments<'a> {
+    /// The command and those above it, the program first.
+    commands: Vec<&'a Command>,
+    flags: BTreeSet<String>,
+    config: Option<OsString>,
+    /// The number of arguments before `--`.
+    before_end: usize,
+}
+
+impl<'a> GivenArguments<'a> {
+    fn read(root: &'a Command, arguments: &[OsString]) -> Self {
+        let mut given = Self {
+            commands: vec![root],
+            flags: BTreeSet::new(),
+            config: None,
+            before_end: arguments.len(),
+        };
+        let mut rest = arguments.iter().enumerate().skip(1);
+        while let Some((index, argument)) = rest.next() {
+            let text = argument.to_string_lossy();
+            if text == "--" {
+                given.before_end = index;
+                break;
+            }
+            let Some(flag) = text.strip_prefix("--") else {
+                let below = given.commands.last().and_then(|last| last.find_subcommand(&*text));
+                given.commands.extend(below);
+                continue;
+            };
+            let (name, value) = flag
+                .split_once('=')
+                .map_or((flag, None), |(name, value)| (name, Some(OsString::from(value))));
+            let takes_value = given.argument(name).is_some_and(takes_value);
+            let value = match value {
+                None if takes_value => rest.next().map(|(_, value)| value.clone()),
+                value => value,
+            };
+            if name == CONFIG {
+                given.config = value;
+            }
+            given.flags.insert(name.to_owned());
+        }
+        given
+    }
+
+    /// The flag of the command, or of one above it.
+    fn argument(&self, name: &str) -> Option<&'a Arg> {
+        let mut flags = self.commands.iter().flat_map(|command| command.get_arguments());
+        flags.find(|argument| argument.get_long() == Some(name))
+    }
+
+    /// The arguments with those settings that no argument and no variable gives.
+    fn with(
+        &self,
+        settings: BTreeMap<String, Vec<String>>,
+        mut arguments: Vec<OsString>,
+        is_set: impl Fn(&Arg) -> bool,
+    ) -> (Vec<OsString>, BTreeSet<String>) {
+        let is_given =
+            |name: &str| self.flags.contains(name) || self.argument(name).is_some_and(&is_set);
+        let mut added = BTreeSet::new();
+        let mut place = self.before_end;
+        for (name, values) in settings {
+            let Some(argument) = self.argument(&name) else { continue };
+            if is_given(&name) || is_given(&twin(&name)) {
+                continue;
+            }
+            let text = if takes_value(argument) {
+                format!("--{name}={}", values.join(","))
+            } else if values == ["true"] {
+                format!("--{name}")
+            } else {
+                continue;
+            };
+            arguments.insert(place, text.into());
+            place += 1;
+            added.insert(name);
+        }
+        (arguments, added)
+    }
+}
+
+fn takes_value(argument: &Arg) -> bool {
+    argument.get_action().takes_values()
+}
+
+/// The name of the other form of a setting: its value, or the file with its value.
+fn twin(name: &str) -> String {
+    name.strip_suffix(IN_A_FILE).map_or_else(|| format!("{name}{IN_A_FILE}"), str::to_owned)
+}
+
+/// The names of all settings. A switch is in the set, too.
+fn known(root: &Command) -> BTreeMap<String, Arg> {
+    let mut waiting = vec![root];
+    let mut known = BTreeMap::new();
+    while let Some(command) = waiting.pop() {
+        let settings = command.get_arguments().filter(|argument| argument.get_env().is_some());
+        let named = settings.filter_map(|argument| Some((argument.get_long()?, argument)));
+        known.extend(named.map(|(name, argument)| (name.to_owned(), argument.clone())));
+        waiting.extend(command.get_subcommands());
+    }
+    known.remove(CONFIG);
+    known
+}
+
+/// The settings of a text, each with its values.
+fn read(
+    text: &str,
+    known: &BTreeMap<String, Arg>,
+) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+    let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        // Its own words repeat the line, which may hold a secret.
+        let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
+        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        anyhow!("{line}{}", error.message())
+    })?;
+    let mut settings = BTreeMap::new();
+    for (name, item) in document.iter() {
+        let Some(argument) = known.get(name) else {
+            let meant = nearest(name, known.keys());
+            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            bail!("there is no setting {name}{meant}");
+        };
+        let values = values(item).filter(|values| fits(argument, values));
+        let values = values.with_context(|| format!("{name}: {}", wanted(argument)))?;
+        settings.insert(name.to_owned(), values);
+    }
+    Ok(settings)
+}
+
+fn fits(argument: &Arg, values: &[String]) -> bool {
+    let is_list = argument.get_value_delimiter().is_some();
+    match takes_value(argument) {
+        true => is_list || values.len() == 1,
+        false => values == ["true"] || values == ["false"],
+    }
+}
+
+fn wanted(argument: &Arg) -> &'static str {
+    match (takes_value(argument), argument.get_value_delimiter()) {
+        (false, _) => "true or false is needed",
+        (true, Some(_)) => "a list of texts is needed",
+        (true, None) => "a text or a number is needed",
+    }
+}
+
+/// The texts of a value. A table or a time is no value of a setting.
+fn values(item: &Item) -> Option<Vec<String>> {
+    match item.as_value()? {
+        Value::Array(several) => several.iter().map(one).collect(),
+        value => Some(vec![one(value)?]),
+    }
+}
+
+fn one(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.value().clone()),
+        Value::Integer(number) => Some(number.value().to_string()),
+        Value::Float(number) => Some(number.value().to_string()),
+        Value::Boolean(is_on) => Some(is_on.value().to_string()),
+        Value::Datetime(_) | Value::Array(_) | Value::InlineTable(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::help;
+
+    fn settings(text: &str) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+        read(text, &known(&help::command()))
+    }
+
+    /// The arguments after the file, where the environment sets these variables.
+    fn joined(text: &str, arguments: &str, variables: &[&str]) -> String {
+        let root = help::command();
+        let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
+        let given = GivenArguments::read(&root, &arguments);
+        let is_set = |argument: &Arg| {
+            argument.get_env().is_some_and(|name| variables.iter().any(|one| name == *one))
+        };
+        let (arguments, _) = given.with(settings(text).unwrap(), arguments, is_set);
+        arguments.join(OsStr::new(" ")).into_string().unwrap()
+    }
+
+    const FILE: &str = "role = \"api\"\npermits = 7\npaused = true\ndata-dir = \"/d\"\n\
+                        allow-targets = [\"127.0.0.0/8\", \"::1/128\"]\n";
+
+    #[rstest]
+    #[case("f firms list", &[], "f firms list --data-dir=/d")]
+    #[case("f ingest -- -x", &[], "f ingest --data-dir=/d -- -x")]
+    #[case("f --data-dir serve firms list", &[], "f --data-dir serve firms list")]
+    #[case("f --data-dir=/e firms list", &[], "f --data-dir=/e firms list")]
+    #[case("f firms list", &["FIRMFORMS_DATA_DIR"], "f firms list")]
+    #[case(
+        "f serve --role all",
+        &["FIRMFORMS_PERMITS", "FIRMFORMS_PAUSED"],
+        "f serve --role all --allow-targets=127.0.0.0/8,::1/128 --data-dir=/d"
+    )]
+    #[case(
+        "f serve",
+        &[],
+        "f serve --allow-targets=127.0.0.0/8,::1/128 --data-dir=/d --paused --permits=7 --role=api"
+    )]
+    fn a_flag_comes_before_a_variable_and_a_variable_before_the_file(
+        #[case] arguments: &str,
+        #[case] variables: &[&str],
+        #[case] expected: &str,
+    ) {
+        assert_eq!(joined(FILE, arguments, variables), expected);
+    }
+
+    #[test]
+    fn a_secret_and_the_file_with_it_are_one_setting() {
+        let file = "database-url-file = \"/run/secrets/main\"";
+        let added = "f firms list --database-url-file=/run/secrets/main";
+        assert_eq!(joined(file, "f firms list", &[]), added);
+        assert_eq!(joined(file, "f firms list", &["DATABASE_URL"]), "f firms list");
+        let file = "database-url = \"postgres://u:p@h/d\"";
+        let given = "f firms list --database-url-file /x";
+        assert_eq!(joined(file, given, &[]), given);
+    }
+
+    #[rstest]
+    #[case("rolle = \"api\"", "there is no setting rolle; did you mean role?")]
+    #[case("keep_failed_days = 3", "did you mean keep-failed-days?")]
+    #[case("config = \"x\"", "there is no setting config")]
+    #[case("[serve]\nrole = \"api\"", "there is no setting serve")]
+    #[case("permits = [1, 2]", "permits: a text or a number is needed")]
+    #[case("paused = \"maybe\"", "paused: true or false is needed")]
+    #[case("addr = 2026-03-01", "addr: a text or a number is needed")]
+    #[case("role = \"api\"\nwrapping-key = \"secret", "line 2: ")]
+    fn a_wrong_file_names_the_culprit(#[case] text: &str, #[case] expected: &str) {
+        let error = settings(text).unwrap_err();
+        let told = format!("{error:#}");
+        assert!(told.contains(expected) && !told.contains("secret"), "{told}");
+    }
+}

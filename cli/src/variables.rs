@@ -1,0 +1,90 @@
+//! Variables of the environment that look like settings and are none.
+
+use std::collections::BTreeSet;
+
+use crate::help;
+
+/// The beginning of each of our variables.
+const BEGINS: &str = "FIRMFORMS_";
+
+/// Variables that no option has: for the programs of PostgreSQL and for tests.
+const OTHERS: [&str; 2] = ["FIRMFORMS_PG_SEARCH", "FIRMFORMS_TEST_PATIENCE"];
+
+/// Warns of each variable that seems to be a misspelt setting.
+pub(crate) fn warn_of_misspelt() {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for (name, meant) in misspelt(names, &help::variables()) {
+        let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        tracing::warn!("the variable {name} is no setting, and is ignored{meant}");
+    }
+}
+
+/// The misspelt names, each with the setting that was probably meant.
+fn misspelt(
+    names: impl Iterator<Item = String>,
+    known: &BTreeSet<String>,
+) -> Vec<(String, Option<String>)> {
+    let unknown = names.filter(|name| {
+        looks_like_ours(name) && !known.contains(name) && !OTHERS.contains(&name.as_str())
+    });
+    let with_meant = |name: String| {
+        let meant = nearest(&name, known.iter()).cloned();
+        (name, meant)
+    };
+    unknown.map(with_meant).collect()
+}
+
+/// The name that was probably meant.
+pub(crate) fn nearest<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a String>,
+) -> Option<&'a String> {
+    let nearest = known.min_by_key(|known| distance(name, known));
+    nearest.filter(|meant| distance(name, meant) <= 3)
+}
+
+/// Whether the first word has the letters of ours, in any order.
+fn looks_like_ours(name: &str) -> bool {
+    let letters = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let first = name.split_once('_').map_or(name, |(first, _)| first);
+    letters(first) == letters(BEGINS.trim_end_matches('_'))
+}
+
+/// The number of letters to change, add or remove (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, another) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *another);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_setting_is_named_with_the_one_that_was_meant() {
+        let known = BTreeSet::from(["FIRMFORMS_ROLE", "FIRMFORMS_PERMITS"].map(str::to_owned));
+        let found = |name: &str| misspelt(std::iter::once(name.to_owned()), &known).pop();
+        let meant = |name: &str| Some((name.to_owned(), Some("FIRMFORMS_ROLE".to_owned())));
+        for name in ["FIRMFROMS_ROLE", "FIRMFORMS_ROL", "FIRMFORMS_RLOE"] {
+            assert_eq!(found(name), meant(name));
+        }
+        assert_eq!(found("FIRMFORMS_WHATEVER"), Some(("FIRMFORMS_WHATEVER".into(), None)));
+        for name in ["FIRMFORMS_ROLE", "FIRMFORMS_PG_SEARCH", "PATH", "FIRM_ROLE"] {
+            assert_eq!(found(name), None);
+        }
+    }
+}
