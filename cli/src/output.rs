@@ -15,7 +15,8 @@
 //! ```
 //!
 //! `how` is an [`OutputArgs`], flattened into the command's arguments. A column names a field of
-//! the objects, and its kind: a time has its age beside it on a terminal, a state has a colour there.
+//! the objects, and its kind: a time has its age beside it on a terminal, a state has a colour
+//! there.
 //! Only a `text` is cut to fit the terminal. An empty list says its sentence on standard error.
 //!
 //! [`print_line`], [`print_json`] and [`print_note`] are for all other output. Foreign text is

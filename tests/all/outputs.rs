@@ -177,12 +177,14 @@ fn on_a_terminal(plain: &Command, arguments: &[String]) -> Command {
 }
 
 /// Letters and digits of ids, times and secrets become `0`; the width stays. A count of
-/// milliseconds becomes one `0`.
+/// milliseconds and a short age become one `0`.
 fn masked(text: &str) -> String {
     let mut masked = String::new();
+    let is_recent = [" s ago", " min ago"].iter().any(|age| text.contains(age));
     for line in text.lines() {
         let line = without_port(&line.replace('\u{1b}', "␛"));
         let line = without_milliseconds(&line);
+        let line = if is_recent { without_seconds(&line) } else { line };
         let words = line.split_inclusive(|c: char| !(c.is_alphanumeric() || "-:._".contains(c)));
         for word in words {
             // A key may contain the signs of base64url.
@@ -216,6 +218,18 @@ fn without_milliseconds(line: &str) -> String {
         }
     }
     written
+}
+
+/// The line with `0` for an age in seconds or minutes, and two spaces for more: on a slow machine
+/// ages are longer, and columns wider.
+fn without_seconds(line: &str) -> String {
+    let columns: Vec<&str> = line.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
+    let line = columns.join("  ");
+    let Some((before, after)) = line.split_once(" s ago").or_else(|| line.split_once(" min ago"))
+    else {
+        return line;
+    };
+    format!("{}0 s ago{after}", before.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
 /// The line without the port that the system chose for the receiver.

@@ -23,8 +23,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct TraceExporter(SdkTracerProvider);
 
 impl TraceExporter {
-    /// Sends to this collector, with these headers. OpenTelemetry reads further settings from its own environment
-    /// variables.
+    /// Sends to this collector, with these headers. OpenTelemetry reads further settings from
+    /// environment variables of its own.
     pub(super) fn to(endpoint: String, headers: HashMap<String, String>) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()

@@ -91,7 +91,7 @@ impl Scene {
     fn revoke(&self) -> Command {
         let mut command = firmforms(self.database());
         let (firm, key) = (self.firm.id.to_string(), self.firm.key_id.to_string());
-        command.args(["keys", "revoke", "--firm", &firm, &key]);
+        command.args(["keys", "revoke", "--yes", "--firm", &firm, &key]);
         command
     }
 }
