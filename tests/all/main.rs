@@ -71,8 +71,10 @@ mod telemetry;
 mod together;
 mod triggers;
 mod turnstile;
+mod typed_events;
 mod upkeep;
 mod vault;
+mod vectors;
 mod verify;
 mod workflow;
 
