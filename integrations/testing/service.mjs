@@ -68,8 +68,9 @@ export class Receiver {
   /** The next request that is not taken yet, at this path if one is named. */
   async next(path) {
     const isWanted = (request) => path === undefined || request.path === path;
-    const found = await until(`a request at ${path ?? "any path"}`, () =>
-      this.requests.findIndex(isWanted) + 1,
+    const found = await until(
+      `a request at ${path ?? "any path"}`,
+      () => this.requests.findIndex(isWanted) + 1,
     );
     return this.requests.splice(found - 1, 1)[0];
   }
@@ -84,12 +85,14 @@ export class Receiver {
 export class Service {
   #process;
   #folder;
-  #token;
+  #operator;
+  #product;
   #internal;
   #ports;
 
   static async start() {
-    if (!BINARY) throw new Error("FIRMFORMS_BINARY names no program: use scripts/test-integrations");
+    if (!BINARY)
+      throw new Error("FIRMFORMS_BINARY names no program: use scripts/test-integrations");
     const service = new Service();
     service.#folder = mkdtempSync(join(tmpdir(), "firmforms-integrations-"));
     chmodSync(service.#folder, 0o711); // the account that runs PostgreSQL passes
@@ -98,12 +101,10 @@ export class Service {
     service.url = `http://127.0.0.1:${open}/api/v1`;
     service.#internal = `http://127.0.0.1:${internal}/internal/v1`;
     await service.resume();
-    service.#token = service.#run("tokens", "create", "--role", "operator", "--name", "a").split(/\s+/)[1];
-    service.#product = service.#run("tokens", "create", "--role", "product", "--name", "b").split(/\s+/)[1];
+    service.#operator = service.#makeToken("operator");
+    service.#product = service.#makeToken("product");
     return service;
   }
-
-  #product;
 
   get #environment() {
     const environment = { ...process.env, FIRMFORMS_DATA_DIR: join(this.#folder, "data") };
@@ -111,8 +112,10 @@ export class Service {
     return environment;
   }
 
-  #run(...options) {
-    return execFileSync(BINARY, options, { env: this.#environment, encoding: "utf8" }).trim();
+  #makeToken(role) {
+    const options = ["tokens", "create", "--role", role, "--name", role];
+    const printed = execFileSync(BINARY, options, { env: this.#environment, encoding: "utf8" });
+    return printed.split(/\s+/)[1];
   }
 
   /** Starts the process again after `pause`. */
@@ -130,7 +133,8 @@ export class Service {
     });
     this.#process = service;
     await until("the service is ready", async () => {
-      if (service.exitCode !== null) throw new Error(readFileSync(join(this.#folder, "log"), "utf8"));
+      if (service.exitCode !== null)
+        throw new Error(readFileSync(join(this.#folder, "log"), "utf8"));
       if (!(await isOpen(this.#ports[1]))) return false;
       return (await fetch(`http://${internal}/readyz`)).ok;
     });
@@ -156,7 +160,7 @@ export class Service {
     return readdirSync(this.#mails).map((name) => readFileSync(join(this.#mails, name), "utf8"));
   }
 
-  async internal(method, path, body, kind = "application/json", token = this.#token) {
+  async internal(method, path, body, kind = "application/json", token = this.#operator) {
     const headers = { Authorization: `Bearer ${token}`, "Content-Type": kind };
     const options = { method, headers, ...(body && { body: JSON.stringify(body) }) };
     const answer = await fetch(this.#internal + path, options);
@@ -241,7 +245,11 @@ export class Firm {
   }
 
   async rotateSecret() {
-    const { secret } = await this.service.product("POST", `/firms/${this.id}/webhook-secret/rotate`, {});
+    const { secret } = await this.service.product(
+      "POST",
+      `/firms/${this.id}/webhook-secret/rotate`,
+      {},
+    );
     this.secret = secret;
   }
 
@@ -308,13 +316,23 @@ export class Firm {
       booking_made: [["booking.made", booking]],
       booking_rescheduled: [
         ["booking.made", booking],
-        ["booking.rescheduled", { ...moved, starts_at: "2030-05-02T10:00:00.000Z", ends_at: "2030-05-02T10:30:00.000Z", moved_at: at }],
+        [
+          "booking.rescheduled",
+          {
+            ...moved,
+            starts_at: "2030-05-02T10:00:00.000Z",
+            ends_at: "2030-05-02T10:30:00.000Z",
+            moved_at: at,
+          },
+        ],
       ],
       booking_cancelled: [
         ["booking.made", booking],
         ["booking.cancelled", { booking_id: booking.booking_id }],
       ],
-      lead_hot: [["lead.scored", { person: response.respondent.email, response_id, band: "hot", score: 90 }]],
+      lead_hot: [
+        ["lead.scored", { person: response.respondent.email, response_id, band: "hot", score: 90 }],
+      ],
     }[event];
     if (steps.length) await this.report(...steps);
     return response;

@@ -23,6 +23,5 @@ module.exports = {
   ],
   test: async (z) => (await z.request(at('me'))).data,
   // The answer of the test is the input of the label.
-  connectionLabel: (z, bundle) =>
-    `${bundle.inputData.firm.name} / ${bundle.inputData.key.name}`,
+  connectionLabel: (z, bundle) => `${bundle.inputData.firm.name} / ${bundle.inputData.key.name}`,
 };

@@ -46,7 +46,9 @@ test('the choices are the forms, their hidden fields, and the tags of campaigns'
 	const values = fields.map(({ value }) => value);
 	assert.deepEqual(values.slice(0, 3), ['partner', 'clé', 'utm_source']);
 	assert.equal((await getHiddenFields.call(placed({ formId: '' }).load())).length, 5);
-	await assert.rejects(getHiddenFields.call(placed({ formId: firm.id }).load()), { httpCode: '404' });
+	await assert.rejects(getHiddenFields.call(placed({ formId: firm.id }).load()), {
+		httpCode: '404',
+	});
 });
 
 test('forms are listed, one item each', async () => {
@@ -59,9 +61,17 @@ test('a link is prefilled for each item', async () => {
 		{ key: 'partner', value: 'Northwind & Cie' },
 		{ key: 'colour', value: 'red' },
 	];
-	const parameters = { operation: 'link', formId: firm.form, hidden: { values }, options: { lang: 'fr' } };
+	const parameters = {
+		operation: 'link',
+		formId: firm.form,
+		hidden: { values },
+		options: { lang: 'fr' },
+	};
 	const results = await run(placed(parameters), 2);
-	assert.deepEqual(results.map(({ pairedItem }) => pairedItem), [{ item: 0 }, { item: 1 }]);
+	assert.deepEqual(
+		results.map(({ pairedItem }) => pairedItem),
+		[{ item: 0 }, { item: 1 }],
+	);
 	const { url, ignored } = results[0]!.json;
 	assert.equal(new URL(url as string).searchParams.get('partner'), 'Northwind & Cie');
 	assert.deepEqual(ignored, ['colour']);

@@ -20,7 +20,10 @@ test('the archive has all that n8n loads, and no test', () => {
 	const [{ filename, files }] = JSON.parse(packed) as [
 		{ filename: string; files: Array<{ path: string }> },
 	];
-	assert.deepEqual(files.filter(({ path }) => /test|\.mts/.test(path)), []);
+	assert.deepEqual(
+		files.filter(({ path }) => /test|\.mts/.test(path)),
+		[],
+	);
 	writeFileSync(join(folder, 'package.json'), '{"private": true}');
 	// n8n has the peer already: the node gets its own.
 	npm(folder, 'install', '--offline', '--ignore-scripts', '--legacy-peer-deps', `./${filename}`);

@@ -81,7 +81,11 @@ export class PlacedNode {
 					const { method, url, body, ignoreHttpStatusErrors, returnFullResponse } = options;
 					if (!ignoreHttpStatusErrors || !returnFullResponse) throw new Error('not played here');
 					const headers = { 'Content-Type': 'application/json', ...authenticated(credentials) };
-					const answer = await fetch(url, { method, headers, body: body ? JSON.stringify(body) : undefined });
+					const answer = await fetch(url, {
+						method,
+						headers,
+						body: body ? JSON.stringify(body) : undefined,
+					});
 					const text = await answer.text();
 					const parsed: unknown = answer.headers.get('content-type')?.includes('json')
 						? JSON.parse(text)
@@ -103,7 +107,11 @@ export class PlacedNode {
 	}
 
 	/** As n8n hands a request over. A late body is read only when the node asks for it. */
-	webhook({ headers, body }: Arrived, reading: 'early' | 'late', given: Given[]): IWebhookFunctions {
+	webhook(
+		{ headers, body }: Arrived,
+		reading: 'early' | 'late',
+		given: Given[],
+	): IWebhookFunctions {
 		const request: { rawBody?: Buffer; readRawBody: () => Promise<void> } = {
 			readRawBody: async () => {
 				request.rawBody = body;

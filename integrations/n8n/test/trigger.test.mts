@@ -60,7 +60,8 @@ async function activate(it: PlacedNode, mode: 'manual' | 'trigger' = 'trigger'):
 const deactivate = (it: PlacedNode, mode: 'manual' | 'trigger' = 'trigger') =>
 	remove.call(it.hook(mode));
 
-const arrives = (it: PlacedNode): Promise<Arrived> => receiver.next(new URL(it.urls.trigger).pathname);
+const arrives = (it: PlacedNode): Promise<Arrived> =>
+	receiver.next(new URL(it.urls.trigger).pathname);
 
 /** Hands a request to the node: the item that starts the workflow, or the answer of the node. */
 async function hand(it: PlacedNode, request: Arrived, reading: 'early' | 'late' = 'early') {
@@ -164,7 +165,10 @@ test('doubles at the URL of the node are removed but one', async () => {
 	}
 	assert.equal((await hooks()).length, 3);
 	assert.equal(await activate(it), 'found');
-	assert.deepEqual((await hooks()).map(({ trigger }) => trigger), ['form_submitted']);
+	assert.deepEqual(
+		(await hooks()).map(({ trigger }) => trigger),
+		['form_submitted'],
+	);
 });
 
 test('the test URL and the production URL have a subscription each', async () => {
@@ -209,7 +213,10 @@ test('a revoked key is an error at every step', async () => {
 test('a target that the service refuses is an error with its words', async () => {
 	const it = await placed();
 	it.urls.trigger = 'https://user@example.com/';
-	await assert.rejects(create.call(it.hook()), { httpCode: '400', description: 'Code: invalid_target' });
+	await assert.rejects(create.call(it.hook()), {
+		httpCode: '400',
+		description: 'Code: invalid_target',
+	});
 });
 
 test('requests that the firm did not sign are answered with 401', async () => {

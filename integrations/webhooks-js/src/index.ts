@@ -46,7 +46,8 @@ export function verify(
   const [, t, v1] = /^t=([0-9]{1,12}),v1=([0-9a-f]{64})$/.exec(header ?? "") ?? [];
   if (t === undefined || v1 === undefined) throw new SignatureError("malformed");
   // NaN is no time, so it refuses.
-  if (!(Math.abs(Math.floor(now) - Number(t)) <= AGE_MAX_SECONDS)) throw new SignatureError("stale");
+  if (!(Math.abs(Math.floor(now) - Number(t)) <= AGE_MAX_SECONDS))
+    throw new SignatureError("stale");
   const given = Buffer.from(v1, "hex");
   for (const secret of typeof secrets === "string" ? [secrets] : secrets) {
     if (!secret) continue;

@@ -143,7 +143,10 @@ for (const event of EVENTS) {
     assert.equal(more.length, 0);
     assert.equal(sample.event, event);
     const fields = Object.keys(operation(event).sample);
-    assert.deepEqual(fields.filter((field) => !(field in sample)), []);
+    assert.deepEqual(
+      fields.filter((field) => !(field in sample)),
+      [],
+    );
     assert.match(operation(event).sample.id, new RegExp(`^${event}:`));
   });
 }
@@ -166,7 +169,10 @@ test('a stale signature, none, and one of a parsed body are refused', async () =
   const request = await receiver.next('/stale');
   const rawHeaders = request.rawHeaders.map((it) => it.replace(/^t=[0-9]+/, 't=1700000000'));
   assert.match((await failure(perform(event, { ...request, rawHeaders }))).message, /stale/);
-  assert.match((await failure(perform(event, { ...request, rawHeaders: [] }))).message, /malformed/);
+  assert.match(
+    (await failure(perform(event, { ...request, rawHeaders: [] }))).message,
+    /malformed/,
+  );
   const body = Buffer.from(JSON.stringify(JSON.parse(request.body), null, 1));
   assert.match((await failure(perform(event, { ...request, body }))).message, /mismatch/);
   await unsubscribe(event, subscribed);
@@ -213,7 +219,10 @@ test('a revoked key cannot unsubscribe, and says so', async () => {
     targetUrl: receiver.url('/revoked'),
   });
   await firm.revokeKey(keyId);
-  const ended = appTester(operation('lead_hot').performUnsubscribe, { authData: auth, subscribeData });
+  const ended = appTester(operation('lead_hot').performUnsubscribe, {
+    authData: auth,
+    subscribeData,
+  });
   assert.equal((await failure(ended)).name, 'ExpiredAuthError');
 });
 
@@ -232,7 +241,13 @@ test("errors have the service's words and code", async () => {
 test('the choices of a form name it, and whether it is a draft', async () => {
   const forms = await appTester(App.triggers.form.operation.perform, { authData });
   const names = forms.map(({ id, name }) => [id, name]).sort();
-  assert.deepEqual(names, [[firm.draft, 'Draft (draft)'], [firm.form, 'Intake']].sort());
+  assert.deepEqual(
+    names,
+    [
+      [firm.draft, 'Draft (draft)'],
+      [firm.form, 'Intake'],
+    ].sort(),
+  );
 });
 
 test('both actions have a field for each hidden field of the form', async () => {
@@ -242,7 +257,10 @@ test('both actions have a field for each hidden field of the form', async () => 
     const fields = await appTester(dynamic, { authData, inputData });
     assert.deepEqual(
       fields.map(({ key, label }) => [key, label]),
-      [['hidden__partner', 'Partner'], ['hidden__clé', 'Clé']],
+      [
+        ['hidden__partner', 'Partner'],
+        ['hidden__clé', 'Clé'],
+      ],
     );
     assert.deepEqual(await appTester(dynamic, { authData, inputData: {} }), []);
   }
@@ -253,7 +271,7 @@ test('a link is prefilled', async () => {
     form_id: firm.form,
     lang: 'fr',
     hidden__partner: 'Northwind & Cie',
-    'hidden__clé': '',
+    hidden__clé: '',
     more_hidden: { utm_source: 'zapier', colour: 'red' },
   };
   const link = await appTester(prefilled_link.operation.perform, { authData, inputData });
@@ -290,7 +308,9 @@ test('too many calls are throttled for the time that the service names', async (
   for (let calls = 0; calls < 120; calls++) {
     assert.equal((await fetch(`${service.url}/me`, { headers })).status, 200);
   }
-  const throttled = await failure(appTester(App.authentication.test, { authData: { api_key: key } }));
+  const throttled = await failure(
+    appTester(App.authentication.test, { authData: { api_key: key } }),
+  );
   assert.equal(throttled.name, 'ThrottledError');
   assert.ok(throttled.delay >= 1 && throttled.delay <= 60, JSON.stringify(throttled));
 });
@@ -303,7 +323,10 @@ test('an answer that is not of the service is an error, too', async () => {
   assert.equal(failed.status, 502);
   assert.equal((await proxy.next()).path, '/api/v1/me');
   delete process.env.BASE_URL;
-  assert.match((await failure(appTester(App.authentication.test, { authData }))).message, /BASE_URL/);
+  assert.match(
+    (await failure(appTester(App.authentication.test, { authData }))).message,
+    /BASE_URL/,
+  );
   process.env.BASE_URL = service.url;
   await proxy.stop();
 });

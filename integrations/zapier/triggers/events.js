@@ -16,7 +16,12 @@ const EVENTS = [
   ['report_approved', 'Report', 'Report Approved', 'a reviewer approves a report'],
   ['report_sent', 'Report', 'Report Sent', 'a report was sent by email'],
   ['report_opened', 'Report', 'Report Opened', 'the client opens a report for the first time'],
-  ['payment_received', 'Payment', 'Payment Received', 'someone pays for a report or a consultation'],
+  [
+    'payment_received',
+    'Payment',
+    'Payment Received',
+    'someone pays for a report or a consultation',
+  ],
   ['booking_made', 'Booking', 'Call Booked', 'someone books a call'],
   ['booking_rescheduled', 'Booking', 'Call Rescheduled', 'a booked call moves to a new time'],
   ['booking_cancelled', 'Booking', 'Call Cancelled', 'a booked call is cancelled'],

@@ -63,7 +63,9 @@ async function remove(context: IHookFunctions, id: string): Promise<void> {
 /** An event has the same id when it comes again. */
 function idOf({ event, response, report, booking }: IDataObject): string {
 	const name = event as string;
-	const [answered, reported, booked] = [response, report, booking] as Array<IDataObject | undefined>;
+	const [answered, reported, booked] = [response, report, booking] as Array<
+		IDataObject | undefined
+	>;
 	if (name === 'booking_rescheduled' && booked) return `${name}:${booked.id}:${booked.starts_at}`;
 	if (name.startsWith('booking_') && booked) return `${name}:${booked.id}`;
 	if (name.startsWith('report_') && reported) return `${name}:${reported.id}`;
