@@ -73,8 +73,10 @@ mod telemetry;
 mod together;
 mod triggers;
 mod turnstile;
+mod typed_events;
 mod upkeep;
 mod vault;
+mod vectors;
 mod verify;
 mod workflow;
 

@@ -15,13 +15,19 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn assert_page_is(name: &str, expected: &str) {
-    let path = root().join("docs/reference").join(name);
+pub(crate) fn assert_page_is(name: &str, expected: &str) {
+    assert_file_is(&Path::new("docs/reference").join(name), expected);
+}
+
+/// Holds a file, named from the root, to the text that the code makes.
+pub(crate) fn assert_file_is(name: &Path, expected: &str) {
+    let path = root().join(name);
     if env::var_os("UPDATE").is_some_and(|value| value == "1") {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, expected).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
+    let name = name.display();
     assert_eq!(written, expected, "{name} is not what the code says: run with UPDATE=1");
 }
 
