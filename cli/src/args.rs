@@ -5,19 +5,25 @@ use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
+use domain::label::trimmed_label;
 use domain::operator::OperatorName;
+use domain::replay::REASON_MAX_CHARS;
 use domain::when::{PastMoment, When};
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
-use uuid::Uuid;
 
+use crate::answers::why::{WhyDeliveryArgs, WhyKeyArgs};
+use crate::answers::{
+    AccessArgs, DeliveryExportArgs, EventsCommand, FindArgs, FormsCommand, MembersCommand,
+    PeopleCommand, ReceiversArgs,
+};
 use crate::audit::args::{AuditCommand, HooksCommand};
 use crate::config::ConfigCommand;
 use crate::confirm::ConsentArgs;
 use crate::generate::ActivityArgs;
 use crate::internal_addr::InternalAddr;
 use crate::keyring::KeyringCommand;
-use crate::output::OutputArgs;
+use crate::output::{OutputArgs, ReportArgs};
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
 use crate::roles::MigrateArgs;
@@ -126,7 +132,15 @@ pub(crate) enum CliCommand {
     /// List firms.
     #[command(subcommand)]
     Firms(FirmsCommand),
-    /// Make, list and revoke API keys.
+    /// List the members of a firm.
+    #[command(subcommand)]
+    Members(MembersCommand),
+    /// List the forms of a firm.
+    #[command(subcommand)]
+    Forms(FormsCommand),
+    /// Show members, keys, tokens and operators with access to a firm, now or on a day.
+    Access(AccessArgs),
+    /// Make, list, explain and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
     /// Make, list and revoke tokens of the internal API.
@@ -138,7 +152,7 @@ pub(crate) enum CliCommand {
     /// Encrypt all data keys and secrets under another wrapping key.
     #[command(subcommand)]
     Keyring(KeyringCommand),
-    /// List, show, pause and resume deliveries.
+    /// List, show, explain, export, pause and resume deliveries.
     #[command(subcommand)]
     Deliveries(DeliveriesCommand),
     /// Send ended deliveries again, and follow that replay.
@@ -152,9 +166,21 @@ pub(crate) enum CliCommand {
     /// List the deliveries of workflow steps.
     #[command(subcommand)]
     Workflows(crate::deliveries::WorkflowsCommand),
-    /// List and explain subscriptions, removed ones too.
+    /// List, explain and test subscriptions, removed ones too.
     #[command(subcommand)]
     Hooks(HooksCommand),
+    /// List receivers over all firms, those that fail first.
+    Receivers(ReceiversArgs),
+    /// Find anything by a piece of it: an id, a key, a host, a name, a position or a hash.
+    Find(FindArgs),
+    /// Show events of the log.
+    #[command(subcommand)]
+    Events(EventsCommand),
+    /// Show everything that was sent about a person.
+    #[command(subcommand)]
+    People(PeopleCommand),
+    /// Show the sizes of all tables, their growth and a forecast.
+    Stats(ReportArgs),
     /// List, export, sign and verify the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -183,32 +209,7 @@ pub(crate) enum CliCommand {
 impl CliCommand {
     /// The default level of the log. A service reports its work; a command reports only faults.
     pub(crate) const fn log_level(&self) -> &'static str {
-        match self {
-            Self::Serve(_) => "info",
-            Self::Config(_)
-            | Self::Demo(_)
-            | Self::Migrate(_)
-            | Self::Ingest(_)
-            | Self::Generate(_)
-            | Self::Firms(_)
-            | Self::Keys(_)
-            | Self::Tokens(_)
-            | Self::Secrets(_)
-            | Self::Keyring(_)
-            | Self::Deliveries(_)
-            | Self::Hooks(_)
-            | Self::Replay(_)
-            | Self::Reissue(_)
-            | Self::Doctor(_)
-            | Self::Lanes(_)
-            | Self::Workflows(_)
-            | Self::Audit(_)
-            | Self::Projections(_)
-            | Self::Verify(_)
-            | Self::Openapi(_)
-            | Self::Completions { .. }
-            | Self::Man { .. } => "warn",
-        }
+        if matches!(self, Self::Serve(_)) { "info" } else { "warn" }
     }
 }
 
@@ -249,6 +250,20 @@ pub(crate) struct ServeCommand {
     pub(crate) check: bool,
 }
 
+/// The targets that a process may call.
+#[derive(Debug, Clone, Args)]
+pub struct TargetArgs {
+    /// Private networks that targets may lie in: for development and tests only.
+    #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
+    pub allow_targets: Vec<IpNet>,
+    /// Let targets be http: for development and tests only.
+    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = switch)]
+    pub allow_http_targets: bool,
+    /// A file of root certificates, in PEM, that deliveries and mail trust beside the platform's.
+    #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
+    pub extra_roots: Option<PathBuf>,
+}
+
 /// The settings of the service.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
@@ -285,12 +300,9 @@ pub struct ServeArgs {
     /// certificate) and its address.
     #[arg(long, env = "FIRMFORMS_BASE_URL", value_parser = base_url)]
     pub base_url: Option<String>,
-    /// Private networks that targets may lie in: for development and tests only.
-    #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
-    pub allow_targets: Vec<IpNet>,
-    /// Let targets be http: for development and tests only.
-    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = switch)]
-    pub allow_http_targets: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "its words would stand for those of the service")]
+    pub targets: TargetArgs,
     /// Make waits pass this many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
     pub time_scale: f64,
@@ -315,9 +327,6 @@ pub struct ServeArgs {
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
-    /// A file of root certificates, in PEM, that deliveries and mail trust beside the platform's.
-    #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
-    pub extra_roots: Option<PathBuf>,
     /// The public door's certificate chain, in PEM. It is read again on SIGHUP.
     #[arg(long, env = "FIRMFORMS_TLS_CERT", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
@@ -460,9 +469,9 @@ pub(crate) enum KeysCommand {
         /// The firm: its id, the beginning of its id, or its name.
         #[arg(long)]
         firm: String,
-        /// The owner or admin that the key acts for.
+        /// The owner or admin that the key acts for: its id, or the beginning of its id.
         #[arg(long)]
-        member: Uuid,
+        member: String,
         /// A label.
         #[arg(long)]
         name: String,
@@ -477,6 +486,8 @@ pub(crate) enum KeysCommand {
         #[command(flatten)]
         json: OutputArgs,
     },
+    /// Explain the life of a key: its making, its end, and everything that went with it.
+    Why(WhyKeyArgs),
     /// Revoke a key and remove its subscriptions, at once.
     Revoke {
         /// The firm: its id, the beginning of its id, or its name.
@@ -570,8 +581,12 @@ pub(crate) enum DeliveriesCommand {
     Resume(crate::pauses::ResumeArgs),
     /// List pauses.
     Paused(OutputArgs),
-    /// Show one delivery with its attempts.
+    /// Show one delivery with its attempts; for a reason with its body and the answers.
     Show(DeliveryShowArgs),
+    /// Explain the state of a delivery: its occurrence, its attempts, its end or the hold on it.
+    Why(WhyDeliveryArgs),
+    /// Write deliveries with their attempts to a file, and record the export.
+    Export(DeliveryExportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -587,7 +602,41 @@ pub(crate) struct DeliveryShowArgs {
     #[command(flatten)]
     pub(crate) reveal: TargetRevealArgs,
     #[command(flatten)]
+    pub(crate) contents: ContentArgs,
+    #[command(flatten)]
     pub(crate) json: OutputArgs,
+}
+
+/// The wish to see the contents of a delivery.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ContentArgs {
+    /// Show the body that was sent, if it is kept.
+    #[arg(long, requires = "reason")]
+    pub(crate) body: bool,
+    /// Show the answers of the receiver that are kept.
+    #[arg(long, requires = "reason")]
+    pub(crate) answer: bool,
+    /// The reason to see body or answers; kept in the audit log.
+    #[arg(long, value_parser = reason)]
+    pub(crate) reason: Option<String>,
+}
+
+impl ContentArgs {
+    /// The reason, if the body is asked for.
+    pub(crate) fn of_body(&self) -> Option<&str> {
+        self.reason.as_deref().filter(|_| self.body)
+    }
+
+    /// The reason, if the answers are asked for.
+    pub(crate) fn of_answers(&self) -> Option<&str> {
+        self.reason.as_deref().filter(|_| self.answer)
+    }
+}
+
+/// Reads an operator's reason, as the log keeps it.
+pub(crate) fn reason(text: &str) -> Result<String, String> {
+    let reason = trimmed_label(text, REASON_MAX_CHARS).map(str::to_owned);
+    reason.ok_or_else(|| format!("write 1 to {REASON_MAX_CHARS} characters, no control character"))
 }
 
 /// The wish to see a target with its path and query.

@@ -1,30 +1,25 @@
-//! `deliveries` and `workflows`: lists of deliveries, page by page, and one delivery with its
-//! attempts.
+//! `deliveries` and `workflows`: lists of deliveries, page by page.
 
 use std::collections::HashMap;
 
 use api::Service;
-use api::commands::targets::{self, TargetReveal};
 use api::commands::{self, readings};
-use api::queries::as_of;
 use api::queries::listing::{self, DeliveryListQuery};
 use clap::{Args, Subcommand};
-use domain::as_of::AsOf;
 use domain::audit::{AuditPeriod, BackwardPeriod};
 use domain::delivery::{Attempt, DeliveryState, Hop};
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use domain::when::{PastMoment, When};
-use projector::as_of::DeliveryThen;
 use projector::deliveries::DeliveryRow;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::{DeliveriesCommand, DeliveryShowArgs};
+use crate::answers::{self, why};
+use crate::args::DeliveriesCommand;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
-use crate::output::{Column, ListTable, OutputArgs, RecordView, print_json, print_line};
+use crate::output::{Column, ListTable, OutputArgs};
 use crate::pauses;
 use crate::wiring::{self, StorageArgs, System};
 
@@ -64,24 +59,6 @@ const STEPS: ListTable = ListTable::new(
     ],
     "no such deliveries of workflow steps",
 );
-
-const DELIVERY: RecordView = RecordView::new(&[
-    Column::id("id"),
-    Column::state("state"),
-    Column::text("cause"),
-    Column::id("trigger"),
-    Column::id("hook_id"),
-    Column::id("run_id"),
-    Column::id("step_id"),
-    Column::id("form_id"),
-    Column::id("response_id"),
-    Column::time("created_at"),
-    Column::time("next_try_at"),
-    Column::id("paused"),
-    Column::id("reissue_of"),
-    Column::id("body_sha256"),
-    Column::text("erased"),
-]);
 
 /// The arguments of `deliveries list`.
 #[derive(Debug, Args)]
@@ -174,69 +151,29 @@ async fn ask(system: &System, command: DeliveriesCommand) -> anyhow::Result<()> 
         DeliveriesCommand::Pause(asked) => pauses::pause(&system.service, asked).await?,
         DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
         DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
-        DeliveriesCommand::Show(asked) => show(&system.service, asked).await?,
-    }
-    Ok(())
-}
-
-/// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
-async fn show(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
-    let DeliveryShowArgs { firm, delivery, as_of, reveal, json } = asked;
-    let pool = service.store.pool();
-    let firm_id = names::id(pool, NamedKind::Firm, &firm).await?;
-    let delivery_id = names::id(pool, NamedKind::Delivery, &delivery).await?;
-    let as_of = names::as_of(as_of, service.clock.now());
-    let until = match as_of {
-        Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,
-        None => AsOf::NOW,
-    };
-    let found = as_of::delivery(service, firm_id, delivery_id, until).await;
-    let (mut found, erased) = found.map_err(terminal_error)?;
-    let erasure = if erased { BodyErasure::Erased } else { BodyErasure::Kept };
-    let look = ReadingDetails {
-        delivery_id: Some(delivery_id),
-        ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
-    };
-    readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;
-    if let Some(reason) = &reveal.show_target {
-        let reveal = TargetReveal { firm_id, actor: service.operator(), reason };
-        let target = targets::of_delivery(service, reveal, &found.row).await;
-        found.show_target(&target.map_err(terminal_error)?);
-    }
-    let DeliveryThen { row, attempts } = found;
-    let mut shown = if as_of.is_some() {
-        delivery_then(&row, erasure)
-    } else {
-        delivery_json(&row, &pause_by_delivery(service, firm_id, std::slice::from_ref(&row)).await?)
-    };
-    if json.json {
-        shown["attempts"] = attempts.iter().map(attempt_json).collect();
-        print_json(&shown);
-        return Ok(());
-    }
-    DELIVERY.print(json, &shown);
-    if json.is_text() {
-        attempts.iter().for_each(|attempt| print_line(&sentence(attempt)));
+        DeliveriesCommand::Show(asked) => answers::show_delivery(&system.service, asked).await?,
+        DeliveriesCommand::Why(asked) => why::delivery(&system.service, asked).await?,
+        DeliveriesCommand::Export(asked) => answers::export(&system.service, asked).await?,
     }
     Ok(())
 }
 
 /// Whether the body of a delivery is erased by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BodyErasure {
+pub(crate) enum BodyErasure {
     Kept,
     Erased,
 }
 
 /// A past state of a delivery. A body that is erased by now shows as erased in every past state.
-fn delivery_then(row: &DeliveryRow, erasure: BodyErasure) -> Value {
+pub(crate) fn delivery_then(row: &DeliveryRow, erasure: BodyErasure) -> Value {
     let mut shown = delivery_json(row, &HashMap::new());
     shown["erased"] = (erasure == BodyErasure::Erased).into();
     shown
 }
 
 /// The pause that holds each of these deliveries, if one does.
-async fn pause_by_delivery(
+pub(crate) async fn pause_by_delivery(
     service: &Service,
     firm_id: Uuid,
     rows: &[DeliveryRow],
@@ -244,7 +181,7 @@ async fn pause_by_delivery(
     commands::pauses::holding(service, firm_id, rows).await.map_err(terminal_error)
 }
 
-fn delivery_json(row: &DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
+pub(crate) fn delivery_json(row: &DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
     json!({
         "id": row.delivery_id, "hook_id": row.hook_id, "run_id": row.run_id,
         "step_id": row.step_id, "trigger": row.trigger,
@@ -252,15 +189,6 @@ fn delivery_json(row: &DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
         "cause": row.cause, "created_at": Timestamp::from(row.created_at),
         "next_try_at": row.next_try_at.map(Timestamp::from), "body_sha256": row.body_sha256,
         "reissue_of": row.reissue_of, "paused": holding.get(&row.delivery_id),
-    })
-}
-
-fn attempt_json(one: &Attempt) -> Value {
-    json!({
-        "number": one.number, "started_at": one.started_at, "finished_at": one.finished_at,
-        "outcome": one.outcome, "status": one.status, "error": one.error,
-        "retry_after_seconds": one.retry_after_seconds, "hops": one.hops,
-        "late": one.late.is_some(),
     })
 }
 

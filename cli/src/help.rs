@@ -92,13 +92,89 @@ Exit codes:
         "deliveries show",
         "Examples:
   firmforms deliveries show --firm \"Harrow Lane\" 062d1e5f
-  firmforms deliveries show --firm d6e48e62 062d1e5f --show-target \"ticket 4711\"",
+  firmforms deliveries show --firm d6e48e62 062d1e5f --show-target \"ticket 4711\"
+  firmforms deliveries show --firm d6e48e62 062d1e5f --body --answer --reason \"ticket 4711\"",
     ),
     (
         "deliveries pause",
         "Examples:
   firmforms deliveries pause --host hooks.example.com --reason \"they asked for a rest\"
   firmforms deliveries resume --host hooks.example.com",
+    ),
+    (
+        "members list",
+        "Examples:
+  firmforms members list --firm \"Harrow Lane\"",
+    ),
+    (
+        "forms list",
+        "Examples:
+  firmforms forms list --firm \"Harrow Lane\"",
+    ),
+    (
+        "access",
+        "Examples:
+  firmforms access --firm \"Harrow Lane\" --as-of 2026-03-14",
+    ),
+    (
+        "keys why",
+        "Examples:
+  firmforms keys why ffk_jhUf3kQ2",
+    ),
+    (
+        "deliveries why",
+        "Examples:
+  firmforms deliveries why 062d1e5f",
+    ),
+    (
+        "deliveries export",
+        "Examples:
+  firmforms deliveries export --firm \"Harrow Lane\" --since 2026-03-01 --until 2026-04-01 --out march.csv
+  firmforms deliveries export --firm d6e48e62 --host hooks.example.com --format ndjson",
+    ),
+    (
+        "hooks test",
+        "Examples:
+  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"",
+    ),
+    (
+        "receivers",
+        "Examples:
+  firmforms receivers
+  firmforms receivers --host hooks.example.com --json",
+    ),
+    (
+        "find",
+        "Examples:
+  firmforms find 062d1e5f
+  firmforms find ffk_jhUf
+  firmforms find hooks.example.com",
+    ),
+    (
+        "events show",
+        "Examples:
+  firmforms events show 61",
+    ),
+    (
+        "events of",
+        "Examples:
+  firmforms events of 01a20f92
+  firmforms events of \"Harrow Lane\" --kind Firm",
+    ),
+    (
+        "people show",
+        "Examples:
+  firmforms people show ann@example.com --firm \"Harrow Lane\" --reason \"asked for access\"",
+    ),
+    (
+        "replay list",
+        "Examples:
+  firmforms replay list --firm \"Harrow Lane\"",
+    ),
+    (
+        "stats",
+        "Examples:
+  firmforms stats --json",
     ),
     (
         "replay start",
@@ -320,6 +396,19 @@ mod tests {
         for name in WITHOUT_DATABASE {
             let help = help(&[name]);
             assert!(!help.contains("--database-url") && !help.contains("Connection:"), "{help}");
+        }
+    }
+
+    /// `find` names commands: each is one, and takes its words.
+    #[test]
+    fn each_command_that_tells_more_is_one() {
+        let firm = uuid::Uuid::from_u128(1);
+        for kind in domain::search::KINDS.into_iter().chain(["occurrence"]) {
+            let id = if kind == "event" { "61" } else { "01a20f92" };
+            for look in domain::search::where_to_look(kind, id, Some(firm)) {
+                let parsed = command().try_get_matches_from(look.split(' '));
+                assert!(parsed.is_ok(), "{kind}: {look}: {}", parsed.unwrap_err());
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The one binary: configuration, wiring, signals, and the operators' commands. It imports every
 //! other crate; only `tests` and `bench` import it.
 
+mod answers;
 mod args;
 mod audit;
 mod config;
@@ -120,6 +121,14 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Ingest(ingest) => done(ingest::run(storage, &ingest)).await,
         CliCommand::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
         CliCommand::Firms(command) => done(operate::firms(storage, &command)).await,
+        CliCommand::Members(command) => done(answers::members(storage, command)).await,
+        CliCommand::Forms(command) => done(answers::forms(storage, command)).await,
+        CliCommand::Access(asked) => done(answers::access(storage, asked)).await,
+        CliCommand::Receivers(asked) => done(answers::receivers(storage, asked)).await,
+        CliCommand::Find(asked) => done(answers::find(storage, asked)).await,
+        CliCommand::Events(command) => done(answers::events(storage, command)).await,
+        CliCommand::People(command) => done(answers::people(storage, command)).await,
+        CliCommand::Stats(how) => done(answers::stats(storage, how)).await,
         CliCommand::Keys(command) => done(operate::keys(storage, command)).await,
         CliCommand::Tokens(command) => done(operate::tokens(storage, command)).await,
         CliCommand::Secrets(command) => done(operate::secrets(storage, command)).await,

@@ -10,6 +10,7 @@ use projector::{firms, hooks};
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::answers::why;
 use crate::args::{FirmsCommand, KeysCommand, SecretsCommand, TokenRole, TokensCommand};
 use crate::confirm::{self, ConsentArgs};
 use crate::names::{self, NamedKind};
@@ -84,6 +85,7 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
     match command {
         KeysCommand::Create { firm, member, name, json } => {
             let firm = names::id(pool, NamedKind::Firm, &firm).await?;
+            let member = names::id(pool, NamedKind::Member(firm), &member).await?;
             let made = keys::create_by(service, firm, member, service.operator(), &name).await;
             let made = made.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
@@ -104,6 +106,7 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
                 .collect();
             KEYS.print(json, items);
         }
+        KeysCommand::Why(asked) => why::key(service, asked).await?,
         KeysCommand::Revoke { firm, key, consent, json } => {
             let firm = names::id(pool, NamedKind::Firm, &firm).await?;
             let key = names::id(pool, NamedKind::Key(firm), &key).await?;

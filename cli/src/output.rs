@@ -26,6 +26,7 @@
 mod age;
 mod cell;
 mod layout;
+mod size;
 
 use std::io::{self, ErrorKind, IsTerminal, Stdout, Write, stdout};
 

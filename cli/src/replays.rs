@@ -13,6 +13,7 @@ use projector::firms;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::answers::{ReplayListArgs, list_replays};
 use crate::confirm::{self, ConsentArgs};
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
@@ -50,6 +51,8 @@ const REPLAY: RecordView = RecordView::new(&[
 pub(crate) enum ReplaysCommand {
     /// Send failed or selected deliveries again: once, with their ids and their bytes.
     Start(ReplayStartArgs),
+    /// List replays, newest first.
+    List(ReplayListArgs),
     /// Show the progress of a replay.
     Show(ReplayArgs),
     /// Pause a replay.
@@ -124,6 +127,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
     let service = &system.service;
     match command {
         ReplaysCommand::Start(start) => begin(service, start).await?,
+        ReplaysCommand::List(asked) => list_replays(service, asked).await?,
         ReplaysCommand::Show(one) => {
             let replay_id = names::id(system.pool(), NamedKind::Replay, &one.replay).await?;
             let view = replays::show(service, replay_id).await.map_err(terminal_error)?;

@@ -329,10 +329,10 @@ fn warn_of_development(serve: &ServeArgs) {
     if crash::COMPILED_IN {
         tracing::warn!("CRASH POINTS ARE COMPILED IN: this build is for tests only");
     }
-    if !serve.allow_targets.is_empty() || serve.allow_http_targets {
+    if !serve.targets.allow_targets.is_empty() || serve.targets.allow_http_targets {
         tracing::warn!(
-            networks = ?serve.allow_targets,
-            http = serve.allow_http_targets,
+            networks = ?serve.targets.allow_targets,
+            http = serve.targets.allow_http_targets,
             "PRIVATE TARGETS ARE OPEN: for development and tests only"
         );
     }

@@ -14,24 +14,22 @@ use mailer::{Mailer, SenderAddress, SmtpSettings, SmtpUrl};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::args::DEFAULT_MAIL_FROM;
+use crate::args::{DEFAULT_MAIL_FROM, TargetArgs};
 use crate::databases::secret;
-use crate::wiring::{ProcessRole, ServeArgs, StorageArgs, SystemSetup};
+use crate::wiring::{ProcessRole, ServeArgs, StorageArgs, SystemSetup, UNUSED_BASE_URL};
 
 pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
     let smtp_url = smtp_url(serve)?;
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
-    let targets = AllowedTargets::new(serve.allow_targets.clone());
-    let allowed = if serve.allow_http_targets { targets.with_http() } else { targets };
-    if !scale.is_real() && serve.allow_targets.is_empty() {
+    if !scale.is_real() && serve.targets.allow_targets.is_empty() {
         bail!("--time-scale needs --allow-targets: it is for tests and drills only");
     }
     let scheme = if serve.tls_cert.is_some() { "https" } else { "http" };
     let base = serve.base_url.clone().unwrap_or_else(|| format!("{scheme}://{}", serve.addr));
     require_links(smtp_url.as_ref(), &base)?;
-    let roots = ExtraRoots::read(serve.extra_roots.as_deref())?;
+    let roots = ExtraRoots::read(serve.targets.extra_roots.as_deref())?;
     Ok(SystemSetup {
-        allowed,
+        allowed: serve.targets.allowed(),
         base_url: format!("{}/api/v1", base.trim_end_matches('/')),
         settings: DelivererSettings {
             permits: serve.permits.max(1),
@@ -53,6 +51,20 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
     })
+}
+
+impl TargetArgs {
+    fn allowed(&self) -> AllowedTargets {
+        let targets = AllowedTargets::new(self.allow_targets.clone());
+        if self.allow_http_targets { targets.with_http() } else { targets }
+    }
+
+    /// The setup of a command that calls a target.
+    pub(crate) fn setup(&self) -> anyhow::Result<SystemSetup> {
+        let roots = ExtraRoots::read(self.extra_roots.as_deref())?;
+        let quiet = SystemSetup::quiet(UNUSED_BASE_URL)?;
+        Ok(SystemSetup { allowed: self.allowed(), extra_roots: roots.certificates, ..quiet })
+    }
 }
 
 fn verification_interval(serve: &ServeArgs) -> Option<Duration> {

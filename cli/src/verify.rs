@@ -8,7 +8,6 @@ use deliverer::inspect::proof::{self, LogFilter, ProofExample, ProofReport, Proo
 use deliverer::inspect::repair::{RepairOrder, repair};
 use domain::audit::AuditPeriod;
 use domain::once::DeliveryFaultKind;
-use domain::replay::REASON_MAX_CHARS;
 use domain::time::Timestamp;
 use domain::when::When;
 use eventstore::Clock;
@@ -16,6 +15,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
+use crate::args::reason;
 use crate::databases::MainDatabase;
 use crate::failure;
 use crate::names::{self, NamedKind};
@@ -61,13 +61,6 @@ pub(crate) struct VerifyDeliveriesArgs {
     reason: Option<String>,
     #[command(flatten)]
     json: ReportArgs,
-}
-
-fn reason(text: &str) -> Result<String, String> {
-    match text.trim().chars().count() {
-        1..=REASON_MAX_CHARS => Ok(text.trim().to_owned()),
-        _ => Err(format!("1 to {REASON_MAX_CHARS} characters")),
-    }
 }
 
 /// A database that cannot be read counts as neither proven nor wrong.

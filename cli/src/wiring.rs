@@ -56,6 +56,9 @@ const HEALTH_CONNECTIONS: u32 = 2;
 /// The age at which an unfinished response becomes a partial one (contract, section Triggers).
 const PARTIAL_AFTER: Duration = Duration::from_secs(3_600);
 
+/// The door's URL in a command without doors.
+pub(crate) const UNUSED_BASE_URL: &str = "http://127.0.0.1:8080/api/v1";
+
 /// Connections to the keyring.
 const KEYRING_CONNECTIONS: u32 = 8;
 
@@ -472,10 +475,25 @@ pub(crate) async fn open_installation(
     storage: &StorageArgs,
     installation: Installation,
 ) -> anyhow::Result<System> {
+    open_as(storage, installation, SystemSetup::quiet(UNUSED_BASE_URL)?).await
+}
+
+/// Opens the service's databases for a command that calls a target.
+pub(crate) async fn open_to_send(
+    storage: &StorageArgs,
+    setup: SystemSetup,
+) -> anyhow::Result<System> {
+    open_as(storage, Installation::MustExist, setup).await
+}
+
+async fn open_as(
+    storage: &StorageArgs,
+    installation: Installation,
+    setup: SystemSetup,
+) -> anyhow::Result<System> {
     let mut databases = Databases::open(storage, SERVICE_DATABASES, installation).await?;
     let wrapping = storage.wrapping_key(installation)?;
     databases.require().await?;
-    let setup = SystemSetup::quiet("http://127.0.0.1:8080/api/v1")?;
     let mut system = System::start_on(databases, wrapping, setup, installation).await?;
     system.service.operator = Some(operator::at_terminal(storage, system.pool()).await?);
     Ok(system)

@@ -13,6 +13,12 @@ const KEY_SHOWN_CHARS: usize = 12;
 /// Longest text that is looked for.
 const TEXT_MAX: usize = 300;
 
+/// The kinds of objects that commands of their own tell about.
+pub const KINDS: [&str; 12] = [
+    "firm", "member", "form", "key", "hook", "delivery", "replay", "pause", "token", "receiver",
+    "event", "entry",
+];
+
 /// One reading of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchTerm {

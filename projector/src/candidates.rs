@@ -90,6 +90,27 @@ pub async fn keys_beginning(
     .await
 }
 
+/// Returns the members of a firm whose id lies in the range, former ones too.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn members_in(
+    pool: &PgPool,
+    firm_id: Uuid,
+    range: IdRange,
+) -> Result<Vec<Candidate>, sqlx::Error> {
+    sqlx::query_as(
+        "select member_id as id, coalesce(role, 'former member') as label from members
+          where firm_id = $1 and member_id between $2 and $3 order by member_id limit $4",
+    )
+    .bind(firm_id)
+    .bind(range.first)
+    .bind(range.last)
+    .bind(CANDIDATES_MAX)
+    .fetch_all(pool)
+    .await
+}
+
 /// Returns the subscriptions whose id lies in the range, removed ones too.
 ///
 /// # Errors

@@ -27,6 +27,7 @@ const TEXT: &[Mode] = &[Mode::Pipe, Mode::Terminal];
 const REPORT: &[Mode] = &[Mode::Pipe, Mode::Terminal, Mode::Json];
 const EACH: &[Mode] = &[Mode::Pipe, Mode::Terminal, Mode::Json, Mode::Quiet];
 const PIPE: &[Mode] = &[Mode::Pipe];
+const QUIET: &[Mode] = &[Mode::Pipe, Mode::Quiet];
 const UNTIMED: &[Mode] = &[Mode::Pipe, Mode::Json];
 
 /// The commands in the order in which they are given, and how.
@@ -41,6 +42,22 @@ const COMMANDS: &[(&str, &[Mode])] = &[
     ("hooks list --firm NAME", EACH),
     ("hooks list --firm NAME --removed", TEXT),
     ("hooks why HOOK", REPORT),
+    ("members list --firm NAME", EACH),
+    ("forms list --firm NAME", EACH),
+    ("receivers", EACH),
+    ("find HOOK", EACH),
+    ("find 127.0.0.1", TEXT),
+    ("find nothing", TEXT),
+    ("access --firm NAME", QUIET),
+    ("keys why KEY", PIPE),
+    ("deliveries why DELIVERY", PIPE),
+    ("events show 2", PIPE),
+    ("events of HOOK", QUIET),
+    ("people show ann@example.com --firm NAME --reason a", QUIET),
+    ("deliveries export --firm NAME", PIPE),
+    ("deliveries show --firm NAME DELIVERY --body --answer --reason a", PIPE),
+    ("hooks test HOOK --reason a", UNTIMED),
+    ("replay list", EACH),
     ("lanes list --firm NAME", EACH),
     ("workflows list --firm NAME", EACH),
     ("replay start --firm NAME --reason a --dry-run", EACH),
@@ -101,6 +118,9 @@ impl ToldWorld {
                         update key_calls set calls = array[now() - interval '75 hours'];
                         update hooks set created_at = now() - interval '75 hours';
                         update deliveries set created_at = now() - interval '75 hours';
+                        update forms set created_at = now() - interval '75 hours';
+                        update receivers set attempted_at = now() - interval '75 hours',
+                                             failing_since = now() - interval '75 hours';
                         update tokens set created_at = now() - interval '75 hours',
                                           last_used_at = now() - interval '75 hours'";
         world.pool().execute(days_ago).await.unwrap();

@@ -4,7 +4,9 @@
 use std::fmt;
 
 use domain::id_range::IdRange;
+use domain::target::shown_target;
 use projector::candidates::{self, Candidate};
+use projector::search::{self, FoundObject};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -21,6 +23,10 @@ pub enum NamedKind {
     Firm,
     /// A key of this firm: also by the beginning of its text.
     Key(Uuid),
+    /// A key of any firm, in the same words.
+    AnyKey,
+    /// A member of this firm.
+    Member(Uuid),
     /// A subscription.
     Hook,
     /// A delivery.
@@ -29,6 +35,8 @@ pub enum NamedKind {
     Token,
     /// A replay.
     Replay,
+    /// Any object, as the name of its stream of events.
+    Stream,
 }
 
 /// Why a text means no object.
@@ -81,15 +89,52 @@ pub async fn find(pool: &PgPool, kind: NamedKind, text: &str) -> Result<Uuid, Na
         None => Vec::new(),
     };
     match kind {
-        NamedKind::Firm => found.extend(candidates::firms_named(pool, text).await?),
+        NamedKind::Firm | NamedKind::Stream => {
+            found.extend(candidates::firms_named(pool, text).await?);
+        }
         NamedKind::Key(firm_id) if text.starts_with(KEY_BEGINS) => {
-            let prefix: String = text.chars().take(KEY_PREFIX_CHARS).collect();
-            found.extend(candidates::keys_beginning(pool, firm_id, &prefix).await?);
+            found.extend(candidates::keys_beginning(pool, firm_id, &key_prefix(text)).await?);
+        }
+        NamedKind::AnyKey if text.starts_with(KEY_BEGINS) => {
+            let keys = search::by_key_start(pool, &key_prefix(text)).await?;
+            found.extend(keys.into_iter().map(candidate));
         }
         _ if range.is_none() => return Err(NamingError::NoId { kind, text: text.to_owned() }),
         _ => {}
     }
     only(kind, text, found)
+}
+
+fn key_prefix(text: &str) -> String {
+    text.chars().take(KEY_PREFIX_CHARS).collect()
+}
+
+/// The firm of an object, if a table has the object.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn firm_of(
+    pool: &PgPool,
+    kind: NamedKind,
+    id: Uuid,
+) -> Result<Option<Uuid>, sqlx::Error> {
+    let found = search::by_id(pool, id, id).await?;
+    Ok(found.into_iter().find(|object| kind.is_of(object)).and_then(|object| object.firm_id))
+}
+
+async fn objects_in(
+    pool: &PgPool,
+    kind: NamedKind,
+    range: IdRange,
+) -> Result<Vec<Candidate>, sqlx::Error> {
+    let found = search::by_id(pool, range.first, range.last).await?;
+    Ok(found.into_iter().filter(|object| kind.is_of(object)).map(candidate).collect())
+}
+
+fn candidate(object: FoundObject) -> Candidate {
+    let FoundObject { kind, id, label, .. } = object;
+    let label = if kind == "hook" { shown_target(&label) } else { label };
+    Candidate { id, label: format!("{kind} {label}") }
 }
 
 async fn in_range(
@@ -104,6 +149,8 @@ async fn in_range(
         NamedKind::Delivery => candidates::deliveries_in(pool, range).await,
         NamedKind::Token => candidates::tokens_in(pool, range).await,
         NamedKind::Replay => candidates::replays_in(pool, range).await,
+        NamedKind::Member(firm_id) => candidates::members_in(pool, firm_id, range).await,
+        NamedKind::AnyKey | NamedKind::Stream => objects_in(pool, kind, range).await,
     }
 }
 
@@ -124,15 +171,32 @@ fn listed(candidates: &[Candidate]) -> String {
 }
 
 impl NamedKind {
+    /// Whether an object that was found is of this kind.
+    fn is_of(self, object: &FoundObject) -> bool {
+        let kind = match self {
+            Self::Firm => "firm",
+            Self::Key(_) | Self::AnyKey => "key",
+            Self::Member(_) => "member",
+            Self::Hook => "hook",
+            Self::Delivery => "delivery",
+            Self::Token => "token",
+            Self::Replay => "replay",
+            Self::Stream => return true,
+        };
+        object.kind == kind
+    }
+
     /// The command that lists such objects.
     const fn list(self) -> &'static str {
         match self {
             Self::Firm => "firms list",
-            Self::Key(_) => "keys list --firm FIRM",
+            Self::Key(_) | Self::AnyKey => "keys list --firm FIRM",
+            Self::Member(_) => "members list --firm FIRM",
             Self::Hook => "hooks list --firm FIRM",
             Self::Delivery => "deliveries list --firm FIRM",
             Self::Token => "tokens list",
             Self::Replay => "replay list",
+            Self::Stream => "find TEXT",
         }
     }
 }
@@ -141,11 +205,13 @@ impl fmt::Display for NamedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Firm => "firm",
-            Self::Key(_) => "key",
+            Self::Key(_) | Self::AnyKey => "key",
+            Self::Member(_) => "member",
             Self::Hook => "subscription",
             Self::Delivery => "delivery",
             Self::Token => "token",
             Self::Replay => "replay",
+            Self::Stream => "object",
         })
     }
 }

@@ -8,7 +8,8 @@ use domain::time::Timestamp;
 use domain::when::{PastMoment, When};
 use uuid::Uuid;
 
-use crate::args::TargetRevealArgs;
+use crate::answers::HookTestArgs;
+use crate::answers::why::WhyHookArgs;
 use crate::names;
 use crate::output::{OutputArgs, ReportArgs};
 
@@ -163,15 +164,10 @@ pub(crate) enum AuditKeysCommand {
 pub(crate) enum HooksCommand {
     /// List the subscriptions of a firm: live, removed, or close to removal.
     List(HooksListArgs),
-    /// Explain a removal: actor, time, rule and evidence.
-    Why {
-        /// The subscription: its id, or the beginning of its id.
-        hook: String,
-        #[command(flatten)]
-        reveal: TargetRevealArgs,
-        #[command(flatten)]
-        json: ReportArgs,
-    },
+    /// Explain the life and end of a subscription: the chain of causes, and the evidence.
+    Why(WhyHookArgs),
+    /// Send a signed sample to the target of a subscription, and show the answer.
+    Test(HookTestArgs),
 }
 
 /// The selection of subscriptions.

@@ -1,9 +1,7 @@
-//! `hooks`: lists subscriptions, and explains removals from the audit log.
+//! `hooks`: lists, explains and tests subscriptions.
 
 use api::commands::readings;
-use api::commands::targets::{self, TargetReveal};
 use api::queries::as_of::{self, HookFilter};
-use api::queries::history;
 use api::queries::listing::{self, HookListQuery};
 use domain::as_of::AsOf;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
@@ -14,62 +12,43 @@ use serde_json::{Value, json};
 
 use super::args::{HooksCommand, HooksListArgs};
 use super::terminal_error;
+use crate::answers::{self, why};
 use crate::names::{self, NamedKind};
-use crate::output::{Column, ListTable, print_json, print_line};
+use crate::output::{Column, ListTable};
 use crate::wiring::{self, StorageArgs, System};
 
 pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
-    ask(&system, command).await?;
-    system.stop().await
-}
-
-async fn ask(system: &System, command: HooksCommand) -> anyhow::Result<()> {
     match command {
-        HooksCommand::List(list) => {
-            let service = &system.service;
-            let now = service.clock.now();
-            let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
-            let since = list.since.map(|when| when.before(now));
-            let look =
-                ReadingDetails { since, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
-            readings::record(service, firm, service.operator(), look)
-                .await
-                .map_err(terminal_error)?;
-            let as_of = match names::as_of(list.as_of, now) {
-                Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
-                None => None,
-            };
-            let which = list.which(since);
-            let asked = HookListQuery { which, as_of, after: list.after, limit: Some(list.limit) };
-            let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
-            table(as_of, which).print(list.json, items(&page.rows));
+        // A test has settings of its own for the call.
+        HooksCommand::Test(asked) => answers::test_hook(storage, asked).await,
+        HooksCommand::List(asked) => {
+            let system = wiring::open(storage).await?;
+            list(&system, asked).await?;
+            system.stop().await
         }
-        HooksCommand::Why { hook, reveal, json } => {
-            let hook = names::id(system.pool(), NamedKind::Hook, &hook).await?;
-            let mut found =
-                history::of_hook(&system.service, hook, None).await.map_err(terminal_error)?;
-            let look = ReadingDetails {
-                hook_id: Some(hook),
-                ..ReadingDetails::at(ReadingSubject::Hook, ReadAs::Page)
-            };
-            let actor = system.service.operator();
-            let recorded = readings::record(&system.service, found.firm_id, actor, look).await;
-            recorded.map_err(terminal_error)?;
-            if let Some(reason) = &reveal.show_target {
-                let firm_id = found.firm_id;
-                let reveal = TargetReveal { firm_id, actor: system.service.operator(), reason };
-                let target = targets::of_hook(&system.service, reveal, hook).await;
-                found.show_target(target.map_err(terminal_error)?);
-            }
-            let found = serde_json::to_value(&found)?;
-            if json.json {
-                print_json(&found);
-            } else {
-                sentences(&found).iter().for_each(|line| print_line(line));
-            }
+        HooksCommand::Why(asked) => {
+            let system = wiring::open(storage).await?;
+            why::hook(&system.service, asked).await?;
+            system.stop().await
         }
     }
+}
+
+async fn list(system: &System, list: HooksListArgs) -> anyhow::Result<()> {
+    let service = &system.service;
+    let now = service.clock.now();
+    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+    let since = list.since.map(|when| when.before(now));
+    let look = ReadingDetails { since, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
+    readings::record(service, firm, service.operator(), look).await.map_err(terminal_error)?;
+    let as_of = match names::as_of(list.as_of, now) {
+        Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
+        None => None,
+    };
+    let which = list.which(since);
+    let asked = HookListQuery { which, as_of, after: list.after, limit: Some(list.limit) };
+    let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
+    table(as_of, which).print(list.json, items(&page.rows));
     Ok(())
 }
 
@@ -122,65 +101,4 @@ fn items(lives: &[HookLife]) -> Vec<Value> {
         })
     };
     lives.iter().map(item).collect()
-}
-
-/// The answer in sentences, for a person.
-fn sentences(found: &Value) -> Vec<String> {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let of = |name: &str| text(&found[name]);
-    let mut lines = vec![
-        format!("hook {}: {}", of("id"), of("state")),
-        format!(
-            "  {} to {}, made {} with key {}",
-            of("trigger"),
-            of("target"),
-            of("created_at"),
-            of("key_id")
-        ),
-    ];
-    let removal = &found["removal"];
-    if !removal.is_null() {
-        let of = |name: &str| text(&removal[name]);
-        lines.push(format!("  removed {} because {}, by {}", of("at"), of("reason"), of("actor")));
-        if !removal["caused_by"].is_null() {
-            lines.push(format!("  the event that led to it: {}", of("caused_by")));
-        }
-        for deciding in removal["deciding"].as_array().into_iter().flatten() {
-            let of = |name: &str| text(&deciding[name]);
-            lines.push(format!(
-                "  delivery {} ended {} with {}",
-                of("delivery_id"),
-                of("finished_at"),
-                of("status")
-            ));
-            for attempt in deciding["attempts"].as_array().into_iter().flatten() {
-                let of = |name: &str| text(&attempt[name]);
-                lines.push(format!(
-                    "    try {}: {}, {}, answer {}",
-                    of("number"),
-                    of("outcome"),
-                    of("status"),
-                    of("answer_sha256")
-                ));
-            }
-        }
-        if !removal["delivered_between"].is_null() {
-            lines.push(format!("  delivered between them: {}", of("delivered_between")));
-        }
-        lines.push(format!("  deliveries cancelled: {}", of("cancelled")));
-    }
-    for entry in found["entries"].as_array().into_iter().flatten() {
-        let of = |name: &str| text(&entry[name]);
-        lines.push(format!(
-            "  audit {}: {} {}, hash {}",
-            of("sequence"),
-            of("at"),
-            of("action"),
-            of("hash")
-        ));
-    }
-    lines
 }

@@ -4,7 +4,7 @@ pub(crate) mod args;
 mod checkpoint;
 mod export;
 mod hooks;
-mod new_file;
+pub(crate) mod new_file;
 mod verify;
 
 use std::process::ExitCode;

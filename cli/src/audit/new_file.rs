@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 /// A file under way. Without [`NewFile::keep`] nothing remains of it.
-pub(super) struct NewFile {
+pub(crate) struct NewFile {
     path: PathBuf,
     draft: PathBuf,
     file: File,
@@ -18,7 +18,7 @@ pub(super) struct NewFile {
 impl NewFile {
     /// Begins a file. An audit log is for its reader: no other user may read it. A file with this
     /// name, or a link, is refused.
-    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         if path.symlink_metadata().is_ok() {
             bail!("{}: {EXISTS}", path.display());
         }
@@ -35,7 +35,7 @@ impl NewFile {
     }
 
     /// Gives the complete file its name.
-    pub(super) fn keep(self) -> anyhow::Result<()> {
+    pub(crate) fn keep(self) -> anyhow::Result<()> {
         let named = || -> io::Result<()> {
             self.file.sync_all()?;
             match fs::hard_link(&self.draft, &self.path) {

@@ -9,6 +9,7 @@ use domain::time::Timestamp;
 use serde_json::Value;
 
 use super::age::age;
+use super::size::size;
 
 /// A field of the objects, and how its values are printed.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ pub(super) enum ColumnKind {
     State,
     /// Aligned to the right.
     Number,
+    /// A number of bytes, in a large unit on a terminal.
+    Bytes,
     /// RFC 3339, with the age beside it on a terminal.
     Time,
     /// The age alone on a terminal, RFC 3339 elsewhere.
@@ -62,6 +65,11 @@ impl Column {
     /// A number.
     pub(crate) const fn number(field: &'static str) -> Self {
         Self { field, kind: ColumnKind::Number }
+    }
+
+    /// A number of bytes: with its unit on a terminal, exact elsewhere.
+    pub(crate) const fn bytes(field: &'static str) -> Self {
+        Self { field, kind: ColumnKind::Bytes }
     }
 
     /// A time, with its age on a terminal.
@@ -115,6 +123,7 @@ impl Column {
                 Some(at) => format!("{plain} ({})", age(now, at.get())),
                 None => plain,
             },
+            ColumnKind::Bytes => value.as_i64().map_or(plain, size),
             ColumnKind::Age => at().map_or(plain, |at| age(now, at.get())),
             ColumnKind::Id
             | ColumnKind::Text

@@ -111,7 +111,7 @@ fn line(columns: &[Column], cells: &[Cell], widths: &[usize], reading: Reading) 
             line.push_str(&" ".repeat(GAP));
         }
         match column.kind {
-            ColumnKind::Number => line.extend([blanks, text]),
+            ColumnKind::Number | ColumnKind::Bytes => line.extend([blanks, text]),
             _ if is_last => line.push_str(&text),
             _ => line.extend([text, blanks]),
         }

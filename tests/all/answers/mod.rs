@@ -1,6 +1,7 @@
 //! Questions of operators and auditors: each has one call of the internal API and one command.
 
 mod access;
+mod commands;
 mod contents;
 mod events;
 mod hook_tests;

@@ -243,7 +243,14 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
 
     let (code, text) = audit(&world, &["hooks", "why", &hook.to_string()]).await;
     assert_eq!(code, 0, "{text}");
-    for part in ["removed", "because target_gone, by receiver:", "ended", "with 410", "audit"] {
+    for part in [
+        "state: removed",
+        "reason: target_gone",
+        "by: receiver:",
+        "because two deliveries in a row ended with 410",
+        "try 1: 410, SHA-256 ",
+        "audit entry 4: hook_created, hash ",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let other = world.firm().await;

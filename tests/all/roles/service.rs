@@ -199,13 +199,27 @@ impl Running {
         [one, two]
     }
 
-    async fn commands(&self, hook: &str) {
+    async fn commands(&self, hook: &str, live: &str) {
         let id = self.firm.id.to_string();
         for arguments in [
             &["firms", "list"][..],
             &["keys", "list", "--firm", &id],
             &["hooks", "list", "--firm", &id, "--removed"],
             &["hooks", "why", hook],
+            &["hooks", "test", live, "--reason", "a drill"],
+            &["keys", "why", &self.firm.key_id.to_string()],
+            &["access", "--firm", &id],
+            &["members", "list", "--firm", &id],
+            &["forms", "list", "--firm", &id],
+            &["receivers"],
+            &["find", &id],
+            &["find", "127.0.0.1"],
+            &["events", "show", "1"],
+            &["events", "of", &id],
+            &["people", "show", "bob@example.com", "--firm", &id, "--reason", "a drill"],
+            &["replay", "list"],
+            &["stats"],
+            &["deliveries", "export", "--firm", &id],
             &["deliveries", "list", "--firm", &id],
             &["secrets", "reveal", "--firm", &id],
             &["audit", "list", "--firm", &id],
@@ -238,7 +252,7 @@ async fn b16_each_role_of_the_real_binary_works_with_its_own_grants() {
     let running = Running::start().await;
     let (pool, id) = (running.scene.world.pool(), running.firm.id);
     let hook = running.subscribe("form_submitted").await;
-    running.subscribe("partial_submission").await;
+    let live = running.subscribe("partial_submission").await;
     running.every_call_of_the_public_door().await;
     let [_, gone] = running.activity().await;
     at_rest(pool).await;
@@ -254,7 +268,7 @@ async fn b16_each_role_of_the_real_binary_works_with_its_own_grants() {
     running.internal(("POST", &rotate), &running.operator, &Value::Null).await;
     let removed = running.call(("DELETE", &format!("/hooks/{hook}")), &Value::Null).await;
     assert_eq!(removed.0, 200, "{}", removed.1);
-    running.commands(&hook).await;
+    running.commands(&hook, &live).await;
 
     for door in running.doors().await {
         let whole = |told: &Scrape| told.series.contains_key(EVERY_QUESTION[4]);

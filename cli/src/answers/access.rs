@@ -1,0 +1,145 @@
+//! `access`: members, keys, tokens and operators of a firm on a day.
+
+use api::commands::readings;
+use api::queries::access;
+use clap::Args;
+use domain::access::AccessMoment;
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use serde_json::{Value, json};
+
+use super::{list, text};
+use crate::names::{self, NamedKind};
+use crate::operate::terminal_error;
+use crate::output::{Column, ListTable, OutputArgs, print_json, print_note};
+use crate::wiring::{self, StorageArgs};
+
+const ACCESS: ListTable = ListTable::new(
+    &[
+        Column::text("kind"),
+        Column::id("id"),
+        Column::state("state"),
+        Column::text("name"),
+        Column::text("rights"),
+        Column::time("since"),
+        Column::age("last_used_at"),
+    ],
+    "nobody had access then",
+);
+
+/// The arguments of `access`.
+#[derive(Debug, Args)]
+pub(crate) struct AccessArgs {
+    /// The firm: its id, the beginning of its id, or its name.
+    #[arg(long)]
+    firm: String,
+    /// The end of this day in UTC (2026-03-14), or an instant (2026-03-14T12:00:00Z); by default
+    /// now.
+    #[arg(long, value_name = "DAY")]
+    as_of: Option<AccessMoment>,
+    #[command(flatten)]
+    json: OutputArgs,
+}
+
+pub(crate) async fn run(storage: &StorageArgs, asked: AccessArgs) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
+    let service = &system.service;
+    let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
+    let found = access::of_firm(service, None, firm_id, asked.as_of).await;
+    let found = serde_json::to_value(found.map_err(terminal_error)?)?;
+    let look = ReadingDetails::at(ReadingSubject::Access, ReadAs::Page);
+    readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;
+    if asked.json.json {
+        print_json(&found);
+    } else {
+        if asked.json.is_text() {
+            print_note(&format!("{} at {}", text(&found, "firm"), text(&found, "at")));
+        }
+        ACCESS.print(asked.json, rows(&found));
+    }
+    system.stop().await
+}
+
+/// One row for each holder of rights.
+fn rows(found: &Value) -> Vec<Value> {
+    let members = list(found, "members").map(member);
+    let keys = list(found, "keys").map(key);
+    let tokens = list(found, "tokens").map(token);
+    let operators = list(found, "operators").map(operator);
+    members.chain(keys).chain(tokens).chain(operators).collect()
+}
+
+fn member(one: &Value) -> Value {
+    let state = match (one["active"].as_bool(), one["role"].is_null()) {
+        (Some(true), _) => "active",
+        (_, true) => "left",
+        (_, false) => "disabled",
+    };
+    let manages = if one["manages"] == true { ", makes keys" } else { "" };
+    json!({
+        "kind": "member", "id": one["id"], "state": state, "since": one["since"],
+        "rights": format!("{}{manages}", text(one, "role")),
+    })
+}
+
+fn key(one: &Value) -> Value {
+    json!({
+        "kind": "key", "id": one["id"], "since": one["created_at"],
+        "name": format!("{} ({}…)", text(one, "name"), text(one, "prefix")),
+        "state": if one["revoked_at"].is_null() { "active" } else { "revoked" },
+        "rights": format!("acts for member {}", text(one, "member_id")),
+        "last_used_at": one["last_used_at"],
+    })
+}
+
+fn token(one: &Value) -> Value {
+    let reach = match &one["firm_ids"] {
+        Value::Array(firms) if firms.len() == 1 => "for this firm alone".to_owned(),
+        Value::Array(firms) => format!("for {} firms", firms.len()),
+        _ => "for all firms".to_owned(),
+    };
+    json!({
+        "kind": "token", "id": one["id"], "name": one["name"], "state": "active",
+        "rights": format!("{} {reach}", text(one, "role")), "since": one["created_at"],
+        "last_used_at": one["last_used_at"],
+    })
+}
+
+fn operator(one: &Value) -> Value {
+    let terminal = &one["terminal"];
+    let place = ["user", "host", "login"].map(|part| text(terminal, part));
+    let [user, host, login] = place;
+    json!({
+        "kind": "operator", "id": one["name"], "state": "seen", "since": one["first_at"],
+        "rights": format!("at a terminal: {user} on {host}, {login} at the database"),
+        "last_used_at": one["last_at"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_holder_of_rights_is_a_row() {
+        let found = json!({
+            "members": [
+                {"id": "m1", "role": "owner", "active": true, "manages": true, "since": "t"},
+                {"id": "m2", "role": null, "active": false, "manages": false, "since": "t"},
+                {"id": "m3", "role": "admin", "active": false, "manages": false, "since": "t"},
+            ],
+            "keys": [{"id": "k", "name": "Zapier", "prefix": "ffk_a", "member_id": "m1",
+                      "created_at": "t", "revoked_at": "u", "last_used_at": null}],
+            "tokens": [{"id": "t", "name": "back end", "role": "product", "firm_ids": ["f"],
+                        "created_at": "t", "last_used_at": "u"}],
+            "operators": [{"name": "ann", "first_at": "t", "last_at": "u",
+                           "terminal": {"host": "h", "login": "l", "user": "u"}}],
+        });
+        let rows = rows(&found);
+        let of = |field: &str| rows.iter().map(|row| text(row, field)).collect::<Vec<_>>();
+        assert_eq!(of("id"), ["m1", "m2", "m3", "k", "t", "ann"]);
+        assert_eq!(of("state"), ["active", "left", "disabled", "revoked", "active", "seen"]);
+        assert_eq!(of("rights")[0], "owner, makes keys");
+        assert_eq!(of("rights")[4], "product for this firm alone");
+        assert_eq!(of("name")[3], "Zapier (ffk_a…)");
+    }
+}

@@ -1,0 +1,69 @@
+//! `hooks test`: sends a sample to the target of a subscription from this machine, and shows the
+//! answer.
+
+use anyhow::Context;
+use api::commands::hook_tests::{self, HookTest};
+use api::queries::naming;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::list;
+use crate::args::{TargetArgs, reason};
+use crate::names::{self, NamedKind};
+use crate::operate::terminal_error;
+use crate::output::{Column, RecordView, ReportArgs, print_json, print_line};
+use crate::wiring::{self, StorageArgs};
+
+const SENT: RecordView = RecordView::new(&[
+    Column::id("id"),
+    Column::id("hook_id"),
+    Column::id("trigger"),
+    Column::text("target"),
+    Column::number("status"),
+    Column::id("error"),
+    Column::text("answer"),
+]);
+
+/// The arguments of `hooks test`.
+#[derive(Debug, Args)]
+pub(crate) struct HookTestArgs {
+    /// The live subscription: its id, or the beginning of its id.
+    hook: String,
+    /// The reason; kept in the audit log.
+    #[arg(long, value_parser = reason)]
+    reason: String,
+    #[command(flatten)]
+    targets: TargetArgs,
+    #[command(flatten)]
+    json: ReportArgs,
+}
+
+pub(crate) async fn run(storage: &StorageArgs, asked: HookTestArgs) -> anyhow::Result<()> {
+    let setup = asked.targets.setup()?;
+    let system = wiring::open_to_send(storage, setup).await?;
+    let pool = system.pool();
+    let hook_id = names::id(pool, NamedKind::Hook, &asked.hook).await?;
+    let firm_id = naming::firm_of(pool, NamedKind::Hook, hook_id).await?;
+    let firm_id = firm_id.context("no subscription has this id")?;
+    let actor = system.service.operator();
+    let order = HookTest { firm_id, hook_id, actor, reason: &asked.reason };
+    let sent = hook_tests::send(&system.service, order).await.map_err(terminal_error)?;
+    let sent = json!(sent);
+    if asked.json.json {
+        print_json(&sent);
+    } else {
+        SENT.print(asked.json.into(), &sent);
+        list(&sent, "hops").for_each(|hop| print_line(&request_line(hop)));
+    }
+    system.stop().await
+}
+
+/// A request of the way: the target first, then each redirect.
+fn request_line(hop: &Value) -> String {
+    let place = [hop["url"].as_str(), hop["address"].as_str()].into_iter().flatten();
+    let place = place.collect::<Vec<_>>().join(" at ");
+    match hop["status"].as_u64() {
+        Some(status) => format!("request to {place}: {status}"),
+        None => format!("request to {place}: no answer"),
+    }
+}

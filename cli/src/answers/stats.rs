@@ -1,0 +1,56 @@
+//! `stats`: sizes of the tables, their growth a day and a forecast.
+
+use api::queries::stats;
+use serde_json::{Value, json};
+
+use super::{list, text};
+use crate::operate::terminal_error;
+use crate::output::{Column, ListTable, OutputArgs, ReportArgs, print_json};
+use crate::wiring::{self, StorageArgs};
+
+const SIZES: ListTable = ListTable::new(
+    &[
+        Column::text("database"),
+        Column::id("table"),
+        Column::number("rows"),
+        Column::bytes("size"),
+        Column::bytes("growth_a_day"),
+        Column::bytes("in_30_days"),
+        Column::bytes("in_365_days"),
+    ],
+    "no tables",
+);
+
+/// The row that sums a database up.
+const ALL_TABLES: &str = "(all)";
+
+pub(crate) async fn run(storage: &StorageArgs, how: ReportArgs) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
+    let found = json!(stats::show(&system.service).await.map_err(terminal_error)?);
+    if how.json {
+        print_json(&found);
+    } else {
+        SIZES.print(OutputArgs::from(how), rows(&found));
+    }
+    system.stop().await
+}
+
+/// Both databases with their tables.
+fn rows(found: &Value) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for name in ["main", "keyring"] {
+        let database = &found[name];
+        rows.push(row(name, ALL_TABLES, database));
+        rows.extend(list(database, "tables").map(|one| row(name, text(one, "table"), one)));
+    }
+    rows
+}
+
+fn row(database: &str, table: &str, sizes: &Value) -> Value {
+    let growth = &sizes["growth"];
+    json!({
+        "database": database, "table": table, "rows": sizes["rows"], "size": sizes["bytes"],
+        "growth_a_day": growth["bytes_per_day"], "in_30_days": growth["bytes_in_30_days"],
+        "in_365_days": growth["bytes_in_365_days"],
+    })
+}
