@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
@@ -32,9 +33,24 @@ use crate::telemetry::LogFormat;
 use crate::telemetry::args::TelemetryArgs;
 use crate::verify::VerifyCommand;
 
+/// The version of this build, with its commit if the build was told it in `FIRMFORMS_COMMIT`.
+pub(crate) fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| told(option_env!("FIRMFORMS_COMMIT")));
+    &VERSION
+}
+
+/// The version, with its commit if that is known.
+fn told(commit: Option<&str>) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match commit.map(str::trim).filter(|commit| !commit.is_empty()) {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    }
+}
+
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
 #[derive(Debug, Parser)]
-#[command(name = "firmforms", version)]
+#[command(name = "firmforms", version = version())]
 pub(crate) struct CliArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
@@ -87,8 +103,8 @@ pub struct StorageArgs {
     /// The folder of PostgreSQL's programs, if they are not in a usual one.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_PG_BIN")]
     pub pg_bin: Option<PathBuf>,
-    /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, made when
-    /// it is missing.
+    /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory; with a
+    /// private cluster it is made when it is missing.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
     /// A file with the wrapping key.
@@ -149,7 +165,7 @@ pub(crate) enum CliCommand {
     /// Show and rotate a firm's webhook signing secret.
     #[command(subcommand)]
     Secrets(SecretsCommand),
-    /// Encrypt all data keys and secrets under another wrapping key.
+    /// Make or change the wrapping key.
     #[command(subcommand)]
     Keyring(KeyringCommand),
     /// List, show, explain, export, pause and resume deliveries.
@@ -672,6 +688,13 @@ mod tests {
     #[case("https://exam ple.com", false)]
     fn a_base_url_has_a_scheme_and_a_host(#[case] text: &str, #[case] is_one: bool) {
         assert_eq!(base_url(text).is_ok(), is_one);
+    }
+
+    #[test]
+    fn a_version_names_its_commit_if_the_build_knows_it() {
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(told(Some("4caf981")), format!("{version} (4caf981)"));
+        assert_eq!([None, Some("")].map(told), [version, version]);
     }
 
     #[test]

@@ -145,6 +145,25 @@ async fn members_forms_and_replays_are_listed_like_at_the_door() {
 }
 
 #[tokio::test]
+async fn a_replay_is_watched_until_it_has_ended() {
+    let story = Story::new().await;
+    let start = ["replay", "start", "--firm", "Harrow Lane", "--reason", "mended"];
+    let id = story.json(&start).await[0]["id"].as_str().unwrap().to_owned();
+    let mut command = firmforms(&story.desk.world.database);
+    command.args(["replay", "show", &id[..13], "--watch", "--json"]).stdout(Stdio::piped());
+    let watching = command.spawn().unwrap();
+    story.desk.world.replay().await;
+    story.desk.world.deliver().await;
+    story.desk.world.replay().await;
+    let output = watching.wait_with_output().await.unwrap();
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&shown["state"], &shown["selected"]), (&json!("finished"), &json!(1)));
+    assert_eq!(shown["outcomes"]["waiting"], Value::Null, "{shown}");
+    let told = story.refused(&["replay", "show", "0000", "--watch"]).await;
+    assert!(told.contains("no replay is called"), "{told}");
+}
+
+#[tokio::test]
 async fn the_end_of_a_key_is_told_with_the_chain_that_led_to_it() {
     let story = Story::new().await;
     let Story { desk, hook, delivery, .. } = &story;
