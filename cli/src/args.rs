@@ -103,8 +103,8 @@ pub struct StorageArgs {
     /// The folder of PostgreSQL's programs, if they are not in a usual one.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_PG_BIN")]
     pub pg_bin: Option<PathBuf>,
-    /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory; with a
-    /// private cluster it is made when it is missing.
+    /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, which a
+    /// private cluster makes.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
     /// A file with the wrapping key.
@@ -154,7 +154,7 @@ pub(crate) enum CliCommand {
     /// List the forms of a firm.
     #[command(subcommand)]
     Forms(FormsCommand),
-    /// Show members, keys, tokens and operators with access to a firm, now or on a day.
+    /// Show members, keys, tokens and operators of a firm, now or on a day.
     Access(AccessArgs),
     /// Make, list, explain and revoke API keys.
     #[command(subcommand)]
@@ -187,12 +187,12 @@ pub(crate) enum CliCommand {
     Hooks(HooksCommand),
     /// List receivers over all firms, those that fail first.
     Receivers(ReceiversArgs),
-    /// Find anything by a piece of it: an id, a key, a host, a name, a position or a hash.
+    /// Find anything by a piece of it: an id, key, host, name, position or hash.
     Find(FindArgs),
     /// Show events of the log.
     #[command(subcommand)]
     Events(EventsCommand),
-    /// Show everything that was sent about a person.
+    /// Show traces of people.
     #[command(subcommand)]
     People(PeopleCommand),
     /// Show the sizes of all tables, their growth and a forecast.
@@ -502,7 +502,7 @@ pub(crate) enum KeysCommand {
         #[command(flatten)]
         json: OutputArgs,
     },
-    /// Explain the life of a key: its making, its end, and everything that went with it.
+    /// Explain the life of a key, and everything that went with it.
     Why(WhyKeyArgs),
     /// Revoke a key and remove its subscriptions, at once.
     Revoke {
@@ -599,7 +599,7 @@ pub(crate) enum DeliveriesCommand {
     Paused(OutputArgs),
     /// Show one delivery with its attempts; for a reason with its body and the answers.
     Show(DeliveryShowArgs),
-    /// Explain the state of a delivery: its occurrence, its attempts, its end or the hold on it.
+    /// Explain the state of a delivery: its attempts, its end or the hold on it.
     Why(WhyDeliveryArgs),
     /// Write deliveries with their attempts to a file, and record the export.
     Export(DeliveryExportArgs),

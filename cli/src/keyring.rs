@@ -27,7 +27,7 @@ const MADE: RecordView = RecordView::new(&[Column::id("file")]);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyringCommand {
-    /// Make the wrapping key of a new installation: a file that only this user reads.
+    /// Make the wrapping key of a new installation.
     Init(OutputArgs),
     /// Encrypt all data keys, signing secrets and reply addresses under another wrapping key. Stop
     /// every process first. After an interruption, run it again.

@@ -5,8 +5,8 @@
 //! before a variable, and a variable before the file. A secret and the file with that secret count
 //! as one setting.
 //!
-//! Last come the credentials of systemd (`LoadCredential=wrapping-key:...`): files with the names of
-//! secrets.
+//! Last come the credentials of systemd (`LoadCredential=wrapping-key:...`): files with the names
+//! of secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

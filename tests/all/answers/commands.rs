@@ -1,6 +1,7 @@
 //! Each question has one command, and its `--json` is the answer of the internal API.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::{Receiver, Reply, activity, later};
@@ -152,9 +153,11 @@ async fn a_replay_is_watched_until_it_has_ended() {
     let mut command = firmforms(&story.desk.world.database);
     command.args(["replay", "show", &id[..13], "--watch", "--json"]).stdout(Stdio::piped());
     let watching = command.spawn().unwrap();
-    story.desk.world.replay().await;
-    story.desk.world.deliver().await;
-    story.desk.world.replay().await;
+    for _ in 0..5 {
+        story.desk.world.replay().await;
+        story.desk.world.deliver().await;
+        story.desk.world.pass(Duration::from_secs(1));
+    }
     let output = watching.wait_with_output().await.unwrap();
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&shown["state"], &shown["selected"]), (&json!("finished"), &json!(1)));
