@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
@@ -32,9 +33,24 @@ use crate::telemetry::LogFormat;
 use crate::telemetry::args::TelemetryArgs;
 use crate::verify::VerifyCommand;
 
+/// The version of this build, with its commit if the build was told it in `FIRMFORMS_COMMIT`.
+pub(crate) fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| told(option_env!("FIRMFORMS_COMMIT")));
+    &VERSION
+}
+
+/// The version, with its commit if that is known.
+fn told(commit: Option<&str>) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match commit.map(str::trim).filter(|commit| !commit.is_empty()) {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    }
+}
+
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
 #[derive(Debug, Parser)]
-#[command(name = "firmforms", version)]
+#[command(name = "firmforms", version = version())]
 pub(crate) struct CliArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
@@ -87,8 +103,8 @@ pub struct StorageArgs {
     /// The folder of PostgreSQL's programs, if they are not in a usual one.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_PG_BIN")]
     pub pg_bin: Option<PathBuf>,
-    /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, made when
-    /// it is missing.
+    /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, which a
+    /// private cluster makes.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
     pub wrapping_key: Option<String>,
     /// A file with the wrapping key.
@@ -138,7 +154,7 @@ pub(crate) enum CliCommand {
     /// List the forms of a firm.
     #[command(subcommand)]
     Forms(FormsCommand),
-    /// Show members, keys, tokens and operators with access to a firm, now or on a day.
+    /// Show members, keys, tokens and operators of a firm, now or on a day.
     Access(AccessArgs),
     /// Make, list, explain and revoke API keys.
     #[command(subcommand)]
@@ -149,7 +165,7 @@ pub(crate) enum CliCommand {
     /// Show and rotate a firm's webhook signing secret.
     #[command(subcommand)]
     Secrets(SecretsCommand),
-    /// Encrypt all data keys and secrets under another wrapping key.
+    /// Make or change the wrapping key.
     #[command(subcommand)]
     Keyring(KeyringCommand),
     /// List, show, explain, export, pause and resume deliveries.
@@ -171,12 +187,12 @@ pub(crate) enum CliCommand {
     Hooks(HooksCommand),
     /// List receivers over all firms, those that fail first.
     Receivers(ReceiversArgs),
-    /// Find anything by a piece of it: an id, a key, a host, a name, a position or a hash.
+    /// Find anything by a piece of it: an id, key, host, name, position or hash.
     Find(FindArgs),
     /// Show events of the log.
     #[command(subcommand)]
     Events(EventsCommand),
-    /// Show everything that was sent about a person.
+    /// Show traces of people.
     #[command(subcommand)]
     People(PeopleCommand),
     /// Show the sizes of all tables, their growth and a forecast.
@@ -486,7 +502,7 @@ pub(crate) enum KeysCommand {
         #[command(flatten)]
         json: OutputArgs,
     },
-    /// Explain the life of a key: its making, its end, and everything that went with it.
+    /// Explain the life of a key, and everything that went with it.
     Why(WhyKeyArgs),
     /// Revoke a key and remove its subscriptions, at once.
     Revoke {
@@ -583,7 +599,7 @@ pub(crate) enum DeliveriesCommand {
     Paused(OutputArgs),
     /// Show one delivery with its attempts; for a reason with its body and the answers.
     Show(DeliveryShowArgs),
-    /// Explain the state of a delivery: its occurrence, its attempts, its end or the hold on it.
+    /// Explain the state of a delivery: its attempts, its end or the hold on it.
     Why(WhyDeliveryArgs),
     /// Write deliveries with their attempts to a file, and record the export.
     Export(DeliveryExportArgs),
@@ -672,6 +688,13 @@ mod tests {
     #[case("https://exam ple.com", false)]
     fn a_base_url_has_a_scheme_and_a_host(#[case] text: &str, #[case] is_one: bool) {
         assert_eq!(base_url(text).is_ok(), is_one);
+    }
+
+    #[test]
+    fn a_version_names_its_commit_if_the_build_knows_it() {
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(told(Some("4caf981")), format!("{version} (4caf981)"));
+        assert_eq!([None, Some("")].map(told), [version, version]);
     }
 
     #[test]

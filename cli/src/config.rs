@@ -1,13 +1,12 @@
 //! `config show`: the settings as `serve` would read them, each with the source of its value.
 
-use std::collections::BTreeSet;
-
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, Subcommand};
 use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
 use crate::output::{Column, ListTable, ReportArgs};
+use crate::settings_file::ConfiguredArguments;
 
 const SETTINGS: ListTable = ListTable::new(
     &[Column::id("name"), Column::text("source"), Column::prose("value")],
@@ -33,7 +32,7 @@ pub(crate) fn show(
     how: ReportArgs,
     root: &Command,
     matches: &ArgMatches,
-    from_file: &BTreeSet<String>,
+    given: &ConfiguredArguments,
 ) {
     let mut root = root.clone();
     root.build();
@@ -42,11 +41,11 @@ pub(crate) fn show(
     let matches = path.iter().try_fold(matches, |matches, name| matches.subcommand_matches(name));
     let (Some(command), Some(matches)) = (command, matches) else { return };
     let settings = command.get_arguments().filter(|argument| argument.get_env().is_some());
-    let rows = settings.filter_map(|argument| row(argument, matches, from_file));
+    let rows = settings.filter_map(|argument| row(argument, matches, given));
     SETTINGS.print(how.into(), rows.collect());
 }
 
-fn row(argument: &Arg, matches: &ArgMatches, from_file: &BTreeSet<String>) -> Option<Value> {
+fn row(argument: &Arg, matches: &ArgMatches, given: &ConfiguredArguments) -> Option<Value> {
     let name = argument.get_long()?;
     let id = argument.get_id().as_str();
     let texts = matches.get_raw(id).into_iter().flatten();
@@ -57,7 +56,8 @@ fn row(argument: &Arg, matches: &ArgMatches, from_file: &BTreeSet<String>) -> Op
         false => Some(texts.join(",")),
     };
     let source = match matches.value_source(id) {
-        _ if from_file.contains(name) => "file",
+        _ if given.from_file.contains(name) => "file",
+        _ if given.from_credentials.contains(name) => "credential",
         Some(ValueSource::CommandLine) => "flag",
         Some(ValueSource::EnvVariable) => "variable",
         _ => "default",

@@ -1,6 +1,6 @@
 //! Finds and opens the two databases, and reads the wrapping key.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -291,11 +291,22 @@ impl StorageArgs {
             (Some(text), _) => parse_key(text).context("FIRMFORMS_WRAPPING_KEY"),
             (None, Some(file)) => key_of_file(file),
             (None, None) => {
-                let data_dir = self.data_dir();
-                cluster::check_owner(&data_dir)?;
-                key_from_file(&data_dir.join("wrapping.key"), installation)
+                cluster::check_owner(&self.data_dir())?;
+                // Each process on named databases would make a key of its own, and none of them
+                // would read the data of another.
+                let installation = match self.database_url {
+                    Some(_) => Installation::MustExist,
+                    None => installation,
+                };
+                key_from_file(&self.wrapping_key_place(), installation)
             }
         }
+    }
+
+    /// The file of the wrapping key: the named one, or the one in the data directory.
+    pub(crate) fn wrapping_key_place(&self) -> PathBuf {
+        let named = self.wrapping_key_file.clone();
+        named.unwrap_or_else(|| self.data_dir().join("wrapping.key"))
     }
 
     /// Reads the URLs whose files were named. A secret on the command line is shown to every local
@@ -328,9 +339,15 @@ fn key_from_file(path: &Path, installation: Installation) -> anyhow::Result<Wrap
     let named = || path.display().to_string();
     match (path.exists(), installation) {
         (true, _) => {}
-        (false, Installation::MayBegin) => make_key_file(path).with_context(named)?,
+        (false, Installation::MayBegin) => match make_key_file(path) {
+            // Another process was first.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made.with_context(named)?,
+        },
         (false, Installation::MustExist) => bail!(
-            "there is no wrapping key in {}: --wrapping-key-file or FIRMFORMS_WRAPPING_KEY names it",
+            "there is no wrapping key in {}: every process needs the one key of the installation; \
+             --wrapping-key-file or FIRMFORMS_WRAPPING_KEY names it, and `firmforms keyring init` \
+             makes the key of a new installation",
             path.display()
         ),
     }
@@ -344,15 +361,15 @@ pub(crate) fn key_of_file(path: &Path) -> anyhow::Result<WrappingKey> {
 }
 
 /// Writes a new key file beside its place and links it. So one of two processes wins, and no
-/// process reads half a key.
-fn make_key_file(path: &Path) -> std::io::Result<()> {
+/// process reads half a key. A file that exists is an error, and stays.
+pub(crate) fn make_key_file(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     // The folder is searchable and not readable. As root, the account that runs PostgreSQL must
     // reach its own folder.
     std::fs::DirBuilder::new().recursive(true).mode(0o711).create(folder)?;
     let draft = folder.join(format!("wrapping.key.{}", std::process::id()));
     match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut options = std::fs::OpenOptions::new();
@@ -361,10 +378,7 @@ fn make_key_file(path: &Path) -> std::io::Result<()> {
     file.sync_all()?;
     let linked = std::fs::hard_link(&draft, path);
     std::fs::remove_file(&draft)?;
-    match linked {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked,
-    }
+    linked
 }
 
 #[cfg(test)]

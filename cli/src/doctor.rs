@@ -65,7 +65,7 @@ pub(crate) async fn run(
     if acknowledge {
         acknowledge_lost_tails(storage, &mut databases).await?;
     }
-    let findings = look(storage, &mut databases).await.context(UNCHECKED)?;
+    let findings = Finding::muted(look(storage, &mut databases).await.context(UNCHECKED)?);
     databases.stop().await?;
     FINDINGS.print(json.into(), findings.iter().map(finding_json).collect());
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);

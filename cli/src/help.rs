@@ -54,6 +54,12 @@ Exit codes:
   firmforms generate --firms 1 | firmforms ingest -",
     ),
     (
+        "keyring init",
+        "Examples:
+  firmforms keyring init
+  firmforms keyring init --wrapping-key-file /etc/firmforms/wrapping.key",
+    ),
+    (
         "keys create",
         "Examples:
   firmforms keys create --firm \"Harrow Lane\" --member MEMBER --name Zapier
@@ -165,6 +171,12 @@ Exit codes:
         "people show",
         "Examples:
   firmforms people show ann@example.com --firm \"Harrow Lane\" --reason \"asked for access\"",
+    ),
+    (
+        "replay show",
+        "Examples:
+  firmforms replay show 5eed422a
+  firmforms replay show 5eed422a --watch",
     ),
     (
         "replay list",

@@ -1,9 +1,11 @@
-//! `keyring`: changes the wrapping key while the service is stopped.
+//! `keyring`: makes the wrapping key of a new installation, and changes it while the service is
+//! stopped.
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
-use clap::Subcommand;
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Subcommand};
+use cluster::Cluster;
 use domain::maintenance::MaintenanceEvent;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
@@ -11,31 +13,83 @@ use vault::SystemEntropy;
 use vault::rewrap::{Rewrap, RewrapResult, RewrapState};
 
 use crate::confirm::{self, ConsentArgs};
-use crate::databases::key_of_file;
+use crate::databases::{key_of_file, make_key_file};
 use crate::operator;
-use crate::output::{ReportArgs, print_json, print_line, print_note};
+use crate::output::{
+    Column, OutputArgs, RecordView, ReportArgs, print_json, print_line, print_note,
+};
 use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
 
 const CONSEQUENCES: &str = "every data key and secret is encrypted under the new key; from then on \
                             no process starts with the old one";
 
+const MADE: RecordView = RecordView::new(&[Column::id("file")]);
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyringCommand {
+    /// Make the wrapping key of a new installation.
+    Init(OutputArgs),
     /// Encrypt all data keys, signing secrets and reply addresses under another wrapping key. Stop
     /// every process first. After an interruption, run it again.
-    Rewrap {
-        /// A file with the new key: 64 hexadecimal digits. The old key is the configured one.
-        #[arg(long)]
-        new_key_file: PathBuf,
-        #[command(flatten)]
-        consent: ConsentArgs,
-        #[command(flatten)]
-        how: ReportArgs,
-    },
+    Rewrap(RewrapArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RewrapArgs {
+    /// A file with the new key: 64 hexadecimal digits. The old key is the configured one.
+    #[arg(long)]
+    new_key_file: PathBuf,
+    #[command(flatten)]
+    consent: ConsentArgs,
+    #[command(flatten)]
+    how: ReportArgs,
 }
 
 pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
-    let KeyringCommand::Rewrap { new_key_file, consent, how } = command;
+    match command {
+        KeyringCommand::Init(how) => init(storage, *how).await,
+        KeyringCommand::Rewrap(asked) => rewrap(storage, asked).await,
+    }
+}
+
+/// Makes the key where every process looks for it: in the named file, or in the data directory.
+async fn init(storage: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
+    if storage.wrapping_key.is_some() {
+        bail!("FIRMFORMS_WRAPPING_KEY has the wrapping key already");
+    }
+    cluster::check_owner(&storage.data_dir())?;
+    require_new(storage).await?;
+    let file = storage.wrapping_key_place();
+    make_key_file(&file).with_context(|| file.display().to_string())?;
+    MADE.print(how, &json!({"file": file.display().to_string()}));
+    print_note(
+        "every process of the installation needs this key: copy it, and keep it apart from the \
+         databases; without it all answers are lost",
+    );
+    Ok(())
+}
+
+/// Refuses a keyring that was used with a key: with another one nothing in it can be read.
+async fn require_new(storage: &StorageArgs) -> anyhow::Result<()> {
+    let data_dir = storage.data_dir();
+    let used = match storage.database_url {
+        Some(_) => {
+            let there = Installation::MustExist;
+            let mut databases = Databases::open(storage, SERVICE_DATABASES, there).await?;
+            databases.require_readable().await?;
+            let mut keyring = databases.keyring.connect().await?;
+            let used = vault::is_in_use(&mut keyring).await.context("the keyring")?;
+            keyring.close().await?;
+            used
+        }
+        None => Cluster::exists(&data_dir),
+    };
+    ensure!(!used, "the keyring has a wrapping key already: put its file back, or name it");
+    Ok(())
+}
+
+async fn rewrap(storage: &StorageArgs, asked: &RewrapArgs) -> anyhow::Result<()> {
+    let RewrapArgs { new_key_file, consent, how } = asked;
     let from = storage.wrapping_key(Installation::MustExist)?;
     let to = key_of_file(new_key_file)?;
     let mut databases =

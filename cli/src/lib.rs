@@ -27,6 +27,7 @@ mod operate;
 mod operator;
 mod output;
 mod pauses;
+mod progress;
 mod projections;
 pub mod reference;
 mod reissue;
@@ -79,7 +80,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     output::choose_colour(arguments.color);
     if let CliCommand::Config(ConfigCommand::Show { how, .. }) = arguments.command {
-        config::show(how, &root, &matches, &given.from_file);
+        config::show(how, &root, &matches, &given);
         return ExitCode::SUCCESS;
     }
     let format = arguments.log_format();

@@ -1,13 +1,11 @@
 //! `projections`: shows, rebuilds and verifies read models (invariant I7).
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use domain::maintenance::MaintenanceEvent;
 use domain::pause::INSTALLATION_FIRM_ID;
 use domain::time::Timestamp;
-use indicatif::ProgressBar;
 use projector::rebuild::{
     self, ModelStatus, ReadModel, RebuildAct, RebuildOrder, RebuildOutcome, RebuildReport,
     RowDifference, TRIES_MAX,
@@ -17,6 +15,7 @@ use serde_json::{Value, json};
 use crate::failure;
 use crate::operator;
 use crate::output::{Column, ListTable, OutputArgs, print_line, print_note};
+use crate::progress::Progress;
 use crate::wiring::{self, StorageArgs, System};
 
 /// A read model differs from the log, and stays so.
@@ -110,14 +109,10 @@ async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Res
         operator::record(&service.store, &context, ordered).await?;
     }
     let order = RebuildOrder { models, act, now, tries: TRIES_MAX };
-    let bar =
-        if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-    let progress = |done: i64, all: i64| {
-        bar.set_length(all.cast_unsigned());
-        bar.set_position(done.cast_unsigned());
-    };
-    let made = rebuild::run(system.pool(), &order, &progress).await;
-    bar.finish_and_clear();
+    let progress = Progress::new("events", which.json);
+    let told = |done, all| progress.at_position(done, all);
+    let made = rebuild::run(system.pool(), &order, &told).await;
+    progress.finish();
     match made {
         Ok(reports) => Ok(print_reports(which.json, &reports)),
         Err(unfinished) => {

@@ -1,5 +1,7 @@
 //! `replay`: sends ended deliveries again, of one firm or of all (ruling 31, replay and reissue).
 
+use std::time::Duration;
+
 use api::Service;
 use api::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use clap::{Args, Subcommand};
@@ -18,7 +20,14 @@ use crate::confirm::{self, ConsentArgs};
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView};
+use crate::progress::Progress;
 use crate::wiring::{self, StorageArgs};
+
+/// The outcome of a delivery that the replay has not reached yet.
+const WAITING: &str = "waiting";
+
+/// The wait between two looks at a replay.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The deliveries that the answer names as a sample.
 const SAMPLE: usize = 10;
@@ -54,7 +63,7 @@ pub(crate) enum ReplaysCommand {
     /// List replays, newest first.
     List(ReplayListArgs),
     /// Show the progress of a replay.
-    Show(ReplayArgs),
+    Show(ReplayShowArgs),
     /// Pause a replay.
     Pause(ReplayArgs),
     /// Resume a replay.
@@ -69,6 +78,15 @@ pub(crate) struct ReplayArgs {
     replay: String,
     #[command(flatten)]
     json: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayShowArgs {
+    #[command(flatten)]
+    one: ReplayArgs,
+    /// Wait until the replay has ended, and tell its progress.
+    #[arg(long)]
+    watch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -128,8 +146,11 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
     match command {
         ReplaysCommand::Start(start) => begin(service, start).await?,
         ReplaysCommand::List(asked) => list_replays(service, asked).await?,
-        ReplaysCommand::Show(one) => {
+        ReplaysCommand::Show(ReplayShowArgs { one, watch }) => {
             let replay_id = names::id(system.pool(), NamedKind::Replay, &one.replay).await?;
+            if watch {
+                follow(service, replay_id, one.json).await?;
+            }
             let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
             show(one.json, &view);
         }
@@ -138,6 +159,22 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
         ReplaysCommand::Stop(one) => change(service, one, ReplayCommand::Stop).await?,
     }
     system.stop().await
+}
+
+/// Waits until a replay has ended.
+async fn follow(service: &Service, replay_id: Uuid, how: OutputArgs) -> anyhow::Result<()> {
+    let progress = Progress::new("deliveries", how);
+    loop {
+        let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
+        let waiting = view.outcomes.get(WAITING).copied().unwrap_or_default();
+        let known: i64 = view.outcomes.values().sum();
+        progress.at_position(known - waiting, view.row.selected);
+        if view.row.ended_at.is_some() {
+            progress.finish();
+            return Ok(());
+        }
+        tokio::time::sleep(WATCH_INTERVAL).await;
+    }
 }
 
 async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::SendingMode;
 use auditor::{AuditVerifier, Checkpointer};
+use cluster::Cluster;
 use deliverer::inspect::lost_keys::{self, KeyCoverage};
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver;
@@ -28,10 +29,12 @@ use projector::housekeeping::HousekeepingWorker;
 use projector::partials::PartialTimer;
 use projector::pauses;
 use projector::seals::SealWorker;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vault::WrappingKey;
 
+use crate::args::version;
 use crate::descriptors;
 use crate::door_setup::{DoorPair, reload, warn_of_clear_text};
 use crate::doors::{BoundDoors, ServedDoors};
@@ -45,6 +48,9 @@ use crate::wiring::{
 /// The longest wait after a signal for calls and attempts under way.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
+/// The wait between two looks at the private cluster.
+const CLUSTER_INTERVAL: Duration = Duration::from_secs(2);
+
 pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
     let setup = setup(storage, serve)?;
     let shares = descriptors::shares(descriptors::raise_limit(), serve);
@@ -55,7 +61,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let doors = BoundDoors::of(serve).await?;
     let databases = Databases::open(storage, SERVICE_DATABASES, Installation::MayBegin).await?;
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = version(),
         role = serve.role.name(),
         main = %databases.main.places(),
         keyring = %databases.keyring.places(),
@@ -79,6 +85,12 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
         }
     };
     follow_primaries(&mut system, &stop, &mut tasks);
+    if let Some(cluster) = system.cluster.clone() {
+        let ended = stop.clone();
+        tasks.spawn(async move {
+            ended.run_until_cancelled(keep_running(cluster)).await;
+        });
+    }
     warn_of_pauses(&system).await?;
     spawn_workers(&system, serve.role, &stop, &mut tasks);
     metrics.watch(&system);
@@ -155,6 +167,26 @@ fn follow_primaries(system: &mut System, stop: &CancellationToken, tasks: &mut J
         tasks.spawn(async move {
             ended.run_until_cancelled(followed).await;
         });
+    }
+}
+
+/// Starts the server of the private cluster again when it has ended by itself. A full disk ends it,
+/// and nobody else starts it.
+async fn keep_running(cluster: Arc<Mutex<Cluster>>) {
+    let mut is_told = false;
+    loop {
+        tokio::time::sleep(CLUSTER_INTERVAL).await;
+        let mut cluster = cluster.lock().await;
+        if cluster.is_answering() {
+            is_told = false;
+            continue;
+        }
+        if let Err(error) = cluster.start_again().await
+            && !is_told
+        {
+            tracing::error!("the private PostgreSQL cluster does not start again: {error}");
+            is_told = true;
+        }
     }
 }
 

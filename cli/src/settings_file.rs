@@ -4,10 +4,13 @@
 //! checked like the value of a flag, and a wrong one is refused in the same words. A flag comes
 //! before a variable, and a variable before the file. A secret and the file with that secret count
 //! as one setting.
+//!
+//! Last come the credentials of systemd (`LoadCredential=wrapping-key:...`): files with the names
+//! of secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Arg, Command};
@@ -21,6 +24,9 @@ const CONFIG: &str = "config";
 /// The variable that names the file.
 pub(crate) const CONFIG_VARIABLE: &str = "FIRMFORMS_CONFIG";
 
+/// The variable by which systemd names the folder of credentials.
+const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
+
 /// The end of the name of a setting whose value is in a file of its own.
 const IN_A_FILE: &str = "-file";
 
@@ -33,36 +39,70 @@ pub(crate) struct ConfiguredArguments {
     pub(crate) file: Option<PathBuf>,
     /// The flags that have their value from the file.
     pub(crate) from_file: BTreeSet<String>,
+    /// The flags that name a credential.
+    pub(crate) from_credentials: BTreeSet<String>,
 }
 
 impl ConfiguredArguments {
     /// The settings file that gives the argument, or else its variable.
     pub(crate) fn place(&self, argument: &Arg) -> Option<String> {
         let is_from_file = argument.get_long().is_some_and(|name| self.from_file.contains(name));
+        let is_credential =
+            argument.get_long().is_some_and(|name| self.from_credentials.contains(name));
         match &self.file {
             Some(file) if is_from_file => Some(file.display().to_string()),
+            _ if is_credential => Some(CREDENTIALS_VARIABLE.to_owned()),
             _ => argument.get_env().map(|name| name.to_string_lossy().into_owned()),
         }
     }
 }
 
-/// Adds the settings of the file, if one is named, to the arguments.
+/// Adds the settings of the file, if one is named, and the credentials to the arguments.
 pub(crate) fn configured(
     root: &Command,
     arguments: Vec<OsString>,
 ) -> anyhow::Result<ConfiguredArguments> {
-    let variable = |name: &OsStr| std::env::var_os(name);
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let given = GivenArguments::read(root, &arguments);
-    let file = given.config.clone().or_else(|| variable(OsStr::new(CONFIG_VARIABLE)));
-    let Some(file) = file.filter(|file| !file.is_empty()).map(PathBuf::from) else {
-        return Ok(ConfiguredArguments { arguments, ..ConfiguredArguments::default() });
-    };
-    let named = || format!("the settings file {}", file.display());
-    let text = std::fs::read_to_string(&file).with_context(named)?;
-    let settings = read(&text, &known(root)).with_context(named)?;
-    let is_set = |argument: &Arg| argument.get_env().is_some_and(|name| variable(name).is_some());
-    let (arguments, from_file) = given.with(settings, arguments, is_set);
-    Ok(ConfiguredArguments { arguments, file: Some(file), from_file })
+    let known = known(root);
+    let file = given.config.clone().or_else(|| variable(CONFIG_VARIABLE));
+    let file = file.filter(|file| !file.is_empty()).map(PathBuf::from);
+    let mut settings = BTreeMap::new();
+    if let Some(file) = &file {
+        let named = || format!("the settings file {}", file.display());
+        let text = std::fs::read_to_string(file).with_context(named)?;
+        settings = read(&text, &known).with_context(named)?;
+    }
+    let mut credentials = BTreeSet::new();
+    if let Some(folder) = variable(CREDENTIALS_VARIABLE) {
+        credentials = add_credentials(&mut settings, &known, Path::new(&folder));
+    }
+    let is_set =
+        |argument: &Arg| argument.get_env().is_some_and(|name| std::env::var_os(name).is_some());
+    let (arguments, added) = given.with(settings, arguments, is_set);
+    let (from_credentials, from_file) =
+        added.into_iter().partition(|name| credentials.contains(name));
+    Ok(ConfiguredArguments { arguments, file, from_file, from_credentials })
+}
+
+/// Adds the secrets that are files of this folder, unless the settings have them. Returns their
+/// names.
+fn add_credentials(
+    settings: &mut BTreeMap<String, Vec<String>>,
+    known: &BTreeMap<String, Arg>,
+    folder: &Path,
+) -> BTreeSet<String> {
+    let mut added = BTreeSet::new();
+    for name in known.keys() {
+        let Some(secret) = name.strip_suffix(IN_A_FILE) else { continue };
+        let file = folder.join(secret);
+        if settings.contains_key(name) || settings.contains_key(secret) || !file.is_file() {
+            continue;
+        }
+        settings.insert(name.clone(), vec![file.to_string_lossy().into_owned()]);
+        added.insert(name.clone());
+    }
+    added
 }
 
 /// The arguments as they were given, read only as far as the file needs it: clap reads them later.
@@ -232,6 +272,8 @@ fn one(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use rstest::rstest;
 
     use super::*;
@@ -289,6 +331,21 @@ mod tests {
         let file = "database-url = \"postgres://u:p@h/d\"";
         let given = "f firms list --database-url-file /x";
         assert_eq!(joined(file, given, &[]), given);
+    }
+
+    #[test]
+    fn a_credential_is_the_last_place_where_a_secret_is_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["database-url", "wrapping-key", "role"] {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+        let known = known(&help::command());
+        let mut of_file = settings("database-url = \"postgres://h/d\"").unwrap();
+        let added = add_credentials(&mut of_file, &known, folder.path());
+        assert_eq!(added, BTreeSet::from(["wrapping-key-file".to_owned()]));
+        let place = folder.path().join("wrapping-key").display().to_string();
+        assert_eq!(of_file["wrapping-key-file"], [place]);
+        assert!(!of_file.contains_key("database-url-file") && !of_file.contains_key("role"));
     }
 
     #[rstest]

@@ -7,8 +7,8 @@ use crate::help;
 /// The beginning of each of our variables.
 const BEGINS: &str = "FIRMFORMS_";
 
-/// Variables that no option has: for the programs of PostgreSQL and for tests.
-const OTHERS: [&str; 2] = ["FIRMFORMS_PG_SEARCH", "FIRMFORMS_TEST_PATIENCE"];
+/// Variables that no option has: for the programs of PostgreSQL, for builds and for tests.
+const OTHERS: [&str; 3] = ["FIRMFORMS_PG_SEARCH", "FIRMFORMS_COMMIT", "FIRMFORMS_TEST_PATIENCE"];
 
 /// Warns of each variable that seems to be a misspelt setting.
 pub(crate) fn warn_of_misspelt() {

@@ -11,7 +11,6 @@ use domain::once::DeliveryFaultKind;
 use domain::time::Timestamp;
 use domain::when::When;
 use eventstore::Clock;
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -20,6 +19,7 @@ use crate::databases::MainDatabase;
 use crate::failure;
 use crate::names::{self, NamedKind};
 use crate::output::{ReportArgs, Tone, print_json, print_line, print_note, print_verdict};
+use crate::progress::Progress;
 use crate::wiring::{self, StorageArgs};
 
 /// The proof could not be finished.
@@ -97,18 +97,11 @@ fn code(report: &ProofReport, repaired: Option<u64>) -> ExitCode {
 /// Reads the database as it is: no migration, no writes.
 async fn look(storage: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Result<ProofReport> {
     let looking = MainDatabase::at(storage).await?;
-    let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-        ProgressBar::new(0)
-    } else {
-        ProgressBar::hidden()
-    };
-    let progress = |done: i64, all: i64| {
-        bar.set_length(all.cast_unsigned());
-        bar.set_position(done.cast_unsigned());
-    };
     let scope = asked.scope(&looking.pool).await?;
-    let report = proof::verify(&looking.pool, scope, progress).await;
-    bar.finish_and_clear();
+    let progress = Progress::new("events", asked.json.into());
+    let told = |done, all| progress.at_position(done, all);
+    let report = proof::verify(&looking.pool, scope, told).await;
+    progress.finish();
     looking.close().await?;
     Ok(report?)
 }

@@ -29,6 +29,7 @@ use mailer::{Mailer, SenderAddress};
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
+use tokio::sync::Mutex;
 use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
 
 use crate::args::DEFAULT_MAIL_FROM;
@@ -76,7 +77,8 @@ pub struct System {
     pub verification_interval: Option<Duration>,
     /// The followers of the two databases' primaries, until `serve` runs them.
     pub(crate) primaries: Vec<PrimaryFollower>,
-    cluster: Option<Cluster>,
+    /// The private cluster, if the databases are in one.
+    pub(crate) cluster: Option<Arc<Mutex<Cluster>>>,
 }
 
 /// The settings of a system beside its databases.
@@ -195,7 +197,8 @@ impl System {
         system.service.health = health;
         system.deliverer.store = system.service.store.with_pool(workers);
         system.fence = Fence::of(&system.deliverer.store);
-        Ok(Self { cluster: databases.cluster, primaries: vec![main, keys], ..system })
+        let cluster = databases.cluster.map(|cluster| Arc::new(Mutex::new(cluster)));
+        Ok(Self { cluster, primaries: vec![main, keys], ..system })
     }
 
     /// Assembles the system on databases that are ready.
@@ -294,8 +297,8 @@ impl System {
         self.service.health.close().await;
         self.deliverer.store.connections().close().await;
         self.service.keyring.close().await;
-        if let Some(cluster) = self.cluster {
-            cluster.stop().await?;
+        if let Some(cluster) = self.cluster.and_then(Arc::into_inner) {
+            cluster.into_inner().stop().await?;
         }
         Ok(())
     }

@@ -64,6 +64,7 @@ pub use crate::programs::{PostgresPrograms, find_programs};
 
 use crate::error::AtPath;
 use crate::files::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT};
+use crate::postmaster::Postmaster;
 use crate::server::RunningServer;
 
 const DATABASE_USER: &str = "firmforms";
@@ -93,6 +94,7 @@ pub enum Durability {
 /// Our hold on the private cluster. Dropping the value releases the hold without waiting.
 pub struct Cluster {
     files: ClusterFiles,
+    config: ClusterConfig,
     password: String,
     server: RunningServer,
 }
@@ -139,7 +141,21 @@ impl Cluster {
         let _turn = files.lock().await?;
         let server = server::join_or_start(&files, config).await?;
         let password = files.password()?;
-        Ok(Self { files, password, server })
+        Ok(Self { files, config: config.clone(), password, server })
+    }
+
+    /// Whether the server accepts connections.
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
+        Postmaster::answering(&self.files).is_some()
+    }
+
+    /// Starts the server again after it has ended by itself, as on a full disk. A server that is
+    /// still recovering is awaited. In the data directory it has the same socket as before.
+    pub async fn start_again(&mut self) -> Result<(), ClusterError> {
+        let _turn = self.files.lock().await?;
+        self.server = server::join_or_start(&self.files, &self.config).await?;
+        Ok(())
     }
 
     /// Options to connect to one of the cluster's databases.

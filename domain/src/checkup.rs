@@ -57,6 +57,14 @@ const DEAD_ROWS_PER_LIVE_ROW: i64 = 5;
 /// Failing receivers that a finding names.
 const FAILING_NAMED_MAX: usize = 5;
 
+/// Faults, each with the checks that it alone can make wrong. Their own advice would mislead: with
+/// the wrong key no secret can be read, and a rotation would not help.
+const CONSEQUENCES: [(&str, &[&str]); 3] = [
+    ("installation", &["wrapping_key", "identity_key", "newest_keys", "erasures", "secrets"]),
+    ("wrapping_key", &["identity_key", "newest_keys", "secrets"]),
+    ("senders", &["unspread", "backlog", "leases", "replays"]),
+];
+
 /// Attempts of the last hours, over all firms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReceiverState {
@@ -128,6 +136,30 @@ impl CheckVerdict {
 }
 
 impl Finding {
+    /// The findings, where a fault that follows from another one only names it.
+    #[must_use]
+    pub fn muted(findings: Vec<Self>) -> Vec<Self> {
+        let is_wrong =
+            |one: &Self, check: &str| one.check == check && one.verdict == CheckVerdict::Wrong;
+        let known: Vec<(&str, &[&str])> = CONSEQUENCES
+            .into_iter()
+            .filter(|(cause, _)| findings.iter().any(|one| is_wrong(one, cause)))
+            .collect();
+        let mute = |one: Self| {
+            let of = |(_, checks): &&(&str, &[&str])| checks.contains(&one.check);
+            match known.iter().find(of) {
+                Some((cause, _)) if one.verdict == CheckVerdict::Wrong => Self {
+                    verdict: CheckVerdict::Notice,
+                    says: format!("{}: probably because of `{cause}`", one.says),
+                    advice: None,
+                    ..one
+                },
+                _ => one,
+            }
+        };
+        findings.into_iter().map(mute).collect()
+    }
+
     const fn fine(check: &'static str, says: String) -> Self {
         Self { check, verdict: CheckVerdict::Fine, says, advice: None }
     }
@@ -528,6 +560,19 @@ mod tests {
         assert_eq!(verdict(None, 5_000_001), CheckVerdict::Wrong);
         let said = Finding::snapshot("pg_dump (pid 7)", seconds(1_200), 9).says;
         assert_eq!(said, "pg_dump (pid 7) holds a snapshot for 20 min, 9 transactions old");
+    }
+
+    #[test]
+    fn a_fault_that_follows_from_another_gives_no_advice() {
+        let wrong = |check| Finding::wrong(check, "it is wrong".into(), "mend it");
+        let all = ["wrapping_key", "secrets", "backlog", "seals"].map(wrong).to_vec();
+        let told = Finding::muted(all);
+        let verdicts: Vec<_> = told.iter().map(|one| (one.verdict, one.advice)).collect();
+        let fault = (CheckVerdict::Wrong, Some("mend it"));
+        assert_eq!(verdicts, [fault, (CheckVerdict::Notice, None), fault, fault]);
+        assert_eq!(told[1].says, "it is wrong: probably because of `wrapping_key`");
+        let right = vec![Finding::key("wrapping_key", None), wrong("secrets")];
+        assert_eq!(Finding::muted(right.clone()), right);
     }
 
     #[test]

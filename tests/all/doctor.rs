@@ -88,7 +88,7 @@ async fn what_stands_still_is_found() {
         found
     };
     let old = "update lanes set due_at = due_at - interval '1 day'";
-    assert_eq!(break_it(old).await, ["backlog: wrong", "senders: wrong"]);
+    assert_eq!(break_it(old).await, ["backlog: notice", "senders: wrong"]);
     assert_eq!(break_it("update lanes set due_at = null").await, ["lanes: wrong"]);
     let lease = "update lanes set due_at = now() + interval '1 day';
                  update outbox set leased_at = now(), lease = 1, due_at = now() - interval '1 day'";
@@ -150,6 +150,14 @@ async fn another_key_a_newer_schema_and_an_older_one_are_found() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("wrapping_key") && said.contains("the keyring this main database"));
+    // First-use 3.4: the advice was to rotate the secrets.
+    let found: Value = serde_json::from_str(&said).unwrap();
+    let found = found.as_array().unwrap();
+    let secrets = found.iter().find(|one| one["check"] == "secrets").unwrap();
+    assert_eq!((&secrets["verdict"], &secrets["do"]), (&"notice".into(), &Value::Null));
+    let says = secrets["says"].as_str().unwrap();
+    assert!(says.ends_with("probably because of `wrapping_key`"), "{says}");
+    assert!(!said.contains("secrets rotate"), "{said}");
     for (statement, wrong) in [
         ("update _sqlx_migrations set version = 999 where version = 11", "newer version"),
         ("delete from _sqlx_migrations where version = 999", "1 migrations are missing"),

@@ -76,6 +76,20 @@ pub struct Keyring {
     main: Option<LifeWatch>,
 }
 
+/// Whether the keyring in this database was used with a wrapping key. A database without its tables
+/// was not.
+///
+/// # Errors
+/// If the database does not answer, or refuses.
+pub async fn is_in_use(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let there = "select to_regclass('public.wrapping_check') is not null";
+    if !sqlx::query_scalar(there).fetch_one(&mut *connection).await? {
+        return Ok(false);
+    }
+    let used = "select exists (select from public.wrapping_check)";
+    sqlx::query_scalar(used).fetch_one(connection).await
+}
+
 /// The migrations of the keyring.
 pub static KEYRING_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/keyring");
 

@@ -39,7 +39,9 @@ use eventstore::firm_rows::FirmTable;
 
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{IdentityKey, MailRecipient};
-pub use keyring::{DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey};
+pub use keyring::{
+    DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey, is_in_use,
+};
 pub use seal::{BrokenSeal, DataKey, WrappingKey};
 
 /// The tables with data of a firm, which go once the data of a closed firm are dropped. The firm's

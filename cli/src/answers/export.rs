@@ -18,6 +18,7 @@ use crate::audit::new_file::NewFile;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
+use crate::progress::Progress;
 
 const WRITTEN: RecordView =
     RecordView::new(&[Column::text("file"), Column::id("format"), Column::number("rows")]);
@@ -90,14 +91,18 @@ pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow:
         None => Box::new(BufWriter::new(Output::new())),
     };
     let named = || asked.out.as_deref().map_or(String::new(), |path| path.display().to_string());
-    let mut rows: usize = 0;
+    let how = OutputArgs { json: asked.json, quiet: false };
+    let progress = Progress::new("rows", how);
+    let mut rows: u64 = 0;
     futures::pin_mut!(lines);
     while let Some(part) = lines.try_next().await.map_err(terminal_error)? {
-        rows += part.iter().filter(|byte| **byte == b'\n').count();
+        rows += part.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
         to.write_all(&part).with_context(named)?;
+        progress.at(rows, 0);
     }
     to.flush().with_context(named)?;
     drop(to);
+    progress.finish();
     if asked.format == DeliveryFormat::Csv {
         // The first line names the columns.
         rows = rows.saturating_sub(1);
@@ -107,7 +112,6 @@ pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow:
         return Ok(());
     };
     file.keep()?;
-    let how = OutputArgs { json: asked.json, quiet: false };
     WRITTEN.print(how, &json!({"file": named(), "format": asked.format.name(), "rows": rows}));
     Ok(())
 }

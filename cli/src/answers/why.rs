@@ -202,9 +202,9 @@ fn holder(held: &Value) -> Value {
     if held.is_null() {
         return Value::Null;
     }
-    let part = |name| text(held, name);
-    let (id, reason) = (part("id"), part("reason"));
-    format!("pause {id} since {}, by {}: {reason}", part("paused_at"), part("paused_by")).into()
+    let [id, at, by, reason] =
+        ["id", "paused_at", "paused_by", "reason"].map(|name| text(held, name));
+    format!("pause {id} since {at}, by {by}: {reason}").into()
 }
 
 /// The answers that decided a removal, by digest, and the entries of the audit log that prove it.
@@ -222,7 +222,7 @@ fn hook_evidence(found: &Value) -> Vec<String> {
         }
     }
     lines.extend(list(found, "entries").map(|entry| {
-        let (action, hash) = (text(entry, "action"), text(entry, "hash"));
+        let [action, hash] = ["action", "hash"].map(|name| text(entry, name));
         format!("audit entry {}: {action}, hash {hash}", entry["sequence"])
     }));
     lines

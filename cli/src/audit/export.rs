@@ -1,6 +1,6 @@
 //! `audit export`: the export is recorded first, then written.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, bail};
@@ -10,7 +10,6 @@ use auditor::cover::CoverPage;
 use auditor::lines;
 use domain::audit::AuditPeriod;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
-use indicatif::ProgressBar;
 use projector::firms;
 use serde_json::json;
 use vault::SystemEntropy;
@@ -20,6 +19,7 @@ use super::new_file::NewFile;
 use super::terminal_error;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
+use crate::progress::Progress;
 use crate::wiring::{self, StorageArgs, System};
 
 const WRITTEN: RecordView =
@@ -88,12 +88,13 @@ struct Written {
 impl ExportOrder<'_> {
     async fn write(&self, mut to: impl Write + Send) -> anyhow::Result<Written> {
         let Self { storage, system, export, asked } = self;
-        let bar = bar(export);
+        // An export to standard output may be a person's, too.
+        let how = OutputArgs { json: export.json, quiet: false };
+        let bar = Progress::new("entries", how);
         let entries = AtomicU64::new(0);
         let progress = |done, all| {
             entries.store(all, Ordering::Relaxed);
-            bar.set_length(all);
-            bar.set_position(done);
+            bar.at(done, all);
         };
         let pool = system.pool();
         let bundle = match export.format {
@@ -113,7 +114,7 @@ impl ExportOrder<'_> {
                 Some(bundle::export(pool, signing, *asked, to, progress).await?)
             }
         };
-        bar.finish_and_clear();
+        bar.finish();
         Ok(Written { entries: entries.into_inner(), bundle })
     }
 
@@ -128,14 +129,5 @@ impl ExportOrder<'_> {
 
     fn named(&self) -> String {
         self.export.out.as_deref().map_or(String::new(), |path| path.display().to_string())
-    }
-}
-
-/// A progress bar, if a file is written and a person watches.
-fn bar(export: &ExportArgs) -> ProgressBar {
-    if export.out.is_some() && io::stderr().is_terminal() {
-        ProgressBar::new(0)
-    } else {
-        ProgressBar::hidden()
     }
 }

@@ -12,13 +12,13 @@ use auditor::{KeySource, PublicKey};
 use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use domain::audit::{AuditPeriod, EntryTime, ProvedPeriod};
 use domain::time::Timestamp;
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::args::AuditVerifyArgs;
 use crate::databases::MainDatabase;
 use crate::failure;
 use crate::output::{self, ReportArgs, Tone, print_json, print_line, print_note};
+use crate::progress::Progress;
 use crate::wiring::StorageArgs;
 
 /// The first word about data without a flaw.
@@ -62,23 +62,16 @@ async fn database(
     how: ReportArgs,
 ) -> anyhow::Result<ExitCode> {
     let looking = MainDatabase::at(storage).await?;
-    let bar = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-        ProgressBar::new(0)
-    } else {
-        ProgressBar::hidden()
-    };
-    let progress = |done: i64, all: i64| {
-        bar.set_length(all.cast_unsigned());
-        bar.set_position(done.cast_unsigned());
-    };
+    let progress = Progress::new("events", how.into());
+    let told = |done, all| progress.at_position(done, all);
     let notary = storage.notary();
     let source = match &trusted {
         Some(_) => None,
         None => Some(notary.known_keys()?.source),
     };
-    let verdict = verify::database(&looking.pool, &notary, trusted, progress).await;
+    let verdict = verify::database(&looking.pool, &notary, trusted, told).await;
     let lanes = lane_proof::compare(&looking.pool).await;
-    bar.finish_and_clear();
+    progress.finish();
     looking.close().await?;
     let verdict = verdict?;
     let lanes =

@@ -47,6 +47,25 @@ async fn after_a_kill_of_everything_it_starts_again() {
     again.stop().await.unwrap();
 }
 
+/// As on a full disk: its user lives on, and nobody else starts it.
+#[tokio::test]
+async fn a_server_that_died_under_its_user_is_started_again() {
+    let folder = folder();
+    let mut cluster = open(folder.path()).await;
+    run(&cluster, "create table t as select 1").await.unwrap();
+    assert!(cluster.is_answering());
+    let dead = postmaster(folder.path());
+    kill_9(dead);
+    eventually("nobody answers", || !cluster.is_answering());
+    cluster.start_again().await.unwrap();
+    assert_ne!(postmaster(folder.path()), dead);
+    assert_eq!(run(&cluster, "select * from t").await.unwrap(), 1);
+    cluster.start_again().await.unwrap();
+    assert!(cluster.is_answering(), "a server that runs is left alone");
+    cluster.stop().await.unwrap();
+    assert_ended(folder.path());
+}
+
 #[tokio::test]
 async fn a_server_that_lost_its_guard_is_replaced() {
     let folder = folder();

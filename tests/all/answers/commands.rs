@@ -1,6 +1,7 @@
 //! Each question has one command, and its `--json` is the answer of the internal API.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::{Receiver, Reply, activity, later};
@@ -142,6 +143,27 @@ async fn members_forms_and_replays_are_listed_like_at_the_door() {
     let first = story.json(&["replay", "list", "--limit", "1"]).await;
     let rest = story.text(&["replay", "list", "--after", first[0]["id"].as_str().unwrap()]).await;
     assert_eq!(rest, "");
+}
+
+#[tokio::test]
+async fn a_replay_is_watched_until_it_has_ended() {
+    let story = Story::new().await;
+    let start = ["replay", "start", "--firm", "Harrow Lane", "--reason", "mended"];
+    let id = story.json(&start).await[0]["id"].as_str().unwrap().to_owned();
+    let mut command = firmforms(&story.desk.world.database);
+    command.args(["replay", "show", &id[..13], "--watch", "--json"]).stdout(Stdio::piped());
+    let watching = command.spawn().unwrap();
+    for _ in 0..5 {
+        story.desk.world.replay().await;
+        story.desk.world.deliver().await;
+        story.desk.world.pass(Duration::from_secs(1));
+    }
+    let output = watching.wait_with_output().await.unwrap();
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&shown["state"], &shown["selected"]), (&json!("finished"), &json!(1)));
+    assert_eq!(shown["outcomes"]["waiting"], Value::Null, "{shown}");
+    let told = story.refused(&["replay", "show", "0000", "--watch"]).await;
+    assert!(told.contains("no replay is called"), "{told}");
 }
 
 #[tokio::test]
