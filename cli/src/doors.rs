@@ -138,7 +138,7 @@ impl ServedDoors {
     pub(crate) fn open(self, service: &Service) {
         let internal = if self.serves_callers {
             self.public.open(api::public::router(service.clone()).layer(map_request(with_peer)));
-            api::internal::router(service.clone())
+            api::internal::router(service.clone()).merge(console::router(service.clone()))
         } else {
             api::internal::watched(service.clone())
         };

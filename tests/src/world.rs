@@ -230,6 +230,7 @@ impl World {
         let token = unrecorded_token(service, &pool).await;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
+        let internal = internal.merge(console::router(service.clone()));
         let keys = connect(database.keyring.clone(), 1);
         Self {
             database,
