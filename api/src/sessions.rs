@@ -148,7 +148,10 @@ mod tests {
     async fn a_changed_cookie_is_no_session() {
         let service = nowhere();
         let cookie = name().signed(&service);
-        assert_eq!(SessionName::read(&service, &cookie).map(SessionName::bytes), Some(name().bytes()));
+        assert_eq!(
+            SessionName::read(&service, &cookie).map(SessionName::bytes),
+            Some(name().bytes())
+        );
         for place in 0..cookie.len() {
             let mut other = cookie.clone().into_bytes();
             other[place] = if other[place] == b'A' { b'B' } else { b'A' };

@@ -35,10 +35,7 @@ pub(crate) struct SentForm {
 impl FromRequest<SharedState> for SentForm {
     type Rejection = Response;
 
-    async fn from_request(
-        request: Request,
-        state: &SharedState,
-    ) -> Result<Self, Self::Rejection> {
+    async fn from_request(request: Request, state: &SharedState) -> Result<Self, Self::Rejection> {
         let (mut parts, body) = request.into_parts();
         let visit = PageVisit::from_request_parts(&mut parts, state).await?;
         let request = Request::from_parts(parts, body);

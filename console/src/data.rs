@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use auditor::lines::csv_line;
 use axum::extract::Request;
+use axum::http::Uri;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::uri::PathAndQuery;
-use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use domain::printable::printable_json;
 use serde_json::{Map, Value};

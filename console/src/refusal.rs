@@ -50,9 +50,9 @@ impl Refusal {
 
     /// The refusal as data.
     pub(crate) fn as_data(self) -> Response {
-        let json = self.json.unwrap_or_else(|| {
-            serde_json::json!({ "error": self.sentence }).to_string().into()
-        });
+        let json = self
+            .json
+            .unwrap_or_else(|| serde_json::json!({ "error": self.sentence }).to_string().into());
         (self.status, [(CONTENT_TYPE, "application/json")], json).into_response()
     }
 }

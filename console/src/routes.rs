@@ -24,9 +24,7 @@ pub fn router(service: Service) -> Router {
     let pages = api::internal::around_pages(pages, &state.service);
     // The end of a path is taken off before the path is looked up.
     let pages = Router::new().fallback_service(pages).layer(map_request(data::take_suffix));
-    Router::new()
-        .route_service("/console", pages.clone())
-        .route_service("/console/{*page}", pages)
+    Router::new().route_service("/console", pages.clone()).route_service("/console/{*page}", pages)
 }
 
 /// Pages about the installation.

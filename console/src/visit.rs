@@ -136,7 +136,8 @@ impl PageVisit {
     pub(crate) fn part(&self, name: &str) -> Result<&str, Refusal> {
         let part = self.params.iter().find(|(known, _)| known == name);
         let is_plain = |text: &&str| {
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         };
         part.map(|(_, text)| text.as_str()).filter(is_plain).ok_or_else(Refusal::no_page)
     }
@@ -290,7 +291,8 @@ mod tests {
         let now = "2026-11-01T12:00:00Z".parse().unwrap();
         let mut query = read_query("since=24h&until=yesterday&host=7d");
         assert!(make_absolute(&mut query, now));
-        let expected = "since=2026-10-31T12%3A00%3A00.000Z&until=2026-10-31T00%3A00%3A00.000Z&host=7d";
+        let expected =
+            "since=2026-10-31T12%3A00%3A00.000Z&until=2026-10-31T00%3A00%3A00.000Z&host=7d";
         assert_eq!(written(&query), expected);
         assert!(!make_absolute(&mut query, now));
     }

@@ -11,6 +11,7 @@ mod batches;
 mod clocks;
 mod closed_firms;
 mod connections;
+mod console;
 mod crash;
 mod culprits;
 mod demo;

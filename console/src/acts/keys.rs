@@ -19,7 +19,8 @@ struct KeyPrefix {
 
 /// Revokes a key.
 pub(crate) async fn revoke(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let path = format!("/internal/v1/firms/{}/keys/{}", form.visit.part("firm")?, form.visit.part("id")?);
+    let path =
+        format!("/internal/v1/firms/{}/keys/{}", form.visit.part("firm")?, form.visit.part("id")?);
     let session = &form.visit.session;
     let key: KeyPrefix = state.asked(session, &format!("{path}/history")).await?;
     if form.fields.text("prefix")? != key.prefix {

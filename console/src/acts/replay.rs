@@ -113,9 +113,8 @@ fn selection(fields: &FormFields, firm_id: Uuid, now: Timestamp) -> Result<Value
 }
 
 fn instant(text: &str, now: Timestamp) -> Result<String, Refusal> {
-    let when: When = text.parse().map_err(|error: domain::when::NoTime| {
-        Refusal::invalid(&error.to_string())
-    })?;
+    let when: When =
+        text.parse().map_err(|error: domain::when::NoTime| Refusal::invalid(&error.to_string()))?;
     Ok(when.before(now).to_string())
 }
 
@@ -162,9 +161,7 @@ fn confirmation(visit: &PageVisit, base: &str, body: &Value, number: usize) -> M
 fn field(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
-        }
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }

@@ -123,9 +123,8 @@ fn exports(at: &FirmVisit) -> Markup {
     let link = |format: &str| {
         let mut query = query.clone();
         query.push(("format".to_owned(), format.to_owned()));
-        let query = url::form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(&query)
-            .finish();
+        let query =
+            url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&query).finish();
         at.at(&format!("/deliveries/export?{query}"))
     };
     html! {

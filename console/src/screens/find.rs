@@ -38,7 +38,8 @@ pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> P
     let to = match &found.items[..] {
         [one] => one.page(),
         _ => {
-            let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(&query).finish();
+            let query =
+                form_urlencoded::Serializer::new(String::new()).extend_pairs(&query).finish();
             format!("/console/find?{query}")
         }
     };

@@ -43,8 +43,7 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> 
         Vec::new()
     };
     let pauses: ListAnswer<ListedPause> = state.asked(session, "/internal/v1/pauses").await?;
-    let firms: ListAnswer<ListedFirm> =
-        state.asked(session, "/internal/v1/firms?limit=20").await?;
+    let firms: ListAnswer<ListedFirm> = state.asked(session, "/internal/v1/firms?limit=20").await?;
     let found = HomeFindings {
         receivers,
         replays,

@@ -29,8 +29,7 @@ pub(super) struct ListedReplay {
     pub(super) outcomes: BTreeMap<String, i64>,
 }
 
-const HEADS: [&str; 7] =
-    ["Replay", "State", "Firm", "Deliveries", "A second", "Ordered", "Reason"];
+const HEADS: [&str; 7] = ["Replay", "State", "Firm", "Deliveries", "A second", "Ordered", "Reason"];
 
 /// Lists replays.
 pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
