@@ -6,6 +6,7 @@ use auditor::lines::csv_line;
 use axum::extract::Request;
 use axum::http::Uri;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::response::{IntoResponse, Response};
 use domain::printable::printable_json;
@@ -43,13 +44,24 @@ impl DataFormat {
     }
 }
 
+/// The whole path of a page, which a route shortens.
+#[derive(Debug, Clone)]
+pub(crate) struct PagePath(pub(crate) String);
+
 /// Takes the end off the path, so that a page and its data have one route.
 pub(crate) async fn take_suffix(mut request: Request) -> Request {
     if let Some((format, uri)) = without_suffix(request.uri()) {
         *request.uri_mut() = uri;
         request.extensions_mut().insert(format);
     }
+    let path = PagePath(request.uri().path().to_owned());
+    request.extensions_mut().insert(path);
     request
+}
+
+/// The whole path of a page.
+pub(crate) fn path_of(parts: &Parts) -> &str {
+    parts.extensions.get::<PagePath>().map_or("/console", |path| &path.0)
 }
 
 fn without_suffix(uri: &Uri) -> Option<(DataFormat, Uri)> {

@@ -4,7 +4,7 @@ use api::sessions::{self, SESSION_TIME};
 use axum::extract::{Query, Request, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use url::form_urlencoded;
 
 use crate::SharedState;
 use crate::act::{BACK, FormFields, SentForm, own_page};
-use crate::data::DataFormat;
+use crate::data::{self, DataFormat};
 use crate::frame;
 use crate::refusal::Refusal;
 use crate::visit::{COOKIE_NAME, session};
@@ -31,7 +31,7 @@ pub(crate) fn send_to(parts: &Parts) -> Response {
     let is_from_elsewhere =
         parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
     if is_from_elsewhere && parts.method == Method::GET {
-        return again(&parts.uri);
+        return again(&page_of(parts));
     }
     let wanted = if parts.method == Method::GET { page_of(parts) } else { "/console".to_owned() };
     let query = form_urlencoded::Serializer::new(String::new()).append_pair(BACK, &wanted).finish();
@@ -41,14 +41,13 @@ pub(crate) fn send_to(parts: &Parts) -> Response {
 fn page_of(parts: &Parts) -> String {
     let end = parts.extensions.get::<DataFormat>().map_or("", |format| format.suffix());
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    format!("{}{end}{query}", parts.uri.path())
+    format!("{}{end}{query}", data::path_of(parts))
 }
 
-fn again(uri: &Uri) -> Response {
-    let path = uri.path_and_query().map_or("/console", |path| path.as_str());
-    let refresh = format!("0; url={}", own_page(Some(path)));
-    let head = html! { meta http-equiv="refresh" content=(refresh); };
-    let content = html! { p { a href=(own_page(Some(path))) { "Continue" } } };
+fn again(wanted: &str) -> Response {
+    let page = own_page(Some(wanted));
+    let head = html! { meta http-equiv="refresh" content=(format!("0; url={page}")); };
+    let content = html! { p { a href=(page) { "Continue" } } };
     frame::bare_with(StatusCode::OK, "Continue", &content, &head)
 }
 

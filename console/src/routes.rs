@@ -6,7 +6,7 @@ use api::Service;
 use api::internal::InnerDoor;
 use axum::Router;
 use axum::middleware::{map_request, map_response};
-use axum::routing::{get, post};
+use axum::routing::{any_service, get, post};
 
 use crate::refusal::Refusal;
 use crate::{ConsoleState, SharedState, acts, assets, data, entrance, frame, screens};
@@ -24,7 +24,9 @@ pub fn router(service: Service) -> Router {
     let pages = api::internal::around_pages(pages, &state.service);
     // The end of a path is taken off before the path is looked up.
     let pages = Router::new().fallback_service(pages).layer(map_request(data::take_suffix));
-    Router::new().route_service("/console", pages.clone()).route_service("/console/{*page}", pages)
+    Router::new()
+        .route("/console", any_service(pages.clone()))
+        .route("/console/{*page}", any_service(pages))
 }
 
 /// Pages about the installation.

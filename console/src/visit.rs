@@ -66,13 +66,13 @@ impl FromRequestParts<SharedState> for PageVisit {
         let mut query = read_query(parts.uri.query().unwrap_or_default());
         if make_absolute(&mut query, now) {
             let end = format.map_or("", DataFormat::suffix);
-            let to = format!("{}{end}?{}", parts.uri.path(), written(&query));
+            let to = format!("{}{end}?{}", data::path_of(parts), written(&query));
             return Err(Redirect::to(&to).into_response());
         }
         let done = query.iter().find(|(name, _)| name == "done").map(|(_, word)| word.clone());
         query.retain(|(name, _)| !OWN_PARAMETERS.contains(&name.as_str()));
         let form_token = session.form_token(&state.service);
-        let path = parts.uri.path().to_owned();
+        let path = data::path_of(parts).to_owned();
         let params = params(parts).await;
         let request_id = state.service.entropy.id();
         Ok(Self { session, form_token, format, path, query, now, request_id, done, params })

@@ -361,6 +361,12 @@ impl World {
         answer(&self.internal, request).await
     }
 
+    /// Its internal door, for a socket.
+    #[must_use]
+    pub fn internal_door(&self) -> Router {
+        self.internal.clone()
+    }
+
     /// Subscribes a target to `form_submitted`; returns the subscription's id.
     pub async fn subscribe(&self, firm: &Firm, target_url: &str) -> Uuid {
         let body = json!({"target_url": target_url, "trigger": "form_submitted"});

@@ -1,9 +1,12 @@
 //! The console: sessions, pages, commands and attacks, by HTTP; then in a browser.
 
+mod browser;
 mod commands;
 mod entrance;
 mod hostile;
 mod pages;
+
+use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
@@ -36,7 +39,10 @@ impl Scene {
         self.world.submit(&self.firm).await;
         self.world.deliver().await;
         self.world.project().await;
-        self.deliveries().await[0]
+        let delivery = self.deliveries().await[0];
+        // The next one is newer.
+        self.world.pass(Duration::from_secs(1));
+        delivery
     }
 
     /// All deliveries of the firm, newest first.

@@ -9,7 +9,7 @@ use tests::Reply;
 use super::{Scene, firm_named};
 
 /// Every page of an installation in which something has happened.
-async fn pages(scene: &Scene) -> Vec<String> {
+pub(super) async fn pages(scene: &Scene) -> Vec<String> {
     let delivery = scene.deliveries().await[0];
     let mut pages: Vec<String> = [
         "",
@@ -245,7 +245,7 @@ async fn a_distance_becomes_an_instant_in_the_address() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let answer = visitor.get(&scene.at("/deliveries?since=24h&state=")).await;
-    let expected = scene.at("/deliveries?since=2026-10-31T12%3A00%3A00.000Z&state=");
+    let expected = scene.at("/deliveries?since=2026-10-31T12%3A00%3A01.000Z&state=");
     assert_eq!(answer.status, 303);
     let location = answer.headers["location"].to_str().unwrap();
     assert_eq!(location, expected.trim_end_matches("&state="));
