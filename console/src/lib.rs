@@ -1,9 +1,9 @@
 //! A console for operators and auditors: pages of the internal door under `/console`.
 //!
 //! A page asks the internal API in this process, with a session in place of the token. So roles,
-//! lists of firms and recorded readings are those of the API, and the data of a page are its
-//! answer: the URL of a page with `.json`, `.ndjson` or `.csv` shows them. There is no SQL here, and
-//! no rule.
+//! lists of firms and recorded readings are those of the API. The data of a page are the API's
+//! answer, and the URL of the page with `.json`, `.ndjson` or `.csv` shows them. There is no SQL
+//! here, and no rule.
 //!
 //! - `entrance` is the sign-in; `visit` a call with a session; `act` a form that changes something.
 //! - `ask` calls the API. `data` writes its answers as files.

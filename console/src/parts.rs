@@ -82,7 +82,7 @@ pub(crate) fn foreign_lines(text: &str) -> Markup {
 pub(crate) fn state(word: &str) -> Markup {
     let (shape, kind) = match word {
         "delivered" | "live" | "active" | "intact" | "running" => ("●", "good"),
-        "pending" | "retrying" | "paused" => ("◐", "open"),
+        "pending" | "retry" | "paused" => ("◐", "open"),
         "warned" | "suspended" | "incomplete" => ("▲", "warn"),
         "failed" | "failing" | "broken" | "interrupted" => ("✕", "bad"),
         _ => ("○", "over"),
@@ -96,11 +96,16 @@ pub(crate) fn table(caption: &str, heads: &[&str], rows: &Markup) -> Markup {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
             table {
                 caption.unseen { (caption) }
-                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                thead { tr { @for head in heads { (head_cell(head)) } } }
                 tbody { (rows) }
             }
         }
     }
+}
+
+/// The head of a column. A column of links needs none.
+fn head_cell(head: &str) -> Markup {
+    html! { @if head.is_empty() { td {} } @else { th scope="col" { (head) } } }
 }
 
 /// A list without rows.
@@ -119,7 +124,7 @@ pub(crate) fn facts(facts: &[(&str, Markup)]) -> Markup {
 /// A heading with an anchor and its content.
 pub(crate) fn section(anchor: &str, title: &str, content: &Markup) -> Markup {
     html! {
-        section aria-labelledby=(anchor) {
+        section {
             h2 id=(anchor) { (title) }
             (content)
         }

@@ -3,6 +3,7 @@
 use api::queries::history;
 use axum::extract::State;
 use domain::ids::parse_id;
+use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -75,6 +76,18 @@ struct HoldingPause {
     paused_at: Timestamp,
     paused_by: String,
     reason: String,
+}
+
+impl WholeDelivery {
+    /// A try, with the number of all tries of its schedule. A replay adds tries beyond them.
+    fn numbered(&self, number: usize) -> String {
+        let is_hook = self.row.hook_id.is_some();
+        let schedule = if is_hook { RetrySchedule::RestHook } else { RetrySchedule::WorkflowStep };
+        match usize::try_from(schedule.tries()) {
+            Ok(all) if number <= all => format!("Try {number} of {all}"),
+            Ok(_) | Err(_) => format!("Try {number}"),
+        }
+    }
 }
 
 /// Shows a delivery.
@@ -151,13 +164,13 @@ fn why(at: &FirmVisit, found: &WholeDelivery, told: Option<&ToldDelivery>) -> Ma
         p.why {
             @match (found.row.state.as_str(), found.row.next_try_at) {
                 ("pending", Some(next)) => {
-                    "Try " (tries + 1) " of 8 is due " (parts::distance(next, now)) "."
+                    (found.numbered(tries + 1)) " is due " (parts::distance(next, now)) "."
                     @if let Some(seconds) = asked {
                         " The receiver asked to wait " (parts::duration(seconds)) "."
                     }
                 },
                 ("pending", None) => { "It waits for its next try: " (tries) " so far." },
-                ("delivered", _) => { "Try " (tries) " of 8 was answered 2xx." },
+                ("delivered", _) => { (found.numbered(tries)) " was answered 2xx." },
                 ("failed", _) => { "It failed after " (tries) " tries." },
                 (_, _) => {
                     "It was not sent to its end: " (found.row.cause.as_deref().unwrap_or("unknown"))

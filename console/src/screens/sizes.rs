@@ -49,13 +49,13 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> 
 
 fn content(found: &AllSizes) -> PageContent {
     let content = html! {
-        (parts::section("main", "Main database", &database(&found.main)))
-        (parts::section("keyring", "Keyring", &database(&found.keyring)))
+        (parts::section("main", "Main database", &database("Tables of the main database", &found.main)))
+        (parts::section("keyring", "Keyring", &database("Tables of the keyring", &found.keyring)))
     };
     PageContent::of("Sizes", content).with_data()
 }
 
-fn database(found: &DatabaseSize) -> Markup {
+fn database(caption: &str, found: &DatabaseSize) -> Markup {
     let rows = html! {
         @for table in &found.tables {
             tr {
@@ -77,6 +77,6 @@ fn database(found: &DatabaseSize) -> Markup {
             @if let Some(growth) = &found.growth {
                 ", in 30 days " (parts::bytes(growth.bytes_in_30_days))
             } "." }
-        (parts::table("Tables", &["Table", "Rows", "Size", "Rows a day", "Size a day"], &rows))
+        (parts::table(caption, &["Table", "Rows", "Size", "Rows a day", "Size a day"], &rows))
     }
 }

@@ -78,6 +78,13 @@ fn refs<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
     fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
+/// The fields with the proof of a session.
+fn with<'a>(fields: &'a [(&'static str, String)], token: &'a str) -> Vec<(&'a str, &'a str)> {
+    let mut fields = refs(fields);
+    fields.push(("form_token", token));
+    fields
+}
+
 #[tokio::test]
 async fn an_auditor_gives_no_command() {
     let scene = Scene::new().await;
@@ -99,19 +106,21 @@ async fn no_command_is_taken_from_a_form_of_another_site_or_session() {
     let cookie = ("cookie", operator.cookie.as_str());
     let before: i64 = events(&scene).await;
     for (path, fields) in commands(&scene).await {
-        let with = |token: &str| {
-            let mut fields = refs(&fields);
-            let token = token.to_owned();
-            fields.push(("form_token", Box::leak(token.into_boxed_str())));
-            fields
-        };
         let refused: [(&str, Answer); 5] = [
             ("no token", post(&scene.world, &path, &[cookie], &refs(&fields)).await),
-            ("another session's", post(&scene.world, &path, &[cookie], &with(&other)).await),
+            (
+                "another session's",
+                post(&scene.world, &path, &[cookie], &with(&fields, &other)).await,
+            ),
             (
                 "another site's",
-                post(&scene.world, &path, &[cookie, ("sec-fetch-site", "cross-site")], &with(&own))
-                    .await,
+                post(
+                    &scene.world,
+                    &path,
+                    &[cookie, ("sec-fetch-site", "cross-site")],
+                    &with(&fields, &own),
+                )
+                .await,
             ),
             (
                 "another origin's",
@@ -119,7 +128,7 @@ async fn no_command_is_taken_from_a_form_of_another_site_or_session() {
                     &scene.world,
                     &path,
                     &[cookie, ("origin", "http://evil.example"), ("host", "a")],
-                    &with(&own),
+                    &with(&fields, &own),
                 )
                 .await,
             ),
@@ -133,7 +142,7 @@ async fn no_command_is_taken_from_a_form_of_another_site_or_session() {
                 answer.status
             );
         }
-        let without = post(&scene.world, &path, &[], &with(&own)).await;
+        let without = post(&scene.world, &path, &[], &with(&fields, &own)).await;
         assert_eq!(without.status, 303, "{path} without a cookie");
         assert!(without.headers["location"].to_str().unwrap().starts_with("/console/sign-in"));
     }

@@ -3,7 +3,7 @@
 use api::commands::tokens::HolderRole;
 use axum::body::Body;
 use axum::http::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::Reply;
 
 use super::{Scene, firm_named};
@@ -150,6 +150,26 @@ async fn a_delivery_says_why_it_is_in_its_state() {
     assert!(page.contains("The receiver asked to wait 60 s."), "{page}");
     let then = format!("/deliveries/{arrived}?as_of=2026-11-01T12:00:00.000Z");
     assert!(visitor.page(&scene.at(&then)).await.contains("Back to now"));
+}
+
+#[tokio::test]
+async fn a_workflow_step_has_tries_of_its_own() {
+    let scene = Scene::new().await;
+    let order = json!({
+        "firm_id": scene.firm.id, "run_id": scene.world.id(), "step_id": scene.world.id(),
+        "method": "POST", "url": scene.receiver.url("/step"), "headers": {},
+        "trigger": "form_submitted", "response_id": scene.world.id(),
+    });
+    let request = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
+    assert_eq!(scene.world.internal(request.unwrap()).await.status, 202);
+    scene.world.deliver().await;
+    scene.world.project().await;
+    let visitor = scene.visitor(HolderRole::Auditor).await;
+    let step = scene.deliveries().await[0];
+    let page = visitor.page(&scene.at(&format!("/deliveries/{step}"))).await;
+    assert!(page.contains("Try 1 of 5 was answered 2xx.") && page.contains(", step "), "{page}");
+    let list = visitor.page(&scene.at("/deliveries")).await;
+    assert!(list.contains("run <span"), "{list}");
 }
 
 #[tokio::test]
