@@ -241,6 +241,11 @@ pub(crate) fn share(part: i64, whole: i64) -> Markup {
     }
 }
 
+/// Text as a part of a query.
+pub(crate) fn encoded(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
 /// A number with its bytes in a unit.
 pub(crate) fn bytes(count: i64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];

@@ -7,6 +7,7 @@ use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
+use url::Url;
 use uuid::Uuid;
 
 use super::deliveries::{ListedDelivery, notes};
@@ -79,6 +80,13 @@ struct HoldingPause {
 }
 
 impl WholeDelivery {
+    /// The host of the target, once a try has named it.
+    fn host(&self) -> Option<String> {
+        let first = self.attempts.iter().find_map(|one| one.hops.first());
+        let target = first.and_then(|hop| hop.url.as_deref())?;
+        Url::parse(target).ok()?.host_str().map(ToOwned::to_owned)
+    }
+
     /// A try, with the number of all tries of its schedule. A replay adds tries beyond them.
     fn numbered(&self, number: usize) -> String {
         let is_hook = self.row.hook_id.is_some();
@@ -140,12 +148,21 @@ fn facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {
             _ => { (parts::none()) },
         }
     };
+    let receiver = html! {
+        @match found.host() {
+            Some(host) => {
+                a href=(format!("/console/receivers?host={}", parts::encoded(&host))) { (host) }
+            },
+            None => { (parts::none()) },
+        }
+    };
     let sha = found.body_sha256.as_deref().unwrap_or("none");
     parts::facts(&[
         ("State", html! { (parts::state(&row.state)) " " (notes(row)) }),
         ("Trigger", html! { (row.trigger) }),
         ("Subscription", hook),
         ("Workflow run", run),
+        ("Receiver", receiver),
         ("Form", parts::plain_id(found.form_id)),
         ("Response", parts::plain_id(found.response_id)),
         ("Created", parts::time(row.created_at, at.visit.now)),

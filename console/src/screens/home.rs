@@ -90,7 +90,7 @@ fn decisions(visit: &PageVisit, found: &HomeFindings) -> Markup {
 
 fn failing_line(visit: &PageVisit, one: &ListedReceiver) -> Markup {
     let word = if one.failing { "failing" } else { "warned" };
-    let host = url::form_urlencoded::byte_serialize(one.host.as_bytes()).collect::<String>();
+    let host = parts::encoded(&one.host);
     html! {
         (parts::state(word)) " "
         a href=(format!("/console/receivers?host={host}")) { (parts::foreign(&one.host)) }

@@ -72,7 +72,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedReceiver>) -> PageContent
 }
 
 fn row(visit: &PageVisit, one: &ListedReceiver) -> Markup {
-    let host = url::form_urlencoded::byte_serialize(one.host.as_bytes()).collect::<String>();
+    let host = parts::encoded(&one.host);
     html! {
         tr {
             td { (parts::id(&format!("/console/receivers?host={host}"), &one.host)) }

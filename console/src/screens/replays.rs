@@ -65,7 +65,12 @@ pub(super) fn table(visit: &PageVisit, replays: &[ListedReplay]) -> Markup {
     let rows = html! {
         @for one in replays {
             tr {
-                td { (parts::id(&format!("/console/replays/{}", one.id), one.id)) }
+                td {
+                    // The page of one replay is for operators, as its answer of the API is.
+                    @if visit.may_act() {
+                        (parts::id(&format!("/console/replays/{}", one.id), one.id))
+                    } @else { (parts::plain_id(one.id)) }
+                }
                 td { (parts::state(&one.state)) }
                 td { (parts::id(&format!("/console/firms/{}", one.firm_id), one.firm_id)) }
                 td { (one.selected) }

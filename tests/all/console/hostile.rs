@@ -54,6 +54,19 @@ async fn names_labels_reasons_and_targets_stay_text() {
 }
 
 #[tokio::test]
+async fn the_answer_of_a_receiver_stays_text() {
+    let scene = Scene::new().await;
+    let answer = Reply::status(500).header("content-type", "text/html").body(SCRIPT.as_bytes());
+    scene.receiver.reply([answer]);
+    let delivery = scene.deliver().await;
+    let auditor = scene.visitor(HolderRole::Auditor).await;
+    let path = scene.at(&format!("/deliveries/{delivery}/reveal"));
+    let shown = auditor.send(&path, &[("what", "answer"), ("reason", "a case")]).await;
+    assert!(shown.text().contains("&lt;script&gt;alert(1)"), "{}", shown.text());
+    assert_tame(shown.text(), &path);
+}
+
+#[tokio::test]
 async fn parameters_and_fields_stay_text() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;

@@ -143,6 +143,7 @@ async fn a_delivery_says_why_it_is_in_its_state() {
     let page = visitor.page(&scene.at(&format!("/deliveries/{arrived}"))).await;
     assert!(page.contains("Try 1 of 8 was answered 2xx."), "{page}");
     assert!(page.contains("withheld: give a reason to see it"), "{page}");
+    assert!(page.contains("/console/receivers?host=127.0.0.1\""), "{page}");
     scene.receiver.reply([Reply::status(503).header("retry-after", "60")]);
     let waits = scene.deliver().await;
     let page = visitor.page(&scene.at(&format!("/deliveries/{waits}"))).await;
@@ -158,14 +159,17 @@ async fn a_workflow_step_has_tries_of_its_own() {
     let order = json!({
         "firm_id": scene.firm.id, "run_id": scene.world.id(), "step_id": scene.world.id(),
         "method": "POST", "url": scene.receiver.url("/step"), "headers": {},
-        "trigger": "form_submitted", "response_id": scene.world.id(),
+        "trigger": "form_submitted", "response_id": scene.world.submit(&scene.firm).await,
     });
     let request = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
     assert_eq!(scene.world.internal(request.unwrap()).await.status, 202);
     scene.world.deliver().await;
     scene.world.project().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
-    let step = scene.deliveries().await[0];
+    let listed = visitor.get(&format!("{}.json", scene.at("/deliveries"))).await.body;
+    let listed = listed["items"].as_array().unwrap();
+    let step = listed.iter().find(|one| one["run_id"].is_string()).unwrap();
+    let step = step["id"].as_str().unwrap();
     let page = visitor.page(&scene.at(&format!("/deliveries/{step}"))).await;
     assert!(page.contains("Try 1 of 5 was answered 2xx.") && page.contains(", step "), "{page}");
     let list = visitor.page(&scene.at("/deliveries")).await;
