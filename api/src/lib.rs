@@ -7,6 +7,7 @@
 //!   extractors.
 //! - [`commands`] append to the log. [`queries`] and the `projector` crate answer from it.
 //! - [`intake`] takes in the product's activity, a batch at a time.
+//! - [`sessions`] are the sessions of people who come with a browser.
 //! - `batching` runs statements for many concurrent callers.
 //! - [`Error`] is every answer that is not a success, made in one place.
 //! - [`openapi`] describes the public API for machines and people. `docs` serves the description,
@@ -19,6 +20,7 @@ pub mod internal;
 pub mod openapi;
 pub mod public;
 pub mod queries;
+pub mod sessions;
 
 mod audit_access;
 mod batching;

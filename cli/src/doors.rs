@@ -68,6 +68,12 @@ impl BoundDoors {
         self.public.as_ref()?.local_addr().ok()
     }
 
+    /// The address of the console on the internal door.
+    pub(crate) fn console_url(&self) -> String {
+        let addr = self.internal.as_ref().map(|internal| internal.addr.to_string());
+        format!("http://{}/console", addr.unwrap_or_default())
+    }
+
     /// Logs the addresses.
     pub(crate) fn log_addresses(&self) {
         match (self.public_addr(), self.internal.as_ref().map(|internal| &internal.addr)) {
@@ -138,7 +144,7 @@ impl ServedDoors {
     pub(crate) fn open(self, service: &Service) {
         let internal = if self.serves_callers {
             self.public.open(api::public::router(service.clone()).layer(map_request(with_peer)));
-            api::internal::router(service.clone())
+            api::internal::router(service.clone()).merge(console::router(service.clone()))
         } else {
             api::internal::watched(service.clone())
         };

@@ -12,6 +12,7 @@ mod clocks;
 mod closed_firms;
 mod configured;
 mod connections;
+mod console;
 mod crash;
 mod culprits;
 mod demo;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod attempts;
+mod browser;
 mod copy;
 mod database;
 mod handicap;
@@ -27,6 +28,7 @@ mod world;
 pub mod smtp_server;
 
 pub use attempts::ATTEMPTS;
+pub use browser::Browser;
 pub use copy::Copies;
 pub use database::{Connections, Templates, TestDatabase, cluster_with, own_cluster};
 pub use handicap::Handicap;

@@ -230,6 +230,7 @@ impl World {
         let token = unrecorded_token(service, &pool).await;
         let public = api::public::router(service.clone());
         let internal = api::internal::router(service.clone());
+        let internal = internal.merge(console::router(service.clone()));
         let keys = connect(database.keyring.clone(), 1);
         Self {
             database,
@@ -358,6 +359,12 @@ impl World {
         let token = format!("Bearer {}", self.token).parse().unwrap();
         request.headers_mut().entry("authorization").or_insert(token);
         answer(&self.internal, request).await
+    }
+
+    /// Its internal door, for a socket.
+    #[must_use]
+    pub fn internal_door(&self) -> Router {
+        self.internal.clone()
     }
 
     /// Subscribes a target to `form_submitted`; returns the subscription's id.

@@ -92,6 +92,18 @@ impl IdentityKey {
         bool::from(self.sign(who).ct_eq(mac)).then_some(recipient)
     }
 
+    /// The signature of a session's name or of its forms (`api/src/sessions.rs`).
+    #[must_use]
+    pub fn sign_session(&self, named: &[u8]) -> [u8; 32] {
+        self.whole_mac(&[b"console session".as_slice(), named].concat())
+    }
+
+    /// Whether this service signed the name of a session or its forms.
+    #[must_use]
+    pub fn has_signed_session(&self, named: &[u8], signature: &[u8]) -> bool {
+        bool::from(self.sign_session(named).ct_eq(signature))
+    }
+
     /// Checks that this key belongs to the main database. The first start stores a fingerprint, a
     /// hash that the key makes of a fixed word.
     ///
@@ -197,6 +209,16 @@ mod tests {
         assert_ne!(identity.step_url(one, url), identity.step_url(one, "https://a.example/"));
         assert_ne!(identity.step_url(one, url), identity.step_url(two, url));
         assert_ne!(identity.step_url(one, url), IdentityKey::new(&[2; 32]).step_url(one, url));
+    }
+
+    #[test]
+    fn a_session_is_signed_by_this_key_and_under_its_own_name() {
+        let identity = IdentityKey::new(&[1; 32]);
+        let signature = identity.sign_session(b"a session");
+        assert!(identity.has_signed_session(b"a session", &signature));
+        assert!(!identity.has_signed_session(b"another", &signature));
+        assert!(!identity.has_signed_session(b"a session", &signature[1..]));
+        assert!(!IdentityKey::new(&[2; 32]).has_signed_session(b"a session", &signature));
     }
 
     #[test]

@@ -105,7 +105,18 @@ pub(crate) async fn authenticate(
     if !is_token(token) {
         return Ok(None);
     }
-    let holder = look_up(service, hash(token)).await?;
+    authenticate_hash(service, hash(token)).await
+}
+
+/// Like [`authenticate`], for a session that knows the SHA-256 of its token.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn authenticate_hash(
+    service: &Service,
+    hash: TokenHash,
+) -> Result<Option<TokenHolder>, Error> {
+    let holder = look_up(service, hash).await?;
     if let Some(holder) = &holder {
         note_use(service, holder).await;
     }

@@ -6,14 +6,16 @@ use auditor::bundle::ExportSelection;
 use auditor::lines;
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use domain::audit::{Action, AuditPeriod};
+use domain::ids::parse_id;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use futures::{Stream, stream};
 use projector::audit::{self, AuditFilter, ChainSpan};
+use serde::Deserialize;
 use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -24,6 +26,7 @@ use super::query::{Choice, QueryFields};
 use super::{ListBody, bundle};
 use crate::commands::readings;
 use crate::error::Error;
+use crate::queries::entries::{self, ShownEntry};
 use crate::queries::listing::{self, LIST_LIMIT_DEFAULT};
 use crate::service::Service;
 
@@ -65,6 +68,26 @@ pub(super) async fn list(
     let more = i64::try_from(rows.len()) == Ok(limit);
     let last = rows.last().filter(|_| more).map(|row| row.sequence.to_string());
     Ok(Json(ListBody { items: rows.iter().map(lines::entry_json).collect(), next: last }))
+}
+
+/// Shows an entry with the bytes that are hashed.
+pub(super) async fn entry(
+    reader: Reader,
+    State(service): State<Arc<Service>>,
+    Path(EntryPath { firm, id }): Path<EntryPath>,
+) -> Result<Json<ShownEntry>, Error> {
+    let firm_id = parse_id(&firm).ok_or(Error::FirmNotFound)?;
+    let sequence = id.parse().map_err(|_| Error::NotFound)?;
+    let look = ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page);
+    readings::record(&service, firm_id, reader.actor(), look).await?;
+    Ok(Json(entries::show(&service, firm_id, sequence).await?))
+}
+
+/// The path of an entry: its firm and its sequence.
+#[derive(Debug, Deserialize)]
+pub(super) struct EntryPath {
+    firm: String,
+    id: String,
 }
 
 /// Streams all entries, or the entries of a time, oldest first.

@@ -181,6 +181,19 @@ impl FromRequestParts<Arc<Service>> for Operator {
     }
 }
 
+/// The holder of a session, looked up for this call. A request from outside has no such extension.
+#[derive(Debug, Clone)]
+pub(super) struct SessionHolder(pub(super) TokenHolder);
+
+/// The holder of the session or of the token.
+async fn holder(parts: &Parts, service: &Service) -> Result<TokenHolder, Error> {
+    if let Some(SessionHolder(holder)) = parts.extensions.get() {
+        return Ok(holder.clone());
+    }
+    let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
+    token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)
+}
+
 /// Admits a holder with one of these roles to the route's firm, if the route has one. A firm that
 /// the token may not reach looks like a missing one.
 async fn admit(
@@ -188,8 +201,7 @@ async fn admit(
     service: &Service,
     roles: &[HolderRole],
 ) -> Result<TokenHolder, Error> {
-    let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
-    let holder = token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)?;
+    let holder = holder(parts, service).await?;
     if !roles.contains(&holder.role) {
         return Err(Error::Forbidden);
     }

@@ -15,9 +15,9 @@ use uuid::Uuid;
 use super::ListBody;
 use super::caller::{Product, Reader, Viewer};
 use super::path::{PathFirm, PathParamId};
-use crate::body::{self, BodyLimit, json};
+use crate::body::{self, BodyLimit, OptionalJsonBody, json};
 use crate::commands::keys::{self, CreatedKey};
-use crate::commands::readings;
+use crate::commands::{readings, reason};
 use crate::error::Error;
 use crate::queries::history::{self, KeyHistory};
 use crate::service::Service;
@@ -89,14 +89,26 @@ pub(super) async fn history(
     Ok(Json(found))
 }
 
-/// Revokes a key.
+/// Revokes a key. The event has no place for a reason, so a given reason is recorded with a look at
+/// the key, right before.
 pub(super) async fn revoke(
     caller: Product,
     PathFirm(firm_id): PathFirm,
     key_id: PathParamId,
     State(service): State<Arc<Service>>,
+    OptionalJsonBody(mut body): OptionalJsonBody,
 ) -> Result<Json<KeyRevokedAnswer>, Error> {
     let key_id = key_id.or(Error::NotFound)?;
+    let why = body.nullable_string("reason")?;
+    body.end()?;
+    if let Some(why) = why {
+        let look = ReadingDetails {
+            key_id: Some(key_id),
+            reason: Some(reason(&why)?),
+            ..ReadingDetails::at(ReadingSubject::Key, ReadAs::Page)
+        };
+        readings::record(&service, firm_id, caller.actor(), look).await?;
+    }
     keys::revoke(&service, firm_id, key_id, caller.actor()).await?;
     Ok(Json(KeyRevokedAnswer { ok: true }))
 }

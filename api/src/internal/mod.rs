@@ -16,6 +16,7 @@ mod find;
 mod firms;
 pub(crate) mod health;
 mod hooks;
+mod inner;
 mod keys;
 mod metrics;
 mod path;
@@ -31,6 +32,7 @@ mod stats;
 mod tokens;
 mod workflow_steps;
 
+pub use inner::InnerDoor;
 pub use metrics::{Exposition, metrics};
 
 use std::sync::Arc;
@@ -47,6 +49,16 @@ use crate::service::Service;
 /// The routes of the internal API.
 pub fn router(service: Service) -> Router {
     let ids = service.request_ids();
+    layers::around(routes(service), "internal", ids)
+}
+
+/// Puts the layers of the internal API around pages that the internal door serves.
+pub fn around_pages(pages: Router, service: &Service) -> Router {
+    layers::around(pages, "internal", service.request_ids())
+}
+
+/// The routes without layers.
+fn routes(service: Service) -> Router {
     let firm = Router::new()
         .route("/members", get(firms::members))
         .route("/forms", get(firms::forms))
@@ -57,6 +69,7 @@ pub fn router(service: Service) -> Router {
         .route("/webhook-secret/rotate", post(secrets::rotate))
         .route("/audit", get(audit::list))
         .route("/audit/export", get(audit::export))
+        .route("/audit/{id}", get(audit::entry))
         .route("/hooks", get(hooks::list))
         .route("/hooks/{id}/history", get(hooks::history))
         .route("/hooks/{id}/test", post(hooks::test))
@@ -98,13 +111,12 @@ pub fn router(service: Service) -> Router {
         .route("/firms", get(firms::list))
         .nest("/audit", proof)
         .nest("/firms/{firm}", firm);
-    let door = Router::new()
+    Router::new()
         .nest("/internal/v1", v1)
         .merge(health::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(Arc::new(service));
-    layers::around(door, "internal", ids)
+        .with_state(Arc::new(service))
 }
 
 /// The internal API of a process that serves no calls: health only.

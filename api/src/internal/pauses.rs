@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::ListBody;
 use super::caller::{Operator, Reader};
 use super::path::PathParamId;
-use crate::body::{self, BodyFields, BodyLimit, json};
+use crate::body::{self, BodyFields, BodyLimit, OptionalJsonBody, json};
 use crate::commands::pauses::{self, RequestedScope};
 use crate::error::Error;
 use crate::service::Service;
@@ -61,15 +61,18 @@ pub(super) async fn resume(
     caller: Operator,
     pause_id: PathParamId,
     State(service): State<Arc<Service>>,
+    OptionalJsonBody(mut body): OptionalJsonBody,
 ) -> Result<Json<PauseBody>, Error> {
     let pause_id = pause_id.or(Error::PauseNotFound)?;
+    let reason = body.nullable_string("reason")?;
+    body.end()?;
     let holder = caller.holder();
     if !holder.reaches_all() {
         let mut rows = pauses::list(&service).await?.into_iter();
         let found = rows.any(|row| row.pause_id == pause_id && is_in_reach(holder, &row));
         found.then_some(()).ok_or(Error::PauseNotFound)?;
     }
-    Ok(Json(pauses::resume(&service, pause_id, None, caller.actor()).await?.into()))
+    Ok(Json(pauses::resume(&service, pause_id, reason.as_deref(), caller.actor()).await?.into()))
 }
 
 /// Whether a token reaches a pause: of one of its firms, or any pause if it reaches all firms.

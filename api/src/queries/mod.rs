@@ -12,6 +12,7 @@
 pub mod access;
 pub mod as_of;
 pub mod causes;
+pub mod entries;
 pub mod events;
 pub mod export;
 pub mod find;

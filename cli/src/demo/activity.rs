@@ -21,11 +21,18 @@ pub(super) struct DemoActivity {
     /// The first line about anything else, and all lines after it.
     pub(super) responses: String,
     pub(super) expected: ExpectedState,
+    /// Whether the demo ends after its story.
+    pub(super) once: bool,
 }
 
 impl DemoActivity {
     /// Reads the file, or makes the activities up.
     pub(super) fn of(demo: &DemoArgs) -> anyhow::Result<Self> {
+        let read = Self::read_any(demo)?;
+        Ok(Self { once: demo.once, ..read })
+    }
+
+    fn read_any(demo: &DemoArgs) -> anyhow::Result<Self> {
         if let Some(responses) = demo.responses {
             return Self::read(made_up(ActivityArgs::new(GENERATED_FIRMS, responses, demo.seed))?);
         }
@@ -69,7 +76,7 @@ impl DemoActivity {
             end += line.len();
         }
         let responses = text.split_off(founding.unwrap_or(end));
-        Ok(Self { founding: text, responses, expected })
+        Ok(Self { founding: text, responses, expected, once: false })
     }
 }
 

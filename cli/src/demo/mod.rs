@@ -5,6 +5,7 @@
 mod activity;
 mod receiver;
 mod story;
+mod trouble;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -59,6 +60,7 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
     let (public, internal) = addresses(demo);
     let doors = BoundDoors::bind(Some(public), Some(&InternalAddr::Tcp(internal))).await?;
     let public = doors.public_addr().context("the public door's address")?;
+    let console = doors.console_url();
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
     let system = start(storage, base_url).await?;
@@ -73,6 +75,7 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
         story::try_it(&system.service.base_url, subscribers);
+        story::console(&console, &trouble::token(&system).await?);
         tokio::signal::ctrl_c().await?;
     }
     stop.cancel();
@@ -131,6 +134,9 @@ async fn play(
     story::arrived(&arrived, &subscribers, started, reported).await?;
     story::one_delivery(system, &arrived).await?;
     story::one_entry(system, &arrived).await?;
+    if !activity.once {
+        trouble::make(system, activity, &subscribers, address).await?;
+    }
     Ok(subscribers)
 }
 
@@ -165,6 +171,18 @@ async fn subscribe(
     receiver: SocketAddr,
 ) -> anyhow::Result<()> {
     let target = format!("http://{receiver}/hooks/{}", subscriber.firm_id);
+    let hook = subscribe_at(system, subscriber, trigger, &target).await?;
+    story::subscribed(subscriber, trigger, &hook);
+    Ok(())
+}
+
+/// Subscribes a target; returns the answer.
+async fn subscribe_at(
+    system: &System,
+    subscriber: &DemoSubscriber,
+    trigger: Trigger,
+    target: &str,
+) -> anyhow::Result<Value> {
     let body = json!({"trigger": trigger.key(), "target_url": target});
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -181,7 +199,5 @@ async fn subscribe(
     if exchange.answer != AttemptAnswer::Status(201) {
         bail!("POST /hooks: {}", exchange.answer);
     }
-    let hook: Value = serde_json::from_slice(&exchange.snippet)?;
-    story::subscribed(subscriber, trigger, &hook);
-    Ok(())
+    Ok(serde_json::from_slice(&exchange.snippet)?)
 }

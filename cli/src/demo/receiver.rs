@@ -18,6 +18,8 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::trouble::TROUBLES;
+
 /// A delivery as it arrived.
 #[derive(Debug, Clone)]
 pub(super) struct ArrivedDelivery {
@@ -34,7 +36,7 @@ impl ArrivedDelivery {
     }
 }
 
-/// A receiver with one path per firm, `/hooks/{firm}`.
+/// A receiver with one path per firm, `/hooks/{firm}`, and paths for troubles.
 #[derive(Clone)]
 pub(super) struct DemoReceiver {
     secrets: Arc<BTreeMap<Uuid, String>>,
@@ -50,7 +52,11 @@ impl DemoReceiver {
     }
 
     pub(super) fn router(&self) -> Router {
-        Router::new().route("/hooks/{firm}", post(receive)).with_state(self.clone())
+        let troubles = TROUBLES.into_iter().fold(Router::new(), |router, (path, status)| {
+            let status = StatusCode::from_u16(status).unwrap_or_default();
+            router.route(&format!("/{path}/{{firm}}"), post(move || async move { status }))
+        });
+        troubles.route("/hooks/{firm}", post(receive)).with_state(self.clone())
     }
 
     pub(super) fn arrived(&self) -> Vec<ArrivedDelivery> {

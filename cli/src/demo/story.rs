@@ -176,6 +176,14 @@ async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryR
     }
 }
 
+/// Prints the address of the console, and a token for it.
+pub(super) fn console(url: &str, token: &str) {
+    say!("\nThe console, for operators and auditors:\n");
+    say!("  {url}");
+    say!("  token {token}");
+    say!("  One subscription of the first firm was just removed, another fails: look why.");
+}
+
 /// Prints commands for the reader to run.
 pub(super) fn try_it(base_url: &str, subscribers: &[DemoSubscriber]) {
     say!("\nTry it (Ctrl-C ends the demo):\n");

@@ -1,0 +1,179 @@
+//! Sessions of operators and auditors who come with a browser. A token is exchanged for a cookie of
+//! eight hours.
+//!
+//! No table holds sessions. A cookie holds the SHA-256 of its token and its own end, signed with a
+//! key that the keyring keeps. The token is looked up at each call, so a session ends with its
+//! token: by expiry or by revocation.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::TimeDelta;
+use domain::context::Actor;
+
+use crate::batching::token_cache::{self, TokenHash};
+use crate::error::Error;
+use crate::service::Service;
+use crate::token_holder::{HolderRole, TokenHolder, hash};
+
+/// The longest time of a session.
+pub const SESSION_TIME: TimeDelta = TimeDelta::hours(8);
+
+/// Bytes of random, SHA-256 and end.
+const NAME_BYTES: usize = 32 + 32 + 8;
+
+/// A session whose token was active when the call began.
+#[derive(Clone)]
+pub struct Session {
+    holder: TokenHolder,
+    name: SessionName,
+}
+
+/// The signed part of a cookie.
+#[derive(Clone, Copy)]
+struct SessionName {
+    /// Tells apart the sessions of one token, so that each has forms of its own.
+    random: [u8; 32],
+    token: TokenHash,
+    ends_at: i64,
+}
+
+/// Exchanges a token for the text of a cookie.
+///
+/// # Errors
+/// `unauthorized` for an unknown, expired or revoked token; `forbidden` for one of the product.
+pub async fn begin(service: &Service, token: &str) -> Result<String, Error> {
+    let holder = token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)?;
+    if !may_look(holder.role) {
+        return Err(Error::Forbidden);
+    }
+    let ends_at = service.clock.now().get() + SESSION_TIME;
+    let random = service.entropy.secret();
+    let name = SessionName { random, token: hash(token), ends_at: ends_at.timestamp_millis() };
+    Ok(name.signed(service))
+}
+
+/// The session of a cookie, unless it has ended.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn resume(service: &Service, cookie: &str) -> Result<Option<Session>, Error> {
+    let Some(name) = SessionName::read(service, cookie) else { return Ok(None) };
+    if service.clock.now().get().timestamp_millis() >= name.ends_at {
+        return Ok(None);
+    }
+    let holder = token_cache::authenticate_hash(service, name.token).await?;
+    Ok(holder.filter(|holder| may_look(holder.role)).map(|holder| Session { holder, name }))
+}
+
+const fn may_look(role: HolderRole) -> bool {
+    matches!(role, HolderRole::Operator | HolderRole::Auditor)
+}
+
+impl Session {
+    /// The holder of the token.
+    #[must_use]
+    pub const fn holder(&self) -> &TokenHolder {
+        &self.holder
+    }
+
+    /// The holder in the log.
+    #[must_use]
+    pub const fn actor(&self) -> Actor {
+        self.holder.actor()
+    }
+
+    /// Whether the holder may act.
+    #[must_use]
+    pub fn may_act(&self) -> bool {
+        self.holder.role == HolderRole::Operator
+    }
+
+    /// The text that each form of this session must carry.
+    #[must_use]
+    pub fn form_token(&self, service: &Service) -> String {
+        URL_SAFE_NO_PAD.encode(service.inviter.identity.sign_session(&self.form_name()))
+    }
+
+    /// Whether this text came out of a form of this session.
+    #[must_use]
+    pub fn has_form_token(&self, service: &Service, text: &str) -> bool {
+        let signature = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+        service.inviter.identity.has_signed_session(&self.form_name(), &signature)
+    }
+
+    /// Longer than the name of a session, so that neither signature serves as the other.
+    fn form_name(&self) -> Vec<u8> {
+        [b"form".as_slice(), &self.name.bytes()].concat()
+    }
+}
+
+impl SessionName {
+    fn bytes(self) -> [u8; NAME_BYTES] {
+        let mut bytes = [0; NAME_BYTES];
+        bytes[..32].copy_from_slice(&self.random);
+        bytes[32..64].copy_from_slice(&self.token);
+        bytes[64..].copy_from_slice(&self.ends_at.to_be_bytes());
+        bytes
+    }
+
+    fn signed(self, service: &Service) -> String {
+        let name = self.bytes();
+        let signature = service.inviter.identity.sign_session(&name);
+        URL_SAFE_NO_PAD.encode([name.as_slice(), &signature].concat())
+    }
+
+    fn read(service: &Service, cookie: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(cookie).ok()?;
+        let (name, signature) = bytes.split_first_chunk::<NAME_BYTES>()?;
+        if !service.inviter.identity.has_signed_session(name, signature) {
+            return None;
+        }
+        let (random, rest) = name.split_first_chunk()?;
+        let (token, ends_at) = rest.split_first_chunk()?;
+        let ends_at = i64::from_be_bytes(*ends_at.first_chunk()?);
+        Some(Self { random: *random, token: *token, ends_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::tests::nowhere;
+
+    fn name() -> SessionName {
+        SessionName { random: [1; 32], token: [2; 32], ends_at: 3 }
+    }
+
+    #[tokio::test]
+    async fn a_changed_cookie_is_no_session() {
+        let service = nowhere();
+        let cookie = name().signed(&service);
+        assert_eq!(
+            SessionName::read(&service, &cookie).map(SessionName::bytes),
+            Some(name().bytes())
+        );
+        for place in 0..cookie.len() {
+            let mut other = cookie.clone().into_bytes();
+            other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+            let other = String::from_utf8(other).unwrap();
+            assert!(SessionName::read(&service, &other).is_none(), "{place}");
+        }
+        for other in ["", "A", "é", &cookie[4..], &format!("{cookie}AAAA")] {
+            assert!(SessionName::read(&service, other).is_none(), "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_form_belongs_to_one_session_and_its_text_is_no_cookie() {
+        let service = nowhere();
+        let role = HolderRole::Operator;
+        let holder = TokenHolder { token_id: uuid::Uuid::nil(), role, firm_ids: None };
+        let session = Session { holder: holder.clone(), name: name() };
+        let other = Session { holder, name: SessionName { random: [9; 32], ..name() } };
+        let form = session.form_token(&service);
+        assert!(session.has_form_token(&service, &form));
+        assert!(!other.has_form_token(&service, &form));
+        assert!(!session.has_form_token(&service, ""));
+        assert!(SessionName::read(&service, &form).is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Trouble for the console to show, after the demo's count is right: a receiver that is gone, one
+//! that fails, and a token to sign in with.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, bail};
+use api::commands::tokens::{self, HolderRole};
+use domain::trigger::Trigger;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::activity::DemoActivity;
+use super::{DemoSubscriber, subscribe_at};
+use crate::ingest;
+use crate::wiring::System;
+
+/// Paths of the demo's receiver that answer 410 and 500.
+pub(super) const TROUBLES: [(&str, u16); 2] = [("gone", 410), ("broken", 500)];
+
+/// Responses that are reported once more. Two 410s in a row remove a subscription.
+const NEW_RESPONSES: usize = 3;
+
+/// Subscribes both troubles for the first firm, and reports more responses of it.
+pub(super) async fn make(
+    system: &System,
+    activity: &DemoActivity,
+    subscribers: &[DemoSubscriber],
+    receiver: SocketAddr,
+) -> anyhow::Result<()> {
+    let first = subscribers.first().context("a firm")?;
+    for (path, _) in TROUBLES {
+        let target = format!("http://{receiver}/{path}/{}", first.firm_id);
+        subscribe_at(system, first, Trigger::FormSubmitted, &target).await?;
+    }
+    let lines = new_responses(&activity.responses, first.firm_id, || system.service.entropy.id())?;
+    ingest::lines(&system.service, lines.as_bytes()).await?;
+    Ok(())
+}
+
+/// Reports of the firm's submitted responses, as those of new ones.
+fn new_responses(lines: &str, firm_id: Uuid, id: impl Fn() -> Uuid) -> anyhow::Result<String> {
+    let mut new = String::new();
+    let mut count = 0;
+    for line in lines.lines() {
+        let mut event: Value = serde_json::from_str(line)?;
+        let is_meant = event["type"] == "response.submitted" && event["firmid"] == json!(firm_id);
+        if is_meant && count < NEW_RESPONSES {
+            event["id"] = json!(id());
+            event["data"]["response_id"] = json!(id());
+            new.push_str(&event.to_string());
+            new.push('\n');
+            count += 1;
+        }
+    }
+    if count == 0 {
+        bail!("the first firm has no submitted response");
+    }
+    Ok(new)
+}
+
+/// A token of an operator, for the sign-in.
+pub(super) async fn token(system: &System) -> anyhow::Result<String> {
+    let made = tokens::create(&system.service, "Demo operator", HolderRole::Operator).await;
+    made.map(|made| made.token).map_err(|error| anyhow::anyhow!("making a token: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn submitted_responses_of_the_firm_become_new_ones() {
+        let (ours, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let line = |kind: &str, firm: Uuid| {
+            let data = json!({"response_id": Uuid::nil(), "form_id": Uuid::nil()});
+            json!({"id": "a", "type": kind, "firmid": firm, "data": data}).to_string() + "\n"
+        };
+        let lines = [
+            line("response.saved", ours),
+            line("response.submitted", other),
+            line("response.submitted", ours),
+        ];
+        let new = new_responses(&lines.concat(), ours, || Uuid::from_u128(7)).unwrap();
+        let event: Value = serde_json::from_str(new.trim_end()).unwrap();
+        assert_eq!(event["data"]["response_id"], json!(Uuid::from_u128(7)));
+        assert_eq!(event["id"], json!(Uuid::from_u128(7)));
+        assert!(new_responses(&lines[0], ours, Uuid::nil).is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! A form that a page of this session sent. Nothing is done for a form of another origin.
+
+use std::collections::BTreeMap;
+
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use url::form_urlencoded;
+
+use crate::SharedState;
+use crate::refusal::Refusal;
+use crate::visit::PageVisit;
+
+/// Longest form, in bytes. A reason has 200 characters.
+const FORM_BYTES_MAX: usize = 64 << 10;
+
+/// The field that proves the origin of a form.
+pub(crate) const FORM_TOKEN: &str = "form_token";
+
+/// The field that names the page to go back to.
+pub(crate) const BACK: &str = "back";
+
+/// The fields of a form.
+#[derive(Debug, Default)]
+pub(crate) struct FormFields(BTreeMap<String, String>);
+
+/// A form with its session.
+pub(crate) struct SentForm {
+    pub(crate) visit: PageVisit,
+    pub(crate) fields: FormFields,
+}
+
+impl FromRequest<SharedState> for SentForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &SharedState) -> Result<Self, Self::Rejection> {
+        let (mut parts, body) = request.into_parts();
+        let visit = PageVisit::from_request_parts(&mut parts, state).await?;
+        let request = Request::from_parts(parts, body);
+        let fields = FormFields::of(request).await.map_err(IntoResponse::into_response)?;
+        let token = fields.0.get(FORM_TOKEN).map_or("", String::as_str);
+        if !visit.session.has_form_token(&state.service, token) {
+            return Err(Refusal::strange_form().into_response());
+        }
+        Ok(Self { visit, fields })
+    }
+}
+
+impl FormFields {
+    /// Reads a form of this origin.
+    pub(crate) async fn of(request: Request) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        if !is_own_origin(&parts.headers) {
+            return Err(Refusal::strange_form());
+        }
+        if !is_form(&parts.headers) {
+            let why = "a form must be application/x-www-form-urlencoded";
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        }
+        let bytes = to_bytes(body, FORM_BYTES_MAX)
+            .await
+            .map_err(|_| Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the form is too long"))?;
+        let pairs = form_urlencoded::parse(&bytes);
+        Ok(Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()))
+    }
+
+    /// The text of a field without the space around it, unless it is empty.
+    pub(crate) fn optional(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|text| text.trim()).filter(|text| !text.is_empty())
+    }
+
+    /// The text of a field that must not be empty.
+    pub(crate) fn text(&self, name: &str) -> Result<&str, Refusal> {
+        let missing = || Refusal::invalid(&format!("`{name}` is missing"));
+        self.optional(name).ok_or_else(missing)
+    }
+
+    /// The reason of the command.
+    pub(crate) fn reason(&self) -> Result<&str, Refusal> {
+        self.optional("reason").ok_or_else(|| Refusal::invalid("give a reason"))
+    }
+}
+
+impl SentForm {
+    /// Back to the page of the form, which says what was done.
+    pub(crate) fn back(&self, done: &str) -> Response {
+        let to = own_page(self.fields.optional(BACK));
+        let mark = if to.contains('?') { '&' } else { '?' };
+        Redirect::to(&format!("{to}{mark}done={done}")).into_response()
+    }
+}
+
+/// A page of the console; its home for an address elsewhere.
+pub(crate) fn own_page(path: Option<&str>) -> &str {
+    let is_own = |path: &&str| {
+        let rest = path.strip_prefix("/console");
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+            && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+            && !path.contains("..")
+    };
+    path.filter(is_own).unwrap_or("/console")
+}
+
+/// Whether a browser sent the request from a page of this door. Programs send neither header.
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value: &axum::http::HeaderValue| value.to_str());
+    let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
+    if !matches!(site, None | Some(b"same-origin")) {
+        return false;
+    }
+    match (text(ORIGIN), text(HOST)) {
+        (None, _) => true,
+        (Some(Ok(origin)), Some(Ok(host))) => {
+            origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host))
+        }
+        (Some(_), _) => false,
+    }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(&[], true)]
+    #[case(&[("sec-fetch-site", "same-origin"), ("origin", "http://a:1"), ("host", "a:1")], true)]
+    #[case(&[("sec-fetch-site", "cross-site")], false)]
+    #[case(&[("sec-fetch-site", "same-site")], false)]
+    #[case(&[("origin", "http://b"), ("host", "a")], false)]
+    #[case(&[("origin", "null"), ("host", "a")], false)]
+    #[case(&[("origin", "http://a")], false)]
+    fn a_form_of_another_origin_is_refused(
+        #[case] sent: &[(&'static str, &'static str)],
+        #[case] is_own: bool,
+    ) {
+        let pairs = sent.iter().map(|(name, value)| {
+            (name.parse::<axum::http::HeaderName>().unwrap(), value.parse().unwrap())
+        });
+        assert_eq!(is_own_origin(&HeaderMap::from_iter(pairs)), is_own);
+    }
+
+    #[rstest]
+    #[case("/console/firms?after=1", "/console/firms?after=1")]
+    #[case("/console", "/console")]
+    #[case("/consoles", "/console")]
+    #[case("//evil.example", "/console")]
+    #[case("https://evil.example/console", "/console")]
+    #[case("/console/../internal", "/console")]
+    #[case("/console/\\evil.example", "/console")]
+    #[case("/console/a\r\nb: c", "/console")]
+    fn only_pages_of_the_console_are_led_to(#[case] asked: &str, #[case] led_to: &str) {
+        assert_eq!(own_page(Some(asked)), led_to);
+    }
+}

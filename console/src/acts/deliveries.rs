@@ -1,0 +1,31 @@
+//! Reissues a delivery.
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::{IntoResponse, Redirect};
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::SharedState;
+use crate::act::SentForm;
+use crate::ask::{ApiCommand, shown};
+use crate::visit::PageAnswer;
+
+/// The answer to a reissue.
+#[derive(Debug, Deserialize)]
+struct NewDelivery {
+    id: Uuid,
+}
+
+/// Reissues a delivery, and shows the new one.
+pub(crate) async fn reissue(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let firm = form.visit.part("firm")?;
+    let delivery = form.visit.part("id")?;
+    let path = format!("/internal/v1/firms/{firm}/deliveries/{delivery}/reissue");
+    let body = json!({ "reason": form.fields.reason()? });
+    let command = ApiCommand { method: Method::POST, path: &path, body };
+    let new: NewDelivery = shown(&state.send(&form.visit.session, command).await?)?;
+    let to = format!("/console/firms/{firm}/deliveries/{}?done=reissued", new.id);
+    Ok(Redirect::to(&to).into_response())
+}

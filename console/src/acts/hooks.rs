@@ -1,0 +1,50 @@
+//! Sends a test to the target of a subscription, and shows the answer once.
+
+use axum::extract::State;
+use axum::http::Method;
+use maud::html;
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::SharedState;
+use crate::act::SentForm;
+use crate::ask::{ApiCommand, shown};
+use crate::frame::PageContent;
+use crate::parts;
+use crate::visit::{self, PageAnswer};
+
+/// A test that was sent.
+#[derive(Debug, Deserialize)]
+struct SentTest {
+    id: Uuid,
+    target: String,
+    trigger: String,
+    status: Option<u16>,
+    error: Option<String>,
+    answer: Option<String>,
+}
+
+/// Sends a test.
+pub(crate) async fn test(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let firm_id = form.visit.part("firm").ok().and_then(domain::ids::parse_id);
+    let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
+    let hook = form.visit.part("id")?;
+    let path = format!("/internal/v1/firms/{}/hooks/{hook}/test", firm.id);
+    let body = json!({ "reason": form.fields.reason()? });
+    let command = ApiCommand { method: Method::POST, path: &path, body };
+    let sent: SentTest = shown(&state.send(&form.visit.session, command).await?)?;
+    let status = sent.status.map_or("none".to_owned(), |status| status.to_string());
+    let content = html! {
+        (parts::facts(&[
+            ("Test", parts::plain_id(sent.id)),
+            ("Trigger", html! { (sent.trigger) }),
+            ("Target", parts::foreign(&sent.target)),
+            ("Status", html! { (status) }),
+            ("Error", html! { (sent.error.as_deref().unwrap_or("none")) }),
+        ]))
+        pre tabindex="0" { (parts::foreign_lines(sent.answer.as_deref().unwrap_or_default())) }
+        p { a href=(format!("/console/firms/{}/hooks/{hook}", firm.id)) { "The subscription" } }
+    };
+    Ok(form.visit.page(&PageContent::of("Test of a subscription", content).of_firm(&firm)))
+}

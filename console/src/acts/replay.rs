@@ -1,0 +1,182 @@
+//! Orders a replay: first a dry run that says how many, then a confirmation by that number.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::{IntoResponse, Redirect};
+use domain::time::Timestamp;
+use domain::when::When;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::SharedState;
+use crate::act::{FormFields, SentForm};
+use crate::ask::{ApiCommand, shown};
+use crate::frame::{self, PageContent};
+use crate::parts;
+use crate::refusal::Refusal;
+use crate::visit::{self, FirmHead, FirmVisit, PageAnswer, PageVisit};
+
+/// The fields that select deliveries.
+const SELECTING: [&str; 6] = ["delivery_ids", "hook_id", "trigger", "state", "since", "until"];
+
+/// The selection of a dry run, or a replay that began.
+#[derive(Debug, Deserialize)]
+struct SelectedReplay {
+    id: Option<Uuid>,
+    selected: usize,
+    skipped_counts: BTreeMap<String, usize>,
+    sample: Vec<Uuid>,
+    seconds: u64,
+}
+
+/// Asks for a selection.
+pub(crate) async fn ask(visit: FirmVisit) -> PageAnswer {
+    let content = html! {
+        p { "A dry run comes first: it says how many deliveries are sent again." }
+        form.stacked method="post" action=(visit.at("/replay")) {
+            (frame::hidden(&visit.visit))
+            @for name in SELECTING {
+                label { (name) " " input name=(name) value=[visit.visit.asked(name)]
+                    placeholder=(example(name)) autocomplete="off" spellcheck="false"; }
+            }
+            label { "rate_per_second " input name="rate_per_second" type="number" min="1"
+                max="5000" value="50"; }
+            label.check { input type="checkbox" name="force" value="true";
+                " Delivered ones, too" }
+            (parts::reason())
+            button { "Dry run" }
+        }
+    };
+    Ok(visit.page(PageContent::of("Replay deliveries", content)))
+}
+
+fn example(name: &str) -> &'static str {
+    match name {
+        "delivery_ids" => "ids, with commas between",
+        "state" => "failed, or delivered",
+        "since" | "until" => "2h, 2026-03-01, or an instant",
+        _ => "any",
+    }
+}
+
+/// Shows the selection, or begins the replay whose number was confirmed.
+pub(crate) async fn order(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let firm_id = form.visit.part("firm").ok().and_then(domain::ids::parse_id);
+    let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
+    let mut body = selection(&form.fields, firm.id, form.visit.now)?;
+    let Some(number) = form.fields.optional("number") else {
+        body["dry_run"] = true.into();
+        let found: SelectedReplay = ordered(&state, &form.visit, body.clone()).await?;
+        let content = confirm(&form.visit, &firm, &body, &found);
+        return Ok(form.visit.page(&PageContent::of("Dry run", content).of_firm(&firm)));
+    };
+    if form.fields.optional("confirmed") != Some(number) {
+        return Err(Refusal::invalid("this is not the number of deliveries: go back"));
+    }
+    let request_id = form.fields.text("request_id")?;
+    body["request_id"] = request_id.into();
+    let begun: SelectedReplay = ordered(&state, &form.visit, body).await?;
+    let id = begun.id.ok_or_else(|| Refusal::broken("a replay without an id"))?;
+    Ok(Redirect::to(&format!("/console/replays/{id}?done=ordered")).into_response())
+}
+
+async fn ordered(
+    state: &SharedState,
+    visit: &PageVisit,
+    body: Value,
+) -> Result<SelectedReplay, Refusal> {
+    let command = ApiCommand { method: Method::POST, path: "/internal/v1/replays", body };
+    shown(&state.send(&visit.session, command).await?)
+}
+
+/// The order as the API takes it. Distances become instants, so that both steps mean one time.
+fn selection(fields: &FormFields, firm_id: Uuid, now: Timestamp) -> Result<Value, Refusal> {
+    let rate = fields.optional("rate_per_second").unwrap_or("50").parse::<u32>();
+    let rate = rate.map_err(|_| Refusal::invalid("`rate_per_second` must be a whole number"))?;
+    let mut order = json!({
+        "firm_id": firm_id, "reason": fields.reason()?, "rate_per_second": rate,
+        "force": fields.optional("force") == Some("true"),
+    });
+    for name in SELECTING {
+        let Some(text) = fields.optional(name) else { continue };
+        order[name] = match name {
+            "delivery_ids" => text.split([',', ' ']).filter(|id| !id.is_empty()).collect(),
+            "since" | "until" => instant(text, now)?.into(),
+            _ => text.into(),
+        };
+    }
+    Ok(order)
+}
+
+fn instant(text: &str, now: Timestamp) -> Result<String, Refusal> {
+    let when: When =
+        text.parse().map_err(|error: domain::when::NoTime| Refusal::invalid(&error.to_string()))?;
+    Ok(when.before(now).to_string())
+}
+
+/// The number, a sample and the duration, with a form that asks for the number.
+fn confirm(visit: &PageVisit, firm: &FirmHead, body: &Value, found: &SelectedReplay) -> Markup {
+    let base = format!("/console/firms/{}", firm.id);
+    html! {
+        p.why {
+            strong { (found.selected) " deliveries" } " are sent again, in about "
+            (parts::duration(found.seconds)) "."
+        }
+        @if !found.skipped_counts.is_empty() {
+            p { "Skipped: " @for (why, count) in &found.skipped_counts { (count) " " (why) " " } }
+        }
+        @if !found.sample.is_empty() {
+            p { "Among them: " @for id in &found.sample {
+                (parts::id(&format!("{base}/deliveries/{id}"), id)) " "
+            } }
+        }
+        @if found.selected > 0 { (confirmation(visit, &base, body, found.selected)) }
+        p { a href=(format!("{base}/replay")) { "Another selection" } }
+    }
+}
+
+fn confirmation(visit: &PageVisit, base: &str, body: &Value, number: usize) -> Markup {
+    html! {
+        form.stacked method="post" action=(format!("{base}/replay")) {
+            (frame::hidden(visit))
+            @for (name, value) in body.as_object().into_iter().flatten() {
+                @if name != "firm_id" && name != "dry_run" {
+                    (parts::hidden(name, field(value)))
+                }
+            }
+            (parts::hidden("confirmed", number))
+            (parts::hidden("request_id", visit.request_id))
+            label { "Write the number " (number) ", to be sure "
+                input name="number" required inputmode="numeric" autocomplete="off"; }
+            button { "Begin the replay" }
+        }
+    }
+}
+
+/// A value as the field of a form.
+fn field(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Pauses, resumes or stops a replay.
+pub(crate) async fn change(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let path = format!("/internal/v1/replays/{}", form.visit.part("id")?);
+    let (method, end, done) = match form.fields.text("change")? {
+        "pause" => (Method::POST, "/pause", "replay-paused"),
+        "resume" => (Method::POST, "/resume", "replay-resumed"),
+        "stop" => (Method::DELETE, "", "replay-stopped"),
+        _ => return Err(Refusal::invalid("`change` must be pause, resume or stop")),
+    };
+    let path = format!("{path}{end}");
+    let command = ApiCommand { method, path: &path, body: json!({}) };
+    state.send(&form.visit.session, command).await?;
+    Ok(form.back(done))
+}

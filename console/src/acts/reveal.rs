@@ -1,0 +1,106 @@
+//! Shows bodies, answers and whole targets to somebody who gives a reason (ruling 50). The content
+//! is in the answer to the form alone, and no URL shows it again.
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::SharedState;
+use crate::act::SentForm;
+use crate::frame::PageContent;
+use crate::parts;
+use crate::refusal::Refusal;
+use crate::screens::delivery::{ShownText, text};
+use crate::visit::{self, FirmHead, PageAnswer};
+
+/// A delivery with the contents that were asked for.
+#[derive(Debug, Deserialize)]
+struct OpenDelivery {
+    body: Option<ShownText>,
+    #[serde(default)]
+    attempts: Vec<OpenAnswer>,
+}
+
+/// An answer to a try.
+#[derive(Debug, Deserialize)]
+struct OpenAnswer {
+    number: u32,
+    answer: Option<String>,
+    answer_state: String,
+    hops: Vec<OpenHop>,
+}
+
+/// The first request of a try goes to the target.
+#[derive(Debug, Deserialize)]
+struct OpenHop {
+    url: Option<String>,
+}
+
+/// A subscription with its whole target.
+#[derive(Debug, Deserialize)]
+struct OpenHook {
+    target: Option<String>,
+}
+
+impl OpenDelivery {
+    fn target(&self) -> Option<&str> {
+        let first = self.attempts.iter().find_map(|one| one.hops.first());
+        first.and_then(|hop| hop.url.as_deref())
+    }
+}
+
+/// Shows a part of a delivery.
+pub(crate) async fn of_delivery(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let firm = firm_of(&state, &form).await?;
+    let id = form.visit.part("id")?;
+    let what = match form.fields.text("what")? {
+        "body" => "show_body",
+        "answer" => "show_answer",
+        "target" => "show_target",
+        _ => return Err(Refusal::invalid("`what` must be body, answer or target")),
+    };
+    let query = [(what.to_owned(), form.fields.reason()?.to_owned())];
+    let api = form.visit.api_with(&format!("/firms/{}/deliveries/{id}", firm.id), &query);
+    let found: OpenDelivery = state.asked(&form.visit.session, &api).await?;
+    let content = html! {
+        @match what {
+            "show_body" => { (body(found.body.as_ref())) },
+            "show_answer" => { (answers(&found.attempts)) },
+            _ => { pre { (parts::foreign(found.target().unwrap_or("no try names it yet"))) } },
+        }
+        p { a href=(format!("/console/firms/{}/deliveries/{id}", firm.id)) { "The delivery" } }
+    };
+    Ok(form.visit.page(&PageContent::of("Shown for a reason", content).of_firm(&firm)))
+}
+
+async fn firm_of(state: &SharedState, form: &SentForm) -> Result<FirmHead, Refusal> {
+    let firm_id = form.visit.part("firm").ok().and_then(domain::ids::parse_id);
+    visit::firm(state, &form.visit.session, firm_id).await
+}
+
+fn body(body: Option<&ShownText>) -> Markup {
+    html! { @if let Some(body) = body { (text(&body.state, body.text.as_deref())) } }
+}
+
+fn answers(answers: &[OpenAnswer]) -> Markup {
+    html! {
+        @for one in answers {
+            h2 { "Answer to try " (one.number) }
+            (text(&one.answer_state, one.answer.as_deref()))
+        }
+    }
+}
+
+/// Shows the whole target of a subscription.
+pub(crate) async fn of_hook(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let firm = firm_of(&state, &form).await?;
+    let id = form.visit.part("id")?;
+    let query = [("show_target".to_owned(), form.fields.reason()?.to_owned())];
+    let api = form.visit.api_with(&format!("/firms/{}/hooks/{id}/history", firm.id), &query);
+    let found: OpenHook = state.asked(&form.visit.session, &api).await?;
+    let content = html! {
+        pre { (parts::foreign(found.target.as_deref().unwrap_or("unknown"))) }
+        p { a href=(format!("/console/firms/{}/hooks/{id}", firm.id)) { "The subscription" } }
+    };
+    Ok(form.visit.page(&PageContent::of("Shown for a reason", content).of_firm(&firm)))
+}

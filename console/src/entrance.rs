@@ -1,0 +1,144 @@
+//! The sign-in: a token becomes a cookie. The cookie goes to this door alone, and to no script.
+
+use api::sessions::{self, SESSION_TIME};
+use axum::extract::{Query, Request, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use url::form_urlencoded;
+
+use crate::SharedState;
+use crate::act::{BACK, FormFields, SentForm, own_page};
+use crate::data::{self, DataFormat};
+use crate::frame;
+use crate::refusal::Refusal;
+use crate::visit::{COOKIE_NAME, session};
+
+/// The page that somebody wanted before the sign-in.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WantedPage {
+    back: Option<String>,
+}
+
+/// Leads a call without a session to the sign-in.
+///
+/// A browser keeps the cookie back when a link of another site leads here. The page then asks for
+/// itself again, which is a call of this site.
+pub(crate) fn send_to(parts: &Parts) -> Response {
+    let is_from_elsewhere =
+        parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if is_from_elsewhere && parts.method == Method::GET {
+        return again(&page_of(parts));
+    }
+    let wanted = if parts.method == Method::GET { page_of(parts) } else { "/console".to_owned() };
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair(BACK, &wanted).finish();
+    Redirect::to(&format!("/console/sign-in?{query}")).into_response()
+}
+
+fn page_of(parts: &Parts) -> String {
+    let end = parts.extensions.get::<DataFormat>().map_or("", |format| format.suffix());
+    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{}{end}{query}", data::path_of(parts))
+}
+
+fn again(wanted: &str) -> Response {
+    let page = own_page(Some(wanted));
+    let head = html! { meta http-equiv="refresh" content=(format!("0; url={page}")); };
+    let content = html! { p { a href=(page) { "Continue" } } };
+    frame::bare_with(StatusCode::OK, "Continue", &content, &head)
+}
+
+/// Asks for a token.
+pub(crate) async fn ask(
+    State(state): State<SharedState>,
+    headers: HeaderMap,
+    Query(wanted): Query<WantedPage>,
+) -> Result<Response, Refusal> {
+    if session(&state, &headers).await?.is_some() {
+        return Ok(Redirect::to(own_page(wanted.back.as_deref())).into_response());
+    }
+    Ok(form(StatusCode::OK, wanted.back.as_deref(), None))
+}
+
+fn form(status: StatusCode, back: Option<&str>, fault: Option<&str>) -> Response {
+    let content = html! {
+        @if let Some(fault) = fault { p.refused role="alert" { (fault) } }
+        form.sign-in method="post" action="/console/sign-in" {
+            input type="hidden" name=(BACK) value=(own_page(back));
+            label for="token" { "Token" }
+            input #token type="password" name="token" required autocomplete="off" autofocus
+                spellcheck="false" autocapitalize="off";
+            button { "Sign in" }
+        }
+        (hint())
+    };
+    frame::bare(status, "Sign in", &content)
+}
+
+fn hint() -> Markup {
+    let command = "firmforms tokens create --role operator|auditor --name NAME";
+    html! {
+        p { "A token of the role operator or auditor. " code { (command) } " makes one." }
+        p { "The session lasts " (SESSION_TIME.num_hours()) " hours and ends with the token." }
+    }
+}
+
+/// Exchanges a token for a cookie.
+pub(crate) async fn sign_in(
+    State(state): State<SharedState>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let is_secure = is_encrypted(request.headers());
+    let fields = FormFields::of(request).await?;
+    let back = fields.optional(BACK);
+    let token = fields.optional("token").unwrap_or_default();
+    match sessions::begin(&state.service, token).await {
+        Ok(cookie) => {
+            let set = cookie_header(&cookie, SESSION_TIME.num_seconds(), is_secure);
+            Ok(([(SET_COOKIE, set)], Redirect::to(own_page(back))).into_response())
+        }
+        Err(api::Error::NoToken) => {
+            let fault = "There is no such token, or it has expired or was revoked.";
+            Ok(form(StatusCode::UNAUTHORIZED, back, Some(fault)))
+        }
+        Err(api::Error::Forbidden) => {
+            let fault = "A token of the role product opens no console.";
+            Ok(form(StatusCode::FORBIDDEN, back, Some(fault)))
+        }
+        Err(error) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
+    }
+}
+
+/// Forgets the cookie.
+pub(crate) async fn sign_out(form: SentForm) -> Response {
+    drop(form);
+    let set = cookie_header("", 0, false);
+    ([(SET_COOKIE, set)], Redirect::to("/console/sign-in")).into_response()
+}
+
+fn cookie_header(value: &str, seconds: i64, is_secure: bool) -> String {
+    let secure = if is_secure { "; Secure" } else { "" };
+    format!(
+        "{COOKIE_NAME}={value}; Path=/console; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    )
+}
+
+/// Whether the browser says that its page came over TLS. A browser that says otherwise falsely
+/// harms its own cookie only.
+fn is_encrypted(headers: &HeaderMap) -> bool {
+    let origin = headers.get("origin").and_then(|origin| origin.to_str().ok());
+    origin.is_some_and(|origin| origin.starts_with("https://"))
+}
+
+/// A button that ends the session.
+pub(crate) fn sign_out_button(form_token: &str) -> Markup {
+    html! {
+        form method="post" action="/console/sign-out" {
+            input type="hidden" name=(crate::act::FORM_TOKEN) value=(form_token);
+            button.quiet { "Sign out" }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The frame of every page, and the headers that keep a page from being framed, scripted or leaked.
+
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_FRAME_OPTIONS};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use domain::printable::printable;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::act::{BACK, FORM_TOKEN};
+use crate::data::DataFormat;
+use crate::entrance::sign_out_button;
+use crate::visit::{FirmHead, PageVisit};
+
+/// Nothing is loaded from elsewhere, nothing is inline, and forms stay at this door.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+                      img-src 'self'; form-action 'self'; base-uri 'none'; \
+                      frame-ancestors 'none'; require-trusted-types-for 'script'; \
+                      trusted-types 'none'";
+
+/// The headers of every answer. `same-origin`, because without a referrer a browser names no origin
+/// of a form.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+];
+
+/// Adds the headers that an answer does not have.
+pub(crate) async fn guard(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Pages of the menu: address, name, and the letter that leads there after `g`.
+const MENU: [[&str; 3]; 9] = [
+    ["/console", "Home", "h"],
+    ["/console/firms", "Firms", "f"],
+    ["/console/receivers", "Receivers", "r"],
+    ["/console/pauses", "Pauses", "p"],
+    ["/console/replays", "Replays", "y"],
+    ["/console/log", "Log", "l"],
+    ["/console/proof", "Proof", "o"],
+    ["/console/tokens", "Tokens", "t"],
+    ["/console/sizes", "Sizes", "z"],
+];
+
+/// Pages of a firm: address below the firm, name, letter.
+const FIRM_MENU: [[&str; 3]; 7] = [
+    ["", "Firm", "i"],
+    ["/deliveries", "Deliveries", "d"],
+    ["/hooks", "Subscriptions", "s"],
+    ["/audit", "Audit log", "a"],
+    ["/keys", "Keys", "k"],
+    ["/access", "Access", "c"],
+    ["/person", "Person", "n"],
+];
+
+/// Keys of the script, for the help.
+const KEYS: [[&str; 2]; 9] = [
+    ["/", "search"],
+    ["j k", "next and previous row"],
+    ["Enter, o", "open the row, here or in a new tab"],
+    ["l h", "next page, back"],
+    ["c", "copy the id of the row"],
+    ["y", "copy the link of this page"],
+    ["e", "the data of this page as CSV"],
+    ["g and a letter", "go to a page of the menu"],
+    ["Esc", "leave a field, close this"],
+];
+
+/// The words for commands that have been carried out.
+const DONE: [[&str; 2]; 8] = [
+    ["paused", "The pause has begun."],
+    ["resumed", "The pause has ended."],
+    ["revoked", "The key is revoked, and its subscriptions are removed."],
+    ["ordered", "The replay has begun."],
+    ["replay-paused", "The replay is paused."],
+    ["replay-resumed", "The replay goes on."],
+    ["replay-stopped", "The replay is stopped."],
+    ["reissued", "This is the new delivery."],
+];
+
+/// The content of a page.
+pub(crate) struct PageContent {
+    title: String,
+    content: Markup,
+    firm: Option<FirmHead>,
+    has_data: bool,
+}
+
+impl PageContent {
+    /// A page that is not about a firm.
+    pub(crate) fn of(title: &str, content: Markup) -> Self {
+        Self { title: printable(title).into_owned(), content, firm: None, has_data: false }
+    }
+
+    /// A page whose data can be had.
+    pub(crate) fn with_data(self) -> Self {
+        Self { has_data: true, ..self }
+    }
+
+    /// A page about a firm.
+    pub(crate) fn of_firm(self, firm: &FirmHead) -> Self {
+        Self { firm: Some(firm.clone()), ..self }
+    }
+}
+
+/// A whole page.
+pub(crate) fn page(visit: &PageVisit, page: &PageContent) -> Response {
+    let body = html! {
+        a.skip href="#content" { "Skip to the content" }
+        (top(visit))
+        @if let Some(firm) = &page.firm { (firm_menu(visit, firm)) }
+        main #content tabindex="-1" {
+            h1 { (page.title) }
+            (done(visit))
+            (as_of(visit))
+            (page.content)
+        }
+        (foot(visit, page))
+        (help())
+    };
+    document(StatusCode::OK, &page.title, &body, &html! {})
+}
+
+/// A page without a session.
+pub(crate) fn bare(status: StatusCode, title: &str, content: &Markup) -> Response {
+    bare_with(status, title, content, &html! {})
+}
+
+/// A page without a session, with more in its head.
+pub(crate) fn bare_with(
+    status: StatusCode,
+    title: &str,
+    content: &Markup,
+    head: &Markup,
+) -> Response {
+    let body = html! {
+        header.top { a.brand href="/console" { "firmforms" } }
+        main #content tabindex="-1" { h1 { (title) } (content) }
+    };
+    document(status, title, &body, head)
+}
+
+fn document(status: StatusCode, title: &str, body: &Markup, head: &Markup) -> Response {
+    let version = env!("CARGO_PKG_VERSION");
+    let html = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="robots" content="noindex";
+                title { (title) " · firmforms" }
+                link rel="stylesheet" href=(format!("/console/style.css?{version}"));
+                link rel="icon" type="image/svg+xml" href="/console/icon.svg";
+                script type="module" src=(format!("/console/console.js?{version}")) {}
+                (head)
+            }
+            body { (body) }
+        }
+    };
+    let kind = [(CONTENT_TYPE, "text/html; charset=utf-8")];
+    (status, kind, html.into_string()).into_response()
+}
+
+fn top(visit: &PageVisit) -> Markup {
+    let role = if visit.may_act() { "operator" } else { "auditor" };
+    let reach = if visit.session.holder().reaches_all() { "" } else { ", some firms" };
+    html! {
+        header.top {
+            a.brand href="/console" { "firmforms" }
+            nav aria-label="Console" { ul { @for place in MENU { (item(visit, "", place)) } } }
+            form.search role="search" method="post" action="/console/find" {
+                input type="hidden" name=(FORM_TOKEN) value=(visit.form_token);
+                label.unseen for="search" { "Find an id, a name, a host, a hash or a position" }
+                input #search type="search" name="q" maxlength="300" autocomplete="off"
+                    placeholder="id, name, host, hash, address";
+                button { "Find" }
+            }
+            div.holder { span { (role) (reach) } (sign_out_button(&visit.form_token)) }
+        }
+    }
+}
+
+fn firm_menu(visit: &PageVisit, firm: &FirmHead) -> Markup {
+    let base = format!("/console/firms/{}", firm.id);
+    html! {
+        nav.firm aria-label="Firm" {
+            p { bdi { (printable(&firm.name)) } " " small { (firm.status) } }
+            ul { @for place in FIRM_MENU { (item(visit, &base, place)) } }
+        }
+    }
+}
+
+fn item(visit: &PageVisit, base: &str, [path, name, letter]: [&str; 3]) -> Markup {
+    let address = format!("{base}{path}");
+    let here = (visit.path == address).then_some("page");
+    html! { li { a href=(address) aria-current=[here] data-go=(letter) { (name) } } }
+}
+
+fn done(visit: &PageVisit) -> Markup {
+    let word = visit.done.as_deref();
+    let known = DONE.iter().find(|[known, _]| word == Some(*known));
+    html! { @if let Some([_, sentence]) = known { p.done role="status" { (sentence) } } }
+}
+
+fn as_of(visit: &PageVisit) -> Markup {
+    html! {
+        @if let Some(moment) = visit.asked("as_of") {
+            p.then role="note" {
+                "As of " strong { (moment) } ". "
+                a href=(visit.link("as_of", None)) { "Back to now" }
+            }
+        }
+    }
+}
+
+fn foot(visit: &PageVisit, page: &PageContent) -> Markup {
+    html! {
+        footer {
+            @if page.has_data {
+                p { "This page as data: "
+                    @for format in DataFormat::ALL {
+                        a href=(visit.data_link(format)) data-form=(format.suffix()) {
+                            (format.suffix())
+                        } " "
+                    }
+                }
+            }
+            p { "Times are UTC. Now " time datetime=(visit.now) { (visit.now) }
+                ". Press " kbd { "?" } " for keys." }
+        }
+    }
+}
+
+fn help() -> Markup {
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            h2 #help-title { "Keys" }
+            dl { @for [key, meaning] in KEYS { dt { kbd { (key) } } dd { (meaning) } } }
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}
+
+/// The hidden fields of a form: its proof of origin, and the page to go back to.
+pub(crate) fn hidden(visit: &PageVisit) -> Markup {
+    html! {
+        input type="hidden" name=(FORM_TOKEN) value=(visit.form_token);
+        input type="hidden" name=(BACK) value=(visit.link("", None));
+    }
+}

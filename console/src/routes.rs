@@ -1,0 +1,88 @@
+//! The routes of the console.
+
+use std::sync::Arc;
+
+use api::Service;
+use api::internal::InnerDoor;
+use axum::Router;
+use axum::middleware::{map_request, map_response};
+use axum::routing::{any_service, get, post};
+
+use crate::refusal::Refusal;
+use crate::{ConsoleState, SharedState, acts, assets, data, entrance, frame, screens};
+
+/// The console, for the internal door.
+#[must_use]
+pub fn router(service: Service) -> Router {
+    let state = Arc::new(ConsoleState { door: InnerDoor::of(service.clone()), service });
+    let pages = Router::new()
+        .nest("/console", installation().merge(firm()).merge(commands()))
+        .fallback(async || Refusal::no_page())
+        .method_not_allowed_fallback(async || Refusal::no_page())
+        .layer(map_response(frame::guard))
+        .with_state(Arc::clone(&state));
+    let pages = api::internal::around_pages(pages, &state.service);
+    // The end of a path is taken off before the path is looked up.
+    let pages = Router::new().fallback_service(pages).layer(map_request(data::take_suffix));
+    Router::new()
+        .route("/console", any_service(pages.clone()))
+        .route("/console/{*page}", any_service(pages))
+}
+
+/// Pages about the installation.
+fn installation() -> Router<SharedState> {
+    Router::new()
+        .route("/", get(screens::home::show))
+        .route("/sign-in", get(entrance::ask).post(entrance::sign_in))
+        .route("/sign-out", post(entrance::sign_out))
+        .route("/style.css", get(assets::style))
+        .route("/console.js", get(assets::script))
+        .route("/icon.svg", get(assets::icon))
+        .route("/find", get(screens::find::show).post(screens::find::begin))
+        .route("/firms", get(screens::firms::list))
+        .route("/receivers", get(screens::receivers::list))
+        .route("/pauses", get(screens::pauses::list))
+        .route("/replays", get(screens::replays::list))
+        .route("/replays/{id}", get(screens::replay::show))
+        .route("/log", get(screens::log::list))
+        .route("/log/{id}", get(screens::event::show))
+        .route("/proof", get(screens::proof::show))
+        .route("/tokens", get(screens::tokens::list))
+        .route("/sizes", get(screens::sizes::show))
+}
+
+/// Pages about a firm.
+fn firm() -> Router<SharedState> {
+    let pages = Router::new()
+        .route("/", get(screens::firm::show))
+        .route("/deliveries", get(screens::deliveries::list))
+        .route("/deliveries/export", get(screens::deliveries::export))
+        .route("/deliveries/newer", get(screens::deliveries::newer))
+        .route("/deliveries/{id}", get(screens::delivery::show))
+        .route("/hooks", get(screens::hooks::list))
+        .route("/hooks/{id}", get(screens::hook::show))
+        .route("/audit", get(screens::audit::list))
+        .route("/audit/export", get(screens::audit::export))
+        .route("/audit/{id}", get(screens::entry::show))
+        .route("/keys", get(screens::keys::list))
+        .route("/keys/{id}", get(screens::key::show))
+        .route("/access", get(screens::access::show))
+        .route("/person", get(screens::person::ask).post(screens::person::show))
+        .route("/replay", get(acts::replay::ask).post(acts::replay::order));
+    Router::new().nest("/firms/{firm}", pages)
+}
+
+/// Commands.
+fn commands() -> Router<SharedState> {
+    let firm = Router::new()
+        .route("/deliveries/{id}/reveal", post(acts::reveal::of_delivery))
+        .route("/deliveries/{id}/reissue", post(acts::deliveries::reissue))
+        .route("/hooks/{id}/reveal", post(acts::reveal::of_hook))
+        .route("/hooks/{id}/test", post(acts::hooks::test))
+        .route("/keys/{id}/revoke", post(acts::keys::revoke));
+    Router::new()
+        .route("/pauses/begin", post(acts::pauses::begin))
+        .route("/pauses/{id}/end", post(acts::pauses::end))
+        .route("/replays/{id}/change", post(acts::replay::change))
+        .nest("/firms/{firm}", firm)
+}

@@ -1,0 +1,120 @@
+//! The audit log of a firm, newest entry first.
+
+use axum::extract::State;
+use domain::audit::Action;
+use domain::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::SharedState;
+use crate::ask::ListAnswer;
+use crate::frame::PageContent;
+use crate::parts::{self, EmptyList, ListFilter};
+use crate::visit::{FirmVisit, PageAnswer};
+
+/// An entry of a list.
+#[derive(Debug, Deserialize)]
+pub(super) struct ListedEntry {
+    pub(super) sequence: i64,
+    pub(super) at: Timestamp,
+    pub(super) action: String,
+    pub(super) actor: EntryParty,
+    pub(super) subject: EntryParty,
+    pub(super) reason: Option<String>,
+    pub(super) hash: String,
+}
+
+/// An actor or a subject.
+#[derive(Debug, Deserialize)]
+pub(super) struct EntryParty {
+    pub(super) kind: String,
+    pub(super) id: Option<String>,
+}
+
+const HEADS: [&str; 7] = ["Entry", "Time", "Action", "Actor", "Subject", "Reason", "Hash"];
+
+/// Lists entries.
+pub(crate) async fn list(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
+    let content = |found: &ListAnswer<Value>| content(&visit, found);
+    visit.shown(&state, "/audit", content).await
+}
+
+fn content(at: &FirmVisit, found: &ListAnswer<Value>) -> PageContent {
+    let visit = &at.visit;
+    let actions: Vec<&str> = Action::ALL.iter().map(|action| action.name()).collect();
+    let fields = [
+        ListFilter::Choice("action", &actions),
+        ListFilter::Text("actor", "kind or id"),
+        ListFilter::Text("subject", "kind or id"),
+        ListFilter::Choice("no_reads", &["true"]),
+        ListFilter::Text("since", "30d or 2026-03-01"),
+        ListFilter::Text("until", "2026-04-01"),
+    ];
+    let content = html! {
+        (parts::filters(visit, &fields))
+        (table(at, &found.items))
+        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::pages(visit, found.next.as_deref()))
+        (bundle_form(at))
+    };
+    PageContent::of("Audit log", content).with_data()
+}
+
+/// Entries as a table. An entry of another shape is left out of it, and is in the data.
+pub(super) fn table(at: &FirmVisit, entries: &[Value]) -> Markup {
+    let read = |entry: &Value| serde_json::from_value::<ListedEntry>(entry.clone()).ok();
+    let rows = html! { @for entry in entries.iter().filter_map(read) { (row(at, &entry)) } };
+    parts::table("Entries", &HEADS, &rows)
+}
+
+fn row(at: &FirmVisit, entry: &ListedEntry) -> Markup {
+    html! {
+        tr {
+            td { (parts::id(&at.at(&format!("/audit/{}", entry.sequence)), entry.sequence)) }
+            td { (parts::time(entry.at, at.visit.now)) }
+            td { (entry.action) }
+            td { (party(&entry.actor)) }
+            td { (party(&entry.subject)) }
+            td { @if let Some(reason) = &entry.reason { (parts::foreign(reason)) } }
+            td { code { (parts::plain_id(&entry.hash)) } }
+        }
+    }
+}
+
+/// An actor or a subject. An id leads to all that is known of it.
+pub(super) fn party(party: &EntryParty) -> Markup {
+    html! {
+        (party.kind)
+        @if let Some(id) = &party.id {
+            " "
+            @if domain::ids::parse_id(id).is_some() {
+                (parts::id(&format!("/console/find?q={id}"), id))
+            } @else { (parts::foreign(id)) }
+        }
+    }
+}
+
+/// The form that gives a bundle or its cover: the entries of a period with their proof.
+pub(super) fn bundle_form(at: &FirmVisit) -> Markup {
+    let visit = &at.visit;
+    html! {
+        form.filters method="get" action=(at.at("/audit/export")) {
+            label { "since " input name="since" value=[visit.asked("since")] placeholder="2026-03-01"; }
+            label { "until " input name="until" value=[visit.asked("until")] placeholder="2026-04-01"; }
+            label { "as " select name="format" {
+                option value="bundle" { "bundle with its proof" }
+                option value="cover" { "cover of the bundle" }
+                option value="csv" { "CSV" }
+                option value="ndjson" { "NDJSON" }
+            } }
+            button { "Export" }
+        }
+    }
+}
+
+/// The entries of a period as a file of any length.
+pub(crate) async fn export(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
+    let api = visit.api("/audit/export");
+    state.file(&visit.visit.session, &api).await
+}

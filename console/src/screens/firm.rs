@@ -1,0 +1,95 @@
+//! A firm: its members, keys and forms, and commands about it.
+
+use axum::extract::State;
+use domain::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::keys::{self, ListedKey};
+use crate::SharedState;
+use crate::ask::ListAnswer;
+use crate::frame::PageContent;
+use crate::parts::{self, OfferedCommand};
+use crate::visit::{FirmVisit, PageAnswer};
+
+/// A member.
+#[derive(Debug, Deserialize)]
+struct FirmMember {
+    id: Uuid,
+    role: Option<String>,
+    active: bool,
+    active_keys: i64,
+}
+
+/// A form.
+#[derive(Debug, Deserialize)]
+struct FirmForm {
+    id: Uuid,
+    title: String,
+    status: String,
+    created_at: Timestamp,
+}
+
+/// Shows a firm.
+pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
+    let session = &visit.visit.session;
+    let members: ListAnswer<FirmMember> = state.asked(session, &visit.api("/members")).await?;
+    let forms: ListAnswer<FirmForm> = state.asked(session, &visit.api("/forms")).await?;
+    let listed: ListAnswer<ListedKey> = state.asked(session, &visit.api("/keys")).await?;
+    let content = html! {
+        (parts::facts(&[
+            ("Id", html! { code data-id=(visit.firm.id) { (visit.firm.id) } }),
+            ("Status", parts::state(&visit.firm.status)),
+        ]))
+        (parts::section("members", "Members", &member_table(&visit, &members.items)))
+        (parts::section("keys", "Keys", &keys::table(&visit, &listed.items)))
+        (parts::section("forms", "Forms", &form_table(&visit, &forms.items)))
+        @if visit.visit.may_act() { (commands(&visit)) }
+    };
+    let title = visit.firm.name.clone();
+    Ok(visit.page(PageContent::of(&title, content)))
+}
+
+fn member_table(at: &FirmVisit, members: &[FirmMember]) -> Markup {
+    let rows = html! {
+        @for member in members {
+            @let entries = at.at(&format!("/audit?actor={}", member.id));
+            tr {
+                td { (parts::id(&entries, member.id)) }
+                td { (member.role.as_deref().unwrap_or("left")) }
+                td { (parts::state(if member.active { "active" } else { "inactive" })) }
+                td { (member.active_keys) }
+            }
+        }
+    };
+    parts::table("Members", &["Member and entries", "Role", "State", "Active keys"], &rows)
+}
+
+fn form_table(at: &FirmVisit, forms: &[FirmForm]) -> Markup {
+    let rows = html! {
+        @for form in forms {
+            tr {
+                td { (parts::id(&format!("/console/log?stream={}", form.id), form.id)) }
+                td { (parts::foreign(&form.title)) }
+                td { (form.status) }
+                td { (parts::time(form.created_at, at.visit.now)) }
+            }
+        }
+    };
+    parts::table("Forms", &["Form", "Title", "Status", "Made"], &rows)
+}
+
+fn commands(at: &FirmVisit) -> Markup {
+    let pause = OfferedCommand {
+        action: "/console/pauses/begin",
+        name: "Pause this firm",
+        effect: "Holds all its deliveries from the next claim on. Nothing is lost.",
+        fields: parts::hidden("firm_id", at.firm.id),
+    };
+    let content = html! {
+        (parts::command(&at.visit, &pause))
+        p { a href=(at.at("/replay")) { "Replay deliveries" } }
+    };
+    parts::section("commands", "Commands", &content)
+}

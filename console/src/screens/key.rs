@@ -1,0 +1,80 @@
+//! One key: its life, and all that went with it.
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::steps::{self, ToldStep};
+use crate::SharedState;
+use crate::frame::PageContent;
+use crate::parts::{self, OfferedCommand};
+use crate::visit::{FirmVisit, PageAnswer};
+
+/// A key's life and end.
+#[derive(Debug, Deserialize)]
+struct KeyLife {
+    id: Uuid,
+    name: String,
+    prefix: String,
+    member_id: Uuid,
+    state: String,
+    steps: Vec<ToldStep>,
+    hooks_removed: Vec<Uuid>,
+    cancelled: Vec<CancelledDeliveries>,
+}
+
+/// Number of cancelled deliveries of one cause.
+#[derive(Debug, Deserialize)]
+struct CancelledDeliveries {
+    cause: String,
+    deliveries: i64,
+}
+
+/// Shows a key.
+pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
+    let path = format!("/keys/{}/history", visit.visit.part("id")?);
+    visit.shown(&state, &path, |found: &KeyLife| content(&visit, found)).await
+}
+
+fn content(at: &FirmVisit, found: &KeyLife) -> PageContent {
+    let hooks = html! {
+        @for id in &found.hooks_removed { (parts::id(&at.at(&format!("/hooks/{id}")), id)) " " }
+        @if found.hooks_removed.is_empty() { (parts::none()) }
+    };
+    let cancelled = html! {
+        @for one in &found.cancelled { (one.deliveries) " " (one.cause) " " }
+        @if found.cancelled.is_empty() { (parts::none()) }
+    };
+    let facts = [
+        ("State", parts::state(&found.state)),
+        ("Name", parts::foreign(&found.name)),
+        ("Prefix", html! { code { (found.prefix) } }),
+        ("Member", parts::plain_id(found.member_id)),
+        ("Subscriptions removed with it", hooks),
+        ("Deliveries cancelled with it", cancelled),
+    ];
+    let content = html! {
+        (parts::facts(&facts))
+        (parts::section("steps", "How it came here", &steps::list(&found.steps, at.visit.now)))
+        @if at.visit.may_act() && found.state == "active" { (revoke(at, found)) }
+    };
+    PageContent::of(&format!("Key {}", found.prefix), content).with_data()
+}
+
+/// The form asks for the prefix of the key, because nothing brings a key back.
+fn revoke(at: &FirmVisit, found: &KeyLife) -> Markup {
+    let fields = html! {
+        label { "Prefix of the key, to be sure "
+            input name="prefix" required autocomplete="off" spellcheck="false";
+        }
+    };
+    let offered = OfferedCommand {
+        action: &at.at(&format!("/keys/{}/revoke", found.id)),
+        name: "Revoke this key",
+        effect: "Ends the key for good. Its subscriptions are removed, and their deliveries \
+                 cancelled.",
+        fields,
+    };
+    parts::section("commands", "Commands", &parts::command(&at.visit, &offered))
+}

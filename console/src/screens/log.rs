@@ -1,0 +1,40 @@
+//! The events of a stream, in order.
+
+use axum::extract::State;
+use maud::html;
+
+use super::steps::{self, ToldStep};
+use crate::SharedState;
+use crate::ask::ListAnswer;
+use crate::frame::PageContent;
+use crate::parts::{self, ListFilter};
+use crate::visit::{PageAnswer, PageVisit};
+
+/// Lists the events of a stream, or asks for one.
+pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
+    if visit.asked("stream").is_none() {
+        let content = html! {
+            (fields(&visit))
+            p { "A stream is named by an id: of a firm, key, subscription, delivery, replay." }
+            p { a href=(steps::event_page(1)) { "The first event of the log" } }
+        };
+        return Ok(visit.plain("Log", content));
+    }
+    let api = visit.api("/events");
+    visit.shown(&state, &api, |found: &ListAnswer<ToldStep>| content(&visit, found)).await
+}
+
+fn fields(visit: &PageVisit) -> maud::Markup {
+    let fields =
+        [ListFilter::Text("stream", "id of a stream"), ListFilter::Text("kind", "Delivery")];
+    parts::filters(visit, &fields)
+}
+
+fn content(visit: &PageVisit, found: &ListAnswer<ToldStep>) -> PageContent {
+    let content = html! {
+        (fields(visit))
+        (steps::list(&found.items, visit.now))
+        (parts::pages(visit, found.next.as_deref()))
+    };
+    PageContent::of("Log", content).with_data()
+}

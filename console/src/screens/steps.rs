@@ -1,0 +1,41 @@
+//! Steps of an explanation: events of the log in words, each with a link to the event.
+
+use domain::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::parts;
+
+/// An event in words.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ToldStep {
+    pub(crate) event_id: Uuid,
+    pub(crate) position: i64,
+    pub(crate) at: Timestamp,
+    pub(crate) event: String,
+    pub(crate) kind: String,
+    pub(crate) id: String,
+    pub(crate) by: String,
+    pub(crate) caused_by: Option<Uuid>,
+    pub(crate) sentence: String,
+}
+
+/// The steps in their order.
+pub(crate) fn list(steps: &[ToldStep], now: Timestamp) -> Markup {
+    html! {
+        ol.steps { @for step in steps {
+            li {
+                (parts::time(step.at, now)) " "
+                span.sentence { (parts::foreign(&step.sentence)) }
+                " " small { "by " (parts::foreign(&step.by)) ", "
+                    a href=(event_page(step.position)) { (step.event) " at " (step.position) } }
+            }
+        } }
+    }
+}
+
+/// The page of the event at a position.
+pub(crate) fn event_page(position: i64) -> String {
+    format!("/console/log/{position}")
+}

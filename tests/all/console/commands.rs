@@ -1,0 +1,298 @@
+//! Commands: each by a form with a reason, which the audit log keeps.
+
+use api::commands::tokens::HolderRole;
+use serde_json::Value;
+use tests::{Answer, Reply};
+
+use super::{Scene, post, value_of};
+
+#[tokio::test]
+async fn an_operator_pauses_a_host_and_ends_the_pause_with_reasons() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let fields = [("host", "127.0.0.1"), ("reason", "they asked"), ("back", "/console/receivers")];
+    let answer = operator.send("/console/pauses/begin", &fields).await;
+    assert_eq!(answer.headers["location"], "/console/receivers?done=paused");
+    let page = operator.page("/console/receivers?done=paused").await;
+    assert!(page.contains("The pause has begun."), "{page}");
+    let pauses = operator.get("/console/pauses.json").await.body;
+    let pause = pauses["items"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(pauses["items"][0]["reason"], "they asked");
+    let end = format!("/console/pauses/{pause}/end");
+    assert_eq!(operator.send(&end, &[("reason", "it is well again")]).await.status, 303);
+    assert_eq!(operator.get("/console/pauses.json").await.body["items"], Value::Array(vec![]));
+    scene.world.project().await;
+    let reasons: Vec<Option<String>> = sqlx::query_scalar(
+        "select reason from audit_log where action in ('deliveries_paused', 'deliveries_resumed')
+          order by position",
+    )
+    .fetch_all(scene.world.pool())
+    .await
+    .unwrap();
+    assert_eq!(reasons, [Some("they asked".to_owned()), Some("it is well again".to_owned())]);
+}
+
+#[tokio::test]
+async fn all_deliveries_are_paused_only_by_the_written_word() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    for (fields, status) in [
+        (&[("reason", "a drill")][..], 400),
+        (&[("all", "yes"), ("reason", "a drill")], 400),
+        (&[("all", "ALL")], 400),
+        (&[("all", "ALL"), ("reason", "a drill")], 303),
+    ] {
+        assert_eq!(
+            operator.send("/console/pauses/begin", fields).await.status,
+            status,
+            "{fields:?}"
+        );
+    }
+    let pauses = operator.get("/console/pauses.json").await.body;
+    assert_eq!(pauses["items"].as_array().unwrap().len(), 1);
+}
+
+/// The commands of the console, and fields that would do.
+async fn commands(scene: &Scene) -> Vec<(String, Vec<(&'static str, String)>)> {
+    let delivery = scene.deliveries().await[0];
+    let reason = ("reason", "a test".to_owned());
+    let prefix = ("prefix", scene.firm.key[..12].to_owned());
+    let replay = vec![
+        reason.clone(),
+        ("force", "true".to_owned()),
+        ("number", "1".to_owned()),
+        ("confirmed", "1".to_owned()),
+        ("request_id", scene.world.id().to_string()),
+    ];
+    vec![
+        ("/console/pauses/begin".into(), vec![reason.clone(), ("host", "a.example".into())]),
+        (scene.at(&format!("/hooks/{}/test", scene.hook)), vec![reason.clone()]),
+        (scene.at(&format!("/hooks/{}/reveal", scene.hook)), vec![reason.clone()]),
+        (scene.at(&format!("/deliveries/{delivery}/reissue")), vec![reason.clone()]),
+        (scene.at("/replay"), replay),
+        (scene.at(&format!("/keys/{}/revoke", scene.firm.key_id)), vec![reason, prefix]),
+    ]
+}
+
+fn refs<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+/// The fields with the proof of a session.
+fn with<'a>(fields: &'a [(&'static str, String)], token: &'a str) -> Vec<(&'a str, &'a str)> {
+    let mut fields = refs(fields);
+    fields.push(("form_token", token));
+    fields
+}
+
+#[tokio::test]
+async fn an_auditor_gives_no_command() {
+    let scene = Scene::new().await;
+    let auditor = scene.visitor(HolderRole::Auditor).await;
+    for (path, fields) in commands(&scene).await {
+        let answer = auditor.send(&path, &refs(&fields)).await;
+        assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+    }
+    let page = auditor.page(&scene.at(&format!("/hooks/{}", scene.hook))).await;
+    assert!(!page.contains("Pause this subscription"));
+}
+
+#[tokio::test]
+async fn no_command_is_taken_from_a_form_of_another_site_or_session() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let other = scene.visitor(HolderRole::Operator).await.form_token().await;
+    let own = operator.form_token().await;
+    let cookie = ("cookie", operator.cookie.as_str());
+    let before: i64 = events(&scene).await;
+    for (path, fields) in commands(&scene).await {
+        let refused: [(&str, Answer); 5] = [
+            ("no token", post(&scene.world, &path, &[cookie], &refs(&fields)).await),
+            (
+                "another session's",
+                post(&scene.world, &path, &[cookie], &with(&fields, &other)).await,
+            ),
+            (
+                "another site's",
+                post(
+                    &scene.world,
+                    &path,
+                    &[cookie, ("sec-fetch-site", "cross-site")],
+                    &with(&fields, &own),
+                )
+                .await,
+            ),
+            (
+                "another origin's",
+                post(
+                    &scene.world,
+                    &path,
+                    &[cookie, ("origin", "http://evil.example"), ("host", "a")],
+                    &with(&fields, &own),
+                )
+                .await,
+            ),
+            ("a query's", operator.get(&format!("{path}?form_token={own}&reason=a")).await),
+        ];
+        for (why, answer) in refused {
+            let is_page = path.ends_with("/replay") && answer.status == 200;
+            assert!(
+                matches!(answer.status.as_u16(), 403..=405) || is_page,
+                "{why} {path}: {}",
+                answer.status
+            );
+        }
+        let without = post(&scene.world, &path, &[], &with(&fields, &own)).await;
+        assert_eq!(without.status, 303, "{path} without a cookie");
+        assert!(without.headers["location"].to_str().unwrap().starts_with("/console/sign-in"));
+    }
+    assert_eq!(events(&scene).await, before, "nothing was done");
+}
+
+/// Number of events that are no readings.
+async fn events(scene: &Scene) -> i64 {
+    sqlx::query_scalar("select count(*) from events where event_type <> 'AuditRead'")
+        .fetch_one(scene.world.pool())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn no_command_is_taken_without_a_reason() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let before = events(&scene).await;
+    for (path, fields) in commands(&scene).await {
+        for reason in ["", "  ", &"x".repeat(201)] {
+            let mut fields = refs(&fields);
+            fields.retain(|(name, _)| *name != "reason");
+            fields.push(("reason", reason));
+            let answer = operator.send(&path, &fields).await;
+            assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+        }
+    }
+    assert_eq!(events(&scene).await, before, "nothing was done");
+}
+
+#[tokio::test]
+async fn a_body_an_answer_and_a_target_are_shown_once_for_a_reason() {
+    let scene = Scene::new().await;
+    scene.receiver.reply([Reply::status(500)]);
+    let delivery = scene.deliver().await;
+    let path = scene.at(&format!("/deliveries/{delivery}/reveal"));
+    let auditor = scene.visitor(HolderRole::Auditor).await;
+    let body = auditor.send(&path, &[("what", "body"), ("reason", "case 7")]).await;
+    assert_eq!(body.status, 200, "{}", body.text());
+    assert!(body.text().contains("&quot;form_submitted&quot;"), "{}", body.text());
+    assert_eq!(body.headers["cache-control"], "no-store");
+    let answers = auditor.send(&path, &[("what", "answer"), ("reason", "case 7")]).await;
+    assert!(answers.text().contains("Answer to try 1"), "{}", answers.text());
+    let target = auditor.send(&path, &[("what", "target"), ("reason", "case 7")]).await;
+    assert_eq!(target.status, 403, "whole targets are for operators");
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let target = operator.send(&path, &[("what", "target"), ("reason", "case 8")]).await;
+    assert!(target.text().contains("secret=abc"), "{}", target.text());
+    let hook = scene.at(&format!("/hooks/{}/reveal", scene.hook));
+    let target = operator.send(&hook, &[("reason", "case 9")]).await;
+    assert!(target.text().contains("secret=abc"), "{}", target.text());
+    let entries = scene.entries().await;
+    for (action, reason) in [
+        ("body_read", "case 7"),
+        ("answer_read", "case 7"),
+        ("target_revealed", "case 8"),
+        ("target_revealed", "case 9"),
+    ] {
+        let entry = (action.to_owned(), Some(reason.to_owned()));
+        assert!(entries.contains(&entry), "{entry:?}: {entries:?}");
+    }
+    let page = auditor.page(&scene.at(&format!("/deliveries/{delivery}"))).await;
+    assert!(page.contains("withheld") && !page.contains("secret=abc"), "{page}");
+}
+
+#[tokio::test]
+async fn a_key_is_revoked_by_its_prefix_and_its_reason_stays() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let path = scene.at(&format!("/keys/{}/revoke", scene.firm.key_id));
+    let wrong = [("reason", "a stolen laptop"), ("prefix", "ffk_AAAAAAAA")];
+    assert_eq!(operator.send(&path, &wrong).await.status, 400);
+    assert_eq!(scene.world.get(&scene.firm, "/me").await.status, 200);
+    let right = [("reason", "a stolen laptop"), ("prefix", &scene.firm.key[..12])];
+    assert_eq!(operator.send(&path, &right).await.status, 303);
+    assert_eq!(scene.world.get(&scene.firm, "/me").await.status, 401);
+    let entries = scene.entries().await;
+    assert!(
+        entries.contains(&("audit_read".into(), Some("a stolen laptop".into()))),
+        "{entries:?}"
+    );
+    let page = operator.page(&scene.at(&format!("/keys/{}", scene.firm.key_id))).await;
+    assert!(page.contains(&scene.hook.to_string()) && page.contains("revoked"), "{page}");
+    assert!(!page.contains("Revoke this key"));
+    assert_eq!(operator.send(&path, &right).await.status, 404, "it is revoked already");
+}
+
+#[tokio::test]
+async fn a_replay_is_a_dry_run_first_and_begins_once_by_its_number() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let delivery = scene.deliveries().await[0].to_string();
+    let asked = [("delivery_ids", &*delivery), ("force", "true"), ("reason", "they lost it")];
+    let path = scene.at("/replay");
+    let dry = operator.send(&path, &asked).await;
+    assert_eq!(dry.status, 200, "{}", dry.text());
+    assert!(dry.text().contains("<strong>1 deliveries</strong>"), "{}", dry.text());
+    assert_eq!(operator.get("/console/replays.json").await.body["items"], Value::Array(vec![]));
+    let request_id = value_of(dry.text(), "request_id");
+    let confirmed = |number: &'static str| {
+        let mut fields: Vec<(&str, &str)> = asked.to_vec();
+        fields.extend([("confirmed", "1"), ("number", number), ("rate_per_second", "50")]);
+        fields
+    };
+    let mut wrong = confirmed("2");
+    wrong.push(("request_id", &request_id));
+    assert_eq!(operator.send(&path, &wrong).await.status, 400);
+    let mut right = confirmed("1");
+    right.push(("request_id", &request_id));
+    let begun = operator.send(&path, &right).await;
+    let again = operator.send(&path, &right).await;
+    assert_eq!(begun.status, 303, "{}", begun.text());
+    assert_eq!(begun.headers["location"], again.headers["location"], "a second click begins none");
+    let page = begun.headers["location"].to_str().unwrap().to_owned();
+    assert!(operator.page(&page).await.contains("The replay has begun."));
+    let change = page.replace("?done=ordered", "/change");
+    for (word, state) in [("pause", "paused"), ("resume", "running"), ("stop", "stopped")] {
+        assert_eq!(operator.send(&change, &[("change", word)]).await.status, 303);
+        let replays = operator.get("/console/replays.json").await.body;
+        assert_eq!(replays["items"][0]["state"], state);
+    }
+}
+
+#[tokio::test]
+async fn a_delivery_is_reissued_and_a_target_tested() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let delivery = scene.deliveries().await[0];
+    let path = scene.at(&format!("/deliveries/{delivery}/reissue"));
+    let answer = operator.send(&path, &[("reason", "their database was lost")]).await;
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    scene.world.project().await;
+    let page = answer.headers["location"].to_str().unwrap().to_owned();
+    assert!(operator.page(&page).await.contains("This is the new delivery."));
+    let path = scene.at(&format!("/hooks/{}/test", scene.hook));
+    let sent = operator.send(&path, &[("reason", "a new receiver")]).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    assert!(sent.text().contains("Test of a subscription"), "{}", sent.text());
+}
+
+#[tokio::test]
+async fn a_person_is_found_by_a_form_and_the_address_is_nowhere() {
+    let scene = Scene::new().await;
+    let auditor = scene.visitor(HolderRole::Auditor).await;
+    let path = scene.at("/person");
+    let fields = [("address", "ann@example.com"), ("reason", "she asked")];
+    let answer = auditor.send(&path, &fields).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(!answer.text().contains("ann@example.com"), "{}", answer.text());
+    assert!(scene.entries().await.contains(&("person_read".into(), Some("she asked".into()))));
+    assert_eq!(auditor.send(&path, &[("address", "ann@example.com")]).await.status, 400);
+}

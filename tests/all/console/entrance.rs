@@ -1,0 +1,146 @@
+//! Sessions: from a token to a cookie, and to the end of both.
+
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use domain::access_token::TokenScope;
+use tests::World;
+
+use super::{Scene, Visitor, get, post, sign_in};
+
+#[tokio::test]
+async fn a_token_becomes_a_cookie_of_eight_hours_that_no_script_and_no_other_site_gets() {
+    let world = World::new().await;
+    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    let answer = sign_in(&world, &token, &[]).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers["location"]),
+        (303, &"/console".parse().unwrap())
+    );
+    let set = answer.headers["set-cookie"].to_str().unwrap();
+    let (pair, attributes) = set.split_once("; ").unwrap();
+    assert_eq!(attributes, "Path=/console; Max-Age=28800; HttpOnly; SameSite=Strict");
+    assert!(pair.starts_with("firmforms_console=") && !set.contains(&token), "{set}");
+    let secure = sign_in(&world, &token, &[("origin", "https://a:1"), ("host", "a:1")]).await;
+    let set = secure.headers["set-cookie"].to_str().unwrap();
+    assert!(set.ends_with("SameSite=Strict; Secure"), "{set}");
+}
+
+#[tokio::test]
+async fn only_a_living_token_of_an_operator_or_auditor_signs_in() {
+    let world = World::new().await;
+    let revoked = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap();
+    tokens::revoke(world.service(), revoked.id).await.unwrap();
+    let product = tokens::create(world.service(), "back end", HolderRole::Product).await.unwrap();
+    let strange = format!("fft_{}", "A".repeat(43));
+    for (token, status) in
+        [(&*revoked.token, 401), (&strange, 401), ("", 401), ("fft_", 401), (&product.token, 403)]
+    {
+        let answer = sign_in(&world, token, &[]).await;
+        assert_eq!(answer.status, status, "{token}");
+        assert!(!answer.headers.contains_key("set-cookie"), "{token}");
+        assert!(token.is_empty() || !answer.text().contains(token), "{token}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_token_and_after_eight_hours() {
+    let scene = Scene::new().await;
+    let service = scene.world.service();
+    let is_open = async |visitor: &Visitor<'_>| visitor.get("/console/firms").await.status == 200;
+    let lasting = scene.visitor(HolderRole::Auditor).await;
+    let made = tokens::create(service, "op", HolderRole::Operator).await.unwrap();
+    let revoked = Visitor::with(&scene.world, &made.token).await;
+    let expires_at = Some("2026-11-01T13:00:00Z".parse().unwrap());
+    let scope = TokenScope {
+        name: "an hour".into(),
+        role: HolderRole::Operator,
+        expires_at,
+        firm_ids: None,
+    };
+    let short = tokens::create_limited(service, scope).await.unwrap();
+    let expired = Visitor::with(&scene.world, &short.token).await;
+    assert!(is_open(&lasting).await && is_open(&revoked).await && is_open(&expired).await);
+    tokens::revoke(service, made.id).await.unwrap();
+    assert!(!is_open(&revoked).await);
+    scene.world.pass(Duration::from_secs(3_600));
+    assert!(!is_open(&expired).await && is_open(&lasting).await);
+    scene.world.pass(Duration::from_secs(7 * 3_600));
+    assert!(!is_open(&lasting).await);
+}
+
+#[tokio::test]
+async fn without_a_session_a_page_leads_to_the_sign_in_and_data_is_refused() {
+    let scene = Scene::new().await;
+    let page = scene.at("/deliveries?state=failed");
+    let answer = get(&scene.world, &page, &[]).await;
+    let location = answer.headers["location"].to_str().unwrap().to_owned();
+    assert_eq!(answer.status, 303);
+    assert!(location.starts_with("/console/sign-in?back=%2Fconsole%2Ffirms%2F"), "{location}");
+    assert!(location.ends_with("deliveries%3Fstate%3Dfailed"), "{location}");
+    assert_eq!(get(&scene.world, &scene.at("/deliveries.json"), &[]).await.status, 401);
+    // A token opens the API, and no page.
+    let bearer = format!("Bearer {}", scene.world.token());
+    let answer = get(&scene.world, "/console", &[("authorization", &bearer)]).await;
+    assert_eq!(answer.status, 303);
+    let forged = get(&scene.world, "/console", &[("cookie", "firmforms_console=AAAA")]).await;
+    assert_eq!(forged.status, 303);
+    let form = get(&scene.world, &location, &[]).await;
+    assert_eq!(form.status, 200);
+    assert!(form.text().contains("deliveries?state=failed\""), "{}", form.text());
+}
+
+#[tokio::test]
+async fn after_the_sign_in_comes_the_wanted_page_of_the_console_and_no_other() {
+    let world = World::new().await;
+    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    for (back, led_to) in [
+        ("/console/proof", "/console/proof"),
+        ("https://evil.example/", "/console"),
+        ("//evil.example/console", "/console"),
+    ] {
+        let fields = [("token", &*token), ("back", back)];
+        let answer = post(&world, "/console/sign-in", &[], &fields).await;
+        assert_eq!(answer.headers["location"], led_to, "{back}");
+    }
+}
+
+/// A browser sends no strict cookie along a link from elsewhere.
+#[tokio::test]
+async fn a_link_from_another_site_is_followed_a_second_time_from_here() {
+    let world = World::new().await;
+    let answer = get(&world, "/console/proof?a=1", &[("sec-fetch-site", "cross-site")]).await;
+    assert_eq!(answer.status, 200);
+    let refresh = "<meta http-equiv=\"refresh\" content=\"0; url=/console/proof?a=1\">";
+    assert!(answer.text().contains(refresh), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn the_sign_out_takes_the_cookie_away() {
+    let scene = Scene::new().await;
+    let visitor = scene.visitor(HolderRole::Operator).await;
+    let answer = visitor.send("/console/sign-out", &[]).await;
+    assert_eq!(answer.status, 303);
+    let set = answer.headers["set-cookie"].to_str().unwrap();
+    assert!(set.starts_with("firmforms_console=; Path=/console; Max-Age=0;"), "{set}");
+    let unasked =
+        post(&scene.world, "/console/sign-out", &[("cookie", &visitor.cookie)], &[]).await;
+    assert_eq!(unasked.status, 403, "another site signs nobody out");
+}
+
+#[tokio::test]
+async fn no_answer_may_be_framed_scripted_from_elsewhere_or_kept() {
+    let scene = Scene::new().await;
+    let visitor = scene.visitor(HolderRole::Operator).await;
+    for path in ["/console", "/console/sign-in", "/console/nothing", "/console/firms.json"] {
+        let answer = visitor.get(path).await;
+        let header = |name: &str| answer.headers[name].to_str().unwrap().to_owned();
+        let policy = header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"));
+        assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"));
+        assert_eq!(header("x-frame-options"), "DENY", "{path}");
+        assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(header("referrer-policy"), "same-origin", "{path}");
+        assert_eq!(header("cache-control"), "no-store", "{path}");
+    }
+}

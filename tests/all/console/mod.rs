@@ -1,0 +1,203 @@
+//! The console: sessions, pages, commands and attacks, by HTTP; then in a browser.
+
+mod browser;
+mod commands;
+mod entrance;
+mod hostile;
+mod pages;
+
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use axum::body::Body;
+use axum::http::Request;
+use domain::access_token::TokenScope;
+use serde_json::json;
+use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use uuid::Uuid;
+
+/// A world with a firm, a subscription, a receiver, and a delivery that arrived.
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) firm: Firm,
+    pub(crate) receiver: Receiver,
+    pub(crate) hook: Uuid,
+}
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        let world = World::new().await;
+        let (firm, receiver) = (world.firm().await, Receiver::start().await);
+        let hook = world.subscribe(&firm, &receiver.url("/hook?secret=abc")).await;
+        let scene = Self { world, firm, receiver, hook };
+        scene.deliver().await;
+        scene
+    }
+
+    /// Submits a response and delivers it; returns the delivery.
+    pub(crate) async fn deliver(&self) -> Uuid {
+        self.world.submit(&self.firm).await;
+        self.world.deliver().await;
+        self.world.project().await;
+        let delivery = self.deliveries().await[0];
+        // The next one is newer.
+        self.world.pass(Duration::from_secs(1));
+        delivery
+    }
+
+    /// All deliveries of the firm, newest first.
+    pub(crate) async fn deliveries(&self) -> Vec<Uuid> {
+        sqlx::query_scalar(
+            "select delivery_id from deliveries where firm_id = $1
+              order by created_at desc, delivery_id desc",
+        )
+        .bind(self.firm.id)
+        .fetch_all(self.world.pool())
+        .await
+        .unwrap()
+    }
+
+    /// Lets the receiver say 410 until the subscription is removed.
+    pub(crate) async fn go(&self) {
+        for _ in 0..2 {
+            self.receiver.reply([Reply::status(410)]);
+            self.world.submit(&self.firm).await;
+            self.world.deliver().await;
+        }
+        self.world.project().await;
+    }
+
+    /// A page of the firm.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("/console/firms/{}{path}", self.firm.id)
+    }
+
+    /// The actions of the firm's chain with their reasons, newest first.
+    pub(crate) async fn entries(&self) -> Vec<(String, Option<String>)> {
+        self.world.project().await;
+        sqlx::query_as(
+            "select action, reason from audit_log where firm_id = $1 order by sequence desc",
+        )
+        .bind(self.firm.id)
+        .fetch_all(self.world.pool())
+        .await
+        .unwrap()
+    }
+
+    /// Somebody who has signed in with a token of this role.
+    pub(crate) async fn visitor(&self, role: HolderRole) -> Visitor<'_> {
+        let token = tokens::create(self.world.service(), role.name(), role).await.unwrap();
+        Visitor::with(&self.world, &token.token).await
+    }
+
+    /// Somebody whose token reaches these firms only.
+    pub(crate) async fn limited(&self, role: HolderRole, firms: &[Uuid]) -> Visitor<'_> {
+        let scope = TokenScope {
+            name: "limited".into(),
+            role,
+            expires_at: None,
+            firm_ids: Some(firms.to_vec()),
+        };
+        let token = tokens::create_limited(self.world.service(), scope).await.unwrap();
+        Visitor::with(&self.world, &token.token).await
+    }
+}
+
+/// A firm with this name, which has an owner and a form.
+pub(crate) async fn firm_named(world: &World, name: &str) -> Uuid {
+    let id = world.id();
+    let opened =
+        activity(id, "firm.opened", json!({"name": name, "plan": {"leads_in_full": true}}));
+    assert_eq!(world.report(&[opened]).await.status, 202);
+    id
+}
+
+/// A browser without a script: a cookie, and forms of pages.
+pub(crate) struct Visitor<'a> {
+    world: &'a World,
+    pub(crate) cookie: String,
+}
+
+impl<'a> Visitor<'a> {
+    pub(crate) async fn with(world: &'a World, token: &str) -> Self {
+        let answer = sign_in(world, token, &[]).await;
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        let set = answer.headers["set-cookie"].to_str().unwrap();
+        Self { world, cookie: set.split(';').next().unwrap().to_owned() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        get(self.world, path, &[("cookie", &self.cookie)]).await
+    }
+
+    /// The page, which must be there.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        assert_eq!(answer.headers["content-type"], "text/html; charset=utf-8", "{path}");
+        answer.text().to_owned()
+    }
+
+    /// The text that forms of this session carry.
+    pub(crate) async fn form_token(&self) -> String {
+        let page = self.page("/console/firms").await;
+        value_of(&page, "form_token")
+    }
+
+    /// Sends a form of this session.
+    pub(crate) async fn send(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let token = self.form_token().await;
+        let mut fields = fields.to_vec();
+        fields.push(("form_token", &token));
+        post(self.world, path, &[("cookie", &self.cookie)], &fields).await
+    }
+}
+
+/// The value of a hidden field.
+pub(crate) fn value_of(page: &str, name: &str) -> String {
+    let field = format!("name=\"{name}\" value=\"");
+    let (_, rest) = page.split_once(&field).unwrap_or_else(|| panic!("no {name} in {page}"));
+    rest.split('"').next().unwrap().to_owned()
+}
+
+pub(crate) async fn get(world: &World, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::get(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    world.internal(request.body(Body::empty()).unwrap()).await
+}
+
+pub(crate) async fn post(
+    world: &World,
+    path: &str,
+    headers: &[(&str, &str)],
+    fields: &[(&str, &str)],
+) -> Answer {
+    let mut request =
+        Request::post(path).header("content-type", "application/x-www-form-urlencoded");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = fields
+        .iter()
+        .map(|(name, value)| format!("{name}={}", encoded(value)))
+        .collect::<Vec<_>>()
+        .join("&");
+    world.internal(request.body(Body::from(body)).unwrap()).await
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+pub(crate) async fn sign_in(world: &World, token: &str, headers: &[(&str, &str)]) -> Answer {
+    post(world, "/console/sign-in", headers, &[("token", token)]).await
+}
