@@ -154,7 +154,9 @@ impl Cluster {
     /// still recovering is awaited. In the data directory it has the same socket as before.
     pub async fn start_again(&mut self) -> Result<(), ClusterError> {
         let _turn = self.files.lock().await?;
-        self.server = server::join_or_start(&self.files, &self.config).await?;
+        if !self.is_answering() {
+            self.server = server::join_or_start(&self.files, &self.config).await?;
+        }
         Ok(())
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn plain_id(id: impl ToString) -> Markup {
 /// The first and the last characters of a long id. The first ones of ids of one minute are alike.
 fn short(id: &str) -> String {
     match (id.get(..8), id.get(id.len().saturating_sub(6)..)) {
-        (Some(first), Some(last)) if id.len() > 20 => format!("{first}…{last}"),
+        (Some(first), Some(last)) if id.chars().count() > 20 => format!("{first}…{last}"),
         _ => id.to_owned(),
     }
 }
