@@ -14,6 +14,9 @@ use uuid::Uuid;
 
 use crate::process::{data_dir, firmforms};
 
+/// The end of a bar of progress, which a slow machine shows: the line is cleared.
+const BAR_IS_TAKEN_AWAY: &str = "\u{1b}[2K";
+
 /// How a command is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -178,6 +181,11 @@ impl ToldWorld {
         let output = command.stdin(Stdio::null()).output().await.unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\r', "");
         let told = text(&output.stderr);
+        // A slow machine tells the progress.
+        let told = told
+            .lines()
+            .filter(|line| !line.starts_with("{\"progress\""))
+            .fold(String::new(), |told, line| told + line + "\n");
         let told = if told.is_empty() { told } else { format!("stderr: {told}") };
         let folder = data_dir(&self.world.database).display().to_string();
         masked(&format!("{}{told}", text(&output.stdout)).replace(&folder, "DATA_DIR"))
@@ -202,6 +210,7 @@ fn masked(text: &str) -> String {
     let mut masked = String::new();
     let is_recent = [" s ago", " min ago"].iter().any(|age| text.contains(age));
     for line in text.lines() {
+        let line = line.rsplit(BAR_IS_TAKEN_AWAY).next().unwrap_or_default();
         let line = without_port(&line.replace('\u{1b}', "␛"));
         let line = without_milliseconds(&line);
         let line = if is_recent { without_seconds(&line) } else { line };
@@ -266,6 +275,8 @@ fn without_port(line: &str) -> String {
 
 fn is_id(word: &str) -> bool {
     let word = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+    // The kind of an object stands before its id.
+    let word = word.split_once(':').map_or(word, |(_, id)| id);
     word.len() >= 13 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
 }
 

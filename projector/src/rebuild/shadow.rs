@@ -87,6 +87,8 @@ impl ShadowTables {
     /// Drops the rest, and lets the next rebuild begin.
     pub(super) async fn close(mut self) -> Result<(), sqlx::Error> {
         self.clear().await?;
+        // The server ends a session a moment after its connection.
+        self.connection.execute("select pg_advisory_unlock_all()").await?;
         self.connection.close().await
     }
 }
