@@ -49,13 +49,13 @@ pub(crate) fn duration(seconds: u64) -> String {
 }
 
 /// An id that leads to its page. The script copies the whole id.
-pub(crate) fn id(href: &str, id: impl ToString) -> Markup {
+pub(crate) fn id(href: &str, id: &(impl ToString + ?Sized)) -> Markup {
     let id = id.to_string();
     html! { a.id href=(href) data-id=(id) title=(id) { (short(&id)) } }
 }
 
 /// An id without a page.
-pub(crate) fn plain_id(id: impl ToString) -> Markup {
+pub(crate) fn plain_id(id: &(impl ToString + ?Sized)) -> Markup {
     let id = id.to_string();
     html! { span.id data-id=(id) title=(id) { (short(&id)) } }
 }
@@ -109,7 +109,7 @@ fn head_cell(head: &str) -> Markup {
 }
 
 /// A list without rows.
-pub(crate) fn empty(is_empty: EmptyList) -> Markup {
+pub(crate) fn empty(is_empty: &EmptyList) -> Markup {
     html! { @if is_empty.0 { p.none { "Nothing here." } } }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn reason() -> Markup {
 }
 
 /// A hidden field.
-pub(crate) fn hidden(name: &str, value: impl ToString) -> Markup {
+pub(crate) fn hidden(name: &str, value: &(impl ToString + ?Sized)) -> Markup {
     html! { input type="hidden" name=(name) value=(value.to_string()); }
 }
 

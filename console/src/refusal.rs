@@ -49,7 +49,7 @@ impl Refusal {
     }
 
     /// The refusal as data.
-    pub(crate) fn as_data(self) -> Response {
+    pub(crate) fn into_data(self) -> Response {
         let json = self
             .json
             .unwrap_or_else(|| serde_json::json!({ "error": self.sentence }).to_string().into());

@@ -12,7 +12,6 @@ use crate::refusal::Refusal;
 use crate::{ConsoleState, SharedState, acts, assets, data, entrance, frame, screens};
 
 /// The console, for the internal door.
-#[must_use]
 pub fn router(service: Service) -> Router {
     let state = Arc::new(ConsoleState { door: InnerDoor::of(service.clone()), service });
     let pages = Router::new()

@@ -57,7 +57,7 @@ impl FromRequestParts<SharedState> for PageVisit {
         let session = match session(state, &parts.headers).await {
             Ok(Some(session)) => session,
             Ok(None) if format.is_some() => {
-                return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").as_data());
+                return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").into_data());
             }
             Ok(None) => return Err(entrance::send_to(parts)),
             Err(refusal) => return Err(refusal.into_response()),
@@ -183,7 +183,7 @@ impl PageVisit {
         let answer = state.get(&self.session, api).await;
         match (self.format, answer) {
             (Some(format), Ok(json)) => data::answer(format, &json),
-            (Some(_), Err(refusal)) => Ok(refusal.as_data()),
+            (Some(_), Err(refusal)) => Ok(refusal.into_data()),
             (None, answer) => Ok(self.page(&content(&ask::parse(&answer?)?))),
         }
     }
@@ -224,7 +224,7 @@ impl FromRequestParts<SharedState> for FirmVisit {
         let firm_id = visit.part("firm").ok().and_then(parse_id);
         match firm(state, &visit.session, firm_id).await {
             Ok(firm) => Ok(Self { visit, firm }),
-            Err(refusal) if visit.format.is_some() => Err(refusal.as_data()),
+            Err(refusal) if visit.format.is_some() => Err(refusal.into_data()),
             Err(refusal) => Err(refusal.into_response()),
         }
     }

@@ -362,7 +362,6 @@ impl World {
     }
 
     /// Its internal door, for a socket.
-    #[must_use]
     pub fn internal_door(&self) -> Router {
         self.internal.clone()
     }

@@ -37,7 +37,7 @@ pub(crate) async fn test(State(state): State<SharedState>, form: SentForm) -> Pa
     let status = sent.status.map_or("none".to_owned(), |status| status.to_string());
     let content = html! {
         (parts::facts(&[
-            ("Test", parts::plain_id(sent.id)),
+            ("Test", parts::plain_id(&sent.id)),
             ("Trigger", html! { (sent.trigger) }),
             ("Target", parts::foreign(&sent.target)),
             ("Status", html! { (status) }),

@@ -145,11 +145,11 @@ fn confirmation(visit: &PageVisit, base: &str, body: &Value, number: usize) -> M
             (frame::hidden(visit))
             @for (name, value) in body.as_object().into_iter().flatten() {
                 @if name != "firm_id" && name != "dry_run" {
-                    (parts::hidden(name, field(value)))
+                    (parts::hidden(name, &field(value)))
                 }
             }
-            (parts::hidden("confirmed", number))
-            (parts::hidden("request_id", visit.request_id))
+            (parts::hidden("confirmed", &number))
+            (parts::hidden("request_id", &visit.request_id))
             label { "Write the number " (number) ", to be sure "
                 input name="number" required inputmode="numeric" autocomplete="off"; }
             button { "Begin the replay" }

@@ -74,7 +74,7 @@ fn members(at: &FirmVisit, members: &[MemberAccess]) -> Markup {
     let rows = html! {
         @for member in members {
             tr {
-                td { (parts::id(&at.at(&format!("/audit?actor={}", member.id)), member.id)) }
+                td { (parts::id(&at.at(&format!("/audit?actor={}", member.id)), &member.id)) }
                 td { (member.role.as_deref().unwrap_or("left")) }
                 td { (parts::state(if member.active { "active" } else { "inactive" })) }
                 td { (if member.manages { "yes" } else { "no" }) }
@@ -89,9 +89,9 @@ fn keys(at: &FirmVisit, keys: &[KeyAccess]) -> Markup {
     let rows = html! {
         @for key in keys {
             tr {
-                td { (parts::id(&at.at(&format!("/keys/{}", key.id)), key.id)) }
+                td { (parts::id(&at.at(&format!("/keys/{}", key.id)), &key.id)) }
                 td { (parts::foreign(&key.name)) " " code { (key.prefix) } }
-                td { (parts::plain_id(key.member_id)) }
+                td { (parts::plain_id(&key.member_id)) }
                 td { (parts::time(key.created_at, at.visit.now)) }
                 td { (parts::time_or_none(key.last_used_at, at.visit.now)) }
                 td { (parts::time_or_none(key.revoked_at, at.visit.now)) }
@@ -110,7 +110,7 @@ fn tokens(at: &FirmVisit, tokens: &[Value]) -> Markup {
     let rows = html! {
         @for token in tokens {
             tr {
-                td { (parts::plain_id(text(token, "id"))) }
+                td { (parts::plain_id(&text(token, "id"))) }
                 td { (parts::foreign(&text(token, "name"))) }
                 td { (text(token, "role")) }
                 td { (moment(token, "created_at")) }

@@ -54,7 +54,7 @@ fn content(at: &FirmVisit, found: &ListAnswer<Value>) -> PageContent {
     let content = html! {
         (parts::filters(visit, &fields))
         (table(at, &found.items))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
         (bundle_form(at))
     };
@@ -71,7 +71,7 @@ pub(super) fn table(at: &FirmVisit, entries: &[Value]) -> Markup {
 fn row(at: &FirmVisit, entry: &ListedEntry) -> Markup {
     html! {
         tr {
-            td { (parts::id(&at.at(&format!("/audit/{}", entry.sequence)), entry.sequence)) }
+            td { (parts::id(&at.at(&format!("/audit/{}", entry.sequence)), &entry.sequence)) }
             td { (parts::time(entry.at, at.visit.now)) }
             td { (entry.action) }
             td { (party(&entry.actor)) }

@@ -60,7 +60,7 @@ fn content(at: &FirmVisit, found: &ListAnswer<ListedDelivery>) -> PageContent {
         (parts::filters(visit, &fields))
         (newer_line(at, found))
         (parts::table("Deliveries", &HEADS, &rows))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
         (exports(at))
         @if visit.may_act() { p { a href=(replay_link(at)) { "Replay deliveries like these" } } }
@@ -72,14 +72,14 @@ fn row(at: &FirmVisit, one: &ListedDelivery) -> Markup {
     let now = at.visit.now;
     html! {
         tr {
-            td { (parts::id(&at.at(&format!("/deliveries/{}", one.id)), one.id)) }
+            td { (parts::id(&at.at(&format!("/deliveries/{}", one.id)), &one.id)) }
             td { (parts::state(&one.state)) }
             td { (one.trigger) }
             td {
                 @if let Some(hook_id) = one.hook_id {
-                    (parts::id(&at.at(&format!("/hooks/{hook_id}")), hook_id))
+                    (parts::id(&at.at(&format!("/hooks/{hook_id}")), &hook_id))
                 } @else if let Some(run_id) = one.run_id {
-                    "run " (parts::plain_id(run_id))
+                    "run " (parts::plain_id(&run_id))
                 }
             }
             td { (parts::time(one.created_at, now)) }

@@ -105,7 +105,7 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> 
     let answer = state.get(&visit.visit.session, &api).await;
     let json = match (visit.visit.format, answer) {
         (Some(format), Ok(json)) => return data::answer(format, &json),
-        (Some(_), Err(refusal)) => return Ok(refusal.as_data()),
+        (Some(_), Err(refusal)) => return Ok(refusal.into_data()),
         (None, answer) => answer?,
     };
     let found: WholeDelivery = ask::parse(&json)?;
@@ -136,14 +136,14 @@ fn facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {
     let row = &found.row;
     let hook = html! {
         @match row.hook_id {
-            Some(id) => { (parts::id(&at.at(&format!("/hooks/{id}")), id)) },
+            Some(id) => { (parts::id(&at.at(&format!("/hooks/{id}")), &id)) },
             None => { (parts::none()) },
         }
     };
     let run = html! {
         @match (row.run_id, found.step_id) {
             (Some(run), Some(step)) => {
-                (parts::plain_id(run)) ", step " (parts::plain_id(step))
+                (parts::plain_id(&run)) ", step " (parts::plain_id(&step))
             },
             _ => { (parts::none()) },
         }
@@ -163,8 +163,8 @@ fn facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {
         ("Subscription", hook),
         ("Workflow run", run),
         ("Receiver", receiver),
-        ("Form", parts::plain_id(found.form_id)),
-        ("Response", parts::plain_id(found.response_id)),
+        ("Form", parts::plain_id(&found.form_id)),
+        ("Response", parts::plain_id(&found.response_id)),
         ("Created", parts::time(row.created_at, at.visit.now)),
         ("Next try", parts::time_or_none(row.next_try_at, at.visit.now)),
         ("SHA-256 of the body", html! { code data-id=(sha) { (sha) } }),

@@ -41,7 +41,7 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> 
     let answer = state.get(&visit.visit.session, &api).await;
     let json = match (visit.visit.format, answer) {
         (Some(format), Ok(json)) => return data::answer(format, &json),
-        (Some(_), Err(refusal)) => return Ok(refusal.as_data()),
+        (Some(_), Err(refusal)) => return Ok(refusal.into_data()),
         (None, answer) => answer?,
     };
     let found: WholeEntry = ask::parse(&json)?;

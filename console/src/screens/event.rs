@@ -71,7 +71,7 @@ fn facts(visit: &PageVisit, found: &WholeEvent) -> Markup {
     let stream = format!("/console/log?stream={}&kind={}", step.id, step.kind);
     let cause = html! {
         @match step.caused_by {
-            Some(id) => { (parts::id(&format!("/console/log/{id}"), id)) },
+            Some(id) => { (parts::id(&format!("/console/log/{id}"), &id)) },
             None => { (parts::none()) },
         }
     };
@@ -88,12 +88,12 @@ fn facts(visit: &PageVisit, found: &WholeEvent) -> Markup {
     };
     parts::facts(&[
         ("Time", parts::time(step.at, visit.now)),
-        ("Event", html! { (step.event) " " (found.version) " " (parts::plain_id(step.event_id)) }),
+        ("Event", html! { (step.event) " " (found.version) " " (parts::plain_id(&step.event_id)) }),
         ("Stream", html! { (step.kind) " " (parts::id(&stream, &step.id)) ", " (found.sequence) }),
         ("Firm", firm(found.firm_id)),
         ("By", parts::foreign(&step.by)),
         ("Caused by", cause),
-        ("Correlation", parts::plain_id(found.correlation_id)),
+        ("Correlation", parts::plain_id(&found.correlation_id)),
         ("Trace", html! { (found.trace.as_deref().unwrap_or("none")) }),
         ("Digest", html! { code { (parts::plain_id(&found.digest)) } }),
         ("Audit log", entry),
@@ -104,7 +104,7 @@ fn facts(visit: &PageVisit, found: &WholeEvent) -> Markup {
 fn firm(firm_id: Uuid) -> Markup {
     html! {
         @if firm_id.is_nil() { "the installation" }
-        @else { (parts::id(&format!("/console/firms/{firm_id}"), firm_id)) }
+        @else { (parts::id(&format!("/console/firms/{firm_id}"), &firm_id)) }
     }
 }
 

@@ -78,7 +78,7 @@ fn content(found: &ListAnswer<FoundThing>) -> PageContent {
     };
     let content = html! {
         (parts::table("Found", &["Id", "Kind", "Name", "Firm"], &rows))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
     };
     PageContent::of("Find", content).with_data()
 }

@@ -56,7 +56,7 @@ fn member_table(at: &FirmVisit, members: &[FirmMember]) -> Markup {
         @for member in members {
             @let entries = at.at(&format!("/audit?actor={}", member.id));
             tr {
-                td { (parts::id(&entries, member.id)) }
+                td { (parts::id(&entries, &member.id)) }
                 td { (member.role.as_deref().unwrap_or("left")) }
                 td { (parts::state(if member.active { "active" } else { "inactive" })) }
                 td { (member.active_keys) }
@@ -70,7 +70,7 @@ fn form_table(at: &FirmVisit, forms: &[FirmForm]) -> Markup {
     let rows = html! {
         @for form in forms {
             tr {
-                td { (parts::id(&format!("/console/log?stream={}", form.id), form.id)) }
+                td { (parts::id(&format!("/console/log?stream={}", form.id), &form.id)) }
                 td { (parts::foreign(&form.title)) }
                 td { (form.status) }
                 td { (parts::time(form.created_at, at.visit.now)) }
@@ -85,7 +85,7 @@ fn commands(at: &FirmVisit) -> Markup {
         action: "/console/pauses/begin",
         name: "Pause this firm",
         effect: "Holds all its deliveries from the next claim on. Nothing is lost.",
-        fields: parts::hidden("firm_id", at.firm.id),
+        fields: parts::hidden("firm_id", &at.firm.id),
     };
     let content = html! {
         (parts::command(&at.visit, &pause))

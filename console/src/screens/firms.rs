@@ -28,7 +28,7 @@ pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> 
 fn content(visit: &PageVisit, found: &ListAnswer<ListedFirm>) -> PageContent {
     let content = html! {
         (table(&found.items))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
     };
     PageContent::of("Firms", content).with_data()

@@ -83,7 +83,7 @@ fn decisions(visit: &PageVisit, found: &HomeFindings) -> Markup {
                     " " a href="/console/pauses" { "pauses" } }
             }
         }
-        (parts::empty(EmptyList(is_calm && found.replays.is_empty())))
+        (parts::empty(&EmptyList(is_calm && found.replays.is_empty())))
         @if !found.replays.is_empty() { (replays::table(visit, &found.replays)) }
     }
 }

@@ -97,11 +97,11 @@ fn content(at: &FirmVisit, found: &HookLife) -> PageContent {
 
 fn facts(at: &FirmVisit, found: &HookLife) -> Markup {
     let key = html! {
-        @if let Some(id) = found.key_id { (parts::id(&at.at(&format!("/keys/{id}")), id)) " " }
+        @if let Some(id) = found.key_id { (parts::id(&at.at(&format!("/keys/{id}")), &id)) " " }
         @if let Some(key) = &found.key { (parts::foreign(&key.name)) " " code { (key.prefix) } }
     };
     let form = match found.form_id {
-        Some(id) => parts::plain_id(id),
+        Some(id) => parts::plain_id(&id),
         None => html! { "all forms" },
     };
     parts::facts(&[
@@ -122,7 +122,7 @@ fn why(at: &FirmVisit, end: &HookEnd) -> Markup {
             (parts::time(end.at, at.visit.now)) ", by " (end.actor) ", "
             a href=(steps::event_page(end.position)) { "event " (end.position) } "."
             @if let Some(cause) = end.caused_by {
-                " Its cause is the event " (parts::id(&format!("/console/log/{cause}"), cause)) "."
+                " Its cause is the event " (parts::id(&format!("/console/log/{cause}"), &cause)) "."
             }
             @if let Some(between) = end.delivered_between {
                 " Deliveries that arrived between the two: " (between) "."
@@ -149,7 +149,7 @@ fn deciding(at: &FirmVisit, one: &DecidingDelivery) -> Markup {
     let page = at.at(&format!("/deliveries/{}", one.delivery_id));
     html! {
         article {
-            h3 { "Delivery " (parts::id(&page, one.delivery_id)) }
+            h3 { "Delivery " (parts::id(&page, &one.delivery_id)) }
             p { "Answered " (one.status) " " (parts::time(one.finished_at, at.visit.now)) }
             ul { @for one in &one.attempts {
                 li {
@@ -177,7 +177,7 @@ fn commands(at: &FirmVisit, found: &HookLife) -> Markup {
         action: "/console/pauses/begin",
         name: "Pause this subscription",
         effect: "Holds its deliveries from the next claim on. Nothing is lost.",
-        fields: parts::hidden("hook_id", found.id),
+        fields: parts::hidden("hook_id", &found.id),
     };
     let test = OfferedCommand {
         action: &format!("{page}/test"),

@@ -50,7 +50,7 @@ fn content(at: &FirmVisit, found: &ListAnswer<ListedHook>) -> PageContent {
         }
         (parts::filters(visit, &fields))
         (parts::table("Subscriptions", &HEADS, &rows))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
     };
     PageContent::of("Subscriptions", content).with_data()
@@ -60,11 +60,11 @@ fn row(at: &FirmVisit, one: &ListedHook) -> Markup {
     let now = at.visit.now;
     html! {
         tr {
-            td { (parts::id(&at.at(&format!("/hooks/{}", one.id)), one.id)) }
+            td { (parts::id(&at.at(&format!("/hooks/{}", one.id)), &one.id)) }
             td { (one.trigger) }
             td { (parts::foreign(&one.target)) }
-            td { @match one.form_id { Some(id) => { (parts::plain_id(id)) }, None => { "all" } } }
-            td { (parts::id(&at.at(&format!("/keys/{}", one.key_id)), one.key_id)) }
+            td { @match one.form_id { Some(id) => { (parts::plain_id(&id)) }, None => { "all" } } }
+            td { (parts::id(&at.at(&format!("/keys/{}", one.key_id)), &one.key_id)) }
             td { (parts::time(one.created_at, now)) }
             td {
                 (parts::time_or_none(one.removed_at, now))

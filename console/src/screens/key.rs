@@ -50,7 +50,7 @@ fn content(at: &FirmVisit, found: &KeyLife) -> PageContent {
         ("State", parts::state(&found.state)),
         ("Name", parts::foreign(&found.name)),
         ("Prefix", html! { code { (found.prefix) } }),
-        ("Member", parts::plain_id(found.member_id)),
+        ("Member", parts::plain_id(&found.member_id)),
         ("Subscriptions removed with it", hooks),
         ("Deliveries cancelled with it", cancelled),
     ];

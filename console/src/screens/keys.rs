@@ -31,7 +31,7 @@ pub(crate) async fn list(State(state): State<SharedState>, visit: FirmVisit) -> 
     let content = |found: &ListAnswer<ListedKey>| {
         let content = html! {
             (table(&visit, &found.items))
-            (parts::empty(EmptyList(found.items.is_empty())))
+            (parts::empty(&EmptyList(found.items.is_empty())))
         };
         PageContent::of("Keys", content).with_data()
     };
@@ -44,10 +44,10 @@ pub(super) fn table(at: &FirmVisit, keys: &[ListedKey]) -> Markup {
     let rows = html! {
         @for key in keys {
             tr {
-                td { (parts::id(&at.at(&format!("/keys/{}", key.id)), key.id)) }
+                td { (parts::id(&at.at(&format!("/keys/{}", key.id)), &key.id)) }
                 td { (parts::foreign(&key.name)) }
                 td { code { (key.prefix) } }
-                td { (parts::plain_id(key.member_id)) }
+                td { (parts::plain_id(&key.member_id)) }
                 td { (parts::time(key.created_at, now)) }
                 td { (parts::time_or_none(key.last_used_at, now)) }
                 td { (parts::time_or_none(key.revoked_at, now)) }

@@ -35,7 +35,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedPause>) -> PageContent {
     let rows = html! { @for one in &found.items { (row(visit, one)) } };
     let content = html! {
         (parts::table("Pauses", &["Held", "Since", "By", "Reason", ""], &rows))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
         @if visit.may_act() && visit.session.holder().reaches_all() { (begin(visit)) }
     };
     PageContent::of("Pauses", content).with_data()
@@ -67,10 +67,10 @@ pub(super) fn scope(one: &ListedPause) -> Markup {
     html! {
         @match (one.firm_id, one.hook_id, &one.host) {
             (Some(firm), Some(hook), _) => {
-                "subscription " (parts::id(&format!("/console/firms/{firm}/hooks/{hook}"), hook))
+                "subscription " (parts::id(&format!("/console/firms/{firm}/hooks/{hook}"), &hook))
             },
             (Some(firm), None, _) => {
-                "firm " (parts::id(&format!("/console/firms/{firm}"), firm))
+                "firm " (parts::id(&format!("/console/firms/{firm}"), &firm))
             },
             (None, _, Some(host)) => { "host " (parts::foreign(host)) },
             (None, ..) => { (one.kind) },

@@ -93,7 +93,7 @@ fn content(at: &FirmVisit, found: &PersonTrail) -> Markup {
     let now = at.visit.now;
     html! {
         (parts::facts(&[
-            ("Person", parts::plain_id(found.person_id)),
+            ("Person", parts::plain_id(&found.person_id)),
             ("Mail", html! { (found.mail) }),
             ("Erased", parts::time_or_none(found.erased_at, now)),
         ]))
@@ -109,8 +109,8 @@ fn responses(at: &FirmVisit, responses: &[TrailResponse]) -> Markup {
     let rows = html! {
         @for one in responses {
             tr {
-                td { (parts::plain_id(one.id)) }
-                td { (parts::plain_id(one.form_id)) }
+                td { (parts::plain_id(&one.id)) }
+                td { (parts::plain_id(&one.form_id)) }
                 td { (parts::time(one.saved_at, at.visit.now)) }
                 td { (parts::time_or_none(one.submitted_at, at.visit.now)) }
             }
@@ -123,11 +123,11 @@ fn deliveries(at: &FirmVisit, deliveries: &[TrailDelivery]) -> Markup {
     let rows = html! {
         @for one in deliveries {
             tr {
-                td { (parts::id(&at.at(&format!("/deliveries/{}", one.id)), one.id)) }
+                td { (parts::id(&at.at(&format!("/deliveries/{}", one.id)), &one.id)) }
                 td { (parts::state(&one.state)) }
                 td { (one.trigger) }
                 td { @if let Some(id) = one.hook_id {
-                    (parts::id(&at.at(&format!("/hooks/{id}")), id))
+                    (parts::id(&at.at(&format!("/hooks/{id}")), &id))
                 } }
                 td { (parts::time(one.created_at, at.visit.now)) }
             }
@@ -140,7 +140,7 @@ fn hooks(at: &FirmVisit, hooks: &[TrailHook]) -> Markup {
     let rows = html! {
         @for one in hooks {
             tr {
-                td { (parts::id(&at.at(&format!("/hooks/{}", one.id)), one.id)) }
+                td { (parts::id(&at.at(&format!("/hooks/{}", one.id)), &one.id)) }
                 td { (parts::foreign(&one.target)) }
                 td { (one.deliveries) }
             }

@@ -64,7 +64,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedReceiver>) -> PageContent
     let content = html! {
         (parts::filters(visit, &[ListFilter::Text("host", "hooks.example.com")]))
         (parts::table("Receivers", &HEADS, &rows))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
         @if let (Some(one), true) = (only, visit.may_act()) { (commands(visit, one)) }
     };

@@ -24,7 +24,7 @@ fn content(visit: &PageVisit, found: &ListedReplay) -> PageContent {
     let firm = format!("/console/firms/{}", found.firm_id);
     let facts = [
         ("State", parts::state(&found.state)),
-        ("Firm", parts::id(&firm, found.firm_id)),
+        ("Firm", parts::id(&firm, &found.firm_id)),
         ("Done", parts::share(found.selected - waiting, found.selected)),
         ("Outcomes", outcomes),
         ("Rate", html! { (found.rate_per_second) " a second" }),

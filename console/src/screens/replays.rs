@@ -53,7 +53,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedReplay>) -> PageContent {
     let content = html! {
         (fields(visit))
         (table(visit, &found.items))
-        (parts::empty(EmptyList(found.items.is_empty())))
+        (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
         p { "A replay begins on the page of a firm or of a delivery." }
     };
@@ -68,11 +68,11 @@ pub(super) fn table(visit: &PageVisit, replays: &[ListedReplay]) -> Markup {
                 td {
                     // The page of one replay is for operators, as its answer of the API is.
                     @if visit.may_act() {
-                        (parts::id(&format!("/console/replays/{}", one.id), one.id))
-                    } @else { (parts::plain_id(one.id)) }
+                        (parts::id(&format!("/console/replays/{}", one.id), &one.id))
+                    } @else { (parts::plain_id(&one.id)) }
                 }
                 td { (parts::state(&one.state)) }
-                td { (parts::id(&format!("/console/firms/{}", one.firm_id), one.firm_id)) }
+                td { (parts::id(&format!("/console/firms/{}", one.firm_id), &one.firm_id)) }
                 td { (one.selected) }
                 td { (one.rate_per_second) }
                 td { (parts::time(one.requested_at, visit.now)) }

@@ -43,7 +43,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedToken>) -> PageContent {
 fn row(visit: &PageVisit, token: &ListedToken) -> Markup {
     html! {
         tr {
-            td { (parts::id(&format!("/console/log?stream={}", token.id), token.id)) }
+            td { (parts::id(&format!("/console/log?stream={}", token.id), &token.id)) }
             td { (parts::foreign(&token.name)) }
             td { (token.role) }
             td {
