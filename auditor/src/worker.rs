@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use domain::time::Timestamp;
-use eventstore::Clock;
 use eventstore::worker::{NextStep, WakeOn, Worker};
+use eventstore::{Clock, outage};
 use projector::signatures;
 use sqlx::PgPool;
 use vault::Entropy;
@@ -98,7 +98,9 @@ impl Worker for Checkpointer {
         self.next = match self.take_due(now).await {
             Ok(()) => (hour(now) + 1) * HOUR_SECONDS,
             Err(error) => {
-                tracing::error!(%error, "no checkpoint of the audit log could be taken");
+                if !outage::explains(&error) {
+                    tracing::error!(%error, "no checkpoint of the audit log could be taken");
+                }
                 second + RETRY_SECONDS
             }
         };

@@ -12,12 +12,29 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
+use crate::pool::ACQUIRE_TIMEOUT;
 
 /// An unchanged failure is logged again after this time.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The databases of this process that are away, and why.
-static AWAY: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
+/// What began in an outage may still fail so long after it: a wait for a connection.
+const AFTERMATH: Duration = ACQUIRE_TIMEOUT;
+
+/// The outages that this process knows of.
+static OUTAGES: Mutex<Outages> = Mutex::new(Outages { away: BTreeMap::new(), ended: None });
+
+struct Outages {
+    /// The databases that are away, and why.
+    away: BTreeMap<&'static str, String>,
+    /// The end of the last outage.
+    ended: Option<Instant>,
+}
+
+impl Outages {
+    fn explain_failures_at(&self, now: Instant) -> bool {
+        !self.away.is_empty() || self.ended.is_some_and(|ended| now < ended + AFTERMATH)
+    }
+}
 
 /// One outage of one database, from its first log line until this is dropped.
 #[derive(Debug)]
@@ -25,26 +42,34 @@ pub(crate) struct Outage {
     database: &'static str,
     since: Instant,
     why: String,
+    /// The time of the last log line.
+    logged: Option<Instant>,
 }
 
 impl Outage {
     pub(crate) fn of(database: &'static str) -> Self {
-        Self { database, since: Instant::now(), why: String::new() }
+        Self { database, since: Instant::now(), why: String::new(), logged: None }
     }
 
-    /// Logs why the database is away, unless the log tells it already.
-    pub(crate) fn tell(&mut self, why: String) {
-        if self.why != why {
-            let database = self.database;
+    /// Logs why the database is away: at once, and a changed reason after a minute. A reset
+    /// connection alone has several texts, which take turns.
+    pub(crate) fn tell(&mut self, why: String, now: Instant) {
+        let database = self.database;
+        if self.is_news(&why, now) {
             tracing::error!("{database} {why}: looking for it");
-            away().insert(database, format!("{database} {why}"));
-            self.why = why;
+            self.logged = Some(now);
         }
+        outages().away.insert(database, format!("{database} {why}"));
+        self.why = why;
+    }
+
+    fn is_news(&self, why: &str, now: Instant) -> bool {
+        self.logged.is_none_or(|at| now >= at + REPEAT_INTERVAL && self.why != why)
     }
 
     /// Logs that the database is back, if the log tells that it is away.
     pub(crate) fn end(self) {
-        if !self.why.is_empty() {
+        if self.logged.is_some() {
             let seconds = self.since.elapsed().as_secs_f64().ceil();
             tracing::info!(seconds, "{} is back", self.database);
         }
@@ -53,24 +78,28 @@ impl Outage {
 
 impl Drop for Outage {
     fn drop(&mut self) {
-        away().remove(self.database);
+        let mut outages = outages();
+        if outages.away.remove(self.database).is_some() {
+            outages.ended = Some(Instant::now());
+        }
     }
 }
 
-fn away() -> MutexGuard<'static, BTreeMap<&'static str, String>> {
-    AWAY.lock().unwrap_or_else(PoisonError::into_inner)
+fn outages() -> MutexGuard<'static, Outages> {
+    OUTAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns why each database that is away cannot be used, as sentences.
 #[must_use]
 pub fn known() -> Vec<String> {
-    away().values().cloned().collect()
+    outages().away.values().cloned().collect()
 }
 
-/// Returns whether the log tells that a database of this process is away.
+/// Returns whether the log tells that a database of this process is away, or was until a moment
+/// ago.
 #[must_use]
 pub fn is_known() -> bool {
-    !away().is_empty()
+    outages().explain_failures_at(Instant::now())
 }
 
 /// Returns whether an outage is the cause of an error. The log tells of it, or will within a
@@ -140,6 +169,29 @@ mod tests {
         assert!(explained(std::io::Error::other("reset").into()));
         assert!(!explained(sqlx::Error::PoolTimedOut));
         assert!(!explained(sqlx::Error::RowNotFound));
+    }
+
+    #[test]
+    fn an_outage_whose_reason_took_turns_was_logged_at_each_turn() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut outage = Outage::of("a database");
+        assert!(outage.is_news("reset", at(0)));
+        outage.logged = Some(at(0));
+        outage.why = "reset".to_owned();
+        assert!(!outage.is_news("end of file", at(59)));
+        assert!(!outage.is_news("reset", at(60)));
+        assert!(outage.is_news("end of file", at(60)));
+    }
+
+    #[test]
+    fn a_wait_that_began_in_an_outage_was_logged_when_it_ended_after_it() {
+        let end = Instant::now();
+        let mut outages = Outages { away: BTreeMap::new(), ended: None };
+        assert!(!outages.explain_failures_at(end));
+        outages.ended = Some(end);
+        assert!(outages.explain_failures_at(end + AFTERMATH / 2));
+        assert!(!outages.explain_failures_at(end + AFTERMATH));
     }
 
     #[test]

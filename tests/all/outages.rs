@@ -234,7 +234,8 @@ async fn first_use_3_11_every_worker_and_every_call_logged_an_outage_each_second
     let log = served.log.lock().unwrap().clone();
     let loud = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
     let lines: Vec<&str> = log.lines().filter(loud).collect();
-    assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("does not answer")), "{log}");
+    let is_told = |line: &&str| line.contains("does not answer");
+    assert!(lines.len() == 2 && lines.iter().all(is_told), "{lines:#?}");
 }
 
 /// Statements of a service under way at once that ask who calls.

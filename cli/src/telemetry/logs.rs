@@ -33,9 +33,8 @@ pub(crate) enum LogFormat {
 /// Starts the log at this level; `RUST_LOG` overrides it. Spans go to traces only.
 pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporter>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let filter = filter.and(filter_fn(|told| {
-        told.target() != trace::SPAN_TARGET && !repeats_refused_connection(told)
-    }));
+    let filter = filter
+        .and(filter_fn(|told| told.target() != trace::SPAN_TARGET && !is_of_lost_connection(told)));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = if format == LogFormat::Json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
@@ -54,10 +53,13 @@ pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporte
     std::panic::set_hook(Box::new(panicked));
 }
 
-/// Whether this is the line with which sqlx repeats, for each try, that our check refused a new
-/// connection. The check has logged the reason.
-fn repeats_refused_connection(told: &Metadata<'_>) -> bool {
-    told.target() == "sqlx_core::pool::inner" && *told.level() == Level::ERROR
+/// Whether this is a line with which sqlx tells of a connection that it drops: one that our check
+/// refused, or one that broke. The check has logged the reason, and the followers of the databases
+/// log an outage once.
+fn is_of_lost_connection(told: &Metadata<'_>) -> bool {
+    let lines =
+        [("sqlx_core::pool::inner", Level::ERROR), ("sqlx_core::pool::connection", Level::WARN)];
+    lines.contains(&(told.target(), *told.level()))
 }
 
 /// Logs a panic as a line. Only a message written in code is logged. A formatted message may quote

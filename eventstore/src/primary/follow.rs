@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::choice::{HostState, ServerKind, choose};
 use super::{DatabaseHosts, NoPrimary, ask_all, place, reports};
@@ -101,7 +101,7 @@ impl PrimaryFollower {
                     return server;
                 }
             }
-            outage.tell(NoPrimary(reports(&hosts, answers)).to_string());
+            outage.tell(NoPrimary(reports(&hosts, answers)).to_string(), Instant::now());
             sleep(LOOK_INTERVAL).await;
         }
     }
