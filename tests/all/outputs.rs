@@ -30,7 +30,6 @@ const TEXT: &[Mode] = &[Mode::Pipe, Mode::Terminal];
 const REPORT: &[Mode] = &[Mode::Pipe, Mode::Terminal, Mode::Json];
 const EACH: &[Mode] = &[Mode::Pipe, Mode::Terminal, Mode::Json, Mode::Quiet];
 const PIPE: &[Mode] = &[Mode::Pipe];
-const QUIET: &[Mode] = &[Mode::Pipe, Mode::Quiet];
 const UNTIMED: &[Mode] = &[Mode::Pipe, Mode::Json];
 
 /// The commands in the order in which they are given, and how.
@@ -51,14 +50,15 @@ const COMMANDS: &[(&str, &[Mode])] = &[
     ("find HOOK", EACH),
     ("find 127.0.0.1", TEXT),
     ("find nothing", TEXT),
-    ("access --firm NAME", QUIET),
-    ("keys why KEY", PIPE),
-    ("deliveries why DELIVERY", PIPE),
-    ("events show 2", PIPE),
-    ("events of HOOK", QUIET),
-    ("people show ann@example.com --firm NAME --reason a", QUIET),
+    ("access --firm NAME", EACH),
+    ("keys why KEY", REPORT),
+    ("deliveries why DELIVERY", REPORT),
+    ("events show 2", REPORT),
+    ("events of HOOK", EACH),
+    ("people show ann@example.com --firm NAME --reason a", EACH),
     ("deliveries export --firm NAME", PIPE),
-    ("deliveries show --firm NAME DELIVERY --body --answer --reason a", PIPE),
+    ("deliveries export --firm NAME --format ndjson", PIPE),
+    ("deliveries show --firm NAME DELIVERY --body --answer --reason a", REPORT),
     ("hooks test HOOK --reason a", UNTIMED),
     ("replay list", EACH),
     ("lanes list --firm NAME", EACH),
@@ -68,6 +68,8 @@ const COMMANDS: &[(&str, &[Mode])] = &[
     ("audit list --firm NAME --action hook_created", TEXT),
     ("audit keys list", REPORT),
     ("projections status deliveries", PIPE),
+    ("projections verify firms", REPORT),
+    ("projections rebuild firms", PIPE),
     ("verify deliveries", REPORT),
     ("migrate", REPORT),
     ("config show --role api", TEXT),
@@ -93,8 +95,13 @@ const COMMANDS: &[(&str, &[Mode])] = &[
     ("tokens revoke 00000000", PIPE),
     ("replay start --firm NAME --reason a", PIPE),
     ("replay show REPLAY", UNTIMED),
+    ("replay pause REPLAY", UNTIMED),
+    ("replay resume REPLAY", UNTIMED),
+    ("replay stop REPLAY", UNTIMED),
     ("audit checkpoint", REPORT),
     ("audit keys list", REPORT),
+    ("audit keys publish", TEXT),
+    ("audit keys rotate", REPORT),
     ("audit verify", REPORT),
 ];
 
