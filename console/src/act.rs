@@ -103,12 +103,13 @@ pub(crate) fn own_page(path: Option<&str>) -> &str {
     path.filter(is_own).unwrap_or("/console")
 }
 
-/// Whether a browser sent the request from a page of this door. Programs send neither header.
+/// Whether a browser sent the request from a page of this door. Programs send neither header. The
+/// word of the browser counts, because a proxy may rewrite `Host`. A browser gives no word without
+/// TLS, and then the origin is compared.
 fn is_own_origin(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value: &axum::http::HeaderValue| value.to_str());
-    let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
-    if !matches!(site, None | Some(b"same-origin")) {
-        return false;
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site == "same-origin";
     }
     match (text(ORIGIN), text(HOST)) {
         (None, _) => true,
@@ -133,7 +134,11 @@ mod tests {
     #[rstest]
     #[case(&[], true)]
     #[case(&[("sec-fetch-site", "same-origin"), ("origin", "http://a:1"), ("host", "a:1")], true)]
+    #[case(&[("sec-fetch-site", "same-origin"), ("origin", "https://a"), ("host", "b:1")], true)]
     #[case(&[("sec-fetch-site", "cross-site")], false)]
+    #[case(&[("sec-fetch-site", "none")], false)]
+    #[case(&[("sec-fetch-site", "cross-site"), ("origin", "http://a"), ("host", "a")], false)]
+    #[case(&[("origin", "http://a:1"), ("host", "a:1")], true)]
     #[case(&[("sec-fetch-site", "same-site")], false)]
     #[case(&[("origin", "http://b"), ("host", "a")], false)]
     #[case(&[("origin", "null"), ("host", "a")], false)]

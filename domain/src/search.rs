@@ -3,9 +3,11 @@
 
 use uuid::Uuid;
 
+use crate::access_token::TOKEN_PREFIX;
 use crate::api_key::API_KEY_PREFIX;
 use crate::id_range::IdRange;
 use crate::pause::PauseScope;
+use crate::signature::SECRET_PREFIX;
 
 /// Characters of a key that people see. A whole key is cut to them, so that it goes nowhere.
 const KEY_SHOWN_CHARS: usize = 12;
@@ -66,6 +68,20 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
     };
     let name = Some(SearchTerm::FirmName(text.to_lowercase()));
     [position, ids_beginning(text), host, name].into_iter().flatten().collect()
+}
+
+/// The text as an address may hold it. A whole key is cut to the part that people see. `None` if a
+/// token or a webhook secret is in it.
+#[must_use]
+pub fn harmless(text: &str) -> Option<&str> {
+    if text.contains(TOKEN_PREFIX) || text.contains(SECRET_PREFIX) {
+        return None;
+    }
+    let Some((_, key)) = text.find(API_KEY_PREFIX).map(|at| text.split_at(at)) else {
+        return Some(text);
+    };
+    let end = key.char_indices().nth(KEY_SHOWN_CHARS).map_or(key.len(), |(end, _)| end);
+    Some(&key[..end])
 }
 
 /// The ids that begin with these digits.
@@ -140,6 +156,19 @@ mod tests {
         let key = format!("ffk_{}", "A".repeat(43));
         assert_eq!(terms(&key), [SearchTerm::KeyStart("ffk_AAAAAAAA".into())]);
         assert_eq!(terms("ffk_ab"), [SearchTerm::KeyStart("ffk_ab".into())]);
+    }
+
+    #[test]
+    fn a_text_for_an_address_holds_no_secret() {
+        let key = format!("ffk_{}", "A".repeat(43));
+        assert_eq!(harmless(&key), Some("ffk_AAAAAAAA"));
+        assert_eq!(harmless(&format!("Bearer {key}")), Some("ffk_AAAAAAAA"));
+        assert_eq!(harmless("ffk_éééééééééé"), Some("ffk_éééééééé"));
+        assert_eq!(harmless("ffk_a"), Some("ffk_a"));
+        assert_eq!(harmless("Harrow Lane"), Some("Harrow Lane"));
+        for secret in ["fft_AAAA", "Bearer fft_AAAA", "whsec_AAAA", "ffk_a fft_a"] {
+            assert_eq!(harmless(secret), None, "{secret}");
+        }
     }
 
     #[test]

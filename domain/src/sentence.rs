@@ -334,7 +334,9 @@ fn of_replay(id: &str, event: &ReplayEvent) -> String {
         }
         ReplayEvent::ReplayPaused {} => format!("replay {id} was paused"),
         ReplayEvent::ReplayResumed {} => format!("replay {id} was resumed"),
-        ReplayEvent::ReplayStopped {} => format!("replay {id} was stopped"),
+        ReplayEvent::ReplayStopped { reason } => {
+            format!("replay {id} was stopped{}", because(reason.as_deref()))
+        }
         ReplayEvent::ReplayFinished { queued, skipped } => {
             format!("replay {id} finished: {queued} queued, {skipped} skipped")
         }

@@ -412,7 +412,7 @@ fn of_replay(id: &str, event: &ReplayEvent) -> Deed {
             .why(&order.reason),
         ReplayEvent::ReplayPaused {} => replay(Action::ReplayPaused),
         ReplayEvent::ReplayResumed {} => replay(Action::ReplayResumed),
-        ReplayEvent::ReplayStopped {} => replay(Action::ReplayStopped),
+        ReplayEvent::ReplayStopped { reason } => replay(Action::ReplayStopped).why(reason.as_ref()),
         ReplayEvent::ReplayFinished { queued, skipped } => {
             replay(Action::ReplayFinished).with(json!({"queued": queued, "skipped": skipped}))
         }
