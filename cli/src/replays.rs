@@ -263,8 +263,8 @@ impl ReplayStartArgs {
         })
     }
 
-    /// Delivered deliveries arrive at their receivers once more, and those of all firms are many. So
-    /// the operator is asked first.
+    /// Delivered deliveries arrive at their receivers once more, and those of all firms are many.
+    /// So the operator is asked first.
     fn require_consent(&self, chosen: &[ChosenReplay]) -> anyhow::Result<()> {
         if self.dry_run || chosen.is_empty() || !(self.force || self.all_firms) {
             return Ok(());

@@ -80,7 +80,7 @@ pub async fn deliveries(
     Ok(ListPage::of(rows, wanted.limit, |row| row.delivery_id))
 }
 
-/// Number of the deliveries that stand before this one in the list with these filters, up to `most`.
+/// Number of deliveries before this one in the list with these filters, at most `most`.
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
