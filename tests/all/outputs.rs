@@ -237,8 +237,13 @@ fn masked(text: &str) -> String {
     masked
 }
 
-/// The line with `0` for the digits before ` ms`, and for those of a field of milliseconds.
+/// The line with `0` for the digits before ` ms`, and for those of a field of milliseconds or
+/// seconds.
 fn without_milliseconds(line: &str) -> String {
+    if let Some((before, _)) = line.split_once("\"seconds\": ") {
+        let comma = if line.ends_with(',') { "," } else { "" };
+        return format!("{before}\"seconds\": 0{comma}");
+    }
     if let Some((before, after)) = line.split_once("_ms\": ") {
         let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
         return format!("{before}_ms\": 0{rest}");
