@@ -159,18 +159,28 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
         ReplaysCommand::Start(start) => begin(service, start).await?,
         ReplaysCommand::List(asked) => list_replays(service, asked).await?,
         ReplaysCommand::Show(ReplayShowArgs { one, watch }) => {
-            let replay_id = names::id(system.pool(), NamedKind::Replay, &one.replay).await?;
+            let replay_id = find(service, &one).await?;
             if watch {
                 follow(service, replay_id, one.json).await?;
             }
             let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
             show(one.json, &view);
         }
-        ReplaysCommand::Pause(one) => change(service, &one, ReplayCommand::Pause).await?,
-        ReplaysCommand::Resume(one) => change(service, &one, ReplayCommand::Resume).await?,
+        ReplaysCommand::Pause(one) => {
+            let replay_id = find(service, &one).await?;
+            change(service, replay_id, ReplayCommand::Pause, one.json).await?;
+        }
+        ReplaysCommand::Resume(one) => {
+            let replay_id = find(service, &one).await?;
+            change(service, replay_id, ReplayCommand::Resume, one.json).await?;
+        }
         ReplaysCommand::Stop(stop) => end(service, stop).await?,
     }
     system.stop().await
+}
+
+async fn find(service: &Service, one: &ReplayArgs) -> anyhow::Result<Uuid> {
+    names::id(service.store.pool(), NamedKind::Replay, &one.replay).await
 }
 
 /// Waits until a replay has ended.
@@ -300,7 +310,7 @@ impl ReplayStartArgs {
 /// Ends a replay, which nobody can resume, so the operator is asked first.
 async fn end(service: &Service, stop: ReplayStopArgs) -> anyhow::Result<()> {
     let ReplayStopArgs { one, reason, consent } = stop;
-    let replay_id = names::id(service.store.pool(), NamedKind::Replay, &one.replay).await?;
+    let replay_id = find(service, &one).await?;
     let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
     if view.row.ended_at.is_none() {
         let waiting = view.outcomes.get(WAITING).copied().unwrap_or_default();
@@ -308,14 +318,18 @@ async fn end(service: &Service, stop: ReplayStopArgs) -> anyhow::Result<()> {
             format!("{waiting} deliveries of this replay are not sent, and nobody can resume it");
         confirm::require(consent, &consequences, "stop")?;
     }
-    change(service, &one, ReplayCommand::Stop { reason }).await
+    change(service, replay_id, ReplayCommand::Stop { reason }, one.json).await
 }
 
-async fn change(service: &Service, one: &ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
-    let replay_id = names::id(service.store.pool(), NamedKind::Replay, &one.replay).await?;
+async fn change(
+    service: &Service,
+    replay_id: Uuid,
+    command: ReplayCommand,
+    how: OutputArgs,
+) -> anyhow::Result<()> {
     let view = replays::change(service, replay_id, command, service.operator()).await;
     let view = view.map_err(terminal_error)?;
-    show(one.json, &view);
+    show(how, &view);
     Ok(())
 }
 

@@ -48,8 +48,7 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
         return Vec::new();
     }
     if text.starts_with(API_KEY_PREFIX) {
-        let start = text.chars().take(KEY_SHOWN_CHARS).collect();
-        return vec![SearchTerm::KeyStart(start)];
+        return vec![SearchTerm::KeyStart(shown_of_key(text).to_owned())];
     }
     let mut hash = [0; 32];
     if hex::decode_to_slice(text, &mut hash).is_ok() {
@@ -77,11 +76,13 @@ pub fn harmless(text: &str) -> Option<&str> {
     if text.contains(TOKEN_PREFIX) || text.contains(SECRET_PREFIX) {
         return None;
     }
-    let Some((_, key)) = text.find(API_KEY_PREFIX).map(|at| text.split_at(at)) else {
-        return Some(text);
-    };
+    Some(text.find(API_KEY_PREFIX).map_or(text, |at| shown_of_key(&text[at..])))
+}
+
+/// The part of a key that people see.
+fn shown_of_key(key: &str) -> &str {
     let end = key.char_indices().nth(KEY_SHOWN_CHARS).map_or(key.len(), |(end, _)| end);
-    Some(&key[..end])
+    &key[..end]
 }
 
 /// The ids that begin with these digits.

@@ -152,7 +152,8 @@ async fn after_72_hours_the_queue_of_a_suspended_firm_is_cancelled() {
 #[tokio::test]
 async fn a_suspension_reported_again_gave_the_queue_another_72_hours() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
     let of_firm = |kind, second| later(activity(firm.id, kind, json!({})), second);
