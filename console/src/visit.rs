@@ -104,17 +104,22 @@ pub(crate) async fn session(
 
 /// All cookies that may be sessions, surest first. A neighbour may have set others of this name.
 fn cookies(headers: &HeaderMap) -> Vec<&str> {
-    let all = || headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let of = |wanted| {
-        let pairs = all().flat_map(|value| value.split(';'));
-        let pairs = pairs.filter_map(|pair| pair.split_once('='));
-        pairs.filter(move |(name, _)| name.trim() == wanted).map(|(_, value)| value.trim())
-    };
+    let of = |wanted| named_cookies(headers, wanted);
     of(SECURE_COOKIE_NAME).chain(of(COOKIE_NAME)).collect()
 }
 
+/// The values of all cookies of this name.
+pub(crate) fn named_cookies<'a>(
+    headers: &'a HeaderMap,
+    wanted: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.split_once('='));
+    pairs.filter(move |(name, _)| name.trim() == wanted).map(|(_, value)| value.trim())
+}
+
 /// The parameters that say something. A form sends its empty fields, too.
-fn read_query(query: &str) -> Vec<(String, String)> {
+pub(crate) fn read_query(query: &str) -> Vec<(String, String)> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     let said = pairs.map(|(name, value)| (name.into_owned(), value.trim().to_owned()));
     said.filter(|(_, value)| !value.is_empty()).collect()
@@ -139,7 +144,7 @@ pub(crate) fn written(query: &[(String, String)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish()
 }
 
-async fn params(parts: &mut Parts) -> Vec<(String, String)> {
+pub(crate) async fn params(parts: &mut Parts) -> Vec<(String, String)> {
     let found: Result<RawPathParams, _> = RawPathParams::from_request_parts(parts, &()).await;
     let Ok(params) = found else { return Vec::new() };
     params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
