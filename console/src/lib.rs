@@ -11,7 +11,8 @@
 //!
 //! `portal` has the pages of the public door, for a firm's own people.
 //!
-//! Pages of the console work without the script, which adds keys, copying and the viewer's time zone.
+//! Pages of the console work without the script, which adds keys, copying and the viewer's time
+//! zone.
 
 mod act;
 mod acts;

@@ -79,8 +79,8 @@ pub async fn reveal_target(
     hook_id: Uuid,
 ) -> Result<String, Error> {
     views::hook(service, session, hook_id).await?;
-    let (firm_id, actor) = (session.firm_id(), session.actor());
-    let reveal = TargetReveal { firm_id, actor, reason: IN_PORTAL };
+    let reveal =
+        TargetReveal { firm_id: session.firm_id(), actor: session.actor(), reason: IN_PORTAL };
     targets::of_hook(service, reveal, hook_id).await
 }
 
@@ -93,8 +93,9 @@ pub async fn test_hook(
     session: &PortalSession,
     hook_id: Uuid,
 ) -> Result<SentTest, Error> {
-    let (firm_id, actor) = (session.firm_id(), session.actor());
-    hook_tests::send(service, HookTest { firm_id, hook_id, actor, reason: IN_PORTAL }).await
+    let order =
+        HookTest { firm_id: session.firm_id(), hook_id, actor: session.actor(), reason: IN_PORTAL };
+    hook_tests::send(service, order).await
 }
 
 /// An order to send a failed delivery again.

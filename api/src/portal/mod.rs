@@ -1,5 +1,5 @@
-//! The portal of a firm's own people (ruling 48): links, sessions, and all that a member may see and
-//! do.
+//! The portal of a firm's own people (ruling 48): links, sessions, and all that a member may see
+//! and do.
 //!
 //! The product asks for a [`link`](links::make) for one firm and one member. The link is used once,
 //! within a minute, and begins a session of half an hour. A session is looked up at each request,

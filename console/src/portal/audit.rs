@@ -18,14 +18,14 @@ struct PortalEntry {
     sequence: i64,
     at: Timestamp,
     action: String,
-    actor: EntryParty,
-    subject: EntryParty,
+    actor: PortalParty,
+    subject: PortalParty,
     reason: Option<String>,
 }
 
 /// An actor or a subject.
 #[derive(Debug, Deserialize)]
-struct EntryParty {
+struct PortalParty {
     kind: String,
     id: Option<String>,
 }
@@ -63,12 +63,12 @@ fn read(entries: Vec<Value>) -> Result<Vec<PortalEntry>, api::Error> {
     read.map_err(|error| api::Error::Internal(error.to_string()))
 }
 
-fn actor(visit: &PortalVisit, actor: &EntryParty) -> Markup {
+fn actor(visit: &PortalVisit, actor: &PortalParty) -> Markup {
     let you = visit.session.member_id().to_string();
     let is_you = actor.kind == "member" && actor.id.as_deref() == Some(you.as_str());
     html! { @if is_you { (visit.words.you) } @else { (party(actor)) } }
 }
 
-fn party(party: &EntryParty) -> Markup {
+fn party(party: &PortalParty) -> Markup {
     html! { (party.kind) @if let Some(id) = &party.id { " " (parts::plain_id(id)) } }
 }

@@ -134,7 +134,8 @@ pub(super) fn state(words: &Words, row: &DeliveryRow) -> Markup {
 pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let found = views::delivery(&state.service, &visit.session, visit.id()?).await;
     let found = visit.told(found)?;
-    let (words, row) = (visit.words, &found.row);
+    let words = visit.words;
+    let row = &found.row;
     let content = html! {
         (facts(words, row))
         (parts::section("tries", words.tries, &tries(words, &found.attempts)))

@@ -17,7 +17,9 @@ const FAILED_SHOWN: usize = 10;
 
 /// Shows the first page.
 pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let (service, session, words) = (&state.service, &visit.session, visit.words);
+    let service = &state.service;
+    let session = &visit.session;
+    let words = visit.words;
     let keys = visit.told(views::keys(service, session).await)?;
     let hooks = visit.told(views::hooks(service, session, HookFilter::Live, None).await)?;
     let failed =

@@ -70,7 +70,7 @@ pub(super) async fn create(State(state): State<SharedPortal>, form: PortalForm) 
 /// Shows a key and the subscriptions that go with it.
 pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let found = visit.told(views::key(&state.service, &visit.session, visit.id()?).await)?;
-    let KeyWithHooks { key, hooks } = &found;
+    let key = &found.key;
     let words = visit.words;
     let time = |at: Timestamp| parts::plain_time(at);
     let content = html! {
@@ -84,7 +84,6 @@ pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) 
             }),
         ]))
         @if key.revoked_at.is_none() { (revocation(&visit, &found)) }
-        @else if !hooks.is_empty() { (hooks::short_list(words, hooks)) }
     };
     Ok(visit.page(words.key, content))
 }

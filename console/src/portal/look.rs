@@ -3,7 +3,7 @@
 use std::iter;
 
 use api::portal::PortalSession;
-use axum::extract::Path;
+use axum::extract::RawPathParams;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
     X_FRAME_OPTIONS,
@@ -247,6 +247,7 @@ fn document_with(
                 meta name="color-scheme" content="light dark";
                 title { (page.title) @if let Some(firm) = firm { " · " (firm.name) } }
                 link rel="stylesheet" href=(format!("/portal/style.css?{version}"));
+                link rel="icon" type="image/svg+xml" href="/portal/icon.svg";
                 @if let Some(color) = firm.and_then(|firm| firm.color) {
                     link rel="stylesheet" href=(format!("/portal/brand/{color}"));
                 }
@@ -273,8 +274,9 @@ pub(super) async fn style() -> impl IntoResponse {
 }
 
 /// The colours of a brand, with the ink that can be read on it.
-pub(super) async fn brand_style(Path(color): Path<String>) -> Response {
-    let Ok(color) = color.parse::<BrandColor>() else {
+pub(super) async fn brand_style(params: RawPathParams) -> Response {
+    let color = params.iter().find(|(name, _)| *name == "color");
+    let Some(color) = color.and_then(|(_, color)| color.parse::<BrandColor>().ok()) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let ink = color.ink();

@@ -27,6 +27,8 @@ use axum::Router;
 use axum::middleware::map_response;
 use axum::routing::{any_service, get, post};
 
+use crate::assets;
+
 /// The data that all pages share.
 pub(crate) struct PortalState {
     service: Service,
@@ -57,6 +59,7 @@ fn pages() -> Router<SharedPortal> {
         .route("/leave", post(entrance::leave))
         .route("/lang", post(entrance::set_lang))
         .route("/style.css", get(look::style))
+        .route("/icon.svg", get(assets::icon))
         .route("/brand/{color}", get(look::brand_style))
         .route("/keys", get(keys::list).post(keys::create))
         .route("/keys/{id}", get(keys::show))

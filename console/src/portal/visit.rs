@@ -105,7 +105,8 @@ pub(super) fn is_encrypted(service: &Service) -> bool {
     service.base_url.starts_with("https://")
 }
 
-/// The standing of the first cookie that is a session. A neighbour may have set others of this name.
+/// The standing of the first cookie that is a session. A neighbour may have set others of this
+/// name.
 async fn standing(state: &PortalState, headers: &HeaderMap) -> Result<PortalStanding, api::Error> {
     let mut last = PortalStanding::Unknown;
     for cookie in named_cookies(headers, cookie_name(&state.service)) {

@@ -162,8 +162,8 @@ pub async fn is_known(
         .await
 }
 
-/// Returns whether the member is an active owner or admin of the firm; `None` if no report named the
-/// member.
+/// Returns whether the member is an active owner or admin of the firm; `None` if no report named
+/// the member.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -67,7 +67,7 @@ async fn an_auditor_or_a_token_of_other_firms_gets_no_link() {
         name: "elsewhere".into(),
         role: HolderRole::Product,
         expires_at: None,
-        firm_ids: Some(vec![scene.world.id()]),
+        firm_ids: Some(vec![scene.world.firm().await.id]),
     };
     let limited = tokens::create_limited(scene.world.service(), scope).await.unwrap();
     assert_eq!(order(&limited.token).await.code(), (404, "firm_not_found"));

@@ -1,5 +1,7 @@
 //! Pages and commands of an owner.
 
+use std::time::Duration;
+
 use domain::context::Actor;
 use serde_json::json;
 use tests::{Reply, activity};
@@ -196,6 +198,7 @@ async fn the_whole_target_is_shown_on_demand() {
 #[tokio::test]
 async fn lists_go_on_at_the_next_page() {
     let scene = PortalScene::new().await;
+    scene.world.pass(Duration::from_secs(1));
     for _ in 0..50 {
         scene.world.submit(&scene.firm).await;
     }
