@@ -191,8 +191,8 @@ pub(super) fn portal(portal: &DemoPortal, api: &str, token: &str) {
     say!("\nThe portal, for the owner of the first firm. A link works once, within a minute:\n");
     say!("  {link}");
     say!("  # another link");
-    say!("  curl -H 'Authorization: Bearer {token}' -d '{{\"member_id\": \"{owner}\"}}' \\");
-    say!("       {api}/firms/{firm_id}/portal-links");
+    say!("  curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' \\");
+    say!("       -d '{{\"member_id\": \"{owner}\"}}' {api}/firms/{firm_id}/portal-links");
 }
 
 /// Prints commands for the reader to run.
