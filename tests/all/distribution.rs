@@ -39,7 +39,7 @@ const NAMELESS: [(&str, &str); 4] = [
 
 /// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
 /// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
-const WITHOUT_FIRM: [(&str, &str); 17] = [
+const WITHOUT_FIRM: [(&str, &str); 19] = [
     ("answers_pkey", "a delivery's id, made of its firm's"),
     ("bodies_pkey", "a random id"),
     ("deliveries_pkey", "made of the occurrence's id, which is made of the firm's"),
@@ -52,6 +52,8 @@ const WITHOUT_FIRM: [(&str, &str); 17] = [
     ("open_invites_pkey", "a random id"),
     ("outbox_pkey", "made of the occurrence's id, which is made of the firm's"),
     ("pauses_pkey", "a random id"),
+    ("portal_sessions_cookie_key", "the digest of a random cookie"),
+    ("portal_sessions_pkey", "the digest of a random code"),
     ("replay_items_delivery_key", "the replay's random id"),
     ("replay_items_pkey", "the replay's random id"),
     ("replays_pkey", "a random id"),
