@@ -22,8 +22,10 @@ use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::run_on;
 use eventstore::{crash, relay};
 use inviter::{Inviter, TakeOver};
+use notifier::{NoticeWorker, Notifier};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
+use projector::episodes::EpisodeTimer;
 use projector::follow::Follower;
 use projector::housekeeping::HousekeepingWorker;
 use projector::partials::PartialTimer;
@@ -239,6 +241,8 @@ fn spawn_workers(
         }
         let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
         tasks.spawn(run_on(partials, store.nudge(), stop.clone()));
+        let episodes = EpisodeTimer::new(store.clone(), system.service.clock.clone());
+        tasks.spawn(run_on(episodes, store.nudge(), stop.clone()));
         let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
         tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
     }
@@ -247,6 +251,8 @@ fn spawn_workers(
     if sends && matches!(role, ProcessRole::All | ProcessRole::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
         tasks.spawn(run_on(TakeOver::new(inviter), store.nudge(), stop.clone()));
+        let notifier = Notifier { store: store.clone(), ..system.notifier.clone() };
+        tasks.spawn(run_on(NoticeWorker::new(notifier), store.nudge(), stop.clone()));
     }
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
         let deliverer = &system.deliverer;

@@ -15,7 +15,7 @@ use cluster::Cluster;
 use deliverer::inspect::host_backlog;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use deliverer::send::{SampleExchange, SampleRequest, send_sample};
-use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend};
+use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend, NoticeTarget};
 use domain::address::AllowedTargets;
 use domain::target::Target;
 use eventstore::checkup::{self, SchemaStanding};
@@ -26,6 +26,7 @@ use futures::future::BoxFuture;
 use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
 use mailer::{Mailer, SenderAddress};
+use notifier::{NoticePlaces, Notifier};
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
@@ -69,6 +70,8 @@ pub struct System {
     pub service: Service,
     /// The context of the deliverer.
     pub deliverer: DelivererContext,
+    /// The context of notices.
+    pub notifier: Notifier,
     /// The fence of the log.
     pub fence: Fence,
     /// The notary of checkpoints, in a process that makes them.
@@ -107,6 +110,10 @@ pub struct SystemSetup {
     pub sending: SendingMode,
     /// The batchers of concurrent calls.
     pub desks: CallBatchers,
+    /// The operator's URL for notices.
+    pub notices: Option<NoticeTarget>,
+    /// The integrations screen of the product.
+    pub integrations_url: Option<String>,
 }
 
 impl SystemSetup {
@@ -129,6 +136,8 @@ impl SystemSetup {
             verification_interval: None,
             sending: SendingMode::On,
             desks: CallBatchers::default(),
+            notices: None,
+            integrations_url: None,
         })
     }
 }
@@ -231,6 +240,21 @@ impl System {
             })?,
             targets: Arc::default(),
             settings: setup.settings,
+            notices: setup.notices.clone().map(Arc::new),
+        };
+        let notifier = Notifier {
+            store: store.clone(),
+            keyring: keyring.clone(),
+            identity: identity.clone(),
+            clock: clock.clone(),
+            mailer: setup.mailer.clone(),
+            sender: setup.sender.clone(),
+            scale: setup.settings.scale,
+            places: NoticePlaces {
+                source: setup.base_url.clone(),
+                operator: setup.notices.map(|target| target.url.to_string()),
+                screen: setup.integrations_url,
+            },
         };
         let inviter = Inviter {
             store: store.clone(),
@@ -270,6 +294,7 @@ impl System {
         Ok(Self {
             service,
             deliverer,
+            notifier,
             fence,
             notary: setup.notary,
             verification_interval: setup.verification_interval,

@@ -8,8 +8,8 @@
 //!   [`seals`] cover the log itself.
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
-//! - `counters` has the counts of calls and of invites' tries for the limits. They are never
-//!   rebuilt.
+//! - `counters` has the counts of calls and of invites' tries for the limits, and the failures of
+//!   receivers and subscriptions. They are never rebuilt.
 //! - [`activity_ids`] has the ids of past activities, [`hook_requests`] the requests that callers
 //!   may repeat, and [`tokens`] the bearer tokens of the
 //!   internal door. [`signatures`] and [`verifications`] have the last signature and the last
@@ -44,12 +44,12 @@ mod work_queues;
 use eventstore::WithAppend;
 use eventstore::firm_rows::FirmTable;
 
-pub use counters::{calls, invite_tries, receivers};
+pub use counters::{calls, episodes, invite_tries, receivers};
 pub use read_models::{
     audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
 };
 pub use stored_row::{ComparedColumn, StoredRow};
-pub use work_queues::{invites, partials, replay_items, replay_requests, subjects};
+pub use work_queues::{invites, notices, partials, replay_items, replay_requests, subjects};
 
 /// Returns the guards of an append, in the order of locks: firm, member, key, quota.
 #[must_use]
@@ -80,4 +80,6 @@ pub const FIRM_TABLES: &[FirmTable] = &[
     FirmTable { name: "subjects", key: "subject_id" },
     FirmTable { name: "waiting_facts", key: "subject_id" },
     FirmTable { name: "partials", key: "response_id" },
+    FirmTable { name: "notices", key: "notice_id" },
+    FirmTable { name: "hook_episodes", key: "hook_id" },
 ];

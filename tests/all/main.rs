@@ -39,6 +39,7 @@ mod log;
 mod long_queues;
 mod new_keys;
 mod newer;
+mod notices;
 mod open_door;
 mod openapi;
 mod operators;

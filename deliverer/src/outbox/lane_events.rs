@@ -160,7 +160,8 @@ impl<'a> LaneEffects<'a> {
                 | Event::CheckpointSeries(_)
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)
-                | Event::TargetTest(_) => {}
+                | Event::TargetTest(_)
+                | Event::NoticeSending(_) => {}
             }
         }
         Ok(changes)
@@ -264,7 +265,7 @@ async fn pause(
                               then t.changed_at else l.due_at end
            from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[])
                 as t(firm_id, paused_at, changed_at)
-          where l.firm_id = t.firm_id",
+          where l.firm_id = t.firm_id and l.kind <> 'notice'",
     )
     .bind(paused.keys().copied().collect::<Vec<_>>())
     .bind(paused.values().map(suspended_at).collect::<Vec<_>>())
