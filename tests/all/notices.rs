@@ -39,10 +39,7 @@ impl Scene {
         let secret = WebhookSecret::from_bytes([7; 32]);
         let url = format!("smtp://{}?tls=none", mail.at);
         let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
-        let target = NoticeTarget {
-            url: operator.url("/notices").into(),
-            secret: secret.clone(),
-        };
+        let target = NoticeTarget { url: operator.url("/notices").into(), secret: secret.clone() };
         let change = |setup| SystemSetup {
             mailer,
             notices: Some(target),
