@@ -15,7 +15,9 @@ use cluster::Cluster;
 use deliverer::inspect::host_backlog;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use deliverer::send::{SampleExchange, SampleRequest, send_sample};
-use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend, NoticeTarget};
+use deliverer::{
+    DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend, NoticeTarget, TimeScale,
+};
 use domain::address::AllowedTargets;
 use domain::target::Target;
 use eventstore::checkup::{self, SchemaStanding};
@@ -228,6 +230,7 @@ impl System {
         identity.check(store.pool()).await.context("the keyring")?;
         installation::note(store.pool(), &keyring, entropy.id()).await?;
         let fence = Fence::of(&store);
+        let places = notice_places(&setup);
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
         let deliverer = DelivererContext {
             store: store.clone(),
@@ -240,21 +243,7 @@ impl System {
             })?,
             targets: Arc::default(),
             settings: setup.settings,
-            notices: setup.notices.clone().map(Arc::new),
-        };
-        let notifier = Notifier {
-            store: store.clone(),
-            keyring: keyring.clone(),
-            identity: identity.clone(),
-            clock: clock.clone(),
-            mailer: setup.mailer.clone(),
-            sender: setup.sender.clone(),
-            scale: setup.settings.scale,
-            places: NoticePlaces {
-                source: setup.base_url.clone(),
-                operator: setup.notices.map(|target| target.url.to_string()),
-                screen: setup.integrations_url,
-            },
+            notices: setup.notices.map(Arc::new),
         };
         let inviter = Inviter {
             store: store.clone(),
@@ -267,6 +256,7 @@ impl System {
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
             wait: setup.patience,
         };
+        let notifier = notifier(&inviter, setup.settings.scale, places);
         let service = Service {
             readers: store.pool().clone(),
             key_batchers: KeyBatchers::default(),
@@ -326,6 +316,28 @@ impl System {
             cluster.into_inner().stop().await?;
         }
         Ok(())
+    }
+}
+
+fn notice_places(setup: &SystemSetup) -> NoticePlaces {
+    NoticePlaces {
+        source: setup.base_url.clone(),
+        operator: setup.notices.as_ref().map(|target| target.url.to_string()),
+        screen: setup.integrations_url.clone(),
+    }
+}
+
+/// The context of notices, with the mail server of invites.
+fn notifier(inviter: &Inviter, scale: TimeScale, places: NoticePlaces) -> Notifier {
+    Notifier {
+        store: inviter.store.clone(),
+        keyring: inviter.keyring.clone(),
+        identity: inviter.identity.clone(),
+        clock: inviter.clock.clone(),
+        mailer: inviter.mailer.clone(),
+        sender: inviter.sender.clone(),
+        scale,
+        places,
     }
 }
 

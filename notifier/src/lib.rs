@@ -1,4 +1,5 @@
-//! Notices, from the raised row to the mail and to the queued call of the operator's URL (ruling 49).
+//! Notices, from the raised row to the mail and to the queued call of the operator's URL (ruling
+//! 49).
 //!
 //! [`NoticeWorker`] takes one notice at a time. It queues the notice in the outbox, where it is
 //! retried like a delivery, and hands a mail to the mail server. A row goes when its mail is

@@ -81,5 +81,4 @@ pub const FIRM_TABLES: &[FirmTable] = &[
     FirmTable { name: "waiting_facts", key: "subject_id" },
     FirmTable { name: "partials", key: "response_id" },
     FirmTable { name: "notices", key: "notice_id" },
-    FirmTable { name: "hook_episodes", key: "hook_id" },
 ];

@@ -44,7 +44,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("people", [WRITE, NO, NO, NO]),
     ("open_invites", [ALL, READ, READ, NO]),
     ("notices", [ALL, ADD, DROP, READ]),
-    ("hook_episodes", [NO, ALL, DROP, NO]),
+    ("hook_episodes", [NO, ALL, NO, NO]),
     ("replays", [WRITE, READ, CHANGE, READ]),
     ("pauses", [ALL, READ, DROP, READ]),
     ("rebuilds", [READ, READ, NO, READ]),

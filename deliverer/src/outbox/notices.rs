@@ -1,6 +1,6 @@
 //! Notices to the operator's URL (ruling 49). A notice has a lane per firm and host, and the limits
-//! and retries of a delivery to a subscription. It is no delivery: the log has an event once the URL
-//! has taken it, and no history. A firm's suspension or closing does not hold it.
+//! and retries of a delivery to a subscription. It is no delivery: the log has an event once the
+//! URL has taken it, and no history. A firm's suspension or closing does not hold it.
 
 use chrono::{DateTime, Utc};
 use domain::notice::{NoticeChannel, QueuedNotice, notice_lane_id};

@@ -96,8 +96,9 @@ impl HookEpisode {
         if attempt.outcome == Outcome::Delivered {
             return self.succeeded(hook_id, attempt.finished_at);
         }
-        // A replay's failure changes nothing (ruling 31).
-        if attempt.replay_id.is_some() {
+        // A replay's failure changes nothing (ruling 31), and neither does one of a subscription that
+        // was removed meanwhile.
+        if attempt.replay_id.is_some() || attempt.cancelled.is_some() {
             return None;
         }
         self.failing_since.get_or_insert(attempt.finished_at);
@@ -166,7 +167,7 @@ impl From<&GoneAnswer> for NoticeAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::LateEffect;
+    use crate::delivery::{CancelCause, LateEffect};
     use chrono::TimeDelta;
 
     const HOOK: Uuid = Uuid::from_u128(1);
@@ -260,8 +261,10 @@ mod tests {
         let interrupted = Attempt::interrupted(1, noon(0), noon(0));
         let late = Attempt { late: Some(LateEffect::Noted), ..attempt(0, Outcome::Retry) };
         let replay = Attempt { replay_id: Some(HOOK), ..attempt(0, Outcome::Failed) };
+        let cancelled = Some(CancelCause::SubscriptionDeleted);
+        let withdrawn = Attempt { cancelled, ..attempt(0, Outcome::Failed) };
         let mut episode = HookEpisode::default();
-        assert_eq!(kinds(&mut episode, &[interrupted, late, replay]), []);
+        assert_eq!(kinds(&mut episode, &[interrupted, late, replay, withdrawn]), []);
         assert!(episode.is_over());
     }
 

@@ -1,9 +1,10 @@
-//! Notices: a firm and the operator hear of each episode of a subscription once, and of each revoked
-//! key (ruling 49).
+//! Notices: a firm and the operator hear of each episode of a subscription once, and of each
+//! revoked key (ruling 49).
 //!
-//! [`episode`] decides when a notice is due. [`NoticeFacts`] says what the log knows of it, and
+//! [`episode`] decides when a notice is due. [`NoticeFacts`] has its facts of the log, and
 //! [`Notice`] adds the names that a person needs. The operator gets a notice as a CloudEvent. No
-//! notice is about a notice: neither mails nor calls to the operator's URL belong to a subscription.
+//! notice is about a notice: neither mails nor calls of the operator's URL belong to a
+//! subscription.
 
 pub mod episode;
 mod sent;

@@ -1,6 +1,6 @@
-//! Episodes of subscriptions: from the first failure to the next success or the removal (ruling 49).
-//! The follower of deliveries takes each event once, in its transaction. So each notice is raised
-//! once. The timer raises those that become due by the passing of time.
+//! Episodes of subscriptions: from the first failure to the next success or the removal (ruling
+//! 49). The follower of deliveries takes each event once, in its transaction. So each notice is
+//! raised once. The timer raises the notices that become due by the passing of time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,5 +1,5 @@
-//! The work queue of notices. A worker takes a notice, queues it for the operator's URL, and mails it
-//! to the firm (ruling 49).
+//! The work queue of notices. A worker takes a notice, queues it for the operator's URL, and mails
+//! it to the firm (ruling 49).
 
 use std::time::Duration;
 
