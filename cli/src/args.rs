@@ -1,6 +1,6 @@
 //! The command line, with the names of its environment variables.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -208,6 +208,8 @@ pub(crate) enum CliCommand {
     /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),
+    /// Receive deliveries, check their signatures, answer by a script, and tell what follows.
+    Listen(crate::listen::ListenArgs),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(OpenapiArgs),
     /// Print the completions of a shell.
@@ -363,6 +365,11 @@ pub struct ServeArgs {
     /// The product's integrations screen, to which notices link. {firm} stands for the firm's id.
     #[arg(long, env = "FIRMFORMS_INTEGRATIONS_URL", value_parser = integrations_url)]
     pub integrations_url: Option<String>,
+    /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published at
+    /// /.well-known/firmforms-egress.json and in /docs. A target without an address of their families
+    /// is not reached.
+    #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR")]
+    pub egress_bind: Vec<IpAddr>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,

@@ -1,5 +1,6 @@
 //! Checks the settings of `serve` before any resource is opened.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
         notices: notice_target(serve)?,
+        egress: egress(serve)?,
         integrations_url: serve.integrations_url.clone(),
     })
 }
@@ -93,6 +95,16 @@ fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
     }
     let url = secret(None, serve.smtp_url_file.as_deref())?;
     url.map(|url| url.parse()).transpose().context("--smtp-url-file")
+}
+
+/// The addresses that deliveries leave from. A process that sends must have them.
+fn egress(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
+    let sends = matches!(serve.role, ProcessRole::All | ProcessRole::Deliverer);
+    for address in serve.egress_bind.iter().filter(|_| sends) {
+        std::net::TcpListener::bind((*address, 0))
+            .with_context(|| format!("--egress-bind {address}"))?;
+    }
+    Ok(serve.egress_bind.clone())
 }
 
 /// The operator's URL for notices. No error repeats the secret.

@@ -1,5 +1,6 @@
 //! Wiring: assembles databases, log, doors and workers. The tests start here too.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +115,8 @@ pub struct SystemSetup {
     pub desks: CallBatchers,
     /// The operator's URL for notices.
     pub notices: Option<NoticeTarget>,
+    /// The addresses that deliveries leave from; any if there are none.
+    pub egress: Vec<IpAddr>,
     /// The integrations screen of the product.
     pub integrations_url: Option<String>,
 }
@@ -139,6 +142,7 @@ impl SystemSetup {
             sending: SendingMode::On,
             desks: CallBatchers::default(),
             notices: None,
+            egress: Vec::new(),
             integrations_url: None,
         })
     }
@@ -231,16 +235,12 @@ impl System {
         installation::note(store.pool(), &keyring, entropy.id()).await?;
         let fence = Fence::of(&store);
         let places = notice_places(&setup);
-        let outgoing = OutgoingConfig::new(setup.allowed.clone());
         let deliverer = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            outgoing: OutgoingClient::new(OutgoingConfig {
-                extra_roots: setup.extra_roots,
-                ..outgoing
-            })?,
+            outgoing: outgoing_client(&setup)?,
             targets: Arc::default(),
             settings: setup.settings,
             notices: setup.notices.map(Arc::new),
@@ -278,6 +278,7 @@ impl System {
             wrong_keys: Arc::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
+            egress: setup.egress.into(),
             sending: setup.sending,
             append_claims: Arc::default(),
         };
@@ -317,6 +318,14 @@ impl System {
         }
         Ok(())
     }
+}
+
+fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
+    Ok(OutgoingClient::new(OutgoingConfig {
+        extra_roots: setup.extra_roots.clone(),
+        bind: setup.egress.clone(),
+        ..OutgoingConfig::new(setup.allowed.clone())
+    })?)
 }
 
 fn notice_places(setup: &SystemSetup) -> NoticePlaces {

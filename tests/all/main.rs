@@ -33,6 +33,7 @@ mod internal;
 mod invites;
 mod late;
 mod links;
+mod listen;
 mod listing;
 mod lock_order;
 mod log;
