@@ -26,8 +26,8 @@ struct DoorRouters {
 }
 
 impl OpeningDoor {
-    /// The public API at this base URL, with the addresses that deliveries leave from. Until it is opened it answers its documents, and 503 to
-    /// every other call.
+    /// The public API at this base URL, with the addresses that deliveries leave from. Until it is
+    /// opened it answers its documents, and 503 to every other call.
     #[must_use]
     pub fn public(base_url: &str, egress: &[IpAddr], ids: RequestIds) -> Self {
         let documents = ServedDocs::at(base_url, egress).routes();

@@ -365,9 +365,8 @@ pub struct ServeArgs {
     /// The product's integrations screen, to which notices link. {firm} stands for the firm's id.
     #[arg(long, env = "FIRMFORMS_INTEGRATIONS_URL", value_parser = integrations_url)]
     pub integrations_url: Option<String>,
-    /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published at
-    /// /.well-known/firmforms-egress.json and in /docs. A target without an address of their families
-    /// is not reached.
+    /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published
+    /// at /.well-known/firmforms-egress.json.
     #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR")]
     pub egress_bind: Vec<IpAddr>,
     /// Proxies whose X-Forwarded-For is believed.

@@ -233,7 +233,6 @@ impl System {
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         identity.check(store.pool()).await.context("the keyring")?;
         installation::note(store.pool(), &keyring, entropy.id()).await?;
-        let fence = Fence::of(&store);
         let places = notice_places(&setup);
         let deliverer = DelivererContext {
             store: store.clone(),
@@ -283,10 +282,10 @@ impl System {
             append_claims: Arc::default(),
         };
         Ok(Self {
+            fence: Fence::of(&deliverer.store),
             service,
             deliverer,
             notifier,
-            fence,
             notary: setup.notary,
             verification_interval: setup.verification_interval,
             primaries: Vec::new(),

@@ -35,7 +35,8 @@ pub(crate) const EGRESS_PATH: &str = "/.well-known/firmforms-egress.json";
 pub(crate) struct ServedDocs(Vec<(String, ServedDocument)>);
 
 impl ServedDocs {
-    /// Makes the documents for a service at `base_url`, whose deliveries leave from these addresses.
+    /// Makes the documents for a service at `base_url`, whose deliveries leave from these
+    /// addresses.
     pub(crate) fn at(base_url: &str, egress: &[IpAddr]) -> Self {
         let description = openapi::document(base_url);
         let json = ServedDocument::new(openapi::pretty(&description), "application/json")

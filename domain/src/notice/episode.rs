@@ -96,8 +96,8 @@ impl HookEpisode {
         if attempt.outcome == Outcome::Delivered {
             return self.succeeded(hook_id, attempt.finished_at);
         }
-        // A replay's failure changes nothing (ruling 31), and neither does one of a subscription that
-        // was removed meanwhile.
+        // A replay's failure changes nothing (ruling 31). Neither does a failure of a subscription
+        // that was removed meanwhile.
         if attempt.replay_id.is_some() || attempt.cancelled.is_some() {
             return None;
         }
