@@ -39,7 +39,7 @@ Exit codes:
         "listen",
         "Examples:
   firmforms listen --answers 200,410,410,429:30,slow:11
-  firmforms listen --addr 127.0.0.1:9000 --secret whsec_… --bodies
+  firmforms listen --at 127.0.0.1:9000 --webhook-secret whsec_… --bodies
 
 A service on this machine reaches it with --allow-targets 127.0.0.0/8 --allow-http-targets.",
     ),

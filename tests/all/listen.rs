@@ -23,11 +23,8 @@ fn listen(arguments: &[&str]) -> Command {
 
 impl Listener {
     async fn start(arguments: &[&str]) -> Self {
-        let mut child = listen(arguments)
-            .args(["--addr", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            listen(arguments).args(["--at", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next_line().await.unwrap().unwrap();
         let url = first.strip_prefix("listening at ").unwrap();
@@ -48,7 +45,8 @@ async fn it_checks_answers_by_script_and_tells_the_next_step() {
     let revealed = revealed.unwrap();
     let secret = revealed.secret.as_str();
     let mut listener =
-        Listener::start(&["--secret", secret, "--answers", "200,503,410,410", "--bodies"]).await;
+        Listener::start(&["--webhook-secret", secret, "--answers", "200,503,410,410", "--bodies"])
+            .await;
     world.subscribe(&firm, &format!("{}/hooks/7", listener.url)).await;
     for expected in [
         "signature good -> 200: delivered",
@@ -72,7 +70,7 @@ async fn a_bad_signature_is_401_and_uses_up_no_answer() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     let other = format!("whsec_{}", "A".repeat(43));
-    let mut listener = Listener::start(&["--secret", &other, "--answers", "200"]).await;
+    let mut listener = Listener::start(&["--webhook-secret", &other, "--answers", "200"]).await;
     world.subscribe(&firm, &listener.url).await;
     world.submit(&firm).await;
     world.deliver().await;
@@ -83,7 +81,7 @@ async fn a_bad_signature_is_401_and_uses_up_no_answer() {
 
 #[tokio::test]
 async fn a_script_and_a_secret_of_another_form_are_refused() {
-    for bad in [["--answers", "ok"], ["--answers", "slow"], ["--secret", "abc"]] {
+    for bad in [["--answers", "ok"], ["--answers", "slow"], ["--webhook-secret", "abc"]] {
         let output = listen(&bad).output().await.unwrap();
         assert_eq!(output.status.code(), Some(2), "{bad:?}");
     }

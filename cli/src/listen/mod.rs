@@ -30,13 +30,13 @@ const BODY_MAX_BYTES: usize = 16 << 20;
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
     /// The address to listen at.
-    #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDR")]
-    addr: SocketAddr,
+    #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDRESS")]
+    at: SocketAddr,
     /// The webhook signing secret; two, with a comma between, while it is rotated. Without one, no
     /// signature is checked.
-    #[arg(long, env = "FIRMFORMS_LISTEN_SECRET", hide_env_values = true, value_delimiter = ',',
+    #[arg(long, env = "FIRMFORMS_WEBHOOK_SECRET", hide_env_values = true, value_delimiter = ',',
           value_parser = listen_secret)]
-    secret: Vec<WebhookSecret>,
+    webhook_secret: Vec<WebhookSecret>,
     /// The answers to the next requests: a status, a status with Retry-After, or a slow 200. Then
     /// 200.
     #[arg(long, value_delimiter = ',', value_name = "200,410,429:30,slow:11")]
@@ -51,13 +51,13 @@ fn listen_secret(text: &str) -> Result<WebhookSecret, String> {
 }
 
 pub(crate) async fn run(asked: ListenArgs) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(asked.addr).await.with_context(|| asked.addr.to_string())?;
+    let listener = TcpListener::bind(asked.at).await.with_context(|| asked.at.to_string())?;
     println!("listening at http://{}: any path takes deliveries", listener.local_addr()?);
-    if asked.secret.is_empty() {
-        println!("no --secret: signatures are not checked");
+    if asked.webhook_secret.is_empty() {
+        println!("no --webhook-secret: signatures are not checked");
     }
     let listening = Listening {
-        secrets: asked.secret.into(),
+        secrets: asked.webhook_secret.into(),
         shows_bodies: asked.bodies,
         talk: Arc::new(Mutex::new(Talk { script: asked.answers.into(), ..Talk::default() })),
     };

@@ -41,6 +41,6 @@ async fn deliveries_leave_from_the_bound_addresses_in_turn() {
 #[tokio::test]
 async fn a_receiver_of_another_family_is_not_reached() {
     let client = leaving_from(vec![Ipv4Addr::new(127, 0, 0, 3).into()]);
-    let answer = client.send(delivery("http://[::1]:9/in")).await.answer;
+    let answer = client.send(delivery("http://[::1]:8443/in")).await.answer;
     assert_eq!(answer, AttemptAnswer::NetworkError(NetworkError::Connect));
 }
