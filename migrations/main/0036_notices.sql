@@ -56,6 +56,8 @@ comment on column notices.mail_tries is 'Tries to mail the notice.';
 comment on column notices.is_queued is
     'Whether the notice is in the outbox, on its way to the operator''s URL.';
 create index notices_due_idx on notices (due_at);
+-- The data of a closed firm are dropped by this index.
+create index notices_firm_idx on notices (firm_id, notice_id);
 
 alter table lanes drop constraint lanes_kind_check,
     add constraint lanes_kind_check check (kind in ('hook', 'step', 'notice')) not valid;
