@@ -34,6 +34,7 @@ use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
 use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
 use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
 
 use crate::args::DEFAULT_MAIL_FROM;
@@ -234,6 +235,7 @@ impl System {
         identity.check(store.pool()).await.context("the keyring")?;
         installation::note(store.pool(), &keyring, entropy.id()).await?;
         let places = notice_places(&setup);
+        let fence = Fence::of(&store);
         let deliverer = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
@@ -254,6 +256,7 @@ impl System {
             sender: setup.sender,
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
             wait: setup.patience,
+            under_way: TaskTracker::new(),
         };
         let notifier = notifier(&inviter, setup.settings.scale, places);
         let service = Service {

@@ -27,7 +27,8 @@
 //!   and the operator hear of them.
 //! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret,
 //!   [`idempotency`] the caller's name for a request.
-//! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails.
+//! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails. [`brand_color`]
+//!   and [`frame_origin`] serve the pages of the portal.
 //! - [`audit`] makes the audit entries and their chains, over the trees of [`merkle`]. [`feed`]
 //!   bounds the sessions of its readers.
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
@@ -49,6 +50,7 @@ pub mod answer;
 pub mod api_key;
 pub mod as_of;
 pub mod audit;
+pub mod brand_color;
 pub mod checkpoint_series;
 pub mod checkup;
 pub mod clock;
@@ -63,6 +65,7 @@ pub mod facts;
 pub mod feed;
 pub mod firm;
 pub mod form;
+pub mod frame_origin;
 pub mod growth;
 pub mod id_range;
 pub mod idempotency;
