@@ -235,7 +235,6 @@ impl System {
         identity.check(store.pool()).await.context("the keyring")?;
         installation::note(store.pool(), &keyring, entropy.id()).await?;
         let places = notice_places(&setup);
-        let fence = Fence::of(&store);
         let deliverer = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
