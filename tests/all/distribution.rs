@@ -54,6 +54,8 @@ const WITHOUT_FIRM: [(&str, &str); 19] = [
     ("open_invites_pkey", "a random id"),
     ("outbox_pkey", "made of the occurrence's id, which is made of the firm's"),
     ("pauses_pkey", "a random id"),
+    ("portal_sessions_cookie_key", "the digest of a random cookie"),
+    ("portal_sessions_pkey", "the digest of a random code"),
     ("replay_items_delivery_key", "the replay's random id"),
     ("replay_items_pkey", "the replay's random id"),
     ("replays_pkey", "a random id"),
