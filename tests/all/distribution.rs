@@ -39,7 +39,7 @@ const NAMELESS: [(&str, &str); 4] = [
 
 /// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
 /// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
-const WITHOUT_FIRM: [(&str, &str); 19] = [
+const WITHOUT_FIRM: [(&str, &str); 21] = [
     ("answers_pkey", "a delivery's id, made of its firm's"),
     ("bodies_pkey", "a random id"),
     ("deliveries_pkey", "made of the occurrence's id, which is made of the firm's"),
