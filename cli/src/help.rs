@@ -18,7 +18,7 @@ use crate::output::Output;
 const NAME: &str = "firmforms";
 
 /// The commands that open no database.
-const WITHOUT_DATABASE: [&str; 4] = ["generate", "openapi", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 5] = ["generate", "listen", "openapi", "completions", "man"];
 
 /// Words below the options, by command.
 const AFTER: &[(&str, &str)] = &[
@@ -34,6 +34,14 @@ Exit codes:
   0  stopped by a signal
   1  a setting is wrong, or a database refuses
   2  wrong usage",
+    ),
+    (
+        "listen",
+        "Examples:
+  firmforms listen --answers 200,410,410,429:30,slow:11
+  firmforms listen --at 127.0.0.1:9000 --webhook-secret whsec_… --bodies
+
+A service on this machine reaches it with --allow-targets 127.0.0.0/8 --allow-http-targets.",
     ),
     (
         "config show",

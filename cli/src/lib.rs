@@ -21,6 +21,7 @@ pub mod ingest;
 mod internal_addr;
 mod keyring;
 mod lanes;
+mod listen;
 mod names;
 mod openapi;
 mod operate;
@@ -141,6 +142,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Reissue(asked) => done(reissue::run(storage, asked)).await,
         // The settings were shown before anything was started.
         CliCommand::Config(_) => Ok(ExitCode::SUCCESS),
+        CliCommand::Listen(asked) => done(listen::run(asked)).await,
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
         CliCommand::Completions { shell } => {
             help::completions(shell);
