@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::address::AllowedTargets;
+use domain::cell::Cell;
 use domain::context::{Actor, EventContext};
 use domain::delivery::Hop;
 use domain::operator::{OperatorName, Terminal};
@@ -75,6 +76,8 @@ pub struct Service {
     pub operator: Option<OperatorAtTerminal>,
     /// URL of the public API, ending in `/api/v1`.
     pub base_url: Arc<str>,
+    /// The cell that new keys name, if this installation is one of several (ruling 47).
+    pub cell: Option<Cell>,
     /// The addresses that deliveries leave from; empty for any. They are published.
     pub egress: Arc<[IpAddr]>,
     /// Whether anything is sent from this process.
@@ -229,6 +232,12 @@ impl Service {
     pub(crate) fn request_ids(&self) -> RequestIds {
         let Self { entropy, clock, .. } = self.clone();
         RequestIds::new(move || entropy.id_at(clock.now().get()))
+    }
+
+    /// Random bytes of a text that callers send. The text names this installation's cell.
+    pub(crate) fn routed_secret(&self) -> [u8; 32] {
+        let random = self.entropy.secret();
+        self.cell.map_or(random, |cell| cell.mark(random))
     }
 
     /// The operator who gives commands at the terminal of this process.

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
+use domain::cell::Cell;
 use domain::label::trimmed_label;
 use domain::operator::OperatorName;
 use domain::replay::REASON_MAX_CHARS;
@@ -19,6 +20,7 @@ use crate::answers::{
     PeopleCommand, ReceiversArgs,
 };
 use crate::audit::args::{AuditCommand, HooksCommand};
+use crate::cells::CellsCommand;
 use crate::config::ConfigCommand;
 use crate::confirm::ConsentArgs;
 use crate::generate::ActivityArgs;
@@ -210,6 +212,9 @@ pub(crate) enum CliCommand {
     Verify(VerifyCommand),
     /// Receive deliveries, check their signatures, answer by a script, and tell what follows.
     Listen(crate::listen::ListenArgs),
+    /// Run several installations behind one address.
+    #[command(subcommand)]
+    Cells(CellsCommand),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(OpenapiArgs),
     /// Print the completions of a shell.
@@ -289,6 +294,10 @@ pub struct ServeArgs {
     /// on one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub role: ProcessRole,
+    /// The number of this installation, from 0 to 63, if it is one of several behind one address. It
+    /// is kept for good, and new keys name it.
+    #[arg(long, env = "FIRMFORMS_CELL", value_name = "NUMBER")]
+    pub cell: Option<Cell>,
     /// Start no delivery, replay or invite while this process runs. Activities are taken in, and
     /// deliveries are queued. For the time after a restore: a start without it continues the work.
     /// See also `deliveries pause`.

@@ -18,7 +18,8 @@ use crate::output::Output;
 const NAME: &str = "firmforms";
 
 /// The commands that open no database.
-const WITHOUT_DATABASE: [&str; 5] = ["generate", "listen", "openapi", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 6] =
+    ["generate", "listen", "cells", "openapi", "completions", "man"];
 
 /// Words below the options, by command.
 const AFTER: &[(&str, &str)] = &[
@@ -42,6 +43,20 @@ Exit codes:
   firmforms listen --at 127.0.0.1:9000 --webhook-secret whsec_… --bodies
 
 A service on this machine reaches it with --allow-targets 127.0.0.0/8 --allow-http-targets.",
+    ),
+    (
+        "cells haproxy",
+        "Examples:
+  firmforms cells haproxy cells.toml > /etc/haproxy/haproxy.cfg
+
+The file:
+  public = \"0.0.0.0:443\"
+  internal = \"10.0.0.5:8081\"
+  certificate = \"/etc/haproxy/forms.pem\"
+
+  [[cells]]
+  cell = 0
+  servers = [{ public = \"10.0.0.11:8080\", internal = \"10.0.0.11:8081\" }]",
     ),
     (
         "config show",

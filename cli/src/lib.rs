@@ -4,6 +4,7 @@
 mod answers;
 mod args;
 mod audit;
+mod cells;
 mod config;
 mod confirm;
 mod databases;
@@ -143,6 +144,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         // The settings were shown before anything was started.
         CliCommand::Config(_) => Ok(ExitCode::SUCCESS),
         CliCommand::Listen(asked) => done(listen::run(asked)).await,
+        CliCommand::Cells(command) => cells::run(&command).map(|()| ExitCode::SUCCESS),
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
         CliCommand::Completions { shell } => {
             help::completions(shell);

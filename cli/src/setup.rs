@@ -56,6 +56,7 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         notices: notice_target(serve)?,
         egress: egress(serve)?,
         integrations_url: serve.integrations_url.clone(),
+        cell: serve.cell,
     })
 }
 

@@ -20,6 +20,7 @@ use deliverer::{
     DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend, NoticeTarget, TimeScale,
 };
 use domain::address::AllowedTargets;
+use domain::cell::Cell;
 use domain::target::Target;
 use eventstore::checkup::{self, SchemaStanding};
 use eventstore::{
@@ -35,7 +36,7 @@ use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
-use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
+use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, cell, installation};
 
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
@@ -120,6 +121,8 @@ pub struct SystemSetup {
     pub egress: Vec<IpAddr>,
     /// The integrations screen of the product.
     pub integrations_url: Option<String>,
+    /// The cell that this installation is to be; the one that it is already, without one.
+    pub cell: Option<Cell>,
 }
 
 impl SystemSetup {
@@ -145,6 +148,7 @@ impl SystemSetup {
             notices: None,
             egress: Vec::new(),
             integrations_url: None,
+            cell: None,
         })
     }
 }
@@ -234,6 +238,7 @@ impl System {
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         identity.check(store.pool()).await.context("the keyring")?;
         installation::note(store.pool(), &keyring, entropy.id()).await?;
+        let cell = cell::note(store.pool(), setup.cell).await?;
         let places = notice_places(&setup);
         let deliverer = DelivererContext {
             store: store.clone(),
@@ -280,6 +285,7 @@ impl System {
             batchers: setup.desks,
             base_url: setup.base_url.into(),
             egress: setup.egress.into(),
+            cell,
             sending: setup.sending,
             append_claims: Arc::default(),
         };

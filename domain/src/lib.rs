@@ -51,6 +51,7 @@ pub mod api_key;
 pub mod as_of;
 pub mod audit;
 pub mod brand_color;
+pub mod cell;
 pub mod checkpoint_series;
 pub mod checkup;
 pub mod clock;

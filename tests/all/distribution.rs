@@ -9,8 +9,9 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 17] = [
+const OF_NO_FIRM: [(&str, &str); 18] = [
     ("_sqlx_migrations", "the schema"),
+    ("cell", "this installation's number"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),
     ("erased_up_to", "one mark in this installation's log"),

@@ -8,6 +8,7 @@ mod as_of;
 mod audit;
 mod backlog;
 mod batches;
+mod cells;
 mod clocks;
 mod closed_firms;
 mod configured;

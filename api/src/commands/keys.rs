@@ -63,7 +63,7 @@ pub async fn create_by(
     let name = label(name)?;
     require_active(service, firm_id).await?;
     let context = service.context(firm_id, actor);
-    let key = ApiKey::from_bytes(service.entropy.secret());
+    let key = ApiKey::from_bytes(service.routed_secret());
     let id = service.entropy.id();
     let created_at = context.recorded_at;
     let made = CreatedKey { id, key, name, member_id, created_at };

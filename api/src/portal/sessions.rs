@@ -52,7 +52,7 @@ pub enum PortalStanding {
 /// `unauthorized` for a link that is unknown, used or over, and for a member who manages the firm
 /// no more.
 pub async fn begin(service: &Service, code: &str) -> Result<String, Error> {
-    let cookie = URL_SAFE_NO_PAD.encode(service.entropy.secret());
+    let cookie = URL_SAFE_NO_PAD.encode(service.routed_secret());
     let now = service.clock.now().get();
     let used = UsedLink {
         link_sha256: sha256(code),

@@ -86,6 +86,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("firm_contacts", [ALL, NO, DROP, NO]),
     ("identity_check", [ADD, ADD, ADD, NO]),
     ("installation", [ADD, ADD, ADD, NO]),
+    ("cell", [ADD, ADD, ADD, NO]),
     // The list of migrations. A process checks it against its own schema.
     ("_sqlx_migrations", [READ, READ, READ, READ]),
 ];

@@ -152,10 +152,14 @@ async fn order_link(world: &World, firm: Uuid, member: Uuid, more: Value) -> Ans
     world.internal(request.body(Body::from(order.to_string())).unwrap()).await
 }
 
+/// A link for the owner of a firm, as a path.
+pub(crate) async fn link_of_owner(world: &World, firm: &Firm) -> String {
+    path_of(&order_link(world, firm.id, firm.owner, json!({})).await)
+}
+
 /// Opens the lists and pages of a firm's owner, in a session of its own.
 pub(crate) async fn open_pages(world: &World, firm: &Firm) {
-    let link = path_of(&order_link(world, firm.id, firm.owner, json!({})).await);
-    let owner = PortalVisitor::with(world, &link).await;
+    let owner = PortalVisitor::with(world, &link_of_owner(world, firm).await).await;
     let hooks = world.get(firm, "/hooks").await.body;
     let hook = hooks[0]["id"].as_str().unwrap();
     let pages = [
