@@ -32,7 +32,7 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         with lock:
             digests = arrived.setdefault(self.headers["X-Service-Delivery"], [])
-            digests.append((hashlib.sha256(body).hexdigest(), json.loads(body)["response_id"]))
+            digests.append((hashlib.sha256(body).hexdigest(), json.loads(body)["response"]["id"]))
         self.send_response(204)
         self.end_headers()
 
