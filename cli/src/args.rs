@@ -344,7 +344,7 @@ pub struct ServeArgs {
     pub mail_from: Option<SenderAddress>,
     /// The URL that gets notices about subscriptions and keys: public and https. Every process with
     /// doors or a deliverer needs it.
-    #[arg(long, env = "FIRMFORMS_NOTICES_URL")]
+    #[arg(long, env = "FIRMFORMS_NOTICES_URL", hide_env_values = true)]
     pub notices_url: Option<String>,
     /// The secret that signs notices: whsec_ and 43 characters.
     #[arg(
@@ -366,8 +366,9 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_INTEGRATIONS_URL", value_parser = integrations_url)]
     pub integrations_url: Option<String>,
     /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published
-    /// at /.well-known/firmforms-egress.json.
-    #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR")]
+    /// at /.well-known/firmforms-egress.json. A process that sends must have them all.
+    #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR",
+          value_parser = egress_address)]
     pub egress_bind: Vec<IpAddr>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
@@ -440,6 +441,15 @@ fn base_url(text: &str) -> Result<String, &'static str> {
 }
 
 /// Reads the URL of a screen. A mail links to it.
+/// An address that a receiver can name in its list. The others are no source of a connection to it.
+fn egress_address(text: &str) -> Result<IpAddr, &'static str> {
+    let address: IpAddr = text.trim().parse().map_err(|_| "write an IPv4 or IPv6 address")?;
+    if address.is_unspecified() || address.is_multicast() {
+        return Err("this address names no one machine");
+    }
+    Ok(address.to_canonical())
+}
+
 fn integrations_url(text: &str) -> Result<String, &'static str> {
     let is_url = text.starts_with("https://") && !text.contains(char::is_whitespace);
     is_url.then(|| text.to_owned()).ok_or("an https URL is needed")

@@ -116,8 +116,10 @@ pub struct SystemSetup {
     pub desks: CallBatchers,
     /// The operator's URL for notices.
     pub notices: Option<NoticeTarget>,
-    /// The addresses that deliveries leave from; any if there are none.
+    /// The published addresses that deliveries leave from; any if there are none.
     pub egress: Vec<IpAddr>,
+    /// Those that this process uses.
+    pub egress_bind: Vec<IpAddr>,
     /// The integrations screen of the product.
     pub integrations_url: Option<String>,
 }
@@ -144,6 +146,7 @@ impl SystemSetup {
             desks: CallBatchers::default(),
             notices: None,
             egress: Vec::new(),
+            egress_bind: Vec::new(),
             integrations_url: None,
         })
     }
@@ -324,7 +327,7 @@ impl System {
 fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
     Ok(OutgoingClient::new(OutgoingConfig {
         extra_roots: setup.extra_roots.clone(),
-        bind: setup.egress.clone(),
+        bind: setup.egress_bind.clone(),
         ..OutgoingConfig::new(setup.allowed.clone())
     })?)
 }

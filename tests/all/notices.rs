@@ -1,5 +1,5 @@
-//! Notices to firms and to the operator (ruling 49), with a mail server and the operator's URL on real
-//! sockets.
+//! Notices to firms and to the operator (ruling 49), with a mail server and the operator's URL on
+//! real sockets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
