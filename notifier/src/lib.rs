@@ -39,6 +39,9 @@ const FIRM_PLACEHOLDER: &str = "{firm}";
 /// Mails that a worker hands over at once: half the turns of the mailer.
 const MAILS_AT_ONCE: i64 = 8;
 
+/// The longest wait for a turn of the mail server.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+
 /// Notices that one step queues, so that mails follow soon.
 const QUEUED_AT_ONCE: i64 = 100;
 
@@ -200,7 +203,7 @@ impl Notifier {
             to: &to,
             lang: reader.notices.lang,
         });
-        let sent = match self.mailer.turn(notice.firm_id, Duration::ZERO).await {
+        let sent = match self.mailer.turn(notice.firm_id, TURN_WAIT).await {
             Ok(turn) => turn.send(&mail).await,
             Err(NoTurn::Off) => return self.end(open, MailEnd::NoServer, now).await,
             // No try was made. The notice is due again when nobody holds it any more.
