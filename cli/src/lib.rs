@@ -4,6 +4,7 @@
 mod answers;
 mod args;
 mod audit;
+mod backup;
 mod config;
 mod confirm;
 mod databases;
@@ -88,6 +89,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(traces) => traces,
         Err(error) => return fail(&error, format),
     };
+    variables::warn_of_shown_secrets(&given.shown_secrets);
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(run(arguments)),
         Err(error) => Err(error.into()),
@@ -112,6 +114,8 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
                 ExitCode::from(2)
             }))
         }
+        CliCommand::Backup(asked) => done(backup::run(storage, &asked)).await,
+        CliCommand::Restore(asked) => backup::restore(storage, &asked).await,
         CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
         CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
         CliCommand::Serve(serve) if serve.check => {

@@ -28,7 +28,7 @@ use ipnet::IpNet;
 use mailer::{Mailer, SenderAddress};
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migrator};
 use tokio::sync::Mutex;
 use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
 
@@ -167,7 +167,7 @@ impl System {
         Self::start_on(databases, wrapping, setup, Installation::MayBegin).await
     }
 
-    async fn start_on(
+    pub(crate) async fn start_on(
         databases: Databases,
         wrapping: WrappingKey,
         setup: SystemSetup,
@@ -323,7 +323,10 @@ async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result
 
 /// Requires both databases at this build's schema, or at a newer one. Only `serve`, `demo` and
 /// `migrate` change a schema: a newer program on a laptop must not.
-async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
+pub(crate) async fn require_schema(
+    main: &sqlx::PgPool,
+    keyring: &sqlx::PgPool,
+) -> anyhow::Result<()> {
     let schemas = schema_standings(main, keyring).await?;
     for (name, SchemaStanding { found, needed, missing }) in schemas {
         if missing > 0 {
@@ -334,6 +337,13 @@ async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::
         }
     }
     Ok(())
+}
+
+/// The newest migration of each database that this build knows.
+pub(crate) fn known_schemas() -> (i64, i64) {
+    let newest = |migrator: &Migrator| migrator.iter().map(|one| one.version).max();
+    let main = newest(eventstore::main_migrations()).unwrap_or_default();
+    (main, newest(&KEYRING_MIGRATIONS).unwrap_or_default())
 }
 
 /// The schemas of both databases beside those of this build.

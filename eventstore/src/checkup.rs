@@ -88,6 +88,50 @@ pub async fn log_end(pool: &PgPool) -> Result<LogEnd, sqlx::Error> {
     .await
 }
 
+/// Whether the database has no table, view or sequence, as a restore needs it.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_empty(pool: &PgPool) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select not exists (
+             select from pg_class c
+              where c.relnamespace = 'public'::regnamespace
+                and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
+                and not exists (select from pg_depend d
+                                 where d.classid = 'pg_class'::regclass and d.objid = c.oid
+                                   and d.deptype = 'e'))",
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// The time at which the server archived the last segment of its write-ahead log. `None` if the
+/// server archives nothing, or its last try failed.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn archived_at(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let at: Option<Option<DateTime<Utc>>> = sqlx::query_scalar(
+        "select last_archived_time from pg_stat_archiver
+          where current_setting('archive_mode') <> 'off'
+            and (last_failed_time is null or last_failed_time < last_archived_time)",
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(at.flatten())
+}
+
+/// Whether the tables of this database have row guards (`migrate --roles`).
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn has_row_guards(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select exists (select from pg_policies where schemaname = 'public')")
+        .fetch_one(connection)
+        .await
+}
+
 /// The schema of a database beside the schema of this build, by their newest migrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaStanding {

@@ -7,6 +7,7 @@ mod append_claims;
 mod as_of;
 mod audit;
 mod backlog;
+mod backup;
 mod batches;
 mod clocks;
 mod closed_firms;
