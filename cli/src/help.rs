@@ -228,6 +228,24 @@ Exit codes:
   2  not decided",
     ),
     (
+        "backup",
+        "Examples:
+  firmforms backup /backups/2026-11-26
+  firmforms backup - --without-keys > backup.tar
+  firmforms backup verify /backups/2026-11-26",
+    ),
+    (
+        "restore",
+        "Examples:
+  firmforms restore /backups/2026-11-26
+  firmforms restore - < backup.tar
+
+Exit codes:
+  0  restored and verified
+  1  not restored, or restored with a fault that is named
+  2  wrong usage",
+    ),
+    (
         "doctor",
         "Exit codes:
   0  no fault

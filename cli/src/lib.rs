@@ -36,6 +36,7 @@ mod replays;
 pub mod roles;
 pub mod serve;
 mod serve_check;
+mod service_manager;
 mod settings_file;
 mod setup;
 pub mod telemetry;

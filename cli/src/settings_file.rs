@@ -99,13 +99,20 @@ fn add_credentials(
     for name in known.keys() {
         let Some(secret) = name.strip_suffix(IN_A_FILE) else { continue };
         let file = folder.join(secret);
-        if settings.contains_key(name) || settings.contains_key(secret) || !file.is_file() {
+        let is_given = settings.contains_key(name) || settings.contains_key(secret);
+        if is_given || is_blank(&file) {
             continue;
         }
         settings.insert(name.clone(), vec![file.to_string_lossy().into_owned()]);
         added.insert(name.clone());
     }
     added
+}
+
+/// Whether a credential is missing, or blank. A unit that names credentials for everybody has a
+/// blank default for each, since systemd starts no unit without one of its credentials.
+fn is_blank(file: &Path) -> bool {
+    !file.is_file() || std::fs::read(file).is_ok_and(|text| text.trim_ascii().is_empty())
 }
 
 /// The arguments as they were given, read only as far as the file needs it: clap reads them later.
@@ -388,6 +395,7 @@ mod tests {
         for name in ["database-url", "wrapping-key", "role"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
+        std::fs::write(folder.path().join("keyring-url"), "\n").unwrap();
         let known = known(&help::command());
         let mut of_file = settings("database-url = \"postgres://h/d\"").unwrap();
         let added = add_credentials(&mut of_file, &known, folder.path());

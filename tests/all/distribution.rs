@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 17] = [
+const OF_NO_FIRM: [(&str, &str); 18] = [
     ("_sqlx_migrations", "the schema"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),

@@ -162,9 +162,9 @@ fn wrapping_key(
             place.display()
         ),
     };
-    let check = source.manifest.wrapping_check.as_deref().map(hex::decode).transpose()?;
+    let check = hex::decode(&source.manifest.wrapping_check).context("the check of the key")?;
     ensure!(
-        check.is_none_or(|check| key.opens_check(&check)),
+        key.opens_check(&check),
         "the keyring of the backup was made with another wrapping key than the one that is set here"
     );
     Ok((key, new_key))

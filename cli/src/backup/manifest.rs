@@ -45,7 +45,7 @@ pub(super) struct BackupManifest {
     /// The newest migration of each database.
     pub(super) schemas: SchemaVersions,
     /// The check value of the wrapping key, in hexadecimal digits.
-    pub(super) wrapping_check: Option<String>,
+    pub(super) wrapping_check: String,
     /// Major version of the server.
     pub(super) server: u32,
     /// Whether the tables had row guards (`migrate --roles`). A restore leaves roles out.
@@ -135,7 +135,7 @@ pub(super) struct BackupFacts {
     pub(super) taken_at: DateTime<Utc>,
     pub(super) installation_id: Option<Uuid>,
     pub(super) schemas: SchemaVersions,
-    pub(super) wrapping_check: Option<String>,
+    pub(super) wrapping_check: String,
     pub(super) server: u32,
 }
 

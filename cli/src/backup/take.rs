@@ -77,9 +77,10 @@ pub(super) async fn run(
 /// reported since must be reported again after a restore.
 async fn begin(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManifest> {
     let check = sealed_check(&from.keyring).await.context("the keyring")?;
-    if let (Some(key), Some(check)) = (key, &check) {
+    let check = check.context("the keyring was never used: there is nothing to back up")?;
+    if let Some(key) = key {
         ensure!(
-            files::key_of(key)?.opens_check(check),
+            files::key_of(key)?.opens_check(&check),
             "the keyring was made with another wrapping key than the one that is set here"
         );
     }
@@ -92,7 +93,7 @@ async fn begin(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManif
         taken_at: Clock::of_database(&from.main).await?.now().get(),
         installation_id: installation::id_in(&from.main).await?,
         schemas: SchemaVersions { main, keyring },
-        wrapping_check: check.map(hex::encode),
+        wrapping_check: hex::encode(check),
         server: u32::try_from(server / 10_000)?,
     };
     Ok(BackupManifest::of(facts))
