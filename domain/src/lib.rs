@@ -73,6 +73,7 @@ pub mod lang;
 pub mod link;
 pub mod maintenance;
 pub mod merkle;
+pub mod migration;
 pub mod object;
 pub mod occurrence;
 pub mod once;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::checkup::ServerState;
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{Migration, Migrator};
 use sqlx::{FromRow, PgConnection, PgPool};
 
 use crate::fence::appending;
@@ -164,6 +164,34 @@ pub async fn schema(pool: &PgPool, known: &Migrator) -> Result<SchemaStanding, s
 /// If the database does not answer.
 pub async fn main_schema(pool: &PgPool) -> Result<SchemaStanding, sqlx::Error> {
     schema(pool, &crate::pool::MAIN_MIGRATIONS).await
+}
+
+/// The migrations that the database lacks, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn missing_migrations(
+    pool: &PgPool,
+    known: &'static Migrator,
+) -> Result<Vec<&'static Migration>, sqlx::Error> {
+    let done = done_migrations(pool).await?;
+    Ok(known.iter().filter(|migration| !done.contains(&migration.version)).collect())
+}
+
+/// Rows, as last estimated, and bytes of a table with its indexes. Zero for a table that is not
+/// there.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn table_size(pool: &PgPool, table: &str) -> Result<(i64, i64), sqlx::Error> {
+    let size: Option<(i64, i64)> = sqlx::query_as(
+        "select greatest(reltuples, 0)::bigint, pg_total_relation_size(oid)
+           from pg_class where oid = to_regclass('public.' || quote_ident($1))",
+    )
+    .bind(table)
+    .fetch_optional(pool)
+    .await?;
+    Ok(size.unwrap_or_default())
 }
 
 async fn done_migrations(pool: &PgPool) -> Result<BTreeSet<i64>, sqlx::Error> {

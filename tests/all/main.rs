@@ -63,6 +63,7 @@ mod rebuild;
 mod receivers;
 mod reference;
 mod reissues;
+mod releases;
 mod replays;
 mod retries;
 mod rewrap;
