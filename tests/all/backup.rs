@@ -83,13 +83,13 @@ async fn drop_databases(database: &TestDatabase) {
 }
 
 /// Reports submissions one after the other, until it is told to stop. The reports, acknowledged or not.
-struct Load {
+struct SubmissionLoad {
     reported: Arc<Mutex<Vec<Value>>>,
     count: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 }
 
-impl Load {
+impl SubmissionLoad {
     fn begin(world: &World, firm: tests::Firm, door: std::net::SocketAddr) -> Self {
         let load = Self { reported: Arc::default(), count: Arc::default(), stop: Arc::default() };
         let (reported, count, stop) =
@@ -137,7 +137,7 @@ async fn a_backup_under_load_is_restored_and_reported_again_and_nothing_is_lost(
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let mut server = serve(&world.database, &[]).await;
-    let load = Load::begin(&world, firm, server.internal);
+    let load = SubmissionLoad::begin(&world, firm, server.internal);
     load.until_more(30).await;
     assert!(run(&world.database, &["audit", "checkpoint"]).await.status.success());
     let folder = tempfile::tempdir().unwrap();

@@ -83,7 +83,7 @@ fn in_folder(
 }
 
 /// The files that a restore puts into their places.
-pub(super) struct Placement {
+pub(super) struct FilePlacement {
     /// The wrapping key of the restored keyring.
     pub(super) wrapping: WrappingKey,
     /// The text of the wrapping key, if its place is empty.
@@ -94,7 +94,7 @@ pub(super) struct Placement {
     pub(super) kept_checkpoints: usize,
 }
 
-impl Placement {
+impl FilePlacement {
     /// Plans the places of all files, and changes nothing.
     ///
     /// # Errors

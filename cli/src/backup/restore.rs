@@ -23,7 +23,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::task::block_in_place;
 
-use super::files::Placement;
+use super::files::FilePlacement;
 use super::manifest::{BackupManifest, KEYRING_DUMP, MAIN_DUMP};
 use super::programs::{ClientProgram, restorable};
 use super::source::BackupSource;
@@ -57,12 +57,12 @@ pub(crate) struct RestoreArgs {
 }
 
 /// The result of one verification.
-enum Verified {
+enum VerifiedPart {
     Sound(String),
     Faulty(String),
 }
 
-impl Verified {
+impl VerifiedPart {
     const fn is_sound(&self) -> bool {
         matches!(self, Self::Sound(_))
     }
@@ -78,7 +78,7 @@ pub(super) async fn run(storage: &StorageArgs, asked: &RestoreArgs) -> anyhow::R
     let source = block_in_place(|| BackupSource::open(&asked.place))?;
     block_in_place(|| source.verify(asked.how.into()))?;
     cluster::check_owner(&storage.data_dir())?;
-    let placement = Placement::plan(storage, &source)?;
+    let placement = FilePlacement::plan(storage, &source)?;
     let mut databases = Databases::open(storage, SERVICE_DATABASES, Installation::MayBegin).await?;
     databases.require().await?;
     let options = [databases.main.options().clone(), databases.keyring.options().clone()];
@@ -201,24 +201,24 @@ async fn audit_log(
     storage: &StorageArgs,
     system: &System,
     how: ReportArgs,
-) -> anyhow::Result<Verified> {
+) -> anyhow::Result<VerifiedPart> {
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
     let verdict = verify_log(system.pool(), &storage.notary(), None, told).await;
     progress.finish();
     let lanes = lane_proof::compare(system.pool()).await?;
     Ok(match (verdict?, lanes.fault) {
-        (AuditVerdict::Broken(flaw), _) => Verified::Faulty(format!("BROKEN: {flaw}")),
-        (_, Some(fault)) => Verified::Faulty(format!("lanes {}: {}", fault.lane_id, fault.why)),
-        (AuditVerdict::Incomplete(why), None) => Verified::Sound(format!("incomplete: {why}")),
-        (AuditVerdict::Intact(report), None) => Verified::Sound(format!(
+        (AuditVerdict::Broken(flaw), _) => VerifiedPart::Faulty(format!("BROKEN: {flaw}")),
+        (_, Some(fault)) => VerifiedPart::Faulty(format!("lanes {}: {}", fault.lane_id, fault.why)),
+        (AuditVerdict::Incomplete(why), None) => VerifiedPart::Sound(format!("incomplete: {why}")),
+        (AuditVerdict::Intact(report), None) => VerifiedPart::Sound(format!(
             "intact: {} events, {} entries, {} checkpoints",
             report.events, report.entries, report.checkpoints
         )),
     })
 }
 
-async fn deliveries(system: &System, how: ReportArgs) -> anyhow::Result<Verified> {
+async fn deliveries(system: &System, how: ReportArgs) -> anyhow::Result<VerifiedPart> {
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
     let part = LogFilter { firm_id: None, since: None, until: None };
@@ -228,12 +228,14 @@ async fn deliveries(system: &System, how: ReportArgs) -> anyhow::Result<Verified
     let report = report?;
     let wrong: u64 = report.wrong.values().sum();
     Ok(match wrong {
-        0 => Verified::Sound("proven: none is missing, doubled or lost".to_owned()),
-        _ => Verified::Faulty(format!("{wrong} faults: `firmforms verify deliveries` names them")),
+        0 => VerifiedPart::Sound("proven: none is missing, doubled or lost".to_owned()),
+        _ => VerifiedPart::Faulty(format!(
+            "{wrong} faults: `firmforms verify deliveries` names them"
+        )),
     })
 }
 
-async fn read_models(system: &System, how: ReportArgs) -> anyhow::Result<Verified> {
+async fn read_models(system: &System, how: ReportArgs) -> anyhow::Result<VerifiedPart> {
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
     let models = ReadModel::ALL.to_vec();
@@ -248,8 +250,8 @@ async fn read_models(system: &System, how: ReportArgs) -> anyhow::Result<Verifie
         .map(|report| report.model.name())
         .collect();
     Ok(match differing.as_slice() {
-        [] => Verified::Sound(format!("{} equal the log", reports.len())),
-        _ => Verified::Faulty(format!("{} differ from the log", differing.join(", "))),
+        [] => VerifiedPart::Sound(format!("{} equal the log", reports.len())),
+        _ => VerifiedPart::Faulty(format!("{} differ from the log", differing.join(", "))),
     })
 }
 
