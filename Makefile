@@ -1,5 +1,5 @@
 # What CI runs, and its parts. `make check` is all of it.
-.PHONY: check format lint docs deny unused test demo
+.PHONY: check format lint docs deny unused test demo release-check
 
 check: format lint docs deny unused test demo
 
@@ -23,3 +23,11 @@ test:
 
 demo:
 	./scripts/demo --once
+
+# Before a release only: the package, lintian, an installation, a restore to any moment, alerts.
+release-check:
+	promtool test rules deploy/prometheus/rules_test.yml
+	systemd-analyze security --offline=true --threshold=20 deploy/systemd/firmforms.service
+	./scripts/package-deb
+	./scripts/rehearse-install target/package/firmforms_*.deb
+	./scripts/rehearse-pitr

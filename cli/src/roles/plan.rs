@@ -59,7 +59,7 @@ async fn missing(
             let (rows, bytes) = checkup::table_size(pool, &table).await?;
             items.push(json!({
                 "database": name, "migration": migration.version,
-                "name": migration.description.as_ref(), "table": table, "lock": effect.lock(),
+                "name": &*migration.description, "table": table, "lock": effect.lock(),
                 "rows": rows, "bytes": bytes,
                 "seconds": effect.seconds(bytes.unsigned_abs()),
             }));
