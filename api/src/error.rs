@@ -110,6 +110,14 @@ pub enum Error {
     /// The replay was stopped or is done.
     #[error("this replay has ended")]
     ReplayEnded,
+    /// The caller expected another number of deliveries in the replay.
+    #[error("this selects {selected} deliveries, and not {expected}: nothing is sent again")]
+    SelectionChanged {
+        /// The number now.
+        selected: usize,
+        /// The number that the caller confirmed.
+        expected: u32,
+    },
     /// No pause with that id is in force.
     #[error("nothing is paused by this")]
     PauseNotFound,
@@ -219,6 +227,7 @@ impl Error {
             Self::ReplayNotFound => (StatusCode::NOT_FOUND, "replay_not_found"),
             Self::PauseNotFound => (StatusCode::NOT_FOUND, "pause_not_found"),
             Self::ReplayEnded => (StatusCode::CONFLICT, "replay_ended"),
+            Self::SelectionChanged { .. } => (StatusCode::CONFLICT, "selection_changed"),
             Self::NotReissued(_) => (StatusCode::CONFLICT, "not_reissued"),
             Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
             Self::BodyPurged => (StatusCode::CONFLICT, "body_purged"),
@@ -426,6 +435,7 @@ mod tests {
     #[case(Error::FirmNotFound, 404, "firm_not_found")]
     #[case(Error::DeliveryNotFound, 404, "delivery_not_found")]
     #[case(Error::NotReissued(NotReissued::Pending), 409, "not_reissued")]
+    #[case(Error::SelectionChanged { selected: 2, expected: 1 }, 409, "selection_changed")]
     #[case(Error::PauseNotFound, 404, "pause_not_found")]
     #[case(Error::TooManyKeys, 409, "too_many_keys")]
     #[case(Error::NoSuchTrigger, 404, "unknown_trigger")]

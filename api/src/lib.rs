@@ -7,7 +7,8 @@
 //!   extractors.
 //! - [`commands`] append to the log. [`queries`] and the `projector` crate answer from it.
 //! - [`intake`] takes in the product's activity, a batch at a time.
-//! - [`sessions`] are the sessions of people who come with a browser.
+//! - [`sessions`] are the sessions of operators and auditors who come with a browser. [`portal`]
+//!   serves the people of a firm.
 //! - `batching` runs statements for many concurrent callers.
 //! - [`Error`] is every answer that is not a success, made in one place.
 //! - [`openapi`] describes the public API for machines and people. `docs` serves the description,
@@ -18,6 +19,7 @@ pub mod commands;
 pub mod intake;
 pub mod internal;
 pub mod openapi;
+pub mod portal;
 pub mod public;
 pub mod queries;
 pub mod sessions;

@@ -261,6 +261,7 @@ impl Service {
 pub(crate) mod tests {
     use mailer::Mailer;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use tokio_util::task::TaskTracker;
     use vault::{IdentityKey, SystemEntropy, WrappingKey};
 
     use super::*;
@@ -309,6 +310,7 @@ pub(crate) mod tests {
             sender: "forms@example.com".parse().unwrap(),
             public_url: "https://forms.example".into(),
             wait: inviter::InviteWait::default(),
+            under_way: TaskTracker::new(),
         };
         Service {
             readers: store.pool().clone(),

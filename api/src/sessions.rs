@@ -37,6 +37,15 @@ struct SessionName {
     ends_at: i64,
 }
 
+/// Whether a call of a session is a use of its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenUse {
+    /// A person asked.
+    Noted,
+    /// A page asked by itself.
+    Unnoted,
+}
+
 /// Exchanges a token for the text of a cookie.
 ///
 /// # Errors
@@ -56,12 +65,19 @@ pub async fn begin(service: &Service, token: &str) -> Result<String, Error> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn resume(service: &Service, cookie: &str) -> Result<Option<Session>, Error> {
+pub async fn resume(
+    service: &Service,
+    cookie: &str,
+    token_use: TokenUse,
+) -> Result<Option<Session>, Error> {
     let Some(name) = SessionName::read(service, cookie) else { return Ok(None) };
     if service.clock.now().get().timestamp_millis() >= name.ends_at {
         return Ok(None);
     }
-    let holder = token_cache::authenticate_hash(service, name.token).await?;
+    let holder = match token_use {
+        TokenUse::Noted => token_cache::authenticate_hash(service, name.token).await?,
+        TokenUse::Unnoted => token_cache::look_up(service, name.token).await?,
+    };
     Ok(holder.filter(|holder| may_look(holder.role)).map(|holder| Session { holder, name }))
 }
 

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-pub use domain::access_token::{HolderRole, NotARole};
+pub use domain::access_token::{HolderRole, NotARole, TOKEN_PREFIX};
 use domain::context::Actor;
 use projector::tokens::ActiveToken;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::error::Error;
-
-/// Prefix of every token's text.
-pub const TOKEN_PREFIX: &str = "fft_";
 
 /// Characters after the prefix: 32 bytes in base64url without padding.
 const SECRET_CHARS: usize = 43;

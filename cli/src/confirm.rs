@@ -43,5 +43,27 @@ pub(crate) fn require(
     let mut answer = String::new();
     write!(stderr(), "{}.\nType {} to go on: ", printable(consequences), printable(word))?;
     stdin().lock().read_line(&mut answer)?;
-    if answer.trim() == word.trim() { Ok(()) } else { Err(NoConsent::Refused) }
+    if is_consent(&answer, word) { Ok(()) } else { Err(NoConsent::Refused) }
+}
+
+/// Whether the answer is the word, or the word as it was shown. Nobody can type a mark without a
+/// shape.
+fn is_consent(answer: &str, word: &str) -> bool {
+    let answer = answer.trim();
+    answer == word.trim() || answer == printable(word.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_mark_without_a_shape_could_not_be_typed() {
+        let name = "Harrow\u{200e} Lane\u{200f}";
+        assert!(is_consent("Harrow\\u{200e} Lane\\u{200f}\n", name));
+        assert!(is_consent(&format!("{name}\n"), name));
+        for other in ["", "\n", "Harrow Lane", "harrow\\u{200e} lane\\u{200f}"] {
+            assert!(!is_consent(other, name), "{other}");
+        }
+    }
 }

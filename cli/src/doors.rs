@@ -143,7 +143,9 @@ impl ServedDoors {
     /// Opens the doors: calls reach the service from here on.
     pub(crate) fn open(self, service: &Service) {
         let internal = if self.serves_callers {
-            self.public.open(api::public::router(service.clone()).layer(map_request(with_peer)));
+            let public =
+                api::public::router(service.clone()).merge(console::portal(service.clone()));
+            self.public.open(public.layer(map_request(with_peer)));
             api::internal::router(service.clone()).merge(console::router(service.clone()))
         } else {
             api::internal::watched(service.clone())

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::answers::{ReplayListArgs, list_replays};
+use crate::args::reason;
 use crate::confirm::{self, ConsentArgs};
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
@@ -68,8 +69,8 @@ pub(crate) enum ReplaysCommand {
     Pause(ReplayArgs),
     /// Resume a replay.
     Resume(ReplayArgs),
-    /// End a replay.
-    Stop(ReplayArgs),
+    /// End a replay for good.
+    Stop(ReplayStopArgs),
 }
 
 #[derive(Debug, Args)]
@@ -87,6 +88,17 @@ pub(crate) struct ReplayShowArgs {
     /// Wait until the replay has ended, and tell its progress.
     #[arg(long)]
     watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayStopArgs {
+    #[command(flatten)]
+    one: ReplayArgs,
+    /// The reason; kept in the log.
+    #[arg(long, value_parser = reason)]
+    reason: Option<String>,
+    #[command(flatten)]
+    consent: ConsentArgs,
 }
 
 #[derive(Debug, Args)]
@@ -147,18 +159,28 @@ pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyho
         ReplaysCommand::Start(start) => begin(service, start).await?,
         ReplaysCommand::List(asked) => list_replays(service, asked).await?,
         ReplaysCommand::Show(ReplayShowArgs { one, watch }) => {
-            let replay_id = names::id(system.pool(), NamedKind::Replay, &one.replay).await?;
+            let replay_id = find(service, &one).await?;
             if watch {
                 follow(service, replay_id, one.json).await?;
             }
             let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
             show(one.json, &view);
         }
-        ReplaysCommand::Pause(one) => change(service, one, ReplayCommand::Pause).await?,
-        ReplaysCommand::Resume(one) => change(service, one, ReplayCommand::Resume).await?,
-        ReplaysCommand::Stop(one) => change(service, one, ReplayCommand::Stop).await?,
+        ReplaysCommand::Pause(one) => {
+            let replay_id = find(service, &one).await?;
+            change(service, replay_id, ReplayCommand::Pause, one.json).await?;
+        }
+        ReplaysCommand::Resume(one) => {
+            let replay_id = find(service, &one).await?;
+            change(service, replay_id, ReplayCommand::Resume, one.json).await?;
+        }
+        ReplaysCommand::Stop(stop) => end(service, stop).await?,
     }
     system.stop().await
+}
+
+async fn find(service: &Service, one: &ReplayArgs) -> anyhow::Result<Uuid> {
+    names::id(service.store.pool(), NamedKind::Replay, &one.replay).await
 }
 
 /// Waits until a replay has ended.
@@ -187,30 +209,36 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
     let selection = start.selection(service).await?;
     let of_firm = |firm_id: Uuid| start.of(firm_id, request_id, selection.clone());
     let orders: Vec<NewReplay> = firm_ids.into_iter().map(of_firm).collect();
-    if start.force && !start.dry_run {
-        start.require_consent(service, &orders).await?;
-    }
     let mut begun = Vec::new();
+    let mut chosen = Vec::new();
     for new in orders {
-        let firm_id = new.firm_id;
         if let Some(first) = begun_before(service, &start, &new).await? {
             begun.push(first);
             continue;
         }
         let selected = replays::select(service, &new).await.map_err(terminal_error)?;
-        if start.all_firms && selected.delivery_ids.is_empty() {
-            continue;
+        if !start.all_firms || !selected.delivery_ids.is_empty() {
+            chosen.push(ChosenReplay { new, selected });
         }
+    }
+    start.require_consent(&chosen)?;
+    for ChosenReplay { new, selected } in chosen {
         let id = if start.dry_run {
             None
         } else {
             let begun = replays::start(service, &new, &selected, service.operator()).await;
             Some(begun.map_err(terminal_error)?)
         };
-        begun.push(start.begun_json(firm_id, id, &selected));
+        begun.push(start.begun_json(new.firm_id, id, &selected));
     }
     BEGUN.print(start.json, begun);
     Ok(())
+}
+
+/// A replay with the deliveries to which the operator consents. No others are sent.
+struct ChosenReplay {
+    new: NewReplay,
+    selected: SelectedDeliveries,
 }
 
 /// The replay that an earlier command with this request id began.
@@ -245,15 +273,15 @@ impl ReplayStartArgs {
         })
     }
 
-    /// Delivered deliveries arrive at their receivers once more, so the operator is asked first.
-    async fn require_consent(&self, service: &Service, orders: &[NewReplay]) -> anyhow::Result<()> {
-        let mut count = 0;
-        for new in orders {
-            let selected = replays::select(service, new).await.map_err(terminal_error)?;
-            count += selected.delivery_ids.len();
+    /// Delivered deliveries arrive at their receivers once more, and those of all firms are many.
+    /// So the operator is asked first.
+    fn require_consent(&self, chosen: &[ChosenReplay]) -> anyhow::Result<()> {
+        if self.dry_run || chosen.is_empty() || !(self.force || self.all_firms) {
+            return Ok(());
         }
-        let consequences =
-            format!("{count} deliveries are sent again, also those that were delivered");
+        let count: usize = chosen.iter().map(|one| one.selected.delivery_ids.len()).sum();
+        let also = if self.force { ", also those that were delivered" } else { "" };
+        let consequences = format!("{count} deliveries are sent again{also}");
         Ok(confirm::require(self.consent, &consequences, "replay")?)
     }
 
@@ -279,11 +307,29 @@ impl ReplayStartArgs {
     }
 }
 
-async fn change(service: &Service, one: ReplayArgs, command: ReplayCommand) -> anyhow::Result<()> {
-    let replay_id = names::id(service.store.pool(), NamedKind::Replay, &one.replay).await?;
+/// Ends a replay, which nobody can resume, so the operator is asked first.
+async fn end(service: &Service, stop: ReplayStopArgs) -> anyhow::Result<()> {
+    let ReplayStopArgs { one, reason, consent } = stop;
+    let replay_id = find(service, &one).await?;
+    let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
+    if view.row.ended_at.is_none() {
+        let waiting = view.outcomes.get(WAITING).copied().unwrap_or_default();
+        let consequences =
+            format!("{waiting} deliveries of this replay are not sent, and nobody can resume it");
+        confirm::require(consent, &consequences, "stop")?;
+    }
+    change(service, replay_id, ReplayCommand::Stop { reason }, one.json).await
+}
+
+async fn change(
+    service: &Service,
+    replay_id: Uuid,
+    command: ReplayCommand,
+    how: OutputArgs,
+) -> anyhow::Result<()> {
     let view = replays::change(service, replay_id, command, service.operator()).await;
     let view = view.map_err(terminal_error)?;
-    show(one.json, &view);
+    show(how, &view);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! `serve`: runs the doors and the workers of a role until a signal.
 
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +84,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let mut system = match started {
         Ok(system) => system,
         Err(signal) => {
-            drain(signal, &mut tasks, &stop).await;
+            drain(signal, &mut tasks, &stop, ready(())).await;
             return Ok(());
         }
     };
@@ -100,7 +101,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     doors.open(&system.service);
     service_manager::tell_ready(&format!("works as {}", serve.role.name()));
     tracing::info!("ready");
-    let (is_drained, ended) = wait(signal, &mut tasks, &stop).await;
+    let (is_drained, ended) = wait(signal, &mut tasks, &stop, &system.service.inviter).await;
     // Unfinished work still holds connections, so only the end of the process closes them.
     if is_drained {
         system.stop().await?;
@@ -310,22 +311,31 @@ async fn wait(
     signal: impl Future<Output = &'static str>,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
+    inviter: &Inviter,
 ) -> (bool, anyhow::Result<()>) {
     let (why, ended) = tokio::select! {
         signal = signal => (signal, Ok(())),
         _ = tasks.join_next() => ("a worker ended", Err(anyhow!("a worker ended before the signal"))),
     };
-    (drain(why, tasks, stop).await, ended)
+    (drain(why, tasks, stop, inviter.drain()).await, ended)
 }
 
-/// Stops every task and waits for it. Returns whether all ended in time.
-async fn drain(why: &str, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> bool {
+/// Stops every task, and waits for it and then for the work that the tasks left behind. Returns
+/// whether all ended in time.
+async fn drain(
+    why: &str,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+    left_behind: impl Future<Output = ()>,
+) -> bool {
     service_manager::tell_stopping("finishing what is under way");
     tracing::info!("{why}: finishing what is under way");
     stop.cancel();
-    let drained =
-        tokio::time::timeout(DRAIN_TIMEOUT, async { while tasks.join_next().await.is_some() {} });
-    let is_drained = drained.await.is_ok();
+    let drained = async {
+        while tasks.join_next().await.is_some() {}
+        left_behind.await;
+    };
+    let is_drained = tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_ok();
     if !is_drained {
         tracing::warn!("gave up waiting; leases will end by themselves");
     }

@@ -30,6 +30,7 @@ use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
 use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
 use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
 
 use crate::args::DEFAULT_MAIL_FROM;
@@ -220,15 +221,13 @@ impl System {
         installation::note(store.pool(), &keyring, entropy.id()).await?;
         let fence = Fence::of(&store);
         let outgoing = OutgoingConfig::new(setup.allowed.clone());
+        let outgoing = OutgoingConfig { extra_roots: setup.extra_roots, ..outgoing };
         let deliverer = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            outgoing: OutgoingClient::new(OutgoingConfig {
-                extra_roots: setup.extra_roots,
-                ..outgoing
-            })?,
+            outgoing: OutgoingClient::new(outgoing)?,
             targets: Arc::default(),
             settings: setup.settings,
         };
@@ -242,6 +241,7 @@ impl System {
             sender: setup.sender,
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
             wait: setup.patience,
+            under_way: TaskTracker::new(),
         };
         let service = Service {
             readers: store.pool().clone(),

@@ -39,7 +39,8 @@ impl FromRequest<SharedState> for SentForm {
         let (mut parts, body) = request.into_parts();
         let visit = PageVisit::from_request_parts(&mut parts, state).await?;
         let request = Request::from_parts(parts, body);
-        let fields = FormFields::of(request).await.map_err(IntoResponse::into_response)?;
+        let fields = FormFields::of(request).await;
+        let fields = fields.map_err(|fault| Refusal::from(fault).into_response())?;
         let token = fields.0.get(FORM_TOKEN).map_or("", String::as_str);
         if !visit.session.has_form_token(&state.service, token) {
             return Err(Refusal::strange_form().into_response());
@@ -48,20 +49,51 @@ impl FromRequest<SharedState> for SentForm {
     }
 }
 
+/// A form that is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FormFault {
+    /// A page of another origin sent it.
+    Strange,
+    /// It has another content type.
+    OtherType,
+    /// It has too many bytes.
+    TooLong,
+}
+
+impl FormFault {
+    /// The status of the answer.
+    pub(crate) const fn status(self) -> StatusCode {
+        match self {
+            Self::Strange => StatusCode::FORBIDDEN,
+            Self::OtherType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+        }
+    }
+}
+
+impl From<FormFault> for Refusal {
+    fn from(fault: FormFault) -> Self {
+        match fault {
+            FormFault::Strange => Self::strange_form(),
+            FormFault::OtherType => {
+                Self::new(fault.status(), "a form must be application/x-www-form-urlencoded")
+            }
+            FormFault::TooLong => Self::new(fault.status(), "the form is too long"),
+        }
+    }
+}
+
 impl FormFields {
     /// Reads a form of this origin.
-    pub(crate) async fn of(request: Request) -> Result<Self, Refusal> {
+    pub(crate) async fn of(request: Request) -> Result<Self, FormFault> {
         let (parts, body) = request.into_parts();
         if !is_own_origin(&parts.headers) {
-            return Err(Refusal::strange_form());
+            return Err(FormFault::Strange);
         }
         if !is_form(&parts.headers) {
-            let why = "a form must be application/x-www-form-urlencoded";
-            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+            return Err(FormFault::OtherType);
         }
-        let bytes = to_bytes(body, FORM_BYTES_MAX)
-            .await
-            .map_err(|_| Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the form is too long"))?;
+        let bytes = to_bytes(body, FORM_BYTES_MAX).await.map_err(|_| FormFault::TooLong)?;
         let pairs = form_urlencoded::parse(&bytes);
         Ok(Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()))
     }
@@ -103,12 +135,13 @@ pub(crate) fn own_page(path: Option<&str>) -> &str {
     path.filter(is_own).unwrap_or("/console")
 }
 
-/// Whether a browser sent the request from a page of this door. Programs send neither header.
+/// Whether a browser sent the request from a page of this door. Programs send neither header. The
+/// word of the browser counts, because a proxy may rewrite `Host`. A browser gives no word without
+/// TLS, and then the origin is compared.
 fn is_own_origin(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value: &axum::http::HeaderValue| value.to_str());
-    let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
-    if !matches!(site, None | Some(b"same-origin")) {
-        return false;
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site == "same-origin";
     }
     match (text(ORIGIN), text(HOST)) {
         (None, _) => true,
@@ -133,7 +166,11 @@ mod tests {
     #[rstest]
     #[case(&[], true)]
     #[case(&[("sec-fetch-site", "same-origin"), ("origin", "http://a:1"), ("host", "a:1")], true)]
+    #[case(&[("sec-fetch-site", "same-origin"), ("origin", "https://a"), ("host", "b:1")], true)]
     #[case(&[("sec-fetch-site", "cross-site")], false)]
+    #[case(&[("sec-fetch-site", "none")], false)]
+    #[case(&[("sec-fetch-site", "cross-site"), ("origin", "http://a"), ("host", "a")], false)]
+    #[case(&[("origin", "http://a:1"), ("host", "a:1")], true)]
     #[case(&[("sec-fetch-site", "same-site")], false)]
     #[case(&[("origin", "http://b"), ("host", "a")], false)]
     #[case(&[("origin", "null"), ("host", "a")], false)]

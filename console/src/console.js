@@ -109,7 +109,7 @@ async function lookForNewer() {
   if (!answer.ok) return;
   const { newer: count } = await answer.json();
   newer.hidden = count === 0;
-  newer.querySelector("a").textContent = `${count === 500 ? "500 or more" : count} newer: show`;
+  newer.querySelector("a").textContent = `${count > 20 ? "more than 20" : count} newer: show`;
 }
 
 if (newer) setInterval(() => lookForNewer().catch(() => {}), NEWER_EVERY_MS);

@@ -1,11 +1,12 @@
-//! The sign-in: a token becomes a cookie. The cookie goes to this door alone, and to no script.
+//! The sign-in: a token becomes a cookie. The cookie goes to no script, but to all ports of this
+//! host, because cookies ignore ports.
 
-use api::sessions::{self, SESSION_TIME};
+use api::sessions::{self, SESSION_TIME, TokenUse};
 use axum::extract::{Query, Request, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded;
@@ -15,7 +16,7 @@ use crate::act::{BACK, FormFields, SentForm, own_page};
 use crate::data::{self, DataFormat};
 use crate::frame;
 use crate::refusal::Refusal;
-use crate::visit::{COOKIE_NAME, session};
+use crate::visit::{COOKIE_NAME, SECURE_COOKIE_NAME, session};
 
 /// The page that somebody wanted before the sign-in.
 #[derive(Debug, Deserialize)]
@@ -26,12 +27,13 @@ pub(crate) struct WantedPage {
 /// Leads a call without a session to the sign-in.
 ///
 /// A browser keeps the cookie back when a link of another site leads here. The page then asks for
-/// itself again, which is a call of this site.
+/// itself again, which is a call of this site. A file is not shown to anybody, so a person must
+/// click for it.
 pub(crate) fn send_to(parts: &Parts) -> Response {
     let is_from_elsewhere =
         parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
     if is_from_elsewhere && parts.method == Method::GET {
-        return again(&page_of(parts));
+        return again(parts);
     }
     let wanted = if parts.method == Method::GET { page_of(parts) } else { "/console".to_owned() };
     let query = form_urlencoded::Serializer::new(String::new()).append_pair(BACK, &wanted).finish();
@@ -44,9 +46,13 @@ fn page_of(parts: &Parts) -> String {
     format!("{}{end}{query}", data::path_of(parts))
 }
 
-fn again(wanted: &str) -> Response {
-    let page = own_page(Some(wanted));
-    let head = html! { meta http-equiv="refresh" content=(format!("0; url={page}")); };
+fn again(parts: &Parts) -> Response {
+    let wanted = page_of(parts);
+    let page = own_page(Some(&wanted));
+    let is_file = data::path_of(parts).ends_with("/export");
+    let head = html! {
+        @if !is_file { meta http-equiv="refresh" content=(format!("0; url={page}")); }
+    };
     let content = html! { p { a href=(page) { "Continue" } } };
     frame::bare_with(StatusCode::OK, "Continue", &content, &head)
 }
@@ -57,7 +63,7 @@ pub(crate) async fn ask(
     headers: HeaderMap,
     Query(wanted): Query<WantedPage>,
 ) -> Result<Response, Refusal> {
-    if session(&state, &headers).await?.is_some() {
+    if session(&state, &headers, TokenUse::Noted).await?.is_some() {
         return Ok(Redirect::to(own_page(wanted.back.as_deref())).into_response());
     }
     Ok(form(StatusCode::OK, wanted.back.as_deref(), None))
@@ -82,7 +88,8 @@ fn hint() -> Markup {
     let command = "firmforms tokens create --role operator|auditor --name NAME";
     html! {
         p { "A token of the role operator or auditor. " code { (command) } " makes one." }
-        p { "The session lasts " (SESSION_TIME.num_hours()) " hours and ends with the token." }
+        p { "The session lasts " (SESSION_TIME.num_hours()) " hours and ends with the token. The \
+             sign-out takes the cookie from this browser alone: after a theft, revoke the token." }
     }
 }
 
@@ -91,13 +98,13 @@ pub(crate) async fn sign_in(
     State(state): State<SharedState>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let is_secure = is_encrypted(request.headers());
+    let channel = BrowserChannel::of(request.headers());
     let fields = FormFields::of(request).await?;
     let back = fields.optional(BACK);
     let token = fields.optional("token").unwrap_or_default();
     match sessions::begin(&state.service, token).await {
         Ok(cookie) => {
-            let set = cookie_header(&cookie, SESSION_TIME.num_seconds(), is_secure);
+            let set = channel.cookie(&cookie, SESSION_TIME.num_seconds());
             Ok(([(SET_COOKIE, set)], Redirect::to(own_page(back))).into_response())
         }
         Err(api::Error::NoToken) => {
@@ -112,25 +119,40 @@ pub(crate) async fn sign_in(
     }
 }
 
-/// Forgets the cookie.
+/// Takes the cookie from the browser. No table holds sessions, so a copy of the cookie works until
+/// its end; the page of the sign-in says so.
 pub(crate) async fn sign_out(form: SentForm) -> Response {
     drop(form);
-    let set = cookie_header("", 0, false);
-    ([(SET_COOKIE, set)], Redirect::to("/console/sign-in")).into_response()
+    let set = [BrowserChannel::Clear, BrowserChannel::Encrypted]
+        .map(|one| (SET_COOKIE, one.cookie("", 0)));
+    (AppendHeaders(set), Redirect::to("/console/sign-in")).into_response()
 }
 
-fn cookie_header(value: &str, seconds: i64, is_secure: bool) -> String {
-    let secure = if is_secure { "; Secure" } else { "" };
-    format!(
-        "{COOKIE_NAME}={value}; Path=/console; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-    )
+/// The way between the browser and the page.
+#[derive(Clone, Copy)]
+enum BrowserChannel {
+    Clear,
+    Encrypted,
 }
 
-/// Whether the browser says that its page came over TLS. A browser that says otherwise falsely
-/// harms its own cookie only.
-fn is_encrypted(headers: &HeaderMap) -> bool {
-    let origin = headers.get("origin").and_then(|origin| origin.to_str().ok());
-    origin.is_some_and(|origin| origin.starts_with("https://"))
+impl BrowserChannel {
+    /// The channel by the word of the browser. A false word harms its own cookie only.
+    fn of(headers: &HeaderMap) -> Self {
+        let origin = headers.get("origin").and_then(|origin| origin.to_str().ok());
+        match origin {
+            Some(origin) if origin.starts_with("https://") => Self::Encrypted,
+            _ => Self::Clear,
+        }
+    }
+
+    /// The header that sets the cookie. A browser takes the secure one with this path only.
+    fn cookie(self, value: &str, seconds: i64) -> String {
+        let (name, path, end) = match self {
+            Self::Clear => (COOKIE_NAME, "/console", ""),
+            Self::Encrypted => (SECURE_COOKIE_NAME, "/", "; Secure"),
+        };
+        format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{end}")
+    }
 }
 
 /// A button that ends the session.

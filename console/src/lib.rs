@@ -9,7 +9,10 @@
 //! - `ask` calls the API. `data` writes its answers as files.
 //! - `frame` and `parts` are the looks of all pages. `screens` are the pages, `acts` the commands.
 //!
-//! Pages work without the script, which adds keys, copying and the viewer's time zone.
+//! `portal` has the pages of the public door, for a firm's own people.
+//!
+//! Pages of the console work without the script, which adds keys, copying and the viewer's time
+//! zone.
 
 mod act;
 mod acts;
@@ -19,6 +22,7 @@ mod data;
 mod entrance;
 mod frame;
 mod parts;
+mod portal;
 mod refusal;
 mod routes;
 mod screens;
@@ -29,6 +33,7 @@ use std::sync::Arc;
 use api::Service;
 use api::internal::InnerDoor;
 
+pub use portal::portal;
 pub use routes::router;
 
 /// The data that all pages share.

@@ -17,6 +17,13 @@ pub(crate) fn time(at: Timestamp, now: Timestamp) -> Markup {
     }
 }
 
+/// A time in UTC alone, which is the same in all languages.
+pub(crate) fn plain_time(at: Timestamp) -> Markup {
+    let text = at.to_string();
+    let shown = text.replace('T', " ").replace('Z', "");
+    html! { time datetime=(text) { (shown) } }
+}
+
 /// A time that may be missing.
 pub(crate) fn time_or_none(at: Option<Timestamp>, now: Timestamp) -> Markup {
     html! { @if let Some(at) = at { (time(at, now)) } @else { (none()) } }
@@ -80,6 +87,11 @@ pub(crate) fn foreign_lines(text: &str) -> Markup {
 
 /// A state by word and by shape, and never by colour alone.
 pub(crate) fn state(word: &str) -> Markup {
+    state_named(word, word)
+}
+
+/// A state under the name that it has in another language.
+pub(crate) fn state_named(word: &str, name: &str) -> Markup {
     let (shape, kind) = match word {
         "delivered" | "live" | "active" | "intact" | "running" => ("●", "good"),
         "pending" | "retry" | "paused" => ("◐", "open"),
@@ -87,7 +99,7 @@ pub(crate) fn state(word: &str) -> Markup {
         "failed" | "failing" | "broken" | "interrupted" => ("✕", "bad"),
         _ => ("○", "over"),
     };
-    html! { span.state.(kind) { span aria-hidden="true" { (shape) } " " (word) } }
+    html! { span.state.(kind) { span aria-hidden="true" { (shape) } " " (name) } }
 }
 
 /// A table in a region of its own, which scrolls on a small screen.

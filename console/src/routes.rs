@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use api::Service;
 use api::internal::InnerDoor;
-use axum::Router;
+use api::sessions::TokenUse;
 use axum::middleware::{map_request, map_response};
-use axum::routing::{any_service, get, post};
+use axum::routing::{MethodRouter, any_service, get, post};
+use axum::{Extension, Router};
 
 use crate::refusal::Refusal;
 use crate::{ConsoleState, SharedState, acts, assets, data, entrance, frame, screens};
@@ -56,7 +57,7 @@ fn firm() -> Router<SharedState> {
         .route("/", get(screens::firm::show))
         .route("/deliveries", get(screens::deliveries::list))
         .route("/deliveries/export", get(screens::deliveries::export))
-        .route("/deliveries/newer", get(screens::deliveries::newer))
+        .route("/deliveries/newer", unnoticed(get(screens::deliveries::newer)))
         .route("/deliveries/{id}", get(screens::delivery::show))
         .route("/hooks", get(screens::hooks::list))
         .route("/hooks/{id}", get(screens::hook::show))
@@ -69,6 +70,11 @@ fn firm() -> Router<SharedState> {
         .route("/person", get(screens::person::ask).post(screens::person::show))
         .route("/replay", get(acts::replay::ask).post(acts::replay::order));
     Router::new().nest("/firms/{firm}", pages)
+}
+
+/// A route that a page asks by itself, which is no use of a token.
+fn unnoticed(route: MethodRouter<SharedState>) -> MethodRouter<SharedState> {
+    route.layer(Extension(TokenUse::Unnoted))
 }
 
 /// Commands.

@@ -1,7 +1,7 @@
 //! A call with a session: the query as the API takes it, the firm, and the form of the answer.
 
 use api::queries::inventory::{self, PageRequest};
-use api::sessions::{self, Session};
+use api::sessions::{self, Session, TokenUse};
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::header::COOKIE;
 use axum::http::request::Parts;
@@ -21,11 +21,16 @@ use crate::frame::{self, PageContent};
 use crate::refusal::Refusal;
 use crate::{ConsoleState, SharedState, ask};
 
-/// The name of the cookie.
+/// The name of the cookie without TLS.
 pub(crate) const COOKIE_NAME: &str = "firmforms_console";
 
-/// Parameters that are the console's own.
-const OWN_PARAMETERS: [&str; 1] = ["done"];
+/// The name of the cookie behind TLS. With this prefix a browser takes it from this host alone, so
+/// no neighbour in the domain can set one.
+pub(crate) const SECURE_COOKIE_NAME: &str = "__Host-firmforms_console";
+
+/// Parameters that the API does not get from an address. `done` is the console's own. Contents are
+/// shown to a form alone, because a link of anybody could ask for them.
+const OWN_PARAMETERS: [&str; 4] = ["done", "show_body", "show_answer", "show_target"];
 
 /// A call with a session.
 pub(crate) struct PageVisit {
@@ -54,7 +59,8 @@ impl FromRequestParts<SharedState> for PageVisit {
         state: &SharedState,
     ) -> Result<Self, Self::Rejection> {
         let format = parts.extensions.get::<DataFormat>().copied();
-        let session = match session(state, &parts.headers).await {
+        let token_use = parts.extensions.get().copied().unwrap_or(TokenUse::Noted);
+        let session = match session(state, &parts.headers, token_use).await {
             Ok(Some(session)) => session,
             Ok(None) if format.is_some() => {
                 return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").into_data());
@@ -83,20 +89,37 @@ impl FromRequestParts<SharedState> for PageVisit {
 pub(crate) async fn session(
     state: &ConsoleState,
     headers: &HeaderMap,
+    token_use: TokenUse,
 ) -> Result<Option<Session>, Refusal> {
-    let Some(cookie) = cookie(headers) else { return Ok(None) };
-    let found = sessions::resume(&state.service, cookie).await;
-    found.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()))
+    let unavailable =
+        |error: api::Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+    for cookie in cookies(headers) {
+        let found = sessions::resume(&state.service, cookie, token_use).await;
+        if let Some(session) = found.map_err(unavailable)? {
+            return Ok(Some(session));
+        }
+    }
+    Ok(None)
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// All cookies that may be sessions, surest first. A neighbour may have set others of this name.
+fn cookies(headers: &HeaderMap) -> Vec<&str> {
+    let of = |wanted| named_cookies(headers, wanted);
+    of(SECURE_COOKIE_NAME).chain(of(COOKIE_NAME)).collect()
+}
+
+/// The values of all cookies of this name.
+pub(crate) fn named_cookies<'a>(
+    headers: &'a HeaderMap,
+    wanted: &'a str,
+) -> impl Iterator<Item = &'a str> {
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| name.trim() == COOKIE_NAME).map(|(_, value)| value.trim())
+    let pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.split_once('='));
+    pairs.filter(move |(name, _)| name.trim() == wanted).map(|(_, value)| value.trim())
 }
 
 /// The parameters that say something. A form sends its empty fields, too.
-fn read_query(query: &str) -> Vec<(String, String)> {
+pub(crate) fn read_query(query: &str) -> Vec<(String, String)> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     let said = pairs.map(|(name, value)| (name.into_owned(), value.trim().to_owned()));
     said.filter(|(_, value)| !value.is_empty()).collect()
@@ -116,11 +139,12 @@ fn make_absolute(query: &mut [(String, String)], now: Timestamp) -> bool {
     changed
 }
 
-fn written(query: &[(String, String)]) -> String {
+/// Names and values as a query.
+pub(crate) fn written(query: &[(String, String)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish()
 }
 
-async fn params(parts: &mut Parts) -> Vec<(String, String)> {
+pub(crate) async fn params(parts: &mut Parts) -> Vec<(String, String)> {
     let found: Result<RawPathParams, _> = RawPathParams::from_request_parts(parts, &()).await;
     let Ok(params) = found else { return Vec::new() };
     params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
@@ -301,7 +325,9 @@ mod tests {
     fn the_cookie_is_found_among_others() {
         let mut headers = HeaderMap::new();
         headers.append(COOKIE, "a=b; firmforms_console=abc; c=d".parse().unwrap());
-        assert_eq!(cookie(&headers), Some("abc"));
-        assert_eq!(cookie(&HeaderMap::new()), None);
+        let others = "firmforms_console=e; __Host-firmforms_console=f; xfirmforms_console=g";
+        headers.append(COOKIE, others.parse().unwrap());
+        assert_eq!(cookies(&headers), ["f", "abc", "e"]);
+        assert_eq!(cookies(&HeaderMap::new()), [""; 0]);
     }
 }

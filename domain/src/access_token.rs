@@ -9,6 +9,9 @@ use uuid::Uuid;
 use crate::event::{aggregate, domain_event};
 use crate::time::Timestamp;
 
+/// Prefix of every token's text.
+pub const TOKEN_PREFIX: &str = "fft_";
+
 /// Role of a token's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -165,9 +165,24 @@ pub enum NotADocument {
     /// The field is unknown.
     #[error("{}: unknown field", shown_property(.0).unwrap_or("a property"))]
     Unknown(String),
+    /// A part of the document is wrong.
+    #[error("{part}.{wrong}")]
+    In {
+        /// The part, such as `plan` or `hidden_fields[0]`.
+        part: String,
+        /// The fault within the part.
+        wrong: Box<Self>,
+    },
     /// The document has more than [`DOCUMENT_MAX_BYTES`].
     #[error("a response document is at most 512 KiB of JSON, this one has {0} bytes")]
     TooLarge(usize),
+}
+
+impl NotADocument {
+    /// The fault of a whole whose part has this fault.
+    pub(crate) fn within(self, part: impl Into<String>) -> Self {
+        Self::In { part: part.into(), wrong: Box::new(self) }
+    }
 }
 
 impl ResponseDocument {

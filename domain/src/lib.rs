@@ -26,7 +26,8 @@
 //! - [`receiver`] judges the receivers of a host by their answers.
 //! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret,
 //!   [`idempotency`] the caller's name for a request.
-//! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails.
+//! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails. [`brand_color`]
+//!   and [`frame_origin`] serve the pages of the portal.
 //! - [`audit`] makes the audit entries and their chains, over the trees of [`merkle`]. [`feed`]
 //!   bounds the sessions of its readers.
 //! - [`once`] proves from the log alone that each subscription got each occurrence once.
@@ -48,6 +49,7 @@ pub mod answer;
 pub mod api_key;
 pub mod as_of;
 pub mod audit;
+pub mod brand_color;
 pub mod checkpoint_series;
 pub mod checkup;
 pub mod clock;
@@ -62,6 +64,7 @@ pub mod facts;
 pub mod feed;
 pub mod firm;
 pub mod form;
+pub mod frame_origin;
 pub mod growth;
 pub mod id_range;
 pub mod idempotency;

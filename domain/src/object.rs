@@ -30,6 +30,25 @@ impl StrictObject {
         Ok(self.take(field)?.unwrap_or_default())
     }
 
+    /// A property that is an object, read field by field. Errors name the property, too.
+    pub(crate) fn part<T>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(Self) -> Result<T, NotADocument>,
+    ) -> Result<T, NotADocument> {
+        self.optional_part(field, read)?.ok_or(NotADocument::Missing(field))
+    }
+
+    /// Like [`StrictObject::part`]. The property may be missing or null.
+    pub(crate) fn optional_part<T>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(Self) -> Result<T, NotADocument>,
+    ) -> Result<Option<T>, NotADocument> {
+        let part = self.optional::<Option<Properties>>(field)?;
+        part.map(|part| read(Self(part)).map_err(|wrong| wrong.within(field))).transpose()
+    }
+
     fn take<T: DeserializeOwned>(
         &mut self,
         field: &'static str,

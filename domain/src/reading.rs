@@ -130,6 +130,8 @@ pub enum ReadingSubject {
     Answer,
     /// All that was sent about a person.
     Person,
+    /// The portal: a session of a member began (ruling 48).
+    Portal,
 }
 
 /// Form of a reading.

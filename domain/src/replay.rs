@@ -91,7 +91,10 @@ pub enum ReplayCommand {
     /// Resumes the replay.
     Resume,
     /// Stops the replay for good.
-    Stop,
+    Stop {
+        /// The operator's reason, if one was given.
+        reason: Option<String>,
+    },
     /// Ends the replay, because no selected delivery is left.
     Finish {
         /// Number of queued deliveries.
@@ -112,7 +115,11 @@ pub enum ReplayEvent {
     /// The replay was resumed.
     ReplayResumed {},
     /// An operator stopped the replay.
-    ReplayStopped {},
+    ReplayStopped {
+        /// The operator's reason, if one was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// The replay is complete.
     ReplayFinished {
         /// Number of queued deliveries.
@@ -180,9 +187,11 @@ impl Replay {
             (ReplayCommand::Resume, ReplayState::Paused) => ReplayEvent::ReplayResumed {},
             (ReplayCommand::Pause, ReplayState::Paused)
             | (ReplayCommand::Resume, ReplayState::Running)
-            | (ReplayCommand::Stop, ReplayState::Stopped) => return Ok(Vec::new()),
+            | (ReplayCommand::Stop { .. }, ReplayState::Stopped) => return Ok(Vec::new()),
             (_, state) if state.has_ended() => return Err(ReplayRejection::Ended),
-            (ReplayCommand::Stop, _) => ReplayEvent::ReplayStopped {},
+            (ReplayCommand::Stop { reason }, _) => {
+                ReplayEvent::ReplayStopped { reason: reason.clone() }
+            }
             (ReplayCommand::Finish { queued, skipped }, _) => {
                 ReplayEvent::ReplayFinished { queued: *queued, skipped: *skipped }
             }
@@ -197,7 +206,7 @@ impl Replay {
         self.state = Some(match event {
             ReplayEvent::ReplayRequested(_) | ReplayEvent::ReplayResumed {} => ReplayState::Running,
             ReplayEvent::ReplayPaused {} => ReplayState::Paused,
-            ReplayEvent::ReplayStopped {} => ReplayState::Stopped,
+            ReplayEvent::ReplayStopped { .. } => ReplayState::Stopped,
             ReplayEvent::ReplayFinished { .. } => ReplayState::Finished,
         });
     }
@@ -330,13 +339,12 @@ mod tests {
         given(vec![requested(), paused.clone()])
             .when(ReplayCommand::Resume)
             .then_expect_events(vec![ReplayEvent::ReplayResumed {}]);
-        let stopped = ReplayEvent::ReplayStopped {};
+        let stop = ReplayCommand::Stop { reason: Some("the wrong firm".into()) };
+        let stopped = ReplayEvent::ReplayStopped { reason: Some("the wrong firm".into()) };
         given(vec![requested(), paused])
-            .when(ReplayCommand::Stop)
+            .when(stop.clone())
             .then_expect_events(vec![stopped.clone()]);
-        given(vec![requested(), stopped.clone()])
-            .when(ReplayCommand::Stop)
-            .then_expect_events(vec![]);
+        given(vec![requested(), stopped.clone()]).when(stop).then_expect_events(vec![]);
         for command in [
             ReplayCommand::Pause,
             ReplayCommand::Resume,
@@ -347,6 +355,15 @@ mod tests {
                 .then_expect_error(ReplayRejection::Ended);
             given(vec![]).when(command).then_expect_error(ReplayRejection::Unknown);
         }
+    }
+
+    /// Stored events without a reason are read and written as before.
+    #[test]
+    fn an_end_without_a_reason_keeps_its_shape() {
+        let stored = serde_json::json!({"ReplayStopped": {}});
+        let event = ReplayEvent::ReplayStopped { reason: None };
+        assert_eq!(serde_json::to_value(&event).unwrap(), stored);
+        assert_eq!(serde_json::from_value::<ReplayEvent>(stored).unwrap(), event);
     }
 
     #[test]

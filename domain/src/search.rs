@@ -3,9 +3,11 @@
 
 use uuid::Uuid;
 
+use crate::access_token::TOKEN_PREFIX;
 use crate::api_key::API_KEY_PREFIX;
 use crate::id_range::IdRange;
 use crate::pause::PauseScope;
+use crate::signature::SECRET_PREFIX;
 
 /// Characters of a key that people see. A whole key is cut to them, so that it goes nowhere.
 const KEY_SHOWN_CHARS: usize = 12;
@@ -46,8 +48,7 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
         return Vec::new();
     }
     if text.starts_with(API_KEY_PREFIX) {
-        let start = text.chars().take(KEY_SHOWN_CHARS).collect();
-        return vec![SearchTerm::KeyStart(start)];
+        return vec![SearchTerm::KeyStart(shown_of_key(text).to_owned())];
     }
     let mut hash = [0; 32];
     if hex::decode_to_slice(text, &mut hash).is_ok() {
@@ -66,6 +67,22 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
     };
     let name = Some(SearchTerm::FirmName(text.to_lowercase()));
     [position, ids_beginning(text), host, name].into_iter().flatten().collect()
+}
+
+/// The text as an address may hold it. A whole key is cut to the part that people see. `None` if a
+/// token or a webhook secret is in it.
+#[must_use]
+pub fn harmless(text: &str) -> Option<&str> {
+    if text.contains(TOKEN_PREFIX) || text.contains(SECRET_PREFIX) {
+        return None;
+    }
+    Some(text.find(API_KEY_PREFIX).map_or(text, |at| shown_of_key(&text[at..])))
+}
+
+/// The part of a key that people see.
+fn shown_of_key(key: &str) -> &str {
+    let end = key.char_indices().nth(KEY_SHOWN_CHARS).map_or(key.len(), |(end, _)| end);
+    &key[..end]
 }
 
 /// The ids that begin with these digits.
@@ -140,6 +157,19 @@ mod tests {
         let key = format!("ffk_{}", "A".repeat(43));
         assert_eq!(terms(&key), [SearchTerm::KeyStart("ffk_AAAAAAAA".into())]);
         assert_eq!(terms("ffk_ab"), [SearchTerm::KeyStart("ffk_ab".into())]);
+    }
+
+    #[test]
+    fn a_text_for_an_address_holds_no_secret() {
+        let key = format!("ffk_{}", "A".repeat(43));
+        assert_eq!(harmless(&key), Some("ffk_AAAAAAAA"));
+        assert_eq!(harmless(&format!("Bearer {key}")), Some("ffk_AAAAAAAA"));
+        assert_eq!(harmless("ffk_éééééééééé"), Some("ffk_éééééééé"));
+        assert_eq!(harmless("ffk_a"), Some("ffk_a"));
+        assert_eq!(harmless("Harrow Lane"), Some("Harrow Lane"));
+        for secret in ["fft_AAAA", "Bearer fft_AAAA", "whsec_AAAA", "ffk_a fft_a"] {
+            assert_eq!(harmless(secret), None, "{secret}");
+        }
     }
 
     #[test]

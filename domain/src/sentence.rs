@@ -95,7 +95,7 @@ impl NameBook {
                 format!("response {response_id} was erased")
             }
             Event::Reading(ReadingEvent::AuditRead(look)) => {
-                format!("an operator or auditor read {}", read_subject(look.what))
+                format!("somebody read {}", read_subject(look.what))
             }
             Event::Replay(event) => of_replay(id, event),
             Event::Pause(event) => of_pause(event),
@@ -323,6 +323,7 @@ const fn read_subject(subject: ReadingSubject) -> &'static str {
         ReadingSubject::Body => "the body of a delivery",
         ReadingSubject::Answer => "the answer to a delivery",
         ReadingSubject::Person => "the list of deliveries about a person",
+        ReadingSubject::Portal => "the first page of the portal",
     }
 }
 
@@ -334,7 +335,9 @@ fn of_replay(id: &str, event: &ReplayEvent) -> String {
         }
         ReplayEvent::ReplayPaused {} => format!("replay {id} was paused"),
         ReplayEvent::ReplayResumed {} => format!("replay {id} was resumed"),
-        ReplayEvent::ReplayStopped {} => format!("replay {id} was stopped"),
+        ReplayEvent::ReplayStopped { reason } => {
+            format!("replay {id} was stopped{}", because(reason.as_deref()))
+        }
         ReplayEvent::ReplayFinished { queued, skipped } => {
             format!("replay {id} finished: {queued} queued, {skipped} skipped")
         }

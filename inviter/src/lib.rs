@@ -2,7 +2,8 @@
 //! (contract, section POST /forms/{id}/send; ruling 11, invites).
 //!
 //! - [`Inviter::invite`] reserves the day for a form and a person, hands the mail to the mailer,
-//!   and records the result. If the database is away then, recording goes on in the background.
+//!   and records the result. If the caller leaves, the invite goes on in its task. If the database
+//!   is away, recording goes on in the background.
 //! - [`TakeOver`] is a worker. It finishes invites whose process died in between, with the same
 //!   bytes under the same Message-ID.
 //!
@@ -15,6 +16,8 @@ mod reserve;
 mod settings;
 mod take_over;
 
+use std::panic::resume_unwind;
+
 use domain::context::{Actor, EventContext};
 use domain::email::EmailAddress;
 use domain::invite::InviteOf;
@@ -26,6 +29,7 @@ use projector::firms::{self, MailSenderRow};
 use projector::invites::FINISH_WITHIN;
 use projector::people::{self, PersonRow};
 use telemetry::metrics::INVITES;
+use telemetry::request_id::{self, current_request_id};
 use telemetry::trace;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -104,14 +108,40 @@ impl InviteSkip {
 }
 
 impl Inviter {
-    /// Invites a person to a form.
-    ///
-    /// While another call sends the same invite, this call waits and then starts again. Meanwhile
-    /// the person, the firm or the day may have changed.
+    /// Invites a person to a form, in a task of its own. If the call ends early, the task goes on:
+    /// a mail that was handed over is recorded.
     ///
     /// # Errors
     /// [`InviteError`]; then the person got nothing, or gets this very mail later.
     pub async fn invite(
+        &self,
+        firm_id: Uuid,
+        actor: Actor,
+        new: &NewInvite,
+    ) -> Result<InviteOutcome, InviteError> {
+        let inviter = self.clone();
+        let new = new.clone();
+        let traceparent = trace::current_traceparent();
+        let invited = async move { inviter.finish_invite(firm_id, actor, &new).await };
+        let invited = request_id::scope(current_request_id(), trace::scope(traceparent, invited));
+        match self.under_way.spawn(invited).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => Err(InviteError::NotSent),
+            },
+        }
+    }
+
+    /// Waits for the invites under way. A process that stops calls it after its doors are closed.
+    pub async fn drain(&self) {
+        self.under_way.close();
+        self.under_way.wait().await;
+    }
+
+    /// While another call sends the same invite, this call waits and then starts again. Meanwhile
+    /// the person, the firm or the day may have changed.
+    async fn finish_invite(
         &self,
         firm_id: Uuid,
         actor: Actor,

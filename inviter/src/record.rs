@@ -34,7 +34,8 @@ impl Inviter {
         let inviter = self.clone();
         let context = context.clone();
         let sent = sent.clone();
-        tokio::spawn(async move { inviter.keep_recording(&context, of, &sent, until).await });
+        self.under_way
+            .spawn(async move { inviter.keep_recording(&context, of, &sent, until).await });
     }
 
     async fn keep_recording(

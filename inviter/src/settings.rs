@@ -6,6 +6,7 @@ use std::time::Duration;
 use domain::invite::InviteRejection;
 use eventstore::{AppendError, AsConflict, Clock, Store};
 use mailer::{Mailer, NoTurn, SenderAddress};
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use vault::responses::VaultError;
 use vault::{Entropy, IdentityKey, Keyring};
@@ -31,6 +32,8 @@ pub struct Inviter {
     pub public_url: Arc<str>,
     /// The waits of a call.
     pub wait: InviteWait,
+    /// The invites under way. Each has a task of its own.
+    pub under_way: TaskTracker,
 }
 
 /// The waits of a call.
@@ -40,8 +43,8 @@ pub struct InviteWait {
     pub max: Duration,
     /// The time between two looks at that call.
     pub look_every: Duration,
-    /// The longest wait for a turn at the mail server. With the 20 seconds for the mail itself, a
-    /// call is answered within the public door's time.
+    /// The longest wait for a turn at the mail server. With all other waits a call may outlast the
+    /// public door's time. It is answered 503 then, and its mail is recorded all the same.
     pub turn_max: Duration,
 }
 

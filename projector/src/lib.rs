@@ -10,10 +10,10 @@
 //!   rebuilt.
 //! - `counters` has the counts of calls and of invites' tries for the limits. They are never
 //!   rebuilt.
-//! - [`activity_ids`] has the ids of past activities, [`hook_requests`] the requests that callers
-//!   may repeat, and [`tokens`] the bearer tokens of the
-//!   internal door. [`signatures`] and [`verifications`] have the last signature and the last
-//!   verification of the log. None of them has events.
+//! - [`activity_ids`] has the ids of past activities, and [`hook_requests`] the requests that
+//!   callers may repeat. [`tokens`] has the bearer tokens of the internal door, and
+//!   [`portal_sessions`] the links and sessions of the portal. [`signatures`] and [`verifications`]
+//!   have the last signature and the last verification of the log. None of them has events.
 //! - `actors` checks in each append that the actor may still act.
 //! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
 //! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.
@@ -32,6 +32,7 @@ mod counters;
 pub mod follow;
 pub mod hook_requests;
 pub mod housekeeping;
+pub mod portal_sessions;
 mod read_models;
 pub mod rebuild;
 pub mod search;

@@ -50,6 +50,7 @@ mod pair;
 mod patience;
 mod pauses;
 mod plans;
+mod portal;
 mod pressure;
 mod printing;
 mod privacy;

@@ -219,7 +219,7 @@ fn masked(text: &str) -> String {
     for line in text.lines() {
         let line = line.rsplit(BAR_IS_TAKEN_AWAY).next().unwrap_or_default();
         let line = without_port(&line.replace('\u{1b}', "␛"));
-        let line = without_milliseconds(&line);
+        let line = without_durations(&line);
         let line = if is_recent { without_seconds(&line) } else { line };
         let words = line.split_inclusive(|c: char| !(c.is_alphanumeric() || "-:._".contains(c)));
         for word in words {
@@ -237,11 +237,14 @@ fn masked(text: &str) -> String {
     masked
 }
 
-/// The line with `0` for the digits before ` ms`, and for those of a field of milliseconds.
-fn without_milliseconds(line: &str) -> String {
-    if let Some((before, after)) = line.split_once("_ms\": ") {
-        let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        return format!("{before}_ms\": 0{rest}");
+/// The line with `0` for the digits before ` ms`, and for those of a field of milliseconds or
+/// seconds.
+fn without_durations(line: &str) -> String {
+    for (field, digits) in [("_ms\": ", "0123456789"), ("\"seconds\": ", "0123456789.e-")] {
+        if let Some((before, after)) = line.split_once(field) {
+            let rest = after.trim_start_matches(|c| digits.contains(c));
+            return format!("{before}{field}0{rest}");
+        }
     }
     let mut parts = line.split(" ms").peekable();
     let mut written = String::new();

@@ -8,7 +8,7 @@ use deliverer::claim::{claim, next_due};
 use deliverer::{DelivererContext, SendLimits};
 use domain::pressure::HostCaps;
 use futures::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::{Firm, Receiver, World, activity, later};
 use uuid::Uuid;
 
@@ -147,6 +147,38 @@ async fn after_72_hours_the_queue_of_a_suspended_firm_is_cancelled() {
     assert_eq!(world.deliver().await, 1);
     let delivered = ("delivered".to_owned(), None);
     assert_eq!(states(&world).await, [cancelled.clone(), cancelled, delivered]);
+}
+
+#[tokio::test]
+async fn a_suspension_reported_again_gave_the_queue_another_72_hours() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    let of_firm = |kind, second| later(activity(firm.id, kind, json!({})), second);
+    let report = async |events: &[Value], accepted| {
+        let answer = world.report(events).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["accepted"]), (202, &json!(accepted)));
+    };
+    report(&[of_firm("firm.suspended", 1)], 1).await;
+    world.pass(Duration::from_hours(48));
+    report(&[of_firm("firm.suspended", 9)], 1).await;
+    report(&[of_firm("firm.resumed", 5)], 0).await;
+    world.pass(Duration::from_hours(24));
+    assert_eq!(world.deliver().await, 0);
+    let cancelled = ("cancelled".to_owned(), Some("firm_suspended".to_owned()));
+    assert_eq!(states(&world).await, std::slice::from_ref(&cancelled));
+
+    report(&[of_firm("firm.resumed", 10), of_firm("firm.suspended", 11)], 2).await;
+    world.submit(&firm).await;
+    world.pass(Duration::from_hours(71));
+    assert_eq!(world.deliver().await, 0);
+    let waiting = ("pending".to_owned(), None);
+    assert_eq!(states(&world).await, [cancelled.clone(), waiting], "this one began anew");
+    world.pass(Duration::from_hours(1));
+    world.deliver().await;
+    assert_eq!(states(&world).await, [cancelled.clone(), cancelled]);
 }
 
 async fn states(world: &World) -> Vec<(String, Option<String>)> {

@@ -474,6 +474,47 @@ async fn a_replay_needs_a_reason_and_an_operator() {
     assert_eq!((dry.status.as_u16(), &dry.body["id"]), (200, &Value::Null));
 }
 
+#[tokio::test]
+async fn a_replay_began_with_another_number_than_was_confirmed() {
+    let scene = Scene::new().await;
+    scene.ended(2, 404).await;
+    let refused = scene.start(json!({"expected": 1})).await;
+    assert_eq!(refused.code(), (409, "selection_changed"));
+    assert_eq!(scene.send().await, 0);
+    let request_id = scene.world.id();
+    let order = json!({"expected": 2, "request_id": request_id});
+    let begun = scene.start(order.clone()).await;
+    assert_eq!((begun.status.as_u16(), &begun.body["selected"]), (202, &json!(2)));
+    let again = scene.start(order).await;
+    assert_eq!(again.body["id"], begun.body["id"], "a repeat gets the first replay");
+    assert_eq!(scene.start(json!({"expected": "2"})).await.status, 400);
+}
+
+/// Without a terminal nobody can be asked, so `--yes` is needed.
+#[tokio::test]
+async fn a_replay_of_all_firms_and_its_end_needed_no_consent() {
+    let scene = Scene::new().await;
+    scene.ended(2, 404).await;
+    let refused = async |arguments: &[&str]| {
+        let said = firmforms(&scene.world.database).args(arguments).output().await.unwrap();
+        assert!(!said.status.success(), "{arguments:?}: {said:?}");
+        String::from_utf8(said.stderr).unwrap()
+    };
+    let start = ["replay", "start", "--all-firms", "--reason", "an outage"];
+    let told = refused(&start).await;
+    assert!(told.contains("2 deliveries are sent again: nothing was changed"), "{told}");
+    assert_eq!(scene.send().await, 0);
+    let begun = scene.start(json!({})).await;
+    let id = begun.body["id"].as_str().unwrap().to_owned();
+    let told = refused(&["replay", "stop", &id]).await;
+    assert!(told.contains("2 deliveries of this replay are not sent"), "{told}");
+    assert_eq!(scene.show(&begun).await["state"], "running");
+    let stop = ["replay", "stop", &id, "--yes", "--json"];
+    let said = firmforms(&scene.world.database).args(stop).output().await.unwrap();
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(scene.show(&begun).await["state"], "stopped");
+}
+
 /// After an outage one command sends everything again that failed, of every firm.
 #[tokio::test]
 async fn an_operator_replays_all_firms_at_the_terminal() {
@@ -488,7 +529,7 @@ async fn an_operator_replays_all_firms_at_the_terminal() {
     let start = ["replay", "start", "--all-firms", "--reason", "an outage", "--json"];
     let dry = terminal(&[&start[..], &["--dry-run"]].concat()).await;
     assert_eq!((&dry[0]["selected"], &dry[0]["id"]), (&json!(2), &Value::Null));
-    let begun = terminal(&start).await;
+    let begun = terminal(&[&start[..], &["--yes"]].concat()).await;
     assert_eq!(begun.as_array().unwrap().len(), 1, "{quiet:?} has nothing to send");
     let id = begun[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(terminal(&["replay", "pause", &id, "--json"]).await["state"], "paused");

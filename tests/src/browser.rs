@@ -35,6 +35,10 @@ pub struct Browser {
     /// Complaints of the browser: errors of scripts, breaches of the policy.
     pub complaints: Vec<String>,
     loads: usize,
+    /// The URL of the page.
+    place: String,
+    /// The URL of the last page that was whole.
+    whole: String,
 }
 
 impl Browser {
@@ -77,6 +81,8 @@ impl Browser {
             asked: Vec::new(),
             complaints: Vec::new(),
             loads: 0,
+            place: String::new(),
+            whole: String::new(),
         };
         browser.begin().await;
         Some(browser)
@@ -121,7 +127,13 @@ impl Browser {
         let message: Value = serde_json::from_slice(&bytes).unwrap();
         let params = &message["params"];
         match message["method"].as_str().unwrap_or_default() {
-            "Page.loadEventFired" => self.loads += 1,
+            "Page.loadEventFired" => {
+                self.loads += 1;
+                self.whole.clone_from(&self.place);
+            }
+            "Page.frameNavigated" if params["frame"]["parentId"].is_null() => {
+                self.place = params["frame"]["url"].as_str().unwrap().to_owned();
+            }
             "Network.requestWillBeSent" => {
                 self.asked.push(params["request"]["url"].as_str().unwrap().to_owned());
             }
@@ -144,6 +156,13 @@ impl Browser {
     async fn loaded_after(&mut self, before: usize, what: &str) {
         while self.loads == before {
             self.next(what).await;
+        }
+    }
+
+    /// Waits until the browser, which goes on by itself, has come to this path.
+    pub async fn arrive(&mut self, path: &str) {
+        while !self.whole.ends_with(path) {
+            self.next(path).await;
         }
     }
 

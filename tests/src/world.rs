@@ -228,7 +228,7 @@ impl World {
         };
         let service = &system.service;
         let token = unrecorded_token(service, &pool).await;
-        let public = api::public::router(service.clone());
+        let public = api::public::router(service.clone()).merge(console::portal(service.clone()));
         let internal = api::internal::router(service.clone());
         let internal = internal.merge(console::router(service.clone()));
         let keys = connect(database.keyring.clone(), 1);
@@ -359,6 +359,11 @@ impl World {
         let token = format!("Bearer {}", self.token).parse().unwrap();
         request.headers_mut().entry("authorization").or_insert(token);
         answer(&self.internal, request).await
+    }
+
+    /// Its public door, for a socket.
+    pub fn public_door(&self) -> Router {
+        self.public.clone()
     }
 
     /// Its internal door, for a socket.

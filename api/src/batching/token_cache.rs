@@ -196,8 +196,14 @@ pub(crate) async fn was_active(service: &Service, token: &str) -> bool {
     is_remembered || matches!(look_up(service, hash).await, Ok(Some(_)))
 }
 
-/// Looks a token up, in a batch with other tokens.
-async fn look_up(service: &Service, hash: TokenHash) -> Result<Option<TokenHolder>, Error> {
+/// Looks a token up, in a batch with other tokens. This is no use of the token.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn look_up(
+    service: &Service,
+    hash: TokenHash,
+) -> Result<Option<TokenHolder>, Error> {
     let connections = service.intake.connections().clone();
     let clock = service.clock.clone();
     let look_up: BatchFn<_, _> = Arc::new(move |presented| {

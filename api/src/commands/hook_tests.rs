@@ -113,7 +113,11 @@ async fn payload(
 ) -> Result<EventPayload, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let form = match hook.form_id {
-        Some(form_id) => forms::find(&mut *connection, firm_id, form_id).await?,
+        // The subscriptions of a deleted form stay (ruling 14, forms).
+        Some(form_id) => {
+            let form = forms::find_all(&mut connection, &[(firm_id, form_id)]).await?.pop();
+            Some(form.ok_or(Error::FormNotFound)?)
+        }
         None => None,
     };
     let wanted = SampleSource { firm_id, trigger, form };

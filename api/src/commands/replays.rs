@@ -48,6 +48,22 @@ pub struct SelectedDeliveries {
     pub skipped: Vec<(Uuid, ReplaySkip)>,
 }
 
+impl SelectedDeliveries {
+    /// Refuses a selection of another number than the caller confirmed, if there was one.
+    ///
+    /// # Errors
+    /// `selection_changed`.
+    pub fn check(&self, expected: Option<u32>) -> Result<(), Error> {
+        let selected = self.delivery_ids.len();
+        match expected {
+            Some(expected) if usize::try_from(expected) != Ok(selected) => {
+                Err(Error::SelectionChanged { selected, expected })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
 /// A replay with the outcomes of its deliveries so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayView {

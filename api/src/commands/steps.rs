@@ -1,5 +1,7 @@
 //! Webhooks of workflow steps: queued, shown, sent again after a failure (ruling 33).
 
+use std::sync::Arc;
+
 use domain::context::Actor;
 use domain::delivery::{Delivery, DeliveryCommand, DeliveryRejection, DeliveryState};
 use domain::target::{TargetRefusal, origin_of};
@@ -39,6 +41,27 @@ pub(crate) struct NewStep {
     pub(crate) test: bool,
 }
 
+/// A caller that asks for a step.
+#[derive(Debug, Clone)]
+pub(crate) struct StepCaller {
+    /// The caller in the log.
+    pub(crate) actor: Actor,
+    /// The firms that the caller may reach; `None` for all.
+    pub(crate) firm_ids: Option<Arc<[Uuid]>>,
+}
+
+impl StepCaller {
+    fn reaches(&self, firm_id: Uuid) -> bool {
+        self.firm_ids.as_ref().is_none_or(|firms| firms.contains(&firm_id))
+    }
+}
+
+impl From<&TokenHolder> for StepCaller {
+    fn from(holder: &TokenHolder) -> Self {
+        Self { actor: holder.actor(), firm_ids: holder.firm_ids.clone() }
+    }
+}
+
 /// Queues a step's webhook. A repeated request for the step changes nothing.
 ///
 /// # Errors
@@ -52,7 +75,8 @@ pub(crate) async fn queue(
     if !caller.reaches(new.firm_id) {
         return Err(Error::FirmNotFound);
     }
-    let told = stream(service, new.name, caller).await?;
+    let asking = StepCaller::from(caller);
+    let told = stream(service, new.name, &asking).await?;
     if let Some(first) = told.first() {
         if first.context.firm_id != new.firm_id {
             return Err(Error::invalid("this step of this run is another firm's"));
@@ -64,8 +88,8 @@ pub(crate) async fn queue(
     let subject = KeySubject { firm_id: new.firm_id, subject_id: new.response_id };
     let mut keys = service.keyring.find(&[subject]).await?;
     let name = new.name;
-    append(service, new, subject, keys.remove(&subject), caller.actor()).await?;
-    show(service, name, caller).await
+    append(service, new, subject, keys.remove(&subject), asking.actor).await?;
+    show(service, name, &asking).await
 }
 
 async fn append(
@@ -126,7 +150,7 @@ fn in_vault(service: &Service, new: &NewStep) -> Result<StepTarget, Error> {
 pub(crate) async fn show(
     service: &Service,
     name: StepName,
-    caller: &TokenHolder,
+    caller: &StepCaller,
 ) -> Result<DeliveryThen, Error> {
     view(&stream(service, name, caller).await?)
 }
@@ -137,11 +161,11 @@ fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
 }
 
 /// Reads the step's stream from the log, so that the caller sees its own change. A step of a firm
-/// that the token may not reach looks like a missing one.
+/// that the caller may not reach looks like a missing one.
 async fn stream(
     service: &Service,
     name: StepName,
-    caller: &TokenHolder,
+    caller: &StepCaller,
 ) -> Result<Vec<RecordedEvent>, Error> {
     let stream = StreamName {
         aggregate_type: <Delivery as cqrs_es::Aggregate>::TYPE,
@@ -161,7 +185,7 @@ async fn stream(
 pub(crate) async fn retry(
     service: &Service,
     name: StepName,
-    caller: &TokenHolder,
+    caller: &StepCaller,
 ) -> Result<DeliveryThen, Error> {
     let delivery_id = name.delivery_id();
     let pool = service.store.pool();
@@ -176,7 +200,7 @@ pub(crate) async fn retry(
     if deliveries::is_purged(pool, delivery_id).await? {
         return Err(Error::BodyPurged);
     }
-    let context = service.context(firm_id, caller.actor());
+    let context = service.context(firm_id, caller.actor);
     service
         .store
         .execute::<Delivery>(&delivery_id.to_string(), DeliveryCommand::RetryStep, &context)

@@ -56,6 +56,9 @@ pub(super) struct DeliveryBody {
     /// The pause that holds the delivery, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<Uuid>,
+    /// The whole target, only for a reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
     /// Only where one delivery is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<ShownContent>,
@@ -160,9 +163,12 @@ pub(super) async fn show(
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
+    let mut target = None;
     if let Some(reason) = &show_target {
         let reveal = TargetReveal { firm_id, actor: reader.actor(), reason };
-        found.show_target(&targets::of_delivery(&service, reveal, &found.row).await?);
+        let whole = targets::of_delivery(&service, reveal, &found.row).await?;
+        found.show_target(&whole);
+        target = Some(whole);
     }
     let DeliveryThen { row, attempts } = found;
     let contents = DeliveryContents {
@@ -181,7 +187,7 @@ pub(super) async fn show(
         let holding = pauses::holding(&service, firm_id, slice::from_ref(&row)).await?;
         DeliveryBody { paused: holding.get(&row.delivery_id).copied(), ..row.into() }
     };
-    Ok(Json(DeliveryBody { body, attempts, ..shown }))
+    Ok(Json(DeliveryBody { target, body, attempts, ..shown }))
 }
 
 /// Streams the firm's deliveries with their attempts, as a file.
@@ -255,6 +261,7 @@ impl From<DeliveryRow> for DeliveryBody {
             body_sha256: row.body_sha256,
             reissue_of: row.reissue_of,
             paused: None,
+            target: None,
             body: None,
             attempts: None,
             erased: None,

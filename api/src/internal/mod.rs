@@ -22,6 +22,7 @@ mod metrics;
 mod path;
 mod pauses;
 mod people;
+mod portal_links;
 mod proof;
 mod query;
 mod receivers;
@@ -67,6 +68,7 @@ fn routes(service: Service) -> Router {
         .route("/keys/{id}/history", get(keys::history))
         .route("/webhook-secret", get(secrets::reveal))
         .route("/webhook-secret/rotate", post(secrets::rotate))
+        .route("/portal-links", post(portal_links::create))
         .route("/audit", get(audit::list))
         .route("/audit/export", get(audit::export))
         .route("/audit/{id}", get(audit::entry))

@@ -17,7 +17,8 @@ use super::ListBody;
 use super::caller::{Operator, Reader};
 use super::path::PathParamId;
 use super::query::QueryFields;
-use crate::body::{self, BodyFields, BodyLimit, json};
+use crate::body::{self, BodyFields, BodyLimit, OptionalJsonBody, json};
+use crate::commands::reason;
 use crate::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use crate::error::Error;
 use crate::queries::inventory::{self, PageRequest};
@@ -87,7 +88,7 @@ pub(super) async fn start(
 ) -> Result<(StatusCode, Json<ReplayStartAnswer>), Error> {
     let (parts, body) = request.into_parts();
     let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
-    let (new, dry_run) = read(fields, &service)?;
+    let ReadOrder { new, expected, dry_run } = read(fields, &service)?;
     if !caller.holder().reaches(new.firm_id) {
         return Err(Error::FirmNotFound);
     }
@@ -100,6 +101,7 @@ pub(super) async fn start(
         Some(first) => ReplayStartAnswer::again(&first),
         None => {
             let selected = replays::select(&service, &new).await?;
+            selected.check(expected)?;
             let id = replays::start(&service, &new, &selected, caller.actor()).await?;
             ReplayStartAnswer {
                 id: Some(id),
@@ -144,8 +146,12 @@ pub(super) async fn stop(
     caller: Operator,
     replay_id: PathParamId,
     State(service): State<Arc<Service>>,
+    OptionalJsonBody(mut body): OptionalJsonBody,
 ) -> Result<Json<ReplayBody>, Error> {
-    change(&service, replay_id, ReplayCommand::Stop, caller).await
+    let why = body.nullable_string("reason")?;
+    body.end()?;
+    let reason = why.as_deref().map(reason).transpose()?;
+    change(&service, replay_id, ReplayCommand::Stop { reason }, caller).await
 }
 
 async fn change(
@@ -175,7 +181,15 @@ async fn reached(
     }
 }
 
-fn read(mut fields: BodyFields, service: &Service) -> Result<(NewReplay, bool), Error> {
+/// The order of a caller.
+struct ReadOrder {
+    new: NewReplay,
+    /// The number of deliveries that the caller confirmed.
+    expected: Option<u32>,
+    dry_run: bool,
+}
+
+fn read(mut fields: BodyFields, service: &Service) -> Result<ReadOrder, Error> {
     let selection = ReplaySelection {
         delivery_ids: fields.ids("delivery_ids")?,
         hook_id: fields.optional_id("hook_id")?,
@@ -195,9 +209,10 @@ fn read(mut fields: BodyFields, service: &Service) -> Result<(NewReplay, bool), 
             .optional_number("rate_per_second")?
             .unwrap_or(RATE_PER_SECOND_DEFAULT),
     };
+    let expected = fields.optional_number("expected")?;
     let dry_run = fields.optional_bool("dry_run")?.unwrap_or_default();
     fields.end()?;
-    Ok((new, dry_run))
+    Ok(ReadOrder { new, expected, dry_run })
 }
 
 /// Form of a point in time, in an error.

@@ -83,7 +83,7 @@ pub(super) async fn show(
     PathStepName(name): PathStepName,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<StepBody>, Error> {
-    Ok(Json(StepBody::of(name, steps::show(&service, name, caller.holder()).await?)))
+    Ok(Json(StepBody::of(name, steps::show(&service, name, &caller.holder().into()).await?)))
 }
 
 /// Queues a failed step's webhook for another attempt.
@@ -92,7 +92,7 @@ pub(super) async fn retry(
     PathStepName(name): PathStepName,
     State(service): State<Arc<Service>>,
 ) -> Result<(StatusCode, Json<StepAcceptedAnswer>), Error> {
-    let step = steps::retry(&service, name, caller.holder()).await?;
+    let step = steps::retry(&service, name, &caller.holder().into()).await?;
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
 

@@ -61,7 +61,8 @@ fn when(error: &Error) -> &'static str {
         | Error::BodyPurged
         | Error::NotSigned
         | Error::ClockOff(_)
-        | Error::LogShortened(_) => "The internal door answers so.",
+        | Error::LogShortened(_)
+        | Error::SelectionChanged { .. } => "The internal door answers so.",
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::label::shown_property;
 use domain::lang::{LANG_MAX, Lang};
 use domain::link::HIDDEN_KEY_MAX;
 
@@ -10,27 +11,40 @@ use crate::body::fields::at_most;
 use crate::body::{BodyFields, JsonValue};
 use crate::error::Error;
 
+/// Characters of a key that is too long, in an error.
+const LONG_KEY_SHOWN: usize = 20;
+
 /// The values of `hidden` as text, without nulls.
 pub(super) fn hidden(body: &mut BodyFields) -> Result<BTreeMap<String, String>, Error> {
-    let sent = body.optional_object("hidden")?;
-    if sent.keys().any(|key| key.chars().count() > HIDDEN_KEY_MAX) {
-        return Err(Error::invalid("a key of `hidden` must have at most 100 characters"));
+    let mut texts = BTreeMap::new();
+    for (key, value) in body.optional_object("hidden")? {
+        if key.chars().count() > HIDDEN_KEY_MAX {
+            return Err(too_long(&key));
+        }
+        let text = match value {
+            JsonValue::Null => continue,
+            JsonValue::Bool(value) => value.to_string(),
+            // A number keeps the text that was sent.
+            JsonValue::Number(text) | JsonValue::String(text) => text,
+            JsonValue::Array(_) | JsonValue::Object(_) => return Err(no_text(&key)),
+        };
+        texts.insert(key, text);
     }
-    let texts = sent.into_iter().map(|(key, value)| Ok((key, text(value)?)));
-    let texts = texts.collect::<Result<Vec<_>, Error>>()?;
-    Ok(texts.into_iter().filter_map(|(key, text)| Some((key, text?))).collect())
+    Ok(texts)
 }
 
-/// A hidden value as text. A number keeps the text that was sent.
-fn text(value: JsonValue) -> Result<Option<String>, Error> {
-    match value {
-        JsonValue::Null => Ok(None),
-        JsonValue::Bool(value) => Ok(Some(value.to_string())),
-        JsonValue::Number(text) | JsonValue::String(text) => Ok(Some(text)),
-        JsonValue::Array(_) | JsonValue::Object(_) => {
-            Err(Error::invalid("a value of `hidden` must be a string, a number, a boolean or null"))
-        }
-    }
+fn too_long(key: &str) -> Error {
+    let start: String = key.chars().take(LONG_KEY_SHOWN).collect();
+    let named = shown_property(&start).map_or_else(String::new, |start| format!(": `{start}…`"));
+    let most = HIDDEN_KEY_MAX;
+    Error::invalid(format!("a key of `hidden` must have at most {most} characters{named}"))
+}
+
+fn no_text(key: &str) -> Error {
+    let named = shown_property(key).map_or_else(String::new, |key| format!(": `{key}`"));
+    Error::invalid(format!(
+        "a value of `hidden` must be a string, a number, a boolean or null{named}"
+    ))
 }
 
 /// `lang`, if it names a supported language. Another language is ignored.
@@ -76,6 +90,29 @@ mod tests {
             read(&format!(r#"{{"hidden":{hidden}}}"#)),
             Err(Error::InvalidRequest(_))
         ));
+    }
+
+    #[rstest]
+    #[case(r#"{"ref":[]}"#, "null: `ref`")]
+    #[case(r#"{"ann@example.com":{}}"#, "or null")]
+    #[case(r#"{"b":1,"\u001b":[]}"#, "or null")]
+    fn the_error_of_a_hidden_value_did_not_name_its_key(#[case] hidden: &str, #[case] end: &str) {
+        let Err(Error::InvalidRequest(why)) = read(&format!(r#"{{"hidden":{hidden}}}"#)) else {
+            panic!("{hidden} was read")
+        };
+        assert!(why.starts_with("a value of `hidden` must be") && why.ends_with(end), "{why}");
+    }
+
+    #[rstest]
+    #[case("utm_source_of_our_partner", "characters: `utm_source_of_our_pa…`")]
+    #[case("ann@example.com", "100 characters")]
+    fn the_error_of_a_long_hidden_key_did_not_name_it(#[case] start: &str, #[case] end: &str) {
+        let key = format!("{start}{}", "a".repeat(100));
+        let Err(Error::InvalidRequest(why)) = read(&format!(r#"{{"hidden":{{"{key}":1}}}}"#))
+        else {
+            panic!("{key} was read")
+        };
+        assert!(why.ends_with(end), "{why}");
     }
 
     #[test]

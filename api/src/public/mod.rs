@@ -1,4 +1,5 @@
-//! The public API: the contract under `/api/v1`, its description, and the unsubscribe pages.
+//! The public API: the contract under `/api/v1`, its description, and the unsubscribe pages. The
+//! crate `console` has the pages of the portal, which the same door serves.
 //!
 //! A handler takes a `Caller`, also on unknown routes, so every call is admitted before it is
 //! answered. Without a `Caller` a handler does not know a firm to answer about (ruling 1).
@@ -53,6 +54,11 @@ pub fn router(service: Service) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::new(service));
     layers::around_public(door, ids).layer(from_fn(key_rate::tell))
+}
+
+/// Puts the layers of the public API around pages that the public door serves.
+pub fn around_pages(pages: Router, service: &Service) -> Router {
+    layers::around_public(pages, service.request_ids())
 }
 
 /// The contract's routes that need a key. A test compares them with the description.

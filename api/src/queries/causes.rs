@@ -7,6 +7,7 @@ use domain::as_of::AsOf;
 use domain::context::Actor;
 use domain::delivery::{CancelCause, DeliveryEvent};
 use domain::event::Event;
+use domain::firm::SuspensionChange;
 use domain::occurrence::occurrence_id;
 use domain::response::response_stream;
 use domain::sentence::{KeyName, NameBook};
@@ -242,6 +243,15 @@ fn replay(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
     }
 }
 
+/// The event that began the suspension after these events of a firm.
+fn begin_of_suspension<'a>(life: impl Iterator<Item = &'a RecordedEvent>) -> Option<RecordedEvent> {
+    let change = life.fold(None, |known, recorded| match &recorded.event {
+        Event::Firm(event) => SuspensionChange::after(known, event, recorded),
+        _ => known,
+    });
+    change.and_then(SuspensionChange::suspended_at).cloned()
+}
+
 fn first_events(events: Vec<RecordedEvent>) -> impl Iterator<Item = RecordedEvent> {
     events.into_iter().filter(|event| event.sequence == 1)
 }
@@ -268,10 +278,7 @@ async fn add_cancellation(
         CancelCause::FirmSuspended => {
             let firm = streams(connection, [("Firm", facts.firm_id)]).await?;
             let before = chain.0.keys().next_back().copied().unwrap_or(i64::MAX);
-            let suspensions = firm.into_iter().filter(|event| {
-                event.event.event_type() == "FirmSuspended" && event.position < before
-            });
-            chain.add(suspensions.last());
+            chain.add(begin_of_suspension(firm.iter().filter(|event| event.position < before)));
         }
         CancelCause::SourceErased => {
             let stream = response_stream(facts.firm_id, facts.response_id);

@@ -80,6 +80,26 @@ pub async fn deliveries(
     Ok(ListPage::of(rows, wanted.limit, |row| row.delivery_id))
 }
 
+/// Number of deliveries before this one in the list with these filters, at most `most`.
+///
+/// # Errors
+/// `firm_not_found`; `invalid_request`.
+pub async fn newer(
+    service: &Service,
+    firm_id: Uuid,
+    than: Uuid,
+    most: i64,
+    asked: DeliveryListQuery,
+) -> Result<usize, Error> {
+    let pool = service.store.pool();
+    let at = deliveries::created_at(pool, firm_id, than).await?;
+    let at = at.ok_or_else(|| Error::invalid("`than` is no delivery of this firm"))?;
+    let first = DeliveryListQuery { limit: Some(most), after: None, ..asked };
+    let rows = deliveries::list(pool, firm_id, &wanted(service, firm_id, &first).await?).await?;
+    let is_newer = |row: &&DeliveryRow| (row.created_at, row.delivery_id) > (at, than);
+    Ok(rows.iter().take_while(is_newer).count())
+}
+
 /// A firm's newest deliveries as they were, with the responses among them that are erased by now.
 ///
 /// # Errors

@@ -35,6 +35,7 @@ const DELIVERY: RecordView = RecordView::new(&[
     Column::id("reissue_of"),
     Column::id("body_sha256"),
     Column::text("erased"),
+    Column::text("target"),
 ]);
 
 /// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
@@ -56,17 +57,23 @@ pub(crate) async fn run(service: &Service, asked: DeliveryShowArgs) -> anyhow::R
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;
+    let mut target = None;
     if let Some(reason) = &reveal.show_target {
         let reveal = TargetReveal { firm_id, actor: service.operator(), reason };
-        let target = targets::of_delivery(service, reveal, &found.row).await;
-        found.show_target(&target.map_err(terminal_error)?);
+        let whole = targets::of_delivery(service, reveal, &found.row).await;
+        let whole = whole.map_err(terminal_error)?;
+        found.show_target(&whole);
+        target = Some(whole);
     }
-    let item = if as_of.is_some() {
+    let mut item = if as_of.is_some() {
         delivery_then(&found.row, erasure)
     } else {
         let row = std::slice::from_ref(&found.row);
         delivery_json(&found.row, &pause_by_delivery(service, firm_id, row).await?)
     };
+    if let Some(target) = target {
+        item["target"] = target.into();
+    }
     let shown = ShownDelivery::read(service, firm_id, found, &contents).await?;
     shown.print(item, json, &contents);
     Ok(())

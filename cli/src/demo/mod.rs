@@ -75,7 +75,10 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(subscribers), false) = (&told, demo.once) {
         story::try_it(&system.service.base_url, subscribers);
-        story::console(&console, &trouble::token(&system).await?);
+        let token = trouble::token(&system).await?;
+        story::console(&console, &token);
+        let portal = trouble::portal(&system, &activity).await?;
+        story::portal(&portal, &console.replace("/console", "/internal/v1"), &token);
         tokio::signal::ctrl_c().await?;
     }
     stop.cancel();

@@ -15,6 +15,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::receiver::{ArrivedDelivery, openssl_signature};
+use super::trouble::DemoPortal;
 use super::{DEMO_TIMEOUT, DemoSubscriber};
 use crate::deliveries::sentence;
 use crate::output::print_text;
@@ -182,6 +183,16 @@ pub(super) fn console(url: &str, token: &str) {
     say!("  {url}");
     say!("  token {token}");
     say!("  One subscription of the first firm was just removed, another fails: look why.");
+}
+
+/// Prints a link to the portal, and the command that makes the next one.
+pub(super) fn portal(portal: &DemoPortal, api: &str, token: &str) {
+    let DemoPortal { firm_id, owner, link } = portal;
+    say!("\nThe portal, for the owner of the first firm. A link works once, within a minute:\n");
+    say!("  {link}");
+    say!("  # another link");
+    say!("  curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' \\");
+    say!("       -d '{{\"member_id\": \"{owner}\"}}' {api}/firms/{firm_id}/portal-links");
 }
 
 /// Prints commands for the reader to run.

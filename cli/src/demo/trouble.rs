@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, bail};
 use api::commands::tokens::{self, HolderRole};
+use api::portal::{NewPortalLink, links};
 use domain::trigger::Trigger;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -62,6 +63,24 @@ fn new_responses(lines: &str, firm_id: Uuid, id: impl Fn() -> Uuid) -> anyhow::R
 pub(super) async fn token(system: &System) -> anyhow::Result<String> {
     let made = tokens::create(&system.service, "Demo operator", HolderRole::Operator).await;
     made.map(|made| made.token).map_err(|error| anyhow::anyhow!("making a token: {error}"))
+}
+
+/// The portal of the first firm.
+pub(super) struct DemoPortal {
+    pub(super) firm_id: Uuid,
+    pub(super) owner: Uuid,
+    /// A link for the owner.
+    pub(super) link: String,
+}
+
+/// A link to the portal for the owner of the first firm.
+pub(super) async fn portal(system: &System, activity: &DemoActivity) -> anyhow::Result<DemoPortal> {
+    let (&firm_id, firm) = activity.expected.firms.first_key_value().context("a firm")?;
+    let owner = firm.owner;
+    let new = NewPortalLink { firm_id, member_id: owner, lang: None, frame_origin: None };
+    let made = links::make(&system.service, &new).await;
+    let made = made.map_err(|error| anyhow::anyhow!("making a link: {error}"))?;
+    Ok(DemoPortal { firm_id, owner, link: made.url })
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("lost_tails", [WRITE, WRITE, WRITE, READ]),
     // Tables of the doors.
     ("tokens", ["select, update (last_used_at)", NO, NO, NO]),
+    ("portal_sessions", [ALL, TAKE, NO, NO]),
     ("key_calls", [WRITE, NO, NO, NO]),
     ("wrong_keys", [WRITE, NO, NO, NO]),
     ("invite_tries", [WRITE, TAKE, NO, NO]),

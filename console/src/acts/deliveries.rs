@@ -18,12 +18,13 @@ struct NewDelivery {
     id: Uuid,
 }
 
-/// Reissues a delivery, and shows the new one.
+/// Reissues a delivery, and shows the new one. The same form sent again makes no other.
 pub(crate) async fn reissue(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let firm = form.visit.part("firm")?;
     let delivery = form.visit.part("id")?;
     let path = format!("/internal/v1/firms/{firm}/deliveries/{delivery}/reissue");
-    let body = json!({ "reason": form.fields.reason()? });
+    let request_id = form.fields.text("request_id")?;
+    let body = json!({ "reason": form.fields.reason()?, "request_id": request_id });
     let command = ApiCommand { method: Method::POST, path: &path, body };
     let new: NewDelivery = shown(&state.send(&form.visit.session, command).await?)?;
     let to = format!("/console/firms/{firm}/deliveries/{}?done=reissued", new.id);

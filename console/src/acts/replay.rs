@@ -74,11 +74,9 @@ pub(crate) async fn order(State(state): State<SharedState>, form: SentForm) -> P
         let content = confirm(&form.visit, &firm, &body, &found);
         return Ok(form.visit.page(&PageContent::of("Dry run", content).of_firm(&firm)));
     };
-    if form.fields.optional("confirmed") != Some(number) {
-        return Err(Refusal::invalid("this is not the number of deliveries: go back"));
-    }
-    let request_id = form.fields.text("request_id")?;
-    body["request_id"] = request_id.into();
+    let no_number = |_| Refusal::invalid("write the number of deliveries with digits");
+    body["expected"] = number.parse::<u32>().map_err(no_number)?.into();
+    body["request_id"] = form.fields.text("request_id")?.into();
     let begun: SelectedReplay = ordered(&state, &form.visit, body).await?;
     let id = begun.id.ok_or_else(|| Refusal::broken("a replay without an id"))?;
     Ok(Redirect::to(&format!("/console/replays/{id}?done=ordered")).into_response())
@@ -93,13 +91,14 @@ async fn ordered(
     shown(&state.send(&visit.session, command).await?)
 }
 
-/// The order as the API takes it. Distances become instants, so that both steps mean one time.
+/// The order as the API takes it. Distances become instants and an open end is now, so that both
+/// steps mean one time.
 fn selection(fields: &FormFields, firm_id: Uuid, now: Timestamp) -> Result<Value, Refusal> {
     let rate = fields.optional("rate_per_second").unwrap_or("50").parse::<u32>();
     let rate = rate.map_err(|_| Refusal::invalid("`rate_per_second` must be a whole number"))?;
     let mut order = json!({
         "firm_id": firm_id, "reason": fields.reason()?, "rate_per_second": rate,
-        "force": fields.optional("force") == Some("true"),
+        "force": fields.optional("force") == Some("true"), "until": now.to_string(),
     });
     for name in SELECTING {
         let Some(text) = fields.optional(name) else { continue };
@@ -148,7 +147,6 @@ fn confirmation(visit: &PageVisit, base: &str, body: &Value, number: usize) -> M
                     (parts::hidden(name, &field(value)))
                 }
             }
-            (parts::hidden("confirmed", &number))
             (parts::hidden("request_id", &visit.request_id))
             label { "Write the number " (number) ", to be sure "
                 input name="number" required inputmode="numeric" autocomplete="off"; }
@@ -166,17 +164,22 @@ fn field(value: &Value) -> String {
     }
 }
 
-/// Pauses, resumes or stops a replay.
+/// Pauses or resumes a replay. An end is for good, so it needs a word and a reason.
 pub(crate) async fn change(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let path = format!("/internal/v1/replays/{}", form.visit.part("id")?);
+    let mut body = json!({});
     let (method, end, done) = match form.fields.text("change")? {
         "pause" => (Method::POST, "/pause", "replay-paused"),
         "resume" => (Method::POST, "/resume", "replay-resumed"),
-        "stop" => (Method::DELETE, "", "replay-stopped"),
+        "stop" if form.fields.optional("word") == Some("STOP") => {
+            body["reason"] = form.fields.reason()?.into();
+            (Method::DELETE, "", "replay-stopped")
+        }
+        "stop" => return Err(Refusal::invalid("write STOP to stop the replay for good")),
         _ => return Err(Refusal::invalid("`change` must be pause, resume or stop")),
     };
     let path = format!("{path}{end}");
-    let command = ApiCommand { method, path: &path, body: json!({}) };
+    let command = ApiCommand { method, path: &path, body };
     state.send(&form.visit.session, command).await?;
     Ok(form.back(done))
 }

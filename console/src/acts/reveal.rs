@@ -16,6 +16,7 @@ use crate::visit::{self, FirmHead, PageAnswer};
 /// A delivery with the contents that were asked for.
 #[derive(Debug, Deserialize)]
 struct OpenDelivery {
+    target: Option<String>,
     body: Option<ShownText>,
     #[serde(default)]
     attempts: Vec<OpenAnswer>,
@@ -27,26 +28,12 @@ struct OpenAnswer {
     number: u32,
     answer: Option<String>,
     answer_state: String,
-    hops: Vec<OpenHop>,
-}
-
-/// The first request of a try goes to the target.
-#[derive(Debug, Deserialize)]
-struct OpenHop {
-    url: Option<String>,
 }
 
 /// A subscription with its whole target.
 #[derive(Debug, Deserialize)]
 struct OpenHook {
     target: Option<String>,
-}
-
-impl OpenDelivery {
-    fn target(&self) -> Option<&str> {
-        let first = self.attempts.iter().find_map(|one| one.hops.first());
-        first.and_then(|hop| hop.url.as_deref())
-    }
 }
 
 /// Shows a part of a delivery.
@@ -66,7 +53,7 @@ pub(crate) async fn of_delivery(State(state): State<SharedState>, form: SentForm
         @match what {
             "show_body" => { (body(found.body.as_ref())) },
             "show_answer" => { (answers(&found.attempts)) },
-            _ => { pre { (parts::foreign(found.target().unwrap_or("no try names it yet"))) } },
+            _ => { pre { (parts::foreign(found.target.as_deref().unwrap_or("unknown"))) } },
         }
         p { a href=(format!("/console/firms/{}/deliveries/{id}", firm.id)) { "The delivery" } }
     };

@@ -1,5 +1,7 @@
 //! Deliveries of a firm, newest first.
 
+use std::str::FromStr;
+
 use api::queries::listing::{self, DeliveryListQuery};
 use axum::Json;
 use axum::extract::State;
@@ -7,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use domain::ids::parse_id;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
+use domain::when::When;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
@@ -17,7 +20,7 @@ use crate::ask::ListAnswer;
 use crate::frame::PageContent;
 use crate::parts::{self, EmptyList, ListFilter};
 use crate::refusal::Refusal;
-use crate::visit::{FirmVisit, PageAnswer};
+use crate::visit::{FirmVisit, PageAnswer, PageVisit, written};
 
 /// A delivery of a list.
 #[derive(Debug, Deserialize)]
@@ -37,6 +40,12 @@ pub(crate) struct ListedDelivery {
 
 const HEADS: [&str; 7] =
     ["Delivery", "State", "Trigger", "Subscription or step", "Created", "Next try", "Notes"];
+
+/// The filters of the list, which a replay has, too.
+const FILTERS: [&str; 5] = ["hook_id", "trigger", "state", "since", "until"];
+
+/// Most newer deliveries that are counted. The script says of so many that they are more than 20.
+const NEWER_MAX: i64 = 21;
 
 /// Lists deliveries.
 pub(crate) async fn list(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
@@ -105,27 +114,30 @@ fn newer_line(at: &FirmVisit, found: &ListAnswer<ListedDelivery>) -> Markup {
     let newest = found.items.first().filter(|_| is_first);
     html! {
         @if let Some(newest) = newest {
-            p.newer hidden data-newer=(at.at(&format!("/deliveries/newer?than={}", newest.id))) {
+            p.newer hidden data-newer=(newer_path(at, newest.id)) {
                 a href=(at.visit.link("after", None)) { "newer deliveries: show" }
             }
         }
     }
 }
 
+fn newer_path(at: &FirmVisit, newest: Uuid) -> String {
+    let mut query = vec![("than".to_owned(), newest.to_string())];
+    query.extend(kept(at, &FILTERS));
+    at.at(&format!("/deliveries/newer?{}", written(&query)))
+}
+
+/// These parameters of the page.
+fn kept(at: &FirmVisit, names: &[&str]) -> Vec<(String, String)> {
+    let query = at.visit.query.iter();
+    query.filter(|(name, _)| names.contains(&name.as_str())).cloned().collect()
+}
+
 fn exports(at: &FirmVisit) -> Markup {
-    let query: Vec<(String, String)> = at
-        .visit
-        .query
-        .iter()
-        .filter(|(name, _)| matches!(name.as_str(), "hook_id" | "since" | "until"))
-        .cloned()
-        .collect();
     let link = |format: &str| {
-        let mut query = query.clone();
+        let mut query = kept(at, &["hook_id", "since", "until"]);
         query.push(("format".to_owned(), format.to_owned()));
-        let query =
-            url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&query).finish();
-        at.at(&format!("/deliveries/export?{query}"))
+        at.at(&format!("/deliveries/export?{}", written(&query)))
     };
     html! {
         p { "All of them, a line for each try: "
@@ -134,14 +146,7 @@ fn exports(at: &FirmVisit) -> Markup {
 }
 
 fn replay_link(at: &FirmVisit) -> String {
-    let named = ["hook_id", "trigger", "since", "until"];
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in &at.visit.query {
-        if named.contains(&name.as_str()) {
-            query.append_pair(name, value);
-        }
-    }
-    at.at(&format!("/replay?{}", query.finish()))
+    at.at(&format!("/replay?{}", written(&kept(at, &FILTERS))))
 }
 
 /// Deliveries with their tries, as a file of any length.
@@ -150,17 +155,38 @@ pub(crate) async fn export(State(state): State<SharedState>, visit: FirmVisit) -
     state.file(&visit.visit.session, &api).await
 }
 
-/// Counts the deliveries after the newest one of a page, up to 500. It shows none of them, so it is
-/// no reading.
+/// Counts the deliveries that came after the newest one of a page and have its filters. It shows
+/// none of them, so it is no reading.
 pub(crate) async fn newer(
     State(state): State<SharedState>,
     visit: FirmVisit,
 ) -> Result<Response, Refusal> {
     let than = visit.visit.asked("than").and_then(parse_id).ok_or_else(Refusal::no_page)?;
-    let newest = DeliveryListQuery { limit: Some(500), ..DeliveryListQuery::default() };
-    let page = listing::deliveries(&state.service, visit.firm.id, &newest)
-        .await
-        .map_err(|error| Refusal::broken(&error.to_string()))?;
-    let newer = page.rows.iter().take_while(|row| row.delivery_id != than).count();
+    let filters = filters(&visit.visit)?;
+    let newer = listing::newer(&state.service, visit.firm.id, than, NEWER_MAX, filters).await;
+    let newer = newer.map_err(|error| match error {
+        error @ api::Error::InvalidRequest(_) => Refusal::invalid(&error.to_string()),
+        error => Refusal::broken(&error.to_string()),
+    })?;
     Ok(Json(json!({ "newer": newer })).into_response())
+}
+
+fn filters(visit: &PageVisit) -> Result<DeliveryListQuery, Refusal> {
+    let time = |name| {
+        let when = parsed::<When>(visit, name)?;
+        Ok::<_, Refusal>(when.map(|when| when.before(visit.now)))
+    };
+    Ok(DeliveryListQuery {
+        hook_id: parsed(visit, "hook_id")?,
+        trigger: visit.asked("trigger").map(str::to_owned),
+        state: parsed(visit, "state")?,
+        since: time("since")?,
+        until: time("until")?,
+        ..DeliveryListQuery::default()
+    })
+}
+
+fn parsed<T: FromStr>(visit: &PageVisit, name: &str) -> Result<Option<T>, Refusal> {
+    let unread = |_| Refusal::invalid(&format!("`{name}` cannot be read"));
+    visit.asked(name).map(str::parse).transpose().map_err(unread)
 }

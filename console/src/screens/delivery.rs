@@ -291,7 +291,7 @@ fn commands(at: &FirmVisit, found: &WholeDelivery) -> Markup {
                     action: &format!("{page}/reissue"),
                     name: "Reissue",
                     effect: "Sends the same occurrence as a new delivery, under a new id.",
-                    fields: html! {},
+                    fields: parts::hidden("request_id", &visit.request_id),
                 }))
             }
         }

@@ -1,8 +1,10 @@
-//! Finds anything by a piece of it. An address of a person goes into no URL.
+//! Finds anything by a piece of it. The answer to the form shows the findings, so that no text of
+//! the box goes into a URL.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
-use maud::html;
+use domain::search::harmless;
+use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded;
 use uuid::Uuid;
@@ -10,6 +12,7 @@ use uuid::Uuid;
 use crate::SharedState;
 use crate::act::SentForm;
 use crate::ask::ListAnswer;
+use crate::data::DataFormat;
 use crate::frame::PageContent;
 use crate::parts::{self, EmptyList};
 use crate::visit::{PageAnswer, PageVisit};
@@ -32,33 +35,48 @@ pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> P
     if text.contains('@') {
         return Ok(form.visit.plain("Find", person()));
     }
+    let Some(text) = harmless(text) else {
+        return Ok(form.visit.plain("Find", secret()));
+    };
     let query = [("q".to_owned(), text.to_owned())];
     let api = form.visit.api_with("/find", &query);
     let found: ListAnswer<FoundThing> = state.asked(&form.visit.session, &api).await?;
-    let to = match &found.items[..] {
-        [one] => one.page(),
-        _ => {
-            let query =
-                form_urlencoded::Serializer::new(String::new()).extend_pairs(&query).finish();
-            format!("/console/find?{query}")
-        }
-    };
-    Ok(Redirect::to(&to).into_response())
+    match &found.items[..] {
+        [one] => Ok(Redirect::to(&one.page()).into_response()),
+        _ => Ok(form.visit.page(&content(&found))),
+    }
 }
 
 /// Shows the findings.
 pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    match visit.asked("q") {
-        None => Ok(visit.plain("Find", html! { p { "Write into the box above." } })),
-        Some(text) if text.contains('@') => Ok(visit.plain("Find", person())),
+    let Some(text) = visit.asked("q") else {
+        return Ok(visit.plain("Find", html! { p { "Write into the box above." } }));
+    };
+    if text.contains('@') {
+        return Ok(visit.plain("Find", person()));
+    }
+    match harmless(text) {
+        None => Ok(visit.plain("Find", secret())),
+        Some(cut) if cut != text => {
+            let end = visit.format.map_or("", DataFormat::suffix);
+            let to = format!("{}{end}?q={}", visit.path, parts::encoded(cut));
+            Ok(Redirect::to(&to).into_response())
+        }
         Some(_) => {
             let api = visit.api("/find");
-            visit.shown(&state, &api, |found: &ListAnswer<FoundThing>| content(found)).await
+            let content = |found: &ListAnswer<FoundThing>| content(found).with_data();
+            visit.shown(&state, &api, content).await
         }
     }
 }
 
-fn person() -> maud::Markup {
+fn secret() -> Markup {
+    html! {
+        p { "Nobody looks for a token or a webhook secret by its text. Look for its id or its firm." }
+    }
+}
+
+fn person() -> Markup {
     html! {
         p { "People are found within a firm, for a reason. Choose the "
             a href="/console/firms" { "firm" } ", then Person." }
@@ -80,7 +98,7 @@ fn content(found: &ListAnswer<FoundThing>) -> PageContent {
         (parts::table("Found", &["Id", "Kind", "Name", "Firm"], &rows))
         (parts::empty(&EmptyList(found.items.is_empty())))
     };
-    PageContent::of("Find", content).with_data()
+    PageContent::of("Find", content)
 }
 
 impl FoundThing {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::replays::ListedReplay;
 use crate::SharedState;
 use crate::frame::{self, PageContent};
-use crate::parts;
+use crate::parts::{self, OfferedCommand};
 use crate::visit::{PageAnswer, PageVisit};
 
 /// Shows a replay.
@@ -42,16 +42,23 @@ fn content(visit: &PageVisit, found: &ListedReplay) -> PageContent {
 
 fn commands(visit: &PageVisit, found: &ListedReplay) -> Markup {
     let action = format!("/console/replays/{}/change", found.id);
-    let buttons: &[[&str; 2]] = if found.state == "paused" {
-        &[["resume", "Resume"], ["stop", "Stop for good"]]
-    } else {
-        &[["pause", "Pause"], ["stop", "Stop for good"]]
+    let is_paused = found.state == "paused";
+    let [word, name] = if is_paused { ["resume", "Resume"] } else { ["pause", "Pause"] };
+    let stop = OfferedCommand {
+        action: &action,
+        name: "Stop for good",
+        effect: "Ends the replay. The waiting deliveries are not sent, and nobody can resume it.",
+        fields: html! {
+            (parts::hidden("change", "stop"))
+            label { "Write STOP, to be sure " input name="word" required autocomplete="off"; }
+        },
     };
     let content = html! {
         form.buttons method="post" action=(action) {
             (frame::hidden(visit))
-            @for [word, name] in buttons { button name="change" value=(word) { (name) } }
+            button name="change" value=(word) { (name) }
         }
+        (parts::command(visit, &stop))
     };
     parts::section("commands", "Commands", &content)
 }

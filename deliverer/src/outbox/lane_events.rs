@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::delivery::{CancelCause, DeliveryEvent, ReissuedDelivery, RetriedStep};
 use domain::event::Event;
-use domain::firm::FirmEvent;
+use domain::firm::{FirmEvent, SuspensionChange};
 use domain::subscription::{GoneAnswer, SubscriptionEvent};
 use domain::target::host_of;
 use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend, crash};
@@ -86,7 +86,7 @@ struct LaneEffects<'a> {
     /// one.
     made: Vec<(Uuid, Uuid, &'a str)>,
     /// Firms that were suspended, or are active again (ruling 28, suspended firm).
-    paused: BTreeMap<Uuid, FirmChange>,
+    paused: BTreeMap<Uuid, SuspensionChange<DateTime<Utc>>>,
     /// Closed firms, and the times of closing.
     closed: BTreeMap<Uuid, DateTime<Utc>>,
     lanes: BTreeMap<Uuid, LaneChange<'a>>,
@@ -94,13 +94,6 @@ struct LaneEffects<'a> {
     steps: Vec<(&'a RecordedEvent, Cow<'a, RetriedStep>)>,
     /// Only a command reissues a delivery, so there is at most one.
     reissued: Vec<(&'a RecordedEvent, &'a ReissuedDelivery)>,
-}
-
-/// A firm's last change, and its time.
-#[derive(Debug, Clone, Copy)]
-enum FirmChange {
-    Suspended(DateTime<Utc>),
-    Resumed(DateTime<Utc>),
 }
 
 /// Changes to one lane's row. `None` leaves the column as it is.
@@ -126,14 +119,13 @@ impl<'a> LaneEffects<'a> {
             let recorded_at = recorded.context.recorded_at.get();
             match &recorded.event {
                 Event::Subscription(event) => changes.take(event, recorded)?,
-                Event::Firm(FirmEvent::FirmSuspended { .. }) => {
-                    changes.paused.insert(firm_id, FirmChange::Suspended(recorded_at));
-                }
-                Event::Firm(FirmEvent::FirmResumed { .. }) => {
-                    changes.paused.insert(firm_id, FirmChange::Resumed(recorded_at));
-                }
                 Event::Firm(FirmEvent::FirmClosed { .. }) => {
                     changes.closed.insert(firm_id, recorded_at);
+                }
+                Event::Firm(event) => {
+                    let known = changes.paused.get(&firm_id).copied();
+                    let change = SuspensionChange::after(known, event, recorded_at);
+                    changes.paused.extend(change.map(|change| (firm_id, change)));
                 }
                 Event::Delivery(DeliveryEvent::StepQueued(order)) => {
                     let first = RetriedStep { order: order.clone(), tries: 0, body: None };
@@ -145,8 +137,7 @@ impl<'a> LaneEffects<'a> {
                 Event::Delivery(DeliveryEvent::DeliveryReissued(reissued)) => {
                     changes.reissued.push((recorded, reissued));
                 }
-                Event::Firm(_)
-                | Event::Form(_)
+                Event::Form(_)
                 | Event::Key(_)
                 | Event::Occurrence(_)
                 | Event::Delivery(_)
@@ -244,31 +235,29 @@ async fn lock(
     Ok(())
 }
 
-/// Suspends or wakes the lanes of firms. A lane that wakes is due from now on, because a claim does
-/// not look for due times that it has passed.
+/// Suspends or wakes the lanes of firms. A lane that sleeps already keeps the begin of its
+/// suspension (ruling 28). A lane that wakes is due from now on, because a claim does not look for
+/// due times that it has passed.
 async fn pause(
     connection: &mut PgConnection,
-    paused: &BTreeMap<Uuid, FirmChange>,
+    paused: &BTreeMap<Uuid, SuspensionChange<DateTime<Utc>>>,
 ) -> Result<(), sqlx::Error> {
-    let suspended_at = |change: &FirmChange| match change {
-        FirmChange::Suspended(at) => Some(*at),
-        FirmChange::Resumed(_) => None,
-    };
-    let changed_at = |change: &FirmChange| match change {
-        FirmChange::Suspended(at) | FirmChange::Resumed(at) => *at,
-    };
+    let changes = || paused.values().copied();
+    let goes_on = |change| matches!(change, SuspensionChange::Suspended(_));
     sqlx::query(
         "update lanes l
-            set paused_at = t.paused_at,
+            set paused_at = case when t.goes_on then coalesce(l.paused_at, t.paused_at)
+                                 else t.paused_at end,
                 due_at = case when l.due_at < t.changed_at and t.paused_at is null
                               then t.changed_at else l.due_at end
-           from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[])
-                as t(firm_id, paused_at, changed_at)
+           from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::bool[])
+                as t(firm_id, paused_at, changed_at, goes_on)
           where l.firm_id = t.firm_id",
     )
     .bind(paused.keys().copied().collect::<Vec<_>>())
-    .bind(paused.values().map(suspended_at).collect::<Vec<_>>())
-    .bind(paused.values().map(changed_at).collect::<Vec<_>>())
+    .bind(changes().map(SuspensionChange::suspended_at).collect::<Vec<_>>())
+    .bind(changes().map(SuspensionChange::moment).collect::<Vec<_>>())
+    .bind(changes().map(goes_on).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

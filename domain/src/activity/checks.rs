@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::document::NotADocument;
-use crate::email::{EMAIL_MAX, EmailAddress, bare_address};
+use crate::document::{Invitee, NotADocument, Respondent};
+use crate::email::{EmailAddress, bare_address};
 use crate::firm::FirmBrand;
 use crate::form::{HiddenField, is_form_url};
-use crate::label::{NotALabel, check_label};
+use crate::label::check_label;
 use crate::link::HIDDEN_KEY_MAX;
 use crate::target::TARGET_MAX_CHARS;
 
@@ -24,10 +24,11 @@ const COLOR_MAX: usize = 100;
 
 /// The text, if it is a label.
 pub(super) fn label(field: &'static str, max: usize, text: String) -> Result<String, NotADocument> {
-    match check_label(&text, max) {
-        Ok(()) => Ok(text),
-        Err(why) => Err(malformed(field, why.to_string())),
-    }
+    check(field, max, &text).map(|()| text)
+}
+
+fn check(field: &'static str, max: usize, text: &str) -> Result<(), NotADocument> {
+    check_label(text, max).map_err(|why| malformed(field, why.to_string()))
 }
 
 /// The text, if it is there and a label.
@@ -52,36 +53,50 @@ pub(super) fn form_url(url: String) -> Result<String, NotADocument> {
 }
 
 pub(super) fn hidden_fields(fields: Vec<HiddenField>) -> Result<Vec<HiddenField>, NotADocument> {
-    match fault_of_hidden(&fields) {
-        None => Ok(fields),
-        Some(why) => Err(malformed("hidden_fields", why)),
-    }
-}
-
-fn fault_of_hidden(fields: &[HiddenField]) -> Option<String> {
     if fields.len() > HIDDEN_FIELDS_MAX {
-        return Some(format!("more than {HIDDEN_FIELDS_MAX} fields"));
+        return Err(malformed("hidden_fields", format!("more than {HIDDEN_FIELDS_MAX} fields")));
     }
     let mut keys = HashSet::new();
-    fields.iter().find_map(|HiddenField { key, label }| {
-        if key.is_empty() {
-            return Some("a key is empty".to_owned());
-        }
-        if let Err(why) = check_label(key, HIDDEN_KEY_MAX) {
-            return Some(format!("a key {}", clause(&why)));
-        }
-        if let Err(why) = check_label(label, HIDDEN_LABEL_MAX) {
-            return Some(format!("a label {}", clause(&why)));
-        }
-        (!keys.insert(key)).then(|| "a key is there twice".to_owned())
-    })
+    for (index, field) in fields.iter().enumerate() {
+        check_hidden(field, &mut keys)
+            .map_err(|wrong| wrong.within(format!("hidden_fields[{index}]")))?;
+    }
+    Ok(fields)
 }
 
-fn clause(why: &NotALabel) -> String {
-    match why {
-        NotALabel::TooLong(_) => format!("is {why}"),
-        NotALabel::Control => why.to_string(),
+fn check_hidden<'a>(
+    field: &'a HiddenField,
+    known: &mut HashSet<&'a str>,
+) -> Result<(), NotADocument> {
+    if field.key.is_empty() {
+        return Err(malformed("key", "empty".to_owned()));
     }
+    check("key", HIDDEN_KEY_MAX, &field.key)?;
+    check("label", HIDDEN_LABEL_MAX, &field.label)?;
+    if !known.insert(&field.key) {
+        return Err(malformed("key", "there twice".to_owned()));
+    }
+    Ok(())
+}
+
+/// Checks the names that a respondent gave. Their lengths are limited with the document's.
+pub(super) fn respondent(person: &Respondent) -> Result<(), NotADocument> {
+    let Respondent { name, first_name, last_name, company, .. } = person;
+    let names = [
+        ("name", name),
+        ("first_name", first_name),
+        ("last_name", last_name),
+        ("company", company),
+    ];
+    names
+        .into_iter()
+        .try_for_each(|(field, name)| check(field, usize::MAX, name))
+        .map_err(|wrong| wrong.within("respondent"))
+}
+
+/// Checks the name of the person who booked.
+pub(super) fn invitee(person: &Invitee) -> Result<(), NotADocument> {
+    check("name", usize::MAX, &person.name).map_err(|wrong| wrong.within("invitee"))
 }
 
 /// Checks lengths only: the mail shows a colour and a logo that it can use, and no others.
@@ -92,13 +107,19 @@ pub(super) fn brand(brand: FirmBrand) -> Result<FirmBrand, NotADocument> {
     })
 }
 
-pub(super) fn reply_to(address: Option<String>) -> Result<Option<String>, NotADocument> {
-    optional_label("reply_to", EMAIL_MAX, address)
+/// The reply address of a firm, as a mail writes it.
+pub(super) fn reply_to(text: Option<String>) -> Result<Option<String>, NotADocument> {
+    text.map(|text| Ok(address("reply_to", &text)?.to_string())).transpose()
 }
 
-/// The address of an opt-out.
-pub(super) fn address(text: &str) -> Result<EmailAddress, NotADocument> {
-    EmailAddress::read_leniently(text).map_err(|why| malformed("email", why.to_string()))
+/// One address of a person or a firm (ruling 36).
+pub(super) fn address(field: &'static str, text: &str) -> Result<EmailAddress, NotADocument> {
+    EmailAddress::read_leniently(text).map_err(|why| malformed(field, why.to_string()))
+}
+
+/// The address of a lead. Another text, such as an empty one, may stand for several people.
+pub(super) fn lead(person: String) -> Result<String, NotADocument> {
+    address("person", &person).map(|_| person)
 }
 
 /// The address of a person to erase. A respondent may have typed any text, so any text is taken.

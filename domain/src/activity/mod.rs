@@ -198,9 +198,10 @@ pub enum NotAnActivity {
 /// Sentence about the fault. It names the part of `data`, if the fault lies in one part.
 fn in_data(wrong: &NotADocument) -> String {
     match wrong {
-        NotADocument::Missing(_) | NotADocument::Malformed { .. } | NotADocument::Unknown(_) => {
-            format!("data.{wrong}")
-        }
+        NotADocument::Missing(_)
+        | NotADocument::Malformed { .. }
+        | NotADocument::Unknown(_)
+        | NotADocument::In { .. } => format!("data.{wrong}"),
         NotADocument::TooLarge(_) => format!("data: {wrong}"),
     }
 }

@@ -7,7 +7,7 @@ use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole};
 use crate::form::{FormChange, FormDetails, FormEdit};
 use crate::ids::Id;
 use crate::label::{FIRM_NAME_MAX, TITLE_MAX};
-use crate::object::{Properties, StrictObject};
+use crate::object::StrictObject;
 use crate::person::AddressChange;
 use crate::trigger::FirmPlan;
 
@@ -16,26 +16,20 @@ pub(super) const fn firm(change: FirmChange) -> Activity {
 }
 
 pub(super) fn firm_opened(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let (brand, reply_to) = brand(StrictObject(data.optional("brand")?))?;
+    let (brand, reply_to) = data.optional_part("brand", brand)?.unwrap_or_default();
     let change = FirmChange::Opened {
         name: checks::label("name", FIRM_NAME_MAX, data.required("name")?)?,
-        plan: plan(StrictObject(data.required("plan")?))?,
+        plan: data.part("plan", plan)?,
         brand,
     };
     data.end(Activity::Firm { change, reply_to: Some(reply_to) })
 }
 
 pub(super) fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let branded =
-        data.optional::<Option<Properties>>("brand")?.map(StrictObject).map(brand).transpose()?;
-    let (brand, reply_to) = branded.unzip();
+    let (brand, reply_to) = data.optional_part("brand", brand)?.unzip();
     let change = FirmChange::Changed {
         name: checks::optional_label("name", FIRM_NAME_MAX, data.optional("name")?)?,
-        plan: data
-            .optional::<Option<Properties>>("plan")?
-            .map(StrictObject)
-            .map(plan)
-            .transpose()?,
+        plan: data.optional_part("plan", plan)?,
         brand,
         invites_enabled: data.optional("invites_enabled")?,
     };
@@ -106,7 +100,7 @@ pub(super) fn address(
     change: AddressChange,
 ) -> Result<Activity, NotADocument> {
     let email: String = data.required("email")?;
-    data.end(Activity::Address { email: checks::address(&email)?, change })
+    data.end(Activity::Address { email: checks::address("email", &email)?, change })
 }
 
 pub(super) fn response(
@@ -117,6 +111,7 @@ pub(super) fn response(
     let Id(form_id) = data.required("form_id")?;
     let at = data.required(time)?;
     let document = ResponseDocument::read(data.0)?;
+    checks::respondent(&document.respondent)?;
     Ok(ResponseReport { response_id, form_id, at, document })
 }
 
@@ -162,6 +157,7 @@ pub(super) fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocum
     let Id(response_id) = data.required("response_id")?;
     let Id(booking_id) = data.required("booking_id")?;
     let booking = Booking::read(booking_id.into(), &mut data)?;
+    checks::invitee(&booking.invitee)?;
     let title = checks::label("title", TITLE_MAX, booking.title)?;
     let booking = Booking { title, ..booking };
     data.end(Activity::BookingMade { response_id, booking })
@@ -187,7 +183,7 @@ pub(super) fn booking_cancelled(mut data: StrictObject) -> Result<Activity, NotA
 pub(super) fn lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let _: serde_json::Number = data.required("score")?;
     let lead = LeadScore {
-        person: data.required("person")?,
+        person: checks::lead(data.required("person")?)?,
         response_id: data.required::<Id>("response_id")?.into(),
         band: data.required::<LeadBand>("band")?,
     };

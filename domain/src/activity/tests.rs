@@ -86,17 +86,114 @@ fn doors_8_titles_and_hidden_fields_had_no_greatest_length() {
     assert!(form_with("title", json!("\u{e9}".repeat(500))).is_ok());
     assert!(form_with("hidden_fields", fields(100)).is_ok());
     for (name, value, why) in [
-        ("title", json!("a".repeat(501)), "longer than 500 characters"),
-        ("title", json!("a\u{1b}[31m"), "has a control character"),
-        ("slug", json!("a".repeat(201)), "longer than 200 characters"),
-        ("hidden_fields", fields(101), "more than 100 fields"),
-        ("hidden_fields", json!([field("")]), "a key is empty"),
-        ("hidden_fields", json!([field("a"), field("a")]), "a key is there twice"),
-        ("hidden_fields", json!([field(&"a".repeat(101))]), "a key is longer than 100 characters"),
-        ("hidden_fields", json!([field("a\n")]), "a key has a control character"),
-        ("hidden_fields", json!([{"key": "a", "label": "\n"}]), "a label has a control character"),
+        ("title", json!("a".repeat(501)), ": longer than 500 characters"),
+        ("title", json!("a\u{1b}[31m"), ": has a control character"),
+        ("slug", json!("a".repeat(201)), ": longer than 200 characters"),
+        ("hidden_fields", fields(101), ": more than 100 fields"),
     ] {
-        assert_eq!(form_with(name, value).unwrap_err(), format!("data.{name}: {why}"));
+        assert_eq!(form_with(name, value).unwrap_err(), format!("data.{name}{why}"));
+    }
+}
+
+#[test]
+fn the_error_of_a_hidden_field_did_not_say_which() {
+    let field = |key: &str| json!({"key": key, "label": "L"});
+    for (wrong, why) in [
+        (field(""), "key: empty"),
+        (field("a"), "key: there twice"),
+        (field(&"a".repeat(101)), "key: longer than 100 characters"),
+        (field("b\n"), "key: has a control character"),
+        (json!({"key": "b", "label": "\n"}), "label: has a control character"),
+    ] {
+        let refused = form_with("hidden_fields", json!([field("a"), wrong])).unwrap_err();
+        assert_eq!(refused, format!("data.hidden_fields[1].{why}"));
+    }
+}
+
+#[test]
+fn the_error_of_a_plan_or_brand_did_not_name_the_plan_or_brand() {
+    for (data, why) in [
+        (json!({"plan": {}}), "plan.leads_in_full: missing"),
+        (json!({"plan": {"leads_in_full": 1}}), "plan.leads_in_full: expected a boolean"),
+        (json!({"plan": {"leads_in_full": true, "seats": 3}}), "plan.seats: unknown field"),
+        (json!({"plan": true}), "plan: expected a map"),
+        (json!({"brand": {"colour": "red"}}), "brand.colour: unknown field"),
+        (json!({"brand": {"color": "\n"}}), "brand.color: has a control character"),
+    ] {
+        let refused = read("firm.changed", data.clone()).unwrap_err();
+        assert_eq!(refused, format!("data.{why}"));
+        let mut opened = json!({"name": "A", "plan": {"leads_in_full": true}});
+        opened.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
+        assert_eq!(read("firm.opened", opened).unwrap_err(), refused);
+    }
+    assert_eq!(read("firm.opened", json!({"name": "A"})).unwrap_err(), "data.plan: missing");
+}
+
+#[test]
+fn a_lead_of_no_address_was_one_person_with_all_others() {
+    let scored = |person: &str| {
+        let data = json!({"person": person, "response_id": ID, "band": "hot", "score": 91});
+        read("lead.scored", data)
+    };
+    for person in ["ann@example.com", " <Ann@Example.com>. "] {
+        let Ok(Activity::LeadScored(lead)) = scored(person) else { panic!("{person}") };
+        assert_eq!(lead.person, person);
+    }
+    for person in ["", " ", "n/a", "-", "Ann Lee", ID] {
+        let refused = scored(person).unwrap_err();
+        assert!(refused.starts_with("data.person: not an email address"), "{person}: {refused}");
+    }
+}
+
+#[test]
+fn a_reply_address_in_brackets_was_kept_and_no_mail_had_it() {
+    let branded = |reply_to: &str| {
+        let plan = json!({"leads_in_full": true});
+        let brand = json!({"reply_to": reply_to});
+        let opened = json!({"name": "A", "plan": plan, "brand": brand});
+        [read("firm.opened", opened), read("firm.changed", json!({"brand": brand}))]
+    };
+    for text in ["Office@Harrow.example", " <Office@Harrow.example>", "Office@Harrow.example."] {
+        for read in branded(text) {
+            let Ok(Activity::Firm { reply_to, .. }) = read else { panic!("{text}: {read:?}") };
+            assert_eq!(reply_to, Some(Some("Office@harrow.example".to_owned())), "{text}");
+        }
+    }
+    for text in ["", "office", "a@b.example, c@d.example", "Office <office@harrow.example>"] {
+        for read in branded(text) {
+            let refused = read.unwrap_err();
+            assert!(refused.starts_with("data.brand.reply_to: not an email"), "{text}: {refused}");
+        }
+    }
+    let none = read("firm.changed", json!({"brand": {"reply_to": null}}));
+    assert!(matches!(none, Ok(Activity::Firm { reply_to: Some(None), .. })), "{none:?}");
+}
+
+#[test]
+fn names_of_respondents_and_invitees_held_control_characters() {
+    let submitted = |field: &str, value: &str| {
+        let data = json!({"response_id": ID, "form_id": ID, "respondent": {field: value},
+                          "submitted_at": "2026-11-01T00:00:00Z"});
+        read("response.submitted", data)
+    };
+    let booked = |name: &str| {
+        let data = json!({"booking_id": ID, "response_id": ID, "title": "Call",
+                          "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
+                          "ends_at": "2026-11-02T09:30:00Z", "duration_min": 30,
+                          "time_zone": "Europe/Paris", "invitee": {"name": name}});
+        read("booking.made", data)
+    };
+    assert!(booked("Zo\u{e9} \u{1f389}").is_ok());
+    for control in ["Ann\n", "\u{1b}[31mAnn", "\0", "A\tB", "\u{85}"] {
+        for field in ["name", "first_name", "last_name", "company"] {
+            assert!(submitted(field, "Zo\u{e9} \u{1f389}").is_ok());
+            assert_eq!(
+                submitted(field, control).unwrap_err(),
+                format!("data.respondent.{field}: has a control character")
+            );
+        }
+        let refused = booked(control).unwrap_err();
+        assert_eq!(refused, "data.invitee.name: has a control character");
     }
 }
 
@@ -107,12 +204,12 @@ fn doors_8_a_firms_name_and_brand_had_no_greatest_length() {
     assert!(opened(&"\u{e9}".repeat(200)).is_ok());
     assert_eq!(opened(&"a".repeat(201)).unwrap_err(), "data.name: longer than 200 characters");
     assert_eq!(opened("a\nb").unwrap_err(), "data.name: has a control character");
-    for (field, most) in [("color", 100), ("logo_url", 2_000), ("reply_to", 320)] {
+    for (field, most) in [("color", 100), ("logo_url", 2_000)] {
         let with = |chars| read("firm.changed", json!({"brand": {field: "a".repeat(chars)}}));
         assert!(with(most).is_ok());
         assert_eq!(
             with(most + 1).unwrap_err(),
-            format!("data.{field}: longer than {most} characters")
+            format!("data.brand.{field}: longer than {most} characters")
         );
     }
 }

@@ -66,7 +66,7 @@ actions! {
     FirmDataDropped = "firm_data_dropped": "The data of a closed firm were dropped.",
     AuditRead = "audit_read": "The audit log was read.",
     AuditExported = "audit_exported": "The audit log was exported.",
-    TargetRevealed = "target_revealed": "An operator saw a target with its path and query.",
+    TargetRevealed = "target_revealed": "A target was shown with its path and query.",
     BodyRead = "body_read": "The body of a delivery was shown.",
     AnswerRead = "answer_read": "The answers to a delivery were shown.",
     PersonRead = "person_read": "The deliveries about a person were listed.",
@@ -76,13 +76,13 @@ actions! {
     HookWarned = "hook_warned": "A delivery of a subscription ended with 410.",
     HookRecovered = "hook_recovered": "A delivery succeeded after one that ended with 410.",
     HookRemoved = "hook_removed": "A subscription was removed.",
-    HookTested = "hook_tested": "An operator sent a sample to the target of a subscription.",
+    HookTested = "hook_tested": "A sample was sent to the target of a subscription.",
     WorkflowStepRetried = "workflow_step_retried": "A failed workflow step began its schedule again.",
     DeliveryReissued = "delivery_reissued": "An ended delivery was reissued.",
     ReplayRequested = "replay_requested": "A replay of ended deliveries was ordered.",
     ReplayPaused = "replay_paused": "A replay was paused.",
     ReplayResumed = "replay_resumed": "A replay was resumed.",
-    ReplayStopped = "replay_stopped": "An operator stopped a replay.",
+    ReplayStopped = "replay_stopped": "A replay was stopped.",
     ReplayFinished = "replay_finished": "All deliveries of a replay were queued or skipped.",
     DeliveriesPaused = "deliveries_paused": "Deliveries were paused.",
     DeliveriesResumed = "deliveries_resumed": "Paused deliveries were resumed.",
@@ -421,7 +421,7 @@ fn of_replay(id: &str, event: &ReplayEvent) -> Deed {
             .why(&order.reason),
         ReplayEvent::ReplayPaused {} => replay(Action::ReplayPaused),
         ReplayEvent::ReplayResumed {} => replay(Action::ReplayResumed),
-        ReplayEvent::ReplayStopped {} => replay(Action::ReplayStopped),
+        ReplayEvent::ReplayStopped { reason } => replay(Action::ReplayStopped).why(reason.as_ref()),
         ReplayEvent::ReplayFinished { queued, skipped } => {
             replay(Action::ReplayFinished).with(json!({"queued": queued, "skipped": skipped}))
         }

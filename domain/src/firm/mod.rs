@@ -8,6 +8,7 @@
 mod event;
 mod member;
 mod settings;
+mod suspension;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
 
 pub use event::FirmEvent;
+pub use suspension::SuspensionChange;
 
 /// Aggregate of one firm. Each firm has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -277,3 +277,38 @@ fn after_the_closing_all_but_a_second_closing_is_stale() {
     assert!(!outdates(&firm, &report(1, FirmChange::Closed)));
     assert!(!firm.takes_brand_of(at(9)));
 }
+
+/// The suspension after these events, each at the moment of its place.
+fn suspension(events: &[FirmEvent]) -> Option<SuspensionChange<usize>> {
+    (1..)
+        .zip(events)
+        .fold(None, |known, (place, event)| SuspensionChange::after(known, event, place))
+}
+
+#[test]
+fn a_suspension_reported_again_began_anew() {
+    use SuspensionChange::{Resumed, Suspended, SuspendedAnew};
+    let suspended = |second| FirmEvent::FirmSuspended { time: at(second) };
+    let resumed = |second| FirmEvent::FirmResumed { time: at(second) };
+    for (events, after) in [
+        (vec![opened()], None),
+        (vec![suspended(2), suspended(3)], Some(Suspended(1))),
+        (vec![suspended(2), resumed(3)], Some(Resumed(2))),
+        (vec![resumed(2), suspended(3), suspended(4)], Some(SuspendedAnew(2))),
+        (vec![suspended(2), FirmEvent::FirmClosed { time: at(3) }], Some(Suspended(1))),
+    ] {
+        assert_eq!(suspension(&events), after, "{events:?}");
+    }
+}
+
+/// Ruling 35: the report of second 9 is the newest of the status, and says what was known.
+#[test]
+fn a_suspension_reported_again_outdates_an_older_resumption() {
+    let suspended = |second| FirmEvent::FirmSuspended { time: at(second) };
+    given(vec![opened(), suspended(2)])
+        .when(report(9, FirmChange::Suspended))
+        .then_expect_events(vec![suspended(9)]);
+    given(vec![opened(), suspended(2), suspended(9)])
+        .when(report(5, FirmChange::Resumed))
+        .then_expect_events(vec![]);
+}

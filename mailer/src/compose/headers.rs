@@ -97,8 +97,9 @@ fn from(firm: &str, sender: &EmailAddress) -> Vec<String> {
     pieces
 }
 
+/// An older build stored reply addresses as they were reported.
 fn reply_to(invite: &InviteContent<'_>) -> Option<EmailAddress> {
-    invite.reply_to?.parse().ok()
+    EmailAddress::read_leniently(invite.reply_to?).ok()
 }
 
 /// RFC 5322, section 3.3.

@@ -21,8 +21,8 @@ use crate::follow::Projection;
 use crate::receivers;
 
 pub use destinations::{Destination, destinations};
-pub use list::{DeliveryFilter, about_responses, among, list, list_steps};
-pub use of_hook::{count_cancelled, count_delivered};
+pub use list::{DeliveryFilter, about_responses, among, list, list_steps, of_run};
+pub use of_hook::{HookHealth, count_cancelled, count_delivered, health};
 
 /// The writer of the table `deliveries`.
 pub struct DeliveryProjection;

@@ -253,7 +253,7 @@ pub async fn known(
     .await
 }
 
-/// Finds these forms for deliveries under way. Deleted forms are included.
+/// Finds these forms for deliveries and samples. Deleted forms are included.
 ///
 /// # Errors
 /// If the database does not answer.

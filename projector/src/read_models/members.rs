@@ -162,6 +162,26 @@ pub async fn is_known(
         .await
 }
 
+/// Returns whether the member is an active owner or admin of the firm; `None` if no report named
+/// the member.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn manages(
+    executor: impl PgExecutor<'_>,
+    firm_id: Uuid,
+    member_id: Uuid,
+) -> Result<Option<bool>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select active and coalesce(role in ('owner', 'admin'), false) from members
+          where firm_id = $1 and member_id = $2",
+    )
+    .bind(firm_id)
+    .bind(member_id)
+    .fetch_optional(executor)
+    .await
+}
+
 /// A member as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct MemberRow {

@@ -90,7 +90,7 @@ async fn apply(
         }
         ReplayEvent::ReplayPaused {} => ReplayState::Paused,
         ReplayEvent::ReplayResumed {} => ReplayState::Running,
-        ReplayEvent::ReplayStopped {} => ReplayState::Stopped,
+        ReplayEvent::ReplayStopped { .. } => ReplayState::Stopped,
         ReplayEvent::ReplayFinished { .. } => ReplayState::Finished,
     };
     sqlx::query("update replays set state = $2, sequence = $3, ended_at = $4 where replay_id = $1")

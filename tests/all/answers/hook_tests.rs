@@ -68,6 +68,35 @@ async fn a_sample_is_signed_marked_as_a_test_and_its_answer_is_shown_and_not_kep
 }
 
 #[tokio::test]
+async fn the_test_of_a_deleted_forms_subscription_sent_a_submission_of_another_form() {
+    let desk = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let Desk { world, firm, .. } = &desk;
+    let asked = json!({"target_url": receiver.url("/"), "trigger": "form_submitted",
+                       "form_id": firm.form});
+    let made = world.call(&firm.key, "POST", "/hooks", asked).await;
+    let hook: Uuid = made.body["id"].as_str().unwrap().parse().unwrap();
+    let other = world.id();
+    let created = json!({
+        "form_id": other, "title": "Second", "slug": "second", "url": "https://forms.test/f/2",
+        "status": "draft", "hidden_fields": [], "created_at": "2026-10-02T09:30:00.000Z",
+    });
+    let deleted = activity(firm.id, "form.deleted", json!({"form_id": firm.form}));
+    let elsewhere = tests::submitted(&tests::Firm { form: other, ..firm.clone() }, world.id());
+    let created = activity(firm.id, "form.created", created);
+    assert_eq!(world.report(&[created, deleted, elsewhere]).await.status, 202);
+    assert_eq!(test(&desk, &desk.operator, hook, why()).await.status, 200);
+    let made_up = receiver.received()[0].json();
+    assert_eq!(made_up["form"]["id"], json!(firm.form));
+    assert_eq!(made_up["respondent"]["name"], "Jane Example");
+
+    let own = world.submit(firm).await;
+    assert_eq!(test(&desk, &desk.operator, hook, why()).await.status, 200);
+    let sent = receiver.received()[1].json();
+    assert_eq!((&sent["form"]["id"], &sent["response"]["id"]), (&json!(firm.form), &json!(own)));
+}
+
+#[tokio::test]
 async fn no_answer_to_a_sample_counts_towards_a_removal_and_a_pause_holds_none() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;

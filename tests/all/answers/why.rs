@@ -176,11 +176,17 @@ async fn a_cancelled_delivery_names_the_event_that_ended_it() {
     desk.world.submit(&desk.firm).await;
     let suspended = later(activity(desk.firm.id, "firm.suspended", json!({})), 2);
     assert_eq!(desk.world.report(&[suspended]).await.status, 202);
-    desk.world.pass(Duration::from_hours(73));
+    desk.world.pass(Duration::from_hours(48));
+    let again = later(activity(desk.firm.id, "firm.suspended", json!({})), 3);
+    assert_eq!(desk.world.report(&[again]).await.status, 202);
+    desk.world.pass(Duration::from_hours(25));
     desk.world.deliver().await;
     let told = newest().await;
     assert_eq!(told["cause"], "firm_suspended");
-    assert!(events(&told).contains(&"FirmSuspended"), "{told}");
+    let steps = told["steps"].as_array().unwrap();
+    let begin: Vec<_> = steps.iter().filter(|step| step["event"] == "FirmSuspended").collect();
+    assert_eq!(begin.len(), 1, "{told}");
+    assert_eq!(begin[0]["at"], "2026-11-01T12:00:01.000Z", "the begin of the suspension");
 }
 
 #[tokio::test]

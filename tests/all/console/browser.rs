@@ -29,7 +29,7 @@ struct Walk {
 }
 
 /// Contrast of each text with its ground, as WCAG 2 computes it; the texts that are too faint.
-const FAINT: &str = r#"
+pub(crate) const FAINT: &str = r#"
 (() => {
   const channels = (color) => {
     const parts = color.match(/[\d.]+/g).map(Number);
@@ -64,7 +64,7 @@ const FAINT: &str = r#"
 "#;
 
 /// Faults of names: fields without a label, links and buttons without words, ids there twice.
-const NAMELESS: &str = r#"
+pub(crate) const NAMELESS: &str = r#"
 (() => {
   const wrong = [];
   for (const field of document.querySelectorAll("input:not([type=hidden]), select, textarea")) {
@@ -273,7 +273,7 @@ async fn every_page_is_readable_in_both_themes_on_a_desk_and_on_a_phone() {
     walk.end().await;
 }
 
-async fn violations(browser: &mut Browser, axe: &str, place: &str) -> Vec<String> {
+pub(crate) async fn violations(browser: &mut Browser, axe: &str, place: &str) -> Vec<String> {
     browser.value(&format!("{axe}; undefined")).await;
     let run = "axe.run().then((found) => found.violations.map((one) => \
                `${one.id}: ${one.nodes.map((node) => node.html).join(' ')}`))";
@@ -282,7 +282,7 @@ async fn violations(browser: &mut Browser, axe: &str, place: &str) -> Vec<String
     found.map(|one| format!("{place}: axe {one}")).collect()
 }
 
-async fn keep_picture(browser: &mut Browser, place: &str) {
+pub(crate) async fn keep_picture(browser: &mut Browser, place: &str) {
     let Some(folder) = env::var_os("FIRMFORMS_SCREENS").map(PathBuf::from) else { return };
     let name: String =
         place.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '-' }).collect();

@@ -1,10 +1,12 @@
 //! Commands: each by a form with a reason, which the audit log keeps.
 
+use std::time::Duration;
+
 use api::commands::tokens::HolderRole;
 use serde_json::Value;
 use tests::{Answer, Reply};
 
-use super::{Scene, post, value_of};
+use super::{Scene, Visitor, post, value_of};
 
 #[tokio::test]
 async fn an_operator_pauses_a_host_and_ends_the_pause_with_reasons() {
@@ -56,25 +58,25 @@ async fn all_deliveries_are_paused_only_by_the_written_word() {
 async fn commands(scene: &Scene) -> Vec<(String, Vec<(&'static str, String)>)> {
     let delivery = scene.deliveries().await[0];
     let reason = ("reason", "a test".to_owned());
+    let request_id = ("request_id", scene.world.id().to_string());
     let prefix = ("prefix", scene.firm.key[..12].to_owned());
     let replay = vec![
         reason.clone(),
         ("force", "true".to_owned()),
         ("number", "1".to_owned()),
-        ("confirmed", "1".to_owned()),
-        ("request_id", scene.world.id().to_string()),
+        request_id.clone(),
     ];
     vec![
         ("/console/pauses/begin".into(), vec![reason.clone(), ("host", "a.example".into())]),
         (scene.at(&format!("/hooks/{}/test", scene.hook)), vec![reason.clone()]),
         (scene.at(&format!("/hooks/{}/reveal", scene.hook)), vec![reason.clone()]),
-        (scene.at(&format!("/deliveries/{delivery}/reissue")), vec![reason.clone()]),
+        (scene.at(&format!("/deliveries/{delivery}/reissue")), vec![reason.clone(), request_id]),
         (scene.at("/replay"), replay),
         (scene.at(&format!("/keys/{}/revoke", scene.firm.key_id)), vec![reason, prefix]),
     ]
 }
 
-fn refs<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+fn refs<'a>(fields: &'a [(&'a str, String)]) -> Vec<(&'a str, &'a str)> {
     fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
@@ -245,14 +247,13 @@ async fn a_replay_is_a_dry_run_first_and_begins_once_by_its_number() {
     let request_id = value_of(dry.text(), "request_id");
     let confirmed = |number: &'static str| {
         let mut fields: Vec<(&str, &str)> = asked.to_vec();
-        fields.extend([("confirmed", "1"), ("number", number), ("rate_per_second", "50")]);
+        fields.extend([("number", number), ("request_id", &*request_id)]);
         fields
     };
-    let mut wrong = confirmed("2");
-    wrong.push(("request_id", &request_id));
-    assert_eq!(operator.send(&path, &wrong).await.status, 400);
-    let mut right = confirmed("1");
-    right.push(("request_id", &request_id));
+    for (number, status) in [("2", 409), ("one", 400)] {
+        assert_eq!(operator.send(&path, &confirmed(number)).await.status, status, "{number}");
+    }
+    let right = confirmed("1");
     let begun = operator.send(&path, &right).await;
     let again = operator.send(&path, &right).await;
     assert_eq!(begun.status, 303, "{}", begun.text());
@@ -260,11 +261,150 @@ async fn a_replay_is_a_dry_run_first_and_begins_once_by_its_number() {
     let page = begun.headers["location"].to_str().unwrap().to_owned();
     assert!(operator.page(&page).await.contains("The replay has begun."));
     let change = page.replace("?done=ordered", "/change");
-    for (word, state) in [("pause", "paused"), ("resume", "running"), ("stop", "stopped")] {
+    for (word, state) in [("pause", "paused"), ("resume", "running")] {
         assert_eq!(operator.send(&change, &[("change", word)]).await.status, 303);
         let replays = operator.get("/console/replays.json").await.body;
         assert_eq!(replays["items"][0]["state"], state);
     }
+}
+
+/// The fields of the form that confirms a dry run, with the number that it says.
+fn confirmation<'a>(page: &'a str, number: &'a str) -> Vec<(&'a str, String)> {
+    let (_, form) = page.split_once("form class=\"stacked\"").unwrap();
+    let named = |field: &'a str| {
+        let (name, rest) = field.split_once("\" value=\"")?;
+        Some((name, rest.split('"').next()?.to_owned()))
+    };
+    let hidden = form.split("type=\"hidden\" name=\"").skip(1).filter_map(named);
+    let mut fields: Vec<_> = hidden.filter(|(name, _)| *name != "form_token").collect();
+    fields.push(("number", number.to_owned()));
+    fields
+}
+
+/// A delivery that failed, and the dry run that finds it.
+async fn dry_run(scene: &Scene, operator: &Visitor<'_>) -> String {
+    scene.receiver.reply([Reply::status(404)]);
+    scene.deliver().await;
+    let dry = operator.send(&scene.at("/replay"), &[("reason", "an outage")]).await;
+    assert!(dry.text().contains("<strong>1 deliveries</strong>"), "{}", dry.text());
+    dry.text().to_owned()
+}
+
+#[tokio::test]
+async fn a_replay_began_with_deliveries_that_came_after_its_dry_run() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let page = dry_run(&scene, &operator).await;
+    scene.receiver.reply([Reply::status(404)]);
+    scene.deliver().await;
+    let begun = operator.send(&scene.at("/replay"), &refs(&confirmation(&page, "1"))).await;
+    assert_eq!(begun.status, 303, "{}", begun.text());
+    scene.world.project().await;
+    let replays = operator.get("/console/replays.json").await.body;
+    assert_eq!(replays["items"][0]["selected"], 1);
+}
+
+#[tokio::test]
+async fn a_replay_began_whose_number_had_changed_since_its_dry_run() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let page = dry_run(&scene, &operator).await;
+    let other = operator.send(&scene.at("/replay"), &refs(&confirmation(&page, "1"))).await;
+    assert_eq!(other.status, 303, "{}", other.text());
+    scene.world.pass(Duration::from_secs(1));
+    scene.world.replay().await;
+    scene.world.deliver().await;
+    scene.world.project().await;
+    let mut late = confirmation(&page, "1");
+    late.retain(|(name, _)| *name != "request_id");
+    late.push(("request_id", scene.world.id().to_string()));
+    let refused = operator.send(&scene.at("/replay"), &refs(&late)).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(refused.text().contains("0 deliveries, and not 1"), "{}", refused.text());
+    scene.world.project().await;
+    let replays = operator.get("/console/replays.json").await.body;
+    assert_eq!(replays["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_replay_was_stopped_for_good_by_one_click_and_nobody_knew_why() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let page = dry_run(&scene, &operator).await;
+    let begun = operator.send(&scene.at("/replay"), &refs(&confirmation(&page, "1"))).await;
+    let page = begun.headers["location"].to_str().unwrap().to_owned();
+    let change = page.replace("?done=ordered", "/change");
+    let reason = ("reason", "the wrong firm");
+    for (fields, status) in [
+        (&[("change", "stop")][..], 400),
+        (&[("change", "stop"), reason], 400),
+        (&[("change", "stop"), reason, ("word", "stop")], 400),
+        (&[("change", "stop"), ("word", "STOP")], 400),
+        (&[("change", "stop"), reason, ("word", "STOP")], 303),
+    ] {
+        assert_eq!(operator.send(&change, fields).await.status, status, "{fields:?}");
+    }
+    let stopped = ("replay_stopped".to_owned(), Some("the wrong firm".to_owned()));
+    let entries = scene.entries().await;
+    assert!(entries.contains(&stopped), "{entries:?}");
+}
+
+#[tokio::test]
+async fn a_plain_get_showed_a_body_an_answer_and_a_target() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let delivery = scene.deliveries().await[0];
+    for name in ["show_body", "show_answer", "show_target", "show%5Fbody"] {
+        for end in ["", ".json", ".ndjson", ".csv"] {
+            let paths = [
+                format!("/deliveries/{delivery}{end}?{name}=a"),
+                format!("/hooks/{}{end}?{name}=a", scene.hook),
+            ];
+            for path in paths {
+                let shown = operator.get(&scene.at(&path)).await;
+                assert_eq!(shown.status, 200, "{path}: {}", shown.text());
+                for secret in ["secret=abc", "\"form_submitted\\\"", "&quot;form_submitted&quot;"] {
+                    assert!(!shown.text().contains(secret), "{path}: {}", shown.text());
+                }
+            }
+        }
+    }
+    let told = ["body_read", "answer_read", "target_revealed"];
+    let entries = scene.entries().await;
+    assert!(!entries.iter().any(|(action, _)| told.contains(&&**action)), "{entries:?}");
+}
+
+#[tokio::test]
+async fn a_form_that_was_sent_twice_reissued_twice() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let delivery = scene.deliveries().await[0];
+    let page = operator.page(&scene.at(&format!("/deliveries/{delivery}"))).await;
+    let request_id = value_of(&page, "request_id");
+    let path = scene.at(&format!("/deliveries/{delivery}/reissue"));
+    let fields = [("reason", "their database was lost"), ("request_id", &*request_id)];
+    let first = operator.send(&path, &fields).await;
+    let second = operator.send(&path, &fields).await;
+    assert_eq!(first.status, 303, "{}", first.text());
+    assert_eq!(first.headers["location"], second.headers["location"]);
+    scene.world.project().await;
+    assert_eq!(scene.deliveries().await.len(), 2);
+    assert_eq!(operator.send(&path, &fields[..1]).await.status, 400, "a form names its request");
+}
+
+#[tokio::test]
+async fn the_reading_of_a_target_was_recorded_and_nothing_was_shown() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    scene.world.submit(&scene.firm).await;
+    scene.world.project().await;
+    let untried = "select delivery_id from deliveries where state = 'pending'";
+    let untried: uuid::Uuid =
+        sqlx::query_scalar(untried).fetch_one(scene.world.pool()).await.unwrap();
+    let path = scene.at(&format!("/deliveries/{untried}/reveal"));
+    let shown = operator.send(&path, &[("what", "target"), ("reason", "case 10")]).await;
+    assert!(shown.text().contains("/hook?secret=abc"), "{}", shown.text());
+    assert!(scene.entries().await.contains(&("target_revealed".into(), Some("case 10".into()))));
 }
 
 #[tokio::test]
@@ -273,7 +413,9 @@ async fn a_delivery_is_reissued_and_a_target_tested() {
     let operator = scene.visitor(HolderRole::Operator).await;
     let delivery = scene.deliveries().await[0];
     let path = scene.at(&format!("/deliveries/{delivery}/reissue"));
-    let answer = operator.send(&path, &[("reason", "their database was lost")]).await;
+    let request_id = scene.world.id().to_string();
+    let fields = [("reason", "their database was lost"), ("request_id", &*request_id)];
+    let answer = operator.send(&path, &fields).await;
     assert_eq!(answer.status, 303, "{}", answer.text());
     scene.world.project().await;
     let page = answer.headers["location"].to_str().unwrap().to_owned();

@@ -23,7 +23,40 @@ async fn a_token_becomes_a_cookie_of_eight_hours_that_no_script_and_no_other_sit
     assert!(pair.starts_with("firmforms_console=") && !set.contains(&token), "{set}");
     let secure = sign_in(&world, &token, &[("origin", "https://a:1"), ("host", "a:1")]).await;
     let set = secure.headers["set-cookie"].to_str().unwrap();
-    assert!(set.ends_with("SameSite=Strict; Secure"), "{set}");
+    let (pair, attributes) = set.split_once("; ").unwrap();
+    assert_eq!(attributes, "Path=/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure");
+    assert!(pair.starts_with("__Host-firmforms_console="), "{set}");
+    assert_eq!(get(&world, "/console/firms", &[("cookie", pair)]).await.status, 200);
+}
+
+/// A neighbour under the same name can set cookies of this name, and a browser sends them first.
+#[tokio::test]
+async fn a_cookie_from_elsewhere_hid_the_session() {
+    let scene = Scene::new().await;
+    let own = scene.visitor(HolderRole::Operator).await;
+    let other = scene.visitor(HolderRole::Auditor).await;
+    let open =
+        async |cookie: String| get(&scene.world, "/console/firms", &[("cookie", &cookie)]).await;
+    for strange in ["firmforms_console=", "firmforms_console=AAAA", "__Host-firmforms_console=A"] {
+        let page = open(format!("{strange}; {}", own.cookie)).await;
+        assert_eq!(page.status, 200, "{strange}");
+    }
+    let secure = format!("{}; __Host-{}", other.cookie, own.cookie);
+    let page = open(secure).await;
+    assert!(page.text().contains("<span>operator</span>"), "{}", page.text());
+}
+
+#[tokio::test]
+async fn behind_a_proxy_that_rewrites_the_host_nobody_could_sign_in() {
+    let scene = Scene::new().await;
+    let made = tokens::create(scene.world.service(), "op", HolderRole::Operator).await.unwrap();
+    let rewritten = [("origin", "https://console.example"), ("host", "10.0.0.7:8081")];
+    let same = [&[("sec-fetch-site", "same-origin")][..], &rewritten].concat();
+    assert_eq!(sign_in(&scene.world, &made.token, &same).await.status, 303);
+    let old = sign_in(&scene.world, &made.token, &rewritten).await;
+    assert_eq!(old.status, 403, "a browser without this header is compared with the host");
+    let foreign = [&[("sec-fetch-site", "cross-site")][..], &rewritten].concat();
+    assert_eq!(sign_in(&scene.world, &made.token, &foreign).await.status, 403);
 }
 
 #[tokio::test]
@@ -116,6 +149,18 @@ async fn a_link_from_another_site_is_followed_a_second_time_from_here() {
 }
 
 #[tokio::test]
+async fn a_link_from_another_site_made_an_export() {
+    let scene = Scene::new().await;
+    for page in ["/audit/export?format=csv", "/deliveries/export?format=csv"] {
+        let page = scene.at(page);
+        let answer = get(&scene.world, &page, &[("sec-fetch-site", "cross-site")]).await;
+        assert!(!answer.text().contains("http-equiv"), "{}", answer.text());
+        let link = format!("<a href=\"{page}\">Continue</a>");
+        assert!(answer.text().contains(&link), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn the_sign_out_takes_the_cookie_away() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Operator).await;
@@ -123,9 +168,21 @@ async fn the_sign_out_takes_the_cookie_away() {
     assert_eq!(answer.status, 303);
     let set = answer.headers["set-cookie"].to_str().unwrap();
     assert!(set.starts_with("firmforms_console=; Path=/console; Max-Age=0;"), "{set}");
+    let all: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+    let secure = "__Host-firmforms_console=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict; Secure";
+    assert!(all.contains(&&secure.parse().unwrap()), "{all:?}");
     let unasked =
         post(&scene.world, "/console/sign-out", &[("cookie", &visitor.cookie)], &[]).await;
     assert_eq!(unasked.status, 403, "another site signs nobody out");
+}
+
+/// No table holds sessions, so the page says that a copy of a cookie outlives the sign-out.
+#[tokio::test]
+async fn the_sign_out_seemed_to_end_a_stolen_cookie() {
+    let scene = Scene::new().await;
+    let page = get(&scene.world, "/console/sign-in", &[]).await;
+    let sentence = "The sign-out takes the cookie from this browser alone";
+    assert!(page.text().contains(sentence), "{}", page.text());
 }
 
 #[tokio::test]

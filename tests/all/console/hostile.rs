@@ -91,8 +91,6 @@ async fn parameters_and_fields_stay_text() {
     }
     let found = operator.send("/console/find", &[("q", SCRIPT)]).await;
     assert_tame(found.text(), "find");
-    let location = found.headers["location"].to_str().unwrap();
-    assert_tame(&operator.page(location).await, location);
     let back = [("host", "a.example"), ("reason", "a"), ("back", "javascript:alert(1)")];
     let answer = operator.send("/console/pauses/begin", &back).await;
     assert_eq!(answer.headers["location"], "/console?done=paused");

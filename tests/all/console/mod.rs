@@ -1,6 +1,6 @@
 //! The console: sessions, pages, commands and attacks, by HTTP; then in a browser.
 
-mod browser;
+pub(crate) mod browser;
 mod commands;
 mod entrance;
 mod hostile;
@@ -179,12 +179,13 @@ pub(crate) async fn post(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let body = fields
-        .iter()
-        .map(|(name, value)| format!("{name}={}", encoded(value)))
-        .collect::<Vec<_>>()
-        .join("&");
-    world.internal(request.body(Body::from(body)).unwrap()).await
+    world.internal(request.body(Body::from(form_body(fields))).unwrap()).await
+}
+
+/// The body of a form.
+pub(crate) fn form_body(fields: &[(&str, &str)]) -> String {
+    let pairs = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+    pairs.collect::<Vec<_>>().join("&")
 }
 
 fn encoded(text: &str) -> String {

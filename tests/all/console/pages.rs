@@ -237,8 +237,7 @@ async fn a_token_for_some_firms_sees_no_other_firm() {
         assert_eq!(visitor.get(path).await.status, 403, "{path}");
     }
     let found = visitor.send("/console/find", &[("q", &delivery.to_string())]).await;
-    let location = found.headers["location"].to_str().unwrap();
-    assert!(visitor.page(location).await.contains("Nothing here."), "{location}");
+    assert!(found.text().contains("Nothing here."), "{}", found.text());
     assert_eq!(visitor.get("/console/log/2").await.status, 404);
     let newer = visitor.get(&scene.at(&format!("/deliveries/newer?than={delivery}"))).await;
     assert_eq!(newer.status, 404);
@@ -262,6 +261,106 @@ async fn the_box_finds_anything_and_leads_to_it() {
     let address = visitor.send("/console/find", &[("q", "ann@example.com")]).await;
     assert_eq!(address.status, 200, "an address goes into no URL");
     assert!(address.text().contains("People are found within a firm"));
+}
+
+#[tokio::test]
+async fn a_key_a_token_and_a_secret_went_into_an_address() {
+    let scene = Scene::new().await;
+    let visitor = scene.visitor(HolderRole::Auditor).await;
+    let key = &scene.firm.key;
+    let page = scene.at(&format!("/keys/{}", scene.firm.key_id));
+    for text in [key.clone(), format!("Bearer {key}")] {
+        let answer = visitor.send("/console/find", &[("q", &text)]).await;
+        assert_eq!(answer.headers["location"], page, "{text}");
+    }
+    let strange = format!("ffk_{}", "z".repeat(43));
+    let token = format!("fft_{}", "A".repeat(43));
+    for text in [&*strange, &token, "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "Harrow x"]
+    {
+        let answer = visitor.send("/console/find", &[("q", text)]).await;
+        assert_eq!(answer.status, 200, "{text}");
+        assert!(!answer.headers.contains_key("location"), "{text}");
+        assert!(!answer.text().contains(text), "{text}: {}", answer.text());
+    }
+    for text in [&*token, "whsec_AAAA"] {
+        for answer in [
+            visitor.send("/console/find", &[("q", text)]).await,
+            visitor.get(&format!("/console/find?q={text}")).await,
+        ] {
+            let sentence = "Nobody looks for a token or a webhook secret by its text.";
+            assert!(answer.text().contains(sentence), "{text}: {}", answer.text());
+        }
+    }
+    let cut = visitor.get(&format!("/console/find?q={strange}")).await;
+    assert_eq!(cut.headers["location"], "/console/find?q=ffk_zzzzzzzz");
+}
+
+#[tokio::test]
+async fn newer_deliveries_were_counted_without_the_filters_of_the_page() {
+    let scene = Scene::new().await;
+    let visitor = scene.visitor(HolderRole::Auditor).await;
+    let delivery = scene.deliveries().await[0];
+    let page = visitor.page(&scene.at("/deliveries?state=delivered&limit=7")).await;
+    let link = format!("/deliveries/newer?than={delivery}&amp;state=delivered\"");
+    assert!(page.contains(&scene.at(&link)), "{page}");
+    scene.receiver.reply([Reply::status(404)]);
+    scene.deliver().await;
+    let newer = async |filters: &str| {
+        let path = scene.at(&format!("/deliveries/newer?than={delivery}{filters}"));
+        visitor.get(&path).await.body["newer"].as_u64()
+    };
+    for (filters, count) in [
+        ("", 1),
+        ("&state=failed", 1),
+        ("&state=delivered", 0),
+        // The page's newest row has left the list since.
+        ("&state=pending", 0),
+        ("&trigger=payment_received", 0),
+        (&format!("&hook_id={}", scene.hook), 1),
+        (&format!("&hook_id={}", scene.world.id()), 0),
+        ("&since=2026-11-02T00:00:00Z", 0),
+        ("&until=2026-11-01T00:00:00Z", 0),
+    ] {
+        assert_eq!(newer(filters).await, Some(count), "{filters}");
+    }
+    let odd = visitor.get(&scene.at(&format!("/deliveries/newer?than={delivery}&state=x"))).await;
+    assert_eq!(odd.status, 400);
+    for _ in 0..25 {
+        scene.world.submit(&scene.firm).await;
+    }
+    scene.world.project().await;
+    assert_eq!(newer("").await, Some(21), "more than 20 are not counted");
+}
+
+#[tokio::test]
+async fn an_open_page_kept_its_token_in_use() {
+    let scene = Scene::new().await;
+    let visitor = scene.visitor(HolderRole::Auditor).await;
+    let delivery = scene.deliveries().await[0];
+    let last_use = async || {
+        let used = "select last_used_at from tokens where name = 'auditor'";
+        let used: Option<chrono::DateTime<chrono::Utc>> =
+            sqlx::query_scalar(used).fetch_one(scene.world.pool()).await.unwrap();
+        used.unwrap()
+    };
+    visitor.page("/console/firms").await;
+    let before = last_use().await;
+    scene.world.pass(std::time::Duration::from_secs(300));
+    let newer = visitor.get(&scene.at(&format!("/deliveries/newer?than={delivery}"))).await;
+    assert_eq!((newer.status.as_u16(), last_use().await), (200, before));
+    visitor.page("/console/firms").await;
+    assert!(last_use().await > before, "a page is a use");
+}
+
+#[tokio::test]
+async fn a_replay_of_deliveries_like_these_was_of_all_states() {
+    let scene = Scene::new().await;
+    let operator = scene.visitor(HolderRole::Operator).await;
+    let page = operator.page(&scene.at("/deliveries?state=delivered&limit=5")).await;
+    let link = scene.at("/replay?state=delivered");
+    assert!(page.contains(&format!("{link}\"")), "{page}");
+    let form = operator.page(&link).await;
+    assert!(form.contains("name=\"state\" value=\"delivered\""), "{form}");
 }
 
 #[tokio::test]

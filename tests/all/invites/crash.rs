@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use domain::context::Actor;
+use domain::lang::Lang;
+use inviter::NewInvite;
 use tests::smtp_server::Turn;
 
 use super::*;
@@ -12,7 +15,7 @@ use crate::process::{assert_killed, call, serve, serve_with, try_call};
 const TURN: Duration = Duration::from_secs(120 + 10);
 
 /// A world whose service, as a process of its own, is going to send by this server.
-async fn before_the_kill(server: &SmtpServer) -> (World, Firm, [String; 4]) {
+pub(super) async fn before_the_kill(server: &SmtpServer) -> (World, Firm, [String; 4]) {
     let database = TestDatabase::new().await;
     let url = format!("smtp://{}?tls=none", server.at);
     let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
@@ -134,6 +137,41 @@ async fn p15_after_an_hour_the_place_is_given_back() {
     assert_eq!((under_way(&world).await, used(&world, &firm).await), ((0, 0), 0));
     server.relent("MAIL");
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
+}
+
+/// The public door drops a call after 50 seconds, whatever it waits for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mail_was_sent_a_second_time_because_its_call_was_cut_off_at_the_mail_server() {
+    let (world, server) = world().await;
+    let firm = world.firm().await;
+    server.turn("CONTENT", Turn::After(Duration::from_millis(300)));
+    let new = NewInvite {
+        form_id: firm.form,
+        form_title: "New client enquiry".to_owned(),
+        url: "https://forms.test/f/enquiry".to_owned(),
+        to: "ann@example.com".parse().unwrap(),
+        greeting: None,
+        lang: Lang::default(),
+        message: None,
+    };
+    let heard = async {
+        while server.contents_heard() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        done = world.service().inviter.invite(firm.id, Actor::Key(firm.key_id), &new) => {
+            panic!("it was answered before it was cut off: {done:?}")
+        }
+        () = heard => {}
+    }
+    world.service().inviter.drain().await;
+    assert_eq!(under_way(&world).await, (0, 0), "a process that stops waits for the record");
+    world.pass(TURN);
+    world.take_over().await;
+    assert_eq!((server.mails().len(), used(&world, &firm).await), (1, 1));
+    let again = invite(&world, &firm, "ann@example.com").await;
+    assert_eq!(outcome(&again), skipped("already_sent_today"));
 }
 
 /// Whoever said no in the meantime gets nothing.

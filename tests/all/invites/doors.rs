@@ -4,12 +4,14 @@
 use std::os::unix::fs::PermissionsExt;
 
 use firmforms::wiring::SystemSetup;
+use nix::sys::signal::Signal;
 use sqlx::Executor;
 use tests::smtp_server::Turn;
 use tokio::task::JoinSet;
 
+use super::crash::before_the_kill;
 use super::*;
-use crate::process::{call, serve};
+use crate::process::{call, serve, signal};
 
 /// The time after which an open invite is taken over.
 const TAKE_OVER: Duration = Duration::from_secs(121);
@@ -44,6 +46,23 @@ async fn doors_5_a_mail_that_the_server_took_is_recorded_later_and_not_sent_agai
     assert_eq!((server.mails().len(), used(&world, &firm).await), (1, 1));
     let again = invite(&world, &firm, "ann@example.com").await;
     assert_eq!(outcome(&again), skipped("already_sent_today"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_stopped_left_a_mail_unrecorded_that_its_server_had_taken() {
+    let server = SmtpServer::start(Setup::default()).await;
+    let (world, firm, arguments) = before_the_kill(&server).await;
+    server.turn("CONTENT", Turn::After(Duration::from_millis(500)));
+    let mut service = serve(&world.database, &arguments.each_ref().map(String::as_str)).await;
+    let send = ("POST", &*format!("/forms/{}/send", firm.form));
+    let sent = call(service.public, send, &firm.key, r#"{"email":"ann@example.com"}"#);
+    let break_it = meanwhile(&world, rename(&world, "open_invites", "gone"));
+    let ((status, answer), ()) = tokio::join!(sent, break_it);
+    assert_eq!(status.as_u16(), 202, "{answer}");
+    rename(&world, "gone", "open_invites").await;
+    signal(&service.child, Signal::SIGTERM);
+    assert!(service.child.wait().await.unwrap().success());
+    assert_eq!((server.mails().len(), under_way(&world).await), (1, (0, 0)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -172,7 +172,8 @@ async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
         rate_per_second: 100,
     };
     let operator = Actor::Operator(Uuid::nil());
-    for commands in [vec![ReplayCommand::Pause, ReplayCommand::Resume], vec![ReplayCommand::Stop]] {
+    let stop = ReplayCommand::Stop { reason: Some("drill".into()) };
+    for commands in [vec![ReplayCommand::Pause, ReplayCommand::Resume], vec![stop]] {
         receiver.reply([Reply::status(500)]);
         let new = NewReplay { request_id: world.id(), ..order.clone() };
         let selected = replays::select(world.service(), &order).await.unwrap();

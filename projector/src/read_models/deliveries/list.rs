@@ -157,6 +157,30 @@ pub async fn about_responses(
     .await
 }
 
+/// Lists the deliveries of a workflow run of a firm, oldest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_run(
+    pool: &PgPool,
+    firm_id: Uuid,
+    run_id: Uuid,
+    limit: i64,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
+                created_at, next_try_at, body_sha256, reissue_of
+           from deliveries
+          where run_id = $2 and firm_id = $1
+          order by created_at, delivery_id limit $3",
+    )
+    .bind(firm_id)
+    .bind(run_id)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
 /// Lists these deliveries of a firm, newest first.
 ///
 /// # Errors

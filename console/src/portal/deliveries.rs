@@ -1,0 +1,244 @@
+//! Deliveries with their tries, and the replay of a failed one.
+
+use std::str::FromStr;
+
+use api::portal::acts::{self, DeliveryReplay};
+use api::portal::views::{self, DeliveryRow};
+use api::queries::listing::DeliveryListQuery;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use domain::delivery::{Attempt, DeliveryState};
+use domain::ids::parse_id;
+use domain::time::Timestamp;
+use domain::trigger::Trigger;
+use domain::when::When;
+use maud::{Markup, html};
+
+use super::refusal::PortalRefusal;
+use super::visit::{PortalAnswer, PortalForm, PortalVisit};
+use super::words::Words;
+use super::{SharedPortal, hooks, look};
+use crate::parts;
+
+/// States by which a list is filtered.
+const STATES: [&str; 4] = ["pending", "delivered", "failed", "cancelled"];
+
+/// Lists deliveries.
+pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let asked = filters(&visit)?;
+    let found = visit.told(views::deliveries(&state.service, &visit.session, asked).await)?;
+    let words = visit.words;
+    let content = html! {
+        (filter_form(&visit))
+        (table(&visit, found.rows.iter()))
+        @if found.rows.is_empty() { p.none { (words.empty) } }
+        (hooks::pages(&visit, found.next.map(|next| next.to_string()).as_deref()))
+    };
+    Ok(visit.page(words.deliveries, content))
+}
+
+fn filters(visit: &PortalVisit) -> Result<DeliveryListQuery, PortalRefusal> {
+    let time = |name| {
+        let when = parsed::<When>(visit, name)?;
+        Ok::<_, PortalRefusal>(when.map(|when| when.before(visit.now)))
+    };
+    Ok(DeliveryListQuery {
+        hook_id: visit.asked("hook_id").and_then(parse_id),
+        trigger: visit.asked("trigger").map(str::to_owned),
+        state: parsed::<DeliveryState>(visit, "state")?,
+        since: time("since")?,
+        until: time("until")?,
+        after: visit.asked("after").and_then(parse_id),
+        ..DeliveryListQuery::default()
+    })
+}
+
+fn parsed<T: FromStr>(visit: &PortalVisit, name: &str) -> Result<Option<T>, PortalRefusal> {
+    let sentence = format!("{} {name}", visit.words.invalid);
+    let unread = |_| visit.refused(StatusCode::BAD_REQUEST, &sentence);
+    visit.asked(name).map(str::parse).transpose().map_err(unread)
+}
+
+fn filter_form(visit: &PortalVisit) -> Markup {
+    let words = visit.words;
+    let choice = |name: &str, label: &str, options: &[[&str; 2]]| {
+        html! {
+            label { (label) " "
+                select name=(name) {
+                    option value="" { (words.any) }
+                    @for [value, shown] in options {
+                        option value=(value) selected[visit.asked(name) == Some(value)] { (shown) }
+                    }
+                }
+            }
+        }
+    };
+    let time = |name: &str, label: &str| {
+        html! {
+            label { (label) " "
+                input name=(name) value=[visit.asked(name)] placeholder="2026-03-01" size="12"
+                    autocomplete="off" spellcheck="false"; }
+        }
+    };
+    let states = STATES.map(|state| [state, words.state_of(state)]);
+    let triggers = Trigger::ALL.map(|trigger| [trigger.key(), trigger.key()]);
+    html! {
+        form.filters method="get" action="/portal/deliveries" {
+            (choice("state", words.state, &states))
+            (choice("trigger", words.trigger, &triggers))
+            @if let Some(hook) = visit.asked("hook_id") {
+                label { (words.hook) " " input name="hook_id" value=(hook) autocomplete="off"; }
+            }
+            (time("since", words.from))
+            (time("until", words.until))
+            button { (words.show) }
+        }
+    }
+}
+
+/// A table of deliveries.
+pub(super) fn table<'a>(
+    visit: &PortalVisit,
+    rows: impl Iterator<Item = &'a DeliveryRow>,
+) -> Markup {
+    let words = visit.words;
+    let heads = [words.delivery, words.state, words.trigger, words.created, words.next_try];
+    let rows = html! {
+        @for row in rows {
+            tr {
+                td { (link(row)) }
+                td { (state(words, row)) }
+                td { code { (row.trigger) } }
+                td { (parts::plain_time(row.created_at.into())) }
+                td { @if let Some(at) = row.next_try_at { (parts::plain_time(at.into())) } }
+            }
+        }
+    };
+    parts::table(words.deliveries, &heads, &rows)
+}
+
+fn link(row: &DeliveryRow) -> Markup {
+    parts::id(&format!("/portal/deliveries/{}", row.delivery_id), &row.delivery_id)
+}
+
+/// The state of a delivery, with the cause of its end.
+pub(super) fn state(words: &Words, row: &DeliveryRow) -> Markup {
+    html! {
+        (parts::state_named(&row.state, words.state_of(&row.state)))
+        @if let Some(cause) = &row.cause { " " code { (cause) } }
+    }
+}
+
+/// Shows a delivery with its tries.
+pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let found = views::delivery(&state.service, &visit.session, visit.id()?).await;
+    let found = visit.told(found)?;
+    let words = visit.words;
+    let row = &found.row;
+    let content = html! {
+        (facts(words, row))
+        (parts::section("tries", words.tries, &tries(words, &found.attempts)))
+        @if row.state == DeliveryState::Failed.name() { (commands(&visit, row)) }
+    };
+    Ok(visit.page(words.delivery, content))
+}
+
+fn facts(words: &Words, row: &DeliveryRow) -> Markup {
+    parts::facts(&[
+        (words.delivery, html! { code { (row.delivery_id) } }),
+        (words.state, state(words, row)),
+        (words.trigger, html! { code { (row.trigger) } }),
+        (
+            words.hook,
+            html! {
+                @if let Some(id) = row.hook_id { (parts::id(&format!("/portal/hooks/{id}"), &id)) }
+                @else { (words.none) }
+            },
+        ),
+        (
+            words.run,
+            html! {
+                @if let Some(id) = row.run_id { (parts::id(&format!("/portal/runs/{id}"), &id)) }
+                @else { (words.none) }
+            },
+        ),
+        (words.response, html! { code { (row.response_id) } }),
+        (words.created, parts::plain_time(row.created_at.into())),
+        (
+            words.next_try,
+            html! {
+                @if let Some(at) = row.next_try_at { (parts::plain_time(at.into())) }
+                @else { (words.none) }
+            },
+        ),
+    ])
+}
+
+/// A table of tries. The text of an answer is for operators.
+fn tries(words: &Words, attempts: &[Attempt]) -> Markup {
+    let heads = [
+        words.number,
+        words.time,
+        words.duration,
+        words.outcome,
+        words.status,
+        words.error,
+        words.target,
+    ];
+    let rows = html! {
+        @for one in attempts {
+            tr {
+                td { (one.number) }
+                td { (parts::plain_time(one.started_at)) }
+                td { (milliseconds(one.started_at, one.finished_at)) " ms" }
+                td { code { (one.outcome.name()) } }
+                td { @if let Some(status) = one.status { (status) } }
+                td { @if let Some(error) = &one.error { (parts::foreign(error)) } }
+                td { @for hop in &one.hops { (parts::foreign(hop.url.as_deref().unwrap_or_default())) " " } }
+            }
+        }
+    };
+    html! {
+        (parts::table(words.tries, &heads, &rows))
+        @if attempts.is_empty() { p.none { (words.empty) } }
+    }
+}
+
+fn milliseconds(from: Timestamp, to: Timestamp) -> i64 {
+    (to.get() - from.get()).num_milliseconds()
+}
+
+/// A failed delivery of a subscription is replayed, and a failed step is tried again on the page of
+/// its run.
+fn commands(visit: &PortalVisit, row: &DeliveryRow) -> Markup {
+    let words = visit.words;
+    let content = html! {
+        @if let Some(run_id) = row.run_id {
+            p { a href=(format!("/portal/runs/{run_id}")) { (words.retry) } }
+        } @else {
+            form.stacked method="post" action=(format!("{}/replay", visit.path)) {
+                (look::token(visit))
+                (parts::hidden("request_id", &visit.request_id))
+                p { (words.replay_effect) }
+                label { (words.reason) " "
+                    input name="reason" required maxlength="200" autocomplete="off"; }
+                button { (words.replay) }
+            }
+        }
+    };
+    parts::section("commands", words.commands, &content)
+}
+
+/// Sends a failed delivery once more. The same form sent again begins no second replay.
+pub(super) async fn replay(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, .. } = &form;
+    let delivery_id = visit.id()?;
+    let request_id = parse_id(form.text("request_id")?);
+    let missing = || visit.refused(StatusCode::BAD_REQUEST, visit.words.missing);
+    let request_id = request_id.ok_or_else(missing)?;
+    let order = DeliveryReplay { delivery_id, request_id, reason: form.text("reason")? };
+    visit.told(acts::replay_delivery(&state.service, &visit.session, order).await)?;
+    let page = format!("/portal/deliveries/{delivery_id}");
+    Ok(form.done(&page, "replayed").into_response())
+}

@@ -1,0 +1,269 @@
+//! Subscriptions: their health, why one went, and a test.
+
+use api::portal::acts;
+use api::portal::views::{self, HookHealth, HookLife};
+use api::queries::as_of::HookFilter;
+use axum::extract::State;
+use domain::ids::parse_id;
+use domain::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::visit::{PortalAnswer, PortalForm, PortalVisit};
+use super::words::Words;
+use super::{SharedPortal, look};
+use crate::parts;
+
+/// Deliveries that count for the health of a subscription.
+const HEALTH_OF: &str = " / ";
+
+/// Lists live or removed subscriptions.
+pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let is_removed = visit.asked("removed") == Some("true");
+    let which = if is_removed { HookFilter::Removed(None) } else { HookFilter::Live };
+    let after = visit.asked("after").and_then(parse_id);
+    let found = views::hooks(&state.service, &visit.session, which, after).await;
+    let found = visit.told(found)?;
+    let words = visit.words;
+    let heads = [words.target, words.trigger, words.state, words.health, words.last_arrival];
+    let health_of = |hook: &HookLife| found.health.iter().find(|one| one.hook_id == hook.hook_id);
+    let rows = html! {
+        @for hook in &found.page.rows {
+            @let state = state_of(hook, &found.warned);
+            tr {
+                td { (link(hook)) }
+                td { code { (hook.trigger) } }
+                td { (parts::state_named(state, words.state_of(state))) }
+                td { @if let Some(health) = health_of(hook) { (share(words, health)) } }
+                td { (arrival(words, health_of(hook))) }
+            }
+        }
+    };
+    let tab = |removed: bool, name: &str| {
+        let address = visit.link("removed", removed.then_some("true"));
+        let here = (removed == is_removed).then_some("page");
+        html! { a href=(address) aria-current=[here] { (name) } " " }
+    };
+    let content = html! {
+        p { (tab(false, words.live_hooks)) (tab(true, words.removed_hooks)) }
+        (parts::table(words.hooks, &heads, &rows))
+        @if found.page.rows.is_empty() { p.none { (words.empty) } }
+        (pages(&visit, found.page.next.map(|next| next.to_string()).as_deref()))
+    };
+    Ok(visit.page(words.hooks, content))
+}
+
+fn state_of(hook: &HookLife, warned: &[Uuid]) -> &'static str {
+    match hook.removed_at {
+        Some(_) => "removed",
+        None if warned.contains(&hook.hook_id) => "warned",
+        None => "live",
+    }
+}
+
+fn link(hook: &HookLife) -> Markup {
+    html! {
+        a href=(format!("/portal/hooks/{}", hook.hook_id)) { (parts::foreign(&hook.target_url)) }
+    }
+}
+
+fn share(words: &Words, health: &HookHealth) -> Markup {
+    let HookHealth { delivered, failed, pending, .. } = *health;
+    html! {
+        @if delivered + failed + pending == 0 { span.none { (words.none) } } @else {
+            (delivered) (HEALTH_OF) (delivered + failed)
+            @if pending > 0 { " · " (words.waiting) " " (pending) }
+        }
+    }
+}
+
+fn arrival(words: &Words, health: Option<&HookHealth>) -> Markup {
+    html! {
+        @if let Some(at) = health.and_then(|health| health.delivered_at) {
+            (parts::plain_time(at.into()))
+        } @else { span.none { (words.none) } }
+    }
+}
+
+/// Links to the first page and the next one.
+pub(super) fn pages(visit: &PortalVisit, next: Option<&str>) -> Markup {
+    let words = visit.words;
+    html! {
+        nav.pages aria-label=(words.pages) {
+            @if visit.asked("after").is_some() {
+                a href=(visit.link("after", None)) rel="first" { (words.first_page) }
+            }
+            @if let Some(next) = next {
+                a href=(visit.link("after", Some(next))) rel="next" { (words.next_page) }
+            }
+        }
+    }
+}
+
+/// Subscriptions by target and trigger.
+pub(super) fn short_list(words: &Words, hooks: &[HookLife]) -> Markup {
+    let rows = html! {
+        @for hook in hooks { tr { td { (link(hook)) } td { code { (hook.trigger) } } } }
+    };
+    parts::table(words.hooks, &[words.target, words.trigger], &rows)
+}
+
+/// A subscription's life and end.
+#[derive(Debug, Deserialize)]
+struct HookStory {
+    id: Uuid,
+    key: Option<HookMaker>,
+    trigger: Option<String>,
+    target: Option<String>,
+    form_id: Option<Uuid>,
+    state: String,
+    created_at: Option<Timestamp>,
+    removal: Option<HookFarewell>,
+}
+
+/// The key that made a subscription.
+#[derive(Debug, Deserialize)]
+struct HookMaker {
+    name: String,
+    prefix: String,
+}
+
+/// The end of a subscription.
+#[derive(Debug, Deserialize)]
+struct HookFarewell {
+    at: Timestamp,
+    reason: String,
+    deciding: Vec<GoneDelivery>,
+}
+
+/// A delivery that was answered 410.
+#[derive(Debug, Deserialize)]
+struct GoneDelivery {
+    delivery_id: Uuid,
+    status: u16,
+    finished_at: Timestamp,
+}
+
+/// Shows a subscription.
+pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let found = views::hook(&state.service, &visit.session, visit.id()?).await;
+    let (history, health) = visit.told(found)?;
+    let story: HookStory = visit.told(read(&history))?;
+    let words = visit.words;
+    let content = html! {
+        (facts(words, &story, &health))
+        p { a href=(format!("/portal/deliveries?hook_id={}", story.id)) { (words.deliveries) } }
+        @if let Some(removal) = &story.removal { (farewell(words, removal)) }
+        @else { (commands(&visit)) }
+    };
+    Ok(visit.page(words.hook, content))
+}
+
+/// Reads the answer of a query as the API would show it.
+fn read<T: for<'a> Deserialize<'a>>(found: &impl serde::Serialize) -> Result<T, api::Error> {
+    let value = serde_json::to_value(found).and_then(serde_json::from_value);
+    value.map_err(|error| api::Error::Internal(error.to_string()))
+}
+
+fn facts(words: &Words, story: &HookStory, health: &HookHealth) -> Markup {
+    let code = |text: Option<&str>| html! { code { (text.unwrap_or(words.none)) } };
+    parts::facts(&[
+        (words.target, parts::foreign(story.target.as_deref().unwrap_or(words.none))),
+        (words.trigger, code(story.trigger.as_deref())),
+        (words.state, parts::state_named(&story.state, words.state_of(&story.state))),
+        (
+            words.form,
+            html! {
+                @if let Some(id) = story.form_id { code { (id) } } @else { (words.all_forms) }
+            },
+        ),
+        (
+            words.key,
+            html! {
+                @if let Some(key) = &story.key {
+                    (parts::foreign(&key.name)) " " code { (key.prefix) "…" }
+                } @else { (words.none) }
+            },
+        ),
+        (
+            words.created,
+            html! {
+                @if let Some(at) = story.created_at { (parts::plain_time(at)) }
+            },
+        ),
+        (words.health, share(words, health)),
+        (words.last_arrival, arrival(words, Some(health))),
+    ])
+}
+
+fn farewell(words: &Words, removal: &HookFarewell) -> Markup {
+    let content = html! {
+        (parts::facts(&[
+            (words.removed_at, parts::plain_time(removal.at)),
+            (words.cause, html! { code { (removal.reason) } }),
+        ]))
+        @if !removal.deciding.is_empty() {
+            p { (words.decided) ":" }
+            ul { @for one in &removal.deciding {
+                li {
+                    (parts::id(&format!("/portal/deliveries/{}", one.delivery_id), &one.delivery_id))
+                    " " (one.status) " " (parts::plain_time(one.finished_at))
+                }
+            } }
+        }
+    };
+    parts::section("why", words.why_removed, &content)
+}
+
+fn commands(visit: &PortalVisit) -> Markup {
+    let words = visit.words;
+    let command = |end: &str, effect: &str, name: &str| {
+        html! {
+            form.stacked method="post" action=(format!("{}/{end}", visit.path)) {
+                (look::token(visit))
+                p { (effect) }
+                button { (name) }
+            }
+        }
+    };
+    let content = html! {
+        (command("test", words.test_effect, words.test))
+        (command("target", words.target_effect, words.show_target))
+    };
+    parts::section("commands", words.commands, &content)
+}
+
+/// Sends a test, and shows how the target answered. The text of the answer is for operators.
+pub(super) async fn test(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, .. } = &form;
+    let id = visit.id()?;
+    let sent = visit.told(acts::test_hook(&state.service, &visit.session, id).await)?;
+    let words = visit.words;
+    let content = html! {
+        p.done role="status" { (words.tested) }
+        (parts::facts(&[
+            (words.target, parts::foreign(&sent.target)),
+            (words.trigger, html! { code { (sent.trigger) } }),
+            (words.status, html! {
+                @if let Some(status) = sent.status { (status) } @else { (words.none) }
+            }),
+            (words.error, html! { (sent.error.unwrap_or(words.none)) }),
+        ]))
+        p { a href=(format!("/portal/hooks/{id}")) { (words.hook) } }
+    };
+    Ok(visit.page(words.test, content))
+}
+
+/// Shows the whole target.
+pub(super) async fn reveal(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, .. } = &form;
+    let id = visit.id()?;
+    let target = visit.told(acts::reveal_target(&state.service, &visit.session, id).await)?;
+    let words = visit.words;
+    let content = html! {
+        pre.shown tabindex="0" { (parts::foreign(&target)) }
+        p { a href=(format!("/portal/hooks/{id}")) { (words.hook) } }
+    };
+    Ok(visit.page(words.target, content))
+}

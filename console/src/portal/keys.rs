@@ -1,0 +1,118 @@
+//! API keys: listed, created with a single look at the text, and revoked with what goes along.
+
+use api::portal::acts;
+use api::portal::views::{self, KeyRow, KeyWithHooks};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use domain::time::Timestamp;
+use maud::{Markup, html};
+
+use super::visit::{PortalAnswer, PortalForm, PortalVisit};
+use super::words::Words;
+use super::{SharedPortal, hooks, look};
+use crate::parts;
+
+/// Lists the keys, with a form for a new one.
+pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let keys = visit.told(views::keys(&state.service, &visit.session).await)?;
+    let words = visit.words;
+    let heads = [words.name, words.prefix, words.state, words.created, words.last_call];
+    let rows = html! { @for key in &keys { (row(words, key)) } };
+    let content = html! {
+        (parts::table(words.keys, &heads, &rows))
+        @if keys.is_empty() { p.none { (words.empty) } }
+        (parts::section("new", words.new_key, &html! {
+            form.stacked method="post" action="/portal/keys" {
+                (look::token(&visit))
+                label { (words.key_name) " "
+                    input name="name" required maxlength="100" autocomplete="off"; }
+                button { (words.create_key) }
+            }
+        }))
+    };
+    Ok(visit.page(words.keys, content))
+}
+
+fn row(words: &Words, key: &KeyRow) -> Markup {
+    html! {
+        tr {
+            td { a href=(format!("/portal/keys/{}", key.key_id)) { (parts::foreign(&key.name)) } }
+            td { code { (key.prefix) "…" } }
+            td { (state_of(words, key)) }
+            td { (parts::plain_time(key.created_at.into())) }
+            td { @if let Some(at) = key.last_used_at { (parts::plain_time(at.into())) }
+                @else { span.none { (words.none) } } }
+        }
+    }
+}
+
+fn state_of(words: &Words, key: &KeyRow) -> Markup {
+    let state = if key.revoked_at.is_some() { "revoked" } else { "active" };
+    parts::state_named(state, words.state_of(state))
+}
+
+/// Creates a key of the member, and shows its text this once.
+pub(super) async fn create(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, .. } = &form;
+    let name = form.text("name")?;
+    let made = visit.told(acts::create_key(&state.service, &visit.session, name).await)?;
+    let words = visit.words;
+    let content = html! {
+        p.done role="status" { (words.copy_key) }
+        p { (words.name) ": " (parts::foreign(&made.name)) }
+        pre.shown tabindex="0" { (made.key.as_str()) }
+        p { a href="/portal/keys" { (words.keys) } }
+    };
+    Ok(visit.page(words.new_key, content))
+}
+
+/// Shows a key and the subscriptions that go with it.
+pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let found = visit.told(views::key(&state.service, &visit.session, visit.id()?).await)?;
+    let key = &found.key;
+    let words = visit.words;
+    let time = |at: Timestamp| parts::plain_time(at);
+    let content = html! {
+        (parts::facts(&[
+            (words.name, parts::foreign(&key.name)),
+            (words.prefix, html! { code { (key.prefix) "…" } }),
+            (words.state, state_of(words, key)),
+            (words.created, time(key.created_at.into())),
+            (words.last_call, html! {
+                @if let Some(at) = key.last_used_at { (time(at.into())) } @else { (words.none) }
+            }),
+        ]))
+        @if key.revoked_at.is_none() { (revocation(&visit, &found)) }
+    };
+    Ok(visit.page(words.key, content))
+}
+
+fn revocation(visit: &PortalVisit, found: &KeyWithHooks) -> Markup {
+    let words = visit.words;
+    let content = html! {
+        @if found.hooks.is_empty() { p { (words.nothing_goes) } } @else {
+            p { (words.goes_along) }
+            (hooks::short_list(words, &found.hooks))
+        }
+        form.stacked method="post" action=(format!("{}/revoke", visit.path)) {
+            (look::token(visit))
+            label { (words.write_prefix) " " code { (found.key.prefix) } " "
+                input name="prefix" required autocomplete="off" spellcheck="false"; }
+            button { (words.revoke) }
+        }
+    };
+    parts::section("revoke", words.revoke, &content)
+}
+
+/// Revokes a key whose start the member has repeated.
+pub(super) async fn revoke(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, .. } = &form;
+    let id = visit.id()?;
+    let found = visit.told(views::key(&state.service, &visit.session, id).await)?;
+    if form.text("prefix")? != found.key.prefix {
+        return Err(visit.refused(StatusCode::BAD_REQUEST, visit.words.wrong_prefix));
+    }
+    visit.told(acts::revoke_key(&state.service, &visit.session, id).await)?;
+    Ok(form.done("/portal/keys", "revoked").into_response())
+}

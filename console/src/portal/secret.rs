@@ -1,0 +1,74 @@
+//! The signing secret: shown for a minute, and rotated.
+
+use api::commands::secrets::RevealedSecret;
+use api::portal::acts;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use maud::html;
+
+use super::visit::{PortalAnswer, PortalForm, PortalVisit};
+use super::{SharedPortal, look};
+use crate::parts;
+
+/// After a minute the browser goes on to the page without the secret.
+const FOR_A_MINUTE: &str = "60; url=/portal/secret";
+
+/// Shows the two commands, and no secret.
+pub(super) async fn show(visit: PortalVisit) -> PortalAnswer {
+    let words = visit.words;
+    let content = html! {
+        p { (words.secret_use) }
+        (parts::section("reveal", words.reveal, &html! {
+            form.stacked method="post" action="/portal/secret/reveal" {
+                (look::token(&visit))
+                p { (words.a_minute) }
+                button { (words.reveal) }
+            }
+        }))
+        (parts::section("rotate", words.rotate, &html! {
+            form.stacked method="post" action="/portal/secret/rotate" {
+                (look::token(&visit))
+                p { (words.rotate_effect) }
+                label { (words.reason) " "
+                    input name="reason" maxlength="200" autocomplete="off"; }
+                label.check { input type="checkbox" name="sure" value="yes" required;
+                    " " (words.rotate_sure) }
+                button { (words.rotate) }
+            }
+        }))
+    };
+    Ok(visit.page(words.secret, content))
+}
+
+/// Shows the secret. The look is recorded first.
+pub(super) async fn reveal(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, .. } = &form;
+    let secret = visit.told(acts::reveal_secret(&state.service, &visit.session).await)?;
+    Ok(shown(visit, &secret, None))
+}
+
+/// Makes a new secret, and shows it.
+pub(super) async fn rotate(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, fields } = &form;
+    if fields.optional("sure") != Some("yes") {
+        return Err(visit.refused(StatusCode::BAD_REQUEST, visit.words.missing));
+    }
+    let reason = fields.optional("reason");
+    let secret = visit.told(acts::rotate_secret(&state.service, &visit.session, reason).await)?;
+    Ok(shown(visit, &secret, Some(visit.words.rotated)))
+}
+
+fn shown(visit: &PortalVisit, secret: &RevealedSecret, news: Option<&str>) -> Response {
+    let words = visit.words;
+    let content = html! {
+        @if let Some(news) = news { p.done role="status" { (news) } }
+        pre.shown tabindex="0" { (secret.secret.as_str()) }
+        p { (words.since) " " (parts::plain_time(secret.rotated_at)) }
+        p { (words.a_minute) " " a href="/portal/secret" { (words.hide) } }
+    };
+    let mut response = visit.page(words.secret, content);
+    let refresh = HeaderName::from_static("refresh");
+    response.headers_mut().insert(refresh, HeaderValue::from_static(FOR_A_MINUTE));
+    response
+}

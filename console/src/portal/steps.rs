@@ -1,0 +1,94 @@
+//! Workflow steps: the page of a run, and the retry of a failed step.
+
+use api::portal::acts;
+use api::portal::views::{self, DeliveryRow};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use domain::delivery::DeliveryState;
+use domain::ids::parse_id;
+use maud::{Markup, html};
+
+use super::visit::{PortalAnswer, PortalForm, PortalVisit};
+use super::{SharedPortal, deliveries, hooks, look};
+use crate::parts;
+
+/// Lists the steps of all runs, newest first.
+pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let after = visit.asked("after").and_then(parse_id);
+    let found = visit.told(views::steps(&state.service, &visit.session, after).await)?;
+    let words = visit.words;
+    let heads = [words.step, words.run, words.state, words.trigger, words.created];
+    let rows = html! {
+        @for row in &found.rows {
+            tr {
+                td { (step_link(row)) }
+                td { @if let Some(id) = row.run_id {
+                    (parts::id(&format!("/portal/runs/{id}"), &id))
+                } }
+                td { (deliveries::state(words, row)) }
+                td { code { (row.trigger) } }
+                td { (parts::plain_time(row.created_at.into())) }
+            }
+        }
+    };
+    let content = html! {
+        (parts::table(words.steps, &heads, &rows))
+        @if found.rows.is_empty() { p.none { (words.empty) } }
+        (hooks::pages(&visit, found.next.map(|next| next.to_string()).as_deref()))
+    };
+    Ok(visit.page(words.steps, content))
+}
+
+fn step_link(row: &DeliveryRow) -> Markup {
+    let page = format!("/portal/deliveries/{}", row.delivery_id);
+    parts::id(&page, &row.step_id.unwrap_or(row.delivery_id))
+}
+
+/// Shows the steps of a run, oldest first. A failed one can be tried again.
+pub(super) async fn run(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let steps = views::run(&state.service, &visit.session, visit.id()?).await;
+    let steps = visit.told(steps)?;
+    let words = visit.words;
+    let heads = [words.step, words.state, words.trigger, words.created, words.next_try, ""];
+    let rows = html! {
+        @for row in &steps {
+            tr {
+                td { (step_link(row)) }
+                td { (deliveries::state(words, row)) }
+                td { code { (row.trigger) } }
+                td { (parts::plain_time(row.created_at.into())) }
+                td { @if let Some(at) = row.next_try_at { (parts::plain_time(at.into())) } }
+                td { @if row.state == DeliveryState::Failed.name() { (retry_form(&visit, row)) } }
+            }
+        }
+    };
+    let content = html! {
+        (parts::table(words.steps, &heads, &rows))
+        p { (words.retry_effect) }
+    };
+    Ok(visit.page(words.run, content))
+}
+
+fn retry_form(visit: &PortalVisit, row: &DeliveryRow) -> Markup {
+    html! {
+        @if let Some(step_id) = row.step_id {
+            form method="post" action=(format!("{}/retry", visit.path)) {
+                (look::token(visit))
+                (parts::hidden("step_id", &step_id))
+                button { (visit.words.retry) }
+            }
+        }
+    }
+}
+
+/// Tries a failed step again.
+pub(super) async fn retry(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+    let PortalForm { visit, .. } = &form;
+    let run_id = visit.id()?.to_string();
+    let name = acts::step_name(&run_id, form.text("step_id")?);
+    let nothing = || visit.refused(StatusCode::NOT_FOUND, visit.words.nothing);
+    let name = name.ok_or_else(nothing)?;
+    visit.told(acts::retry_step(&state.service, &visit.session, name).await)?;
+    Ok(form.done(&format!("/portal/runs/{run_id}"), "retried").into_response())
+}

@@ -1,0 +1,215 @@
+//! Attacks: other firms, members who manage no more, forms of other sites, frames, foreign text.
+
+use api::commands::keys;
+use serde_json::json;
+use tests::{Reply, activity};
+
+use super::{PortalScene, PortalVisitor, get, path_of, post, refs};
+
+const SCRIPT: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>";
+
+/// The session of one firm, and the ids of another.
+#[tokio::test]
+async fn a_session_reached_another_firm() {
+    let scene = PortalScene::new().await;
+    let other = scene.world.firm().await;
+    let link = super::order_link(&scene.world, other.id, other.owner, json!({})).await;
+    let stranger = PortalVisitor::with(&scene.world, &path_of(&link)).await;
+    let firm = scene.firm.id.to_string();
+    for path in scene.pages() {
+        let answer = stranger.get(&path).await;
+        let names_one = path.matches('-').count() > 3;
+        let status = if names_one { 404 } else { 200 };
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        for secret in [&*firm, "hook?secret", &scene.firm.key[..12], &scene.hook.to_string()] {
+            assert!(!answer.text().contains(secret), "{path}: {secret}");
+        }
+    }
+    let of_hook = format!("/portal/deliveries?hook_id={}", scene.hook);
+    assert!(stranger.page(&of_hook).await.contains("Nothing here."));
+    for (path, fields) in scene.commands() {
+        let is_own = ["/portal/keys", "/portal/secret/reveal", "/portal/secret/rotate"];
+        if is_own.contains(&&*path) {
+            continue;
+        }
+        let refused = stranger.send(&path, &refs(&fields)).await;
+        assert_eq!(refused.status, 404, "{path}: {}", refused.text());
+    }
+    let entries = scene.entries().await;
+    let by = format!("member:{}", other.owner);
+    assert!(!entries.iter().any(|(_, actor)| *actor == by), "{entries:?}");
+}
+
+/// The right is looked up at every request, and again by every append.
+#[tokio::test]
+async fn a_demoted_disabled_or_former_member_went_on() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let token = owner.form_token().await;
+    for (second, kind, data) in [
+        (1, "member.role_changed", json!({"role": "member"})),
+        (3, "member.disabled", json!({})),
+        (5, "member.left", json!({})),
+    ] {
+        scene.report_owner(kind, data, second).await;
+        let before = scene.events().await;
+        for path in scene.pages() {
+            assert_eq!(owner.get(&path).await.status, 401, "{kind} {path}");
+        }
+        for (path, fields) in scene.commands() {
+            let mut fields = refs(&fields);
+            fields.push(("form_token", &token));
+            let headers = [("cookie", &*owner.cookie)];
+            let refused = post(&scene.world, &path, &headers, &fields).await;
+            assert_eq!(refused.status, 401, "{kind} {path}");
+        }
+        assert_eq!(scene.events().await, before, "{kind}");
+        scene.report_owner("member.joined", json!({"role": "admin"}), second + 1).await;
+        assert_eq!(owner.get("/portal/keys").await.status, 200, "an admin again");
+    }
+    let suspended = tests::later(activity(scene.firm.id, "firm.suspended", json!({})), 9);
+    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    assert_eq!(owner.get("/portal/keys").await.status, 401, "of a suspended firm");
+}
+
+#[tokio::test]
+async fn a_form_of_another_site_was_obeyed() {
+    let scene = PortalScene::new().await;
+    let (owner, other) = (scene.owner().await, scene.owner().await);
+    let (own, strange) = (owner.form_token().await, other.form_token().await);
+    let before = scene.events().await;
+    for (path, fields) in scene.commands() {
+        let cookie = ("cookie", &*owner.cookie);
+        for (headers, token) in [
+            (&[cookie][..], None),
+            (&[cookie], Some("")),
+            (&[cookie], Some(&*strange)),
+            (&[cookie, ("sec-fetch-site", "cross-site")], Some(&own)),
+            (&[cookie, ("sec-fetch-site", "same-site")], Some(&own)),
+            (&[cookie, ("origin", "https://evil.example"), ("host", "forms.test")], Some(&own)),
+            (&[cookie, ("origin", "null"), ("host", "forms.test")], Some(&own)),
+        ] {
+            let mut fields = refs(&fields);
+            fields.extend(token.map(|token| ("form_token", token)));
+            let refused = post(&scene.world, &path, headers, &fields).await;
+            assert_eq!(refused.status, 403, "{path} {headers:?}");
+        }
+        let get = owner.get(&path).await;
+        assert!([200, 404].contains(&get.status.as_u16()), "{path} {}", get.status);
+    }
+    let looks = scene.events().await - before;
+    let entries = scene.entries().await;
+    let acts = [
+        "key_created",
+        "secret_revealed",
+        "secret_rotated",
+        "hook_tested",
+        "replay_requested",
+        "workflow_step_retried",
+        "key_revoked",
+        "target_revealed",
+    ];
+    let done: Vec<_> = entries.iter().rev().take(usize::try_from(looks).unwrap()).collect();
+    assert!(!done.iter().any(|(action, _)| acts.contains(&&**action)), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_form_of_another_type_was_read() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let headers = [("cookie", &*owner.cookie), ("content-type", "text/plain")];
+    let mut request = axum::http::Request::post("/portal/keys");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let body = axum::body::Body::from("name=a");
+    let refused = scene.world.public(request.body(body).unwrap()).await;
+    assert_eq!(refused.status, 415);
+}
+
+#[tokio::test]
+async fn a_page_was_framed_by_any_site() {
+    let scene = PortalScene::new().await;
+    let policy = |answer: &tests::Answer| {
+        answer.headers["content-security-policy"].to_str().unwrap().to_owned()
+    };
+    let owner = scene.owner().await;
+    for path in scene.pages().iter().map(String::as_str).chain(["/portal/none"]) {
+        let answer = owner.get(path).await;
+        let csp = policy(&answer);
+        assert!(csp.contains("frame-ancestors 'none'"), "{path}: {csp}");
+        assert_eq!(answer.headers["x-frame-options"], "DENY", "{path}");
+        assert!(!csp.contains("unsafe") && !csp.contains("script-src"), "{csp}");
+        assert_eq!(answer.headers["cache-control"], "no-store", "{path}");
+        assert!(!answer.text().contains("<script") && !answer.text().contains("style="), "{path}");
+        assert!(answer.bytes.len() < 60 << 10, "{path}: {} bytes", answer.bytes.len());
+    }
+    let app = "https://app.example.com";
+    let framed = scene.order(scene.firm.owner, json!({ "frame_origin": app })).await;
+    let entered = get(&scene.world, &path_of(&framed), &[]).await;
+    let set = entered.headers["set-cookie"].to_str().unwrap();
+    assert!(set.ends_with("Path=/; SameSite=None; Secure; Partitioned"), "{set}");
+    let visitor = PortalVisitor { world: &scene.world, cookie: super::cookie_of(&entered) };
+    let page = visitor.get("/portal/keys").await;
+    scene.world.pass(std::time::Duration::from_secs(1_800));
+    for answer in [entered, page, visitor.get("/portal/keys").await] {
+        let csp = policy(&answer);
+        assert!(csp.contains(&format!("frame-ancestors {app};")), "{csp}");
+        assert!(!answer.headers.contains_key("x-frame-options"));
+    }
+}
+
+#[tokio::test]
+async fn names_labels_reasons_and_targets_stay_text() {
+    let scene = PortalScene::new().await;
+    let firm = &scene.firm;
+    let brand = json!({"color": "red;}</style><script>", "logo_url": "javascript:alert(1)"});
+    let renamed = activity(firm.id, "firm.changed", json!({"name": SCRIPT, "brand": brand}));
+    assert_eq!(scene.world.report(&[renamed]).await.status, 202);
+    keys::create(scene.world.service(), firm.id, firm.owner, SCRIPT).await.unwrap();
+    let target = scene.receiver.url("/%22%3E%3Cscript%3Ealert(1)?a=<script>alert(1)</script>");
+    let hook = scene.world.subscribe(firm, &target).await;
+    let answer = Reply::status(500).header("content-type", "text/html").body(SCRIPT.as_bytes());
+    scene.receiver.reply([answer]);
+    let owner = scene.owner().await;
+    let secret = [("sure", "yes"), ("reason", SCRIPT)];
+    assert_eq!(owner.send("/portal/secret/rotate", &secret).await.status, 200);
+    scene.world.project().await;
+    let mut pages = scene.pages();
+    pages.push(format!("/portal/hooks/{hook}"));
+    pages.push(format!("/portal/deliveries?hook_id={}", "%3Cscript%3Ealert(1)"));
+    pages.push("/portal/audit?after=%22%3E%3Cscript%3Ealert(1)&done=%3Cscript%3E".into());
+    let mut shown = 0;
+    for path in pages {
+        let page = owner.page(&path).await;
+        shown += usize::from(page.contains("&lt;script&gt;alert(1)"));
+        assert_tame(&page, &path);
+    }
+    assert!(shown > 5, "{shown} pages showed the text");
+    let tested = owner.send(&format!("/portal/hooks/{hook}/test"), &[]).await;
+    assert_eq!(tested.status, 200, "{}", tested.text());
+    assert_tame(tested.text(), "test");
+    let whole = owner.send(&format!("/portal/hooks/{hook}/target"), &[]).await;
+    assert_tame(whole.text(), "target");
+    let cookie = [("cookie", &*owner.cookie)];
+    let state = "/portal/deliveries?state=%3Cscript%3Ealert(1)";
+    let strange = get(&scene.world, state, &cookie).await;
+    assert_eq!(strange.status, 400);
+    assert_tame(strange.text(), "state");
+}
+
+fn assert_tame(page: &str, path: &str) {
+    for part in ["<script", "<img", "\"'><", "javascript:", "</style>"] {
+        assert!(!page.contains(part), "{path}: {part}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_colour_of_a_brand_wrote_more_than_a_colour() {
+    let scene = PortalScene::new().await;
+    let style = get(&scene.world, "/portal/brand/1a2b3c", &[]).await;
+    assert_eq!(style.text(), ":root{--brand:#1a2b3c;--brand-ink:#ffffff}");
+    for wrong in ["red", "%7D*%7Bcolor:red", "12345", "1234567"] {
+        assert_eq!(get(&scene.world, &format!("/portal/brand/{wrong}"), &[]).await.status, 404);
+    }
+}

@@ -1,0 +1,264 @@
+//! Links, sessions and cookies.
+
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use axum::body::Body;
+use axum::http::Request;
+use domain::time::Timestamp;
+use projector::housekeeping::HousekeepingWorker;
+use serde_json::json;
+use tests::{World, activity};
+
+use super::{PortalScene, PortalVisitor, ask, cookie_of, get, order_link, path_of};
+use crate::console::value_of;
+
+#[tokio::test]
+async fn the_product_gets_a_link_for_an_owner_or_an_admin_and_for_nobody_else() {
+    let scene = PortalScene::new().await;
+    let (world, firm) = (&scene.world, &scene.firm);
+    let (admin, member) = (world.id(), world.id());
+    for (id, role) in [(admin, "admin"), (member, "member")] {
+        let joined = activity(firm.id, "member.joined", json!({"member_id": id, "role": role}));
+        assert_eq!(world.report(&[joined]).await.status, 202);
+    }
+    let made = scene.order(admin, json!({})).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    assert_eq!(made.headers["cache-control"], "no-store");
+    let url = made.body["url"].as_str().unwrap();
+    let code = url.strip_prefix("https://forms.test/portal/enter?code=").unwrap();
+    assert_eq!(code.len(), 43);
+    let until: Timestamp = (world.clock.now().get() + Duration::from_secs(60)).into();
+    assert_eq!(made.body["expires_at"], json!(until));
+    assert!(world.columns_holding(code).await.is_empty(), "the code is kept nowhere");
+    for (who, code) in [(member, "not_a_manager"), (world.id(), "not_a_manager")] {
+        assert_eq!(scene.order(who, json!({})).await.code(), (403, code));
+    }
+    let nowhere = order_link(world, world.id(), firm.owner, json!({})).await;
+    assert_eq!(nowhere.code(), (404, "firm_not_found"));
+    for wrong in [
+        json!({"lang": "de"}),
+        json!({"lang": 1}),
+        json!({"frame_origin": "https://*.example.com"}),
+        json!({"frame_origin": "https://a.example; script-src *"}),
+        json!({"frame_origin": "https://a.example/page"}),
+        json!({"other": true}),
+    ] {
+        let refused = scene.order(firm.owner, wrong.clone()).await;
+        assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
+    }
+    let suspended = activity(firm.id, "firm.suspended", json!({}));
+    assert_eq!(world.report(&[suspended]).await.status, 202);
+    assert_eq!(scene.order(firm.owner, json!({})).await.code(), (403, "firm_inactive"));
+}
+
+#[tokio::test]
+async fn an_auditor_or_a_token_of_other_firms_gets_no_link() {
+    let scene = PortalScene::new().await;
+    let order = async |token: &str| {
+        let request = Request::post(format!("/internal/v1/firms/{}/portal-links", scene.firm.id))
+            .header("authorization", format!("Bearer {token}"));
+        let body = json!({"member_id": scene.firm.owner}).to_string();
+        scene.world.internal(request.body(Body::from(body)).unwrap()).await
+    };
+    let auditor = tokens::create(scene.world.service(), "a", HolderRole::Auditor).await.unwrap();
+    assert_eq!(order(&auditor.token).await.code(), (403, "forbidden"));
+    let scope = domain::access_token::TokenScope {
+        name: "elsewhere".into(),
+        role: HolderRole::Product,
+        expires_at: None,
+        firm_ids: Some(vec![scene.world.firm().await.id]),
+    };
+    let limited = tokens::create_limited(scene.world.service(), scope).await.unwrap();
+    assert_eq!(order(&limited.token).await.code(), (404, "firm_not_found"));
+    assert_eq!(order("fft_none").await.code(), (401, "unauthorized"));
+}
+
+#[tokio::test]
+async fn a_link_was_used_twice() {
+    let scene = PortalScene::new().await;
+    let link = scene.link().await;
+    let first = get(&scene.world, &link, &[]).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    let second = get(&scene.world, &link, &[]).await;
+    assert_eq!(second.status, 401);
+    assert!(!second.headers.contains_key("set-cookie"));
+    let link = scene.link().await;
+    let both = tokio::join!(get(&scene.world, &link, &[]), get(&scene.world, &link, &[]));
+    let mut statuses = [both.0.status.as_u16(), both.1.status.as_u16()];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 401], "two at once");
+}
+
+#[tokio::test]
+async fn a_link_was_used_after_its_minute() {
+    let scene = PortalScene::new().await;
+    let (early, late) = (scene.link().await, scene.link().await);
+    scene.world.pass(Duration::from_millis(59_999));
+    assert_eq!(get(&scene.world, &early, &[]).await.status, 200);
+    scene.world.pass(Duration::from_millis(1));
+    assert_eq!(get(&scene.world, &late, &[]).await.status, 401);
+    for wrong in ["/portal/enter", "/portal/enter?code=", "/portal/enter?code=AAAA"] {
+        assert_eq!(get(&scene.world, wrong, &[]).await.status, 401, "{wrong}");
+    }
+}
+
+/// Programs that look at a link before the person does.
+#[tokio::test]
+async fn a_look_at_the_head_or_a_guess_of_the_browser_used_the_link_up() {
+    let scene = PortalScene::new().await;
+    let link = scene.link().await;
+    assert_eq!(ask(&scene.world, "HEAD", &link, &[]).await.status, 401);
+    let guess = get(&scene.world, &link, &[("sec-purpose", "prefetch")]).await;
+    assert_eq!(guess.status, 401);
+    assert_eq!(get(&scene.world, &link, &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_member_was_demoted_between_the_link_and_its_use() {
+    let scene = PortalScene::new().await;
+    let link = scene.link().await;
+    scene.report_owner("member.role_changed", json!({"role": "member"}), 1).await;
+    let refused = get(&scene.world, &link, &[]).await;
+    assert_eq!(refused.status, 401);
+    assert!(!refused.headers.contains_key("set-cookie"));
+}
+
+#[tokio::test]
+async fn the_session_lasts_half_an_hour_and_its_page_leads_on_by_itself() {
+    let scene = PortalScene::new().await;
+    let entered = get(&scene.world, &scene.link().await, &[]).await;
+    let refresh = "<meta http-equiv=\"refresh\" content=\"0; url=/portal\">";
+    assert!(entered.text().contains(refresh), "{}", entered.text());
+    let set = entered.headers["set-cookie"].to_str().unwrap();
+    let (pair, attributes) = set.split_once("; ").unwrap();
+    assert!(pair.starts_with("__Host-firmforms_portal="), "{set}");
+    assert_eq!(attributes, "Max-Age=1800; HttpOnly; Path=/; SameSite=Strict; Secure");
+    let open = async || get(&scene.world, "/portal/secret", &[("cookie", pair)]).await.status;
+    scene.world.pass(Duration::from_secs(30 * 60 - 1));
+    assert_eq!(open().await, 200);
+    scene.world.pass(Duration::from_secs(1));
+    assert_eq!(open().await, 401);
+}
+
+#[tokio::test]
+async fn the_sign_out_ends_all_copies_of_the_cookie() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let copy = PortalVisitor { world: &scene.world, cookie: owner.cookie.clone() };
+    let left = owner.send("/portal/leave", &[]).await;
+    assert_eq!(left.status, 200);
+    let set = left.headers["set-cookie"].to_str().unwrap();
+    assert!(set.starts_with("__Host-firmforms_portal=; Max-Age=0;"), "{set}");
+    assert_eq!(copy.get("/portal").await.status, 401);
+}
+
+#[tokio::test]
+async fn the_beginning_and_each_look_are_entries_of_the_member() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let you = format!("member:{}", scene.firm.owner);
+    let looks = async || {
+        let entries = scene.entries().await;
+        entries.iter().filter(|(action, by)| action == "audit_read" && *by == you).count()
+    };
+    assert_eq!(looks().await, 1);
+    for (path, more) in [
+        ("/portal/keys", 0),
+        ("/portal/secret", 0),
+        ("/portal/hooks", 1),
+        ("/portal/deliveries", 1),
+        ("/portal/audit", 1),
+    ] {
+        let before = looks().await;
+        owner.page(path).await;
+        assert_eq!(looks().await, before + more, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_of_another_site_is_followed_a_second_time_from_here() {
+    let scene = PortalScene::new().await;
+    let from = [("sec-fetch-site", "cross-site")];
+    let answer = get(&scene.world, "/portal/deliveries?state=failed", &from).await;
+    assert_eq!(answer.status, 200);
+    let refresh = "content=\"0; url=/portal/deliveries?state=failed\"";
+    assert!(answer.text().contains(refresh), "{}", answer.text());
+    assert_eq!(get(&scene.world, "/portal/deliveries", &[]).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_cookie_from_elsewhere_hid_the_session() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    for strange in ["__Host-firmforms_portal=", "__Host-firmforms_portal=AAAA"] {
+        let cookie = format!("{strange}; {}", owner.cookie);
+        let page = get(&scene.world, "/portal/keys", &[("cookie", &cookie)]).await;
+        assert_eq!(page.status, 200, "{strange}");
+    }
+    let clear = owner.cookie.replace("__Host-", "");
+    let page = get(&scene.world, "/portal/keys", &[("cookie", &clear)]).await;
+    assert_eq!(page.status, 401, "behind TLS no neighbour can set the cookie");
+}
+
+#[tokio::test]
+async fn the_language_is_that_of_the_link_the_browser_or_the_button() {
+    let scene = PortalScene::new().await;
+    let french = scene.order(scene.firm.owner, json!({"lang": "fr"})).await;
+    let french = PortalVisitor::with(&scene.world, &path_of(&french)).await;
+    let page = french.page("/portal/keys").await;
+    assert!(page.contains("<html lang=\"fr\">") && page.contains("Clés d’API"), "{page}");
+    let owner = scene.owner().await;
+    let headers = [("cookie", &*owner.cookie), ("accept-language", "de, es-MX;q=0.9, fr;q=0.5")];
+    let spanish = get(&scene.world, "/portal/keys", &headers).await;
+    assert_eq!(spanish.headers["content-language"], "es");
+    assert!(spanish.text().contains("Claves de API"), "{}", spanish.text());
+    assert_eq!(owner.send("/portal/lang", &[("lang", "fr")]).await.status, 303);
+    let chosen = get(&scene.world, "/portal/keys", &headers).await;
+    assert!(chosen.text().contains("<html lang=\"fr\">"), "{}", chosen.text());
+    assert_eq!(owner.send("/portal/lang", &[("lang", "de")]).await.status, 400);
+    let refused = get(&scene.world, "/portal", &[("accept-language", "fr")]).await;
+    assert!(refused.text().contains("a expiré"), "{}", refused.text());
+}
+
+#[tokio::test]
+async fn links_and_sessions_are_forgotten_after_their_end() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    scene.link().await;
+    let sweep = async || {
+        use eventstore::worker::{NextStep, Worker};
+        let clock = scene.world.clock.clone();
+        let mut worker = HousekeepingWorker::new(scene.world.pool().clone(), clock);
+        while worker.step().await.unwrap() == NextStep::Busy {}
+        let left: i64 = sqlx::query_scalar("select count(*) from portal_sessions")
+            .fetch_one(scene.world.pool())
+            .await
+            .unwrap();
+        left
+    };
+    assert_eq!(sweep().await, 2);
+    scene.world.pass(Duration::from_secs(60));
+    assert_eq!(sweep().await, 1);
+    assert_eq!(owner.get("/portal/keys").await.status, 200);
+    scene.world.pass(Duration::from_secs(30 * 60));
+    assert_eq!(sweep().await, 0);
+}
+
+/// Without TLS there is no prefix, as at a developer's machine.
+#[tokio::test]
+async fn without_tls_the_cookie_has_another_name() {
+    let database = tests::TestDatabase::new().await;
+    let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
+    let change = |setup| firmforms::wiring::SystemSetup {
+        base_url: "http://127.0.0.1:8080/api/v1".into(),
+        ..setup
+    };
+    let scene = PortalScene::of(World::with(database, clock, change).await).await;
+    let entered = get(&scene.world, &scene.link().await, &[]).await;
+    let set = entered.headers["set-cookie"].to_str().unwrap();
+    assert!(set.starts_with("firmforms_portal="), "{set}");
+    assert!(set.ends_with("; HttpOnly; Path=/portal; SameSite=Strict"), "{set}");
+    let visitor = PortalVisitor { world: &scene.world, cookie: cookie_of(&entered) };
+    assert!(!value_of(&visitor.page("/portal/secret").await, "form_token").is_empty());
+}
