@@ -1,5 +1,6 @@
 //! The service: the state that every handler works with.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct Service {
     pub operator: Option<OperatorAtTerminal>,
     /// URL of the public API, ending in `/api/v1`.
     pub base_url: Arc<str>,
+    /// The addresses that deliveries leave from; empty for any. They are published.
+    pub egress: Arc<[IpAddr]>,
     /// Whether anything is sent from this process.
     pub sending: SendingMode,
     /// Claims deliveries in the append, once a sender runs in this process. Clones share it.
@@ -333,6 +336,7 @@ pub(crate) mod tests {
             operator: None,
             batchers: CallBatchers::default(),
             base_url: "https://forms.example/api/v1".into(),
+            egress: Arc::default(),
             sending: SendingMode::On,
             append_claims: Arc::default(),
         }

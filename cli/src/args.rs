@@ -1,6 +1,6 @@
 //! The command line, with the names of its environment variables.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -210,9 +210,13 @@ pub(crate) enum CliCommand {
     Restore(crate::backup::RestoreArgs),
     /// Check an installation, and name each fault with its remedy.
     Doctor(crate::doctor::DoctorArgs),
+    /// Ask a running process on this machine whether it is ready.
+    Health(crate::health::HealthArgs),
     /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),
+    /// Receive deliveries, check their signatures, answer by a script, and tell what follows.
+    Listen(crate::listen::ListenArgs),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(OpenapiArgs),
     /// Print the completions of a shell.
@@ -345,6 +349,33 @@ pub struct ServeArgs {
     /// The sender's address of mail; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
     pub mail_from: Option<SenderAddress>,
+    /// The URL that gets notices about subscriptions and keys: public and https. Every process with
+    /// doors or a deliverer needs it.
+    #[arg(long, env = "FIRMFORMS_NOTICES_URL")]
+    pub notices_url: Option<String>,
+    /// The secret that signs notices: whsec_ and 43 characters.
+    #[arg(
+        long,
+        env = "FIRMFORMS_NOTICES_SECRET",
+        hide_env_values = true,
+        requires = "notices_url"
+    )]
+    pub notices_secret: Option<String>,
+    /// A file with that secret.
+    #[arg(
+        long,
+        env = "FIRMFORMS_NOTICES_SECRET_FILE",
+        requires = "notices_url",
+        conflicts_with = "notices_secret"
+    )]
+    pub notices_secret_file: Option<PathBuf>,
+    /// The product's integrations screen, to which notices link. {firm} stands for the firm's id.
+    #[arg(long, env = "FIRMFORMS_INTEGRATIONS_URL", value_parser = integrations_url)]
+    pub integrations_url: Option<String>,
+    /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published
+    /// at /.well-known/firmforms-egress.json.
+    #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR")]
+    pub egress_bind: Vec<IpAddr>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
@@ -413,6 +444,12 @@ fn base_url(text: &str) -> Result<String, &'static str> {
         Some(_) => Ok(text.to_owned()),
         None => Err("a URL with a host is needed, such as https://forms.example.com"),
     }
+}
+
+/// Reads the URL of a screen. A mail links to it.
+fn integrations_url(text: &str) -> Result<String, &'static str> {
+    let is_url = text.starts_with("https://") && !text.contains(char::is_whitespace);
+    is_url.then(|| text.to_owned()).ok_or("an https URL is needed")
 }
 
 /// Reads a switch of the environment. Another word is refused: `maybe` must not pause a service.

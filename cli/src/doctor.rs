@@ -21,7 +21,7 @@ use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
 use projector::receivers::{self, ReceiverTotals};
-use projector::{backups, firms, pauses, replays, seals, signatures, verifications};
+use projector::{backups, firms, notices, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -143,6 +143,7 @@ async fn look_inside(
     findings.push(seals(pool, now).await?);
     findings.extend(queued(pool, now, kind).await?);
     findings.push(receivers(pool, now).await?);
+    findings.push(open_notices(pool, now).await?);
     findings.push(paused(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
@@ -222,6 +223,12 @@ async fn receivers(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding>
     let failing = receivers::failing_since(pool, now - FAILING_AFTER, FAILURES_MIN).await?;
     let ReceiverTotals { hosts, attempts, delivered } = totals;
     Ok(Finding::receivers(&ReceiverState { hosts, attempts, delivered, failing }))
+}
+
+async fn open_notices(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let open = notices::backlog(&mut *pool.acquire().await?).await?;
+    let oldest = open.oldest_mail_at.map(|at| since(now, at));
+    Ok(Finding::notices(open.mails, oldest, open.posts, open.post_tries))
 }
 
 async fn lost_tail(pool: &PgPool) -> anyhow::Result<Finding> {

@@ -18,7 +18,8 @@ use crate::output::Output;
 const NAME: &str = "firmforms";
 
 /// The commands that open no database.
-const WITHOUT_DATABASE: [&str; 4] = ["generate", "openapi", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 6] =
+    ["generate", "health", "listen", "openapi", "completions", "man"];
 
 /// Words below the options, by command.
 const AFTER: &[(&str, &str)] = &[
@@ -34,6 +35,14 @@ Exit codes:
   0  stopped by a signal
   1  a setting is wrong, or a database refuses
   2  wrong usage",
+    ),
+    (
+        "listen",
+        "Examples:
+  firmforms listen --answers 200,410,410,429:30,slow:11
+  firmforms listen --at 127.0.0.1:9000 --webhook-secret whsec_… --bodies
+
+A service on this machine reaches it with --allow-targets 127.0.0.0/8 --allow-http-targets.",
     ),
     (
         "config show",
@@ -251,6 +260,17 @@ Exit codes:
   0  no fault
   1  a fault
   2  a check could not be made",
+    ),
+    (
+        "health",
+        "Examples:
+  firmforms health
+  firmforms health --internal-addr unix:/run/firmforms/door.sock --live
+
+Exit codes:
+  0  ready, or alive
+  1  not ready, or no answer
+  2  wrong usage",
     ),
     (
         "projections rebuild",

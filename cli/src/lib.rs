@@ -17,11 +17,13 @@ mod doors;
 pub mod expected;
 mod failure;
 pub mod generate;
+mod health;
 mod help;
 pub mod ingest;
 mod internal_addr;
 mod keyring;
 mod lanes;
+mod listen;
 mod names;
 mod openapi;
 mod operate;
@@ -115,6 +117,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
                 ExitCode::from(2)
             }))
         }
+        CliCommand::Health(asked) => done(health::run(&asked)).await,
         CliCommand::Backup(asked) => done(backup::run(storage, &asked)).await,
         CliCommand::Restore(asked) => backup::restore(storage, &asked).await,
         CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
@@ -146,6 +149,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Reissue(asked) => done(reissue::run(storage, asked)).await,
         // The settings were shown before anything was started.
         CliCommand::Config(_) => Ok(ExitCode::SUCCESS),
+        CliCommand::Listen(asked) => done(listen::run(asked)).await,
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
         CliCommand::Completions { shell } => {
             help::completions(shell);

@@ -23,8 +23,10 @@ use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::run_on;
 use eventstore::{crash, relay};
 use inviter::{Inviter, TakeOver};
+use notifier::{NoticeWorker, Notifier};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
+use projector::episodes::EpisodeTimer;
 use projector::follow::Follower;
 use projector::housekeeping::HousekeepingWorker;
 use projector::partials::PartialTimer;
@@ -224,34 +226,15 @@ fn spawn_workers(
     });
     tasks.spawn(run_on(LogTailCheck::new(store.clone()), store.nudge(), stop.clone()));
     if matches!(role, ProcessRole::All | ProcessRole::Projector) {
-        let follower = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
-            .holding_unfinished(system.service.clock.clone());
-        tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
-        let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
-        tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
-        let seals = SealWorker::new(store.clone(), system.fence.clone());
-        tasks.spawn(run_on(seals, store.nudge(), stop.clone()));
-        if let Some(notary) = &system.notary {
-            let clock = system.service.clock.clone();
-            let entropy = system.service.entropy.clone();
-            let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
-            tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
-        }
-        if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
-            let clock = system.service.clock.clone();
-            let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, interval);
-            tasks.spawn(run_on(daily, store.nudge(), stop.clone()));
-        }
-        let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
-        tasks.spawn(run_on(partials, store.nudge(), stop.clone()));
-        let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
-        tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
+        spawn_projector(system, stop, tasks);
     }
     // Invites are reserved by the doors. A process without doors has no mail server.
     let sends = system.service.sending == SendingMode::On;
     if sends && matches!(role, ProcessRole::All | ProcessRole::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
         tasks.spawn(run_on(TakeOver::new(inviter), store.nudge(), stop.clone()));
+        let notifier = Notifier { store: store.clone(), ..system.notifier.clone() };
+        tasks.spawn(run_on(NoticeWorker::new(notifier), store.nudge(), stop.clone()));
     }
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
         let deliverer = &system.deliverer;
@@ -272,6 +255,36 @@ fn spawn_workers(
         let cancel = CancelWorker::new(deliverer.clone());
         tasks.spawn(run_on(cancel, store.nudge(), stop.clone()));
     }
+}
+
+/// Starts the workers of the projector.
+fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSet<()>) {
+    let store = &system.deliverer.store;
+    let pool = store.pool();
+    let follower = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
+        .holding_unfinished(system.service.clock.clone());
+    tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
+    let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
+    tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
+    let seals = SealWorker::new(store.clone(), system.fence.clone());
+    tasks.spawn(run_on(seals, store.nudge(), stop.clone()));
+    if let Some(notary) = &system.notary {
+        let clock = system.service.clock.clone();
+        let entropy = system.service.entropy.clone();
+        let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
+        tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
+    }
+    if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
+        let clock = system.service.clock.clone();
+        let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, interval);
+        tasks.spawn(run_on(daily, store.nudge(), stop.clone()));
+    }
+    let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
+    tasks.spawn(run_on(partials, store.nudge(), stop.clone()));
+    let episodes = EpisodeTimer::new(store.clone(), system.service.clock.clone());
+    tasks.spawn(run_on(episodes, store.nudge(), stop.clone()));
+    let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
+    tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
 }
 
 /// Starts the sender. In a process that also has doors, appends claim for it.

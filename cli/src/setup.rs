@@ -1,14 +1,17 @@
 //! Checks the settings of `serve` before any resource is opened.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::{CallBatchers, SendingMode};
 use deliverer::Retention;
-use deliverer::{DelivererSettings, TimeScale};
+use deliverer::{DelivererSettings, NoticeTarget, TimeScale};
 use domain::address::AllowedTargets;
 use domain::pressure::HostCaps;
+use domain::signature::WebhookSecret;
+use domain::target::Target;
 use inviter::InviteWait;
 use mailer::{Mailer, SenderAddress, SmtpSettings, SmtpUrl};
 use rustls::pki_types::CertificateDer;
@@ -50,6 +53,9 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
+        notices: notice_target(serve)?,
+        egress: egress(serve)?,
+        integrations_url: serve.integrations_url.clone(),
     })
 }
 
@@ -89,6 +95,28 @@ fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
     }
     let url = secret(None, serve.smtp_url_file.as_deref())?;
     url.map(|url| url.parse()).transpose().context("--smtp-url-file")
+}
+
+/// The addresses that deliveries leave from. A process that sends must have them.
+fn egress(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
+    let sends = matches!(serve.role, ProcessRole::All | ProcessRole::Deliverer);
+    for address in serve.egress_bind.iter().filter(|_| sends) {
+        std::net::TcpListener::bind((*address, 0))
+            .with_context(|| format!("--egress-bind {address}"))?;
+    }
+    Ok(serve.egress_bind.clone())
+}
+
+/// The operator's URL for notices. No error repeats the secret.
+fn notice_target(serve: &ServeArgs) -> anyhow::Result<Option<NoticeTarget>> {
+    let Some(url) = &serve.notices_url else {
+        return Ok(None);
+    };
+    Target::parse(url, &serve.targets.allowed()).context("--notices-url")?;
+    let given = secret(serve.notices_secret.clone(), serve.notices_secret_file.as_deref())?;
+    let text = given.context("--notices-url needs --notices-secret or --notices-secret-file")?;
+    let secret = WebhookSecret::parse(text.trim()).context("--notices-secret")?;
+    Ok(Some(NoticeTarget { url: url.as_str().into(), secret }))
 }
 
 /// Requires an https address for real mail: people follow the links in it.

@@ -1,5 +1,6 @@
 //! Wiring: assembles databases, log, doors and workers. The tests start here too.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ use cluster::Cluster;
 use deliverer::inspect::host_backlog;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use deliverer::send::{SampleExchange, SampleRequest, send_sample};
-use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend};
+use deliverer::{
+    DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend, NoticeTarget, TimeScale,
+};
 use domain::address::AllowedTargets;
 use domain::target::Target;
 use eventstore::checkup::{self, SchemaStanding};
@@ -26,6 +29,7 @@ use futures::future::BoxFuture;
 use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
 use mailer::{Mailer, SenderAddress};
+use notifier::{NoticePlaces, Notifier};
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
@@ -70,6 +74,8 @@ pub struct System {
     pub service: Service,
     /// The context of the deliverer.
     pub deliverer: DelivererContext,
+    /// The context of notices.
+    pub notifier: Notifier,
     /// The fence of the log.
     pub fence: Fence,
     /// The notary of checkpoints, in a process that makes them.
@@ -108,6 +114,12 @@ pub struct SystemSetup {
     pub sending: SendingMode,
     /// The batchers of concurrent calls.
     pub desks: CallBatchers,
+    /// The operator's URL for notices.
+    pub notices: Option<NoticeTarget>,
+    /// The addresses that deliveries leave from; any if there are none.
+    pub egress: Vec<IpAddr>,
+    /// The integrations screen of the product.
+    pub integrations_url: Option<String>,
 }
 
 impl SystemSetup {
@@ -130,6 +142,9 @@ impl SystemSetup {
             verification_interval: None,
             sending: SendingMode::On,
             desks: CallBatchers::default(),
+            notices: None,
+            egress: Vec::new(),
+            integrations_url: None,
         })
     }
 }
@@ -219,17 +234,16 @@ impl System {
         let identity = keyring.identity(&*entropy).await.context("the keyring")?;
         identity.check(store.pool()).await.context("the keyring")?;
         installation::note(store.pool(), &keyring, entropy.id()).await?;
-        let fence = Fence::of(&store);
-        let outgoing = OutgoingConfig::new(setup.allowed.clone());
-        let outgoing = OutgoingConfig { extra_roots: setup.extra_roots, ..outgoing };
+        let places = notice_places(&setup);
         let deliverer = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            outgoing: OutgoingClient::new(outgoing)?,
+            outgoing: outgoing_client(&setup)?,
             targets: Arc::default(),
             settings: setup.settings,
+            notices: setup.notices.map(Arc::new),
         };
         let inviter = Inviter {
             store: store.clone(),
@@ -243,6 +257,7 @@ impl System {
             wait: setup.patience,
             under_way: TaskTracker::new(),
         };
+        let notifier = notifier(&inviter, setup.settings.scale, places);
         let service = Service {
             readers: store.pool().clone(),
             key_batchers: KeyBatchers::default(),
@@ -264,13 +279,15 @@ impl System {
             wrong_keys: Arc::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
+            egress: setup.egress.into(),
             sending: setup.sending,
             append_claims: Arc::default(),
         };
         Ok(Self {
+            fence: Fence::of(&deliverer.store),
             service,
             deliverer,
-            fence,
+            notifier,
             notary: setup.notary,
             verification_interval: setup.verification_interval,
             primaries: Vec::new(),
@@ -301,6 +318,36 @@ impl System {
             cluster.into_inner().stop().await?;
         }
         Ok(())
+    }
+}
+
+fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
+    Ok(OutgoingClient::new(OutgoingConfig {
+        extra_roots: setup.extra_roots.clone(),
+        bind: setup.egress.clone(),
+        ..OutgoingConfig::new(setup.allowed.clone())
+    })?)
+}
+
+fn notice_places(setup: &SystemSetup) -> NoticePlaces {
+    NoticePlaces {
+        source: setup.base_url.clone(),
+        operator: setup.notices.as_ref().map(|target| target.url.to_string()),
+        screen: setup.integrations_url.clone(),
+    }
+}
+
+/// The context of notices, with the mail server of invites.
+fn notifier(inviter: &Inviter, scale: TimeScale, places: NoticePlaces) -> Notifier {
+    Notifier {
+        store: inviter.store.clone(),
+        keyring: inviter.keyring.clone(),
+        identity: inviter.identity.clone(),
+        clock: inviter.clock.clone(),
+        mailer: inviter.mailer.clone(),
+        sender: inviter.sender.clone(),
+        scale,
+        places,
     }
 }
 

@@ -30,6 +30,9 @@ const FOLLOWER_LAG_MAX: Duration = Duration::from_secs(60);
 /// limits hold them back.
 const DUE_AGE_MAX: Duration = Duration::from_secs(300);
 
+/// Longest wait of a notice's mail without a finding. It has been tried several times by then.
+const NOTICE_AGE_MAX: Duration = Duration::from_secs(600);
+
 /// Oldest signed checkpoint without a finding. `serve` signs one each hour.
 const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
 
@@ -373,6 +376,26 @@ impl Finding {
             format!("{ended} leases ended more than five minutes ago"),
             "start a deliverer: it repeats these attempts",
         )
+    }
+
+    /// Checks the notices that have not arrived: those to mail, with the wait of the oldest, and
+    /// those to the operator's URL, with the most tries of one.
+    #[must_use]
+    pub fn notices(mails: i64, oldest: Option<Duration>, posts: i64, tries: i32) -> Self {
+        let says = format!("{mails} are not mailed yet, {posts} not taken by the operator's URL");
+        match oldest {
+            Some(age) if age > NOTICE_AGE_MAX => Self::wrong(
+                "notices",
+                format!("{says}, the oldest for {}", spoken(age)),
+                "look at the mail server; notices need a process with doors that is not paused",
+            ),
+            _ if tries > 1 => Self::notice(
+                "notices",
+                format!("{says}, after up to {tries} tries"),
+                "look at the URL of --notices-url: after eight tries a notice is given up",
+            ),
+            _ => Self::fine("notices", says),
+        }
     }
 
     /// Checks for pauses.

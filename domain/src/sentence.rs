@@ -15,6 +15,7 @@ use crate::form::FormEvent;
 use crate::invite::{InviteEvent, InviteOf};
 use crate::key::{KeyEvent, RevocationReason};
 use crate::maintenance::MaintenanceEvent;
+use crate::notice::{NoticeChannel, NoticeSendingEvent, SentNotice};
 use crate::occurrence::{Happening, OccurrenceEvent};
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
@@ -113,6 +114,7 @@ impl NameBook {
                 "a sample was ordered to the target of subscription {}, because: {}",
                 test.hook_id, test.reason
             ),
+            Event::NoticeSending(NoticeSendingEvent::NoticeSent(sent)) => of_notice(sent),
         }
     }
 
@@ -170,6 +172,15 @@ impl NameBook {
     }
 }
 
+fn of_notice(sent: &SentNotice) -> String {
+    let to = match sent.channel {
+        NoticeChannel::Mail => "mailed to the firm",
+        NoticeChannel::Operator => "taken by the operator's URL",
+    };
+    let SentNotice { kind, subject_id, subject_kind, .. } = sent;
+    format!("the notice {} of {subject_kind} {subject_id} was {to}", kind.name())
+}
+
 fn of_firm(event: &FirmEvent) -> String {
     match event {
         FirmEvent::FirmOpened { .. } => "the firm signed up".to_owned(),
@@ -183,6 +194,7 @@ fn of_firm(event: &FirmEvent) -> String {
             let parts: Vec<&str> = parts.into_iter().flatten().collect();
             format!("settings of the firm changed: {}", parts.join(", "))
         }
+        FirmEvent::FirmNoticesChanged { .. } => "settings of the firm changed: notices".to_owned(),
         FirmEvent::FirmSuspended { .. } => "the firm was suspended".to_owned(),
         FirmEvent::FirmResumed { .. } => "the firm was resumed".to_owned(),
         FirmEvent::FirmClosed { .. } => "the firm was closed for good".to_owned(),

@@ -102,6 +102,10 @@ metrics! {
         "Reports of product activity taken in: those that changed something, duplicates, and stale ones.";
     INVITES = Counter "firmforms_invites_total", "Invites by what came of the call.";
     OPEN_INVITES = Gauge "firmforms_open_invites", "Invites whose mail is under way.";
+    NOTICES = Counter "firmforms_notices_total",
+        "Tries to tell a firm or the operator of a subscription or key, by channel and outcome.";
+    OPEN_NOTICES = Gauge "firmforms_open_notices",
+        "Notices that have not arrived, by channel; counted to 100,000.";
     REPLAYS = Gauge "firmforms_replays", "Replays that are not at their end, by state.";
     FAILING_RECEIVERS = Gauge "firmforms_failing_receivers",
         "Hosts without a success for a day, after ten failures or more.";

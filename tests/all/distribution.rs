@@ -40,19 +40,23 @@ const NAMELESS: [(&str, &str); 4] = [
 
 /// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
 /// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
-const WITHOUT_FIRM: [(&str, &str); 17] = [
+const WITHOUT_FIRM: [(&str, &str); 21] = [
     ("answers_pkey", "a delivery's id, made of its firm's"),
     ("bodies_pkey", "a random id"),
     ("deliveries_pkey", "made of the occurrence's id, which is made of the firm's"),
+    ("hook_episodes_pkey", "a random id, the subscription's"),
     ("hooks_pkey", "a random id"),
     ("key_auth_pkey", "a random id"),
     ("key_calls_pkey", "a random id, the key's"),
     ("lane_wakes_pkey", "a number of its own, which nobody refers to"),
     ("lanes_pkey", "a subscription's random id, or made of the firm's and a host"),
     ("mails_pkey", "a random id"),
+    ("notices_pkey", "made of a subscription's, a key's or a firm's random id"),
     ("open_invites_pkey", "a random id"),
     ("outbox_pkey", "made of the occurrence's id, which is made of the firm's"),
     ("pauses_pkey", "a random id"),
+    ("portal_sessions_cookie_key", "the digest of a random cookie"),
+    ("portal_sessions_pkey", "the digest of a random code"),
     ("replay_items_delivery_key", "the replay's random id"),
     ("replay_items_pkey", "the replay's random id"),
     ("replays_pkey", "a random id"),

@@ -23,6 +23,7 @@ use tests::{
     cluster_with, later, multiply, own_cluster,
 };
 
+use crate::portal::open_pages;
 use crate::privacy::said;
 use crate::rebuild::story::{many, tell};
 
@@ -78,6 +79,7 @@ async fn everything(world: &World) -> Firm {
     world.subscribe(&firm, &receiver.url("/again")).await;
     busy(world, &firm, &receiver).await;
     asked(world, &firm).await;
+    open_pages(world, &firm).await;
     operated(world, &firm).await;
     by_trigger(world, &firm).await;
     closed(world).await;
@@ -330,6 +332,7 @@ async fn no_statement_of_the_service_reads_a_table_that_grows_from_end_to_end() 
         world.pool().execute("vacuum").await.unwrap();
         everything(&world).await;
         operated(&world, &big).await;
+        open_pages(&world, &big).await;
         let sizes = sizes(world.pool()).await;
         let small = sizes.iter().filter(|(table, rows)| !is_tiny(table) && **rows < 5_000.0);
         assert_eq!(small.collect::<Vec<_>>(), [], "these have not grown");

@@ -16,7 +16,7 @@ async fn each_kept_release_is_restored_migrated_and_proved_by_this_build() {
     }
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("releases");
     let mut restored = 0;
-    for entry in std::fs::read_dir(kept).unwrap() {
+    for entry in std::fs::read_dir(kept).expect("./scripts/keep-release keeps a release") {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "tar") {
             continue;

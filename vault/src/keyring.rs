@@ -90,8 +90,8 @@ pub async fn is_in_use(connection: &mut PgConnection) -> Result<bool, sqlx::Erro
     sqlx::query_scalar(used).fetch_one(connection).await
 }
 
-/// The check value of the keyring in this database, as [`WrappingKey::opens_check`] takes it. `None`
-/// for a keyring that was never used.
+/// The check value of the keyring in this database, as [`WrappingKey::opens_check`] takes it.
+/// `None` for a keyring that was never used.
 ///
 /// # Errors
 /// If the database does not answer. [`WrongKey::Rewrapping`] between two keys.

@@ -44,6 +44,8 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("quotas", [WRITE, TAKE, CHANGE, NO]),
     ("people", [WRITE, NO, NO, NO]),
     ("open_invites", [ALL, READ, READ, NO]),
+    ("notices", [ALL, ADD, DROP, READ]),
+    ("hook_episodes", [NO, ALL, NO, NO]),
     ("replays", [WRITE, READ, CHANGE, READ]),
     ("pauses", [ALL, READ, DROP, READ]),
     ("rebuilds", [READ, READ, NO, READ]),

@@ -14,7 +14,7 @@ use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
 use projector::table_sizes::TableSizeRow;
 use projector::{
-    backups, invites, pauses, receivers, replays, signatures, table_sizes, verifications,
+    backups, invites, notices, pauses, receivers, replays, signatures, table_sizes, verifications,
 };
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::metrics as told;
@@ -46,6 +46,7 @@ enum ScrapeQuestion {
     Receivers,
     TableSizes,
     OpenInvites,
+    OpenNotices,
     Progress,
     Proof,
     Senders,
@@ -57,12 +58,13 @@ enum ScrapeQuestion {
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 13] = [
+const QUESTIONS: [ScrapeQuestion; 14] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
     ScrapeQuestion::Receivers,
     ScrapeQuestion::TableSizes,
     ScrapeQuestion::OpenInvites,
+    ScrapeQuestion::OpenNotices,
     ScrapeQuestion::Progress,
     ScrapeQuestion::Proof,
     ScrapeQuestion::Senders,
@@ -151,6 +153,11 @@ impl ScrapeQuestion {
             }
             Self::OpenInvites => {
                 told::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);
+            }
+            Self::OpenNotices => {
+                let open = notices::backlog(connection).await?;
+                told::OPEN_NOTICES.set_count(&[("channel", "mail")], open.mails);
+                told::OPEN_NOTICES.set_count(&[("channel", "operator")], open.posts);
             }
             Self::Progress => {
                 progress(connection).await?.iter().for_each(|of| tell_progress(of, at));

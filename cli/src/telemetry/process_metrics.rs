@@ -175,6 +175,11 @@ fn begin_at_zero() {
     for result in ["sent", "lost"] {
         metrics::TRACE_SPANS.add(&[("result", result)], 0);
     }
+    for channel in ["mail", "operator"] {
+        for outcome in ["sent", "given_up"] {
+            metrics::NOTICES.add(&[("channel", channel), ("outcome", outcome)], 0);
+        }
+    }
     for outcome in ["sent", "failed"] {
         metrics::INVITES.add(&[("outcome", outcome)], 0);
     }

@@ -189,7 +189,10 @@ impl EndedLeaseOutcome {
                 replay_id: row.replay_id,
                 ..Attempt::interrupted(number, (*leased_at).into(), now)
             };
-            outcome.events.push(row.next(record(attempt, cause), now));
+            // A notice has no history.
+            if row.notice.is_none() {
+                outcome.events.push(row.next(record(attempt, cause), now));
+            }
             if again {
                 outcome.again.push(row.delivery_id);
                 outcome.due.insert(row.lane_id, now.get());

@@ -7,6 +7,7 @@ use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole};
 use crate::form::{FormChange, FormDetails, FormEdit};
 use crate::ids::Id;
 use crate::label::{FIRM_NAME_MAX, TITLE_MAX};
+use crate::notice::NoticeSettings;
 use crate::object::StrictObject;
 use crate::person::AddressChange;
 use crate::trigger::FirmPlan;
@@ -32,8 +33,18 @@ pub(super) fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocum
         plan: data.optional_part("plan", plan)?,
         brand,
         invites_enabled: data.optional("invites_enabled")?,
+        notices: data.optional_part("notices", notices)?,
     };
     data.end(Activity::Firm { change, reply_to })
+}
+
+fn notices(mut data: StrictObject) -> Result<NoticeSettings, NotADocument> {
+    let usual = NoticeSettings::default();
+    let settings = NoticeSettings {
+        lang: data.optional::<Option<_>>("lang")?.unwrap_or(usual.lang),
+        mail: data.optional::<Option<_>>("mail")?.unwrap_or(usual.mail),
+    };
+    data.end(settings)
 }
 
 fn plan(mut data: StrictObject) -> Result<FirmPlan, NotADocument> {

@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::firm::FirmEvent;
 use crate::key::KeyEvent;
 use crate::maintenance::MaintenanceEvent;
+use crate::notice::{NoticeSendingEvent, SentNotice};
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
 use crate::reading::{ReadingDetails, ReadingEvent, ReadingSubject};
@@ -100,6 +101,7 @@ actions! {
     PersonRestored = "person_restored": "A person gets mail again.",
     PersonErased = "person_erased": "A person's data was erased.",
     ResponseErased = "response_erased": "A response was erased.",
+    NoticeSent = "notice_sent": "A notice went to the firm or to the operator.",
 }
 
 /// The word names no action.
@@ -246,6 +248,7 @@ impl Deed {
                     .with(json!({"trigger": test.trigger.key(), "sample_id": id}))
                     .why(&test.reason),
             ),
+            Event::NoticeSending(NoticeSendingEvent::NoticeSent(sent)) => Some(of_notice(sent)),
             // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }
@@ -281,6 +284,9 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
                 "invites_enabled": invites_enabled,
             }))
         }
+        FirmEvent::FirmNoticesChanged { notices, .. } => {
+            firm(Action::FirmChanged).with(json!({"notices": notices}))
+        }
         FirmEvent::FirmSuspended { .. } => firm(Action::FirmSuspended),
         FirmEvent::FirmResumed { .. } => firm(Action::FirmResumed),
         FirmEvent::FirmClosed { .. } => firm(Action::FirmClosed),
@@ -297,6 +303,18 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
         FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
         FirmEvent::FirmDataDropped {} => firm(Action::FirmDataDropped),
     }
+}
+
+/// The entry belongs to the subscription, the key or the firm that the notice is about.
+fn of_notice(sent: &SentNotice) -> Deed {
+    let kind = match sent.subject_kind.as_str() {
+        "key" => "key",
+        "firm" => "firm",
+        _ => "hook",
+    };
+    Deed::new(Action::NoticeSent, kind, &sent.subject_id.to_string()).with(json!({
+        "channel": sent.channel, "kind": sent.kind, "notice_id": sent.notice_id, "to": sent.to,
+    }))
 }
 
 fn of_token(id: &str, event: &AccessTokenEvent) -> Deed {

@@ -18,7 +18,7 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::follow::Projection;
-use crate::receivers;
+use crate::{episodes, receivers};
 
 pub use destinations::{Destination, destinations};
 pub use list::{DeliveryFilter, about_responses, among, list, list_steps, of_run};
@@ -73,7 +73,10 @@ impl Projection for DeliveryProjection {
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move { receivers::count(connection, events).await })
+        Box::pin(async move {
+            receivers::count(connection, events).await?;
+            episodes::count(connection, events).await
+        })
     }
 }
 

@@ -239,8 +239,17 @@ async fn a_forged_row_is_found_by_the_service_and_shown_by_log_doctor_and_metric
         Scrape::until(served.internal, |told| told.value("firmforms_verification_broken") == 1.0)
             .await;
     assert!(told.value("firmforms_signed_checkpoint_age_seconds") > 0.0, "{}", told.text);
-    let log = served.log.lock().unwrap().clone();
-    let line = log.lines().find(|line| line.contains("THE LOG IS BROKEN")).unwrap();
+    // The metric may be seen before the line has come through its pipe.
+    let line = async {
+        loop {
+            let log = served.log.lock().unwrap().clone();
+            match log.lines().find(|line| line.contains("THE LOG IS BROKEN")) {
+                Some(line) => return line.to_owned(),
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let line = tokio::time::timeout(Duration::from_secs(60), line).await.unwrap();
     assert!(line.contains("ERROR") && line.contains("event at position 9"), "{line}");
     let text = doctor().await;
     assert!(text.contains("BROKEN, found") && text.contains("event at position 9"), "{text}");

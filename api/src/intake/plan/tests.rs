@@ -257,7 +257,8 @@ fn doors_1_a_time_of_9999_is_refused_with_its_index_unless_the_id_is_known() {
 
 fn branded(second: u32, reply_to: &str) -> CloudEvent {
     let brand = Some(FirmBrand::default());
-    let change = FirmChange::Changed { name: None, plan: None, brand, invites_enabled: None };
+    let change =
+        FirmChange::Changed { name: None, plan: None, brand, invites_enabled: None, notices: None };
     report(FIRM, second, Activity::Firm { change, reply_to: Some(Some(reply_to.into())) })
 }
 
