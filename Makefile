@@ -24,10 +24,13 @@ test:
 demo:
 	./scripts/demo --once
 
-# Before a release only: the package, lintian, an installation, a restore to any moment, alerts.
+# Before a release only: alerts, units, package, archive, an installation, a restore to any moment.
 release-check:
+	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
-	systemd-analyze security --offline=true --threshold=20 deploy/systemd/firmforms.service
+	for unit in deploy/systemd/*.service; do \
+		systemd-analyze security --offline=true --threshold=20 $$unit || exit 1; done
 	./scripts/package-deb
+	./scripts/package-archive
 	./scripts/rehearse-install target/package/firmforms_*.deb
 	./scripts/rehearse-pitr

@@ -1,5 +1,5 @@
-//! `health`: asks a process of this machine for its health, for `HEALTHCHECK` of a container and for
-//! probes. Exit code 0: ready; 1: not ready, or no answer. It opens no database.
+//! `health`: asks a process of this machine for its health, for `HEALTHCHECK` of a container and
+//! for probes. Exit code 0: ready; 1: not ready, or no answer. It opens no database.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -35,7 +35,9 @@ use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
-use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
+use vault::{
+    Entropy, IdentityKey, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation,
+};
 
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
@@ -230,10 +232,7 @@ impl System {
         setup: SystemSetup,
     ) -> anyhow::Result<Self> {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        installation::check(store.pool(), &keyring).await?;
-        let identity = keyring.identity(&*entropy).await.context("the keyring")?;
-        identity.check(store.pool()).await.context("the keyring")?;
-        installation::note(store.pool(), &keyring, entropy.id()).await?;
+        let identity = checked_identity(&store, &keyring, &*entropy).await?;
         let places = notice_places(&setup);
         let deliverer = DelivererContext {
             store: store.clone(),
@@ -319,6 +318,19 @@ impl System {
         }
         Ok(())
     }
+}
+
+/// The key of identities, once both databases are known to be of one installation.
+async fn checked_identity(
+    store: &Store,
+    keyring: &Keyring,
+    entropy: &dyn Entropy,
+) -> anyhow::Result<IdentityKey> {
+    installation::check(store.pool(), keyring).await?;
+    let identity = keyring.identity(entropy).await.context("the keyring")?;
+    identity.check(store.pool()).await.context("the keyring")?;
+    installation::note(store.pool(), keyring, entropy.id()).await?;
+    Ok(identity)
 }
 
 fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {

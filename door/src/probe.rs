@@ -43,7 +43,7 @@ pub enum ProbeError {
 }
 
 /// Asks a door for this path, and returns the status of its answer. The caller limits the time. A
-/// door with mutual TLS is shown the door's own certificate, which one of its roots must have signed.
+/// door with mutual TLS is shown the door's own certificate, which must be of its roots.
 pub async fn probe(
     door: ProbedDoor<'_>,
     tls: Option<&TlsPaths>,

@@ -85,6 +85,34 @@ fn each_panel_of_a_dashboard_has_a_question_and_a_place_of_its_own() {
     }
 }
 
+/// The secrets that a file may have, by the names of their settings.
+fn secrets() -> Vec<String> {
+    let settings = firmforms::reference::settings();
+    let flags = settings.split("|`--").skip(1).filter_map(|row| row.split('`').next());
+    flags.filter_map(|flag| flag.strip_suffix("-file").map(str::to_owned)).collect()
+}
+
+#[test]
+fn each_secret_is_a_credential_of_the_units_that_the_package_makes_blank() {
+    let secrets = secrets();
+    assert!(secrets.len() > 4, "{secrets:?}");
+    let made = deployed("debian/postinst");
+    let made = made.split("for name in ").nth(1).unwrap().split(';').next().unwrap();
+    let mut made: Vec<&str> = made.split(' ').collect();
+    made.sort_unstable();
+    let mut named: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    named.sort_unstable();
+    assert_eq!(made, named);
+    let told = deployed("debian/firmforms.toml");
+    for secret in named {
+        assert!(told.contains(secret), "{secret}");
+        for unit in ["firmforms.service", "firmforms@.service"] {
+            let line = format!("\nLoadCredential={secret}:/etc/firmforms/credentials/{secret}\n");
+            assert!(deployed(&format!("systemd/{unit}")).contains(&line), "{unit}: {secret}");
+        }
+    }
+}
+
 /// nginx with the sample, in clear text on this port, before the service at this address.
 fn nginx(folder: &Path, port: u16, service: SocketAddr) -> Option<std::process::Child> {
     let program = ["/usr/sbin/nginx", "/usr/bin/nginx"].map(PathBuf::from);

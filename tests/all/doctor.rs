@@ -51,7 +51,7 @@ async fn an_installation_that_is_well_has_nothing_wrong() {
     world.firm().await;
     world.deliver().await;
     let (code, verdicts) = doctor(&world.database).await;
-    assert_eq!((code, verdicts.len()), (0, 41), "{verdicts:?}");
+    assert_eq!((code, verdicts.len()), (0, 42), "{verdicts:?}");
     for check in ["durability", "keyring_durability"] {
         assert_eq!(verdicts[check], "fine");
     }

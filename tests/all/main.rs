@@ -14,6 +14,7 @@ mod closed_firms;
 mod configured;
 mod connections;
 mod console;
+mod containers;
 mod crash;
 mod culprits;
 mod demo;

@@ -9,7 +9,7 @@ use firmforms::reference;
 const GENERATED_WORDS_MAX: usize = 1_800;
 
 /// Words of the page of commands: a line for each.
-const COMMANDS_WORDS_MAX: usize = 950;
+const COMMANDS_WORDS_MAX: usize = 1_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
