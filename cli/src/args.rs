@@ -203,8 +203,15 @@ pub(crate) enum CliCommand {
     /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),
+    /// Take a backup of both databases, the keys and the signed checkpoints, beside the running
+    /// service.
+    Backup(crate::backup::BackupArgs),
+    /// Restore a backup into empty databases, and verify the result.
+    Restore(crate::backup::RestoreArgs),
     /// Check an installation, and name each fault with its remedy.
     Doctor(crate::doctor::DoctorArgs),
+    /// Ask a running process on this machine whether it is ready.
+    Health(crate::health::HealthArgs),
     /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),

@@ -18,7 +18,8 @@ use crate::output::Output;
 const NAME: &str = "firmforms";
 
 /// The commands that open no database.
-const WITHOUT_DATABASE: [&str; 5] = ["generate", "listen", "openapi", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 6] =
+    ["generate", "health", "listen", "openapi", "completions", "man"];
 
 /// Words below the options, by command.
 const AFTER: &[(&str, &str)] = &[
@@ -236,11 +237,40 @@ Exit codes:
   2  not decided",
     ),
     (
+        "backup",
+        "Examples:
+  firmforms backup /backups/2026-11-26
+  firmforms backup - --without-keys > backup.tar
+  firmforms backup verify /backups/2026-11-26",
+    ),
+    (
+        "restore",
+        "Examples:
+  firmforms restore /backups/2026-11-26
+  firmforms restore - < backup.tar
+
+Exit codes:
+  0  restored and verified
+  1  not restored, or restored with a fault that is named
+  2  wrong usage",
+    ),
+    (
         "doctor",
         "Exit codes:
   0  no fault
   1  a fault
   2  a check could not be made",
+    ),
+    (
+        "health",
+        "Examples:
+  firmforms health
+  firmforms health --internal-addr unix:/run/firmforms/door.sock --live
+
+Exit codes:
+  0  ready, or alive
+  1  not ready, or no answer
+  2  wrong usage",
     ),
     (
         "projections rebuild",

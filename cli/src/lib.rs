@@ -4,6 +4,7 @@
 mod answers;
 mod args;
 mod audit;
+mod backup;
 mod config;
 mod confirm;
 mod databases;
@@ -16,6 +17,7 @@ mod doors;
 pub mod expected;
 mod failure;
 pub mod generate;
+mod health;
 mod help;
 pub mod ingest;
 mod internal_addr;
@@ -36,6 +38,7 @@ mod replays;
 pub mod roles;
 pub mod serve;
 mod serve_check;
+mod service_manager;
 mod settings_file;
 mod setup;
 pub mod telemetry;
@@ -89,6 +92,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(traces) => traces,
         Err(error) => return fail(&error, format),
     };
+    variables::warn_of_shown_secrets(&given.shown_secrets);
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(run(arguments)),
         Err(error) => Err(error.into()),
@@ -113,6 +117,9 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
                 ExitCode::from(2)
             }))
         }
+        CliCommand::Health(asked) => done(health::run(&asked)).await,
+        CliCommand::Backup(asked) => done(backup::run(storage, &asked)).await,
+        CliCommand::Restore(asked) => backup::restore(storage, &asked).await,
         CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
         CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
         CliCommand::Serve(serve) if serve.check => {

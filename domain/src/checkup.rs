@@ -2,11 +2,13 @@
 //! advice. The functions are pure. Their limits are not limits of the service: beyond them an
 //! operator should look.
 
+mod backup;
 mod pair;
 mod servers;
 
 use std::time::Duration;
 
+pub use self::backup::BackupAges;
 pub use self::servers::{HostFound, HostRole, ServerState};
 use crate::audit::{EndedVerification, SigningRefusal, VerificationOutcome};
 use crate::clock::ClockFault;

@@ -395,6 +395,15 @@ fn of_maintenance(event: &MaintenanceEvent) -> String {
         MaintenanceEvent::RebuildOrdered { models } => {
             format!("a rebuild was ordered of {}", models.join(", "))
         }
+        MaintenanceEvent::BackupOrdered { with_keys: true } => {
+            "a backup with all keys was ordered".to_owned()
+        }
+        MaintenanceEvent::BackupOrdered { with_keys: false } => {
+            "a backup without keys was ordered".to_owned()
+        }
+        MaintenanceEvent::BackupRestored { taken_at, position } => {
+            format!("the databases were restored from a backup of {taken_at}, position {position}")
+        }
     }
 }
 

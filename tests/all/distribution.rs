@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 17] = [
+const OF_NO_FIRM: [(&str, &str); 18] = [
     ("_sqlx_migrations", "the schema"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),
@@ -17,6 +17,7 @@ const OF_NO_FIRM: [(&str, &str); 17] = [
     ("identity_check", "one word under this installation's key"),
     ("identity_key", "this installation's key"),
     ("installation", "this installation's id"),
+    ("last_backup", "the last backup of this database"),
     ("last_signature", "the last checkpoint that was signed here"),
     ("last_verification", "the last verification of this log"),
     ("rebuilds", "when each read model was made anew here"),

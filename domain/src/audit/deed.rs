@@ -94,6 +94,8 @@ actions! {
     KeyringRewrapOrdered = "keyring_rewrap_ordered": "Another wrapping key was ordered.",
     RolesMigrationOrdered = "roles_migration_ordered": "Database roles and grants were ordered.",
     RebuildOrdered = "rebuild_ordered": "A rebuild of read models was ordered.",
+    BackupOrdered = "backup_ordered": "A backup of both databases was ordered.",
+    BackupRestored = "backup_restored": "The databases were restored from a backup.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
@@ -336,6 +338,13 @@ fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
         }
         MaintenanceEvent::RebuildOrdered { models } => {
             maintenance(Action::RebuildOrdered).with(json!({"models": models}))
+        }
+        MaintenanceEvent::BackupOrdered { with_keys } => {
+            maintenance(Action::BackupOrdered).with(json!({"with_keys": with_keys}))
+        }
+        MaintenanceEvent::BackupRestored { taken_at, position } => {
+            let of = json!({"taken_at": taken_at, "position": position});
+            maintenance(Action::BackupRestored).with(of)
         }
     }
 }
