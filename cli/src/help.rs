@@ -198,7 +198,7 @@ Exit codes:
         "hooks list",
         "Examples:
   firmforms hooks list --firm \"Harrow Lane\"
-  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01",
+  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01 --until 2026-04-01",
     ),
     (
         "hooks why",

@@ -185,6 +185,9 @@ pub(crate) struct HooksListArgs {
     /// Only those removed from this time on: 2026-11-01, 2h, yesterday.
     #[arg(long, requires = "removed")]
     pub(crate) since: Option<When>,
+    /// Only those removed before this time.
+    #[arg(long, requires = "removed")]
+    pub(crate) until: Option<When>,
     /// Their state at a position of the log, or at a time (2026-11-01, 2h).
     #[arg(long)]
     pub(crate) as_of: Option<PastMoment>,
