@@ -4,7 +4,6 @@ use api::Service;
 use api::commands::readings;
 use api::commands::targets::{self, TargetReveal};
 use api::queries::history;
-use api::queries::naming;
 use clap::Args;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
@@ -131,13 +130,7 @@ pub(crate) async fn key(service: &Service, asked: WhyKeyArgs) -> anyhow::Result<
 pub(crate) async fn delivery(service: &Service, asked: WhyDeliveryArgs) -> anyhow::Result<()> {
     let pool = service.store.pool();
     let delivery = names::id(pool, NamedKind::Delivery, &asked.delivery).await?;
-    let firm = match names::id_of_any(pool, NamedKind::Firm, asked.firm.as_deref()).await? {
-        Some(firm) => Some(firm),
-        None => naming::firm_of(pool, NamedKind::Delivery, delivery).await?,
-    };
-    let Some(firm) = firm else {
-        anyhow::bail!("no list shows this delivery: with --firm, the log is searched");
-    };
+    let firm = names::firm_of_delivery(pool, asked.firm.as_deref(), delivery).await?;
     let found = history::of_delivery(service, firm, delivery).await.map_err(terminal_error)?;
     let look = ReadingDetails {
         delivery_id: Some(delivery),

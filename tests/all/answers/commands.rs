@@ -1,5 +1,6 @@
 //! Each question has one command, and its `--json` is the answer of the internal API.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -219,6 +220,51 @@ async fn a_reason_shows_the_body_and_the_answers_of_a_delivery_at_the_terminal()
     assert!(code == 2 && told.contains("write 1 to 200 characters"), "{told}");
     let (action, reason, _) = story.desk.last_entry().await;
     assert_eq!((action.as_str(), reason.as_deref()), ("answer_read", Some("ticket 4711")));
+}
+
+/// The auditor's page had a line that was refused: `deliveries show` alone wanted `--firm`.
+#[tokio::test]
+async fn a_delivery_is_shown_without_naming_its_firm() {
+    let story = Story::new().await;
+    let delivery = story.delivery.to_string();
+    let shown = story.json(&["deliveries", "show", &delivery[..13]]).await;
+    assert_eq!(shown["id"], delivery);
+    let missing = Uuid::from_u128(7).to_string();
+    let told = story.refused(&["deliveries", "show", &missing]).await;
+    assert!(told.contains("with --firm"), "{told}");
+}
+
+/// Each command in the table of the auditor's page is accepted, with words for its capitals.
+#[tokio::test]
+async fn the_commands_of_the_auditors_page_are_accepted_as_they_stand_there() {
+    let story = Story::new().await;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs/how-to/answer-why-a-hook-was-removed.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.lines().filter(|line| line.starts_with("| ")).collect::<Vec<_>>().join("\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("march.csv").display().to_string();
+    let mut run = 0;
+    for command in table.split('`').skip(1).step_by(2) {
+        let words: Vec<String> = command
+            .split(' ')
+            .map(|word| match word {
+                "FIRM" => "Harrow Lane".to_owned(),
+                "KEY" => story.desk.firm.key_id.to_string(),
+                "DELIVERY" => story.delivery.to_string(),
+                "ADDRESS" => "ann@example.com".to_owned(),
+                "TEXT" => "audit".to_owned(),
+                "2026-03-14" => "2026-11-01".to_owned(),
+                "march.csv" => file.clone(),
+                other => other.to_owned(),
+            })
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (code, _, told) = story.desk.run(&words).await;
+        assert_eq!(code, 0, "{command}: {told}");
+        run += 1;
+    }
+    assert_eq!(run, 7);
 }
 
 #[tokio::test]
