@@ -414,7 +414,11 @@ impl Finding {
         let says = format!("{delivered} of {attempts} attempts of the last two hours arrived");
         let fail_by_half = *attempts >= FAILURES_MIN && delivered.saturating_mul(2) < *attempts;
         if failing.is_empty() && fail_by_half {
-            return Self::notice(check, says, "`firmforms receivers` says which hosts fail, and how");
+            return Self::notice(
+                check,
+                says,
+                "`firmforms receivers` says which hosts fail, and how",
+            );
         }
         if failing.is_empty() {
             return Self::fine(check, says);

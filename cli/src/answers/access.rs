@@ -32,8 +32,8 @@ pub(crate) struct AccessArgs {
     /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
     firm: String,
-    /// The end of this day in UTC (2026-03-14), or an instant (2026-03-14T12:00:00Z); by default
-    /// now.
+    /// The end of this day in UTC (2026-03-14), or an instant (2026-03-14T12:00:00Z), by what was
+    /// recorded by then; by default now.
     #[arg(long, value_name = "DAY")]
     as_of: Option<AccessMoment>,
     #[command(flatten)]

@@ -159,8 +159,10 @@ pub(super) fn step_line(step: &Value) -> String {
         "system" => String::new(),
         _ => format!(", by {}", text(step, "by")),
     };
+    let entry = step["audit_entry"].as_i64();
+    let entry = entry.map(|entry| format!(" (audit entry {entry})")).unwrap_or_default();
     let position = &step["position"];
-    format!("{} [{position}] {}{by}", text(step, "at"), text(step, "sentence"))
+    format!("{} [{position}] {}{by}{entry}", text(step, "at"), text(step, "sentence"))
 }
 
 fn summary_of_hook(found: &Value) -> Value {
@@ -234,6 +236,9 @@ mod tests {
         let own = json!({"at": "t", "position": 61, "sentence": "it was cancelled",
                          "actor": "system", "by": "the service"});
         assert_eq!(step_line(&own), "t [61] it was cancelled");
+        let proved = json!({"at": "t", "position": 61, "sentence": "it was cancelled",
+                            "actor": "system", "by": "the service", "audit_entry": 17});
+        assert_eq!(step_line(&proved), "t [61] it was cancelled (audit entry 17)");
     }
 
     #[test]

@@ -22,7 +22,8 @@ const HEALTH_OF: &str = " / ";
 /// Lists live or removed subscriptions.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let is_removed = visit.asked("removed") == Some("true");
-    let which = if is_removed { HookFilter::Removed(AuditPeriod::default()) } else { HookFilter::Live };
+    let which =
+        if is_removed { HookFilter::Removed(AuditPeriod::default()) } else { HookFilter::Live };
     let after = visit.asked("after").and_then(parse_id);
     let found = views::hooks(&state.service, &visit.session, which, after).await;
     let found = visit.told(found)?;

@@ -1,6 +1,6 @@
 //! Questions about the audit log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::audit::AuditPeriod;
@@ -131,6 +131,22 @@ pub async fn of_subject(pool: &PgPool, subject_id: Uuid) -> Result<Vec<EntryRow>
 /// If the database does not answer.
 pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
+}
+
+/// Finds the sequences of the entries of the events at these positions, by position.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sequences_at(
+    pool: &PgPool,
+    positions: &[i64],
+) -> Result<HashMap<i64, i64>, sqlx::Error> {
+    let found: Vec<(i64, i64)> =
+        sqlx::query_as("select position, sequence from audit_log where position = any($1)")
+            .bind(positions)
+            .fetch_all(pool)
+            .await?;
+    Ok(found.into_iter().collect())
 }
 
 /// Lists the entries with this hash: one, unless a chain was forged.
