@@ -127,6 +127,8 @@ async fn first_use_2_5_proof_was_for_whoever_had_a_shell() {
     assert_eq!(pinned.text(), answer.text());
     let missing = remote.get(&format!("{path}?format=bundle&checkpoint=3")).await;
     assert_eq!(missing.code(), (404, "not_found"));
+    let why = missing.body["error"].as_str().unwrap();
+    assert!(why.ends_with("the newest is 2"), "a number out of a page named no other: {why}");
 
     world.project().await;
     let recorded = remote.get(&format!("/firms/{}/audit?action=audit_exported", firm.id)).await;
