@@ -89,9 +89,10 @@ pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow:
     let format = asked.format.into();
     let order = DeliveryExport { format, hook_id, host: asked.host, since, until };
     let out = asked.out.as_deref().map(NewFile::create).transpose()?;
+    // A refused export is no export. No line is read before the record.
+    let lines = export::lines(service, firm, &order).await.map_err(terminal_error)?;
     let actor = service.operator();
     readings::record(service, firm, actor, order.look()).await.map_err(terminal_error)?;
-    let lines = export::lines(service, firm, &order).await.map_err(terminal_error)?;
     let mut to: Box<dyn Write + Send> = match &out {
         Some(file) => Box::new(BufWriter::new(file)),
         None => Box::new(BufWriter::new(Output::new())),

@@ -135,12 +135,14 @@ async fn an_export_has_a_line_for_each_attempt_and_one_for_a_delivery_without_an
     assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
     assert_eq!(csv.text().lines().count(), 4);
     assert!(csv.text().starts_with("delivery_id,created_at,trigger,state"), "{}", csv.text());
+    let exported = desk.last_entry().await;
     for wrong in ["format=xml", "host=a/b", "since=x", "state=failed"] {
         let refused = desk.get(&desk.auditor, &format!("{path}?{wrong}")).await;
         assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
     }
     let both = format!("{path}?hook_id={hook}&host=127.0.0.1");
     assert_eq!(desk.get(&desk.auditor, &both).await.code(), (400, "invalid_request"));
+    assert_eq!(desk.last_entry().await, exported, "a refused export is no export");
     let missing = format!("/firms/{}/deliveries/export", desk.world.id());
     assert_eq!(desk.get(&desk.auditor, &missing).await.code(), (404, "firm_not_found"));
 }
