@@ -511,6 +511,9 @@ pub(crate) enum KeysCommand {
         firm: String,
         /// The key: its id, the beginning of its id, or the beginning of its text (ffk_…).
         key: String,
+        /// The reason; kept in the audit log.
+        #[arg(long, value_parser = reason)]
+        reason: Option<String>,
         #[command(flatten)]
         consent: ConsentArgs,
         #[command(flatten)]

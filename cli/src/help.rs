@@ -68,7 +68,7 @@ Exit codes:
     (
         "keys revoke",
         "Examples:
-  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2
+  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2 --reason \"found in a mail\"
   firmforms keys revoke --firm d6e48e62 01a20f92 --yes
 
 Exit codes:

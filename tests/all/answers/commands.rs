@@ -222,6 +222,23 @@ async fn a_reason_shows_the_body_and_the_answers_of_a_delivery_at_the_terminal()
     assert_eq!((action.as_str(), reason.as_deref()), ("answer_read", Some("ticket 4711")));
 }
 
+/// A revocation at the terminal had no reason in the audit log: `--reason` was refused.
+#[tokio::test]
+async fn a_key_is_revoked_at_the_terminal_for_a_reason() {
+    let story = Story::new().await;
+    let key = &story.desk.firm.key[..12];
+    let revoke = ["keys", "revoke", "--firm", "Harrow Lane", key, "--yes", "--reason"];
+    let (code, _, told) = story.desk.run(&[&revoke[..], &[" "]].concat()).await;
+    assert!(code == 2 && told.contains("write 1 to 200 characters"), "{told}");
+    let told = story.json(&[&revoke[..], &["found in a mail"]].concat()).await;
+    assert_eq!(told["subscriptions_removed"], 1);
+    story.desk.world.project().await;
+    let listed = story.desk.ask_firm("/audit?limit=20").await;
+    let entries = listed["items"].as_array().unwrap();
+    let why = entries.iter().find(|entry| entry["reason"] == "found in a mail").unwrap();
+    assert_eq!(why["evidence"]["key_id"], story.desk.firm.key_id.to_string());
+}
+
 /// The auditor's page had a line that was refused: `deliveries show` alone wanted `--firm`.
 #[tokio::test]
 async fn a_delivery_is_shown_without_naming_its_firm() {
