@@ -244,6 +244,17 @@ impl Running {
         assert_eq!(after.unwrap().count(), files, "nothing is signed that cannot be noted");
         let (done, text) = self.scene.command("auditor", &["keys", "list", "--firm", &id]).await;
         assert!(!done && text.contains("permission denied"), "{text}");
+        assert!(text.contains("docs/how-to/audit-with-a-token.md"), "{text}");
+        self.an_auditor_without_a_keyring_is_sent_to_a_token(hook).await;
+    }
+
+    /// An auditor's login was told to set the URL of the keyring, and was refused behind it.
+    async fn an_auditor_without_a_keyring_is_sent_to_a_token(&self, hook: &str) {
+        let mut command = firmforms(&self.scene.as_login("auditor"));
+        command.env_remove("FIRMFORMS_KEYRING_URL").args(["hooks", "why", hook]);
+        let (done, text) = said(&command.output().await.unwrap());
+        assert!(!done && text.contains("FIRMFORMS_KEYRING_URL"), "{text}");
+        assert!(text.contains("docs/how-to/audit-with-a-token.md"), "{text}");
     }
 }
 
