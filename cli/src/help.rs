@@ -141,7 +141,14 @@ Exit codes:
     (
         "hooks test",
         "Examples:
-  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"",
+  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"
+
+The sample leaves from this machine, with the targets that this command allows.
+
+Exit codes:
+  0  the answer was 2xx
+  1  it was not, or nothing was sent
+  2  wrong usage",
     ),
     (
         "receivers",

@@ -112,7 +112,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
                 ExitCode::from(2)
             }))
         }
-        CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
+        CliCommand::Hooks(command) => audit::hooks(storage, command).await,
         CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
         CliCommand::Serve(serve) if serve.check => {
             done(serve_check::run(storage, &serve.settings)).await

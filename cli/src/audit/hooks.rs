@@ -1,5 +1,7 @@
 //! `hooks`: lists, explains and tests subscriptions.
 
+use std::process::ExitCode;
+
 use api::commands::readings;
 use api::queries::as_of::{self, HookFilter};
 use api::queries::listing::{self, HookListQuery};
@@ -18,21 +20,22 @@ use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable};
 use crate::wiring::{self, StorageArgs, System};
 
-pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<ExitCode> {
     match command {
         // A test has settings of its own for the call.
-        HooksCommand::Test(asked) => answers::test_hook(storage, asked).await,
+        HooksCommand::Test(asked) => return answers::test_hook(storage, asked).await,
         HooksCommand::List(asked) => {
             let system = wiring::open(storage).await?;
             list(&system, asked).await?;
-            system.stop().await
+            system.stop().await?;
         }
         HooksCommand::Why(asked) => {
             let system = wiring::open(storage).await?;
             why::hook(&system.service, asked).await?;
-            system.stop().await
+            system.stop().await?;
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn list(system: &System, list: HooksListArgs) -> anyhow::Result<()> {

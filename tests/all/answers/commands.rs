@@ -385,8 +385,13 @@ async fn a_sample_is_sent_from_the_terminal_and_its_answer_is_shown() {
     assert_eq!(received.last().unwrap().header("x-service-test"), "1");
     let entry = story.desk.last_entry().await;
     assert_eq!((entry.0.as_str(), entry.1.as_deref()), ("hook_tested", Some("mended")));
-    let refused = story.json(&test).await;
-    assert_eq!(refused["error"], "target_refused", "{refused}");
+    let (code, refused, _) = story.desk.run(&[&test[..], &["--json"]].concat()).await;
+    assert!(code == 1 && refused.contains("\"target_refused\""), "{code}: {refused}");
+    story.receiver.reply([Reply::status(503)]);
+    let (code, busy, _) = story.desk.run(&[&test[..], &open].concat()).await;
+    assert!(code == 1 && busy.contains("status: 503"), "a refusal ended like a success: {busy}");
+    let received = story.receiver.received();
+    story.desk.run(&test).await;
     assert_eq!(story.receiver.received().len(), received.len());
     let missing = Uuid::from_u128(7).to_string();
     let told = story.refused(&["hooks", "test", &missing, "--reason", "mended"]).await;

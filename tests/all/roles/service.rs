@@ -14,8 +14,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use uuid::Uuid;
 
-use super::Scene;
-use crate::process::{Served, address, call, data_dir, report, serve_with, serving};
+use super::{Scene, said};
+use crate::process::{Served, address, call, data_dir, firmforms, report, serve_with, serving};
 use crate::telemetry::scrape::Scrape;
 
 /// One series of each question that a scrape asks the database.
@@ -206,7 +206,16 @@ impl Running {
             &["keys", "list", "--firm", &id],
             &["hooks", "list", "--firm", &id, "--removed"],
             &["hooks", "why", hook],
-            &["hooks", "test", live, "--reason", "a drill"],
+            &[
+                "hooks",
+                "test",
+                live,
+                "--reason",
+                "a drill",
+                "--allow-targets",
+                "127.0.0.0/8",
+                "--allow-http-targets",
+            ],
             &["keys", "why", &self.firm.key_id.to_string()],
             &["access", "--firm", &id],
             &["members", "list", "--firm", &id],
