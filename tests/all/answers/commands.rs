@@ -239,6 +239,18 @@ async fn a_key_is_revoked_at_the_terminal_for_a_reason() {
     assert_eq!(why["evidence"]["key_id"], story.desk.firm.key_id.to_string());
 }
 
+/// The beginning of a firm's name was enough for `find`, and for no other command.
+#[tokio::test]
+async fn a_firm_is_named_by_the_beginning_of_its_name_unless_two_begin_so() {
+    let story = Story::new().await;
+    let list = ["keys", "list", "--firm", "Harr"];
+    let keys = story.json(&list).await;
+    assert_eq!(keys[0]["id"], story.desk.firm.key_id.to_string());
+    story.desk.world.firm().await;
+    let told = story.refused(&list).await;
+    assert!(told.contains("may be each of these") && told.contains("firm Harrow"), "{told}");
+}
+
 /// The auditor's page had a line that was refused: `deliveries show` alone wanted `--firm`.
 #[tokio::test]
 async fn a_delivery_is_shown_without_naming_its_firm() {
