@@ -367,7 +367,7 @@ async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn warn_of_development(serve: &ServeArgs) {
+fn warn_of_development(serve: &ServeArgs) {
     if crash::COMPILED_IN {
         tracing::warn!("CRASH POINTS ARE COMPILED IN: this build is for tests only");
     }

@@ -9,7 +9,6 @@ use vault::Keyring;
 use crate::descriptors;
 use crate::door_setup::{DoorPair, warn_of_clear_text};
 use crate::output::print_line;
-use crate::serve::warn_of_development;
 use crate::setup::setup;
 use crate::wiring::{
     Databases, Installation, SERVICE_DATABASES, ServeArgs, StorageArgs, schema_standings,
@@ -19,7 +18,6 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let setup = setup(storage, serve)?;
     let shares = descriptors::shares(descriptors::raise_limit(), serve);
     DoorPair::of(serve, shares, &setup.base_url)?;
-    warn_of_development(serve);
     warn_of_clear_text(serve);
     print_line("settings: good");
     let told = match storage.database_url {

@@ -176,7 +176,7 @@ async fn wrong_values_are_refused_before_anything_is_started() {
 
 /// The check was silent about a misspelt variable and about a door that the start warns of.
 #[tokio::test]
-async fn the_check_of_the_settings_warns_of_everything_that_the_start_warns_of() {
+async fn the_check_of_the_settings_warns_of_open_doors_and_of_misspelt_variables() {
     let world = World::new().await;
     let mut command = firmforms(&world.database);
     command.args(["serve", "--check", "--internal-addr", "0.0.0.0:18491"]);

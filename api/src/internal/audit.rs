@@ -152,7 +152,7 @@ fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
     let AuditPeriod { since, until } = query.period()?;
     let filter = AuditFilter {
         actions: actions.into_iter().map(Action::name).collect(),
-        without: without_reads.then(|| Action::AuditRead.name()),
+        without: if without_reads { Action::READS } else { &[] },
         actor: query.text("actor"),
         subject: query.text("subject"),
         since: since.map(Timestamp::get),

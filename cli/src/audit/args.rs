@@ -37,7 +37,7 @@ pub(crate) struct AuditListArgs {
     /// Only entries of these actions: `hook_removed`, `key_revoked`, and so on.
     #[arg(long, value_delimiter = ',')]
     pub(crate) action: Vec<Action>,
-    /// Leave out the entries of readings, `audit_read`.
+    /// Leave out the entries of readings, `audit_read` and `audit_exported`.
     #[arg(long)]
     pub(crate) no_reads: bool,
     /// Only entries of these actors: `key`, `member`, `operator`, `receiver`, ..., or an id.
