@@ -77,6 +77,9 @@ pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Resu
         .await
         .map_err(terminal_error)?;
     RecordView::new(FIELDS).print(asked.json, &pause_json(&row));
+    if asked.json.is_text() {
+        print_note("this pause has ended");
+    }
     Ok(())
 }
 
