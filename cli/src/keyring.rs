@@ -1,9 +1,10 @@
 //! `keyring`: makes the wrapping key of a new installation, and changes it while the service is
 //! stopped.
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use cluster::Cluster;
 use domain::maintenance::MaintenanceEvent;

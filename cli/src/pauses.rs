@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
-use crate::output::{Column, ListTable, OutputArgs, RecordView};
+use crate::output::{Column, ListTable, OutputArgs, RecordView, print_note};
 
 const FIELDS: &[Column] = &[
     Column::id("id"),

@@ -114,9 +114,10 @@ pub(super) async fn export(
     firms::is_active(service.store.pool(), firm_id).await?.ok_or(Error::FirmNotFound)?;
     let asked = ExportSelection { firm_id, since, until };
     // A refused export is no export, so a bundle begins before the record.
-    let begun = match format.is_signed() {
-        true => Some(BegunBundle::of(&service, asked, number).await?),
-        false => None,
+    let begun = if format.is_signed() {
+        Some(BegunBundle::of(&service, asked, number).await?)
+    } else {
+        None
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     match (begun, format) {

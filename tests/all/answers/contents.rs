@@ -164,6 +164,7 @@ async fn an_export_of_a_time_has_the_retries_and_replays_of_older_deliveries() {
     assert_eq!(desk.call("POST", &desk.operator, "/replays", order).await.status, 202);
     desk.world.replay().await;
     desk.world.deliver().await;
+    desk.world.project().await;
     let statuses = async |query: &str| {
         let told = lines(&desk, query).await;
         told.iter().map(|line| line["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
