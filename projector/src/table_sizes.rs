@@ -14,7 +14,7 @@ const COUNTED_BYTES_MAX: i64 = 65_536;
 pub struct TableSizeRow {
     /// The table.
     pub table_name: String,
-    /// Live rows: counted in a small table, else as the server last estimated them.
+    /// Live rows, as the server last estimated them, or as they were counted.
     pub rows: i64,
     /// Bytes with indexes and TOAST.
     pub bytes: i64,
@@ -40,7 +40,7 @@ pub struct PastTableSize {
 /// # Errors
 /// If the database does not answer.
 pub async fn now(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sqlx::Error> {
-    let mut sizes: Vec<TableSizeRow> = sqlx::query_as(
+    sqlx::query_as(
         "select relname::text as table_name,
                 greatest(reltuples, pg_stat_get_live_tuples(oid), 0)::bigint as rows,
                 pg_total_relation_size(oid) as bytes,
@@ -51,8 +51,16 @@ pub async fn now(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sql
           order by bytes desc, table_name",
     )
     .bind(COUNTED_BYTES_MAX)
-    .fetch_all(&mut *connection)
-    .await?;
+    .fetch_all(connection)
+    .await
+}
+
+/// The present sizes of all tables of a database, largest first. Small tables are counted.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn counted(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sqlx::Error> {
+    let mut sizes = now(connection).await?;
     let counts = count(connection, &sizes).await?;
     for size in &mut sizes {
         if let Some(rows) = counts.get(&size.table_name) {
