@@ -83,7 +83,8 @@ async fn count(
     }
     let names = countable.iter().filter_map(|size| size.countable.as_ref());
     let statement = names.enumerate().map(one).collect::<Vec<_>>().join(" union all ");
-    let counts: Vec<(i32, i64)> = sqlx::query_as(&statement).fetch_all(connection).await?;
+    let counts: Vec<(i32, i64)> =
+        sqlx::query_as(&statement).persistent(false).fetch_all(connection).await?;
     let named = |(place, rows): (i32, i64)| {
         let size = countable.get(usize::try_from(place).ok()?)?;
         Some((size.table_name.clone(), rows))
