@@ -114,8 +114,8 @@ pub async fn revoke(
     revoked.ok_or(Error::NotFound)
 }
 
-/// Records why a key is revoked, with a look at the key. The event of the revocation has no place for
-/// a reason.
+/// Records why a key is revoked, with a look at the key. The revocation's event has no place for a
+/// reason.
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request` for a reason that is no label.

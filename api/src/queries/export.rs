@@ -1,6 +1,6 @@
 //! Deliveries as lines of a file, one per attempt: CSV for spreadsheets, NDJSON for programs. A
-//! delivery without an attempt has one line. Bodies and answers stay out. A time selects attempts by
-//! their start, and deliveries without an attempt by their queuing.
+//! delivery without an attempt has one line. Bodies and answers stay out. A time selects attempts
+//! by their start, and deliveries without an attempt by their queuing.
 
 use std::collections::{HashMap, VecDeque};
 use std::str::FromStr;
@@ -252,7 +252,8 @@ impl ExportReader {
             limit: DELIVERIES_PER_PAGE,
             ..DeliveryFilter::default()
         };
-        let (pool, firm_id) = (&self.pool, self.firm_id);
+        let pool = &self.pool;
+        let firm_id = self.firm_id;
         Ok(match (part.queued, kind) {
             (QueuedWhen::Earlier(since), kind) => {
                 deliveries::list_ended_later(pool, firm_id, &wanted, kind, since).await?
