@@ -563,6 +563,9 @@ pub(crate) enum KeysCommand {
         firm: String,
         /// The key: its id, the beginning of its id, or the beginning of its text (ffk_…).
         key: String,
+        /// The reason; kept in the audit log.
+        #[arg(long, value_parser = reason)]
+        reason: Option<String>,
         #[command(flatten)]
         consent: ConsentArgs,
         #[command(flatten)]
@@ -659,9 +662,10 @@ pub(crate) enum DeliveriesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryShowArgs {
-    /// The firm: its id, the beginning of its id, or its name.
+    /// The firm: its id, the beginning of its id, or its name. Only a delivery that no list shows
+    /// yet needs it.
     #[arg(long)]
-    pub(crate) firm: String,
+    pub(crate) firm: Option<String>,
     /// The delivery: its id, or the beginning of its id.
     pub(crate) delivery: String,
     /// Its state at a position of the log, or at a time (2026-11-01, 2h).

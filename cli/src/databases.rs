@@ -70,7 +70,8 @@ impl Databases {
             },
             (Some(_), _) => bail!(
                 "with DATABASE_URL, set FIRMFORMS_KEYRING_URL to another database: \
-                 the data keys must not be in the main one"
+                 the data keys must not be in the main one; an auditor uses a token instead, see \
+                 docs/how-to/audit-with-a-token.md"
             ),
             (None, _) => Self::private(storage, names, installation).await?,
         };

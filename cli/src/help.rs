@@ -77,7 +77,7 @@ A service on this machine reaches it with --allow-targets 127.0.0.0/8 --allow-ht
     (
         "keys revoke",
         "Examples:
-  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2
+  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2 --reason \"found in a mail\"
   firmforms keys revoke --firm d6e48e62 01a20f92 --yes
 
 Exit codes:
@@ -150,7 +150,14 @@ Exit codes:
     (
         "hooks test",
         "Examples:
-  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"",
+  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"
+
+The sample leaves from this machine, with the targets that this command allows.
+
+Exit codes:
+  0  the answer was 2xx
+  1  it was not, or nothing was sent
+  2  wrong usage",
     ),
     (
         "receivers",
@@ -207,7 +214,7 @@ Exit codes:
         "hooks list",
         "Examples:
   firmforms hooks list --firm \"Harrow Lane\"
-  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01",
+  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01 --until 2026-04-01",
     ),
     (
         "hooks why",

@@ -120,7 +120,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Health(asked) => done(health::run(&asked)).await,
         CliCommand::Backup(asked) => done(backup::run(storage, &asked)).await,
         CliCommand::Restore(asked) => backup::restore(storage, &asked).await,
-        CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
+        CliCommand::Hooks(command) => audit::hooks(storage, command).await,
         CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
         CliCommand::Serve(serve) if serve.check => {
             done(serve_check::run(storage, &serve.settings)).await

@@ -110,6 +110,10 @@ actions! {
 pub struct UnknownAction;
 
 impl Action {
+    /// The words of readings: shown, and taken home.
+    pub const READS: &'static [&'static str] =
+        &[Self::AuditRead.name(), Self::AuditExported.name()];
+
     /// The words of all actions, for a person.
     #[must_use]
     pub fn all_names() -> String {
