@@ -194,6 +194,7 @@ pub fn reported_for(event: &Event, recorded_at: Timestamp) -> Option<Timestamp> 
     let time = match event {
         FirmEvent::FirmOpened { time, .. }
         | FirmEvent::FirmChanged { time, .. }
+        | FirmEvent::FirmNoticesChanged { time, .. }
         | FirmEvent::FirmSuspended { time, .. }
         | FirmEvent::FirmResumed { time, .. }
         | FirmEvent::FirmClosed { time, .. }
