@@ -205,8 +205,15 @@ pub(crate) enum CliCommand {
     /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),
+    /// Take a backup of both databases, the keys and the signed checkpoints, beside the running
+    /// service.
+    Backup(crate::backup::BackupArgs),
+    /// Restore a backup into empty databases, and verify the result.
+    Restore(crate::backup::RestoreArgs),
     /// Check an installation, and name each fault with its remedy.
     Doctor(crate::doctor::DoctorArgs),
+    /// Ask a running process on this machine whether it is ready.
+    Health(crate::health::HealthArgs),
     /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),
@@ -353,7 +360,7 @@ pub struct ServeArgs {
     pub mail_from: Option<SenderAddress>,
     /// The URL that gets notices about subscriptions and keys: public and https. Every process with
     /// doors or a deliverer needs it.
-    #[arg(long, env = "FIRMFORMS_NOTICES_URL")]
+    #[arg(long, env = "FIRMFORMS_NOTICES_URL", hide_env_values = true)]
     pub notices_url: Option<String>,
     /// The secret that signs notices: whsec_ and 43 characters.
     #[arg(
@@ -375,8 +382,9 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_INTEGRATIONS_URL", value_parser = integrations_url)]
     pub integrations_url: Option<String>,
     /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published
-    /// at /.well-known/firmforms-egress.json.
-    #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR")]
+    /// at /.well-known/firmforms-egress.json. A process that sends must have them all.
+    #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR",
+          value_parser = egress_address)]
     pub egress_bind: Vec<IpAddr>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
@@ -449,6 +457,15 @@ fn base_url(text: &str) -> Result<String, &'static str> {
 }
 
 /// Reads the URL of a screen. A mail links to it.
+/// An address that a receiver can name in its list. The others are no source of a connection to it.
+fn egress_address(text: &str) -> Result<IpAddr, &'static str> {
+    let address: IpAddr = text.trim().parse().map_err(|_| "write an IPv4 or IPv6 address")?;
+    if address.is_unspecified() || address.is_multicast() {
+        return Err("this address names no one machine");
+    }
+    Ok(address.to_canonical())
+}
+
 fn integrations_url(text: &str) -> Result<String, &'static str> {
     let is_url = text.starts_with("https://") && !text.contains(char::is_whitespace);
     is_url.then(|| text.to_owned()).ok_or("an https URL is needed")
@@ -555,6 +572,9 @@ pub(crate) enum KeysCommand {
         firm: String,
         /// The key: its id, the beginning of its id, or the beginning of its text (ffk_…).
         key: String,
+        /// The reason; kept in the audit log.
+        #[arg(long, value_parser = reason)]
+        reason: Option<String>,
         #[command(flatten)]
         consent: ConsentArgs,
         #[command(flatten)]
@@ -651,9 +671,10 @@ pub(crate) enum DeliveriesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryShowArgs {
-    /// The firm: its id, the beginning of its id, or its name.
+    /// The firm: its id, the beginning of its id, or its name. Only a delivery that no list shows
+    /// yet needs it.
     #[arg(long)]
-    pub(crate) firm: String,
+    pub(crate) firm: Option<String>,
     /// The delivery: its id, or the beginning of its id.
     pub(crate) delivery: String,
     /// Its state at a position of the log, or at a time (2026-11-01, 2h).

@@ -13,7 +13,7 @@ use deliverer::inspect::checkup as queue;
 use deliverer::inspect::lost_keys::{self, KeyCoverage};
 use deliverer::upkeep::{self, ErasureProgress};
 use domain::audit::Seal;
-use domain::checkup::{CheckVerdict, Finding, ReceiverState, SigningHealth};
+use domain::checkup::{BackupAges, CheckVerdict, Finding, ReceiverState, SigningHealth};
 use domain::context::Actor;
 use domain::receiver::{FAILING_AFTER, FAILURES_MIN, hour_of};
 use domain::time::Timestamp;
@@ -21,7 +21,7 @@ use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
 use projector::receivers::{self, ReceiverTotals};
-use projector::{firms, notices, pauses, replays, seals, signatures, verifications};
+use projector::{backups, firms, notices, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -149,6 +149,7 @@ async fn look_inside(
     findings.push(Finding::replays(running, held, stalled));
     findings.push(checkpoints(storage, pool, now).await?);
     findings.push(verification(pool, now).await?);
+    findings.push(backup(pool, keyring.pool(), now).await?);
     findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
 }
@@ -267,6 +268,18 @@ async fn verification(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Findi
     let ended = verifications::state(&mut *pool.acquire().await?).await?.ended;
     let age = ended.as_ref().map_or(Duration::ZERO, |ended| since(now, ended.at.get()));
     Ok(Finding::verification(ended.as_ref(), age))
+}
+
+/// The age of the last backup, and of the archives of the write-ahead log. Without the archive of
+/// both servers nothing can be restored from one.
+async fn backup(pool: &PgPool, keyring: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let last = backups::last(&mut *pool.acquire().await?).await?;
+    let archives = (checkup::archived_at(pool).await?, checkup::archived_at(keyring).await?);
+    let archived = archives.0.zip(archives.1).map(|(main, keyring)| main.min(keyring));
+    Ok(Finding::backup(BackupAges {
+        taken: last.map(|last| since(now, last.taken_at)),
+        archived: archived.map(|at| since(now, at)),
+    }))
 }
 
 async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Finding> {

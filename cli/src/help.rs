@@ -18,8 +18,8 @@ use crate::output::Output;
 const NAME: &str = "firmforms";
 
 /// The commands that open no database.
-const WITHOUT_DATABASE: [&str; 6] =
-    ["generate", "listen", "cells", "openapi", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 7] =
+    ["generate", "health", "listen", "cells", "openapi", "completions", "man"];
 
 /// Words below the options, by command.
 const AFTER: &[(&str, &str)] = &[
@@ -91,7 +91,7 @@ The file:
     (
         "keys revoke",
         "Examples:
-  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2
+  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2 --reason \"found in a mail\"
   firmforms keys revoke --firm d6e48e62 01a20f92 --yes
 
 Exit codes:
@@ -164,7 +164,14 @@ Exit codes:
     (
         "hooks test",
         "Examples:
-  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"",
+  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"
+
+The sample leaves from this machine, with the targets that this command allows.
+
+Exit codes:
+  0  the answer was 2xx
+  1  it was not, or nothing was sent
+  2  wrong usage",
     ),
     (
         "receivers",
@@ -221,7 +228,7 @@ Exit codes:
         "hooks list",
         "Examples:
   firmforms hooks list --firm \"Harrow Lane\"
-  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01",
+  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01 --until 2026-04-01",
     ),
     (
         "hooks why",
@@ -251,11 +258,40 @@ Exit codes:
   2  not decided",
     ),
     (
+        "backup",
+        "Examples:
+  firmforms backup /backups/2026-11-26
+  firmforms backup - --without-keys > backup.tar
+  firmforms backup verify /backups/2026-11-26",
+    ),
+    (
+        "restore",
+        "Examples:
+  firmforms restore /backups/2026-11-26
+  firmforms restore - < backup.tar
+
+Exit codes:
+  0  restored and verified
+  1  not restored, or restored with a fault that is named
+  2  wrong usage",
+    ),
+    (
         "doctor",
         "Exit codes:
   0  no fault
   1  a fault
   2  a check could not be made",
+    ),
+    (
+        "health",
+        "Examples:
+  firmforms health
+  firmforms health --internal-addr unix:/run/firmforms/door.sock --live
+
+Exit codes:
+  0  ready, or alive
+  1  not ready, or no answer
+  2  wrong usage",
     ),
     (
         "projections rebuild",

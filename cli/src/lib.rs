@@ -4,6 +4,7 @@
 mod answers;
 mod args;
 mod audit;
+mod backup;
 mod cells;
 mod config;
 mod confirm;
@@ -17,6 +18,7 @@ mod doors;
 pub mod expected;
 mod failure;
 pub mod generate;
+mod health;
 mod help;
 pub mod ingest;
 mod internal_addr;
@@ -37,6 +39,7 @@ mod replays;
 pub mod roles;
 pub mod serve;
 mod serve_check;
+mod service_manager;
 mod settings_file;
 mod setup;
 pub mod telemetry;
@@ -90,6 +93,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(traces) => traces,
         Err(error) => return fail(&error, format),
     };
+    variables::warn_of_shown_secrets(&given.shown_secrets);
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(run(arguments)),
         Err(error) => Err(error.into()),
@@ -114,7 +118,10 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
                 ExitCode::from(2)
             }))
         }
-        CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
+        CliCommand::Health(asked) => done(health::run(&asked)).await,
+        CliCommand::Backup(asked) => done(backup::run(storage, &asked)).await,
+        CliCommand::Restore(asked) => backup::restore(storage, &asked).await,
+        CliCommand::Hooks(command) => audit::hooks(storage, command).await,
         CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
         CliCommand::Serve(serve) if serve.check => {
             done(serve_check::run(storage, &serve.settings)).await

@@ -41,6 +41,7 @@ use crate::args::version;
 use crate::descriptors;
 use crate::door_setup::{DoorPair, reload, warn_of_clear_text};
 use crate::doors::{BoundDoors, ServedDoors};
+use crate::service_manager;
 use crate::setup::setup;
 use crate::telemetry::ProcessMetrics;
 use crate::wiring::{
@@ -75,7 +76,9 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
+    tasks.spawn(service_manager::keep_watchdog(stop.clone()));
     let doors = listen(doors, settings, &metrics, &stop, &mut tasks);
+    service_manager::tell("waiting for the databases");
     let started = tokio::select! {
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
@@ -98,6 +101,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     spawn_workers(&system, serve.role, &stop, &mut tasks);
     metrics.watch(&system);
     doors.open(&system.service);
+    service_manager::tell_ready(&format!("works as {}", serve.role.name()));
     tracing::info!("ready");
     let (is_drained, ended) = wait(signal, &mut tasks, &stop, &system.service.inviter).await;
     // Unfinished work still holds connections, so only the end of the process closes them.
@@ -337,6 +341,7 @@ async fn drain(
     stop: &CancellationToken,
     left_behind: impl Future<Output = ()>,
 ) -> bool {
+    service_manager::tell_stopping("finishing what is under way");
     tracing::info!("{why}: finishing what is under way");
     stop.cancel();
     let drained = async {

@@ -54,7 +54,8 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
         notices: notice_target(serve)?,
-        egress: egress(serve)?,
+        egress_bind: egress(serve)?,
+        egress: serve.egress_bind.clone(),
         integrations_url: serve.integrations_url.clone(),
         cell: serve.cell,
     })
@@ -98,14 +99,21 @@ fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
     url.map(|url| url.parse()).transpose().context("--smtp-url-file")
 }
 
-/// The addresses that deliveries leave from. A process that sends must have them.
+/// The addresses of `--egress-bind` that this process uses. A process that sends must have them all.
+/// Another one uses those that its machine has: it sends samples and tests only.
 fn egress(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
     let sends = matches!(serve.role, ProcessRole::All | ProcessRole::Deliverer);
-    for address in serve.egress_bind.iter().filter(|_| sends) {
-        std::net::TcpListener::bind((*address, 0))
-            .with_context(|| format!("--egress-bind {address}"))?;
+    let mut bound = Vec::new();
+    for address in &serve.egress_bind {
+        match std::net::TcpListener::bind((*address, 0)) {
+            Ok(_) => bound.push(*address),
+            Err(error) if sends => {
+                return Err(error).with_context(|| format!("--egress-bind {address}"));
+            }
+            Err(_) => {}
+        }
     }
-    Ok(serve.egress_bind.clone())
+    Ok(bound)
 }
 
 /// The operator's URL for notices. No error repeats the secret.

@@ -33,10 +33,13 @@ use mailer::{Mailer, SenderAddress};
 use notifier::{NoticePlaces, Notifier};
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migrator};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
-use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, cell, installation};
+use vault::{
+    Entropy, IdentityKey, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, cell,
+    installation,
+};
 
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
@@ -117,8 +120,10 @@ pub struct SystemSetup {
     pub desks: CallBatchers,
     /// The operator's URL for notices.
     pub notices: Option<NoticeTarget>,
-    /// The addresses that deliveries leave from; any if there are none.
+    /// The published addresses that deliveries leave from; any if there are none.
     pub egress: Vec<IpAddr>,
+    /// Those that this process uses.
+    pub egress_bind: Vec<IpAddr>,
     /// The integrations screen of the product.
     pub integrations_url: Option<String>,
     /// The cell that this installation is to be; the one that it is already, without one.
@@ -147,6 +152,7 @@ impl SystemSetup {
             desks: CallBatchers::default(),
             notices: None,
             egress: Vec::new(),
+            egress_bind: Vec::new(),
             integrations_url: None,
             cell: None,
         })
@@ -187,7 +193,7 @@ impl System {
         Self::start_on(databases, wrapping, setup, Installation::MayBegin).await
     }
 
-    async fn start_on(
+    pub(crate) async fn start_on(
         databases: Databases,
         wrapping: WrappingKey,
         setup: SystemSetup,
@@ -234,10 +240,7 @@ impl System {
         setup: SystemSetup,
     ) -> anyhow::Result<Self> {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        installation::check(store.pool(), &keyring).await?;
-        let identity = keyring.identity(&*entropy).await.context("the keyring")?;
-        identity.check(store.pool()).await.context("the keyring")?;
-        installation::note(store.pool(), &keyring, entropy.id()).await?;
+        let identity = checked_identity(&store, &keyring, &*entropy).await?;
         let cell = cell::note(store.pool(), setup.cell).await?;
         let places = notice_places(&setup);
         let deliverer = DelivererContext {
@@ -327,10 +330,23 @@ impl System {
     }
 }
 
+/// The key of identities, once both databases are known to be of one installation.
+async fn checked_identity(
+    store: &Store,
+    keyring: &Keyring,
+    entropy: &dyn Entropy,
+) -> anyhow::Result<IdentityKey> {
+    installation::check(store.pool(), keyring).await?;
+    let identity = keyring.identity(entropy).await.context("the keyring")?;
+    identity.check(store.pool()).await.context("the keyring")?;
+    installation::note(store.pool(), keyring, entropy.id()).await?;
+    Ok(identity)
+}
+
 fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
     Ok(OutgoingClient::new(OutgoingConfig {
         extra_roots: setup.extra_roots.clone(),
-        bind: setup.egress.clone(),
+        bind: setup.egress_bind.clone(),
         ..OutgoingConfig::new(setup.allowed.clone())
     })?)
 }
@@ -376,7 +392,10 @@ async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result
 
 /// Requires both databases at this build's schema, or at a newer one. Only `serve`, `demo` and
 /// `migrate` change a schema: a newer program on a laptop must not.
-async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
+pub(crate) async fn require_schema(
+    main: &sqlx::PgPool,
+    keyring: &sqlx::PgPool,
+) -> anyhow::Result<()> {
     let schemas = schema_standings(main, keyring).await?;
     for (name, SchemaStanding { found, needed, missing }) in schemas {
         if missing > 0 {
@@ -387,6 +406,13 @@ async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::
         }
     }
     Ok(())
+}
+
+/// The newest migration of each database that this build knows.
+pub(crate) fn known_schemas() -> (i64, i64) {
+    let newest = |migrator: &Migrator| migrator.iter().map(|one| one.version).max();
+    let main = newest(eventstore::main_migrations()).unwrap_or_default();
+    (main, newest(&KEYRING_MIGRATIONS).unwrap_or_default())
 }
 
 /// The schemas of both databases beside those of this build.

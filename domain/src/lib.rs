@@ -78,6 +78,7 @@ pub mod lang;
 pub mod link;
 pub mod maintenance;
 pub mod merkle;
+pub mod migration;
 pub mod notice;
 pub mod object;
 pub mod occurrence;

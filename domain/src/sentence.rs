@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use chrono::TimeDelta;
 use uuid::Uuid;
 
 use crate::access_token::{AccessTokenEvent, HolderRole, TokenScope};
@@ -23,9 +24,10 @@ use crate::reading::{ReadingEvent, ReadingSubject};
 use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
-use crate::subscription::{RemovalReason, SubscriptionEvent};
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
 use crate::target::shown_target;
 use crate::target_test::TargetTestEvent;
+use crate::time::Timestamp;
 
 /// Names that people gave to keys and tokens. A sentence falls back to the id.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -179,6 +181,43 @@ fn of_notice(sent: &SentNotice) -> String {
     };
     let SentNotice { kind, subject_id, subject_kind, .. } = sent;
     format!("the notice {} of {subject_kind} {subject_id} was {to}", kind.name())
+}
+
+/// Longest way of a report that is not told.
+const REPORT_DELAY_MAX: TimeDelta = TimeDelta::minutes(1);
+
+/// The time that the product reported for an event of a firm or member, if it is more than a minute
+/// before or after the recording.
+#[must_use]
+pub fn reported_for(event: &Event, recorded_at: Timestamp) -> Option<Timestamp> {
+    let Event::Firm(event) = event else { return None };
+    let time = match event {
+        FirmEvent::FirmOpened { time, .. }
+        | FirmEvent::FirmChanged { time, .. }
+        | FirmEvent::FirmNoticesChanged { time, .. }
+        | FirmEvent::FirmSuspended { time, .. }
+        | FirmEvent::FirmResumed { time, .. }
+        | FirmEvent::FirmClosed { time, .. }
+        | FirmEvent::MemberJoined { time, .. }
+        | FirmEvent::MemberRoleChanged { time, .. }
+        | FirmEvent::MemberDisabled { time, .. }
+        | FirmEvent::MemberEnabled { time, .. }
+        | FirmEvent::MemberLeft { time, .. } => *time,
+        FirmEvent::SecretRevealed {}
+        | FirmEvent::SecretRotated { .. }
+        | FirmEvent::FirmDataDropped {} => return None,
+    };
+    let apart = (recorded_at.get() - time.get()).abs();
+    (apart > REPORT_DELAY_MAX).then_some(time)
+}
+
+/// Tells of the second 410 in a row.
+#[must_use]
+pub fn second_gone(gone: &GoneAnswer) -> String {
+    format!(
+        "delivery {} ended with {} at {}, the second one in a row",
+        gone.delivery_id, gone.status, gone.finished_at
+    )
 }
 
 fn of_firm(event: &FirmEvent) -> String {
@@ -394,6 +433,15 @@ fn of_maintenance(event: &MaintenanceEvent) -> String {
         }
         MaintenanceEvent::RebuildOrdered { models } => {
             format!("a rebuild was ordered of {}", models.join(", "))
+        }
+        MaintenanceEvent::BackupOrdered { with_keys: true } => {
+            "a backup with all keys was ordered".to_owned()
+        }
+        MaintenanceEvent::BackupOrdered { with_keys: false } => {
+            "a backup without keys was ordered".to_owned()
+        }
+        MaintenanceEvent::BackupRestored { taken_at, position } => {
+            format!("the databases were restored from a backup of {taken_at}, position {position}")
         }
     }
 }

@@ -56,12 +56,13 @@ comment on column notices.mail_tries is 'Tries to mail the notice.';
 comment on column notices.is_queued is
     'Whether the notice is in the outbox, on its way to the operator''s URL.';
 create index notices_due_idx on notices (due_at);
+-- Notices that are not in the outbox yet are found by this index.
+create index notices_new_idx on notices (raised_at) where not is_queued;
 -- The data of a closed firm are dropped by this index.
 create index notices_firm_idx on notices (firm_id, notice_id);
 
 alter table lanes drop constraint lanes_kind_check,
-    add constraint lanes_kind_check check (kind in ('hook', 'step', 'notice')) not valid;
-alter table lanes validate constraint lanes_kind_check;
+    add constraint lanes_kind_check check (kind in ('hook', 'step', 'notice'));
 alter table outbox add column notice jsonb;
 comment on column outbox.notice is
     'A notice to the operator''s URL, with its body. Null for every delivery.';

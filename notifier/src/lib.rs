@@ -1,10 +1,10 @@
 //! Notices, from the raised row to the mail and to the queued call of the operator's URL (ruling
 //! 49).
 //!
-//! [`NoticeWorker`] takes one notice at a time. It queues the notice in the outbox, where it is
-//! retried like a delivery, and hands a mail to the mail server. A row goes when its mail is
-//! finished. A process that dies in between leaves the row, and another one takes it two minutes
-//! later: the mail has the same bytes and Message-ID.
+//! [`NoticeWorker`] first queues new notices in the outbox, where they are retried like deliveries,
+//! so that they never wait for a mail server. Then it hands some mails to the mail server at once. A
+//! row goes when its mail is finished. A process that dies in between leaves the row, and another
+//! one takes it two minutes later: the mail has the same Message-ID.
 //!
 //! `domain` decides when a notice is due, `projector` raises it, `mailer` writes the mail, and
 //! `deliverer` sends the call.
@@ -24,6 +24,7 @@ use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, Clock, NewEvent, Store, crash};
+use futures::future::try_join_all;
 use mailer::{MailOutcome, Mailer, NoTurn, NoticeContent, SenderAddress, compose_notice};
 use projector::firms::{self, NoticeReader};
 use projector::notices::{self, OpenNotice};
@@ -34,6 +35,15 @@ use vault::{IdentityKey, Keyring, secrets};
 
 /// The placeholder of the firm's id in the link.
 const FIRM_PLACEHOLDER: &str = "{firm}";
+
+/// Mails that a worker hands over at once: half the turns of the mailer.
+const MAILS_AT_ONCE: i64 = 8;
+
+/// The longest wait for a turn of the mail server.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+
+/// Notices that one step queues, so that mails follow soon.
+const QUEUED_AT_ONCE: i64 = 100;
 
 /// The parts that notifying uses. Clones share all parts.
 #[derive(Clone)]
@@ -113,24 +123,38 @@ impl Worker for NoticeWorker {
             return Ok(NextStep::IDLE);
         }
         let now = notifier.clock.now();
-        let Some(open) = notices::take(notifier.store.pool(), now.get()).await? else {
+        let queued = notifier.queue_new(now).await?;
+        let taken = notices::take(notifier.store.pool(), now.get(), MAILS_AT_ONCE).await?;
+        if queued == 0 && taken.is_empty() {
             return Ok(NextStep::IDLE);
-        };
-        notifier.handle(&open, now).await?;
+        }
+        try_join_all(taken.iter().map(|open| notifier.mail_one(open, now))).await?;
         Ok(NextStep::Busy)
     }
 }
 
 impl Notifier {
-    async fn handle(&self, open: &OpenNotice, now: Timestamp) -> Result<(), AppendError> {
-        let Some(notice) = self.notice(open).await? else {
-            return self.finish(open, None, now).await;
+    /// Queues the notices that are not queued yet, if the operator has a URL. Returns their number.
+    async fn queue_new(&self, now: Timestamp) -> Result<usize, AppendError> {
+        let Some(url) = self.places.operator.as_deref() else {
+            return Ok(0);
         };
-        if let Some(url) = self.places.operator.as_deref().filter(|_| !open.is_queued) {
-            self.queue(&notice, url, now).await?;
+        let new = notices::not_queued(self.store.pool(), QUEUED_AT_ONCE).await?;
+        for open in &new {
+            match self.notice(open).await? {
+                Some(notice) => self.queue(&notice, url, now).await?,
+                None => self.finish(open, None, now).await?,
+            }
             crash::point("notice_queued");
         }
-        self.mail(open, &notice, now).await
+        Ok(new.len())
+    }
+
+    async fn mail_one(&self, open: &OpenNotice, now: Timestamp) -> Result<(), AppendError> {
+        match self.notice(open).await? {
+            Some(notice) => self.mail(open, &notice, now).await,
+            None => self.finish(open, None, now).await,
+        }
     }
 
     /// The notice with its names. `None` if a closed firm had no subscription.
@@ -150,11 +174,12 @@ impl Notifier {
     /// Puts the notice into the outbox, once.
     async fn queue(&self, notice: &Notice, url: &str, now: Timestamp) -> Result<(), AppendError> {
         let sent = self.sent(notice.firm_id, &notice.facts, NoticeChannel::Operator, url);
-        let queued = QueuedNotice { sent, body: notice.cloud_event(&self.places.source) };
+        let firm_id = notice.firm_id;
+        let queued = QueuedNotice { firm_id, sent, body: notice.cloud_event(&self.places.source) };
         let mut appending = self.store.begin().await?;
         let connection = appending.connection();
         if notices::note_queued(connection, queued.sent.notice_id).await? {
-            let of = NoticeToQueue { firm_id: notice.firm_id, url, notice: &queued };
+            let of = NoticeToQueue { url, notice: &queued };
             outbox::queue(connection, of, now.get()).await?;
             appending.deliveries_wait();
         }
@@ -178,10 +203,11 @@ impl Notifier {
             to: &to,
             lang: reader.notices.lang,
         });
-        let sent = match self.mailer.turn(notice.firm_id, Duration::ZERO).await {
+        let sent = match self.mailer.turn(notice.firm_id, TURN_WAIT).await {
             Ok(turn) => turn.send(&mail).await,
             Err(NoTurn::Off) => return self.end(open, MailEnd::NoServer, now).await,
-            Err(busy @ NoTurn::Busy) => MailOutcome::Failed(busy.to_string()),
+            // No try was made. The notice is due again when nobody holds it any more.
+            Err(NoTurn::Busy) => return Ok(()),
         };
         crash::point("notice_mailed");
         match sent {
@@ -235,7 +261,8 @@ impl Notifier {
         now: Timestamp,
     ) -> Result<(), AppendError> {
         if matches!(end, MailEnd::Refused | MailEnd::GivenUp) {
-            tracing::error!(notice_id = %open.notice_id, end = end.name(), "a notice was not mailed");
+            let end = end.name();
+            tracing::error!(notice_id = %open.notice_id, end, "a notice was not mailed");
         }
         NOTICES.count(&[("channel", NoticeChannel::Mail.name()), ("outcome", end.name())]);
         self.finish(open, None, now).await

@@ -26,6 +26,7 @@
 pub mod activity_ids;
 mod actors;
 pub mod as_of;
+pub mod backups;
 pub mod candidates;
 mod counters;
 pub mod follow;

@@ -74,6 +74,8 @@ metrics! {
         "Last position of the log that the last verification reached.";
     VERIFICATION_BROKEN = Gauge "firmforms_verification_broken",
         "1 when the last verification of the log found a flaw.";
+    BACKUP_AGE = Gauge "firmforms_backup_age_seconds",
+        "Age of the last backup by `firmforms backup`; 0 when none was taken.";
     ATTEMPTS = Counter "firmforms_delivery_attempts_total",
         "Tries that were recorded, by outcome and by what came back.";
     ATTEMPT_SECONDS = Histogram "firmforms_delivery_attempt_duration_seconds",

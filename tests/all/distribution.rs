@@ -18,6 +18,7 @@ const OF_NO_FIRM: [(&str, &str); 18] = [
     ("identity_check", "one word under this installation's key"),
     ("identity_key", "this installation's key"),
     ("installation", "this installation's id"),
+    ("last_backup", "the last backup of this database"),
     ("last_signature", "the last checkpoint that was signed here"),
     ("last_verification", "the last verification of this log"),
     ("rebuilds", "when each read model was made anew here"),

@@ -1,5 +1,5 @@
-//! Notices to firms and to the operator (ruling 49), with a mail server and the operator's URL on real
-//! sockets.
+//! Notices to firms and to the operator (ruling 49), with a mail server and the operator's URL on
+//! real sockets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -202,6 +202,42 @@ async fn an_operator_that_is_away_for_an_hour_misses_no_notice_and_gets_none_twi
 }
 
 #[tokio::test]
+async fn a_silent_mail_server_held_up_the_calls_of_the_operator() {
+    let scene = Scene::new().await;
+    scene.subscribe("/hook").await;
+    scene.mail.turn_once("RCPT", Turn::Silence);
+    scene.receiver.reply([Reply::status(410)]);
+    scene.world.submit(&scene.firm).await;
+    scene.world.deliver().await;
+    let arrives = async {
+        while scene.operator.received().is_empty() {
+            scene.world.deliver().await;
+        }
+    };
+    tokio::select! {
+        () = scene.world.notify() => panic!("the mail server said nothing"),
+        () = arrives => {}
+    }
+    assert_eq!(scene.kinds(), ["subscription.warned"]);
+    assert_eq!(scene.mail.mails().len(), 0);
+}
+
+#[tokio::test]
+async fn the_notices_of_many_firms_took_every_permit_of_a_process() {
+    let scene = Scene::new().await;
+    for _ in 0..40 {
+        let firm = scene.world.firm().await;
+        let left = activity(firm.id, "member.left", json!({"member_id": firm.owner}));
+        assert_eq!(scene.world.report(&[later(left, 2)]).await.status, 202);
+    }
+    scene.world.deliver().await;
+    scene.world.notify().await;
+    assert_eq!(scene.count("outbox where notice is not null").await, 40);
+    let claimed = claim(scene.world.deliverer(), &scene.world.limits(256)).await.unwrap();
+    assert_eq!(claimed.len(), 32, "the limit of one firm and host");
+}
+
+#[tokio::test]
 async fn a_process_that_dies_with_a_notice_in_flight_sends_it_again() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
@@ -281,6 +317,8 @@ async fn a_firm_chooses_its_language_or_no_mail_and_the_operator_hears_anyway() 
     assert_eq!(header(&mails[0], "Content-Language"), "fr");
     assert!(text(&mails[0]).contains("Bonjour,"));
     scene.change(json!({"notices": {"mail": false}}), 3).await;
+    // The other setting stays as it is.
+    scene.change(json!({"notices": {"lang": "en"}}), 4).await;
     scene.answer(&[410]).await;
     assert_eq!(scene.mail.mails().len(), 1);
     assert_eq!(scene.kinds(), ["subscription.warned", "subscription.removed"]);

@@ -253,8 +253,16 @@ fn questions(world: &World, firm: &Firm, hook: &str) -> Vec<String> {
         .iter()
         .map(|question| format!("{of}/{question}"))
         .collect();
-    let exports = ["", "?format=csv", &format!("?hook_id={hook}"), "?host=127.0.0.1"]
-        .map(|query| format!("{of}/deliveries/export{query}"));
+    let late = "since=2026-11-01T12:30:00Z&until=2026-11-02";
+    let exports = [
+        "",
+        "?format=csv",
+        &format!("?{late}"),
+        &format!("?{late}&hook_id={hook}"),
+        &format!("?hook_id={hook}"),
+        "?host=127.0.0.1",
+    ]
+    .map(|query| format!("{of}/deliveries/export{query}"));
     let searches = [
         hook,
         &hook[..13],

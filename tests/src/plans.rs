@@ -18,6 +18,7 @@ const TINY: [(&str, &str); 18] = [
     ("last_signature", "one row"),
     ("lost_tails", "one row per loss of the log's end"),
     ("last_verification", "one row"),
+    ("last_backup", "one row"),
     ("lane_wakes", "a sender takes them as they come"),
     ("unspread", "what bursts leave for a moment"),
     ("pauses", "what operators hold now: mostly nothing"),

@@ -43,6 +43,7 @@ pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{IdentityKey, MailRecipient};
 pub use keyring::{
     DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey, is_in_use,
+    sealed_check,
 };
 pub use seal::{BrokenSeal, DataKey, WrappingKey};
 

@@ -12,7 +12,7 @@ use anyhow::Context;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::header::RETRY_AFTER;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use clap::Args;
@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 
 use self::next::{ArrivalKind, next_step};
 use self::script::ScriptedAnswer;
+use crate::output::print_line;
 
 /// The largest body that is taken. A delivery has far less.
 const BODY_MAX_BYTES: usize = 16 << 20;
@@ -52,9 +53,10 @@ fn listen_secret(text: &str) -> Result<WebhookSecret, String> {
 
 pub(crate) async fn run(asked: ListenArgs) -> anyhow::Result<()> {
     let listener = TcpListener::bind(asked.at).await.with_context(|| asked.at.to_string())?;
-    println!("listening at http://{}: any path takes deliveries", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    print_line(&format!("listening at http://{address}: any path takes deliveries"));
     if asked.webhook_secret.is_empty() {
-        println!("no --webhook-secret: signatures are not checked");
+        print_line("no --webhook-secret: signatures are not checked");
     }
     let listening = Listening {
         secrets: asked.webhook_secret.into(),
@@ -65,9 +67,11 @@ pub(crate) async fn run(asked: ListenArgs) -> anyhow::Result<()> {
         .fallback(receive)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
         .with_state(listening);
-    let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-    axum::serve(listener, router).with_graceful_shutdown(interrupted).await?;
-    Ok(())
+    tokio::select! {
+        ended = axum::serve(listener, router) => Ok(ended?),
+        // A slow answer keeps nobody at the terminal.
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    }
 }
 
 #[derive(Clone)]
@@ -76,6 +80,9 @@ struct Listening {
     shows_bodies: bool,
     talk: Arc<Mutex<Talk>>,
 }
+
+/// Deliveries and subscriptions that are remembered, each. Then all are forgotten.
+const REMEMBERED_MAX: usize = 10_000;
 
 /// The requests so far.
 #[derive(Default)]
@@ -111,9 +118,9 @@ async fn receive(
         let told = talk.tell(&headers, check, answer);
         (format!("#{} {method} {} {told}", talk.requests, printable(uri.path())), answer)
     };
-    println!("{line} ({} bytes)", body.len());
+    print_line(&format!("{line} ({} bytes)", body.len()));
     if listening.shows_bodies {
-        println!("{}", printable(&String::from_utf8_lossy(&body)));
+        print_line(&String::from_utf8_lossy(&body));
     }
     tokio::time::sleep(answer.wait).await;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
@@ -175,32 +182,56 @@ impl Talk {
             SignatureCheck::Unchecked => "signature not checked".to_owned(),
             SignatureCheck::Bad(why) => format!("signature bad: {why}"),
         };
-        let shown = printable(delivery).into_owned();
-        let arrivals = self.arrivals.entry(delivery.to_owned()).or_default();
-        *arrivals += 1;
-        let arrival = *arrivals;
-        let repeat = if arrival > 1 { format!(", arrival {arrival}") } else { String::new() };
-        let gone = self.gone.entry(hook.to_owned()).or_default();
-        match answer.status {
-            410 => *gone += 1,
-            200..=299 => *gone = 0,
-            _ => {}
+        let shown = printable(delivery);
+        let head = format!("{event} {shown}");
+        let status = answer.status;
+        if let SignatureCheck::Bad(_) = check {
+            return format!("{head}, {signature} -> {status}: nobody but the service can sign");
         }
-        let kind = if text(headers, "x-service-test") == "1" {
-            ArrivalKind::Test
-        } else if hook.is_empty() {
-            ArrivalKind::Other
-        } else {
-            ArrivalKind::Hook
+        let arrival = count_up(&mut self.arrivals, delivery);
+        let repeat = if arrival > 1 { format!(", arrival {arrival}") } else { String::new() };
+        let kind = kind_of(headers);
+        let gone = match (kind, answer.status) {
+            (ArrivalKind::Hook, 410) => count_up(&mut self.gone, hook),
+            (ArrivalKind::Hook, 200..=299) if !answer.is_too_slow() => {
+                self.gone.remove(hook);
+                0
+            }
+            _ => 0,
         };
-        let next = next_step(kind, arrival, answer, *gone);
+        let next = next_step(kind, arrival, answer, gone);
         let slow = match answer.wait.as_secs() {
             0 => String::new(),
             seconds => format!(" after {seconds} s"),
         };
-        let status = answer.status;
-        format!("{event} {shown}{repeat}, {signature} -> {status}{slow}: {next}")
+        format!("{head}{repeat}, {signature} -> {status}{slow}: {next}")
     }
+}
+
+/// The kind of a delivery, by its headers.
+fn kind_of(headers: &HeaderMap) -> ArrivalKind {
+    if text(headers, "x-service-test") == "1" {
+        ArrivalKind::Test
+    } else if text(headers, CONTENT_TYPE.as_str()) == "application/cloudevents+json" {
+        ArrivalKind::Notice
+    } else if text(headers, "x-service-hook").is_empty() {
+        ArrivalKind::Step
+    } else {
+        ArrivalKind::Hook
+    }
+}
+
+/// Counts one more of this id. A delivery without an id is always the first.
+fn count_up(counts: &mut HashMap<String, u32>, id: &str) -> u32 {
+    if id.is_empty() {
+        return 1;
+    }
+    if counts.len() >= REMEMBERED_MAX {
+        counts.clear();
+    }
+    let count = counts.entry(id.to_owned()).or_default();
+    *count += 1;
+    *count
 }
 
 /// A header's text; empty without one.

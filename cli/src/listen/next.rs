@@ -8,16 +8,15 @@ use domain::retry::RetrySchedule;
 
 use super::script::ScriptedAnswer;
 
-/// The time that the service waits for an answer (contract, section Limits).
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-
 /// The kind of a delivery, by its headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArrivalKind {
     /// Of a subscription.
     Hook,
-    /// Of a workflow step, or a notice.
-    Other,
+    /// Of a workflow step.
+    Step,
+    /// A notice to the operator.
+    Notice,
     /// A sample or a test run. Nothing follows it.
     Test,
 }
@@ -31,14 +30,13 @@ pub(super) fn next_step(
     gone: u32,
 ) -> String {
     let schedule = match kind {
-        ArrivalKind::Hook => RetrySchedule::RestHook,
-        ArrivalKind::Other => RetrySchedule::WorkflowStep,
+        ArrivalKind::Hook | ArrivalKind::Notice => RetrySchedule::RestHook,
+        ArrivalKind::Step => RetrySchedule::WorkflowStep,
         ArrivalKind::Test => return "a test: nothing follows".to_owned(),
     };
-    let given = if answer.wait >= ANSWER_WITHIN {
-        AttemptAnswer::NetworkError(NetworkError::Timeout)
-    } else {
-        AttemptAnswer::Status(answer.status)
+    let given = match answer.is_too_slow() {
+        true => AttemptAnswer::NetworkError(NetworkError::Timeout),
+        false => AttemptAnswer::Status(answer.status),
     };
     let asked = answer.retry_after.map(Duration::from_secs);
     let AttemptConclusion { outcome, wait } = conclude(schedule, arrival, &given, asked, 0.0);
@@ -86,7 +84,11 @@ mod tests {
         assert_eq!(next(1, "410", 1), "failed; another 410 in a row removes the subscription");
         assert_eq!(next(1, "410", 2), "failed; the second 410 in a row removes the subscription");
         let of = |kind| next_step(kind, 1, "410".parse().unwrap(), 1);
-        assert_eq!(of(ArrivalKind::Other), "failed, and not sent again");
+        assert_eq!(of(ArrivalKind::Step), "failed, and not sent again");
+        assert_eq!(of(ArrivalKind::Notice), "failed, and not sent again");
+        let of = |kind| next_step(kind, 1, "503".parse().unwrap(), 0);
+        assert_eq!(of(ArrivalKind::Step), "attempt 2 of 5 in 30 seconds");
+        assert_eq!(of(ArrivalKind::Notice), "attempt 2 of 8 in 1 minute");
         assert_eq!(of(ArrivalKind::Test), "a test: nothing follows");
     }
 }

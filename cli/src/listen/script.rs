@@ -3,6 +3,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+/// The time that the service waits for an answer (contract, section Limits).
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
 /// The longest wait of a slow answer, in seconds.
 const SLOW_SECONDS_MAX: u64 = 3_600;
 
@@ -18,6 +21,11 @@ pub(super) struct ScriptedAnswer {
 
 impl ScriptedAnswer {
     pub(super) const OK: Self = Self { status: 200, retry_after: None, wait: Duration::ZERO };
+
+    /// Whether the service has given up waiting by then.
+    pub(super) fn is_too_slow(self) -> bool {
+        self.wait >= ANSWER_WITHIN
+    }
 
     /// The answer to a request that does not verify.
     pub(super) const UNVERIFIED: Self = Self { status: 401, ..Self::OK };

@@ -33,6 +33,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("seals", [READ, ADD, NO, READ]),
     ("last_signature", [READ, WRITE, READ, READ]),
     ("last_verification", [READ, WRITE, READ, READ]),
+    ("last_backup", [WRITE, READ, READ, READ]),
     ("checkpoints", [READ, WRITE, WRITE, READ]),
     // Read models, written in the append that changes them.
     ("firms", [WRITE, READ, "select, update (dropped_at)", READ]),

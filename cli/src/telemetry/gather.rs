@@ -14,7 +14,7 @@ use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
 use projector::table_sizes::TableSizeRow;
 use projector::{
-    invites, notices, pauses, receivers, replays, signatures, table_sizes, verifications,
+    backups, invites, notices, pauses, receivers, replays, signatures, table_sizes, verifications,
 };
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::metrics as told;
@@ -185,6 +185,8 @@ impl ScrapeQuestion {
 async fn tell_proof(connection: &mut PgConnection, at: DateTime<Utc>) -> Result<(), sqlx::Error> {
     let signed_at = signatures::last(connection).await?.map(|last| last.at.get());
     told::SIGNATURE_AGE.set(&[], since(signed_at, at));
+    let taken_at = backups::last(connection).await?.map(|last| last.taken_at);
+    told::BACKUP_AGE.set(&[], since(taken_at, at));
     let ended = verifications::state(connection).await?.ended;
     told::VERIFICATION_AGE.set(&[], since(ended.as_ref().map(|ended| ended.at.get()), at));
     told::VERIFIED_POSITION.set_count(&[], ended.as_ref().map_or(0, |ended| ended.position));

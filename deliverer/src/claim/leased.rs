@@ -121,7 +121,7 @@ fn to_attempt(
     let mut attempt = ClaimedAttempt {
         delivery_id: row.delivery_id,
         lane_id: row.lane_id,
-        firm_id: row.firm_id,
+        firm_id: row.notice.as_ref().map_or(row.firm_id, |Json(notice)| notice.firm_id),
         occurrence_id: row.occurrence_id,
         trigger: row.trigger.parse().ok(),
         subject: row.subject(),

@@ -253,7 +253,7 @@ async fn pause(
                               then t.changed_at else l.due_at end
            from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::bool[])
                 as t(firm_id, paused_at, changed_at, goes_on)
-          where l.firm_id = t.firm_id and l.kind <> 'notice'",
+          where l.firm_id = t.firm_id",
     )
     .bind(paused.keys().copied().collect::<Vec<_>>())
     .bind(changes().map(SuspensionChange::suspended_at).collect::<Vec<_>>())

@@ -1,13 +1,16 @@
-//! Notices to the operator's URL (ruling 49). A notice has a lane per firm and host, and the limits
-//! and retries of a delivery to a subscription. It is no delivery: the log has an event once the
-//! URL has taken it, and no history. A firm's suspension or closing does not hold it.
+//! Notices to the operator's URL (ruling 49). All of them have one lane, with the limits and retries of
+//! a delivery to a subscription. So a slow URL of the operator holds up no firm's deliveries. A notice
+//! is no delivery: the log has an event once the URL has taken it, and no history. A firm's
+//! suspension or closing does not hold it.
 
 use chrono::{DateTime, Utc};
-use domain::notice::{NoticeChannel, QueuedNotice, notice_lane_id};
+use domain::delivery::Attempt;
+use domain::notice::{NOTICE_FIRM, NoticeChannel, QueuedNotice, SentNotice, notice_lane_id};
 use domain::retry::RetrySchedule;
 use domain::target::host_of;
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use telemetry::metrics::NOTICES;
 use uuid::Uuid;
 
 use super::wakes;
@@ -15,8 +18,6 @@ use super::wakes;
 /// A notice to queue.
 #[derive(Debug, Clone, Copy)]
 pub struct NoticeToQueue<'a> {
-    /// The firm.
-    pub firm_id: Uuid,
     /// The operator's URL.
     pub url: &'a str,
     /// The event and the body.
@@ -29,11 +30,11 @@ pub struct NoticeToQueue<'a> {
 /// If the database does not answer.
 pub async fn queue(
     connection: &mut PgConnection,
-    NoticeToQueue { firm_id, url, notice }: NoticeToQueue<'_>,
+    NoticeToQueue { url, notice }: NoticeToQueue<'_>,
     now: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
     let notice_id = notice.sent.notice_id;
-    let lane_id = open_lane(connection, firm_id, host_of(url)).await?;
+    let lane_id = open_lane(connection, host_of(url)).await?;
     sqlx::query(
         "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
                              response_id, position, due_at, tries_max, notice)
@@ -42,7 +43,7 @@ pub async fn queue(
     )
     .bind(NoticeChannel::Operator.sending_id(notice_id))
     .bind(lane_id)
-    .bind(firm_id)
+    .bind(NOTICE_FIRM)
     .bind(notice_id)
     .bind(now)
     .bind(RetrySchedule::RestHook.tries().cast_signed())
@@ -52,18 +53,25 @@ pub async fn queue(
     wakes::add(connection, lane_id, now).await
 }
 
-async fn open_lane(
-    connection: &mut PgConnection,
-    firm_id: Uuid,
-    host: String,
-) -> Result<Uuid, sqlx::Error> {
-    let lane_id = notice_lane_id(firm_id, &host);
+/// Logs and counts a notice that is not sent again.
+pub(crate) fn note_given_up(sent: &SentNotice, last: Option<&Attempt>) {
+    tracing::error!(
+        notice_id = %sent.notice_id,
+        status = last.and_then(|attempt| attempt.status),
+        error = last.and_then(|attempt| attempt.error.as_deref()).unwrap_or("interrupted"),
+        "the operator's URL did not take a notice; it is given up"
+    );
+    NOTICES.count(&[("channel", NoticeChannel::Operator.name()), ("outcome", "given_up")]);
+}
+
+async fn open_lane(connection: &mut PgConnection, host: String) -> Result<Uuid, sqlx::Error> {
+    let lane_id = notice_lane_id(&host);
     sqlx::query(
         "insert into lanes (lane_id, firm_id, kind, host) values ($1, $2, 'notice', $3)
              on conflict do nothing",
     )
     .bind(lane_id)
-    .bind(firm_id)
+    .bind(NOTICE_FIRM)
     .bind(host)
     .execute(connection)
     .await?;

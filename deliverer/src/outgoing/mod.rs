@@ -134,10 +134,12 @@ impl ClientParts {
         wire: &SendLatch,
         hop: &mut Hop,
     ) -> Result<Response, NetworkError> {
-        let mut failed = NetworkError::Dns;
-        for address in self.addresses_of(leg, wire).await? {
+        let addresses = self.addresses_of(leg, wire).await?;
+        // An address that no source address reaches hides no fault of one that was dialled.
+        let mut failed =
+            if addresses.is_empty() { NetworkError::Dns } else { NetworkError::Connect };
+        for address in addresses {
             if !self.clients.reaches(address) {
-                failed = NetworkError::Connect;
                 continue;
             }
             hop.address = Some(address.to_string());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use domain::delivery::{Attempt, Outcome};
-use domain::notice::{NoticeChannel, NoticeSendingEvent};
+use domain::notice::{NoticeChannel, NoticeSendingEvent, SentNotice};
 use domain::time::Timestamp;
 use eventstore::NewEvent;
 use sqlx::PgConnection;
@@ -17,6 +17,7 @@ use super::rows::{self, row_is_kept};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::outbox::lanes;
+use crate::outbox::notices::note_given_up;
 use crate::outbox::row::drop_rows;
 use crate::settings::DelivererContext;
 
@@ -48,6 +49,7 @@ pub(super) async fn record_notices(
     for outcome in effects.outcomes {
         NOTICES.count(&[("channel", NoticeChannel::Operator.name()), ("outcome", outcome)]);
     }
+    effects.given_up.iter().for_each(|(sent, last)| note_given_up(sent, Some(last)));
     Ok(())
 }
 
@@ -60,6 +62,7 @@ struct NoticeEffects {
     due_again: Vec<(Uuid, DateTime<Utc>, i64)>,
     due: BTreeMap<Uuid, DateTime<Utc>>,
     outcomes: Vec<&'static str>,
+    given_up: Vec<(SentNotice, Attempt)>,
 }
 
 impl NoticeEffects {
@@ -83,16 +86,10 @@ impl NoticeEffects {
                 self.outcomes.push("retry");
             }
             (_, None) => {
-                tracing::error!(
-                    notice_id = ?claimed.notice().map(|sent| sent.notice_id),
-                    status = attempt.status,
-                    error = attempt.error,
-                    "the operator's URL did not take a notice; it is given up"
-                );
+                self.given_up.extend(claimed.notice().map(|sent| (sent.clone(), attempt.clone())));
                 if row_is_kept(finished) {
                     self.ended.push(claimed.delivery_id);
                 }
-                self.outcomes.push("given_up");
             }
         }
     }

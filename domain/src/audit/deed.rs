@@ -94,6 +94,8 @@ actions! {
     KeyringRewrapOrdered = "keyring_rewrap_ordered": "Another wrapping key was ordered.",
     RolesMigrationOrdered = "roles_migration_ordered": "Database roles and grants were ordered.",
     RebuildOrdered = "rebuild_ordered": "A rebuild of read models was ordered.",
+    BackupOrdered = "backup_ordered": "A backup of both databases was ordered.",
+    BackupRestored = "backup_restored": "The databases were restored from a backup.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
@@ -108,6 +110,10 @@ actions! {
 pub struct UnknownAction;
 
 impl Action {
+    /// The words of readings: shown, and taken home.
+    pub const READS: &'static [&'static str] =
+        &[Self::AuditRead.name(), Self::AuditExported.name()];
+
     /// The words of all actions, for a person.
     #[must_use]
     pub fn all_names() -> String {
@@ -336,6 +342,13 @@ fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
         }
         MaintenanceEvent::RebuildOrdered { models } => {
             maintenance(Action::RebuildOrdered).with(json!({"models": models}))
+        }
+        MaintenanceEvent::BackupOrdered { with_keys } => {
+            maintenance(Action::BackupOrdered).with(json!({"with_keys": with_keys}))
+        }
+        MaintenanceEvent::BackupRestored { taken_at, position } => {
+            let of = json!({"taken_at": taken_at, "position": position});
+            maintenance(Action::BackupRestored).with(of)
         }
     }
 }

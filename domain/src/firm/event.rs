@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{FirmBrand, MemberRole};
 use crate::event::domain_event;
-use crate::notice::NoticeSettings;
+use crate::notice::NoticeChange;
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
 
@@ -39,8 +39,8 @@ pub enum FirmEvent {
     },
     /// The firm wants other notices.
     FirmNoticesChanged {
-        /// The new settings.
-        notices: NoticeSettings,
+        /// The settings that change.
+        notices: NoticeChange,
         /// Time of the report, by the product's clock.
         time: Timestamp,
     },

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use self::member::FirmMember;
 use self::settings::FirmSettings;
 use crate::event::aggregate;
-use crate::notice::NoticeSettings;
+use crate::notice::NoticeChange;
 use crate::state_report::{self, AspectState, ReportEffect, effect_on};
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
@@ -108,7 +108,7 @@ pub enum FirmChange {
         /// Whether the firm sends invites.
         invites_enabled: Option<bool>,
         /// The notices that the firm wants.
-        notices: Option<NoticeSettings>,
+        notices: NoticeChange,
     },
     /// The firm was suspended.
     Suspended,
@@ -362,11 +362,9 @@ fn firm_events(time: Timestamp, change: FirmChange) -> Vec<FirmEvent> {
     vec![event]
 }
 
-fn notices_changed(
-    time: Timestamp,
-    notices: Option<NoticeSettings>,
-) -> impl Iterator<Item = FirmEvent> {
-    notices.into_iter().map(move |notices| FirmEvent::FirmNoticesChanged { notices, time })
+fn notices_changed(time: Timestamp, notices: NoticeChange) -> impl Iterator<Item = FirmEvent> {
+    let changed = (!notices.is_empty()).then_some(FirmEvent::FirmNoticesChanged { notices, time });
+    changed.into_iter()
 }
 
 const fn member_event(member_id: Uuid, time: Timestamp, change: MemberChange) -> FirmEvent {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{FirmBrand, FirmChange, FirmEvent};
-use crate::notice::NoticeSettings;
+use crate::lang::Lang;
+use crate::notice::NoticeChange;
 use crate::state_report::{AspectState, ReportEffect, absorb, effect_if_named, if_news};
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
@@ -15,7 +16,8 @@ pub(super) struct FirmSettings {
     plan: Option<AspectState<FirmPlan>>,
     brand: Option<AspectState<FirmBrand>>,
     invites_enabled: Option<AspectState<bool>>,
-    notices: Option<AspectState<NoticeSettings>>,
+    notices_lang: Option<AspectState<Lang>>,
+    notices_mail: Option<AspectState<bool>>,
 }
 
 impl FirmSettings {
@@ -33,7 +35,8 @@ impl FirmSettings {
             effect_if_named(self.plan.as_ref(), plan.as_ref(), time),
             effect_if_named(self.brand.as_ref(), brand.as_ref(), time),
             effect_if_named(self.invites_enabled.as_ref(), invites_enabled.as_ref(), time),
-            effect_if_named(self.notices.as_ref(), notices.as_ref(), time),
+            effect_if_named(self.notices_lang.as_ref(), notices.lang.as_ref(), time),
+            effect_if_named(self.notices_mail.as_ref(), notices.mail.as_ref(), time),
         ])
     }
 
@@ -47,7 +50,10 @@ impl FirmSettings {
             plan: if_news(self.plan.as_ref(), plan, time),
             brand: if_news(self.brand.as_ref(), brand, time),
             invites_enabled: if_news(self.invites_enabled.as_ref(), invites_enabled, time),
-            notices: if_news(self.notices.as_ref(), notices, time),
+            notices: NoticeChange {
+                lang: if_news(self.notices_lang.as_ref(), notices.lang, time),
+                mail: if_news(self.notices_mail.as_ref(), notices.mail, time),
+            },
         }
     }
 
@@ -65,7 +71,8 @@ impl FirmSettings {
                 absorb(&mut self.invites_enabled, invites_enabled.as_ref(), *time);
             }
             FirmEvent::FirmNoticesChanged { notices, time } => {
-                absorb(&mut self.notices, Some(notices), *time);
+                absorb(&mut self.notices_lang, notices.lang.as_ref(), *time);
+                absorb(&mut self.notices_mail, notices.mail.as_ref(), *time);
             }
             _ => {}
         }

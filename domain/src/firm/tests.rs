@@ -77,7 +77,7 @@ fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
         plan: None,
         brand: None,
         invites_enabled: None,
-        notices: None,
+        notices: NoticeChange::default(),
     };
     let firm = Firm::default().decide(&report(5, changed.clone()));
     assert_eq!(firm, Err(FirmRejection::Unknown));
@@ -174,7 +174,7 @@ fn settings(name: Option<&str>, leads_in_full: Option<bool>) -> FirmChange {
         plan: leads_in_full.map(|leads_in_full| FirmPlan { leads_in_full }),
         brand: None,
         invites_enabled: None,
-        notices: None,
+        notices: NoticeChange::default(),
     }
 }
 
@@ -185,14 +185,14 @@ fn firm_event(time: Timestamp, change: FirmChange) -> FirmEvent {
 
 #[test]
 fn the_notices_of_a_firm_have_an_event_and_a_clock_of_their_own() {
-    let french = NoticeSettings { lang: Lang::Fr, mail: true };
-    let off = NoticeSettings { mail: false, ..french };
+    let french = NoticeChange { lang: Some(Lang::Fr), mail: None };
+    let off = NoticeChange { lang: None, mail: Some(false) };
     let change = |name: Option<&str>, notices| {
         let FirmChange::Changed { name, plan, brand, invites_enabled, .. } = settings(name, None)
         else {
             panic!("settings change")
         };
-        FirmChange::Changed { name, plan, brand, invites_enabled, notices: Some(notices) }
+        FirmChange::Changed { name, plan, brand, invites_enabled, notices }
     };
     let changed = |second, notices| FirmEvent::FirmNoticesChanged { notices, time: at(second) };
     given(vec![opened()])
@@ -202,9 +202,13 @@ fn the_notices_of_a_firm_have_an_event_and_a_clock_of_their_own() {
     given(vec![opened()])
         .when(report(5, change(Some("New"), off)))
         .then_expect_events(vec![named.clone(), changed(5, off)]);
+    let both = NoticeChange { mail: Some(true), ..french };
     given(vec![opened(), named, changed(9, off)])
-        .when(report(6, change(Some("Newer"), french)))
-        .then_expect_events(vec![firm_event(at(6), settings(Some("Newer"), None))]);
+        .when(report(6, change(Some("Newer"), both)))
+        .then_expect_events(vec![
+            firm_event(at(6), settings(Some("Newer"), None)),
+            changed(6, french),
+        ]);
 }
 
 fn outdates(firm: &Firm, command: &FirmCommand) -> bool {

@@ -94,6 +94,11 @@ impl HookEpisode {
             return None;
         }
         if attempt.outcome == Outcome::Delivered {
+            // The log may have a success after a failure that ended later (ruling 26).
+            let is_older = |last: &NoticeAnswer| last.finished_at > attempt.finished_at;
+            if self.last.as_ref().is_some_and(is_older) {
+                return None;
+            }
             return self.succeeded(hook_id, attempt.finished_at);
         }
         // A replay's failure changes nothing (ruling 31). Neither does a failure of a subscription
@@ -103,7 +108,7 @@ impl HookEpisode {
         }
         self.failing_since.get_or_insert(attempt.finished_at);
         self.failures += 1;
-        self.last = Some(NoticeAnswer {
+        self.note(NoticeAnswer {
             delivery_id,
             status: attempt.status,
             error: attempt.error.clone(),
@@ -112,7 +117,16 @@ impl HookEpisode {
         self.pass(hook_id, attempt.finished_at)
     }
 
+    /// Keeps the failure that ended last.
+    fn note(&mut self, answer: NoticeAnswer) {
+        let is_newer = |last: &NoticeAnswer| last.finished_at <= answer.finished_at;
+        if self.last.as_ref().is_none_or(is_newer) {
+            self.last = Some(answer);
+        }
+    }
+
     fn gone(&mut self, hook_id: Uuid, answer: &GoneAnswer) -> Option<NoticeFacts> {
+        self.note(answer.into());
         if self.is_warned {
             return None;
         }
@@ -266,6 +280,23 @@ mod tests {
         let mut episode = HookEpisode::default();
         assert_eq!(kinds(&mut episode, &[interrupted, late, replay, withdrawn]), []);
         assert!(episode.is_over());
+    }
+
+    #[test]
+    fn d9_a_success_that_ended_before_a_410_and_is_recorded_after_it_ended_its_episode() {
+        let mut episode = HookEpisode::default();
+        let warned = episode.take(HOOK, EpisodeTurn::Gone(&gone(2))).unwrap();
+        assert_eq!(warned.kind, NoticeKind::Warned);
+        assert_eq!(kinds(&mut episode, &[attempt(1, Outcome::Delivered)]), []);
+        assert_eq!(episode.take(HOOK, EpisodeTurn::Gone(&gone(3))), None);
+        let failures: Vec<Attempt> = (4..14).map(|n| attempt(n, Outcome::Retry)).collect();
+        assert_eq!(kinds(&mut episode, &failures), []);
+        assert_eq!(kinds(&mut episode, &[attempt(12, Outcome::Delivered)]), []);
+        assert_eq!(episode.failures, 10);
+        assert_eq!(
+            kinds(&mut episode, &[attempt(13, Outcome::Delivered)]),
+            [NoticeKind::Recovered]
+        );
     }
 
     #[test]

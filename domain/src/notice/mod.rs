@@ -24,7 +24,7 @@ pub use sent::{
 /// The reason of the one notice about all subscriptions of a closed firm.
 pub const FIRM_CLOSED: &str = "firm_closed";
 
-/// What a notice is about.
+/// The subject of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeKind {
@@ -54,9 +54,8 @@ impl NoticeKind {
     }
 }
 
-/// How a firm wants its notices. The product reports it as `notices` of `firm.changed`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The notices that a firm wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoticeSettings {
     /// The language of these mails.
     pub lang: Lang,
@@ -67,6 +66,31 @@ pub struct NoticeSettings {
 impl Default for NoticeSettings {
     fn default() -> Self {
         Self { lang: Lang::default(), mail: true }
+    }
+}
+
+/// A change of the notices that a firm wants: `notices` of `firm.changed`. A field that is not named
+/// stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoticeChange {
+    /// The language of these mails.
+    pub lang: Option<Lang>,
+    /// Whether notices are mailed to the firm.
+    pub mail: Option<bool>,
+}
+
+impl NoticeChange {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// This change after an earlier one.
+    #[must_use]
+    pub fn after(self, earlier: Self) -> Self {
+        Self { lang: self.lang.or(earlier.lang), mail: self.mail.or(earlier.mail) }
     }
 }
 
@@ -84,11 +108,11 @@ pub struct NoticeAnswer {
     pub finished_at: Timestamp,
 }
 
-/// What the log knows of a notice.
+/// The facts of a notice, from the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoticeFacts {
-    /// What the notice is about.
+    /// The kind of the notice.
     pub kind: NoticeKind,
     /// The subscription, the key, or the closed firm.
     pub subject_id: Uuid,
@@ -157,7 +181,7 @@ pub struct NoticeKey {
 pub struct Notice {
     /// The firm.
     pub firm_id: Uuid,
-    /// What the log knows.
+    /// The facts of the log.
     pub facts: NoticeFacts,
     /// The subscription, or all subscriptions that went along.
     pub hooks: Vec<NoticeHook>,
@@ -200,16 +224,22 @@ impl Notice {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueuedNotice {
+    /// The firm of the notice. The row has the firm of [`NOTICE_FIRM`].
+    pub firm_id: Uuid,
     /// The event to append once the URL has taken the notice.
     pub sent: SentNotice,
     /// The body: a CloudEvent.
     pub body: String,
 }
 
-/// The lane of a firm's notices to the operator's host.
+/// The firm by which notices to the operator's URL count in limits. All of them together have the
+/// limits of one firm, so a slow URL of the operator holds up no firm's deliveries (ruling 34).
+pub const NOTICE_FIRM: Uuid = Uuid::nil();
+
+/// The lane of the notices to the operator's host.
 #[must_use]
-pub fn notice_lane_id(firm_id: Uuid, host: &str) -> Uuid {
-    id_of_rule(&format!("notice lane|{firm_id}|{host}"))
+pub fn notice_lane_id(host: &str) -> Uuid {
+    id_of_rule(&format!("notice lane|{host}"))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl NoticeChannel {
 pub struct SentNotice {
     /// The way.
     pub channel: NoticeChannel,
-    /// What the notice is about.
+    /// The kind of the notice.
     pub kind: NoticeKind,
     /// The notice.
     pub notice_id: Uuid,

@@ -6,7 +6,7 @@ mod words;
 
 use domain::email::EmailAddress;
 use domain::lang::Lang;
-use domain::notice::{Notice, NoticeAnswer, NoticeChannel};
+use domain::notice::{Notice, NoticeAnswer, NoticeChannel, NoticeKind};
 use domain::time::Timestamp;
 use maud::{Markup, html};
 
@@ -89,11 +89,14 @@ impl NoticeLetter {
             lines.push((labels.more, rest.to_string()));
         }
         lines.push((labels.when, shown(facts.happened_at)));
-        if let Some(since) = facts.failing_since {
+        // Past failures of a subscription that works again would read like present ones.
+        let is_over = facts.kind == NoticeKind::Recovered;
+        if let Some(since) = facts.failing_since.filter(|_| !is_over) {
             lines.push((labels.since, shown(since)));
             lines.push((labels.failures, facts.failures.to_string()));
         }
-        lines.extend(facts.answers.iter().map(|answer| (labels.answer, answered(answer))));
+        let answers = facts.answers.iter().filter(|_| !is_over);
+        lines.extend(answers.map(|answer| (labels.answer, answered(answer))));
         Self { words, lines, link: link.as_deref().map(clean_link) }
     }
 

@@ -9,9 +9,9 @@ pub(super) struct NoticeWords {
     pub(super) subject: String,
     pub(super) title: &'static str,
     pub(super) hello: &'static str,
-    /// What happened.
+    /// The sentence about the event.
     pub(super) happened: String,
-    /// What to do.
+    /// The advice.
     pub(super) advice: &'static str,
     pub(super) button: &'static str,
     /// The reason for the mail, and the way to switch notices off.
@@ -114,13 +114,13 @@ fn english_kind(facts: &NoticeFacts) -> KindWords {
         (NoticeKind::KeyRevoked, Some("member_not_manager")) => KindWords {
             title: "An API key was revoked",
             happened: "An API key was revoked because its creator no longer manages integrations. \
-                       Its webhook subscriptions were removed with it.",
+                       Any webhook subscriptions that it had were removed with it.",
             advice: "Make a new key if you still need these integrations, and connect them again.",
         },
         (NoticeKind::KeyRevoked, _) => KindWords {
             title: "An API key was revoked",
-            happened: "An API key was revoked on request. Its webhook subscriptions were removed \
-                       with it.",
+            happened: "An API key was revoked on request. Any webhook subscriptions that it had \
+                       were removed with it.",
             advice: "Make a new key if you still need these integrations, and connect them again.",
         },
     }
@@ -192,14 +192,14 @@ fn french_kind(facts: &NoticeFacts) -> KindWords {
         (NoticeKind::KeyRevoked, Some("member_not_manager")) => KindWords {
             title: "Une clé d’API a été révoquée",
             happened: "Une clé d’API a été révoquée car la personne qui l’a créée ne gère plus les \
-                       intégrations. Ses abonnements webhook ont été supprimés avec elle.",
+                       intégrations. Ses abonnements webhook éventuels ont été supprimés avec elle.",
             advice: "Créez une nouvelle clé si vous avez encore besoin de ces intégrations, et \
                      reconnectez-les.",
         },
         (NoticeKind::KeyRevoked, _) => KindWords {
             title: "Une clé d’API a été révoquée",
-            happened: "Une clé d’API a été révoquée sur demande. Ses abonnements webhook ont été \
-                       supprimés avec elle.",
+            happened: "Une clé d’API a été révoquée sur demande. Ses abonnements webhook éventuels \
+                       ont été supprimés avec elle.",
             advice: "Créez une nouvelle clé si vous avez encore besoin de ces intégrations, et \
                      reconnectez-les.",
         },
@@ -272,14 +272,14 @@ fn spanish_kind(facts: &NoticeFacts) -> KindWords {
         (NoticeKind::KeyRevoked, Some("member_not_manager")) => KindWords {
             title: "Se revocó una clave de API",
             happened: "Se revocó una clave de API porque su creador ya no gestiona las \
-                       integraciones. Sus suscripciones webhook se eliminaron con ella.",
+                       integraciones. Si tenía suscripciones webhook, se eliminaron con ella.",
             advice: "Cree una clave nueva si aún necesita estas integraciones y vuelva a \
                      conectarlas.",
         },
         (NoticeKind::KeyRevoked, _) => KindWords {
             title: "Se revocó una clave de API",
-            happened: "Se revocó una clave de API a petición. Sus suscripciones webhook se \
-                       eliminaron con ella.",
+            happened: "Se revocó una clave de API a petición. Si tenía suscripciones webhook, \
+                       se eliminaron con ella.",
             advice: "Cree una clave nueva si aún necesita estas integraciones y vuelva a \
                      conectarlas.",
         },

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use domain::event::Event;
 use domain::firm::{FirmBrand, FirmEvent, FirmStatus};
 use domain::lang::Lang;
-use domain::notice::NoticeSettings;
+use domain::notice::{NoticeChange, NoticeSettings};
 use domain::trigger::FirmPlan;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
@@ -46,7 +46,7 @@ struct FirmUpdate<'a> {
     leads_in_full: Option<bool>,
     brand: Option<&'a FirmBrand>,
     invites_enabled: Option<bool>,
-    notices: Option<NoticeSettings>,
+    notices: NoticeChange,
 }
 
 /// Folds the events, in order, into one change per firm.
@@ -82,7 +82,7 @@ impl<'a> FirmUpdate<'a> {
                 ..Self::default()
             }),
             FirmEvent::FirmNoticesChanged { notices, .. } => {
-                Some(Self { notices: Some(*notices), ..Self::default() })
+                Some(Self { notices: *notices, ..Self::default() })
             }
             FirmEvent::FirmSuspended { .. } => Some(entered(FirmStatus::Suspended)),
             FirmEvent::FirmResumed { .. } => Some(entered(FirmStatus::Active)),
@@ -105,7 +105,7 @@ impl<'a> FirmUpdate<'a> {
         self.leads_in_full = next.leads_in_full.or(self.leads_in_full);
         self.brand = next.brand.or(self.brand);
         self.invites_enabled = next.invites_enabled.or(self.invites_enabled);
-        self.notices = next.notices.or(self.notices);
+        self.notices = next.notices.after(self.notices);
     }
 }
 
@@ -146,8 +146,8 @@ async fn write(
     .bind(of().map(|change| change.leads_in_full).collect::<Vec<_>>())
     .bind(of().map(|change| change.brand.map(Json)).collect::<Vec<_>>())
     .bind(of().map(|change| change.invites_enabled).collect::<Vec<_>>())
-    .bind(of().map(|change| change.notices.map(|notices| notices.mail)).collect::<Vec<_>>())
-    .bind(of().map(|change| change.notices.map(|notices| notices.lang.code())).collect::<Vec<_>>())
+    .bind(of().map(|change| change.notices.mail).collect::<Vec<_>>())
+    .bind(of().map(|change| change.notices.lang.map(Lang::code)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
@@ -450,7 +450,7 @@ mod tests {
             leads_in_full: Some(true),
             brand: Some(&FirmBrand::default()),
             invites_enabled: Some(false),
-            notices: None,
+            notices: NoticeChange::default(),
         };
         assert_eq!(of(&events), BTreeMap::from([(FIRM, expected)]));
     }

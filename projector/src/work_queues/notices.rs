@@ -55,31 +55,48 @@ pub struct OpenNotice {
     pub notice_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
-    /// What the log knows of it.
+    /// Its facts of the log.
     pub facts: Json<NoticeFacts>,
     /// Tries to mail it.
     pub mail_tries: i32,
-    /// Whether it was queued for the operator's URL.
-    pub is_queued: bool,
 }
 
-/// Takes the notice that has been due longest, if there is one. No other process takes it for the
-/// next 120 seconds.
+/// Takes up to `limit` notices that have been due longest. No other process takes them for the next
+/// 120 seconds.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn take(pool: &PgPool, now: DateTime<Utc>) -> Result<Option<OpenNotice>, sqlx::Error> {
+pub async fn take(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<OpenNotice>, sqlx::Error> {
     sqlx::query_as(
         "with due as (
              select notice_id from notices where due_at <= $1
-              order by due_at limit 1 for update skip locked
+              order by due_at limit $3 for update skip locked
          )
          update notices n set due_at = $2 from due where n.notice_id = due.notice_id
-         returning n.notice_id, n.firm_id, n.facts, n.mail_tries, n.is_queued",
+         returning n.notice_id, n.firm_id, n.facts, n.mail_tries",
     )
     .bind(now)
     .bind(now + TAKEN_FOR)
-    .fetch_optional(pool)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Up to `limit` notices that are not in the outbox yet, the oldest first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn not_queued(pool: &PgPool, limit: i64) -> Result<Vec<OpenNotice>, sqlx::Error> {
+    sqlx::query_as(
+        "select notice_id, firm_id, facts, mail_tries from notices
+          where not is_queued order by raised_at limit $1",
+    )
+    .bind(limit)
+    .fetch_all(pool)
     .await
 }
 
