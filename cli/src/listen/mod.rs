@@ -186,7 +186,7 @@ impl Talk {
         let head = format!("{event} {shown}");
         let status = answer.status;
         if let SignatureCheck::Bad(_) = check {
-            return format!("{head}, {signature} -> {status}: nobody but the service can sign");
+            return format!("{head}, {signature} -> {status}: failed, and not sent again");
         }
         let arrival = count_up(&mut self.arrivals, delivery);
         let repeat = if arrival > 1 { format!(", arrival {arrival}") } else { String::new() };
