@@ -345,6 +345,7 @@ pub(crate) mod tests {
             operator: None,
             batchers: CallBatchers::default(),
             base_url: "https://forms.example/api/v1".into(),
+            cell: None,
             egress: Arc::default(),
             sending: SendingMode::On,
             append_claims: Arc::default(),
