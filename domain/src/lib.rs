@@ -112,6 +112,6 @@ pub mod trigger;
 pub mod when;
 pub mod workflow;
 
-mod text;
+pub mod text;
 
 pub use event::Event;

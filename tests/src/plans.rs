@@ -12,7 +12,7 @@ use sqlx::{Executor, PgPool};
 pub type Sizes = BTreeMap<String, f64>;
 
 /// Tables that may be read whole, and why that is no matter.
-const TINY: [(&str, &str); 18] = [
+const TINY: [(&str, &str); 19] = [
     ("checkpoints", "one row per follower"),
     ("rebuilds", "one row per read model"),
     ("last_signature", "one row"),

@@ -2,7 +2,7 @@
 
 use api::commands::keys;
 use serde_json::json;
-use tests::{Reply, activity};
+use tests::{Reply, activity, counting_statements};
 
 use super::{PortalScene, PortalVisitor, get, path_of, post, refs};
 
@@ -212,4 +212,24 @@ async fn a_colour_of_a_brand_wrote_more_than_a_colour() {
     for wrong in ["red", "%7D*%7Bcolor:red", "12345", "1234567"] {
         assert_eq!(get(&scene.world, &format!("/portal/brand/{wrong}"), &[]).await.status, 404);
     }
+}
+
+/// A request with hundreds of cookies made a statement for each of them.
+#[tokio::test]
+async fn many_cookies_and_codes_of_another_form_cost_statements() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let name = owner.cookie.split_once('=').unwrap().0;
+    let secret = "A".repeat(43);
+    for (value, most) in [("", 0), ("x", 0), (&*secret, 3)] {
+        let cookies = vec![format!("{name}={value}"); 300].join("; ");
+        let headers = [("cookie", &*cookies)];
+        let asked = get(&scene.world, "/portal/keys", &headers);
+        let (answer, statements) = counting_statements(asked).await;
+        assert_eq!(answer.status, 401);
+        assert_eq!(statements, most, "{value}");
+    }
+    let entered = get(&scene.world, "/portal/enter?code=x", &[]);
+    let (answer, statements) = counting_statements(entered).await;
+    assert_eq!((answer.status.as_u16(), statements), (401, 0));
 }
