@@ -301,8 +301,8 @@ pub struct ServeArgs {
     /// on one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub role: ProcessRole,
-    /// The number of this installation, from 0 to 63, if it is one of several behind one address. It
-    /// is kept for good, and new keys name it.
+    /// The number of this installation, from 0 to 63, if it is one of several behind one address.
+    /// It is kept for good, and new keys name it.
     #[arg(long, env = "FIRMFORMS_CELL", value_name = "NUMBER")]
     pub cell: Option<Cell>,
     /// Start no delivery, replay or invite while this process runs. Activities are taken in, and

@@ -99,8 +99,8 @@ fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
     url.map(|url| url.parse()).transpose().context("--smtp-url-file")
 }
 
-/// The addresses of `--egress-bind` that this process uses. A process that sends must have them all.
-/// Another one uses those that its machine has: it sends samples and tests only.
+/// The addresses of `--egress-bind` that this process uses. A process that sends must have them
+/// all. Another one uses those that its machine has: it sends samples and tests only.
 fn egress(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
     let sends = matches!(serve.role, ProcessRole::All | ProcessRole::Deliverer);
     let mut bound = Vec::new();

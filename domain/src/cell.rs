@@ -1,5 +1,6 @@
-//! Cells: installations that share one public address (ruling 47). The first of the 43 characters of
-//! a key names the key's cell, so a router needs no table of keys. The other 250 bits stay random.
+//! Cells: installations that share one public address (ruling 47). The first of the 43 characters
+//! of a key names the key's cell, so a router needs no table of keys. The other 250 bits stay
+//! random.
 
 use std::fmt;
 use std::str::FromStr;

@@ -2,8 +2,8 @@
 //! 49).
 //!
 //! [`NoticeWorker`] first queues new notices in the outbox, where they are retried like deliveries,
-//! so that they never wait for a mail server. Then it hands some mails to the mail server at once. A
-//! row goes when its mail is finished. A process that dies in between leaves the row, and another
+//! so that they never wait for a mail server. Then it hands some mails to the mail server at once.
+//! A row goes when its mail is finished. A process that dies in between leaves the row, and another
 //! one takes it two minutes later: the mail has the same Message-ID.
 //!
 //! `domain` decides when a notice is due, `projector` raises it, `mailer` writes the mail, and

@@ -1,8 +1,8 @@
 //! The configuration of HAProxy 2.6 and later for a plan of cells.
 //!
 //! A public call goes to the cell that the first of a key's 43 characters names. A call of the
-//! portal goes to the cell that its code or its cookie names. A call without any of them, or with an
-//! unknown cell, goes to any cell, which answers it like its own: a wrong key is a wrong key. An
+//! portal goes to the cell that its code or its cookie names. A call without any of them, or with
+//! an unknown cell, goes to any cell, which answers it like its own: a wrong key is a wrong key. An
 //! internal call names its cell in a header, or by the first label of its host name.
 
 use std::fmt::Write as _;
@@ -132,8 +132,8 @@ backend internal_none
 /// The public doors of a cell. The internal door of the same process tells its health.
 fn public_servers(text: &mut String, cell: Cell, servers: &[CellServer]) -> std::fmt::Result {
     for (number, CellServer { public, internal }) in servers.iter().enumerate() {
-        let (address, port) = (internal.ip(), internal.port());
-        writeln!(text, "    server {cell}-{number} {public} addr {address} port {port}")?;
+        let health = format!("addr {} port {}", internal.ip(), internal.port());
+        writeln!(text, "    server {cell}-{number} {public} {health}")?;
     }
     Ok(())
 }

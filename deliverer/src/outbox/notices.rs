@@ -1,7 +1,7 @@
-//! Notices to the operator's URL (ruling 49). All of them have one lane, with the limits and retries of
-//! a delivery to a subscription. So a slow URL of the operator holds up no firm's deliveries. A notice
-//! is no delivery: the log has an event once the URL has taken it, and no history. A firm's
-//! suspension or closing does not hold it.
+//! Notices to the operator's URL (ruling 49). All of them have one lane, with the limits and
+//! retries of a delivery to a subscription. So a slow URL of the operator holds up no firm's
+//! deliveries. A notice is no delivery: the log has an event once the URL has taken it, and no
+//! history. A firm's suspension or closing does not hold it.
 
 use chrono::{DateTime, Utc};
 use domain::delivery::Attempt;

@@ -69,8 +69,8 @@ impl Default for NoticeSettings {
     }
 }
 
-/// A change of the notices that a firm wants: `notices` of `firm.changed`. A field that is not named
-/// stays as it is.
+/// A change of the notices that a firm wants: `notices` of `firm.changed`. A field that is not
+/// named stays as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoticeChange {
