@@ -12,10 +12,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use telemetry::metrics::AnsweredRequest;
-use telemetry::request_id::{self, REQUEST_ID_HEADER, RequestIds, current_request_id};
+use telemetry::request_id::{self, REQUEST_ID_HEADER, RequestId, RequestIds, current_request_id};
 use telemetry::trace::{self, CallerTrace, TraceSpan, TracedCall};
 use tokio::time::{Instant, timeout};
 
+use super::key_rate;
 use crate::encoding;
 use crate::error::Error;
 
@@ -32,30 +33,32 @@ const fn call_time_max(door: &'static str) -> Duration {
 
 const REQUEST_ID: HeaderName = HeaderName::from_static(REQUEST_ID_HEADER);
 
-/// Puts the layers around an API. The layer named last is the outermost.
+/// Puts the layers around an API, each as a function that calls the next one. Seven layers of the
+/// router would copy each other at each call.
 pub(crate) fn around(door: Router, name: &'static str, ids: RequestIds) -> Router {
-    let time_max = call_time_max(name);
-    door.layer(middleware::from_fn(encoding::compress))
-        .layer(middleware::from_fn(move |request, next| ended(time_max, request, next)))
-        .layer(middleware::from_fn(limit_head))
-        .layer(middleware::map_response(mark))
-        .layer(middleware::from_fn(move |request, next| watched(name, request, next)))
-        .layer(middleware::from_fn(in_a_task_of_its_own))
-        .layer(middleware::from_fn(move |request, next| identified(ids.clone(), request, next)))
+    door.layer(middleware::from_fn(move |request, next| {
+        identified(ids.clone(), name, request, next)
+    }))
 }
 
-/// Puts the layers around the public API, which tells its methods only in a 405. The router adds
-/// `Allow` outside of its layers.
+/// Puts the layers around the public API, which tells the rate of a key, and its methods only in a
+/// 405. The router adds `Allow` outside of its layers.
 pub(crate) fn around_public(door: Router, ids: RequestIds) -> Router {
     let door = around(door, "public", ids);
-    Router::new().fallback_service(door).layer(middleware::map_response(only_allow_in_405))
+    let around_router =
+        async |request, next| only_allow_in_405(key_rate::tell(request, next).await);
+    Router::new().fallback_service(door).layer(middleware::from_fn(around_router))
 }
 
-/// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38).
-async fn identified(ids: RequestIds, request: Request, next: Next) -> Response {
+/// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38). A call
+/// through a door has its name from there.
+async fn identified(ids: RequestIds, door: &'static str, request: Request, next: Next) -> Response {
+    if let Some(id) = current_request_id() {
+        return in_a_task_of_its_own(id, watched(door, request, next)).await;
+    }
     let id = ids.of(request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes));
     let name = HeaderValue::from_str(id.as_str());
-    let mut response = request_id::scope(Some(id), next.run(request)).await;
+    let mut response = in_a_task_of_its_own(id, watched(door, request, next)).await;
     if let Ok(name) = name {
         response.headers_mut().insert(REQUEST_ID, name);
     }
@@ -64,7 +67,7 @@ async fn identified(ids: RequestIds, request: Request, next: Next) -> Response {
 
 /// Removes `Allow` from every answer but 405. It would tell a caller without a key which routes
 /// there are (ruling 12).
-async fn only_allow_in_405(mut response: Response) -> Response {
+fn only_allow_in_405(mut response: Response) -> Response {
     if response.status() != StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().remove(ALLOW);
     }
@@ -79,11 +82,11 @@ async fn watched(door: &'static str, request: Request, next: Next) -> Response {
     let route = route.as_ref().map(MatchedPath::as_str);
     let traced =
         TraceSpan::call(TracedCall { door, method, route }, cause(door, request.headers()));
-    let response = trace::scope(traced.traceparent(), next.run(request)).await;
+    let response = trace::scope(traced.traceparent(), limited(door, request, next)).await;
     let status = response.status().as_u16();
     traced.answered(status);
     AnsweredRequest { door, route, method, status }.count(began.elapsed());
-    response
+    marked(response)
 }
 
 /// The trace that the caller names, if its header is there once and well-formed. Only the internal
@@ -113,18 +116,21 @@ fn method(method: &Method) -> &'static str {
 
 /// Runs a call in its own task. A caller that disconnects stops no call half-way (case A23), and
 /// the call is counted and traced all the same.
-async fn in_a_task_of_its_own(request: Request, next: Next) -> Response {
-    match tokio::spawn(request_id::scope(current_request_id(), next.run(request))).await {
+async fn in_a_task_of_its_own(
+    id: RequestId,
+    call: impl Future<Output = Response> + Send + 'static,
+) -> Response {
+    match tokio::spawn(request_id::scope(Some(id), call)).await {
         Ok(response) => response,
-        Err(error) if error.is_panic() => mark(panicked()).await,
-        Err(_) => mark(Error::Unavailable("the server is stopping".into()).into_response()).await,
+        Err(error) if error.is_panic() => marked(panicked()),
+        Err(_) => marked(Error::Unavailable("the server is stopping".into()).into_response()),
     }
 }
 
 /// Ends a call that takes too long, and turns a panic into an answer (case A24). The panic hook of
 /// the process logs the panic. Its text stays out of the answer.
-async fn ended(time_max: Duration, request: Request, next: Next) -> Response {
-    match timeout(time_max, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+async fn ended(time_max: Duration, call: impl Future<Output = Response>) -> Response {
+    match timeout(time_max, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => panicked(),
         Err(_) => Error::Unavailable("a call took too long and was ended".into()).into_response(),
@@ -135,10 +141,11 @@ fn panicked() -> Response {
     Error::Internal("a panic".into()).into_response()
 }
 
-async fn limit_head(request: Request, next: Next) -> Response {
+/// Refuses a head that is too large, and limits the time of the call.
+async fn limited(door: &'static str, request: Request, next: Next) -> Response {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if fits(target, request.headers()) {
-        next.run(request).await
+        ended(call_time_max(door), encoding::compress(request, next)).await
     } else {
         Error::HeadTooLarge.into_response()
     }
@@ -151,7 +158,7 @@ fn fits(target: usize, headers: &HeaderMap) -> bool {
 
 /// Marks every answer as private to its caller. A cache knows `Authorization`, but not `X-API-Key`
 /// (RFC 9111, section 3.5).
-async fn mark(mut response: Response) -> Response {
+fn marked(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

@@ -27,7 +27,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::Uri;
-use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
 
 pub use crate::batching::key_batcher::KeyBatchers;
@@ -43,17 +42,16 @@ use crate::error::Error;
 /// The routes of the public API.
 pub fn router(service: Service) -> Router {
     let ids = service.request_ids();
-    let contract = contract()
-        .into_iter()
-        .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
-    let door = Router::new()
-        .nest(similar_route::PREFIX, contract)
+    let contract = contract().into_iter().fold(Router::new(), |routes, (path, methods)| {
+        routes.route(&format!("{}{path}", similar_route::PREFIX), methods)
+    });
+    let door = contract
         .merge(ServedDocs::at(&service.base_url, &service.egress).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::new(service));
-    layers::around_public(door, ids).layer(from_fn(key_rate::tell))
+    layers::around_public(door, ids)
 }
 
 /// Puts the layers of the public API around pages that the public door serves.

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::rate::{CALLS_PER_KEY, WINDOW_SECONDS};
-use sqlx::PgConnection;
+use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::calls::{Admission, KeyHash};
@@ -32,19 +32,20 @@ pub struct KeyHookList {
     pub hooks: Vec<HookRow>,
 }
 
-/// One row of the answer: the number of the key, from 1, with one of its subscriptions, if it has
-/// any.
-type KeyHookRow = (
-    i64,
-    bool,
-    Option<i32>,
-    DateTime<Utc>,
-    Option<Uuid>,
-    Option<String>,
-    Option<String>,
-    Option<Uuid>,
-    Option<DateTime<Utc>>,
-);
+/// The row of a key: its number, from 1, and the columns of its subscriptions. A row per
+/// subscription would repeat the admission.
+#[derive(FromRow)]
+struct KeyHookRow {
+    turn: i64,
+    firm_active: bool,
+    calls_left: Option<i32>,
+    oldest: DateTime<Utc>,
+    hook_ids: Vec<Uuid>,
+    triggers: Vec<String>,
+    target_urls: Vec<String>,
+    form_ids: Vec<Option<Uuid>>,
+    created: Vec<DateTime<Utc>>,
+}
 
 /// Lists the live subscriptions of these keys, except revoked keys, and counts one call of each. No
 /// key may appear twice. Each firm's rows are read under that firm's guard. The connection still
@@ -59,12 +60,18 @@ pub async fn list_for_keys(
 ) -> Result<Vec<Option<KeyHookList>>, sqlx::Error> {
     let rows: Vec<KeyHookRow> = sqlx::query_as(
         "select a.turn, a.firm_active, a.calls_left, a.oldest,
-                h.hook_id, h.trigger, h.target_url, h.form_id, h.created_at
-           from admit_keys($1, $2, $3, $4) a
-           left join lateral hooks_of_key(
-                case when a.firm_active and a.calls_left is not null then a.key_id end, a.firm_id) h
-             on true
-          order by a.turn, h.created_position desc",
+                h.hook_ids, h.triggers, h.target_urls, h.form_ids, h.created
+           from admit_keys($1, $2, $3, $4) a cross join lateral (
+                select coalesce(array_agg(hook_id), '{}') as hook_ids,
+                       coalesce(array_agg(trigger), '{}') as triggers,
+                       coalesce(array_agg(target_url), '{}') as target_urls,
+                       coalesce(array_agg(form_id), '{}') as form_ids,
+                       coalesce(array_agg(created_at), '{}') as created
+                  from (select hook_id, trigger, target_url, form_id, created_at
+                          from hooks_of_key(
+                               case when a.firm_active and a.calls_left is not null
+                                    then a.key_id end, a.firm_id)
+                         order by created_position desc) as newest_first) as h",
     )
     .bind(keys)
     .bind(now)
@@ -77,28 +84,31 @@ pub async fn list_for_keys(
 
 fn by_key(keys: usize, rows: Vec<KeyHookRow>) -> Vec<Option<KeyHookList>> {
     let mut listed: Vec<Option<KeyHookList>> = vec![None; keys];
-    for (
-        turn,
-        firm_active,
-        calls_left,
-        oldest,
-        hook_id,
-        trigger,
-        target_url,
-        form_id,
-        created_at,
-    ) in rows
-    {
-        let Some(of) = usize::try_from(turn - 1).ok().and_then(|turn| listed.get_mut(turn)) else {
-            continue;
-        };
-        let admission = Admission { firm_active, calls_left, oldest };
-        let of = of.get_or_insert(KeyHookList { admission, hooks: Vec::new() });
-        if let (Some(hook_id), Some(trigger), Some(target_url), Some(created_at)) =
-            (hook_id, trigger, target_url, created_at)
-        {
-            of.hooks.push(HookRow { hook_id, trigger, target_url, form_id, created_at });
+    for row in rows {
+        let place = usize::try_from(row.turn - 1).ok().and_then(|turn| listed.get_mut(turn));
+        if let Some(place) = place {
+            *place = Some(row.into());
         }
     }
     listed
+}
+
+impl From<KeyHookRow> for KeyHookList {
+    fn from(row: KeyHookRow) -> Self {
+        let KeyHookRow { firm_active, calls_left, oldest, .. } = row;
+        let targets = row.triggers.into_iter().zip(row.target_urls);
+        let columns = row.hook_ids.into_iter().zip(targets).zip(row.form_ids).zip(row.created);
+        Self {
+            admission: Admission { firm_active, calls_left, oldest },
+            hooks: columns
+                .map(|(((hook_id, (trigger, target_url)), form_id), created_at)| HookRow {
+                    hook_id,
+                    trigger,
+                    target_url,
+                    form_id,
+                    created_at,
+                })
+                .collect(),
+        }
+    }
 }
