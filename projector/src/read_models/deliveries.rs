@@ -21,7 +21,7 @@ use crate::follow::Projection;
 use crate::receivers;
 
 pub use destinations::{Destination, destinations};
-pub use list::{DeliveryFilter, about_responses, among, list, list_steps, of_run};
+pub use list::{DeliveryFilter, RunPage, about_responses, among, list, list_steps, of_run};
 pub use of_hook::{HookHealth, count_cancelled, count_delivered, health};
 
 /// The writer of the table `deliveries`.
