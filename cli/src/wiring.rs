@@ -285,6 +285,7 @@ impl System {
             trusted_proxies: setup.trusted_proxies.into(),
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),
+            portal_rates: PortalRates::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
             egress: setup.egress.into(),
