@@ -3,8 +3,8 @@
 //! Codes and cookies are secrets of 43 characters. A text of another form is refused without the
 //! database, and wrong ones count per address like wrong keys.
 
-use base64::Engine as _;
 use axum::http::request::Parts;
+use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
 use domain::context::Actor;

@@ -256,9 +256,8 @@ pub async fn run(
         None => None,
     };
     let wanted = RunPage { firm_id, run_id, after, limit: PAGE_ROWS };
-    let mut page = ListPage::of(deliveries::of_run(pool, wanted).await?, PAGE_ROWS, |row| {
-        row.delivery_id
-    });
+    let mut page =
+        ListPage::of(deliveries::of_run(pool, wanted).await?, PAGE_ROWS, |row| row.delivery_id);
     if page.rows.is_empty() && after.is_none() {
         return Err(Error::NotFound);
     }

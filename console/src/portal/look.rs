@@ -125,7 +125,8 @@ impl FirmLogo {
     fn of(text: &str) -> Option<Self> {
         let url: Url = text.trim().parse().ok()?;
         let origin = url.origin().ascii_serialization().parse().ok()?;
-        let is_public = url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
+        let is_public =
+            url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
         is_public.then_some(Self { url, origin })
     }
 }

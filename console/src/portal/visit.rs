@@ -13,11 +13,11 @@ use domain::time::Timestamp;
 use maud::Markup;
 use uuid::Uuid;
 
+use super::SharedPortal;
 use super::entrance;
 use super::look::{self, PortalLook, PortalPage};
 use super::refusal::PortalRefusal;
 use super::words::{Words, words_in};
-use super::SharedPortal;
 use crate::act::{FORM_TOKEN, FormFields};
 use crate::visit::{named_cookies, params, read_query, written};
 
