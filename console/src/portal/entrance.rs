@@ -113,6 +113,11 @@ pub(super) async fn set_lang(State(state): State<SharedPortal>, form: PortalForm
     Ok(Redirect::to(back).into_response())
 }
 
+/// Leads to the address of the first page.
+pub(super) async fn without_slash() -> Redirect {
+    Redirect::permanent("/portal")
+}
+
 /// A path of no page.
 pub(super) async fn no_page(request: Request) -> PortalRefusal {
     let look = PortalLook::bare(words_in(browser_lang(request.headers())));

@@ -45,6 +45,7 @@ pub fn portal(service: Service) -> Router {
     let state = Arc::new(PortalState { service });
     let pages = Router::new()
         .nest("/portal", pages())
+        .route("/portal/", get(entrance::without_slash))
         .fallback(entrance::no_page)
         .method_not_allowed_fallback(entrance::wrong_method)
         .layer(map_response(look::guard))

@@ -74,3 +74,25 @@ impl From<Response> for PortalRefusal {
         Self(Box::new(response))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::portal::words::words_in;
+    use domain::lang::Lang;
+
+    #[test]
+    fn a_refusal_named_no_wait() {
+        let look = PortalLook::bare(words_in(Lang::Fr));
+        for (error, status, wait) in [
+            (Error::Unavailable("x".into()), 503, Some("1")),
+            (Error::RateLimited(7), 429, Some("7")),
+            (Error::InvalidRequest("`name` must be shorter".into()), 400, None),
+        ] {
+            let refusal = PortalRefusal::of(error, &look).into_response();
+            assert_eq!(refusal.status(), status);
+            let told = refusal.headers().get(RETRY_AFTER).map(|wait| wait.to_str().unwrap());
+            assert_eq!(told, wait);
+        }
+    }
+}
