@@ -35,12 +35,16 @@ const TINY: [(&str, &str); 19] = [
 ];
 
 /// Whoever goes through these indexes reads what it leaves out, and why that is no matter.
-const READ_THROUGH: [(&str, &str); 2] = [
+const READ_THROUGH: [(&str, &str); 3] = [
     ("events_position_key", "a follower reads the log once, and says what of it it does not need"),
     (
         "deliveries_firm_idx",
         "the deliveries about a person are found in the history of one firm: an index more for each
          delivery would cost more",
+    ),
+    (
+        "deliveries_ended_later_idx",
+        "an export of a time reads the firm's pending and slow deliveries from before that time",
     ),
 ];
 
