@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use api::portal::PortalRates;
 use api::public::KeyBatchers;
 use api::{
     AppendClaimer, AuditAccess, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission,

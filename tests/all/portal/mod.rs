@@ -174,7 +174,8 @@ pub(crate) async fn link_of_owner(world: &World, firm: &Firm) -> String {
 
 /// Opens the lists and pages of a firm's owner, in a session of its own.
 pub(crate) async fn open_pages(world: &World, firm: &Firm) {
-    let owner = PortalVisitor::with(world, &link_of_owner(world, firm).await).await;
+    let link = link_of_owner(world, firm).await;
+    let owner = PortalVisitor::with(world, &link).await;
     let hooks = world.get(firm, "/hooks").await.body;
     let hook = hooks[0]["id"].as_str().unwrap();
     let pages = [
