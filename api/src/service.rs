@@ -28,6 +28,7 @@ use vault::{DataKey, Entropy, Keyring};
 use crate::audit_access::AuditAccess;
 use crate::batching::token_cache::TokenCache;
 use crate::intake::{self, IntakeBatcher};
+use crate::portal::PortalRates;
 use crate::public::{KeyBatchers, WrongKeys};
 
 /// The service behind both APIs. Clones share everything.
@@ -70,6 +71,8 @@ pub struct Service {
     pub partial_after: TimeDelta,
     /// Wrong keys that this server saw.
     pub wrong_keys: Arc<WrongKeys>,
+    /// Rates of the portal.
+    pub portal_rates: PortalRates,
     /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
     /// The operator at the terminal, in a process that runs a command.
@@ -342,6 +345,7 @@ pub(crate) mod tests {
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
+            portal_rates: PortalRates::default(),
             operator: None,
             batchers: CallBatchers::default(),
             base_url: "https://forms.example/api/v1".into(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use api::portal::PortalRates;
 use api::public::KeyBatchers;
 use api::{
     AppendClaimer, AuditAccess, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission,
@@ -285,6 +286,7 @@ impl System {
             trusted_proxies: setup.trusted_proxies.into(),
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),
+            portal_rates: PortalRates::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
             egress: setup.egress.into(),

@@ -78,6 +78,8 @@ pub async fn begin(pool: &PgPool, used: UsedLink) -> Result<bool, sqlx::Error> {
 /// A session, with its firm and its member as they are now.
 #[derive(Debug, Clone, FromRow)]
 pub struct PortalSessionRow {
+    /// The SHA-256 of the cookie.
+    pub cookie_sha256: [u8; 32],
     /// The firm.
     pub firm_id: Uuid,
     /// The name of the firm.
@@ -96,25 +98,53 @@ pub struct PortalSessionRow {
     pub ends_at: DateTime<Utc>,
 }
 
-/// Finds the session of a cookie, also an ended one.
+/// Finds the sessions of these cookies, also ended ones, in the order of the cookies.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn find(
     pool: &PgPool,
-    cookie_sha256: [u8; 32],
-) -> Result<Option<PortalSessionRow>, sqlx::Error> {
+    cookies: &[[u8; 32]],
+) -> Result<Vec<PortalSessionRow>, sqlx::Error> {
     sqlx::query_as(
-        "select s.firm_id, f.name as firm_name, f.brand, s.member_id, s.lang, s.frame_origin,
-                s.ends_at,
+        "select s.cookie_sha256, s.firm_id, f.name as firm_name, f.brand, s.member_id, s.lang,
+                s.frame_origin, s.ends_at,
                 f.status = 'active' and m.active
                     and coalesce(m.role in ('owner', 'admin'), false) as manages
            from portal_sessions s
            join firms f on f.firm_id = s.firm_id
            join members m on m.firm_id = s.firm_id and m.member_id = s.member_id
-          where s.cookie_sha256 = $1",
+          where s.cookie_sha256 = any($1)
+          order by array_position($1, s.cookie_sha256)",
     )
-    .bind(cookie_sha256)
+    .bind(cookies)
+    .fetch_all(pool)
+    .await
+}
+
+/// A link, also a used one and one that is over.
+#[derive(Debug, Clone, FromRow)]
+pub struct SpentLinkRow {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The member for whom the link is.
+    pub member_id: Uuid,
+    /// The origin that may show the portal in a frame, if one was named.
+    pub frame_origin: Option<String>,
+}
+
+/// Finds a link, also a used one and one that is over.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find_link(
+    pool: &PgPool,
+    link_sha256: [u8; 32],
+) -> Result<Option<SpentLinkRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select firm_id, member_id, frame_origin from portal_sessions where link_sha256 = $1",
+    )
+    .bind(link_sha256)
     .fetch_optional(pool)
     .await
 }

@@ -100,6 +100,20 @@ pub async fn read(
         .collect())
 }
 
+/// The time of the last new secret of a firm, if it has one.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn rotated_at(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar("select rotated_at from webhook_secrets where firm_id = $1")
+        .bind(firm_id)
+        .fetch_optional(connection)
+        .await
+}
+
 /// The time of the last new secret of up to `limit` firms after one, in the order of the firms.
 ///
 /// # Errors

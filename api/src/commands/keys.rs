@@ -62,15 +62,47 @@ pub async fn create_by(
     actor: Actor,
     name: &str,
 ) -> Result<CreatedKey, Error> {
-    let name = label(name)?;
-    require_active(service, firm_id).await?;
     let context = service.context(firm_id, actor);
+    make(service, &context, KeyOwner { member_id, key_id: service.entropy.id() }, name).await
+}
+
+/// Makes a key with this id for a member who manages the firm and asks for the key.
+///
+/// # Errors
+/// As [`create`]; `internal_error` if the id is taken.
+pub(crate) async fn create_with_id(
+    service: &Service,
+    firm_id: Uuid,
+    member_id: Uuid,
+    key_id: Uuid,
+    name: &str,
+) -> Result<CreatedKey, Error> {
+    let context = service.context(firm_id, Actor::Member(member_id));
+    make(service, &context, KeyOwner { member_id, key_id }, name).await
+}
+
+/// The id of a new key, and the member for whom it acts.
+#[derive(Debug, Clone, Copy)]
+struct KeyOwner {
+    member_id: Uuid,
+    key_id: Uuid,
+}
+
+async fn make(
+    service: &Service,
+    context: &EventContext,
+    owner: KeyOwner,
+    name: &str,
+) -> Result<CreatedKey, Error> {
+    let KeyOwner { member_id, key_id: id } = owner;
+    let name = label(name)?;
+    let firm_id = context.firm_id;
+    require_active(service, firm_id).await?;
     let key = ApiKey::from_bytes(service.routed_secret());
-    let id = service.entropy.id();
     let created_at = context.recorded_at;
     let made = CreatedKey { id, key, name, member_id, created_at };
     let command = made.command();
-    match service.store.execute::<Key>(&id.to_string(), command, &context).await {
+    match service.store.execute::<Key>(&id.to_string(), command, context).await {
         Ok(()) => Ok(made),
         Err(error) => Err(not_created(service, firm_id, member_id, error).await),
     }
@@ -222,7 +254,7 @@ async fn not_created(
             why_inactive(service, firm_id, member_id).await.unwrap_or_else(|error| error)
         }
         CommandError::Append(error) => error.into(),
-        // Two random ids are never the same.
+        // Two random ids are never the same, and the portal looks for the key of a repeated form.
         CommandError::Rejected(KeyRejection::Exists | KeyRejection::NotActive) => {
             Error::Internal(error.to_string())
         }

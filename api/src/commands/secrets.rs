@@ -57,35 +57,109 @@ pub async fn rotate(
     actor: Actor,
     reason: Option<&str>,
 ) -> Result<RevealedSecret, Error> {
-    let command = FirmCommand::RotateSecret { reason: reason.map(super::reason).transpose()? };
-    let context = service.context(firm_id, actor);
+    match rotate_by(service, RotationOrder { firm_id, actor, reason, since: None }).await? {
+        RotationOutcome::New(secret) => Ok(secret),
+        RotationOutcome::Earlier => Err(Error::Internal("a rotation without a condition".into())),
+    }
+}
+
+/// An order for a new secret.
+#[derive(Debug, Clone, Copy)]
+pub struct RotationOrder<'a> {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The actor.
+    pub actor: Actor,
+    /// The actor's reason.
+    pub reason: Option<&'a str>,
+    /// The time since which the old secret must sign. Without it any secret is replaced.
+    pub since: Option<Timestamp>,
+}
+
+/// The outcome of an order for a new secret.
+#[derive(Debug, Clone)]
+pub enum RotationOutcome {
+    /// The new secret.
+    New(RevealedSecret),
+    /// The old secret was replaced before, by another order or by a form that was sent twice.
+    Earlier,
+}
+
+/// Gives a firm a new secret, as [`rotate`] does, unless its secret is not the one of the order.
+///
+/// # Errors
+/// As [`rotate`].
+pub async fn rotate_by(
+    service: &Service,
+    order: RotationOrder<'_>,
+) -> Result<RotationOutcome, Error> {
+    let reason = order.reason.map(super::reason).transpose()?;
+    let command = FirmCommand::RotateSecret { reason };
+    let context = service.context(order.firm_id, order.actor);
     let secret = WebhookSecret::from_bytes(service.entropy.secret());
     let new = FirmSecret { secret, rotated_at: context.recorded_at.get() };
-    let attempt = || try_rotate(service, &context, &command, &new);
-    retry_conflicts(context.correlation_id, attempt).await.map_err(refused)?;
-    Ok(RevealedSecret { secret: new.secret, rotated_at: context.recorded_at })
+    let rotation = Rotation { command, since: order.since, new };
+    let attempt = || try_rotate(service, &context, &rotation);
+    match retry_conflicts(context.correlation_id, attempt).await.map_err(refused)? {
+        SecretStep::Replaced => {
+            let rotated_at = context.recorded_at;
+            Ok(RotationOutcome::New(RevealedSecret { secret: rotation.new.secret, rotated_at }))
+        }
+        SecretStep::Kept => Ok(RotationOutcome::Earlier),
+    }
+}
+
+/// The time since which a firm's secret signs.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn rotated_at(service: &Service, firm_id: Uuid) -> Result<Timestamp, Error> {
+    let mut connection = service.store.pool().acquire().await?;
+    let since = secrets::rotated_at(&mut connection, firm_id).await?;
+    let since = since.ok_or_else(|| Error::Internal(format!("firm {firm_id} has no secret")))?;
+    Ok(since.into())
+}
+
+/// A rotation that is decided at its append.
+struct Rotation {
+    command: FirmCommand,
+    since: Option<Timestamp>,
+    new: FirmSecret,
+}
+
+/// The effect of an attempt on the secret.
+enum SecretStep {
+    Replaced,
+    Kept,
 }
 
 /// Commits the event and the secret together. Another rotation that took the event's position has
-/// committed its own secret, too.
+/// committed its own secret, too, so the condition holds until the commit.
 async fn try_rotate(
     service: &Service,
     context: &EventContext,
-    command: &FirmCommand,
-    new: &FirmSecret,
-) -> Result<(), CommandError<FirmRejection>> {
+    rotation: &Rotation,
+) -> Result<SecretStep, CommandError<FirmRejection>> {
     let stream = context.firm_id.to_string();
     let mut appending = service.store.begin().await?;
     let upcasters = service.store.upcasters();
     let (firm, last) = load::<Firm>(appending.connection(), &upcasters, &stream).await?;
-    let decided = firm.decide(command).map_err(CommandError::Rejected)?;
+    let decided = firm.decide(&rotation.command).map_err(CommandError::Rejected)?;
+    if let Some(since) = rotation.since {
+        let connection = appending.connection();
+        let signs = secrets::rotated_at(connection, context.firm_id).await;
+        if signs.map_err(AppendError::from)? != Some(since.get()) {
+            return Ok(SecretStep::Kept);
+        }
+    }
     appending.append(NewEvent::after(last, &stream, context, decided)).await?;
     let wrapping = service.keyring.wrapping();
     let entropy = &*service.entropy;
-    secrets::replace(appending.connection(), wrapping, context.firm_id, new, entropy)
+    secrets::replace(appending.connection(), wrapping, context.firm_id, &rotation.new, entropy)
         .await
         .map_err(not_kept)?;
-    Ok(appending.commit().await?)
+    appending.commit().await?;
+    Ok(SecretStep::Replaced)
 }
 
 fn not_kept(error: VaultError) -> AppendError {

@@ -1,5 +1,6 @@
 //! Webhooks of workflow steps: queued, shown, sent again after a failure (ruling 33).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use domain::context::Actor;
@@ -158,6 +159,33 @@ pub(crate) async fn show(
 fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
     let told = DeliveryThen::of(events).filter(|one| one.row.run_id.is_some());
     told.ok_or(Error::DeliveryNotFound)
+}
+
+/// These steps of a firm from their streams, by delivery.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn from_streams(
+    service: &Service,
+    firm_id: Uuid,
+    delivery_ids: &[Uuid],
+) -> Result<HashMap<Uuid, DeliveryThen>, Error> {
+    let name = |id: &Uuid| StreamName {
+        aggregate_type: <Delivery as cqrs_es::Aggregate>::TYPE,
+        aggregate_id: id.to_string(),
+    };
+    let streams: Vec<StreamName> = delivery_ids.iter().map(name).collect();
+    let mut connection = service.store.pool().acquire().await?;
+    let events = load_many(&mut connection, &service.store.upcasters(), &streams).await;
+    let mut by_stream: HashMap<String, Vec<RecordedEvent>> = HashMap::new();
+    for event in events.map_err(AppendError::from)? {
+        by_stream.entry(event.aggregate_id.clone()).or_default().push(event);
+    }
+    let of_firm = |events: &Vec<RecordedEvent>| {
+        events.first().is_some_and(|first| first.context.firm_id == firm_id)
+    };
+    let told = by_stream.into_values().filter(of_firm).filter_map(|one| DeliveryThen::of(&one));
+    Ok(told.map(|then| (then.row.delivery_id, then)).collect())
 }
 
 /// Reads the step's stream from the log, so that the caller sees its own change. A step of a firm

@@ -37,9 +37,9 @@ pub async fn of_hook(
     hook_id: Uuid,
 ) -> Result<String, Error> {
     let mut connection = service.store.pool().acquire().await?;
-    let found = hooks::targets(&mut connection, &[hook_id]).await?.pop();
+    let found = hooks::target_of(&mut connection, reveal.firm_id, hook_id).await?;
     drop(connection);
-    let (_, url) = found.ok_or(Error::NotFound)?;
+    let url = found.ok_or(Error::NotFound)?;
     let look = reveal.look()?;
     record(service, reveal, ReadingDetails { hook_id: Some(hook_id), ..look }).await?;
     Ok(url)

@@ -9,6 +9,7 @@ use domain::time::Timestamp;
 use projector::portal_sessions::{self, NewLinkRow};
 use projector::{firms, members};
 use sha2::{Digest, Sha256};
+use url::Url;
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -39,11 +40,24 @@ pub struct PortalLink {
     pub expires_at: Timestamp,
 }
 
+/// Whether the portal is served. Its addresses begin at the root of the host, so it is not if the
+/// base URL has a path before `/api/v1`.
+#[must_use]
+pub fn is_served(service: &Service) -> bool {
+    let url: Option<Url> = service.inviter.public_url.parse().ok();
+    url.is_some_and(|url| url.path() == "/")
+}
+
 /// Makes a link for a member who manages the firm.
 ///
 /// # Errors
-/// `firm_not_found`, `firm_inactive`, `not_a_manager`.
+/// `invalid_request` where no portal is served; `firm_not_found`, `firm_inactive`, `not_a_manager`.
 pub async fn make(service: &Service, new: &NewPortalLink) -> Result<PortalLink, Error> {
+    if !is_served(service) {
+        return Err(Error::invalid(
+            "there is no portal, because `--base-url` has a path before /api/v1",
+        ));
+    }
     let pool = service.store.pool();
     if !firms::is_active(pool, new.firm_id).await?.ok_or(Error::FirmNotFound)? {
         return Err(Error::FirmInactive);

@@ -1,5 +1,9 @@
 //! Sessions of the portal. The table has them, so a session ends for all copies of its cookie.
+//!
+//! Codes and cookies are secrets of 43 characters. A text of another form is refused without the
+//! database, and wrong ones count per address like wrong keys.
 
+use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
@@ -15,10 +19,14 @@ use uuid::Uuid;
 use super::links::sha256;
 use crate::commands::readings;
 use crate::error::Error;
+use crate::public::client;
 use crate::service::Service;
 
 /// The time of a session (ruling 48).
 pub const SESSION_TIME: TimeDelta = TimeDelta::minutes(30);
+
+/// Most cookies of a request that are looked up. A neighbour in the domain may have set one.
+const COOKIES_MAX: usize = 3;
 
 /// A session of a member who manages the firm right now.
 #[derive(Debug, Clone)]
@@ -40,6 +48,8 @@ pub enum PortalStanding {
     Open(PortalSession),
     /// The session has ended, or the member manages the firm no more.
     Over {
+        /// Why the request is refused. The rate holds for an ended session, too.
+        why: Error,
         /// The origin that may show the refusal in a frame.
         frame_origin: Option<String>,
     },
@@ -47,14 +57,35 @@ pub enum PortalStanding {
     Unknown,
 }
 
-/// Begins a session with a link; returns its cookie. The beginning is an entry of the audit log.
+/// The way in by a link.
+#[derive(Debug, Clone)]
+pub enum PortalEntry {
+    /// A session begins. The beginning is an entry of the audit log.
+    Begun {
+        /// The cookie of the session.
+        cookie: String,
+        /// The session.
+        session: Box<PortalSession>,
+    },
+    /// The link is spent, and a session of its member goes on.
+    GoesOn(Box<PortalSession>),
+    /// There is no session.
+    Refused {
+        /// Why.
+        why: Error,
+        /// The origin that may show the refusal in a frame.
+        frame_origin: Option<String>,
+    },
+}
+
+/// Takes the code of a link.
 ///
 /// # Errors
-/// `unauthorized` for a link that is unknown, used or over, and for a member who manages the firm
-/// no more.
-pub async fn begin(service: &Service, code: &str) -> Result<String, Error> {
+/// If the database does not answer.
+pub async fn enter(service: &Service, parts: &Parts, code: &str, cookies: &[&str]) -> Entered {
     if !is_bare_secret(code) {
-        return Err(Error::Unauthorized);
+        let why = wrong(service, parts, WrongSecret::Malformed).await?;
+        return Ok(PortalEntry::Refused { why, frame_origin: None });
     }
     let cookie = URL_SAFE_NO_PAD.encode(service.routed_secret());
     let now = service.clock.now().get();
@@ -64,35 +95,108 @@ pub async fn begin(service: &Service, code: &str) -> Result<String, Error> {
         now,
         ends_at: now + SESSION_TIME,
     };
-    if !portal_sessions::begin(service.store.pool(), used).await? {
-        return Err(Error::Unauthorized);
+    let pool = service.store.pool();
+    if portal_sessions::begin(pool, used).await? {
+        return begun(service, cookie).await;
     }
-    let PortalStanding::Open(session) = find(service, &cookie).await? else {
-        return Err(Error::Unauthorized);
-    };
-    session.record(service, ReadingDetails::at(ReadingSubject::Portal, ReadAs::Page)).await?;
-    Ok(cookie)
+    let spent = portal_sessions::find_link(pool, used.link_sha256).await?;
+    if let Some(spent) = &spent
+        && let PortalStanding::Open(session) = standing(service, cookies).await?
+        && session.firm_id == spent.firm_id
+        && session.member_id == spent.member_id
+    {
+        session.admit(service)?;
+        return Ok(PortalEntry::GoesOn(Box::new(session)));
+    }
+    let why = wrong(service, parts, WrongSecret::Unknown).await?;
+    Ok(PortalEntry::Refused { why, frame_origin: spent.and_then(|spent| spent.frame_origin) })
 }
 
-/// The standing of a cookie, with the firm and the member as they are now.
+/// The outcome of [`enter`].
+type Entered = Result<PortalEntry, Error>;
+
+async fn begun(service: &Service, cookie: String) -> Entered {
+    match standing(service, &[&cookie]).await? {
+        PortalStanding::Open(session) => {
+            let beginning = ReadingDetails::at(ReadingSubject::Portal, ReadAs::Page);
+            session.record(service, beginning).await?;
+            Ok(PortalEntry::Begun { cookie, session: Box::new(session) })
+        }
+        PortalStanding::Over { why, frame_origin } => {
+            Ok(PortalEntry::Refused { why, frame_origin })
+        }
+        PortalStanding::Unknown => {
+            Ok(PortalEntry::Refused { why: Error::Unauthorized, frame_origin: None })
+        }
+    }
+}
+
+/// The standing of the first of these cookies that is a session, with the firm and the member as
+/// they are now.
 ///
 /// # Errors
-/// If the database does not answer.
-pub async fn find(service: &Service, cookie: &str) -> Result<PortalStanding, Error> {
-    if !is_bare_secret(cookie) {
+/// `rate_limited` after many wrong cookies.
+pub async fn find(
+    service: &Service,
+    parts: &Parts,
+    cookies: &[&str],
+) -> Result<PortalStanding, Error> {
+    let found = standing(service, cookies).await?;
+    if matches!(found, PortalStanding::Unknown) && !cookies.is_empty() {
+        let is_known_form = cookies.iter().any(|cookie| is_bare_secret(cookie));
+        let kind = if is_known_form { WrongSecret::Unknown } else { WrongSecret::Malformed };
+        let why = wrong(service, parts, kind).await?;
+        return if why == Error::Unauthorized { Ok(found) } else { Err(why) };
+    }
+    Ok(found)
+}
+
+/// A text that is no session.
+#[derive(Debug, Clone, Copy)]
+enum WrongSecret {
+    /// It has another form.
+    Malformed,
+    /// The table does not have it.
+    Unknown,
+}
+
+/// Counts a wrong code or cookie. Returns its refusal.
+async fn wrong(service: &Service, parts: &Parts, kind: WrongSecret) -> Result<Error, Error> {
+    let (address, now) = (client(parts, &service.trusted_proxies), service.clock.now());
+    Ok(match kind {
+        WrongSecret::Malformed => service.wrong_keys.malformed(address, now),
+        WrongSecret::Unknown => {
+            service.wrong_keys.unknown(service.store.pool(), address, now).await?
+        }
+    })
+}
+
+async fn standing(service: &Service, cookies: &[&str]) -> Result<PortalStanding, Error> {
+    let mut hashes = Vec::new();
+    for cookie in cookies.iter().filter(|cookie| is_bare_secret(cookie)) {
+        let hash = sha256(cookie);
+        if hashes.len() < COOKIES_MAX && !hashes.contains(&hash) {
+            hashes.push(hash);
+        }
+    }
+    if hashes.is_empty() {
         return Ok(PortalStanding::Unknown);
     }
-    let cookie_sha256 = sha256(cookie);
-    let found = portal_sessions::find(service.store.pool(), cookie_sha256).await?;
-    let Some(row) = found else { return Ok(PortalStanding::Unknown) };
-    if !row.manages || row.ends_at <= service.clock.now().get() {
-        return Ok(PortalStanding::Over { frame_origin: row.frame_origin });
+    let now = service.clock.now();
+    let mut last = PortalStanding::Unknown;
+    for row in portal_sessions::find(service.store.pool(), &hashes).await? {
+        if row.manages && row.ends_at > now.get() {
+            return Ok(PortalStanding::Open(PortalSession::of(row)));
+        }
+        let why = service.portal_rates.admit(row.cookie_sha256, now).err();
+        let why = why.unwrap_or(Error::Unauthorized);
+        last = PortalStanding::Over { why, frame_origin: row.frame_origin };
     }
-    Ok(PortalStanding::Open(PortalSession::of(row, cookie_sha256)))
+    Ok(last)
 }
 
 impl PortalSession {
-    fn of(row: PortalSessionRow, cookie_sha256: [u8; 32]) -> Self {
+    fn of(row: PortalSessionRow) -> Self {
         Self {
             firm_id: row.firm_id,
             firm_name: row.firm_name,
@@ -101,7 +205,7 @@ impl PortalSession {
             lang: row.lang.as_deref().and_then(Lang::read),
             frame_origin: row.frame_origin,
             ends_at: row.ends_at.into(),
-            cookie_sha256,
+            cookie_sha256: row.cookie_sha256,
         }
     }
 
@@ -151,6 +255,14 @@ impl PortalSession {
     #[must_use]
     pub const fn ends_at(&self) -> Timestamp {
         self.ends_at
+    }
+
+    /// Admits a request of this session, or refuses it.
+    ///
+    /// # Errors
+    /// `rate_limited`.
+    pub fn admit(&self, service: &Service) -> Result<(), Error> {
+        service.portal_rates.admit(self.cookie_sha256, service.clock.now())
     }
 
     /// The text that each form of this session must carry.
@@ -213,6 +325,14 @@ mod tests {
             frame_origin: None,
             ends_at: "2026-11-01T12:30:00Z".parse().unwrap(),
             cookie_sha256: sha256(cookie),
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_secret_was_looked_up() {
+        assert!(is_bare_secret(&URL_SAFE_NO_PAD.encode([255; 32])));
+        for wrong in ["", "AAAA", &"a".repeat(44), &"+".repeat(43), &"é".repeat(43)] {
+            assert!(!is_bare_secret(wrong), "{wrong}");
         }
     }
 

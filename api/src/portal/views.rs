@@ -1,12 +1,18 @@
-//! Looks of a member. Each is recorded before the data are shown.
+//! Looks of a member. Each is recorded before the data are shown, except those at figures and at the
+//! list of keys.
+
+use std::collections::HashMap;
 
 use auditor::lines;
 use domain::as_of::AsOf;
+use domain::audit::Action;
+use domain::delivery::DeliveryState;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::replay::ReplaySkip;
 use domain::target::shown_target;
 pub use projector::as_of::DeliveryThen;
 use projector::audit::{self, AuditFilter};
-use projector::deliveries;
+use projector::deliveries::{self, RunPage};
 pub use projector::deliveries::{DeliveryRow, HookHealth};
 use projector::hooks;
 pub use projector::hooks::HookLife;
@@ -14,8 +20,8 @@ pub use projector::keys::KeyRow;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::PortalSession;
-use crate::commands::keys;
+use super::{PortalSession, acts};
+use crate::commands::{keys as key_commands, steps as step_commands};
 use crate::error::Error;
 use crate::queries::as_of::{self, HookFilter};
 use crate::queries::history::{self, HookHistory};
@@ -25,15 +31,73 @@ use crate::service::Service;
 /// Rows of a page.
 const PAGE_ROWS: i64 = 50;
 
-/// Most steps of a run that a page shows.
-const RUN_STEPS_MAX: i64 = 200;
+/// Keys with the number of their live subscriptions.
+#[derive(Debug)]
+pub struct KeysWithHooks {
+    /// A page of active or revoked keys, newest first.
+    pub page: ListPage<KeyRow>,
+    /// The live subscriptions of the firm, by key.
+    pub hooks: HashMap<Uuid, usize>,
+}
 
-/// All keys of the firm, newest first.
+/// The kind of keys in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyFilter {
+    /// Active keys.
+    Active,
+    /// Revoked keys.
+    Revoked,
+}
+
+/// A page of the firm's keys.
+///
+/// # Errors
+/// `not_found`: the start of the page is no such key.
+pub async fn keys(
+    service: &Service,
+    session: &PortalSession,
+    which: KeyFilter,
+    after: Option<Uuid>,
+) -> Result<KeysWithHooks, Error> {
+    let firm_id = session.firm_id();
+    let mut rows = key_commands::list(service, firm_id).await?;
+    rows.retain(|key| key.revoked_at.is_some() == (which == KeyFilter::Revoked));
+    if let Some(after) = after {
+        let last = rows.iter().position(|key| key.key_id == after).ok_or(Error::NotFound)?;
+        rows.drain(..=last);
+    }
+    let mut of_key = HashMap::new();
+    for hook in hooks::list_live(service.store.pool(), firm_id).await? {
+        *of_key.entry(hook.key_id).or_default() += 1;
+    }
+    let page = ListPage::of(rows, PAGE_ROWS, |key| key.key_id);
+    Ok(KeysWithHooks { page, hooks: of_key })
+}
+
+/// Figures of the firm right now.
+#[derive(Debug, Clone, Copy)]
+pub struct FirmFigures {
+    /// Active keys.
+    pub keys: usize,
+    /// Live subscriptions.
+    pub hooks: usize,
+    /// Live subscriptions that the next 410 removes.
+    pub warned: usize,
+}
+
+/// Counts for the first page.
 ///
 /// # Errors
 /// None but the database's.
-pub async fn keys(service: &Service, session: &PortalSession) -> Result<Vec<KeyRow>, Error> {
-    keys::list(service, session.firm_id()).await
+pub async fn figures(service: &Service, session: &PortalSession) -> Result<FirmFigures, Error> {
+    let firm_id = session.firm_id();
+    let keys = key_commands::list(service, firm_id).await?;
+    let pool = service.store.pool();
+    Ok(FirmFigures {
+        keys: keys.iter().filter(|key| key.revoked_at.is_none()).count(),
+        hooks: hooks::list_live(pool, firm_id).await?.len(),
+        warned: hooks::list_warned(pool, firm_id).await?.len(),
+    })
 }
 
 /// A key with the live subscriptions that go with it.
@@ -54,7 +118,8 @@ pub async fn key(
     session: &PortalSession,
     key_id: Uuid,
 ) -> Result<KeyWithHooks, Error> {
-    let key = keys(service, session).await?.into_iter().find(|key| key.key_id == key_id);
+    let keys = key_commands::list(service, session.firm_id()).await?;
+    let key = keys.into_iter().find(|key| key.key_id == key_id);
     let key = key.ok_or(Error::NotFound)?;
     let look = ReadingDetails {
         key_id: Some(key_id),
@@ -113,6 +178,7 @@ pub async fn hook(
     session: &PortalSession,
     hook_id: Uuid,
 ) -> Result<(HookHistory, HookHealth), Error> {
+    require_hook(service, session, hook_id).await?;
     let found = history::of_hook(service, hook_id, None).await?;
     if found.firm_id != session.firm_id() {
         return Err(Error::NotFound);
@@ -125,6 +191,19 @@ pub async fn hook(
     let pool = service.store.pool();
     let health = deliveries::health(pool, session.firm_id(), &[hook_id]).await?.pop();
     Ok((found, health.unwrap_or_default()))
+}
+
+/// Finds out whether the firm has or had this subscription, before its history is read.
+///
+/// # Errors
+/// `not_found`.
+pub(super) async fn require_hook(
+    service: &Service,
+    session: &PortalSession,
+    hook_id: Uuid,
+) -> Result<(), Error> {
+    let found = hooks::positions(service.store.pool(), session.firm_id(), hook_id).await?;
+    found.map(drop).ok_or(Error::NotFound)
 }
 
 /// A page of deliveries with these filters.
@@ -155,7 +234,8 @@ pub async fn steps(
     listing::steps(service, session.firm_id(), &asked).await
 }
 
-/// The steps of a run, oldest first.
+/// A page of the steps of a run, oldest first. A failed one is read from its stream, which knows a
+/// retry before the table does.
 ///
 /// # Errors
 /// `not_found`.
@@ -163,14 +243,46 @@ pub async fn run(
     service: &Service,
     session: &PortalSession,
     run_id: Uuid,
-) -> Result<Vec<DeliveryRow>, Error> {
+    after: Option<Uuid>,
+) -> Result<ListPage<DeliveryRow>, Error> {
     let firm_id = session.firm_id();
     session.record(service, ReadingDetails::at(ReadingSubject::Deliveries, ReadAs::Page)).await?;
-    let steps = deliveries::of_run(service.store.pool(), firm_id, run_id, RUN_STEPS_MAX).await?;
-    if steps.is_empty() { Err(Error::NotFound) } else { Ok(steps) }
+    let pool = service.store.pool();
+    let after = match after {
+        Some(id) => {
+            let at = deliveries::created_at(pool, firm_id, id).await?;
+            Some((at.ok_or(Error::NotFound)?, id))
+        }
+        None => None,
+    };
+    let wanted = RunPage { firm_id, run_id, after, limit: PAGE_ROWS };
+    let mut page =
+        ListPage::of(deliveries::of_run(pool, wanted).await?, PAGE_ROWS, |row| row.delivery_id);
+    if page.rows.is_empty() && after.is_none() {
+        return Err(Error::NotFound);
+    }
+    let is_failed = |row: &DeliveryRow| row.state == DeliveryState::Failed.name();
+    let failed: Vec<Uuid> =
+        page.rows.iter().filter(|row| is_failed(row)).map(|row| row.delivery_id).collect();
+    let mut now = step_commands::from_streams(service, firm_id, &failed).await?;
+    for row in &mut page.rows {
+        if let Some(then) = now.remove(&row.delivery_id) {
+            *row = then.row;
+        }
+    }
+    Ok(page)
 }
 
-/// A delivery with its tries. The targets are masked.
+/// A delivery with its tries, and why it cannot be sent again.
+#[derive(Debug)]
+pub struct DeliveryOutlook {
+    /// The delivery. The targets are masked.
+    pub then: DeliveryThen,
+    /// The reason, if a failed delivery of a subscription cannot be sent again.
+    pub skip: Option<ReplaySkip>,
+}
+
+/// A delivery with its tries, from its stream.
 ///
 /// # Errors
 /// `delivery_not_found`.
@@ -178,14 +290,25 @@ pub async fn delivery(
     service: &Service,
     session: &PortalSession,
     delivery_id: Uuid,
-) -> Result<DeliveryThen, Error> {
-    let (found, _) = as_of::delivery(service, session.firm_id(), delivery_id, AsOf::NOW).await?;
+) -> Result<DeliveryOutlook, Error> {
+    let (then, _) = as_of::delivery(service, session.firm_id(), delivery_id, AsOf::NOW).await?;
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
     session.record(service, look).await?;
-    Ok(found)
+    let is_failed = then.row.hook_id.is_some() && then.row.state == DeliveryState::Failed.name();
+    let skip = if is_failed { acts::replay_skip(service, delivery_id).await? } else { None };
+    Ok(DeliveryOutlook { then, skip })
+}
+
+/// Whether a list of entries has those of looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookFilter {
+    /// Without looks.
+    Hidden,
+    /// With looks.
+    Shown,
 }
 
 /// Entries of the audit log as JSON, newest first, and the start of the next page.
@@ -195,10 +318,12 @@ pub async fn delivery(
 pub async fn audit(
     service: &Service,
     session: &PortalSession,
+    looks: LookFilter,
     before: Option<i64>,
 ) -> Result<(Vec<Value>, Option<i64>), Error> {
     session.record(service, ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)).await?;
-    let filter = AuditFilter { before, ..AuditFilter::default() };
+    let without = if looks == LookFilter::Hidden { Action::READS } else { &[] };
+    let filter = AuditFilter { before, without, ..AuditFilter::default() };
     let rows = audit::list(service.store.pool(), session.firm_id(), &filter, PAGE_ROWS).await?;
     let is_full = i64::try_from(rows.len()) == Ok(PAGE_ROWS);
     let next = rows.last().filter(|_| is_full).map(|row| row.sequence);

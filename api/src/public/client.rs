@@ -14,7 +14,7 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 pub struct PeerAddress(pub IpAddr);
 
 /// The address of the client of a request.
-pub(super) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
+pub(crate) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
     // A router without sockets, as in tests, has one client.
     let peer =
         parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |PeerAddress(peer)| *peer);

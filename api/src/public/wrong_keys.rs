@@ -24,7 +24,7 @@ pub struct WrongKeys(Mutex<HashMap<i32, RateWindow>>);
 
 impl WrongKeys {
     /// The answer to a text that cannot be a key.
-    pub(super) fn malformed(&self, address: IpAddr, now: Timestamp) -> Error {
+    pub(crate) fn malformed(&self, address: IpAddr, now: Timestamp) -> Error {
         WRONG_KEYS.count(&[("kind", "malformed")]);
         self.in_window(address, |window| match window.wait(WRONG_KEYS_MAX, now) {
             Some(seconds) => Error::RateLimited(seconds),
@@ -39,7 +39,7 @@ impl WrongKeys {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub(super) async fn unknown(
+    pub(crate) async fn unknown(
         &self,
         pool: &PgPool,
         address: IpAddr,

@@ -138,7 +138,7 @@ pub async fn steps(
 }
 
 impl<R> ListPage<R> {
-    pub(super) fn of(mut rows: Vec<R>, limit: i64, id: impl Fn(&R) -> Uuid) -> Self {
+    pub(crate) fn of(mut rows: Vec<R>, limit: i64, id: impl Fn(&R) -> Uuid) -> Self {
         rows.truncate(usize::try_from(limit).unwrap_or_default());
         let full = i64::try_from(rows.len()) == Ok(limit);
         let next = rows.last().filter(|_| full).map(id);

@@ -1,6 +1,6 @@
 //! The firm's audit log, newest first.
 
-use api::portal::views;
+use api::portal::views::{self, LookFilter};
 use axum::extract::State;
 use domain::time::Timestamp;
 use maud::{Markup, html};
@@ -21,6 +21,13 @@ struct PortalEntry {
     actor: PortalParty,
     subject: PortalParty,
     reason: Option<String>,
+    evidence: Option<PortalEvidence>,
+}
+
+/// The part of the evidence that names the subject of a look.
+#[derive(Debug, Deserialize)]
+struct PortalEvidence {
+    what: Option<String>,
 }
 
 /// An actor or a subject.
@@ -32,10 +39,16 @@ struct PortalParty {
 
 /// Lists entries.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let before = visit.asked("after").and_then(|after| after.parse().ok());
-    let found = views::audit(&state.service, &visit.session, before).await;
+    let read_place = |after: &str| after.parse().map_err(|_| visit.not_accepted("after"));
+    let before = visit.asked("after").map(read_place).transpose()?;
+    let looks = match visit.asked("looks") {
+        None => LookFilter::Hidden,
+        Some("true") => LookFilter::Shown,
+        Some(_) => return Err(visit.not_accepted("looks")),
+    };
+    let found = views::audit(&state.service, &visit.session, looks, before).await;
     let (entries, next) = visit.told(found)?;
-    let entries = visit.told(read(entries))?;
+    let entries = visit.told(read_entries(entries))?;
     let words = visit.words;
     let heads = [words.number, words.time, words.action, words.actor, words.subject, words.reason];
     let rows = html! {
@@ -45,12 +58,23 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
                 td { (parts::plain_time(entry.at)) }
                 td { code { (entry.action) } }
                 td { (actor(&visit, &entry.actor)) }
-                td { (party(&entry.subject)) }
+                td {
+                    (party(&entry.subject))
+                    @if let Some(what) = what_of(entry) { " " code { (what) } }
+                }
                 td { @if let Some(reason) = &entry.reason { (parts::foreign(reason)) } }
             }
         }
     };
+    let tab = |of: LookFilter, name: &str| {
+        let address = visit.link("looks", (of == LookFilter::Shown).then_some("true"));
+        html! { a href=(address) aria-current=[(of == looks).then_some("page")] { (name) } " " }
+    };
     let content = html! {
+        p {
+            (tab(LookFilter::Hidden, words.without_looks))
+            (tab(LookFilter::Shown, words.with_looks))
+        }
         (parts::table(words.audit, &heads, &rows))
         @if entries.is_empty() { p.none { (words.empty) } }
         (hooks::pages(&visit, next.map(|next| next.to_string()).as_deref()))
@@ -58,7 +82,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
     Ok(visit.page(words.audit, content))
 }
 
-fn read(entries: Vec<Value>) -> Result<Vec<PortalEntry>, api::Error> {
+fn read_entries(entries: Vec<Value>) -> Result<Vec<PortalEntry>, api::Error> {
     let read = entries.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
     read.map_err(|error| api::Error::Internal(error.to_string()))
 }
@@ -67,6 +91,11 @@ fn actor(visit: &PortalVisit, actor: &PortalParty) -> Markup {
     let you = visit.session.member_id().to_string();
     let is_you = actor.kind == "member" && actor.id.as_deref() == Some(you.as_str());
     html! { @if is_you { (visit.words.you) } @else { (party(actor)) } }
+}
+
+/// The subject of a look.
+fn what_of(entry: &PortalEntry) -> Option<&str> {
+    entry.evidence.as_ref()?.what.as_deref()
 }
 
 fn party(party: &PortalParty) -> Markup {

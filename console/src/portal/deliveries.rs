@@ -2,18 +2,18 @@
 
 use std::str::FromStr;
 
-use api::portal::acts::{self, DeliveryReplay};
-use api::portal::views::{self, DeliveryRow};
+use api::portal::acts::{self, DeliveryReplay, ReplayOutcome};
+use api::portal::views::{self, DeliveryOutlook, DeliveryRow};
 use api::queries::listing::DeliveryListQuery;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use domain::delivery::{Attempt, DeliveryState};
-use domain::ids::parse_id;
+use domain::delivery::{Attempt, DeliveryState, Hop};
+use domain::replay::ReplaySkip;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use domain::when::When;
 use maud::{Markup, html};
+use uuid::Uuid;
 
 use super::refusal::PortalRefusal;
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
@@ -44,19 +44,18 @@ fn filters(visit: &PortalVisit) -> Result<DeliveryListQuery, PortalRefusal> {
         Ok::<_, PortalRefusal>(when.map(|when| when.before(visit.now)))
     };
     Ok(DeliveryListQuery {
-        hook_id: visit.asked("hook_id").and_then(parse_id),
-        trigger: visit.asked("trigger").map(str::to_owned),
+        hook_id: visit.asked_id("hook_id")?,
+        trigger: parsed::<Trigger>(visit, "trigger")?.map(|trigger| trigger.key().to_owned()),
         state: parsed::<DeliveryState>(visit, "state")?,
         since: time("since")?,
         until: time("until")?,
-        after: visit.asked("after").and_then(parse_id),
+        after: visit.asked_id("after")?,
         ..DeliveryListQuery::default()
     })
 }
 
 fn parsed<T: FromStr>(visit: &PortalVisit, name: &str) -> Result<Option<T>, PortalRefusal> {
-    let sentence = format!("{} {name}", visit.words.invalid);
-    let unread = |_| visit.refused(StatusCode::BAD_REQUEST, &sentence);
+    let unread = |_| visit.not_accepted(name);
     visit.asked(name).map(str::parse).transpose().map_err(unread)
 }
 
@@ -107,7 +106,7 @@ pub(super) fn table<'a>(
     let rows = html! {
         @for row in rows {
             tr {
-                td { (link(row)) }
+                td { (link(row.delivery_id)) }
                 td { (state(words, row)) }
                 td { code { (row.trigger) } }
                 td { (parts::plain_time(row.created_at.into())) }
@@ -118,8 +117,9 @@ pub(super) fn table<'a>(
     parts::table(words.deliveries, &heads, &rows)
 }
 
-fn link(row: &DeliveryRow) -> Markup {
-    parts::id(&format!("/portal/deliveries/{}", row.delivery_id), &row.delivery_id)
+/// A link to a delivery.
+pub(super) fn link(delivery_id: Uuid) -> Markup {
+    parts::id(&format!("/portal/deliveries/{delivery_id}"), &delivery_id)
 }
 
 /// The state of a delivery, with the cause of its end.
@@ -133,13 +133,13 @@ pub(super) fn state(words: &Words, row: &DeliveryRow) -> Markup {
 /// Shows a delivery with its tries.
 pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let found = views::delivery(&state.service, &visit.session, visit.id()?).await;
-    let found = visit.told(found)?;
+    let DeliveryOutlook { then, skip } = visit.told(found)?;
     let words = visit.words;
-    let row = &found.row;
+    let row = &then.row;
     let content = html! {
         (facts(words, row))
-        (parts::section("tries", words.tries, &tries(words, &found.attempts)))
-        @if row.state == DeliveryState::Failed.name() { (commands(&visit, row)) }
+        (parts::section("tries", words.tries, &tries(words, &then.attempts)))
+        @if row.state == DeliveryState::Failed.name() { (commands(&visit, row, skip)) }
     };
     Ok(visit.page(words.delivery, content))
 }
@@ -195,7 +195,7 @@ fn tries(words: &Words, attempts: &[Attempt]) -> Markup {
                 td { code { (one.outcome.name()) } }
                 td { @if let Some(status) = one.status { (status) } }
                 td { @if let Some(error) = &one.error { (parts::foreign(error)) } }
-                td { @for hop in &one.hops { (parts::foreign(hop.url.as_deref().unwrap_or_default())) " " } }
+                td { @for hop in &one.hops { (target(hop)) " " } }
             }
         }
     };
@@ -205,17 +205,23 @@ fn tries(words: &Words, attempts: &[Attempt]) -> Markup {
     }
 }
 
+fn target(hop: &Hop) -> Markup {
+    parts::foreign(hop.url.as_deref().unwrap_or_default())
+}
+
 fn milliseconds(from: Timestamp, to: Timestamp) -> i64 {
     (to.get() - from.get()).num_milliseconds()
 }
 
 /// A failed delivery of a subscription is replayed, and a failed step is tried again on the page of
 /// its run.
-fn commands(visit: &PortalVisit, row: &DeliveryRow) -> Markup {
+fn commands(visit: &PortalVisit, row: &DeliveryRow, skip: Option<ReplaySkip>) -> Markup {
     let words = visit.words;
     let content = html! {
         @if let Some(run_id) = row.run_id {
             p { a href=(format!("/portal/runs/{run_id}")) { (words.retry) } }
+        } @else if let Some(why) = skip {
+            p { (words.why_skipped(why)) }
         } @else {
             form.stacked method="post" action=(format!("{}/replay", visit.path)) {
                 (look::token(visit))
@@ -234,11 +240,12 @@ fn commands(visit: &PortalVisit, row: &DeliveryRow) -> Markup {
 pub(super) async fn replay(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, .. } = &form;
     let delivery_id = visit.id()?;
-    let request_id = parse_id(form.text("request_id")?);
-    let missing = || visit.refused(StatusCode::BAD_REQUEST, visit.words.missing);
-    let request_id = request_id.ok_or_else(missing)?;
+    let request_id = form.request_id()?;
     let order = DeliveryReplay { delivery_id, request_id, reason: form.text("reason")? };
-    visit.told(acts::replay_delivery(&state.service, &visit.session, order).await)?;
+    let outcome = acts::replay_delivery(&state.service, &visit.session, order).await;
+    if let ReplayOutcome::Skipped(why) = visit.told(outcome)? {
+        return Err(PortalRefusal::of_skip(why, &visit.look()));
+    }
     let page = format!("/portal/deliveries/{delivery_id}");
     Ok(form.done(&page, "replayed").into_response())
 }

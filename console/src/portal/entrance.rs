@@ -1,58 +1,77 @@
 //! The way in and out: a link becomes a session, and a session ends.
 
-use api::portal::sessions::{self, PortalStanding, SESSION_TIME};
-use axum::extract::{Query, Request, State};
+use api::Error;
+use api::portal::sessions::{self, PortalEntry, SESSION_TIME};
+use axum::extract::{Request, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use domain::lang::Lang;
 use maud::html;
-use serde::Deserialize;
 
 use super::look::{self, PortalLook, PortalPage};
 use super::refusal::PortalRefusal;
-use super::visit::{PortalAnswer, PortalForm, browser_lang, cookie_name, is_encrypted, path_of};
+use super::visit::{
+    BACK, PortalAnswer, PortalForm, browser_lang, cookie_name, cookies, is_encrypted, own_page,
+    path_of,
+};
 use super::words::words_in;
 use super::{PortalState, SharedPortal};
+use crate::visit::read_query;
 
 /// The page to which a new session leads. A browser keeps a strict cookie back where another site
 /// led it on, so the page itself goes on.
 const GO_ON: &str = "0; url=/portal";
 
-/// The code of a link.
-#[derive(Debug, Deserialize)]
-pub(super) struct LinkCode {
-    code: Option<String>,
-}
-
 /// Uses a link. A request for the head alone and a guess of the browser use up none.
-pub(super) async fn enter(
-    State(state): State<SharedPortal>,
-    method: Method,
-    headers: HeaderMap,
-    Query(link): Query<LinkCode>,
-) -> PortalAnswer {
+pub(super) async fn enter(State(state): State<SharedPortal>, parts: Parts) -> PortalAnswer {
     let service = &state.service;
-    let look = PortalLook::bare(words_in(browser_lang(&headers)));
-    if method != Method::GET || headers.contains_key("sec-purpose") {
+    let look = PortalLook::bare(words_in(browser_lang(&parts.headers)));
+    if parts.method != Method::GET || parts.headers.contains_key("sec-purpose") {
         return Err(PortalRefusal::over(&look));
     }
-    let refused = |why| PortalRefusal::of(why, &look);
-    let code = link.code.unwrap_or_default();
-    let cookie = sessions::begin(service, &code).await.map_err(refused)?;
-    let PortalStanding::Open(session) = sessions::find(service, &cookie).await.map_err(refused)?
-    else {
-        return Err(PortalRefusal::over(&look));
-    };
-    let words = session.lang().map_or(look.words, words_in);
-    let look = PortalLook::of(words, &session);
-    let content = html! { p { a href="/portal" { (words.enter) } } };
-    let page = PortalPage { title: words.portal, content };
+    let code = one_code(&parts).unwrap_or_default();
+    let cookies = cookies(service, &parts.headers);
+    let entered = sessions::enter(service, &parts, &code, &cookies).await;
+    match entered.map_err(|why| PortalRefusal::of(why, &look))? {
+        PortalEntry::Begun { cookie, session } => {
+            let words = session.lang().map_or(look.words, words_in);
+            let answer = go_on(&PortalLook::of(words, &session));
+            let seconds = SESSION_TIME.num_seconds();
+            let set = cookie_header(&state, &cookie, seconds, session.frame_origin());
+            Ok(([(SET_COOKIE, set)], answer).into_response())
+        }
+        PortalEntry::GoesOn(session) => {
+            let words = session.lang().map_or(look.words, words_in);
+            Ok(go_on(&PortalLook::of(words, &session)))
+        }
+        // Outside of a frame the browser may have kept the cookie back, and the first page tells.
+        PortalEntry::Refused { why: Error::Unauthorized, frame_origin: None }
+            if cookies.is_empty() && is_from_elsewhere(&parts) =>
+        {
+            Ok(go_on(&look))
+        }
+        PortalEntry::Refused { why, frame_origin } => {
+            Err(PortalRefusal::of(why, &look.framed_by(frame_origin)))
+        }
+    }
+}
+
+/// The code, if the query has one.
+fn one_code(parts: &Parts) -> Option<String> {
+    let query = read_query(parts.uri.query().unwrap_or_default());
+    let mut codes = query.into_iter().filter(|(name, _)| name == "code");
+    let (_, code) = codes.next()?;
+    codes.next().is_none().then_some(code)
+}
+
+/// A page that leads to the first page.
+fn go_on(look: &PortalLook) -> Response {
+    let content = html! { p { a href="/portal" { (look.words.enter) } } };
+    let page = PortalPage { title: look.words.portal, content };
     let head = html! { meta http-equiv="refresh" content=(GO_ON); };
-    let answer = look::bare_with(StatusCode::OK, &look, &page, &head);
-    let set = cookie_header(&state, &cookie, SESSION_TIME.num_seconds(), session.frame_origin());
-    Ok(([(SET_COOKIE, set)], answer).into_response())
+    look::bare_with(StatusCode::OK, look, &page, &head)
 }
 
 /// The header that sets the cookie. Inside of a frame of another site a browser sends it only with
@@ -84,19 +103,31 @@ pub(super) async fn leave(State(state): State<SharedPortal>, form: PortalForm) -
     Ok(([(SET_COOKIE, set)], answer).into_response())
 }
 
-/// Sets the language of the session.
+/// Sets the language of the session, and goes back to the page.
 pub(super) async fn set_lang(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let visit = &form.visit;
     let lang = Lang::read(form.text("lang")?);
     let lang = lang.ok_or_else(|| visit.refused(StatusCode::BAD_REQUEST, visit.words.missing))?;
     visit.told(visit.session.set_lang(&state.service, lang).await)?;
-    Ok(Redirect::to("/portal").into_response())
+    let back = form.fields.optional(BACK).and_then(own_page).unwrap_or("/portal");
+    Ok(Redirect::to(back).into_response())
+}
+
+/// Leads to the address of the first page.
+pub(super) async fn without_slash() -> Redirect {
+    Redirect::permanent("/portal")
 }
 
 /// A path of no page.
 pub(super) async fn no_page(request: Request) -> PortalRefusal {
     let look = PortalLook::bare(words_in(browser_lang(request.headers())));
     PortalRefusal::saying(StatusCode::NOT_FOUND, look.words.nothing, &look)
+}
+
+/// A page that is opened by another method.
+pub(super) async fn wrong_method(request: Request) -> PortalRefusal {
+    let look = PortalLook::bare(words_in(browser_lang(request.headers())));
+    PortalRefusal::saying(StatusCode::METHOD_NOT_ALLOWED, look.words.wrong_method, &look)
 }
 
 /// Whether another site led the browser here, which then kept the cookie back.

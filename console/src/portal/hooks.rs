@@ -5,7 +5,6 @@ use api::portal::views::{self, HookHealth, HookLife};
 use api::queries::as_of::HookFilter;
 use axum::extract::State;
 use domain::audit::AuditPeriod;
-use domain::ids::parse_id;
 use domain::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -13,7 +12,7 @@ use uuid::Uuid;
 
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
 use super::words::Words;
-use super::{SharedPortal, look};
+use super::{SharedPortal, deliveries, look};
 use crate::parts;
 
 /// Deliveries that count for the health of a subscription.
@@ -21,14 +20,25 @@ const HEALTH_OF: &str = " / ";
 
 /// Lists live or removed subscriptions.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let is_removed = visit.asked("removed") == Some("true");
-    let which =
-        if is_removed { HookFilter::Removed(AuditPeriod::default()) } else { HookFilter::Live };
-    let after = visit.asked("after").and_then(parse_id);
+    let which = match visit.asked("removed") {
+        None => HookFilter::Live,
+        Some("true") => HookFilter::Removed(AuditPeriod::default()),
+        Some(_) => return Err(visit.not_accepted("removed")),
+    };
+    let after = visit.asked_id("after")?;
     let found = views::hooks(&state.service, &visit.session, which, after).await;
     let found = visit.told(found)?;
     let words = visit.words;
-    let heads = [words.target, words.trigger, words.state, words.health, words.last_arrival];
+    let heads = [
+        words.target,
+        words.trigger,
+        words.form,
+        words.key,
+        words.created,
+        words.state,
+        words.health,
+        words.last_arrival,
+    ];
     let health_of = |hook: &HookLife| found.health.iter().find(|one| one.hook_id == hook.hook_id);
     let rows = html! {
         @for hook in &found.page.rows {
@@ -36,19 +46,22 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
             tr {
                 td { (link(hook)) }
                 td { code { (hook.trigger) } }
+                td { @if let Some(form) = hook.form_id { (parts::plain_id(&form)) }
+                    @else { (words.all_forms) } }
+                td { (parts::id(&format!("/portal/keys/{}", hook.key_id), &hook.key_id)) }
+                td { (parts::plain_time(hook.created_at.into())) }
                 td { (parts::state_named(state, words.state_of(state))) }
                 td { @if let Some(health) = health_of(hook) { (share(words, health)) } }
                 td { (arrival(words, health_of(hook))) }
             }
         }
     };
-    let tab = |removed: bool, name: &str| {
-        let address = visit.link("removed", removed.then_some("true"));
-        let here = (removed == is_removed).then_some("page");
-        html! { a href=(address) aria-current=[here] { (name) } " " }
+    let tab = |removed: Option<&str>, name: &str| {
+        let here = (removed == visit.asked("removed")).then_some("page");
+        html! { a href=(visit.link("removed", removed)) aria-current=[here] { (name) } " " }
     };
     let content = html! {
-        p { (tab(false, words.live_hooks)) (tab(true, words.removed_hooks)) }
+        p { (tab(None, words.live_hooks)) (tab(Some("true"), words.removed_hooks)) }
         (parts::table(words.hooks, &heads, &rows))
         @if found.page.rows.is_empty() { p.none { (words.empty) } }
         (pages(&visit, found.page.next.map(|next| next.to_string()).as_deref()))
@@ -209,7 +222,7 @@ fn farewell(words: &Words, removal: &HookFarewell) -> Markup {
             p { (words.decided) ":" }
             ul { @for one in &removal.deciding {
                 li {
-                    (parts::id(&format!("/portal/deliveries/{}", one.delivery_id), &one.delivery_id))
+                    (deliveries::link(one.delivery_id))
                     " " (one.status) " " (parts::plain_time(one.finished_at))
                 }
             } }

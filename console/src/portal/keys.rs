@@ -1,12 +1,13 @@
 //! API keys: listed, created with a single look at the text, and revoked with what goes along.
 
-use api::portal::acts;
-use api::portal::views::{self, KeyRow, KeyWithHooks};
+use api::portal::acts::{self, KeyOutcome};
+use api::portal::views::{self, KeyFilter, KeyRow, KeyWithHooks, KeysWithHooks};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use domain::time::Timestamp;
 use maud::{Markup, html};
+use uuid::Uuid;
 
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
 use super::words::Words;
@@ -15,16 +16,39 @@ use crate::parts;
 
 /// Lists the keys, with a form for a new one.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let keys = visit.told(views::keys(&state.service, &visit.session).await)?;
+    let which = match visit.asked("revoked") {
+        None => KeyFilter::Active,
+        Some("true") => KeyFilter::Revoked,
+        Some(_) => return Err(visit.not_accepted("revoked")),
+    };
+    let after = visit.asked_id("after")?;
+    let found = visit.told(views::keys(&state.service, &visit.session, which, after).await)?;
+    let KeysWithHooks { page, hooks: of_key } = found;
     let words = visit.words;
-    let heads = [words.name, words.prefix, words.state, words.created, words.last_call];
-    let rows = html! { @for key in &keys { (row(words, key)) } };
+    let heads = [
+        words.name,
+        words.prefix,
+        words.member,
+        words.state,
+        words.created,
+        words.last_call,
+        words.hooks,
+    ];
+    let hooks_of = |key: &KeyRow| of_key.get(&key.key_id).copied().unwrap_or_default();
+    let rows = html! { @for key in &page.rows { (row(&visit, key, hooks_of(key))) } };
+    let tab = |revoked: Option<&str>, name: &str| {
+        let here = (revoked == visit.asked("revoked")).then_some("page");
+        html! { a href=(visit.link("revoked", revoked)) aria-current=[here] { (name) } " " }
+    };
     let content = html! {
+        p { (tab(None, words.active_keys)) (tab(Some("true"), words.revoked_keys)) }
         (parts::table(words.keys, &heads, &rows))
-        @if keys.is_empty() { p.none { (words.empty) } }
+        @if page.rows.is_empty() { p.none { (words.empty) } }
+        (hooks::pages(&visit, page.next.map(|next| next.to_string()).as_deref()))
         (parts::section("new", words.new_key, &html! {
             form.stacked method="post" action="/portal/keys" {
                 (look::token(&visit))
+                (parts::hidden("request_id", &visit.request_id))
                 label { (words.key_name) " "
                     input name="name" required maxlength="100" autocomplete="off"; }
                 button { (words.create_key) }
@@ -34,17 +58,25 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
     Ok(visit.page(words.keys, content))
 }
 
-fn row(words: &Words, key: &KeyRow) -> Markup {
+fn row(visit: &PortalVisit, key: &KeyRow, hooks: usize) -> Markup {
+    let words = visit.words;
     html! {
         tr {
             td { a href=(format!("/portal/keys/{}", key.key_id)) { (parts::foreign(&key.name)) } }
             td { code { (key.prefix) "…" } }
+            td { (member(visit, key.member_id)) }
             td { (state_of(words, key)) }
             td { (parts::plain_time(key.created_at.into())) }
             td { @if let Some(at) = key.last_used_at { (parts::plain_time(at.into())) }
                 @else { span.none { (words.none) } } }
+            td { (hooks) }
         }
     }
+}
+
+fn member(visit: &PortalVisit, member_id: Uuid) -> Markup {
+    let is_you = member_id == visit.session.member_id();
+    html! { @if is_you { (visit.words.you) } @else { (parts::plain_id(&member_id)) } }
 }
 
 fn state_of(words: &Words, key: &KeyRow) -> Markup {
@@ -52,11 +84,16 @@ fn state_of(words: &Words, key: &KeyRow) -> Markup {
     parts::state_named(state, words.state_of(state))
 }
 
-/// Creates a key of the member, and shows its text this once.
+/// Creates a key of the member, and shows its text this once. The same form sent again makes no
+/// second key.
 pub(super) async fn create(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, .. } = &form;
     let name = form.text("name")?;
-    let made = visit.told(acts::create_key(&state.service, &visit.session, name).await)?;
+    let request_id = form.request_id()?;
+    let made = acts::create_key(&state.service, &visit.session, request_id, name).await;
+    let KeyOutcome::Made(made) = visit.told(made)? else {
+        return Err(visit.refused(StatusCode::CONFLICT, visit.words.key_made));
+    };
     let words = visit.words;
     let content = html! {
         p.done role="status" { (words.copy_key) }
@@ -77,6 +114,7 @@ pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) 
         (parts::facts(&[
             (words.name, parts::foreign(&key.name)),
             (words.prefix, html! { code { (key.prefix) "…" } }),
+            (words.member, member(&visit, key.member_id)),
             (words.state, state_of(words, key)),
             (words.created, time(key.created_at.into())),
             (words.last_call, html! {

@@ -17,9 +17,10 @@ use domain::printable::printable;
 use maud::{DOCTYPE, Markup, html};
 use url::Url;
 
-use super::visit::PortalVisit;
+use super::visit::{BACK, PortalVisit};
 use super::words::Words;
 use crate::act::FORM_TOKEN;
+use crate::parts;
 
 /// The style of the console with that of the portal.
 const STYLE: &str = concat!(include_str!("../style.css"), include_str!("portal.css"));
@@ -124,7 +125,8 @@ impl FirmLogo {
     fn of(text: &str) -> Option<Self> {
         let url: Url = text.trim().parse().ok()?;
         let origin = url.origin().ascii_serialization().parse().ok()?;
-        let is_public = url.username().is_empty() && url.password().is_none();
+        let is_public =
+            url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
         is_public.then_some(Self { url, origin })
     }
 }
@@ -164,6 +166,7 @@ pub(super) fn page(visit: &PortalVisit, page: &PortalPage<'_>) -> Response {
         footer {
             form.buttons method="post" action="/portal/lang" {
                 (token(visit))
+                @if let Some(here) = visit.here() { (parts::hidden(BACK, &here)) }
                 @for lang in Lang::ALL {
                     button name="lang" value=(lang.code()) lang=(lang.code())
                         aria-pressed=(lang == look.words.lang) { (name_of(lang)) }
@@ -300,6 +303,7 @@ mod tests {
             "",
             "logo.png",
             "http://cdn.example/logo.png",
+            "http://localhost:8080/logo.png",
             "data:image/png;base64,AAAA",
             "javascript:alert(1)",
             "https://user:pass@cdn.example/logo.png",

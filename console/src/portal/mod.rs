@@ -37,18 +37,23 @@ pub(crate) struct PortalState {
 /// The state as handlers get it.
 type SharedPortal = Arc<PortalState>;
 
-/// The portal, for the public door.
+/// The portal, for the public door. There is none if the base URL has a path before `/api/v1`.
 pub fn portal(service: Service) -> Router {
+    if !api::portal::links::is_served(&service) {
+        return Router::new();
+    }
     let state = Arc::new(PortalState { service });
     let pages = Router::new()
         .nest("/portal", pages())
+        .route("/portal/", get(entrance::without_slash))
         .fallback(entrance::no_page)
-        .method_not_allowed_fallback(entrance::no_page)
+        .method_not_allowed_fallback(entrance::wrong_method)
         .layer(map_response(look::guard))
         .with_state(Arc::clone(&state));
     let pages = api::public::around_pages(pages, &state.service);
     Router::new()
         .route("/portal", any_service(pages.clone()))
+        .route("/portal/", any_service(pages.clone()))
         .route("/portal/{*page}", any_service(pages))
 }
 

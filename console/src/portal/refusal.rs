@@ -2,7 +2,9 @@
 
 use api::Error;
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
+use domain::replay::ReplaySkip;
 use maud::html;
 
 use super::look::{self, PortalLook};
@@ -26,6 +28,11 @@ impl PortalRefusal {
         Self::saying(StatusCode::UNAUTHORIZED, look.words.over, look)
     }
 
+    /// The refusal of a replay that cannot succeed.
+    pub(super) fn of_skip(why: ReplaySkip, look: &PortalLook) -> Self {
+        Self::saying(StatusCode::CONFLICT, look.words.why_skipped(why), look)
+    }
+
     /// The refusal by an error of the service.
     pub(super) fn of(error: Error, look: &PortalLook) -> Self {
         let words = look.words;
@@ -33,17 +40,26 @@ impl PortalRefusal {
             Error::Unauthorized
             | Error::NotAManager
             | Error::NoSuchMember
-            | Error::FirmInactive => words.over.to_owned(),
-            Error::NotFound | Error::DeliveryNotFound => words.nothing.to_owned(),
-            Error::NotFailed => words.not_failed.to_owned(),
-            Error::TooManyKeys => words.too_many_keys.to_owned(),
-            Error::BodyPurged => words.purged.to_owned(),
-            Error::Unavailable(_) => words.unavailable.to_owned(),
-            Error::InvalidRequest(why) => format!("{} {why}", words.invalid),
-            _ => words.broken.to_owned(),
+            | Error::FirmInactive => words.over,
+            Error::NotFound | Error::DeliveryNotFound => words.nothing,
+            Error::NotFailed => words.not_failed,
+            Error::TooManyKeys => words.too_many_keys,
+            Error::BodyPurged => words.purged,
+            Error::Unavailable(_) | Error::ClockOff(_) | Error::LogShortened(_) => {
+                words.unavailable
+            }
+            // The texts of the API are English.
+            Error::InvalidRequest(_) => words.not_accepted,
+            Error::RateLimited(_) => words.too_often,
+            _ => words.broken,
         };
-        // The answer of the API has the status, and it is logged once.
-        Self::saying(error.into_response().status(), &sentence, look)
+        // The answer of the API has the status and the wait, and it is logged once.
+        let answer = error.into_response();
+        let mut refusal = Self::saying(answer.status(), sentence, look);
+        if let Some(wait) = answer.headers().get(RETRY_AFTER) {
+            refusal.0.headers_mut().insert(RETRY_AFTER, wait.clone());
+        }
+        refusal
     }
 }
 
@@ -56,5 +72,27 @@ impl IntoResponse for PortalRefusal {
 impl From<Response> for PortalRefusal {
     fn from(response: Response) -> Self {
         Self(Box::new(response))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::portal::words::words_in;
+    use domain::lang::Lang;
+
+    #[test]
+    fn a_refusal_named_no_wait() {
+        let look = PortalLook::bare(words_in(Lang::Fr));
+        for (error, status, wait) in [
+            (Error::Unavailable("x".into()), 503, Some("1")),
+            (Error::RateLimited(7), 429, Some("7")),
+            (Error::InvalidRequest("`name` must be shorter".into()), 400, None),
+        ] {
+            let refusal = PortalRefusal::of(error, &look).into_response();
+            assert_eq!(refusal.status(), status);
+            let told = refusal.headers().get(RETRY_AFTER).map(|wait| wait.to_str().unwrap());
+            assert_eq!(told, wait);
+        }
     }
 }

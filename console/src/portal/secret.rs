@@ -1,6 +1,6 @@
 //! The signing secret: shown for a minute, and rotated.
 
-use api::commands::secrets::RevealedSecret;
+use api::commands::secrets::{RevealedSecret, RotationOutcome};
 use api::portal::acts;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -15,7 +15,8 @@ use crate::parts;
 const FOR_A_MINUTE: &str = "60; url=/portal/secret";
 
 /// Shows the two commands, and no secret.
-pub(super) async fn show(visit: PortalVisit) -> PortalAnswer {
+pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
+    let since = visit.told(acts::secret_since(&state.service, &visit.session).await)?;
     let words = visit.words;
     let content = html! {
         p { (words.secret_use) }
@@ -29,6 +30,7 @@ pub(super) async fn show(visit: PortalVisit) -> PortalAnswer {
         (parts::section("rotate", words.rotate, &html! {
             form.stacked method="post" action="/portal/secret/rotate" {
                 (look::token(&visit))
+                (parts::hidden("since", &since))
                 p { (words.rotate_effect) }
                 label { (words.reason) " "
                     input name="reason" maxlength="200" autocomplete="off"; }
@@ -48,14 +50,18 @@ pub(super) async fn reveal(State(state): State<SharedPortal>, form: PortalForm) 
     Ok(shown(visit, &secret, None))
 }
 
-/// Makes a new secret, and shows it.
+/// Makes a new secret, and shows it. The same form sent again makes no second one.
 pub(super) async fn rotate(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, fields } = &form;
     if fields.optional("sure") != Some("yes") {
         return Err(visit.refused(StatusCode::BAD_REQUEST, visit.words.missing));
     }
     let reason = fields.optional("reason");
-    let secret = visit.told(acts::rotate_secret(&state.service, &visit.session, reason).await)?;
+    let since = form.text("since")?.parse().map_err(|_| visit.not_accepted("since"))?;
+    let rotated = acts::rotate_secret(&state.service, &visit.session, since, reason).await;
+    let RotationOutcome::New(secret) = visit.told(rotated)? else {
+        return Err(visit.refused(StatusCode::CONFLICT, visit.words.secret_changed));
+    };
     Ok(shown(visit, &secret, Some(visit.words.rotated)))
 }
 

@@ -6,7 +6,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use domain::delivery::DeliveryState;
-use domain::ids::parse_id;
 use maud::{Markup, html};
 
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
@@ -15,7 +14,7 @@ use crate::parts;
 
 /// Lists the steps of all runs, newest first.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let after = visit.asked("after").and_then(parse_id);
+    let after = visit.asked_id("after")?;
     let found = visit.told(views::steps(&state.service, &visit.session, after).await)?;
     let words = visit.words;
     let heads = [words.step, words.run, words.state, words.trigger, words.created];
@@ -47,12 +46,13 @@ fn step_link(row: &DeliveryRow) -> Markup {
 
 /// Shows the steps of a run, oldest first. A failed one can be tried again.
 pub(super) async fn run(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let steps = views::run(&state.service, &visit.session, visit.id()?).await;
+    let after = visit.asked_id("after")?;
+    let steps = views::run(&state.service, &visit.session, visit.id()?, after).await;
     let steps = visit.told(steps)?;
     let words = visit.words;
     let heads = [words.step, words.state, words.trigger, words.created, words.next_try, ""];
     let rows = html! {
-        @for row in &steps {
+        @for row in &steps.rows {
             tr {
                 td { (step_link(row)) }
                 td { (deliveries::state(words, row)) }
@@ -66,6 +66,7 @@ pub(super) async fn run(State(state): State<SharedPortal>, visit: PortalVisit) -
     let content = html! {
         (parts::table(words.steps, &heads, &rows))
         p { (words.retry_effect) }
+        (hooks::pages(&visit, steps.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.run, content))
 }

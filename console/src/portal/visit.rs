@@ -5,7 +5,7 @@ use api::portal::sessions::{self, PortalSession, PortalStanding};
 use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request};
 use axum::http::header::ACCEPT_LANGUAGE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{Redirect, Response};
 use domain::ids::parse_id;
 use domain::lang::Lang;
@@ -13,13 +13,16 @@ use domain::time::Timestamp;
 use maud::Markup;
 use uuid::Uuid;
 
+use super::SharedPortal;
 use super::entrance;
 use super::look::{self, PortalLook, PortalPage};
 use super::refusal::PortalRefusal;
 use super::words::{Words, words_in};
-use super::{PortalState, SharedPortal};
 use crate::act::{FORM_TOKEN, FormFields};
 use crate::visit::{named_cookies, params, read_query, written};
+
+/// The field that names the page to go back to.
+pub(super) const BACK: &str = "back";
 
 /// A call with a session.
 pub(crate) struct PortalVisit {
@@ -28,6 +31,7 @@ pub(crate) struct PortalVisit {
     /// The text that each form must carry.
     pub(super) form_token: String,
     pub(super) path: String,
+    method: Method,
     pub(super) query: Vec<(String, String)>,
     pub(super) now: Timestamp,
     /// A new id, for a command that is carried out once however often its form is sent.
@@ -54,11 +58,12 @@ impl FromRequestParts<SharedPortal> for PortalVisit {
         let service = &state.service;
         let browser = browser_lang(&parts.headers);
         let look = PortalLook::bare(words_in(browser));
-        let standing = standing(state, &parts.headers).await;
+        let cookies: Vec<&str> = cookies(service, &parts.headers);
+        let standing = sessions::find(service, parts, &cookies).await;
         let session = match standing.map_err(|why| PortalRefusal::of(why, &look))? {
             PortalStanding::Open(session) => session,
-            PortalStanding::Over { frame_origin } => {
-                return Err(PortalRefusal::over(&look.framed_by(frame_origin)));
+            PortalStanding::Over { why, frame_origin } => {
+                return Err(PortalRefusal::of(why, &look.framed_by(frame_origin)));
             }
             PortalStanding::Unknown if entrance::is_from_elsewhere(parts) => {
                 return Err(entrance::again(parts, &look).into());
@@ -66,10 +71,13 @@ impl FromRequestParts<SharedPortal> for PortalVisit {
             PortalStanding::Unknown => return Err(PortalRefusal::over(&look)),
         };
         let words = words_in(session.lang().unwrap_or(browser));
+        let admitted = session.admit(service);
+        admitted.map_err(|why| PortalRefusal::of(why, &PortalLook::of(words, &session)))?;
         Ok(Self {
             words,
             form_token: session.form_token(service),
             path: path_of(parts).to_owned(),
+            method: parts.method.clone(),
             query: read_query(parts.uri.query().unwrap_or_default()),
             now: service.clock.now(),
             request_id: service.entropy.id(),
@@ -105,39 +113,60 @@ pub(super) fn is_encrypted(service: &Service) -> bool {
     service.base_url.starts_with("https://")
 }
 
-/// Cookies of a request that are looked up, at most.
-const COOKIES_MAX: usize = 3;
-
-/// The standing of the first cookie that is a session. A neighbour may have set others of this
-/// name.
-async fn standing(state: &PortalState, headers: &HeaderMap) -> Result<PortalStanding, api::Error> {
-    let mut last = PortalStanding::Unknown;
-    let cookies = named_cookies(headers, cookie_name(&state.service));
-    for cookie in cookies.into_iter().take(COOKIES_MAX) {
-        match sessions::find(&state.service, cookie).await? {
-            open @ PortalStanding::Open(_) => return Ok(open),
-            over @ PortalStanding::Over { .. } => last = over,
-            PortalStanding::Unknown => {}
-        }
-    }
-    Ok(last)
+/// All cookies that may be sessions.
+pub(super) fn cookies<'a>(service: &Service, headers: &'a HeaderMap) -> Vec<&'a str> {
+    named_cookies(headers, cookie_name(service)).filter(|cookie| !cookie.is_empty()).collect()
 }
 
-/// The first of our languages that the browser names; English without one.
+/// The language of ours that the browser likes best (RFC 9110, section 12.5.4); English without
+/// one.
 pub(super) fn browser_lang(headers: &HeaderMap) -> Lang {
     let named = headers.get_all(ACCEPT_LANGUAGE).iter().filter_map(|value| value.to_str().ok());
-    let mut ranges = named.flat_map(|value| value.split(','));
-    let known = ranges.find_map(|range| {
-        let tag = range.split(';').next().unwrap_or_default().trim();
-        Lang::read(&tag.split('-').next().unwrap_or_default().to_ascii_lowercase())
-    });
-    known.unwrap_or_default()
+    let mut known: Vec<(f32, Lang)> =
+        named.flat_map(|value| value.split(',')).filter_map(known_range).collect();
+    // The sort is stable, so the first of equals stays the first.
+    known.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    known.first().map(|(_, lang)| *lang).unwrap_or_default()
+}
+
+/// A range of the header with its weight, if it is one of our languages and wanted at all.
+fn known_range(range: &str) -> Option<(f32, Lang)> {
+    let mut parts = range.split(';').map(str::trim);
+    let tag = parts.next().unwrap_or_default();
+    let lang = Lang::read(&tag.split('-').next().unwrap_or_default().to_ascii_lowercase())?;
+    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+    let weight = weight.map_or(Ok(1.0), str::parse).unwrap_or(0.0);
+    (weight > 0.0).then_some((weight, lang))
+}
+
+/// A page of the portal, if the text is the path of one.
+pub(super) fn own_page(text: &str) -> Option<&str> {
+    let path = text.split('?').next().unwrap_or_default();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let is_own = path == "/portal" || path.starts_with("/portal/");
+    (is_plain && is_own && !path.contains("..") && !path.contains("//")).then_some(text)
 }
 
 impl PortalVisit {
     /// The value of a parameter.
     pub(super) fn asked(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The id in a parameter. Another text is no parameter that could be left out.
+    pub(super) fn asked_id(&self, name: &str) -> Result<Option<Uuid>, PortalRefusal> {
+        let read = |text| parse_id(text).ok_or_else(|| self.not_accepted(name));
+        self.asked(name).map(read).transpose()
+    }
+
+    /// The refusal of a parameter.
+    pub(super) fn not_accepted(&self, name: &str) -> PortalRefusal {
+        self.refused(StatusCode::BAD_REQUEST, &format!("{} {name}", self.words.invalid))
+    }
+
+    /// This page with its query, for the way back from a form.
+    pub(super) fn here(&self) -> Option<String> {
+        (self.method == Method::GET).then(|| self.link("done", None))
     }
 
     /// The id in the path. A malformed one is answered like an unknown one.
@@ -184,6 +213,12 @@ impl PortalForm {
         Redirect::to(&format!("{path}?done={done}"))
     }
 
+    /// The id of the form, which is the id of its request.
+    pub(super) fn request_id(&self) -> Result<Uuid, PortalRefusal> {
+        let missing = || self.visit.refused(StatusCode::BAD_REQUEST, self.visit.words.missing);
+        parse_id(self.text("request_id")?).ok_or_else(missing)
+    }
+
     /// The text of a field that must not be empty.
     pub(super) fn text(&self, name: &str) -> Result<&str, PortalRefusal> {
         let words = self.visit.words;
@@ -203,12 +238,29 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
+    #[case("/portal", true)]
+    #[case("/portal/deliveries?state=failed", true)]
+    #[case("/portals", false)]
+    #[case("//evil.example/portal", false)]
+    #[case("/portal/../console", false)]
+    #[case("/portal/\\evil.example", false)]
+    #[case("https://evil.example/portal", false)]
+    #[case("/portal/a\r\nb: c", false)]
+    fn the_way_back_leads_to_the_portal_alone(#[case] text: &str, #[case] is_own: bool) {
+        assert_eq!(own_page(text).is_some(), is_own);
+    }
+
+    #[rstest]
     #[case(&[], Lang::En)]
     #[case(&["fr"], Lang::Fr)]
     #[case(&["de-DE, ES-mx;q=0.8, fr;q=0.5"], Lang::Es)]
     #[case(&["de", "fr-CA"], Lang::Fr)]
     #[case(&["*, , ;q=1"], Lang::En)]
-    fn the_first_known_language_of_the_browser_counts(
+    #[case(&["en;q=0.1, fr;q=0.9"], Lang::Fr)]
+    #[case(&["fr;q=0, es;q=0.2"], Lang::Es)]
+    #[case(&["es; q=0.5", "fr;q=0.5"], Lang::Es)]
+    #[case(&["fr;q=x"], Lang::En)]
+    fn the_language_that_the_browser_likes_best_counts(
         #[case] named: &[&'static str],
         #[case] expected: Lang,
     ) {

@@ -1,6 +1,7 @@
 //! The words of the portal in all languages. A word that is missing in one does not compile.
 
 use domain::lang::Lang;
+use domain::replay::ReplaySkip;
 
 /// Declares each word in English, French and Spanish.
 macro_rules! words {
@@ -57,10 +58,32 @@ words! {
     purged: "Its content is not kept any more, so it cannot be sent again.",
         "Son contenu n’est plus conservé, il ne peut donc pas être renvoyé.",
         "Su contenido ya no se guarda, por lo que no se puede reenviar.";
+    hook_removed: "Its subscription was removed, so it cannot be sent again.",
+        "Son abonnement a été supprimé, elle ne peut donc pas être renvoyée.",
+        "Su suscripción se eliminó, por lo que no se puede reenviar.";
+    erased: "Its response was erased, so it cannot be sent again.",
+        "Sa réponse a été effacée, elle ne peut donc pas être renvoyée.",
+        "Su respuesta se borró, por lo que no se puede reenviar.";
+    under_way: "It is being sent already.", "Elle est déjà en cours d’envoi.", "Ya se está enviando.";
+    key_made: "The key was made when this form was sent first. Nobody can show it again.",
+        "La clé a été créée au premier envoi de ce formulaire. Personne ne pourra la réafficher.",
+        "La clave se creó en el primer envío de este formulario. Nadie podrá mostrarla de nuevo.";
+    secret_changed: "The secret was rotated since this form was opened. Show the secret instead.",
+        "Le secret a été remplacé depuis l’ouverture de ce formulaire. Affichez plutôt le secret.",
+        "El secreto se cambió desde que se abrió este formulario. Muestre el secreto.";
     unavailable: "The service cannot answer right now. Try again in a moment.",
         "Le service ne peut pas répondre pour l’instant. Réessayez dans un moment.",
         "El servicio no puede responder ahora. Inténtelo de nuevo en un momento.";
     invalid: "This was not accepted:", "Ceci n’a pas été accepté :", "Esto no se aceptó:";
+    not_accepted: "A field is too long or has a form that is not accepted.",
+        "Un champ est trop long ou d’une forme non acceptée.",
+        "Un campo es demasiado largo o tiene una forma no admitida.";
+    too_often: "There were too many requests. Try again in a minute.",
+        "Il y a eu trop de demandes. Réessayez dans une minute.",
+        "Hubo demasiadas peticiones. Inténtelo de nuevo en un minuto.";
+    wrong_method: "This page is not opened like that.",
+        "Cette page ne s’ouvre pas ainsi.",
+        "Esta página no se abre así.";
     broken: "The service has a fault.", "Le service a un défaut.", "El servicio tiene un fallo.";
     missing: "A field is missing.", "Un champ manque.", "Falta un campo.";
     none: "none", "aucun", "ninguno";
@@ -89,6 +112,9 @@ words! {
     copy_key: "Copy the key now. Nobody can show it again.",
         "Copiez la clé maintenant. Personne ne pourra la réafficher.",
         "Copie la clave ahora. Nadie podrá mostrarla de nuevo.";
+    active_keys: "Active keys", "Clés actives", "Claves activas";
+    revoked_keys: "Revoked keys", "Clés révoquées", "Claves revocadas";
+    member: "Member", "Membre", "Miembro";
     revoke: "Revoke the key", "Révoquer la clé", "Revocar la clave";
     goes_along: "These subscriptions are removed with the key:",
         "Ces abonnements sont supprimés avec la clé :",
@@ -189,6 +215,8 @@ words! {
     actor: "By", "Par", "Por";
     subject: "About", "Objet", "Sobre";
     you: "you", "vous", "usted";
+    without_looks: "Without looks", "Sans les consultations", "Sin consultas";
+    with_looks: "With looks", "Avec les consultations", "Con consultas";
     key_revoked: "The key is revoked, and its subscriptions are removed.",
         "La clé est révoquée et ses abonnements sont supprimés.",
         "La clave está revocada y sus suscripciones se han eliminado.";
@@ -211,6 +239,19 @@ impl Words {
             "replayed" => Some(self.replayed),
             "retried" => Some(self.retried),
             _ => None,
+        }
+    }
+
+    /// Why a delivery is not sent again.
+    pub(super) const fn why_skipped(&self, why: ReplaySkip) -> &'static str {
+        match why {
+            ReplaySkip::Delivered | ReplaySkip::Cancelled | ReplaySkip::NotSelected => {
+                self.not_failed
+            }
+            ReplaySkip::Pending | ReplaySkip::Replaying => self.under_way,
+            ReplaySkip::HookRemoved => self.hook_removed,
+            ReplaySkip::SourceErased => self.erased,
+            ReplaySkip::BodyPurged => self.purged,
         }
     }
 

@@ -22,8 +22,8 @@ use crate::{episodes, receivers};
 
 pub use destinations::{Destination, destinations};
 pub use list::{
-    DeliveryFilter, ENDED_LATER_MIN, ListedKind, about_responses, among, list, list_ended_later,
-    list_steps, of_run,
+    DeliveryFilter, ENDED_LATER_MIN, ListedKind, RunPage, about_responses, among, list,
+    list_ended_later, list_steps, of_run,
 };
 pub use of_hook::{HookHealth, count_cancelled, count_delivered, health};
 

@@ -224,6 +224,22 @@ pub async fn sequences(
     Ok(rows.into_iter().collect())
 }
 
+/// Finds the target of a subscription of a firm, removed or not.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn target_of(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    hook_id: Uuid,
+) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar("select target_url from hooks where hook_id = $2 and firm_id = $1")
+        .bind(firm_id)
+        .bind(hook_id)
+        .fetch_optional(connection)
+        .await
+}
+
 /// Returns the target of each of these subscriptions.
 ///
 /// # Errors

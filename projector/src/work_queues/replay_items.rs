@@ -61,6 +61,24 @@ pub async fn has_waiting(
     .await
 }
 
+/// Returns whether a delivery waits for its turn in a replay that goes on or is paused.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_waiting(
+    connection: &mut PgConnection,
+    delivery_id: Uuid,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (
+            select from replay_items i join replays r using (replay_id)
+             where i.delivery_id = $1 and i.outcome is null and r.state in ('running', 'paused'))",
+    )
+    .bind(delivery_id)
+    .fetch_one(connection)
+    .await
+}
+
 /// Returns the next deliveries of a locked replay, in order, up to `limit`. A subscription with
 /// `queued` deliveries gets only as many as are missing to `per_hook`.
 ///

@@ -158,11 +158,12 @@ async fn the_beginning_and_each_look_are_entries_of_the_member() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let you = format!("member:{}", scene.firm.owner);
-    let looks = async || {
+    let by_you = async |wanted: &str| {
         let entries = scene.entries().await;
-        entries.iter().filter(|(action, by)| action == "audit_read" && *by == you).count()
+        entries.iter().filter(|(action, by)| action == wanted && *by == you).count()
     };
-    assert_eq!(looks().await, 1);
+    let looks = async || by_you("audit_read").await;
+    assert_eq!((by_you("portal_entered").await, looks().await), (1, 0));
     for (path, more) in [
         ("/portal/keys", 0),
         ("/portal/secret", 0),
@@ -261,4 +262,100 @@ async fn without_tls_the_cookie_has_another_name() {
     assert!(set.ends_with("; HttpOnly; Path=/portal; SameSite=Strict"), "{set}");
     let visitor = PortalVisitor { world: &scene.world, cookie: cookie_of(&entered) };
     assert!(!value_of(&visitor.page("/portal/secret").await, "form_token").is_empty());
+}
+
+/// The addresses of the portal begin at the root of the host.
+#[tokio::test]
+async fn a_base_url_with_a_path_made_links_that_lead_nowhere() {
+    let database = tests::TestDatabase::new().await;
+    let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
+    let change = |setup| firmforms::wiring::SystemSetup {
+        base_url: "https://forms.test/forms/api/v1".into(),
+        ..setup
+    };
+    let scene = PortalScene::of(World::with(database, clock, change).await).await;
+    let refused = scene.order(scene.firm.owner, json!({})).await;
+    assert_eq!(refused.code(), (400, "invalid_request"), "{}", refused.body);
+    let page = get(&scene.world, "/portal/keys", &[]).await;
+    assert_eq!(page.code(), (401, "unauthorized"), "as any unknown route");
+}
+
+#[tokio::test]
+async fn a_used_link_in_a_frame_was_a_blank_frame() {
+    let scene = PortalScene::new().await;
+    let app = "https://app.example.com";
+    let order = json!({ "frame_origin": app });
+    let link = path_of(&scene.order(scene.firm.owner, order.clone()).await);
+    let late = path_of(&scene.order(scene.firm.owner, order.clone()).await);
+    let owner = PortalVisitor::with(&scene.world, &link).await;
+    let again = owner.get(&link).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert!(again.text().contains("0; url=/portal"), "{}", again.text());
+    assert!(!again.headers.contains_key("set-cookie"));
+    let admin = scene.world.id();
+    let joined = json!({"member_id": admin, "role": "admin"});
+    let joined = activity(scene.firm.id, "member.joined", joined);
+    assert_eq!(scene.world.report(&[joined]).await.status, 202);
+    let other = path_of(&scene.order(admin, json!({})).await);
+    let other = PortalVisitor::with(&scene.world, &other).await;
+    let strange = other.get(&link).await;
+    assert_eq!(strange.status, 401, "the session of another member");
+    let spent = get(&scene.world, &link, &[("sec-fetch-site", "cross-site")]).await;
+    scene.world.pass(Duration::from_secs(60));
+    let late = get(&scene.world, &late, &[]).await;
+    let demoted = path_of(&scene.order(scene.firm.owner, order).await);
+    scene.report_owner("member.role_changed", json!({"role": "member"}), 1).await;
+    let demoted = get(&scene.world, &demoted, &[]).await;
+    for refused in [strange, spent, late, demoted] {
+        assert_eq!(refused.status, 401, "{}", refused.text());
+        let policy = refused.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains(&format!("frame-ancestors {app};")), "{policy}");
+    }
+}
+
+/// A strict cookie is kept back where another site leads the browser to a link.
+#[tokio::test]
+async fn a_used_link_on_another_site_said_that_the_live_session_is_over() {
+    let scene = PortalScene::new().await;
+    let link = scene.link().await;
+    PortalVisitor::with(&scene.world, &link).await;
+    let again = get(&scene.world, &link, &[("sec-fetch-site", "cross-site")]).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert!(again.text().contains("0; url=/portal"), "{}", again.text());
+}
+
+#[tokio::test]
+async fn a_path_with_a_slash_two_codes_or_another_method_got_an_answer_of_the_api() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let slash = owner.get("/portal/").await;
+    assert_eq!(
+        (slash.status.as_u16(), slash.headers["location"].to_str().unwrap()),
+        (308, "/portal")
+    );
+    let link = scene.link().await;
+    let twice = get(&scene.world, &format!("{link}&code=b"), &[]).await;
+    assert_eq!(twice.status, 401);
+    assert_eq!(twice.headers["content-type"], "text/html; charset=utf-8");
+    for (method, path, allowed) in
+        [("POST", "/portal/deliveries", "GET,HEAD"), ("GET", "/portal/secret/reveal", "POST")]
+    {
+        let refused = ask(&scene.world, method, path, &[]).await;
+        assert_eq!(refused.status, 405, "{method} {path}");
+        assert_eq!(refused.headers["allow"], allowed, "{method} {path}");
+        assert_eq!(refused.headers["content-type"], "text/html; charset=utf-8");
+    }
+}
+
+#[tokio::test]
+async fn a_choice_of_language_always_led_home() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let page = owner.page("/portal/deliveries?state=failed").await;
+    let back = value_of(&page, "back");
+    assert_eq!(back, "/portal/deliveries?state=failed");
+    for (back, leads_to) in [(&*back, &*back), ("//evil.example/portal", "/portal")] {
+        let chosen = owner.send("/portal/lang", &[("lang", "fr"), ("back", back)]).await;
+        assert_eq!(chosen.headers["location"], leads_to);
+    }
 }

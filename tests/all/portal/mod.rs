@@ -4,12 +4,16 @@
 mod attacks;
 mod browser;
 mod entrance;
+mod limits;
 mod pages;
+mod refusals;
 
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use chrono::{DateTime, Utc};
+use domain::time::Timestamp;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;
@@ -26,6 +30,8 @@ struct PortalScene {
     failed: Uuid,
     run: Uuid,
     step: Uuid,
+    /// The time since which the firm's secret signs.
+    since: String,
 }
 
 impl PortalScene {
@@ -57,7 +63,11 @@ impl PortalScene {
         let failed = "select delivery_id from deliveries where hook_id = $1 and state = 'failed'";
         let failed = sqlx::query_scalar(failed).bind(hook);
         let failed = failed.fetch_one(world.pool()).await.unwrap();
-        Self { world, firm, receiver, hook, failed, run, step }
+        let since = "select rotated_at from webhook_secrets where firm_id = $1";
+        let since: DateTime<Utc> =
+            sqlx::query_scalar(since).bind(firm.id).fetch_one(world.pool()).await.unwrap();
+        let since = Timestamp::from(since).to_string();
+        Self { world, firm, receiver, hook, failed, run, step, since }
     }
 
     /// Orders a link with these further properties.
@@ -88,6 +98,7 @@ impl PortalScene {
         let paths = [
             String::new(),
             "/keys".into(),
+            "/keys?revoked=true".into(),
             format!("/keys/{}", self.firm.key_id),
             "/secret".into(),
             "/hooks".into(),
@@ -99,6 +110,7 @@ impl PortalScene {
             "/steps".into(),
             format!("/runs/{}", self.run),
             "/audit".into(),
+            "/audit?looks=true".into(),
         ];
         paths.map(of).into()
     }
@@ -112,9 +124,12 @@ impl PortalScene {
         let request_id = self.world.id().to_string();
         let again = [("request_id", &*request_id), ("reason", "they were down")];
         vec![
-            of("/keys".into(), &[("name", "n8n")]),
+            of("/keys".into(), &[("name", "n8n"), again[0]]),
             of("/secret/reveal".into(), &[]),
-            of("/secret/rotate".into(), &[("sure", "yes"), ("reason", "it leaked")]),
+            of(
+                "/secret/rotate".into(),
+                &[("sure", "yes"), ("reason", "it leaked"), ("since", &self.since)],
+            ),
             of(format!("/hooks/{}/test", self.hook), &[]),
             of(format!("/hooks/{}/target", self.hook), &[]),
             of(format!("/deliveries/{}/replay", self.failed), &again),
@@ -159,12 +174,14 @@ pub(crate) async fn link_of_owner(world: &World, firm: &Firm) -> String {
 
 /// Opens the lists and pages of a firm's owner, in a session of its own.
 pub(crate) async fn open_pages(world: &World, firm: &Firm) {
-    let owner = PortalVisitor::with(world, &link_of_owner(world, firm).await).await;
+    let link = link_of_owner(world, firm).await;
+    let owner = PortalVisitor::with(world, &link).await;
     let hooks = world.get(firm, "/hooks").await.body;
     let hook = hooks[0]["id"].as_str().unwrap();
     let pages = [
         "",
         "/keys",
+        "/keys?revoked=true",
         &format!("/keys/{}", firm.key_id),
         "/secret",
         "/hooks",
@@ -174,6 +191,7 @@ pub(crate) async fn open_pages(world: &World, firm: &Firm) {
         "/deliveries?state=failed&trigger=form_submitted&since=2026-01-01",
         "/steps",
         "/audit",
+        "/audit?looks=true",
     ];
     for path in pages {
         owner.page(&format!("/portal{path}")).await;
@@ -184,6 +202,15 @@ pub(crate) async fn open_pages(world: &World, firm: &Firm) {
     if let Some(run) = run {
         owner.page(&format!("/portal/runs/{run}")).await;
     }
+    let failed = "select delivery_id from deliveries
+                   where firm_id = $1 and hook_id is not null and state = 'failed' limit 1";
+    let failed: Option<Uuid> =
+        sqlx::query_scalar(failed).bind(firm.id).fetch_optional(world.pool()).await.unwrap();
+    if let Some(failed) = failed {
+        owner.page(&format!("/portal/deliveries/{failed}")).await;
+    }
+    assert_eq!(get(world, &link, &[("cookie", &owner.cookie)]).await.status, 200, "a used link");
+    owner.send(&format!("/portal/hooks/{hook}/target"), &[]).await;
 }
 
 /// The path of the link in this answer.

@@ -206,26 +206,37 @@ pub async fn about_responses(
     .await
 }
 
+/// A page of a workflow run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunPage {
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The run.
+    pub run_id: Uuid,
+    /// Only deliveries after this one of the run.
+    pub after: Option<(DateTime<Utc>, Uuid)>,
+    /// Most rows.
+    pub limit: i64,
+}
+
 /// Lists the deliveries of a workflow run of a firm, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn of_run(
-    pool: &PgPool,
-    firm_id: Uuid,
-    run_id: Uuid,
-    limit: i64,
-) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+pub async fn of_run(pool: &PgPool, page: RunPage) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     sqlx::query_as(
         "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
                 created_at, next_try_at, body_sha256, reissue_of
            from deliveries
           where run_id = $2 and firm_id = $1
-          order by created_at, delivery_id limit $3",
+            and ($3::timestamptz is null or (created_at, delivery_id) > ($3, $4))
+          order by created_at, delivery_id limit $5",
     )
-    .bind(firm_id)
-    .bind(run_id)
-    .bind(limit)
+    .bind(page.firm_id)
+    .bind(page.run_id)
+    .bind(page.after.map(|(at, _)| at))
+    .bind(page.after.map(|(_, id)| id))
+    .bind(page.limit)
     .fetch_all(pool)
     .await
 }
