@@ -166,6 +166,37 @@ impl Browser {
         }
     }
 
+    /// Takes certificates that nobody has signed.
+    pub async fn trust_any_certificate(&mut self) {
+        self.call("Security.setIgnoreCertificateErrors", json!({"ignore": true})).await;
+    }
+
+    /// Waits for a frame of another site whose address ends so. Expressions then have their values
+    /// in the frame.
+    pub async fn enter_frame(&mut self, path: &str) {
+        self.session = None;
+        let search = async {
+            loop {
+                let targets = self.call("Target.getTargets", json!({})).await;
+                let targets = targets["targetInfos"].as_array().unwrap();
+                let is_frame = |target: &&Value| {
+                    target["type"] == "iframe" && target["url"].as_str().unwrap().ends_with(path)
+                };
+                if let Some(frame) = targets.iter().find(is_frame) {
+                    break frame["targetId"].clone();
+                }
+            }
+        };
+        let frame = timeout(PATIENCE, search).await;
+        let frame = frame.unwrap_or_else(|_| panic!("no frame at {path}"));
+        let attach = json!({"targetId": frame, "flatten": true});
+        let attached = self.call("Target.attachToTarget", attach).await;
+        self.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        let is_whole = "new Promise((done) => {
+            document.readyState === 'complete' ? done() : addEventListener('load', done) })";
+        self.value(is_whole).await;
+    }
+
     /// The value of an expression in the page.
     pub async fn value(&mut self, expression: &str) -> Value {
         let params = json!({

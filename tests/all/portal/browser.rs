@@ -4,14 +4,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::{env, fs};
 
 use api::commands::keys;
-use door::{Door, DoorSettings};
+use axum::Router;
+use axum::response::Html;
+use axum::routing::get;
+use door::{Door, DoorSettings, TlsCertificate, TlsPaths};
 use eventstore::Clock;
 use firmforms::wiring::SystemSetup;
 use serde_json::json;
 use tests::{Browser, TestDatabase, World, activity};
 use tokio_util::sync::CancellationToken;
 
-use super::PortalScene;
+use super::{PortalScene, path_of};
 use crate::console::browser::{FAINT, NAMELESS, keep_picture, violations};
 
 /// A portal on a socket, and a browser.
@@ -129,6 +132,50 @@ async fn a_browser_shows_the_portal_in_no_frame_of_another_origin() {
     assert!(refused, "{:?}", walk.browser.complaints);
     walk.browser.close().await;
     walk.stop.cancel();
+}
+
+/// The page of another site frames the portal, which was ordered for it. The browser keeps the cookie
+/// for this pair of sites.
+#[tokio::test]
+async fn a_session_goes_on_inside_of_the_page_of_its_application() {
+    let Some(mut browser) = Browser::open().await else { return };
+    browser.trust_any_certificate().await;
+    let (tls, stop) = (self_signed(), CancellationToken::new());
+    let portal = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+    let application = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+    let origin = format!("https://{}", portal.local_addr().unwrap());
+    let elsewhere = format!("https://localhost:{}", application.local_addr().unwrap().port());
+    let base_url = format!("{origin}/api/v1");
+    let clock = Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
+    let change = |setup| SystemSetup { base_url, ..setup };
+    let world = World::with(TestDatabase::new().await, clock, change).await;
+    let scene = PortalScene::of(world).await;
+    let link = scene.order(scene.firm.owner, json!({ "frame_origin": elsewhere })).await;
+    let page = format!("<!doctype html><iframe src=\"{}{}\">", origin, path_of(&link));
+    let page = Router::new().route("/", get(async || Html(page)));
+    for (door, router) in [(portal, scene.world.public_door()), (application, page)] {
+        let settings = DoorSettings { tls: Some(tls.clone()), ..DoorSettings::default() };
+        tokio::spawn(door.serve(router, settings, stop.clone()));
+    }
+    browser.go(&elsewhere).await;
+    browser.enter_frame("/portal").await;
+    let text = browser.text().await;
+    assert!(text.contains("Deliveries that failed last"), "{text}");
+    browser.value("document.querySelector('nav a[href$=\"/keys\"]').click()").await;
+    browser.enter_frame("/portal/keys").await;
+    let text = browser.text().await;
+    assert!(text.contains("Create the key"), "{text}");
+    browser.close().await;
+    stop.cancel();
+}
+
+fn self_signed() -> TlsCertificate {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    TlsCertificate::load(TlsPaths { certificate, key, client_roots: None }).unwrap()
 }
 
 #[tokio::test]
