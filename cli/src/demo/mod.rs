@@ -54,6 +54,12 @@ struct DemoSubscriber {
     secret: String,
 }
 
+/// The demo after its story.
+struct PlayedDemo {
+    subscribers: Vec<DemoSubscriber>,
+    receiver: SocketAddr,
+}
+
 pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();
     let activity = DemoActivity::of(demo)?;
@@ -73,12 +79,14 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
         .open(&system.service);
     story::opened(&system, started);
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
-    if let (Ok(subscribers), false) = (&told, demo.once) {
-        story::try_it(&system.service.base_url, subscribers);
+    if let (Ok(played), false) = (&told, demo.once) {
+        story::try_it(&system.service.base_url, &played.subscribers);
         let token = trouble::token(&system).await?;
+        let api = console.replace("/console", "/internal/v1");
+        trouble::failed_step(&system, &activity, &api, &token, played.receiver).await?;
         story::console(&console, &token);
         let portal = trouble::portal(&system, &activity).await?;
-        story::portal(&portal, &console.replace("/console", "/internal/v1"), &token);
+        story::portal(&portal, &api, &token);
         tokio::signal::ctrl_c().await?;
     }
     stop.cancel();
@@ -111,7 +119,7 @@ async fn play(
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
     started: Instant,
-) -> anyhow::Result<Vec<DemoSubscriber>> {
+) -> anyhow::Result<PlayedDemo> {
     let known = ingest::lines(&system.service, activity.founding.as_bytes()).await?;
     story::reported("firms, members and forms", &known);
     let subscribers = subscribers(system, activity).await?;
@@ -140,7 +148,7 @@ async fn play(
     if !activity.once {
         trouble::make(system, activity, &subscribers, address).await?;
     }
-    Ok(subscribers)
+    Ok(PlayedDemo { subscribers, receiver: address })
 }
 
 async fn subscribers(
@@ -186,21 +194,42 @@ async fn subscribe_at(
     trigger: Trigger,
     target: &str,
 ) -> anyhow::Result<Value> {
-    let body = json!({"trigger": trigger.key(), "target_url": target});
-    let headers = HeaderMap::from_iter([
-        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (HeaderName::from_static("x-api-key"), HeaderValue::try_from(&subscriber.key)?),
-    ]);
-    let request = OutgoingRequest {
-        target: format!("{}/hooks", system.service.base_url),
-        method: Method::POST,
-        headers,
-        body: body.to_string().into(),
-        connect_by: None,
+    let call = DemoCall {
+        url: format!("{}/hooks", system.service.base_url),
+        credential: ("x-api-key", subscriber.key.clone()),
+        body: json!({"trigger": trigger.key(), "target_url": target}),
+        status: 201,
     };
-    let exchange = system.deliverer.outgoing.send(request).await;
-    if exchange.answer != AttemptAnswer::Status(201) {
-        bail!("POST /hooks: {}", exchange.answer);
+    call.post(system).await
+}
+
+/// A call of the demo by HTTP, and the status that it must get.
+struct DemoCall {
+    url: String,
+    credential: (&'static str, String),
+    body: Value,
+    status: u16,
+}
+
+impl DemoCall {
+    /// Posts it; returns the answer.
+    async fn post(self, system: &System) -> anyhow::Result<Value> {
+        let Self { url, credential: (name, value), body, status } = self;
+        let headers = HeaderMap::from_iter([
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (HeaderName::from_static(name), HeaderValue::try_from(value)?),
+        ]);
+        let request = OutgoingRequest {
+            target: url.clone(),
+            method: Method::POST,
+            headers,
+            body: body.to_string().into(),
+            connect_by: None,
+        };
+        let exchange = system.deliverer.outgoing.send(request).await;
+        if exchange.answer != AttemptAnswer::Status(status) {
+            bail!("POST {url}: {}", exchange.answer);
+        }
+        Ok(serde_json::from_slice(&exchange.snippet)?)
     }
-    Ok(serde_json::from_slice(&exchange.snippet)?)
 }

@@ -190,6 +190,7 @@ pub(super) fn portal(portal: &DemoPortal, api: &str, token: &str) {
     let DemoPortal { firm_id, owner, link } = portal;
     say!("\nThe portal, for the owner of the first firm. A link works once, within a minute:\n");
     say!("  {link}");
+    say!("  A workflow step of the firm failed: try it again there.");
     say!("  # another link");
     say!("  curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' \\");
     say!("       -d '{{\"member_id\": \"{owner}\"}}' {api}/firms/{firm_id}/portal-links");

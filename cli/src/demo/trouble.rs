@@ -1,5 +1,5 @@
-//! Trouble for the console to show, after the demo's count is right: a receiver that is gone, one
-//! that fails, and a token to sign in with.
+//! Trouble for the console and the portal to show, after the demo's count is right: a receiver that
+//! is gone, one that fails, a workflow step that failed, and a token to sign in with.
 
 use std::net::SocketAddr;
 
@@ -11,12 +11,18 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::activity::DemoActivity;
-use super::{DemoSubscriber, subscribe_at};
+use super::{DemoCall, DemoSubscriber, subscribe_at};
 use crate::ingest;
 use crate::wiring::System;
 
-/// Paths of the demo's receiver that answer 410 and 500.
-pub(super) const TROUBLES: [(&str, u16); 2] = [("gone", 410), ("broken", 500)];
+/// Paths of the demo's receiver that answer 410 and 500. Both are subscribed.
+const SUBSCRIBED: [(&str, u16); 2] = [("gone", 410), ("broken", 500)];
+
+/// The path that answers a workflow step with 404, which ends it at once.
+const MISSING: (&str, u16) = ("missing", 404);
+
+/// All paths that answer with an error.
+pub(super) const TROUBLES: [(&str, u16); 3] = [SUBSCRIBED[0], SUBSCRIBED[1], MISSING];
 
 /// Responses that are reported once more. Two 410s in a row remove a subscription.
 const NEW_RESPONSES: usize = 3;
@@ -29,13 +35,44 @@ pub(super) async fn make(
     receiver: SocketAddr,
 ) -> anyhow::Result<()> {
     let first = subscribers.first().context("a firm")?;
-    for (path, _) in TROUBLES {
+    for (path, _) in SUBSCRIBED {
         let target = format!("http://{receiver}/{path}/{}", first.firm_id);
         subscribe_at(system, first, Trigger::FormSubmitted, &target).await?;
     }
     let lines = new_responses(&activity.responses, first.firm_id, || system.service.entropy.id())?;
     ingest::lines(&system.service, lines.as_bytes()).await?;
     Ok(())
+}
+
+/// Orders the webhook of a workflow step by the internal API, as the product does with its token. The
+/// step fails.
+pub(super) async fn failed_step(
+    system: &System,
+    activity: &DemoActivity,
+    api: &str,
+    token: &str,
+    receiver: SocketAddr,
+) -> anyhow::Result<()> {
+    let (&firm_id, _) = activity.expected.firms.first_key_value().context("a firm")?;
+    let new_id = || system.service.entropy.id();
+    let body = json!({
+        "firm_id": firm_id, "run_id": new_id(), "step_id": new_id(), "method": "POST",
+        "url": format!("http://{receiver}/{}/{firm_id}", MISSING.0), "headers": {},
+        "trigger": Trigger::FormSubmitted.key(),
+        "response_id": submitted(&activity.responses, firm_id)?,
+    });
+    let url = format!("{api}/workflow-steps");
+    let credential = ("authorization", format!("Bearer {token}"));
+    DemoCall { url, credential, body, status: 202 }.post(system).await.map(drop)
+}
+
+/// The first response of the firm that was submitted.
+fn submitted(lines: &str, firm_id: Uuid) -> anyhow::Result<Value> {
+    let events = lines.lines().map(serde_json::from_str::<Value>);
+    let is_meant =
+        |event: &Value| event["type"] == "response.submitted" && event["firmid"] == json!(firm_id);
+    let first = events.filter_map(Result::ok).find(is_meant);
+    Ok(first.context("the first firm has no submitted response")?["data"]["response_id"].take())
 }
 
 /// Reports of the firm's submitted responses, as those of new ones.
@@ -104,5 +141,7 @@ mod tests {
         assert_eq!(event["data"]["response_id"], json!(Uuid::from_u128(7)));
         assert_eq!(event["id"], json!(Uuid::from_u128(7)));
         assert!(new_responses(&lines[0], ours, Uuid::nil).is_err());
+        assert_eq!(submitted(&lines.concat(), ours).unwrap(), json!(Uuid::nil()));
+        assert!(submitted(&lines[0], ours).is_err());
     }
 }
