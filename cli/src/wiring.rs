@@ -26,6 +26,7 @@ use futures::future::BoxFuture;
 use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
 use mailer::{Mailer, SenderAddress};
+use oidc::Provider;
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::MigrateError;
@@ -108,6 +109,8 @@ pub struct SystemSetup {
     pub sending: SendingMode,
     /// The batchers of concurrent calls.
     pub desks: CallBatchers,
+    /// The provider by which users sign in at the console.
+    pub provider: Option<Arc<Provider>>,
 }
 
 impl SystemSetup {
@@ -130,6 +133,7 @@ impl SystemSetup {
             verification_interval: None,
             sending: SendingMode::On,
             desks: CallBatchers::default(),
+            provider: None,
         })
     }
 }
@@ -260,6 +264,7 @@ impl System {
             target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
             audit: AuditAccess::of(setup.notary.clone()),
             trusted_proxies: setup.trusted_proxies.into(),
+            provider: setup.provider,
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),
             batchers: setup.desks,

@@ -21,6 +21,7 @@ use crate::reading::{Reading, ReadingEvent};
 use crate::repair::{Repair, RepairEvent};
 use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
+use crate::sign_in::{SignIn, SignInEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
 use crate::target_test::{TargetTest, TargetTestEvent};
 
@@ -219,6 +220,7 @@ all_events!(
     AccessToken(AccessTokenEvent),
     Maintenance(MaintenanceEvent),
     TargetTest(TargetTestEvent),
+    SignIn(SignInEvent),
 );
 
 /// The stored event cannot be read by this build.

@@ -87,7 +87,8 @@ impl Quota {
             | Event::CheckpointSeries(_)
             | Event::AccessToken(_)
             | Event::Maintenance(_)
-            | Event::TargetTest(_) => None,
+            | Event::TargetTest(_)
+            | Event::SignIn(_) => None,
         }
     }
 

@@ -64,7 +64,8 @@ impl WakeScope {
             | Event::CheckpointSeries(_)
             | Event::AccessToken(_)
             | Event::Maintenance(_)
-            | Event::TargetTest(_) => self.other_events = true,
+            | Event::TargetTest(_)
+            | Event::SignIn(_) => self.other_events = true,
         }
     }
 }

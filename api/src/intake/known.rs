@@ -92,7 +92,8 @@ impl KnownState {
                 | Event::CheckpointSeries(_)
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)
-                | Event::TargetTest(_) => {}
+                | Event::TargetTest(_)
+                | Event::SignIn(_) => {}
             }
         }
         known

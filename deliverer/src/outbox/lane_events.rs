@@ -151,7 +151,8 @@ impl<'a> LaneEffects<'a> {
                 | Event::CheckpointSeries(_)
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)
-                | Event::TargetTest(_) => {}
+                | Event::TargetTest(_)
+                | Event::SignIn(_) => {}
             }
         }
         Ok(changes)

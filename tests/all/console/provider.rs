@@ -1,0 +1,408 @@
+//! Sign-in by a provider of OpenID Connect: the way there and back, its checks, and attacks on it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use rstest::rstest;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tests::{Answer, World};
+use tokio::net::TcpListener;
+
+use super::identity_provider::{IdentityProvider, Signing, world_with};
+use super::{firm_named, get, post, query_of, sign_in, value_of};
+
+const ORIGIN: &str = "http://127.0.0.1:8081";
+
+/// A console with a provider whose values `ops` and `audit` grant roles.
+struct Console {
+    world: World,
+    provider: Arc<IdentityProvider>,
+}
+
+/// A browser that was led to the provider.
+struct Traveller {
+    cookie: String,
+    query: HashMap<String, String>,
+}
+
+impl Console {
+    async fn new() -> Self {
+        let provider = IdentityProvider::start().await;
+        let settings = provider.settings(ORIGIN, &["ops=operator", "audit=auditor"]);
+        Self { world: world_with(settings).await, provider }
+    }
+
+    async fn leave(&self, back: &str) -> Traveller {
+        let path = format!("/console/sign-in/provider?back={back}");
+        let answer = get(&self.world, &path, &[("sec-fetch-site", "same-origin")]).await;
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        let location = answer.headers["location"].to_str().unwrap();
+        assert!(
+            location.starts_with(&format!("{}/authorize?", self.provider.issuer)),
+            "{location}"
+        );
+        Traveller { cookie: cookie_of(&answer), query: query_of(location) }
+    }
+
+    /// The address to which the provider leads back, without the origin.
+    fn answer(&self, traveller: &Traveller) -> String {
+        let back = self.provider.authorize(&traveller.query).unwrap();
+        back.strip_prefix(ORIGIN).unwrap().to_owned()
+    }
+
+    async fn come_back(&self, cookie: &str, path: &str) -> Answer {
+        let site = ("sec-fetch-site", "cross-site");
+        get(&self.world, path, &[("cookie", cookie), site]).await
+    }
+
+    /// The whole way.
+    async fn travel(&self) -> Answer {
+        let traveller = self.leave("/console/proof").await;
+        self.come_back(&traveller.cookie, &self.answer(&traveller)).await
+    }
+
+    async fn open(&self, cookie: &str, path: &str) -> Answer {
+        get(&self.world, path, &[("cookie", cookie)]).await
+    }
+
+    /// Action, actor and evidence of the entries of the installation's chain.
+    async fn entries(&self) -> Vec<(String, String, Value)> {
+        self.world.project().await;
+        sqlx::query_as(
+            "select action, actor_kind || ':' || actor_id, evidence from audit_log
+              where firm_id = $1 order by sequence",
+        )
+        .bind(domain::pause::INSTALLATION_FIRM_ID)
+        .fetch_all(self.world.pool())
+        .await
+        .unwrap()
+    }
+}
+
+/// The first cookie that an answer sets.
+fn cookie_of(answer: &Answer) -> String {
+    let set = answer.headers["set-cookie"].to_str().unwrap();
+    set.split(';').next().unwrap().to_owned()
+}
+
+fn assert_refused(answer: &Answer, status: u16, sentence: &str) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    assert!(answer.text().contains(sentence), "{sentence}: {}", answer.text());
+    assert!(answer.text().contains("name=\"token\""), "a token can sign in: {}", answer.text());
+    let set = answer.headers.get_all("set-cookie").iter();
+    let sessions = set.filter(|set| set.to_str().unwrap().contains("firmforms_console="));
+    assert_eq!(sessions.count(), 0);
+}
+
+#[tokio::test]
+async fn a_user_signs_in_by_the_provider_is_the_actor_and_signs_out_for_good() {
+    let console = Console::new().await;
+    let page = get(&console.world, "/console/sign-in?back=/console/proof", &[]).await;
+    let link = "/console/sign-in/provider?back=%2Fconsole%2Fproof";
+    assert!(page.text().contains(link), "{}", page.text());
+    let answer = console.travel().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let refresh = "<meta http-equiv=\"refresh\" content=\"0; url=/console/proof\">";
+    assert!(answer.text().contains(refresh), "{}", answer.text());
+    let sets: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+    let session = sets[0].to_str().unwrap();
+    let attributes = "; Path=/console; Max-Age=28800; HttpOnly; SameSite=Strict";
+    assert!(session.ends_with(attributes), "{session}");
+    assert!(sets[1].to_str().unwrap().starts_with("firmforms_sign_in=; "), "{sets:?}");
+    let cookie = cookie_of(&answer);
+
+    let home = console.open(&cookie, "/console/firms").await;
+    assert_eq!(home.status, 200);
+    assert!(home.text().contains("<bdi>Ann Lee</bdi>"), "{}", home.text());
+    assert!(home.text().contains("<span>operator</span>"), "{}", home.text());
+    let token = value_of(home.text(), "form_token");
+    let pause = [
+        ("form_token", &*token),
+        ("reason", "a drill"),
+        ("scope", "host"),
+        ("host", "hooks.example.com"),
+    ];
+    let paused =
+        post(&console.world, "/console/pauses/begin", &[("cookie", &cookie)], &pause).await;
+    assert_eq!(paused.status, 303, "{}", paused.text());
+
+    let out = [("form_token", &*token)];
+    let answer = post(&console.world, "/console/sign-out", &[("cookie", &cookie)], &out).await;
+    assert_eq!(answer.status, 303);
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 303, "a copy of the cookie");
+
+    let entries = console.entries().await;
+    let actions: Vec<&str> = entries.iter().map(|(action, ..)| &**action).collect();
+    assert_eq!(actions, ["user_signed_in", "deliveries_paused", "user_signed_out"]);
+    let evidence = &entries[0].2;
+    assert_eq!(evidence["name"], "Ann Lee");
+    assert_eq!(evidence["subject"], "ann-1");
+    assert_eq!(evidence["issuer"], console.provider.issuer);
+    assert_eq!(evidence["role"], "operator");
+    let actor = format!("operator:{}", evidence["user_id"].as_str().unwrap());
+    assert!(entries.iter().all(|(_, by, _)| *by == actor), "{entries:?}");
+}
+
+#[tokio::test]
+async fn the_actor_of_a_user_is_the_same_after_each_sign_in_and_its_name_is_told() {
+    let console = Console::new().await;
+    console.travel().await;
+    console.provider.claim(&json!({"name": "Ann Moor"}));
+    let cookie = cookie_of(&console.travel().await);
+    let entries = console.entries().await;
+    assert_eq!(entries[0].1, entries[1].1, "another name, and no other user");
+    let log = console.open(&cookie, "/console/log").await;
+    assert!(log.text().contains("Ann Moor (ann-1 at http"), "{}", log.text());
+}
+
+#[tokio::test]
+async fn a_session_of_a_user_lasts_eight_hours_at_most() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    console.world.pass(Duration::from_secs(8 * 3_600 - 1));
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    console.world.pass(Duration::from_secs(1));
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
+}
+
+#[rstest]
+#[case(json!({"groups": ["staff"]}), "none of staff grants one")]
+#[case(json!({"groups": "Ops"}), "none of Ops grants one")]
+#[case(json!({"groups": null}), "the provider told no roles")]
+#[case(json!({"groups": ["<b>"]}), "none of &lt;b&gt; grants one")]
+#[tokio::test]
+async fn nobody_has_a_role_by_default(#[case] claims: Value, #[case] sentence: &str) {
+    let console = Console::new().await;
+    console.provider.claim(&claims);
+    let answer = console.travel().await;
+    assert_refused(&answer, 403, "Ann Lee is known to the provider, and has no role here");
+    assert!(answer.text().contains(sentence), "{}", answer.text());
+    assert_eq!(console.entries().await, []);
+}
+
+#[tokio::test]
+async fn a_value_may_grant_an_auditor_some_firms_only() {
+    let provider = IdentityProvider::start().await;
+    // The firm has an id before the settings name it.
+    let firm = uuid::Uuid::from_u128(7);
+    let settings = provider.settings(ORIGIN, &[&format!("ops=auditor:{firm}")]);
+    let world = world_with(settings).await;
+    let opened = json!({"name": "Seven", "plan": {"leads_in_full": true}});
+    world.report(&[tests::activity(firm, "firm.opened", opened)]).await;
+    let other = firm_named(&world, "Other").await;
+    let console = Console { world, provider };
+    let cookie = cookie_of(&console.travel().await);
+    let of = |id| format!("/console/firms/{id}");
+    let page = console.open(&cookie, &of(firm)).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("<span>auditor, some firms</span>"), "{}", page.text());
+    assert_eq!(console.open(&cookie, &of(other)).await.status, 404);
+}
+
+#[rstest]
+#[case(Signing::Rs256)]
+#[case(Signing::Es256)]
+#[case(Signing::NewEs256)]
+#[tokio::test]
+async fn a_token_with_a_signature_of_the_provider_is_believed(#[case] signing: Signing) {
+    let console = Console::new().await;
+    console.provider.sign(signing);
+    assert_eq!(console.travel().await.status, 200);
+    let described = *console.provider.described.lock().unwrap();
+    let expected = if signing == Signing::NewEs256 { 2 } else { 1 };
+    assert_eq!(described, expected, "the description is kept until a key is missing in it");
+}
+
+#[rstest]
+#[case(Signing::StrangeKey, json!({}))]
+#[case(Signing::Unsigned, json!({}))]
+#[case(Signing::Hs256, json!({}))]
+#[case(Signing::Rs256, json!({"iss": "https://evil.example"}))]
+#[case(Signing::Rs256, json!({"aud": "another client"}))]
+#[case(Signing::Rs256, json!({"aud": ["firmforms", "another client"]}))]
+#[case(Signing::Rs256, json!({"exp": 1_793_534_399}))]
+#[case(Signing::Rs256, json!({"nonce": "another"}))]
+#[case(Signing::Rs256, json!({"nonce": null}))]
+#[case(Signing::Rs256, json!({"sub": ""}))]
+#[tokio::test]
+async fn a_token_that_proves_nobody_is_refused(#[case] signing: Signing, #[case] claims: Value) {
+    let console = Console::new().await;
+    console.provider.sign(signing);
+    console.provider.claim(&claims);
+    assert_refused(&console.travel().await, 403, "the answer of the provider proves nobody");
+    assert_eq!(console.entries().await, []);
+}
+
+/// Another person's answer signs a victim in as that person, who then sees what the victim does.
+#[tokio::test]
+async fn an_answer_that_this_browser_did_not_ask_for_signs_nobody_in() {
+    let console = Console::new().await;
+    let attacker = console.leave("/console").await;
+    let victim = console.leave("/console").await;
+    let answer = console.answer(&attacker);
+    for cookie in ["", &*victim.cookie, "firmforms_sign_in=AAAA"] {
+        let answer = console.come_back(cookie, &answer).await;
+        assert_refused(&answer, 403, "this sign-in did not begin in this browser");
+    }
+    let stateless = answer.replace("state=", "other=");
+    let answer = console.come_back(&attacker.cookie, &stateless).await;
+    assert_refused(&answer, 403, "this sign-in did not begin in this browser");
+    assert_eq!(console.entries().await, []);
+}
+
+#[tokio::test]
+async fn another_site_begins_no_sign_in() {
+    let console = Console::new().await;
+    for site in ["cross-site", "same-site"] {
+        let path = "/console/sign-in/provider";
+        let answer = get(&console.world, path, &[("sec-fetch-site", site)]).await;
+        assert_refused(&answer, 403, "another site asked for this sign-in");
+        assert!(!answer.headers.contains_key("set-cookie"));
+    }
+}
+
+/// An attacker who could set a cookie would know the session of the victim.
+#[tokio::test]
+async fn a_session_never_has_a_cookie_that_the_browser_brought() {
+    let console = Console::new().await;
+    let first = cookie_of(&console.travel().await);
+    let planted = format!("firmforms_console={}", "A".repeat(43));
+    for brought in [&first, &planted] {
+        let traveller = console.leave("/console").await;
+        let cookies = format!("{brought}; {}", traveller.cookie);
+        let answer = console.come_back(&cookies, &console.answer(&traveller)).await;
+        assert_eq!(answer.status, 200);
+        assert_ne!(cookie_of(&answer), *brought);
+    }
+    assert_eq!(console.open(&planted, "/console/firms").await.status, 303);
+}
+
+#[tokio::test]
+async fn a_way_leads_to_one_session_and_ends_after_ten_minutes() {
+    let console = Console::new().await;
+    let traveller = console.leave("/console").await;
+    let answer = console.answer(&traveller);
+    assert_eq!(console.come_back(&traveller.cookie, &answer).await.status, 200);
+    let again = console.come_back(&traveller.cookie, &answer).await;
+    assert_refused(&again, 403, "the provider refused the sign-in: invalid_grant");
+    let new_code = console.answer(&traveller);
+    let again = console.come_back(&traveller.cookie, &new_code).await;
+    assert_refused(&again, 403, "this sign-in did not begin in this browser, or is over");
+    let late = console.leave("/console").await;
+    let answer = console.answer(&late);
+    console.world.pass(Duration::from_secs(600));
+    let answer = console.come_back(&late.cookie, &answer).await;
+    assert_refused(&answer, 403, "this sign-in did not begin in this browser, or is over");
+}
+
+#[rstest]
+#[case("https://evil.example/")]
+#[case("//evil.example/console")]
+#[case("/console/..%2Finternal")]
+#[case("/console%0d%0aset-cookie:%20a=b")]
+#[tokio::test]
+async fn the_way_back_leads_to_no_other_site(#[case] back: &str) {
+    let console = Console::new().await;
+    let traveller = console.leave(back).await;
+    let answer = console.come_back(&traveller.cookie, &console.answer(&traveller)).await;
+    assert!(answer.text().contains("content=\"0; url=/console\""), "{}", answer.text());
+    assert!(!answer.text().contains("evil"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn state_nonce_and_proof_key_are_of_one_way_and_the_secret_is_in_no_address() {
+    let console = Console::new().await;
+    let (one, other) = (console.leave("/console").await, console.leave("/console").await);
+    for name in ["state", "nonce", "code_challenge"] {
+        assert_eq!(one.query[name].len(), 43, "{name}");
+        assert_ne!(one.query[name], other.query[name], "{name}");
+        assert!(!one.cookie.contains(&one.query[name]), "{name}");
+    }
+    assert_eq!(one.query["redirect_uri"], format!("{ORIGIN}/console/sign-in/return"));
+    assert!(!one.query.values().any(|value| value.contains("s3cret")));
+}
+
+#[tokio::test]
+async fn the_cookie_of_the_way_is_lax_and_short_and_behind_tls_of_this_host_alone() {
+    let provider = IdentityProvider::start().await;
+    for (origin, expected) in [
+        (ORIGIN, "firmforms_sign_in= Path=/console; Max-Age=600; HttpOnly; SameSite=Lax"),
+        (
+            "https://ops.example",
+            "__Host-firmforms_sign_in= Path=/; Max-Age=600; HttpOnly; SameSite=Lax; Secure",
+        ),
+    ] {
+        let world = world_with(provider.settings(origin, &["ops=operator"])).await;
+        let answer = get(&world, "/console/sign-in/provider", &[]).await;
+        let set = answer.headers["set-cookie"].to_str().unwrap();
+        let (name, rest) = set.split_once('=').unwrap();
+        let (_, attributes) = rest.split_once("; ").unwrap();
+        assert_eq!(format!("{name}= {attributes}"), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_provider_is_told_and_no_text_of_the_address() {
+    let console = Console::new().await;
+    for (error, sentence) in [
+        ("access_denied", "the provider refused the sign-in: access_denied"),
+        ("%3Cscript%3E", "the provider refused the sign-in: for a reason it did not name"),
+    ] {
+        *console.provider.refusal.lock().unwrap() = Some(error.to_owned());
+        let answer = console.travel().await;
+        assert_refused(&answer, 403, sentence);
+        assert!(!answer.text().contains("<script>"), "{}", answer.text());
+    }
+    let traveller = console.leave("/console").await;
+    let path = format!("{}&iss=https://evil.example", console.answer(&traveller));
+    let answer = console.come_back(&traveller.cookie, &path).await;
+    assert_refused(&answer, 403, "another provider answered");
+}
+
+#[tokio::test]
+async fn while_the_provider_is_away_tokens_sign_in_and_it_is_asked_again() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let known = IdentityProvider::start().await;
+    let settings = oidc::ProviderSettings {
+        issuer: format!("http://{addr}"),
+        ..known.settings(ORIGIN, &["ops=operator"])
+    };
+    drop(listener);
+    let world = world_with(settings).await;
+    let leave = async || get(&world, "/console/sign-in/provider", &[]).await;
+    assert_refused(&leave().await, 502, "the provider cannot be asked");
+    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    assert_eq!(sign_in(&world, &token, &[]).await.status, 303);
+    let _back = IdentityProvider::on(TcpListener::bind(addr).await.unwrap(), "127.0.0.1");
+    assert_eq!(leave().await.status, 303);
+}
+
+#[tokio::test]
+async fn without_a_provider_there_is_no_such_page() {
+    let world = World::new().await;
+    let page = get(&world, "/console/sign-in", &[]).await;
+    assert!(!page.text().contains("/console/sign-in/provider"), "{}", page.text());
+    for path in ["/console/sign-in/provider", "/console/sign-in/return?code=a&state=b"] {
+        assert_eq!(get(&world, path, &[]).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn the_table_of_sessions_holds_no_cookie_and_ended_rows_go() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    let (_, secret) = cookie.split_once('=').unwrap();
+    let kept: Vec<Vec<u8>> = sqlx::query_scalar("select cookie_sha256 from sign_ins")
+        .fetch_all(console.world.pool())
+        .await
+        .unwrap();
+    assert_eq!(kept, [Sha256::digest(secret.as_bytes()).to_vec()]);
+    console.world.pass(Duration::from_secs(8 * 3_600));
+    let now = console.world.clock.now().get();
+    let gone = projector::sign_ins::forget(console.world.pool(), now, 10).await.unwrap();
+    assert_eq!(gone, 1);
+}
