@@ -23,7 +23,7 @@ use crate::visit::{COOKIE_NAME, PageAnswer, SECURE_COOKIE_NAME, session};
 /// The page that somebody wanted before the sign-in.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WantedPage {
-    back: Option<String>,
+    pub(crate) back: Option<String>,
 }
 
 /// Leads a call without a session to the sign-in.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use url::form_urlencoded;
 
 use crate::act::{BACK, own_page};
-use crate::entrance::{self, BrowserChannel};
+use crate::entrance::{self, BrowserChannel, WantedPage};
 use crate::refusal::Refusal;
 use crate::visit::{PageAnswer, named_cookies};
 use crate::{ConsoleState, SharedState, frame};
@@ -29,12 +29,6 @@ const SECURE_FLOW_COOKIE: &str = "__Host-firmforms_sign_in";
 
 /// Longest address of a page that is remembered. A cookie has 4 KiB.
 const BACK_BYTES_MAX: usize = 2_000;
-
-/// The page that somebody wanted before the sign-in.
-#[derive(Debug, Deserialize)]
-pub(crate) struct WantedPage {
-    back: Option<String>,
-}
 
 /// The parameters of an answer.
 #[derive(Debug, Deserialize)]

@@ -142,7 +142,8 @@ impl Provider {
         )
         .set_redirect_uri(self.redirect_url.clone());
         let flow = AuthenticationFlow::<CoreResponseType>::AuthorizationCode;
-        let (state, nonce) = (proof.state.clone(), proof.nonce.clone());
+        let state = proof.state.clone();
+        let nonce = proof.nonce.clone();
         let (url, _, _) = client
             .authorize_url(flow, || CsrfToken::new(state), || Nonce::new(nonce))
             .add_scopes(self.settings.scopes.iter().cloned().map(Scope::new))

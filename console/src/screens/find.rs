@@ -118,6 +118,7 @@ impl FoundThing {
             "replay" => format!("/console/replays/{id}"),
             "pause" => "/console/pauses".to_owned(),
             "token" => "/console/tokens".to_owned(),
+            "user" => "/console/log?type=UserSignedIn".to_owned(),
             "receiver" => {
                 let query = form_urlencoded::Serializer::new(String::new())
                     .append_pair("host", id)
