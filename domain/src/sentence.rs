@@ -427,6 +427,7 @@ mod tests {
 
     const ID: &str = "00000000-0000-0000-0000-000000000007";
     const KEY: Uuid = Uuid::from_u128(7);
+    const USER: Uuid = Uuid::from_u128(77);
 
     fn at() -> Timestamp {
         "2026-11-01T12:00:00.000Z".parse().unwrap()
@@ -437,6 +438,7 @@ mod tests {
         NameBook {
             keys: HashMap::from([(KEY, key)]),
             tokens: HashMap::from([(KEY, "back end".into())]),
+            users: HashMap::from([(USER, "Ann Lee".into())]),
         }
     }
 
@@ -530,6 +532,8 @@ mod tests {
         assert_eq!(actor(Actor::Product(KEY)), "the product with the token \"back end\"");
         let unknown = Uuid::from_u128(9);
         assert_eq!(actor(Actor::Auditor(unknown)), format!("an auditor with the token {unknown}"));
+        assert_eq!(actor(Actor::Auditor(USER)), "auditor Ann Lee");
+        assert_eq!(actor(Actor::Operator(USER)), "operator Ann Lee");
         assert_eq!(actor(Actor::NamedOperator("ann".parse().unwrap())), "operator ann");
         assert_eq!(actor(Actor::System), "the service");
     }
