@@ -1,5 +1,5 @@
 # What CI runs, and its parts. `make check` is all of it.
-.PHONY: check format lint docs deny unused test demo
+.PHONY: check format lint docs deny unused test demo release-check
 
 check: format lint docs deny unused test demo
 
@@ -23,3 +23,14 @@ test:
 
 demo:
 	./scripts/demo --once
+
+# Before a release only: alerts, units, package, archive, an installation, a restore to any moment.
+release-check:
+	promtool check config deploy/prometheus/prometheus.yml
+	promtool test rules deploy/prometheus/rules_test.yml
+	for unit in deploy/systemd/*.service; do \
+		systemd-analyze security --offline=true --threshold=20 $$unit || exit 1; done
+	./scripts/package-deb
+	./scripts/package-archive
+	./scripts/rehearse-install target/package/firmforms_*.deb
+	./scripts/rehearse-pitr

@@ -56,14 +56,14 @@ impl AuditAccess {
 
     /// The signed checkpoint with this number, or the newest.
     pub(crate) async fn checkpoint(&self, number: Option<u64>) -> Result<SignedCheckpoint, Error> {
-        let found = self.on_disk(move |notary| match number {
-            Some(number) => notary.checkpoints.numbered(number),
-            None => notary.checkpoints.last(),
-        });
-        match (found.await?, number) {
-            (Some(signed), _) => Ok(signed),
-            (None, Some(_)) => Err(Error::NotFound),
-            (None, None) => Err(Error::NotSigned),
+        let newest = || async {
+            let last = self.on_disk(|notary| notary.checkpoints.last()).await?;
+            last.ok_or(Error::NotSigned)
+        };
+        let Some(number) = number else { return newest().await };
+        match self.on_disk(move |notary| notary.checkpoints.numbered(number)).await? {
+            Some(signed) => Ok(signed),
+            None => Err(Error::NoSuchCheckpoint { newest: newest().await?.checkpoint.number }),
         }
     }
 

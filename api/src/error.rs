@@ -124,6 +124,12 @@ pub enum Error {
     /// No signed checkpoint is here, or none covers the firm yet.
     #[error("no signed checkpoint covers this yet; the service signs one each hour")]
     NotSigned,
+    /// No signed checkpoint has the asked number.
+    #[error("there is no signed checkpoint of this number; the newest is {newest}")]
+    NoSuchCheckpoint {
+        /// The number of the newest one.
+        newest: u64,
+    },
     /// The firm has the most subscriptions it may have: 100.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
@@ -232,6 +238,7 @@ impl Error {
             Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
             Self::BodyPurged => (StatusCode::CONFLICT, "body_purged"),
             Self::NotSigned => (StatusCode::CONFLICT, "not_signed"),
+            Self::NoSuchCheckpoint { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),
             Self::TooManyKeys => (StatusCode::CONFLICT, "too_many_keys"),
             Self::NoSuchTrigger => (StatusCode::NOT_FOUND, "unknown_trigger"),

@@ -1,6 +1,7 @@
 //! The APIs before the service has its databases (case E11). The process lives, is not ready, and
 //! answers 503. Once opened, each API answers as [`crate::public`] and [`crate::internal`] say.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -25,11 +26,11 @@ struct DoorRouters {
 }
 
 impl OpeningDoor {
-    /// The public API at this base URL. Until it is opened it answers its documents, and 503 to
-    /// every other call.
+    /// The public API at this base URL, with the addresses that deliveries leave from. Until it is
+    /// opened it answers its documents, and 503 to every other call.
     #[must_use]
-    pub fn public(base_url: &str, ids: RequestIds) -> Self {
-        let documents = ServedDocs::at(base_url).routes();
+    pub fn public(base_url: &str, egress: &[IpAddr], ids: RequestIds) -> Self {
+        let documents = ServedDocs::at(base_url, egress).routes();
         let door = documents.fallback(not_yet).method_not_allowed_fallback(not_yet);
         Self::until_opened(layers::around_public(door, ids))
     }
@@ -99,7 +100,7 @@ mod tests {
     async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
         let ids = || RequestIds::new(|| Uuid::from_u128(1));
         for (opening, livez) in [
-            (OpeningDoor::public("http://a/api/v1", ids()), 503),
+            (OpeningDoor::public("http://a/api/v1", &[], ids()), 503),
             (OpeningDoor::internal(metrics(Arc::new(NoMetrics), ids()), ids()), 200),
         ] {
             assert_eq!(status(&opening, "/livez").await, livez);

@@ -1,10 +1,12 @@
 //! The service: the state that every handler works with.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::address::AllowedTargets;
+use domain::cell::Cell;
 use domain::context::{Actor, EventContext};
 use domain::delivery::Hop;
 use domain::operator::{OperatorName, Terminal};
@@ -77,6 +79,10 @@ pub struct Service {
     pub operator: Option<OperatorAtTerminal>,
     /// URL of the public API, ending in `/api/v1`.
     pub base_url: Arc<str>,
+    /// The cell that new keys name, if this installation is one of several (ruling 47).
+    pub cell: Option<Cell>,
+    /// The addresses that deliveries leave from; empty for any. They are published.
+    pub egress: Arc<[IpAddr]>,
     /// Whether anything is sent from this process.
     pub sending: SendingMode,
     /// Claims deliveries in the append, once a sender runs in this process. Clones share it.
@@ -231,6 +237,12 @@ impl Service {
         RequestIds::new(move || entropy.id_at(clock.now().get()))
     }
 
+    /// Random bytes of a text that callers send. The text names this installation's cell.
+    pub(crate) fn routed_secret(&self) -> [u8; 32] {
+        let random = self.entropy.secret();
+        self.cell.map_or(random, |cell| cell.mark(random))
+    }
+
     /// The operator who gives commands at the terminal of this process.
     #[must_use]
     pub fn operator(&self) -> Actor {
@@ -337,6 +349,8 @@ pub(crate) mod tests {
             operator: None,
             batchers: CallBatchers::default(),
             base_url: "https://forms.example/api/v1".into(),
+            cell: None,
+            egress: Arc::default(),
             sending: SendingMode::On,
             append_claims: Arc::default(),
         }

@@ -1,11 +1,12 @@
 //! The command line, with the names of its environment variables.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
+use domain::cell::Cell;
 use domain::label::trimmed_label;
 use domain::operator::OperatorName;
 use domain::replay::REASON_MAX_CHARS;
@@ -19,6 +20,7 @@ use crate::answers::{
     PeopleCommand, ReceiversArgs,
 };
 use crate::audit::args::{AuditCommand, HooksCommand};
+use crate::cells::CellsCommand;
 use crate::config::ConfigCommand;
 use crate::confirm::ConsentArgs;
 use crate::generate::ActivityArgs;
@@ -204,11 +206,23 @@ pub(crate) enum CliCommand {
     /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),
+    /// Take a backup of both databases, the keys and the signed checkpoints, beside the running
+    /// service.
+    Backup(crate::backup::BackupArgs),
+    /// Restore a backup into empty databases, and verify the result.
+    Restore(crate::backup::RestoreArgs),
     /// Check an installation, and name each fault with its remedy.
     Doctor(crate::doctor::DoctorArgs),
+    /// Ask a running process on this machine whether it is ready.
+    Health(crate::health::HealthArgs),
     /// Prove from the log that no delivery is missing, doubled or lost.
     #[command(subcommand)]
     Verify(VerifyCommand),
+    /// Receive deliveries, check their signatures, answer by a script, and tell what follows.
+    Listen(crate::listen::ListenArgs),
+    /// Run several installations behind one address.
+    #[command(subcommand)]
+    Cells(CellsCommand),
     /// Print the description of the public API (OpenAPI 3.1) as JSON.
     Openapi(OpenapiArgs),
     /// Print the completions of a shell.
@@ -288,6 +302,10 @@ pub struct ServeArgs {
     /// on one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub role: ProcessRole,
+    /// The number of this installation, from 0 to 63, if it is one of several behind one address.
+    /// It is kept for good, and new keys name it.
+    #[arg(long, env = "FIRMFORMS_CELL", value_name = "NUMBER")]
+    pub cell: Option<Cell>,
     /// Start no delivery, replay or invite while this process runs. Activities are taken in, and
     /// deliveries are queued. For the time after a restore: a start without it continues the work.
     /// See also `deliveries pause`.
@@ -341,6 +359,34 @@ pub struct ServeArgs {
     /// The sender's address of mail; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
     pub mail_from: Option<SenderAddress>,
+    /// The URL that gets notices about subscriptions and keys: public and https. Every process with
+    /// doors or a deliverer needs it.
+    #[arg(long, env = "FIRMFORMS_NOTICES_URL", hide_env_values = true)]
+    pub notices_url: Option<String>,
+    /// The secret that signs notices: whsec_ and 43 characters.
+    #[arg(
+        long,
+        env = "FIRMFORMS_NOTICES_SECRET",
+        hide_env_values = true,
+        requires = "notices_url"
+    )]
+    pub notices_secret: Option<String>,
+    /// A file with that secret.
+    #[arg(
+        long,
+        env = "FIRMFORMS_NOTICES_SECRET_FILE",
+        requires = "notices_url",
+        conflicts_with = "notices_secret"
+    )]
+    pub notices_secret_file: Option<PathBuf>,
+    /// The product's integrations screen, to which notices link. {firm} stands for the firm's id.
+    #[arg(long, env = "FIRMFORMS_INTEGRATIONS_URL", value_parser = integrations_url)]
+    pub integrations_url: Option<String>,
+    /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published
+    /// at /.well-known/firmforms-egress.json. A process that sends must have them all.
+    #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR",
+          value_parser = egress_address)]
+    pub egress_bind: Vec<IpAddr>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
@@ -412,6 +458,21 @@ fn base_url(text: &str) -> Result<String, &'static str> {
         Some(_) => Ok(text.to_owned()),
         None => Err("a URL with a host is needed, such as https://forms.example.com"),
     }
+}
+
+/// Reads the URL of a screen. A mail links to it.
+/// An address that a receiver can name in its list. The others are no source of a connection to it.
+fn egress_address(text: &str) -> Result<IpAddr, &'static str> {
+    let address: IpAddr = text.trim().parse().map_err(|_| "write an IPv4 or IPv6 address")?;
+    if address.is_unspecified() || address.is_multicast() {
+        return Err("this address names no one machine");
+    }
+    Ok(address.to_canonical())
+}
+
+fn integrations_url(text: &str) -> Result<String, &'static str> {
+    let is_url = text.starts_with("https://") && !text.contains(char::is_whitespace);
+    is_url.then(|| text.to_owned()).ok_or("an https URL is needed")
 }
 
 /// Reads a switch of the environment. Another word is refused: `maybe` must not pause a service.
@@ -515,6 +576,9 @@ pub(crate) enum KeysCommand {
         firm: String,
         /// The key: its id, the beginning of its id, or the beginning of its text (ffk_…).
         key: String,
+        /// The reason; kept in the audit log.
+        #[arg(long, value_parser = reason)]
+        reason: Option<String>,
         #[command(flatten)]
         consent: ConsentArgs,
         #[command(flatten)]
@@ -611,9 +675,10 @@ pub(crate) enum DeliveriesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryShowArgs {
-    /// The firm: its id, the beginning of its id, or its name.
+    /// The firm: its id, the beginning of its id, or its name. Only a delivery that no list shows
+    /// yet needs it.
     #[arg(long)]
-    pub(crate) firm: String,
+    pub(crate) firm: Option<String>,
     /// The delivery: its id, or the beginning of its id.
     pub(crate) delivery: String,
     /// Its state at a position of the log, or at a time (2026-11-01, 2h).

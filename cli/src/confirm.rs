@@ -9,7 +9,7 @@ use domain::printable::printable;
 /// The consent that an operator gives beforehand.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ConsentArgs {
-    /// Do not ask. Without a terminal the command needs this.
+    /// Do not ask. Where the command asks, it needs this without a terminal.
     #[arg(long)]
     yes: bool,
 }

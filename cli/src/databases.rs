@@ -70,7 +70,8 @@ impl Databases {
             },
             (Some(_), _) => bail!(
                 "with DATABASE_URL, set FIRMFORMS_KEYRING_URL to another database: \
-                 the data keys must not be in the main one"
+                 the data keys must not be in the main one; an auditor uses a token instead, see \
+                 docs/how-to/audit-with-a-token.md"
             ),
             (None, _) => Self::private(storage, names, installation).await?,
         };
@@ -303,6 +304,16 @@ impl StorageArgs {
         }
     }
 
+    /// The text of the wrapping key, for a backup.
+    pub(crate) fn wrapping_key_text(&self) -> anyhow::Result<String> {
+        if let Some(text) = &self.wrapping_key {
+            return Ok(text.clone());
+        }
+        cluster::check_owner(&self.data_dir())?;
+        let file = self.wrapping_key_place();
+        std::fs::read_to_string(&file).with_context(|| file.display().to_string())
+    }
+
     /// The file of the wrapping key: the named one, or the one in the data directory.
     pub(crate) fn wrapping_key_place(&self) -> PathBuf {
         let named = self.wrapping_key_file.clone();
@@ -330,7 +341,7 @@ pub(crate) fn secret(given: Option<String>, file: Option<&Path>) -> anyhow::Resu
     Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-fn parse_key(text: &str) -> anyhow::Result<WrappingKey> {
+pub(crate) fn parse_key(text: &str) -> anyhow::Result<WrappingKey> {
     let bytes = hex::decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     Ok(WrappingKey::new(&bytes.context("not 64 hexadecimal digits")?))
 }
@@ -360,9 +371,14 @@ pub(crate) fn key_of_file(path: &Path) -> anyhow::Result<WrappingKey> {
     parse_key(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
 }
 
-/// Writes a new key file beside its place and links it. So one of two processes wins, and no
-/// process reads half a key. A file that exists is an error, and stays.
+/// Writes a new key into a new file.
 pub(crate) fn make_key_file(path: &Path) -> std::io::Result<()> {
+    write_key_file(path, &hex::encode(SystemEntropy.secret()))
+}
+
+/// Writes a key file beside its place and links it. So one of two processes wins, and no process
+/// reads half a key. A file that exists is an error, and stays.
+pub(crate) fn write_key_file(path: &Path, key: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     // The folder is searchable and not readable. As root, the account that runs PostgreSQL must
     // reach its own folder.
@@ -374,7 +390,7 @@ pub(crate) fn make_key_file(path: &Path) -> std::io::Result<()> {
     }
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(&draft)?;
-    writeln!(file, "{}", hex::encode(SystemEntropy.secret()))?;
+    writeln!(file, "{}", key.trim())?;
     file.sync_all()?;
     let linked = std::fs::hard_link(&draft, path);
     std::fs::remove_file(&draft)?;

@@ -13,7 +13,7 @@ use deliverer::inspect::checkup as queue;
 use deliverer::inspect::lost_keys::{self, KeyCoverage};
 use deliverer::upkeep::{self, ErasureProgress};
 use domain::audit::Seal;
-use domain::checkup::{CheckVerdict, Finding, ReceiverState, SigningHealth};
+use domain::checkup::{BackupAges, CheckVerdict, Finding, ReceiverState, SigningHealth};
 use domain::context::Actor;
 use domain::receiver::{FAILING_AFTER, FAILURES_MIN, hour_of};
 use domain::time::Timestamp;
@@ -21,7 +21,7 @@ use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::{Clock, checkup, connect};
 use projector::receivers::{self, ReceiverTotals};
-use projector::{firms, pauses, replays, seals, signatures, verifications};
+use projector::{backups, firms, notices, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -143,11 +143,13 @@ async fn look_inside(
     findings.push(seals(pool, now).await?);
     findings.extend(queued(pool, now, kind).await?);
     findings.push(receivers(pool, now).await?);
+    findings.push(open_notices(pool, now).await?);
     findings.push(paused(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
     findings.push(Finding::replays(running, held, stalled));
     findings.push(checkpoints(storage, pool, now).await?);
     findings.push(verification(pool, now).await?);
+    findings.push(backup(pool, keyring.pool(), now).await?);
     findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
 }
@@ -223,6 +225,12 @@ async fn receivers(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding>
     Ok(Finding::receivers(&ReceiverState { hosts, attempts, delivered, failing }))
 }
 
+async fn open_notices(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let open = notices::backlog(&mut *pool.acquire().await?).await?;
+    let oldest = open.oldest_mail_at.map(|at| since(now, at));
+    Ok(Finding::notices(open.mails, oldest, open.posts, open.post_tries))
+}
+
 async fn lost_tail(pool: &PgPool) -> anyhow::Result<Finding> {
     let lost = log_tail::unacknowledged(&mut *pool.acquire().await?).await?;
     let from = lost.iter().map(|one| one.from_position).min();
@@ -260,6 +268,18 @@ async fn verification(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Findi
     let ended = verifications::state(&mut *pool.acquire().await?).await?.ended;
     let age = ended.as_ref().map_or(Duration::ZERO, |ended| since(now, ended.at.get()));
     Ok(Finding::verification(ended.as_ref(), age))
+}
+
+/// The age of the last backup, and of the archives of the write-ahead log. Without the archive of
+/// both servers nothing can be restored from one.
+async fn backup(pool: &PgPool, keyring: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+    let last = backups::last(&mut *pool.acquire().await?).await?;
+    let archives = (checkup::archived_at(pool).await?, checkup::archived_at(keyring).await?);
+    let archived = archives.0.zip(archives.1).map(|(main, keyring)| main.min(keyring));
+    Ok(Finding::backup(BackupAges {
+        taken: last.map(|last| since(now, last.taken_at)),
+        archived: archived.map(|at| since(now, at)),
+    }))
 }
 
 async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Finding> {

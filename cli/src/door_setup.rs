@@ -1,5 +1,6 @@
 //! The settings of the doors, from the command line and the limit of descriptors.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ const INTERNAL_REQUEST_MAX: Duration = Duration::from_secs(105);
 pub(crate) struct DoorPair {
     /// The public API's URL for integrators, ending in `/api/v1`.
     pub(crate) base_url: String,
+    /// The addresses that deliveries leave from, for the documents.
+    pub(crate) egress: Vec<IpAddr>,
     pub(crate) public: DoorSettings,
     pub(crate) internal: DoorSettings,
 }
@@ -50,7 +53,7 @@ impl DoorPair {
             connections_per_peer: shares.internal,
             ..plain.internal
         };
-        let mut pair = Self { public, internal, ..plain };
+        let mut pair = Self { public, internal, egress: serve.egress_bind.clone(), ..plain };
         pair.public.timeouts.idle = idle;
         pair.internal.timeouts.idle = idle;
         Ok(pair)
@@ -65,6 +68,7 @@ impl DoorPair {
         };
         Self {
             base_url: base_url.to_owned(),
+            egress: Vec::new(),
             public: DoorSettings { name: "public", ..DoorSettings::default() },
             internal: DoorSettings { name: "internal", timeouts, ..DoorSettings::default() },
         }

@@ -93,7 +93,7 @@ impl BoundDoors {
     ) -> ServedDoors {
         let metrics = api::internal::metrics(metrics, request_ids());
         let served = ServedDoors {
-            public: OpeningDoor::public(&settings.base_url, request_ids()),
+            public: OpeningDoor::public(&settings.base_url, &settings.egress, request_ids()),
             internal: OpeningDoor::internal(metrics.clone(), request_ids()),
             metrics,
             serves_callers: self.public.is_some(),

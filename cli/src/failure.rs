@@ -2,6 +2,11 @@
 
 use crate::wiring::is_denied;
 
+/// Advice for a login without a right. Readings are recorded, so a reader's login does not do.
+const LACKS_A_RIGHT: &str = ": this login lacks a right; use one of the service, or the \
+                             administrator's; an auditor uses a token, see \
+                             docs/how-to/audit-with-a-token.md";
+
 /// The error with its causes, as one line. A cause that stands in the words before it is left out.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     let mut told = "firmforms".to_owned();
@@ -14,7 +19,7 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
     }
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<sqlx::Error>());
     if causes.any(is_denied) && !told.contains("this login") {
-        told.push_str(": this login lacks a right; use one of the service, or the administrator's");
+        told.push_str(LACKS_A_RIGHT);
     }
     told
 }

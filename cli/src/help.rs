@@ -18,7 +18,8 @@ use crate::output::Output;
 const NAME: &str = "firmforms";
 
 /// The commands that open no database.
-const WITHOUT_DATABASE: [&str; 4] = ["generate", "openapi", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 7] =
+    ["generate", "health", "listen", "cells", "openapi", "completions", "man"];
 
 /// Words below the options, by command.
 const AFTER: &[(&str, &str)] = &[
@@ -34,6 +35,28 @@ Exit codes:
   0  stopped by a signal
   1  a setting is wrong, or a database refuses
   2  wrong usage",
+    ),
+    (
+        "listen",
+        "Examples:
+  firmforms listen --answers 200,410,410,429:30,slow:11
+  firmforms listen --at 127.0.0.1:9000 --webhook-secret whsec_… --bodies
+
+A service on this machine reaches it with --allow-targets 127.0.0.0/8 --allow-http-targets.",
+    ),
+    (
+        "cells haproxy",
+        "Examples:
+  firmforms cells haproxy cells.toml > /etc/haproxy/haproxy.cfg
+
+The file:
+  public = \"0.0.0.0:443\"
+  internal = \"10.0.0.5:8081\"
+  certificate = \"/etc/haproxy/forms.pem\"
+
+  [[cells]]
+  cell = 0
+  servers = [{ public = \"10.0.0.11:8080\", internal = \"10.0.0.11:8081\" }]",
     ),
     (
         "config show",
@@ -68,7 +91,7 @@ Exit codes:
     (
         "keys revoke",
         "Examples:
-  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2
+  firmforms keys revoke --firm \"Harrow Lane\" ffk_jhUf3kQ2 --reason \"found in a mail\"
   firmforms keys revoke --firm d6e48e62 01a20f92 --yes
 
 Exit codes:
@@ -141,7 +164,14 @@ Exit codes:
     (
         "hooks test",
         "Examples:
-  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"",
+  firmforms hooks test 01a20f92 --reason \"the receiver was mended\"
+
+The sample leaves from this machine, with the targets that this command allows.
+
+Exit codes:
+  0  the answer was 2xx
+  1  it was not, or nothing was sent
+  2  wrong usage",
     ),
     (
         "receivers",
@@ -198,7 +228,7 @@ Exit codes:
         "hooks list",
         "Examples:
   firmforms hooks list --firm \"Harrow Lane\"
-  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01",
+  firmforms hooks list --firm d6e48e62 --removed --since 2026-03-01 --until 2026-04-01",
     ),
     (
         "hooks why",
@@ -228,11 +258,40 @@ Exit codes:
   2  not decided",
     ),
     (
+        "backup",
+        "Examples:
+  firmforms backup /backups/2026-11-26
+  firmforms backup - --without-keys > backup.tar
+  firmforms backup verify /backups/2026-11-26",
+    ),
+    (
+        "restore",
+        "Examples:
+  firmforms restore /backups/2026-11-26
+  firmforms restore - < backup.tar
+
+Exit codes:
+  0  restored and verified
+  1  not restored, or restored with a fault that is named
+  2  wrong usage",
+    ),
+    (
         "doctor",
         "Exit codes:
   0  no fault
   1  a fault
   2  a check could not be made",
+    ),
+    (
+        "health",
+        "Examples:
+  firmforms health
+  firmforms health --internal-addr unix:/run/firmforms/door.sock --live
+
+Exit codes:
+  0  ready, or alive
+  1  not ready, or no answer
+  2  wrong usage",
     ),
     (
         "projections rebuild",

@@ -1,9 +1,10 @@
 //! `keyring`: makes the wrapping key of a new installation, and changes it while the service is
 //! stopped.
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use cluster::Cluster;
 use domain::maintenance::MaintenanceEvent;
@@ -60,13 +61,21 @@ async fn init(storage: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
     cluster::check_owner(&storage.data_dir())?;
     require_new(storage).await?;
     let file = storage.wrapping_key_place();
-    make_key_file(&file).with_context(|| file.display().to_string())?;
+    make_key_file(&file).map_err(|error| not_made(error, &file))?;
     MADE.print(how, &json!({"file": file.display().to_string()}));
     print_note(
         "every process of the installation needs this key: copy it, and keep it apart from the \
          databases; without it all answers are lost",
     );
     Ok(())
+}
+
+fn not_made(error: io::Error, file: &Path) -> anyhow::Error {
+    let file = file.display();
+    match error.kind() {
+        ErrorKind::AlreadyExists => anyhow!("{file}: it exists already, and is not overwritten"),
+        _ => anyhow::Error::from(error).context(file.to_string()),
+    }
 }
 
 /// Refuses a keyring that was used with a key: with another one nothing in it can be read.

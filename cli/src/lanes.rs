@@ -14,6 +14,7 @@ use crate::wiring::{self, StorageArgs};
 const LANES: ListTable = ListTable::new(
     &[
         Column::id("lane_id"),
+        Column::text("kind"),
         Column::state("state"),
         Column::number("waiting"),
         Column::number("in_flight"),

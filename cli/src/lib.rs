@@ -4,6 +4,8 @@
 mod answers;
 mod args;
 mod audit;
+mod backup;
+mod cells;
 mod config;
 mod confirm;
 mod databases;
@@ -16,11 +18,13 @@ mod doors;
 pub mod expected;
 mod failure;
 pub mod generate;
+mod health;
 mod help;
 pub mod ingest;
 mod internal_addr;
 mod keyring;
 mod lanes;
+mod listen;
 mod names;
 mod openapi;
 mod operate;
@@ -36,6 +40,7 @@ mod replays;
 pub mod roles;
 pub mod serve;
 mod serve_check;
+mod service_manager;
 mod settings_file;
 mod setup;
 pub mod telemetry;
@@ -89,6 +94,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(traces) => traces,
         Err(error) => return fail(&error, format),
     };
+    variables::warn_of_shown_secrets(&given.shown_secrets);
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(run(arguments)),
         Err(error) => Err(error.into()),
@@ -113,7 +119,10 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
                 ExitCode::from(2)
             }))
         }
-        CliCommand::Hooks(command) => done(audit::hooks(storage, command)).await,
+        CliCommand::Health(asked) => done(health::run(&asked)).await,
+        CliCommand::Backup(asked) => done(backup::run(storage, &asked)).await,
+        CliCommand::Restore(asked) => backup::restore(storage, &asked).await,
+        CliCommand::Hooks(command) => audit::hooks(storage, command).await,
         CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
         CliCommand::Serve(serve) if serve.check => {
             done(serve_check::run(storage, &serve.settings)).await
@@ -142,6 +151,8 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Reissue(asked) => done(reissue::run(storage, asked)).await,
         // The settings were shown before anything was started.
         CliCommand::Config(_) => Ok(ExitCode::SUCCESS),
+        CliCommand::Listen(asked) => done(listen::run(asked)).await,
+        CliCommand::Cells(command) => cells::run(&command).map(|()| ExitCode::SUCCESS),
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
         CliCommand::Completions { shell } => {
             help::completions(shell);

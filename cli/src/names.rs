@@ -1,6 +1,7 @@
 //! Objects and times as a person names them on the command line. A command takes the text of an
 //! object, and asks here for its id once a database is open.
 
+use anyhow::Context;
 use api::queries::naming;
 pub(crate) use api::queries::naming::NamedKind;
 use domain::as_of::AsOf;
@@ -38,6 +39,19 @@ pub(crate) async fn ids(
         ids.push(id(pool, kind, text).await?);
     }
     Ok(ids)
+}
+
+/// The firm that the text means. Without a text it is the firm of the delivery.
+pub(crate) async fn firm_of_delivery(
+    pool: &PgPool,
+    text: Option<&str>,
+    delivery_id: Uuid,
+) -> anyhow::Result<Uuid> {
+    let firm = match text {
+        Some(text) => Some(id(pool, NamedKind::Firm, text).await?),
+        None => naming::firm_of(pool, NamedKind::Delivery, delivery_id).await?,
+    };
+    firm.context("no list shows this delivery: with --firm, the log is searched")
 }
 
 /// The period of the past between two moments.

@@ -107,11 +107,16 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
             KEYS.print(json, items);
         }
         KeysCommand::Why(asked) => why::key(service, asked).await?,
-        KeysCommand::Revoke { firm, key, consent, json } => {
+        KeysCommand::Revoke { firm, key, reason, consent, json } => {
             let firm = names::id(pool, NamedKind::Firm, &firm).await?;
             let key = names::id(pool, NamedKind::Key(firm), &key).await?;
             consent_to_revocation(service, firm, key, consent).await?;
-            let removed = keys::revoke(service, firm, key, service.operator()).await;
+            let actor = service.operator();
+            if let Some(why) = reason {
+                let noted = keys::note_reason(service, firm, key, actor, &why).await;
+                noted.map_err(terminal_error)?;
+            }
+            let removed = keys::revoke(service, firm, key, actor).await;
             let removed = removed.map_err(terminal_error)?;
             REVOKED.print(json, &json!({"id": key, "subscriptions_removed": removed}));
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
-use crate::output::{Column, ListTable, OutputArgs, RecordView};
+use crate::output::{Column, ListTable, OutputArgs, RecordView, print_note};
 
 const FIELDS: &[Column] = &[
     Column::id("id"),
@@ -77,6 +77,9 @@ pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Resu
         .await
         .map_err(terminal_error)?;
     RecordView::new(FIELDS).print(asked.json, &pause_json(&row));
+    if asked.json.is_text() {
+        print_note("this pause has ended");
+    }
     Ok(())
 }
 

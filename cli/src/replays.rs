@@ -106,7 +106,7 @@ pub(crate) struct ReplayStartArgs {
     /// The firm: its id, the beginning of its id, or its name.
     #[arg(long, required_unless_present = "all_firms")]
     firm: Option<String>,
-    /// Every firm that has such deliveries. Each gets a replay of its own.
+    /// Every firm that has such deliveries. Each gets a replay of its own. The command asks first.
     #[arg(long, conflicts_with = "firm")]
     all_firms: bool,
     /// The reason; kept in the log.
@@ -134,7 +134,7 @@ pub(crate) struct ReplayStartArgs {
     /// Only deliveries queued before this time.
     #[arg(long)]
     until: Option<When>,
-    /// Also deliveries that were delivered.
+    /// Also deliveries that were delivered. The command asks first.
     #[arg(long)]
     force: bool,
     /// Deliveries per second.
@@ -143,7 +143,8 @@ pub(crate) struct ReplayStartArgs {
     /// An id of your own. A repeat with the same id begins no second replay.
     #[arg(long)]
     request_id: Option<Uuid>,
-    /// Only print the number of selected deliveries.
+    /// Only print the number of selected deliveries and the seconds that they take; with --json
+    /// also ten of their ids.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

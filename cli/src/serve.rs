@@ -23,8 +23,10 @@ use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::run_on;
 use eventstore::{crash, relay};
 use inviter::{Inviter, TakeOver};
+use notifier::{NoticeWorker, Notifier};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
+use projector::episodes::EpisodeTimer;
 use projector::follow::Follower;
 use projector::housekeeping::HousekeepingWorker;
 use projector::partials::PartialTimer;
@@ -39,6 +41,7 @@ use crate::args::version;
 use crate::descriptors;
 use crate::door_setup::{DoorPair, reload, warn_of_clear_text};
 use crate::doors::{BoundDoors, ServedDoors};
+use crate::service_manager;
 use crate::setup::setup;
 use crate::telemetry::ProcessMetrics;
 use crate::wiring::{
@@ -73,7 +76,9 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
+    tasks.spawn(service_manager::keep_watchdog(stop.clone()));
     let doors = listen(doors, settings, &metrics, &stop, &mut tasks);
+    service_manager::tell("waiting for the databases");
     let started = tokio::select! {
         started = start(databases, wrapping, setup, serve.role) => Ok(started?),
         signal = &mut signal => Err(signal),
@@ -97,6 +102,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     metrics.watch(&system);
     look_at_provider(&system, &stop, &mut tasks);
     doors.open(&system.service);
+    service_manager::tell_ready(&format!("works as {}", serve.role.name()));
     tracing::info!("ready");
     let (is_drained, ended) = wait(signal, &mut tasks, &stop, &system.service.inviter).await;
     // Unfinished work still holds connections, so only the end of the process closes them.
@@ -221,34 +227,15 @@ fn spawn_workers(
     });
     tasks.spawn(run_on(LogTailCheck::new(store.clone()), store.nudge(), stop.clone()));
     if matches!(role, ProcessRole::All | ProcessRole::Projector) {
-        let follower = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
-            .holding_unfinished(system.service.clock.clone());
-        tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
-        let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
-        tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
-        let seals = SealWorker::new(store.clone(), system.fence.clone());
-        tasks.spawn(run_on(seals, store.nudge(), stop.clone()));
-        if let Some(notary) = &system.notary {
-            let clock = system.service.clock.clone();
-            let entropy = system.service.entropy.clone();
-            let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
-            tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
-        }
-        if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
-            let clock = system.service.clock.clone();
-            let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, interval);
-            tasks.spawn(run_on(daily, store.nudge(), stop.clone()));
-        }
-        let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
-        tasks.spawn(run_on(partials, store.nudge(), stop.clone()));
-        let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
-        tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
+        spawn_projector(system, stop, tasks);
     }
     // Invites are reserved by the doors. A process without doors has no mail server.
     let sends = system.service.sending == SendingMode::On;
     if sends && matches!(role, ProcessRole::All | ProcessRole::Api) {
         let inviter = Inviter { store: store.clone(), ..system.service.inviter.clone() };
         tasks.spawn(run_on(TakeOver::new(inviter), store.nudge(), stop.clone()));
+        let notifier = Notifier { store: store.clone(), ..system.notifier.clone() };
+        tasks.spawn(run_on(NoticeWorker::new(notifier), store.nudge(), stop.clone()));
     }
     if matches!(role, ProcessRole::All | ProcessRole::Deliverer) {
         let deliverer = &system.deliverer;
@@ -269,6 +256,36 @@ fn spawn_workers(
         let cancel = CancelWorker::new(deliverer.clone());
         tasks.spawn(run_on(cancel, store.nudge(), stop.clone()));
     }
+}
+
+/// Starts the workers of the projector.
+fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSet<()>) {
+    let store = &system.deliverer.store;
+    let pool = store.pool();
+    let follower = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
+        .holding_unfinished(system.service.clock.clone());
+    tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
+    let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
+    tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
+    let seals = SealWorker::new(store.clone(), system.fence.clone());
+    tasks.spawn(run_on(seals, store.nudge(), stop.clone()));
+    if let Some(notary) = &system.notary {
+        let clock = system.service.clock.clone();
+        let entropy = system.service.entropy.clone();
+        let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
+        tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
+    }
+    if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
+        let clock = system.service.clock.clone();
+        let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, interval);
+        tasks.spawn(run_on(daily, store.nudge(), stop.clone()));
+    }
+    let partials = PartialTimer::new(store.clone(), system.service.clock.clone());
+    tasks.spawn(run_on(partials, store.nudge(), stop.clone()));
+    let episodes = EpisodeTimer::new(store.clone(), system.service.clock.clone());
+    tasks.spawn(run_on(episodes, store.nudge(), stop.clone()));
+    let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
+    tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
 }
 
 /// Starts the sender. In a process that also has doors, appends claim for it.
@@ -343,6 +360,7 @@ async fn drain(
     stop: &CancellationToken,
     left_behind: impl Future<Output = ()>,
 ) -> bool {
+    service_manager::tell_stopping("finishing what is under way");
     tracing::info!("{why}: finishing what is under way");
     stop.cancel();
     let drained = async {

@@ -7,7 +7,7 @@ use eventstore::connect;
 use vault::Keyring;
 
 use crate::descriptors;
-use crate::door_setup::DoorPair;
+use crate::door_setup::{DoorPair, warn_of_clear_text};
 use crate::output::print_line;
 use crate::setup::setup;
 use crate::wiring::{
@@ -18,6 +18,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     let setup = setup(storage, serve)?;
     let shares = descriptors::shares(descriptors::raise_limit(), serve);
     DoorPair::of(serve, shares, &setup.base_url)?;
+    warn_of_clear_text(serve);
     print_line("settings: good");
     if let Some(provider) = &setup.provider {
         let told = match provider.look().await {

@@ -41,6 +41,8 @@ pub(crate) struct ConfiguredArguments {
     pub(crate) from_file: BTreeSet<String>,
     /// The flags that name a credential.
     pub(crate) from_credentials: BTreeSet<String>,
+    /// The flags that had a secret as their value: every local user sees it.
+    pub(crate) shown_secrets: Vec<String>,
 }
 
 impl ConfiguredArguments {
@@ -77,12 +79,13 @@ pub(crate) fn configured(
     if let Some(folder) = variable(CREDENTIALS_VARIABLE) {
         credentials = add_credentials(&mut settings, &known, Path::new(&folder));
     }
+    let shown_secrets = given.shown_secrets();
     let is_set =
         |argument: &Arg| argument.get_env().is_some_and(|name| std::env::var_os(name).is_some());
     let (arguments, added) = given.with(settings, arguments, is_set);
     let (from_credentials, from_file) =
         added.into_iter().partition(|name| credentials.contains(name));
-    Ok(ConfiguredArguments { arguments, file, from_file, from_credentials })
+    Ok(ConfiguredArguments { arguments, file, from_file, from_credentials, shown_secrets })
 }
 
 /// Adds the secrets that are files of this folder, unless the settings have them. Returns their
@@ -96,7 +99,8 @@ fn add_credentials(
     for name in known.keys() {
         let Some(secret) = name.strip_suffix(IN_A_FILE) else { continue };
         let file = folder.join(secret);
-        if settings.contains_key(name) || settings.contains_key(secret) || !file.is_file() {
+        let is_given = settings.contains_key(name) || settings.contains_key(secret);
+        if is_given || is_blank(&file) {
             continue;
         }
         settings.insert(name.clone(), vec![file.to_string_lossy().into_owned()]);
@@ -105,11 +109,18 @@ fn add_credentials(
     added
 }
 
+/// Whether a credential is missing, or blank. A unit that names credentials for everybody has a
+/// blank default for each, since systemd starts no unit without one of its credentials.
+fn is_blank(file: &Path) -> bool {
+    !file.is_file() || std::fs::read(file).is_ok_and(|text| text.trim_ascii().is_empty())
+}
+
 /// The arguments as they were given, read only as far as the file needs it: clap reads them later.
 struct GivenArguments<'a> {
     /// The command and those above it, the program first.
     commands: Vec<&'a Command>,
-    flags: BTreeSet<String>,
+    /// The flags, each with its value if it takes one.
+    flags: BTreeMap<String, Option<OsString>>,
     config: Option<OsString>,
     /// The number of arguments before `--`.
     before_end: usize,
@@ -119,7 +130,7 @@ impl<'a> GivenArguments<'a> {
     fn read(root: &'a Command, arguments: &[OsString]) -> Self {
         let mut given = Self {
             commands: vec![root],
-            flags: BTreeSet::new(),
+            flags: BTreeMap::new(),
             config: None,
             before_end: arguments.len(),
         };
@@ -144,11 +155,25 @@ impl<'a> GivenArguments<'a> {
                 value => value,
             };
             if name == CONFIG {
-                given.config = value;
+                given.config.clone_from(&value);
             }
-            given.flags.insert(name.to_owned());
+            given.flags.insert(name.to_owned(), value);
         }
         given
+    }
+
+    /// The flags that have a secret as their value. A URL without a password is none.
+    fn shown_secrets(&self) -> Vec<String> {
+        let is_secret = |name: &str, value: &str| {
+            let argument = self.argument(name);
+            let may_be_secret = argument.is_some_and(Arg::is_hide_env_values_set);
+            may_be_secret && (!value.contains("://") || has_password(value))
+        };
+        let value = |value: &Option<OsString>| {
+            value.as_ref().map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        let shown = self.flags.iter().filter(|(name, given)| is_secret(name, &value(given)));
+        shown.map(|(name, _)| name.clone()).collect()
     }
 
     /// The flag of the command, or of one above it.
@@ -165,7 +190,7 @@ impl<'a> GivenArguments<'a> {
         is_set: impl Fn(&Arg) -> bool,
     ) -> (Vec<OsString>, BTreeSet<String>) {
         let is_given =
-            |name: &str| self.flags.contains(name) || self.argument(name).is_some_and(&is_set);
+            |name: &str| self.flags.contains_key(name) || self.argument(name).is_some_and(&is_set);
         let mut added = BTreeSet::new();
         let mut place = self.before_end;
         for (name, values) in settings {
@@ -186,6 +211,14 @@ impl<'a> GivenArguments<'a> {
         }
         (arguments, added)
     }
+}
+
+/// Whether a URL has a password, in its authority or among its parameters.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map(|(user, _)| user);
+    user.is_some_and(|user| user.contains(':')) || url.contains("password=")
 }
 
 fn takes_value(argument: &Arg) -> bool {
@@ -295,6 +328,29 @@ mod tests {
         arguments.join(OsStr::new(" ")).into_string().unwrap()
     }
 
+    #[test]
+    fn f13_a_secret_on_the_command_line_is_named_and_not_repeated() {
+        let root = help::command();
+        let shown = |arguments: &str| {
+            let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
+            GivenArguments::read(&root, &arguments).shown_secrets()
+        };
+        assert_eq!(shown("firmforms serve --wrapping-key 07"), ["wrapping-key"]);
+        assert_eq!(shown("firmforms serve --smtp-url=smtp://u:p@mail:587"), ["smtp-url"]);
+        let url = "firmforms serve --database-url postgres://u:p@db/main";
+        assert_eq!(shown(url), ["database-url"]);
+        let parameter = "firmforms serve --keyring-url postgres://u@db/main?password=p";
+        assert_eq!(shown(parameter), ["keyring-url"]);
+        for harmless in [
+            "firmforms serve --database-url postgres://u@db:5432/main",
+            "firmforms serve --database-url-file /etc/firmforms/url",
+            "firmforms serve --wrapping-key-file /etc/firmforms/key",
+            "firmforms serve -- --wrapping-key 07",
+        ] {
+            assert!(shown(harmless).is_empty(), "{harmless}");
+        }
+    }
+
     const FILE: &str = "role = \"api\"\npermits = 7\npaused = true\ndata-dir = \"/d\"\n\
                         allow-targets = [\"127.0.0.0/8\", \"::1/128\"]\n";
 
@@ -339,6 +395,7 @@ mod tests {
         for name in ["database-url", "wrapping-key", "role"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
+        std::fs::write(folder.path().join("keyring-url"), "\n").unwrap();
         let known = known(&help::command());
         let mut of_file = settings("database-url = \"postgres://h/d\"").unwrap();
         let added = add_credentials(&mut of_file, &known, folder.path());

@@ -1,5 +1,6 @@
 //! Checks the settings of `serve` before any resource is opened.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use api::{CallBatchers, SendingMode};
 use deliverer::Retention;
-use deliverer::{DelivererSettings, TimeScale};
+use deliverer::{DelivererSettings, NoticeTarget, TimeScale};
 use domain::address::AllowedTargets;
 use domain::pressure::HostCaps;
+use domain::signature::WebhookSecret;
+use domain::target::Target;
 use inviter::InviteWait;
 use mailer::{Mailer, SenderAddress, SmtpSettings, SmtpUrl};
 use rustls::pki_types::CertificateDer;
@@ -53,6 +56,11 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
         provider: provider::provider(&serve.oidc, &roots.certificates)?.map(Arc::new),
+        notices: notice_target(serve)?,
+        egress_bind: egress(serve)?,
+        egress: serve.egress_bind.clone(),
+        integrations_url: serve.integrations_url.clone(),
+        cell: serve.cell,
     })
 }
 
@@ -92,6 +100,35 @@ fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
     }
     let url = secret(None, serve.smtp_url_file.as_deref())?;
     url.map(|url| url.parse()).transpose().context("--smtp-url-file")
+}
+
+/// The addresses of `--egress-bind` that this process uses. A process that sends must have them
+/// all. Another one uses those that its machine has: it sends samples and tests only.
+fn egress(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
+    let sends = matches!(serve.role, ProcessRole::All | ProcessRole::Deliverer);
+    let mut bound = Vec::new();
+    for address in &serve.egress_bind {
+        match std::net::TcpListener::bind((*address, 0)) {
+            Ok(_) => bound.push(*address),
+            Err(error) if sends => {
+                return Err(error).with_context(|| format!("--egress-bind {address}"));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(bound)
+}
+
+/// The operator's URL for notices. No error repeats the secret.
+fn notice_target(serve: &ServeArgs) -> anyhow::Result<Option<NoticeTarget>> {
+    let Some(url) = &serve.notices_url else {
+        return Ok(None);
+    };
+    Target::parse(url, &serve.targets.allowed()).context("--notices-url")?;
+    let given = secret(serve.notices_secret.clone(), serve.notices_secret_file.as_deref())?;
+    let text = given.context("--notices-url needs --notices-secret or --notices-secret-file")?;
+    let secret = WebhookSecret::parse(text.trim()).context("--notices-secret")?;
+    Ok(Some(NoticeTarget { url: url.as_str().into(), secret }))
 }
 
 /// Requires an https address for real mail: people follow the links in it.

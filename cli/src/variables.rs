@@ -19,6 +19,16 @@ pub(crate) fn warn_of_misspelt() {
     }
 }
 
+/// Warns of each flag that has a secret as its value.
+pub(crate) fn warn_of_shown_secrets(flags: &[String]) {
+    for flag in flags {
+        tracing::warn!(
+            "every local user sees the value of --{flag} in the list of processes: give it by \
+             --{flag}-file, by its variable or as a credential"
+        );
+    }
+}
+
 /// The misspelt names, each with the setting that was probably meant.
 fn misspelt(
     names: impl Iterator<Item = String>,

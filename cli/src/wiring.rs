@@ -1,5 +1,6 @@
 //! Wiring: assembles databases, log, doors and workers. The tests start here too.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,11 @@ use cluster::Cluster;
 use deliverer::inspect::host_backlog;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use deliverer::send::{SampleExchange, SampleRequest, send_sample};
-use deliverer::{DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend};
+use deliverer::{
+    DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend, NoticeTarget, TimeScale,
+};
 use domain::address::AllowedTargets;
+use domain::cell::Cell;
 use domain::target::Target;
 use eventstore::checkup::{self, SchemaStanding};
 use eventstore::{
@@ -26,13 +30,17 @@ use futures::future::BoxFuture;
 use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
 use mailer::{Mailer, SenderAddress};
+use notifier::{NoticePlaces, Notifier};
 use oidc::Provider;
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migrator};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
-use vault::{Entropy, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, installation};
+use vault::{
+    Entropy, IdentityKey, KEYRING_MIGRATIONS, Keyring, SystemEntropy, WrappingKey, cell,
+    installation,
+};
 
 use crate::args::DEFAULT_MAIL_FROM;
 pub use crate::args::{ProcessRole, ServeArgs, StorageArgs};
@@ -71,6 +79,8 @@ pub struct System {
     pub service: Service,
     /// The context of the deliverer.
     pub deliverer: DelivererContext,
+    /// The context of notices.
+    pub notifier: Notifier,
     /// The fence of the log.
     pub fence: Fence,
     /// The notary of checkpoints, in a process that makes them.
@@ -109,6 +119,16 @@ pub struct SystemSetup {
     pub sending: SendingMode,
     /// The batchers of concurrent calls.
     pub desks: CallBatchers,
+    /// The operator's URL for notices.
+    pub notices: Option<NoticeTarget>,
+    /// The published addresses that deliveries leave from; any if there are none.
+    pub egress: Vec<IpAddr>,
+    /// Those that this process uses.
+    pub egress_bind: Vec<IpAddr>,
+    /// The integrations screen of the product.
+    pub integrations_url: Option<String>,
+    /// The cell that this installation is to be; the one that it is already, without one.
+    pub cell: Option<Cell>,
     /// The provider by which users sign in at the console.
     pub provider: Option<Arc<Provider>>,
 }
@@ -133,6 +153,11 @@ impl SystemSetup {
             verification_interval: None,
             sending: SendingMode::On,
             desks: CallBatchers::default(),
+            notices: None,
+            egress: Vec::new(),
+            egress_bind: Vec::new(),
+            integrations_url: None,
+            cell: None,
             provider: None,
         })
     }
@@ -172,7 +197,7 @@ impl System {
         Self::start_on(databases, wrapping, setup, Installation::MayBegin).await
     }
 
-    async fn start_on(
+    pub(crate) async fn start_on(
         databases: Databases,
         wrapping: WrappingKey,
         setup: SystemSetup,
@@ -219,21 +244,18 @@ impl System {
         setup: SystemSetup,
     ) -> anyhow::Result<Self> {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        installation::check(store.pool(), &keyring).await?;
-        let identity = keyring.identity(&*entropy).await.context("the keyring")?;
-        identity.check(store.pool()).await.context("the keyring")?;
-        installation::note(store.pool(), &keyring, entropy.id()).await?;
-        let fence = Fence::of(&store);
-        let outgoing = OutgoingConfig::new(setup.allowed.clone());
-        let outgoing = OutgoingConfig { extra_roots: setup.extra_roots, ..outgoing };
+        let identity = checked_identity(&store, &keyring, &*entropy).await?;
+        let cell = cell::note(store.pool(), setup.cell).await?;
+        let places = notice_places(&setup);
         let deliverer = DelivererContext {
             store: store.clone(),
             keyring: keyring.clone(),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            outgoing: OutgoingClient::new(outgoing)?,
+            outgoing: outgoing_client(&setup)?,
             targets: Arc::default(),
             settings: setup.settings,
+            notices: setup.notices.map(Arc::new),
         };
         let inviter = Inviter {
             store: store.clone(),
@@ -247,6 +269,7 @@ impl System {
             wait: setup.patience,
             under_way: TaskTracker::new(),
         };
+        let notifier = notifier(&inviter, setup.settings.scale, places);
         let service = Service {
             readers: store.pool().clone(),
             key_batchers: KeyBatchers::default(),
@@ -269,13 +292,16 @@ impl System {
             wrong_keys: Arc::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
+            egress: setup.egress.into(),
+            cell,
             sending: setup.sending,
             append_claims: Arc::default(),
         };
         Ok(Self {
+            fence: Fence::of(&deliverer.store),
             service,
             deliverer,
-            fence,
+            notifier,
             notary: setup.notary,
             verification_interval: setup.verification_interval,
             primaries: Vec::new(),
@@ -309,6 +335,49 @@ impl System {
     }
 }
 
+/// The key of identities, once both databases are known to be of one installation.
+async fn checked_identity(
+    store: &Store,
+    keyring: &Keyring,
+    entropy: &dyn Entropy,
+) -> anyhow::Result<IdentityKey> {
+    installation::check(store.pool(), keyring).await?;
+    let identity = keyring.identity(entropy).await.context("the keyring")?;
+    identity.check(store.pool()).await.context("the keyring")?;
+    installation::note(store.pool(), keyring, entropy.id()).await?;
+    Ok(identity)
+}
+
+fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
+    Ok(OutgoingClient::new(OutgoingConfig {
+        extra_roots: setup.extra_roots.clone(),
+        bind: setup.egress_bind.clone(),
+        ..OutgoingConfig::new(setup.allowed.clone())
+    })?)
+}
+
+fn notice_places(setup: &SystemSetup) -> NoticePlaces {
+    NoticePlaces {
+        source: setup.base_url.clone(),
+        operator: setup.notices.as_ref().map(|target| target.url.to_string()),
+        screen: setup.integrations_url.clone(),
+    }
+}
+
+/// The context of notices, with the mail server of invites.
+fn notifier(inviter: &Inviter, scale: TimeScale, places: NoticePlaces) -> Notifier {
+    Notifier {
+        store: inviter.store.clone(),
+        keyring: inviter.keyring.clone(),
+        identity: inviter.identity.clone(),
+        clock: inviter.clock.clone(),
+        mailer: inviter.mailer.clone(),
+        sender: inviter.sender.clone(),
+        scale,
+        places,
+    }
+}
+
 /// Brings both databases to this version's schema.
 pub(crate) async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
     let main = connect(databases.main.options().clone(), 1);
@@ -328,7 +397,10 @@ async fn bring_up(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result
 
 /// Requires both databases at this build's schema, or at a newer one. Only `serve`, `demo` and
 /// `migrate` change a schema: a newer program on a laptop must not.
-async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::Result<()> {
+pub(crate) async fn require_schema(
+    main: &sqlx::PgPool,
+    keyring: &sqlx::PgPool,
+) -> anyhow::Result<()> {
     let schemas = schema_standings(main, keyring).await?;
     for (name, SchemaStanding { found, needed, missing }) in schemas {
         if missing > 0 {
@@ -339,6 +411,13 @@ async fn require_schema(main: &sqlx::PgPool, keyring: &sqlx::PgPool) -> anyhow::
         }
     }
     Ok(())
+}
+
+/// The newest migration of each database that this build knows.
+pub(crate) fn known_schemas() -> (i64, i64) {
+    let newest = |migrator: &Migrator| migrator.iter().map(|one| one.version).max();
+    let main = newest(eventstore::main_migrations()).unwrap_or_default();
+    (main, newest(&KEYRING_MIGRATIONS).unwrap_or_default())
 }
 
 /// The schemas of both databases beside those of this build.

@@ -18,20 +18,29 @@ use crate::error::{AtPath, ClusterError};
 const FIRST_SHUT_SCRIPT: &str =
     r#"for folder in "$@"; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit; }; done"#;
 
+/// The bit of a mode that lets every user write.
+const WRITABLE_BY_ALL: u32 = 0o002;
+
 /// The environment variables that PostgreSQL's programs need.
 const KEPT_VARIABLES: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
 
-/// Requires that a data directory, if it exists, is this process's own or root's. In another user's
-/// directory any file may be a link to a file of root.
+/// Requires that a data directory, if it exists, is this process's own or root's, and that not
+/// every user may write to it. In a directory of others any file may be a link to a file of root.
 ///
 /// # Errors
-/// [`ClusterError::NotYours`].
+/// [`ClusterError::NotYours`], [`ClusterError::OpenToAll`].
 pub fn check_owner(data_dir: &Path) -> Result<(), ClusterError> {
-    let owner = data_dir.metadata().ok().map(|metadata| Uid::from_raw(metadata.uid()));
-    match owner.filter(|owner| *owner != geteuid() && !owner.is_root()) {
-        Some(owner) => Err(not_yours(data_dir, owner)),
-        None => Ok(()),
+    let Ok(metadata) = data_dir.metadata() else {
+        return Ok(());
+    };
+    let owner = Uid::from_raw(metadata.uid());
+    if owner != geteuid() && !owner.is_root() {
+        return Err(not_yours(data_dir, owner));
     }
+    if metadata.mode() & WRITABLE_BY_ALL != 0 {
+        return Err(ClusterError::OpenToAll(data_dir.to_owned()));
+    }
+    Ok(())
 }
 
 fn not_yours(folder: &Path, owner: Uid) -> ClusterError {

@@ -18,6 +18,16 @@ pub enum ClusterError {
         .0.display(), crate::programs::OLDEST_VERSION
     )]
     NoProgramsIn(PathBuf),
+    /// No client program of this version on this machine.
+    #[error(
+        "PostgreSQL's program {name}, version {version_min} or newer, was not found: install the package `postgresql-client` (apt) or `postgresql` (dnf), or set FIRMFORMS_PG_BIN to the folder that holds it"
+    )]
+    NoClientProgram {
+        /// The name of the program.
+        name: &'static str,
+        /// The oldest version that would do.
+        version_min: u32,
+    },
     /// A PostgreSQL version made the data that this machine does not have.
     #[error(
         "the data was made by PostgreSQL {made_by}, and only {found} is here: install the package `postgresql-{made_by}` (apt), or set FIRMFORMS_PG_BIN to the folder with version {made_by}"
@@ -46,6 +56,9 @@ pub enum ClusterError {
         /// The owner's user id.
         owner: u32,
     },
+    /// Every user may put files into the data directory.
+    #[error("every user may write to {}: forbid it (chmod o-w), or name another folder", .0.display())]
+    OpenToAll(PathBuf),
     /// A folder on the way that the server's account cannot enter.
     #[error(
         "the user `{account}`, who runs PostgreSQL, cannot enter {}: allow it (chmod o+x), or choose another folder", .folder.display()

@@ -60,7 +60,7 @@ use sqlx::{ConnectOptions, Connection};
 
 pub use crate::account::check_owner;
 pub use crate::error::ClusterError;
-pub use crate::programs::{PostgresPrograms, find_programs};
+pub use crate::programs::{PostgresPrograms, find_client_program, find_programs};
 
 use crate::error::AtPath;
 use crate::files::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT};

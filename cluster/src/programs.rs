@@ -36,7 +36,8 @@ impl PostgresPrograms {
     /// The programs in a folder, if both exist and are new enough.
     fn in_folder(folder: PathBuf) -> Option<Self> {
         let output = Command::new(folder.join("postgres")).arg("--version").output().ok()?;
-        let version = major_version(&String::from_utf8_lossy(&output.stdout))?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = major_version(said.strip_prefix("postgres ")?)?;
         let usable = version >= OLDEST_VERSION && folder.join("initdb").is_file();
         usable.then_some(Self { folder, version })
     }
@@ -49,6 +50,36 @@ pub fn find_programs(pg_bin: Option<&Path>) -> Result<PostgresPrograms, ClusterE
         .into_iter()
         .max_by_key(|programs| programs.version)
         .ok_or(ClusterError::NoPrograms)
+}
+
+/// A client program such as `pg_dump`, in `pg_bin` if given and in the usual places otherwise. Of
+/// several versions it is the oldest that is not older than `version_min`: a newer program writes
+/// settings that an older server does not know.
+///
+/// # Errors
+/// [`ClusterError::NoClientProgram`].
+pub fn find_client_program(
+    name: &'static str,
+    pg_bin: Option<&Path>,
+    version_min: u32,
+) -> Result<PathBuf, ClusterError> {
+    let folders = pg_bin.map_or_else(candidate_folders, |folder| vec![folder.to_owned()]);
+    folders
+        .into_iter()
+        .map(|folder| folder.join(name))
+        .filter(|path| path.is_file())
+        .filter_map(|path| Some((program_version(&path)?, path)))
+        .filter(|(version, _)| *version >= version_min)
+        .min_by_key(|(version, _)| *version)
+        .map(|(_, path)| path)
+        .ok_or(ClusterError::NoClientProgram { name, version_min })
+}
+
+/// The major version of a client program, as it tells.
+fn program_version(program: &Path) -> Option<u32> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    major_version(said.split_once(' ')?.1)
 }
 
 /// The programs of the version that made the data. The account can reach them.
@@ -101,9 +132,9 @@ fn candidate_folders() -> Vec<PathBuf> {
     env::split_paths(&path).chain(packaged).collect()
 }
 
-/// Finds `15` in `postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`, and `18` in `18beta1`.
+/// Finds `15` in `(PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`, and `18` in `18beta1`.
 fn major_version(said: &str) -> Option<u32> {
-    let number = said.strip_prefix("postgres (PostgreSQL) ")?;
+    let number = said.strip_prefix("(PostgreSQL) ")?;
     number.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -113,9 +144,9 @@ mod tests {
 
     #[test]
     fn the_major_version_is_the_first_number() {
-        assert_eq!(major_version("postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)\n"), Some(15));
-        assert_eq!(major_version("postgres (PostgreSQL) 18beta1\n"), Some(18));
-        assert_eq!(major_version("postgres (EnterpriseDB) 15.8\n"), None);
+        assert_eq!(major_version("(PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)\n"), Some(15));
+        assert_eq!(major_version("(PostgreSQL) 18beta1\n"), Some(18));
+        assert_eq!(major_version("(EnterpriseDB) 15.8\n"), None);
         assert_eq!(major_version(""), None);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::context::{Actor, EventContext};
 use domain::delivery::DeliveryOf;
+use domain::notice::SentNotice;
 use domain::retry::RetrySchedule;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
@@ -40,8 +41,8 @@ pub struct ClaimedAttempt {
     pub firm_id: Uuid,
     /// The occurrence. For a workflow step the delivery's own id stands here.
     pub occurrence_id: Uuid,
-    /// The trigger.
-    pub trigger: Trigger,
+    /// The trigger. `None` for a notice.
+    pub trigger: Option<Trigger>,
     /// The response that the body is made of.
     pub subject: KeySubject,
     /// The data key of that response, until it is erased.
@@ -81,6 +82,8 @@ pub enum DeliveryOrigin {
     Hook,
     /// A workflow's step.
     Step(Box<StepOrder>, Headers),
+    /// The operator's URL, with the event of a notice that arrives.
+    Notice(Box<SentNotice>),
 }
 
 impl ClaimedAttempt {
@@ -90,7 +93,15 @@ impl ClaimedAttempt {
             DeliveryOrigin::Hook => {
                 Some(DeliveryOf { hook_id: self.lane_id, occurrence_id: self.occurrence_id })
             }
-            DeliveryOrigin::Step(..) => None,
+            DeliveryOrigin::Step(..) | DeliveryOrigin::Notice(_) => None,
+        }
+    }
+
+    /// The notice that is sent, if it is none of a subscription or a workflow step.
+    pub(crate) const fn notice(&self) -> Option<&SentNotice> {
+        match &self.origin {
+            DeliveryOrigin::Notice(sent) => Some(sent),
+            DeliveryOrigin::Hook | DeliveryOrigin::Step(..) => None,
         }
     }
 
@@ -99,7 +110,7 @@ impl ClaimedAttempt {
     pub const fn schedule(&self) -> RetrySchedule {
         match (&self.origin, self.replay_id) {
             (_, Some(_)) => RetrySchedule::Replay,
-            (DeliveryOrigin::Hook, None) => RetrySchedule::RestHook,
+            (DeliveryOrigin::Hook | DeliveryOrigin::Notice(_), None) => RetrySchedule::RestHook,
             (DeliveryOrigin::Step(..), None) => RetrySchedule::WorkflowStep,
         }
     }

@@ -40,5 +40,5 @@ pub use outbox::lane_events::LaneWriter;
 pub use outbox::queue::AppendQueuer;
 pub use record::AnswerInbox;
 pub use send::{AppendLeaser, Dispatcher, LeasedInAppend};
-pub use settings::{DelivererContext, DelivererSettings, Retention, TimeScale};
+pub use settings::{DelivererContext, DelivererSettings, NoticeTarget, Retention, TimeScale};
 pub use targets::KnownTargets;

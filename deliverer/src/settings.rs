@@ -6,6 +6,7 @@ use std::time::Duration;
 use domain::delivery::LEASE_TIME;
 use domain::firm::CLOSED_FIRM_KEPT_FOR;
 use domain::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
+use domain::signature::WebhookSecret;
 use eventstore::{Clock, Store};
 use vault::{Entropy, Keyring};
 
@@ -29,6 +30,17 @@ pub struct DelivererContext {
     pub settings: DelivererSettings,
     /// The targets of subscriptions.
     pub targets: Arc<KnownTargets>,
+    /// The operator's URL for notices, if there is one.
+    pub notices: Option<Arc<NoticeTarget>>,
+}
+
+/// The operator's URL for notices (ruling 49).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoticeTarget {
+    /// The URL. It is checked like a subscription's target at each attempt.
+    pub url: Arc<str>,
+    /// The secret that signs notices.
+    pub secret: WebhookSecret,
 }
 
 /// The settings of a process that delivers.

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::firm::{FirmEvent, MemberRole};
 use crate::key::{KeyEvent, RevocationReason};
 use crate::time::Timestamp;
+use crate::when::When;
 
 /// The end of a day, or an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,39 @@ pub struct AccessMoment(Timestamp);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("neither a day (2026-03-14) nor an instant (2026-03-14T12:00:00Z)")]
 pub struct NeitherDayNorInstant;
+
+/// A moment that may depend on the present, as a person writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskedAccess {
+    /// The end of a day, or an instant.
+    Moment(AccessMoment),
+    /// `yesterday`, `2h` and the like. A day means its end here, too.
+    Past(When),
+}
+
+impl AskedAccess {
+    /// The moment, as seen from now.
+    #[must_use]
+    pub fn moment(self, now: Timestamp) -> AccessMoment {
+        match self {
+            Self::Moment(moment) => moment,
+            Self::Past(when @ When::Day(_)) => {
+                let end = when.before(now).get() + TimeDelta::days(1) - TimeDelta::milliseconds(1);
+                AccessMoment(end.into())
+            }
+            Self::Past(when) => AccessMoment(when.before(now)),
+        }
+    }
+}
+
+impl FromStr for AskedAccess {
+    type Err = NeitherDayNorInstant;
+
+    fn from_str(text: &str) -> Result<Self, NeitherDayNorInstant> {
+        let moment = text.parse().map(Self::Moment);
+        moment.or_else(|neither| text.parse().map(Self::Past).map_err(|_| neither))
+    }
+}
 
 impl AccessMoment {
     /// The moment, or now if it has not come yet: the end of today lies ahead.
@@ -229,6 +263,18 @@ mod tests {
             traceparent: None,
             terminal: None,
         }
+    }
+
+    #[test]
+    fn yesterday_is_its_end_and_a_distance_lies_before_now() {
+        let now: Timestamp = "2026-11-02T12:00:00Z".parse().unwrap();
+        let asked = |text: &str| text.parse::<AskedAccess>().map(|asked| asked.moment(now).at(now));
+        let at = |text: &str| Ok(text.parse::<Timestamp>().unwrap());
+        assert_eq!(asked("yesterday"), at("2026-11-01T23:59:59.999Z"));
+        assert_eq!(asked("2026-11-01"), asked("yesterday"));
+        assert_eq!(asked("today"), Ok(now));
+        assert_eq!(asked("2h"), at("2026-11-02T10:00:00Z"));
+        assert_eq!(asked("soon"), Err(NeitherDayNorInstant));
     }
 
     #[test]

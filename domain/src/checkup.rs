@@ -2,11 +2,13 @@
 //! advice. The functions are pure. Their limits are not limits of the service: beyond them an
 //! operator should look.
 
+mod backup;
 mod pair;
 mod servers;
 
 use std::time::Duration;
 
+pub use self::backup::BackupAges;
 pub use self::servers::{HostFound, HostRole, ServerState};
 use crate::audit::{EndedVerification, SigningRefusal, VerificationOutcome};
 use crate::clock::ClockFault;
@@ -27,6 +29,9 @@ const FOLLOWER_LAG_MAX: Duration = Duration::from_secs(60);
 /// Longest wait of a due lane without a finding. Due deliveries go out within seconds, unless
 /// limits hold them back.
 const DUE_AGE_MAX: Duration = Duration::from_secs(300);
+
+/// Longest wait of a notice's mail without a finding. It has been tried several times by then.
+const NOTICE_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Oldest signed checkpoint without a finding. `serve` signs one each hour.
 const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
@@ -65,7 +70,7 @@ const CONSEQUENCES: [(&str, &[&str]); 3] = [
     ("senders", &["unspread", "backlog", "leases", "replays"]),
 ];
 
-/// Attempts of the last hours, over all firms.
+/// Attempts of this hour and the one before, over all firms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReceiverState {
     /// Hosts that were tried.
@@ -373,6 +378,26 @@ impl Finding {
         )
     }
 
+    /// Checks the notices that have not arrived: those to mail, with the wait of the oldest, and
+    /// those to the operator's URL, with the most tries of one.
+    #[must_use]
+    pub fn notices(mails: i64, oldest: Option<Duration>, posts: i64, tries: i32) -> Self {
+        let says = format!("{mails} are not mailed yet, {posts} not taken by the operator's URL");
+        match oldest {
+            Some(age) if age > NOTICE_AGE_MAX => Self::wrong(
+                "notices",
+                format!("{says}, the oldest for {}", spoken(age)),
+                "look at the mail server; notices need a process with doors that is not paused",
+            ),
+            _ if tries > 1 => Self::notice(
+                "notices",
+                format!("{says}, after up to {tries} tries"),
+                "look at the URL of --notices-url: after eight tries a notice is given up",
+            ),
+            _ => Self::fine("notices", says),
+        }
+    }
+
     /// Checks for pauses.
     #[must_use]
     pub fn pauses(held: &[String]) -> Self {
@@ -398,8 +423,8 @@ impl Finding {
         }
     }
 
-    /// Checks the receivers. If no attempt of the last hours arrived anywhere, the fault is
-    /// probably this installation's.
+    /// Checks the receivers. If no attempt of the last two hours arrived anywhere, the fault is
+    /// probably this installation's. Less than half is as much as the alert takes.
     #[must_use]
     pub fn receivers(found: &ReceiverState) -> Self {
         let check = "receivers";
@@ -407,11 +432,19 @@ impl Finding {
         if *delivered == 0 && *attempts >= FAILURES_MIN {
             return Self::wrong(
                 check,
-                format!("all {attempts} attempts of the last hours failed, to {hosts} hosts"),
+                format!("all {attempts} attempts of the last two hours failed, to {hosts} hosts"),
                 "look at this machine's network, DNS and clock; `firmforms receivers` has the answers",
             );
         }
-        let says = format!("{delivered} of {attempts} attempts of the last hours arrived");
+        let says = format!("{delivered} of {attempts} attempts of the last two hours arrived");
+        let fail_by_half = *attempts >= FAILURES_MIN && delivered.saturating_mul(2) < *attempts;
+        if failing.is_empty() && fail_by_half {
+            return Self::notice(
+                check,
+                says,
+                "`firmforms receivers` says which hosts fail, and how",
+            );
+        }
         if failing.is_empty() {
             return Self::fine(check, says);
         }
@@ -542,10 +575,19 @@ mod tests {
     fn a_few_failing_receivers_are_named_and_the_rest_is_counted() {
         let hosts = ["a.example", "b.example", "c.example", "d.example", "e.example"];
         let said = |failing: &[&str]| Finding::receivers(&receivers(10, 9, failing)).says;
-        let head = "9 of 10 attempts of the last hours arrived; failing for a day: ";
+        let head = "9 of 10 attempts of the last two hours arrived; failing for a day: ";
         assert_eq!(said(&hosts[..1]), format!("{head}a.example"));
         let more = [hosts.as_slice(), &["f.example", "g.example"]].concat();
         assert_eq!(said(&more), format!("{head}{}, 2 more", hosts.join(", ")));
+    }
+
+    /// An outage of nearly everything was called fine for its first day.
+    #[test]
+    fn nine_of_ten_failing_attempts_are_a_notice_before_any_receiver_fails_for_a_day() {
+        let told = Finding::receivers(&receivers(550, 47, &[]));
+        assert_eq!(told.verdict, CheckVerdict::Notice);
+        assert_eq!(told.says, "47 of 550 attempts of the last two hours arrived");
+        assert!(told.advice.unwrap().contains("`firmforms receivers`"));
     }
 
     #[test]
@@ -593,7 +635,8 @@ mod tests {
             (Finding::log_tail(None, None), Fine),
             (Finding::receivers(&receivers(9, 0, &[])), Fine),
             (Finding::receivers(&receivers(10, 0, &[])), Wrong),
-            (Finding::receivers(&receivers(10, 1, &[])), Fine),
+            (Finding::receivers(&receivers(10, 5, &[])), Fine),
+            (Finding::receivers(&receivers(9, 1, &[])), Fine),
             (Finding::receivers(&receivers(10, 1, &["a.example"])), Notice),
             (Finding::log_tail(Some(7), Some(noticed)), Wrong),
             (Finding::fence(None), Fine),

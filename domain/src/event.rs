@@ -14,6 +14,7 @@ use crate::form::{Form, FormEvent};
 use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
 use crate::maintenance::{Maintenance, MaintenanceEvent};
+use crate::notice::{NoticeSending, NoticeSendingEvent};
 use crate::occurrence::{Happening, Occurrence, OccurrenceEvent};
 use crate::pause::{Pause, PauseEvent};
 use crate::person::{Person, PersonEvent};
@@ -221,6 +222,7 @@ all_events!(
     Maintenance(MaintenanceEvent),
     TargetTest(TargetTestEvent),
     SignIn(SignInEvent),
+    NoticeSending(NoticeSendingEvent),
 );
 
 /// The stored event cannot be read by this build.

@@ -8,7 +8,7 @@ pub const GROWTH_DAYS_MAX: i64 = 30;
 /// Rows and bytes of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TableSize {
-    /// Live rows, as the server last estimated them.
+    /// Live rows: counted in a small table, else as the server last estimated them.
     pub rows: i64,
     /// Bytes with indexes and TOAST.
     pub bytes: i64,

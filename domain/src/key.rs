@@ -51,6 +51,17 @@ pub enum RevocationReason {
     MemberNotManager,
 }
 
+impl RevocationReason {
+    /// The reason's word in events.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::MemberNotManager => "member_not_manager",
+        }
+    }
+}
+
 /// Event of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,10 +1,13 @@
 //! The languages of links and mails (contract, section POST /forms/{id}/links).
 
+use serde::{Deserialize, Serialize};
+
 /// Longest `lang` of a link or an invite, in characters (contract, section Limits).
 pub const LANG_MAX: usize = 10;
 
 /// A language of a form's link or mail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lang {
     /// English, also the language of mails without one.
     #[default]

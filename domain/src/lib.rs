@@ -8,10 +8,10 @@
 //!
 //! The **aggregates** decide: [`firm`], [`form`], [`key`], [`subscription`], [`occurrence`],
 //! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
-//! [`repair`], [`checkpoint_series`], [`access_token`], [`maintenance`]. Each has a command, an
-//! event, a rejection and one `decide`. A refused command has no events. [`event`] joins all events
-//! into one closed type, [`context`] is their metadata, and [`operator`] names people at a
-//! terminal.
+//! [`repair`], [`checkpoint_series`], [`access_token`], [`maintenance`], [`notice`]. Each has a
+//! command, an event, a rejection and one `decide`. A refused command has no events. [`event`]
+//! joins all events into one closed type, [`context`] is their metadata, and [`operator`] names
+//! people at a terminal.
 //!
 //! The other modules, in the order of a delivery's life:
 //!
@@ -23,7 +23,8 @@
 //!   [`workflow`] checks the extra headers of a workflow step. [`signature`] signs the body.
 //! - [`pressure`] keeps the limits in flight and gives each firm its turn.
 //! - [`answer`] gives the verdict on an attempt, and [`retry`] the wait before the next one.
-//! - [`receiver`] judges the receivers of a host by their answers.
+//! - [`receiver`] judges the receivers of a host by their answers. [`notice`] decides when a firm
+//!   and the operator hear of them.
 //! - [`quota`] and [`rate`] count for a firm and for a caller. [`api_key`] is the caller's secret,
 //!   [`idempotency`] the caller's name for a request.
 //! - [`link`] builds prefilled links. [`lang`] and [`email`] serve links and mails. [`brand_color`]
@@ -50,6 +51,7 @@ pub mod api_key;
 pub mod as_of;
 pub mod audit;
 pub mod brand_color;
+pub mod cell;
 pub mod checkpoint_series;
 pub mod checkup;
 pub mod clock;
@@ -76,6 +78,8 @@ pub mod lang;
 pub mod link;
 pub mod maintenance;
 pub mod merkle;
+pub mod migration;
+pub mod notice;
 pub mod object;
 pub mod occurrence;
 pub mod once;
@@ -109,6 +113,6 @@ pub mod trigger;
 pub mod when;
 pub mod workflow;
 
-mod text;
+pub mod text;
 
 pub use event::Event;

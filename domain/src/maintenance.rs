@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{aggregate, domain_event};
 use crate::occurrence::NeverRefused;
+use crate::time::Timestamp;
 
 /// Aggregate of one order. Its stream has one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,9 +35,27 @@ pub enum MaintenanceEvent {
         /// The read models.
         models: Vec<String>,
     },
+    /// A backup of both databases is to be taken.
+    BackupOrdered {
+        /// Whether the wrapping key and the keys that sign checkpoints go along.
+        with_keys: bool,
+    },
+    /// The databases were restored from a backup.
+    BackupRestored {
+        /// The time of the backup.
+        taken_at: Timestamp,
+        /// The position that the log had reached in it.
+        position: i64,
+    },
 }
 
-domain_event!(MaintenanceEvent { KeyringRewrapOrdered, RolesMigrationOrdered, RebuildOrdered });
+domain_event!(MaintenanceEvent {
+    KeyringRewrapOrdered,
+    RolesMigrationOrdered,
+    RebuildOrdered,
+    BackupOrdered,
+    BackupRestored,
+});
 aggregate!(Maintenance, MaintenanceCommand, MaintenanceEvent, NeverRefused);
 
 impl Maintenance {

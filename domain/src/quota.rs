@@ -88,7 +88,8 @@ impl Quota {
             | Event::AccessToken(_)
             | Event::Maintenance(_)
             | Event::TargetTest(_)
-            | Event::SignIn(_) => None,
+            | Event::SignIn(_)
+            | Event::NoticeSending(_) => None,
         }
     }
 

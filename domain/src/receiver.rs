@@ -50,12 +50,9 @@ pub struct ReceiverTally {
 }
 
 impl ReceiverTally {
-    /// Takes the next attempt. Skips one that says nothing about the receiver: it was interrupted,
-    /// was not sent, or was answered too late to count.
+    /// Takes the next attempt, unless it says nothing about the receiver.
     pub fn take(&mut self, attempt: &Attempt) {
-        let unsent = attempt.error.as_deref() == Some(AttemptAnswer::NeverSent.code());
-        let late = attempt.late == Some(LateEffect::Noted);
-        if attempt.outcome == Outcome::Interrupted || unsent || late {
+        if !tells_of_receiver(attempt) {
             return;
         }
         let at = attempt.finished_at;
@@ -71,6 +68,15 @@ impl ReceiverTally {
         let error = attempt.error.clone();
         self.last = Some(LastAttempt { at, status: attempt.status, error });
     }
+}
+
+/// Whether an attempt says something about its receiver. An attempt does not if it was interrupted,
+/// was not sent, or was answered too late to count.
+#[must_use]
+pub fn tells_of_receiver(attempt: &Attempt) -> bool {
+    let unsent = attempt.error.as_deref() == Some(AttemptAnswer::NeverSent.code());
+    let late = attempt.late == Some(LateEffect::Noted);
+    attempt.outcome != Outcome::Interrupted && !unsent && !late
 }
 
 /// The start of the hour of an instant.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use chrono::TimeDelta;
 use uuid::Uuid;
 
 use crate::access_token::{AccessTokenEvent, HolderRole, TokenScope};
@@ -15,6 +16,7 @@ use crate::form::FormEvent;
 use crate::invite::{InviteEvent, InviteOf};
 use crate::key::{KeyEvent, RevocationReason};
 use crate::maintenance::MaintenanceEvent;
+use crate::notice::{NoticeChannel, NoticeSendingEvent, SentNotice};
 use crate::occurrence::{Happening, OccurrenceEvent};
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
@@ -23,9 +25,10 @@ use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
 use crate::sign_in::{SignInEvent, SignInScope};
-use crate::subscription::{RemovalReason, SubscriptionEvent};
+use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
 use crate::target::shown_target;
 use crate::target_test::TargetTestEvent;
+use crate::time::Timestamp;
 
 /// Names that people gave to keys and tokens. A sentence falls back to the id.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -125,6 +128,7 @@ impl NameBook {
                 "a sample was ordered to the target of subscription {}, because: {}",
                 test.hook_id, test.reason
             ),
+            Event::NoticeSending(NoticeSendingEvent::NoticeSent(sent)) => of_notice(sent),
         }
     }
 
@@ -182,6 +186,52 @@ impl NameBook {
     }
 }
 
+fn of_notice(sent: &SentNotice) -> String {
+    let to = match sent.channel {
+        NoticeChannel::Mail => "mailed to the firm",
+        NoticeChannel::Operator => "taken by the operator's URL",
+    };
+    let SentNotice { kind, subject_id, subject_kind, .. } = sent;
+    format!("the notice {} of {subject_kind} {subject_id} was {to}", kind.name())
+}
+
+/// Longest way of a report that is not told.
+const REPORT_DELAY_MAX: TimeDelta = TimeDelta::minutes(1);
+
+/// The time that the product reported for an event of a firm or member, if it is more than a minute
+/// before or after the recording.
+#[must_use]
+pub fn reported_for(event: &Event, recorded_at: Timestamp) -> Option<Timestamp> {
+    let Event::Firm(event) = event else { return None };
+    let time = match event {
+        FirmEvent::FirmOpened { time, .. }
+        | FirmEvent::FirmChanged { time, .. }
+        | FirmEvent::FirmNoticesChanged { time, .. }
+        | FirmEvent::FirmSuspended { time, .. }
+        | FirmEvent::FirmResumed { time, .. }
+        | FirmEvent::FirmClosed { time, .. }
+        | FirmEvent::MemberJoined { time, .. }
+        | FirmEvent::MemberRoleChanged { time, .. }
+        | FirmEvent::MemberDisabled { time, .. }
+        | FirmEvent::MemberEnabled { time, .. }
+        | FirmEvent::MemberLeft { time, .. } => *time,
+        FirmEvent::SecretRevealed {}
+        | FirmEvent::SecretRotated { .. }
+        | FirmEvent::FirmDataDropped {} => return None,
+    };
+    let apart = (recorded_at.get() - time.get()).abs();
+    (apart > REPORT_DELAY_MAX).then_some(time)
+}
+
+/// Tells of the second 410 in a row.
+#[must_use]
+pub fn second_gone(gone: &GoneAnswer) -> String {
+    format!(
+        "delivery {} ended with {} at {}, the second one in a row",
+        gone.delivery_id, gone.status, gone.finished_at
+    )
+}
+
 fn of_firm(event: &FirmEvent) -> String {
     match event {
         FirmEvent::FirmOpened { .. } => "the firm signed up".to_owned(),
@@ -195,6 +245,7 @@ fn of_firm(event: &FirmEvent) -> String {
             let parts: Vec<&str> = parts.into_iter().flatten().collect();
             format!("settings of the firm changed: {}", parts.join(", "))
         }
+        FirmEvent::FirmNoticesChanged { .. } => "settings of the firm changed: notices".to_owned(),
         FirmEvent::FirmSuspended { .. } => "the firm was suspended".to_owned(),
         FirmEvent::FirmResumed { .. } => "the firm was resumed".to_owned(),
         FirmEvent::FirmClosed { .. } => "the firm was closed for good".to_owned(),
@@ -404,6 +455,15 @@ fn of_maintenance(event: &MaintenanceEvent) -> String {
         }
         MaintenanceEvent::RebuildOrdered { models } => {
             format!("a rebuild was ordered of {}", models.join(", "))
+        }
+        MaintenanceEvent::BackupOrdered { with_keys: true } => {
+            "a backup with all keys was ordered".to_owned()
+        }
+        MaintenanceEvent::BackupOrdered { with_keys: false } => {
+            "a backup without keys was ordered".to_owned()
+        }
+        MaintenanceEvent::BackupRestored { taken_at, position } => {
+            format!("the databases were restored from a backup of {taken_at}, position {position}")
         }
     }
 }

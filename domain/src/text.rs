@@ -20,6 +20,12 @@ pub(crate) fn is_secret(prefix: &str, text: &str) -> bool {
         .is_some_and(|rest| URL_SAFE_NO_PAD.decode(rest).is_ok())
 }
 
+/// Whether the text may be a secret without a prefix, as codes and cookies are.
+#[must_use]
+pub fn is_bare_secret(text: &str) -> bool {
+    is_secret("", text)
+}
+
 /// Whether a secret's text may contain the character.
 pub(crate) fn is_secret_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')

@@ -16,6 +16,8 @@
 //! Gate and answer are on the two sides of hyper and share an `exchange`. Through it the gate
 //! reports its findings about the current request.
 //!
+//! Apart from a door, `probe` asks one of this machine for its health.
+//!
 //! # The contract
 //!
 //! - A request that the router sees had a whole head of at most 16 KiB and 100 lines. The head can
@@ -33,6 +35,7 @@ mod exchange;
 mod gate;
 mod head;
 mod listener;
+mod probe;
 mod refusal;
 mod roster;
 mod settings;
@@ -51,6 +54,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::answer::SocketPeer;
+pub use crate::probe::{ProbeError, ProbedDoor, probe};
 pub use crate::settings::{DoorSettings, DoorTimeouts};
 pub use crate::tls::{TlsCertificate, TlsError, TlsPaths};
 

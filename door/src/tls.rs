@@ -68,6 +68,22 @@ pub enum TlsError {
     },
 }
 
+impl TlsPaths {
+    /// The certificate with its chain, and the private key.
+    pub(crate) fn read_pair(
+        &self,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let chain = read_certificates(&self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key);
+        Ok((chain, key.map_err(|error| unreadable(&self.key, error))?))
+    }
+
+    /// The error of a pair that does not belong together.
+    pub(crate) fn unusable(&self, source: rustls::Error) -> TlsError {
+        TlsError::Unusable { certificate: self.certificate.clone(), key: self.key.clone(), source }
+    }
+}
+
 impl TlsCertificate {
     /// Reads the files.
     pub fn load(paths: TlsPaths) -> Result<Self, TlsError> {
@@ -95,18 +111,12 @@ impl fmt::Debug for TlsCertificate {
 }
 
 fn read(paths: &TlsPaths) -> Result<Arc<ServerConfig>, TlsError> {
-    let TlsPaths { certificate, key, client_roots } = paths;
-    let chain = read_certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error))?;
-    let clients = match client_roots {
+    let (chain, key) = paths.read_pair()?;
+    let clients = match &paths.client_roots {
         Some(roots) => client_verifier(roots)?,
         None => WebPkiClientVerifier::no_client_auth(),
     };
-    config(clients, chain, private).map(Arc::new).map_err(|source| TlsError::Unusable {
-        certificate: certificate.into(),
-        key: key.into(),
-        source,
-    })
+    config(clients, chain, key).map(Arc::new).map_err(|source| paths.unusable(source))
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

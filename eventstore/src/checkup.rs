@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::checkup::ServerState;
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{Migration, Migrator};
 use sqlx::{FromRow, PgConnection, PgPool};
 
 use crate::fence::appending;
@@ -88,6 +88,50 @@ pub async fn log_end(pool: &PgPool) -> Result<LogEnd, sqlx::Error> {
     .await
 }
 
+/// Whether the database has no table, view or sequence, as a restore needs it.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn is_empty(pool: &PgPool) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select not exists (
+             select from pg_class c
+              where c.relnamespace = 'public'::regnamespace
+                and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
+                and not exists (select from pg_depend d
+                                 where d.classid = 'pg_class'::regclass and d.objid = c.oid
+                                   and d.deptype = 'e'))",
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// The time at which the server archived the last segment of its write-ahead log. `None` if the
+/// server archives nothing, or its last try failed.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn archived_at(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let at: Option<Option<DateTime<Utc>>> = sqlx::query_scalar(
+        "select last_archived_time from pg_stat_archiver
+          where current_setting('archive_mode') <> 'off'
+            and (last_failed_time is null or last_failed_time < last_archived_time)",
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(at.flatten())
+}
+
+/// Whether the tables of this database have row guards (`migrate --roles`).
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn has_row_guards(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select exists (select from pg_policies where schemaname = 'public')")
+        .fetch_one(connection)
+        .await
+}
+
 /// The schema of a database beside the schema of this build, by their newest migrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaStanding {
@@ -120,6 +164,34 @@ pub async fn schema(pool: &PgPool, known: &Migrator) -> Result<SchemaStanding, s
 /// If the database does not answer.
 pub async fn main_schema(pool: &PgPool) -> Result<SchemaStanding, sqlx::Error> {
     schema(pool, &crate::pool::MAIN_MIGRATIONS).await
+}
+
+/// The migrations that the database lacks, in order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn missing_migrations(
+    pool: &PgPool,
+    known: &'static Migrator,
+) -> Result<Vec<&'static Migration>, sqlx::Error> {
+    let done = done_migrations(pool).await?;
+    Ok(known.iter().filter(|migration| !done.contains(&migration.version)).collect())
+}
+
+/// Rows, as last estimated, and bytes of a table with its indexes. Zero for a table that is not
+/// there.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn table_size(pool: &PgPool, table: &str) -> Result<(i64, i64), sqlx::Error> {
+    let size: Option<(i64, i64)> = sqlx::query_as(
+        "select greatest(reltuples, 0)::bigint, pg_total_relation_size(oid)
+           from pg_class where oid = to_regclass('public.' || quote_ident($1))",
+    )
+    .bind(table)
+    .fetch_optional(pool)
+    .await?;
+    Ok(size.unwrap_or_default())
 }
 
 async fn done_migrations(pool: &PgPool) -> Result<BTreeSet<i64>, sqlx::Error> {

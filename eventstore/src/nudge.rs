@@ -65,7 +65,8 @@ impl WakeScope {
             | Event::AccessToken(_)
             | Event::Maintenance(_)
             | Event::TargetTest(_)
-            | Event::SignIn(_) => self.other_events = true,
+            | Event::SignIn(_)
+            | Event::NoticeSending(_) => self.other_events = true,
         }
     }
 }

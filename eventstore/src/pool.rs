@@ -183,6 +183,12 @@ async fn is_given_back_whole(
 
 pub(crate) static MAIN_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/main");
 
+/// The migrations of the main database.
+#[must_use]
+pub fn main_migrations() -> &'static Migrator {
+    &MAIN_MIGRATIONS
+}
+
 /// Brings the main database to this build's schema.
 ///
 /// # Errors

@@ -26,6 +26,18 @@ pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, s
     Ok(transaction)
 }
 
+/// Lets another session read this transaction's snapshot, by the returned name. The transaction may
+/// then be idle for as long as that session reads.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn share(
+    transaction: &mut Transaction<'static, Postgres>,
+) -> Result<String, sqlx::Error> {
+    transaction.execute("set local idle_in_transaction_session_timeout = 0").await?;
+    sqlx::query_scalar("select pg_export_snapshot()").fetch_one(&mut **transaction).await
+}
+
 /// Returns the digests of the events after `after` and up to `through`, each with its position.
 ///
 /// # Errors

@@ -113,9 +113,9 @@ export class Service {
   }
 
   #makeToken(role) {
-    const options = ["tokens", "create", "--role", role, "--name", role];
+    const options = ["tokens", "create", "--quiet", "--role", role, "--name", role];
     const printed = execFileSync(BINARY, options, { env: this.#environment, encoding: "utf8" });
-    return printed.split(/\s+/)[1];
+    return printed.trim();
   }
 
   /** Starts the process again after `pause`. */

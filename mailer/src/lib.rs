@@ -1,8 +1,9 @@
-//! Form invites: writes the mail, and hands it to a mail server (contract, section POST
+//! Form invites and notices: writes the mail, and hands it to a mail server (contract, section POST
 //! /forms/{id}/send; ruling 11, invites).
 //!
 //! - [`compose()`] is a pure function from an [`InviteContent`] to a [`Mail`]: the same bytes for
 //!   the same invite.
+//! - [`compose_notice`] writes a notice to a firm (ruling 49).
 //! - [`greeting`] chooses the name in the greeting.
 //! - [`Mailer`] gives turns: to a server ([`SmtpUrl`]), or to a folder. No firm takes all turns.
 //! - [`MailTurn`] hands one mail over. It reports the result ([`MailOutcome`]).
@@ -15,6 +16,7 @@ mod files;
 mod mail;
 mod mailer;
 mod names;
+mod notice;
 mod smtp;
 mod smtp_url;
 
@@ -22,4 +24,5 @@ pub use compose::compose;
 pub use mail::{InviteContent, Mail, NotASender, SenderAddress};
 pub use mailer::{MailOutcome, MailTurn, Mailer, MailerError, NoTurn, SmtpSettings};
 pub use names::greeting;
+pub use notice::{NoticeContent, compose_notice};
 pub use smtp_url::{NotAnSmtpUrl, SmtpUrl};

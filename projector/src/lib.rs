@@ -8,8 +8,8 @@
 //!   [`seals`] cover the log itself.
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
-//! - `counters` has the counts of calls and of invites' tries for the limits. They are never
-//!   rebuilt.
+//! - `counters` has the counts of calls and of invites' tries for the limits, and the failures of
+//!   receivers and subscriptions. They are never rebuilt.
 //! - [`activity_ids`] has the ids of past activities, and [`hook_requests`] the requests that
 //!   callers may repeat. [`tokens`] has the bearer tokens of the internal door, and
 //!   [`portal_sessions`] the links and sessions of the portal. [`signatures`] and [`verifications`]
@@ -26,6 +26,7 @@
 pub mod activity_ids;
 mod actors;
 pub mod as_of;
+pub mod backups;
 pub mod candidates;
 mod counters;
 pub mod follow;
@@ -46,12 +47,12 @@ mod work_queues;
 use eventstore::WithAppend;
 use eventstore::firm_rows::FirmTable;
 
-pub use counters::{calls, invite_tries, receivers};
+pub use counters::{calls, episodes, invite_tries, receivers};
 pub use read_models::{
     audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
 };
 pub use stored_row::{ComparedColumn, StoredRow};
-pub use work_queues::{invites, partials, replay_items, replay_requests, subjects};
+pub use work_queues::{invites, notices, partials, replay_items, replay_requests, subjects};
 
 /// Returns the guards of an append, in the order of locks: firm, member, key, quota.
 #[must_use]
@@ -82,4 +83,5 @@ pub const FIRM_TABLES: &[FirmTable] = &[
     FirmTable { name: "subjects", key: "subject_id" },
     FirmTable { name: "waiting_facts", key: "subject_id" },
     FirmTable { name: "partials", key: "response_id" },
+    FirmTable { name: "notices", key: "notice_id" },
 ];

@@ -1,17 +1,25 @@
-//! Sizes of the tables: now, as the server knows them, and at the start of past days.
+//! Sizes of the tables: now, as the server knows them, and at the start of past days. The server
+//! does not know the rows of a small table that it never analyzed, so small tables are counted.
+
+use std::collections::HashMap;
 
 use chrono::NaiveDate;
 use sqlx::{FromRow, PgConnection, PgPool};
+
+/// Largest table that is counted, in bytes without indexes.
+const COUNTED_BYTES_MAX: i64 = 65_536;
 
 /// The size of a table.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct TableSizeRow {
     /// The table.
     pub table_name: String,
-    /// Live rows, as the server last estimated them.
+    /// Live rows, as the server last estimated them, or as they were counted.
     pub rows: i64,
     /// Bytes with indexes and TOAST.
     pub bytes: i64,
+    /// The name as SQL, if the rows can be counted.
+    countable: Option<String>,
 }
 
 /// The size of a table on a past day.
@@ -33,13 +41,55 @@ pub struct PastTableSize {
 /// If the database does not answer.
 pub async fn now(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sqlx::Error> {
     sqlx::query_as(
-        "select relname::text as table_name, greatest(reltuples, 0)::bigint as rows,
-                pg_total_relation_size(oid) as bytes
+        "select relname::text as table_name,
+                greatest(reltuples, pg_stat_get_live_tuples(oid), 0)::bigint as rows,
+                pg_total_relation_size(oid) as bytes,
+                case when pg_relation_size(oid) <= $1 and has_table_privilege(oid, 'select')
+                          and not row_security_active(oid)
+                     then format('public.%I', relname) end as countable
            from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace
           order by bytes desc, table_name",
     )
+    .bind(COUNTED_BYTES_MAX)
     .fetch_all(connection)
     .await
+}
+
+/// The present sizes of all tables of a database, largest first. Small tables are counted.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn counted(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sqlx::Error> {
+    let mut sizes = now(connection).await?;
+    let counts = count(connection, &sizes).await?;
+    for size in &mut sizes {
+        if let Some(rows) = counts.get(&size.table_name) {
+            size.rows = *rows;
+        }
+    }
+    Ok(sizes)
+}
+
+/// Counts the rows of the countable tables, in one statement.
+async fn count(
+    connection: &mut PgConnection,
+    sizes: &[TableSizeRow],
+) -> Result<HashMap<String, i64>, sqlx::Error> {
+    let one = |(place, name): (usize, &String)| format!("select {place}, count(*) from {name}");
+    let countable: Vec<&TableSizeRow> =
+        sizes.iter().filter(|size| size.countable.is_some()).collect();
+    if countable.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let names = countable.iter().filter_map(|size| size.countable.as_ref());
+    let statement = names.enumerate().map(one).collect::<Vec<_>>().join(" union all ");
+    let counts: Vec<(i32, i64)> =
+        sqlx::query_as(&statement).persistent(false).fetch_all(connection).await?;
+    let named = |(place, rows): (i32, i64)| {
+        let size = countable.get(usize::try_from(place).ok()?)?;
+        Some((size.table_name.clone(), rows))
+    };
+    Ok(counts.into_iter().filter_map(named).collect())
 }
 
 /// The oldest noted size of each table since a day.

@@ -74,6 +74,8 @@ metrics! {
         "Last position of the log that the last verification reached.";
     VERIFICATION_BROKEN = Gauge "firmforms_verification_broken",
         "1 when the last verification of the log found a flaw.";
+    BACKUP_AGE = Gauge "firmforms_backup_age_seconds",
+        "Age of the last backup by `firmforms backup`; 0 when none was taken.";
     ATTEMPTS = Counter "firmforms_delivery_attempts_total",
         "Tries that were recorded, by outcome and by what came back.";
     ATTEMPT_SECONDS = Histogram "firmforms_delivery_attempt_duration_seconds",
@@ -100,6 +102,10 @@ metrics! {
         "Reports of product activity taken in: those that changed something, duplicates, and stale ones.";
     INVITES = Counter "firmforms_invites_total", "Invites by what came of the call.";
     OPEN_INVITES = Gauge "firmforms_open_invites", "Invites whose mail is under way.";
+    NOTICES = Counter "firmforms_notices_total",
+        "Tries to tell a firm or the operator of a subscription or key, by channel and outcome.";
+    OPEN_NOTICES = Gauge "firmforms_open_notices",
+        "Notices that have not arrived, by channel; counted to 100,000.";
     REPLAYS = Gauge "firmforms_replays", "Replays that are not at their end, by state.";
     FAILING_RECEIVERS = Gauge "firmforms_failing_receivers",
         "Hosts without a success for a day, after ten failures or more.";

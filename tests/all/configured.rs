@@ -174,6 +174,18 @@ async fn wrong_values_are_refused_before_anything_is_started() {
     assert!(code == 0 && told.contains("did you mean FIRMFORMS_ROLE?"), "{told}");
 }
 
+/// The check was silent about a misspelt variable and about a door that the start warns of.
+#[tokio::test]
+async fn the_check_of_the_settings_warns_of_open_doors_and_of_misspelt_variables() {
+    let world = World::new().await;
+    let mut command = firmforms(&world.database);
+    command.args(["serve", "--check", "--internal-addr", "0.0.0.0:18491"]);
+    let (code, text, told) = said(command.env("FIRMFROMS_ROLE", "api")).await;
+    assert!(code == 0 && text.contains("settings: good"), "{code} {text}{told}");
+    assert!(told.contains("did you mean FIRMFORMS_ROLE?"), "{told}");
+    assert!(told.contains("THE INTERNAL DOOR IS OPEN WITHOUT TLS"), "{told}");
+}
+
 #[tokio::test]
 async fn completions_and_manual_pages_name_each_command() {
     let world = World::new().await;

@@ -86,7 +86,7 @@ async fn first_use_2_9_a_wrong_value_was_blamed_on_the_names_of_all_parameters()
         ("/hooks?removed=yes", "`removed` must be true or false".to_owned()),
         (
             "/hooks?sinc=2026-03-01",
-            "the query may not hold `sinc`; it may hold removed, warned, since, after, limit, as_of"
+            "the query may not hold `sinc`; it may hold removed, warned, since, until, after, limit, as_of"
                 .to_owned(),
         ),
     ] {

@@ -11,12 +11,14 @@ use tests::{TestDatabase, World};
 /// Tables without a firm's rows, and what is in them: each cell has its own.
 const OF_NO_FIRM: [(&str, &str); 19] = [
     ("_sqlx_migrations", "the schema"),
+    ("cell", "this installation's number"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),
     ("erased_up_to", "one mark in this installation's log"),
     ("identity_check", "one word under this installation's key"),
     ("identity_key", "this installation's key"),
     ("installation", "this installation's id"),
+    ("last_backup", "the last backup of this database"),
     ("last_signature", "the last checkpoint that was signed here"),
     ("last_verification", "the last verification of this log"),
     ("rebuilds", "when each read model was made anew here"),
@@ -41,19 +43,23 @@ const NAMELESS: [(&str, &str); 4] = [
 
 /// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
 /// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
-const WITHOUT_FIRM: [(&str, &str); 17] = [
+const WITHOUT_FIRM: [(&str, &str); 21] = [
     ("answers_pkey", "a delivery's id, made of its firm's"),
     ("bodies_pkey", "a random id"),
     ("deliveries_pkey", "made of the occurrence's id, which is made of the firm's"),
+    ("hook_episodes_pkey", "a random id, the subscription's"),
     ("hooks_pkey", "a random id"),
     ("key_auth_pkey", "a random id"),
     ("key_calls_pkey", "a random id, the key's"),
     ("lane_wakes_pkey", "a number of its own, which nobody refers to"),
     ("lanes_pkey", "a subscription's random id, or made of the firm's and a host"),
     ("mails_pkey", "a random id"),
+    ("notices_pkey", "made of a subscription's, a key's or a firm's random id"),
     ("open_invites_pkey", "a random id"),
     ("outbox_pkey", "made of the occurrence's id, which is made of the firm's"),
     ("pauses_pkey", "a random id"),
+    ("portal_sessions_cookie_key", "the digest of a random cookie"),
+    ("portal_sessions_pkey", "the digest of a random code"),
     ("replay_items_delivery_key", "the replay's random id"),
     ("replay_items_pkey", "the replay's random id"),
     ("replays_pkey", "a random id"),

@@ -204,3 +204,24 @@ async fn the_quickstart_in_javascript() {
         leads_from_a_key_to_a_delivery_and_back("node", "quickstart.mjs").await;
     }
 }
+
+#[tokio::test]
+async fn the_addresses_that_deliveries_leave_from_are_published_without_a_key() {
+    let get = |path: &str| axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+    let list = "/.well-known/firmforms-egress.json";
+    let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
+    let egress: Vec<std::net::IpAddr> =
+        ["203.0.113.7", "2001:db8::7"].map(|address| address.parse().unwrap()).to_vec();
+    let bound = World::with(TestDatabase::new().await, clock, |setup| {
+        firmforms::wiring::SystemSetup { egress, ..setup }
+    })
+    .await;
+    let answer = bound.public(get(list)).await;
+    let expected = serde_json::json!({"addresses": ["203.0.113.7", "2001:db8::7"]});
+    assert_eq!((answer.status.as_u16(), &answer.body), (200, &expected));
+    let page = bound.public(get("/docs/receive")).await;
+    assert!(page.text().contains("203.0.113.7") && page.text().contains(list));
+    let free = World::on(bound.database).await;
+    assert_eq!(free.public(get(list)).await.status, 401, "like any unknown path");
+    assert!(!free.public(get("/docs/receive")).await.text().contains("firewall"));
+}

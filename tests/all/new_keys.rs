@@ -52,7 +52,7 @@ async fn a_key_is_made_once_for_an_empty_keyring_and_never_for_a_used_one() {
     let made = fs::read_to_string(&key).unwrap();
     assert_eq!(made.trim().len(), 64);
     let (code, _, told) = said(&mut without_key(&database, folder.path(), &init)).await;
-    assert!(code == 1 && told.contains("wrapping.key: File exists"), "{told}");
+    assert!(code == 1 && told.contains("is not overwritten"), "{told}");
     assert_eq!(fs::read_to_string(&key).unwrap(), made);
     let (code, _, told) = said(&mut without_key(&database, folder.path(), &["migrate"])).await;
     assert_eq!(code, 0, "{told}");

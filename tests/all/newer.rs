@@ -73,6 +73,31 @@ async fn e26_an_event_of_a_newer_build_stops_who_follows_and_nobody_else() {
     assert_eq!((sent, receiver.received().len()), (2, 2), "what is queued goes out");
 }
 
+#[tokio::test]
+async fn a_plan_names_the_steps_with_their_locks_and_changes_nothing() {
+    let database = TestDatabase::without_schema().await;
+    let plan = async || {
+        let output = firmforms(&database).args(["migrate", "--plan", "--json"]).output().await;
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Vec<serde_json::Value>>(&output.stdout).unwrap()
+    };
+    let steps = plan().await;
+    let of = |table: &str| steps.iter().find(|step| step["table"] == table).unwrap();
+    assert_eq!((&of("events")["lock"], &of("events")["migration"]), (&json!("none"), &json!(1)));
+    assert_eq!(of("data_keys")["database"], "the keyring");
+    assert_eq!(plan().await, steps, "nothing was changed");
+    assert!(firmforms(&database).arg("migrate").status().await.unwrap().success());
+    assert!(plan().await.is_empty());
+    let mut connection = database.main.connect().await.unwrap();
+    // The newest build of all has an index more on a table with rows.
+    let older = "delete from _sqlx_migrations where version = 28; analyze firms";
+    connection.execute(older).await.unwrap();
+    let steps = plan().await;
+    assert!(steps.iter().any(|step| step["lock"] == "readers and writers wait"), "{steps:?}");
+    assert!(steps.iter().all(|step| step["migration"] == 28), "{steps:?}");
+}
+
 /// What `migrate` says at its end about this database, which it leaves as it is.
 async fn refused(database: &TestDatabase) -> String {
     let output = firmforms(database).args(["migrate"]).output().await.unwrap();

@@ -11,6 +11,7 @@ use tests::{DatabaseProxy, Fault, Receiver, TestDatabase, World, raw};
 
 use tokio::time::timeout;
 
+use crate::health::health;
 use crate::process::{Listening, Served, call, firmforms, get, serve, serve_with, until};
 
 /// A server that can be stopped and started again, where it was.
@@ -52,6 +53,10 @@ async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
 
     let waiting = Listening::start(&database, &[], &[]).await;
     assert_eq!(get(waiting.internal, "/livez").await.0, 200);
+    assert_eq!(health(waiting.internal, &["--live"]).await.0, Some(0));
+    let (code, said) = health(waiting.internal, &[]).await;
+    assert!(code == Some(1) && said.contains("not ready: 127.0.0.1:"), "{code:?} {said}");
+    assert!(said.contains("answers 503"), "{said}");
     for (door, path) in [
         (waiting.internal, "/readyz"),
         (waiting.internal, "/internal/v1/activity"),

@@ -23,6 +23,7 @@ use tests::{
     cluster_with, later, multiply, own_cluster,
 };
 
+use crate::portal::open_pages;
 use crate::privacy::said;
 use crate::rebuild::story::{many, tell};
 
@@ -78,6 +79,7 @@ async fn everything(world: &World) -> Firm {
     world.subscribe(&firm, &receiver.url("/again")).await;
     busy(world, &firm, &receiver).await;
     asked(world, &firm).await;
+    open_pages(world, &firm).await;
     operated(world, &firm).await;
     by_trigger(world, &firm).await;
     closed(world).await;
@@ -251,8 +253,16 @@ fn questions(world: &World, firm: &Firm, hook: &str) -> Vec<String> {
         .iter()
         .map(|question| format!("{of}/{question}"))
         .collect();
-    let exports = ["", "?format=csv", &format!("?hook_id={hook}"), "?host=127.0.0.1"]
-        .map(|query| format!("{of}/deliveries/export{query}"));
+    let late = "since=2026-11-01T12:30:00Z&until=2026-11-02";
+    let exports = [
+        "",
+        "?format=csv",
+        &format!("?{late}"),
+        &format!("?{late}&hook_id={hook}"),
+        &format!("?hook_id={hook}"),
+        "?host=127.0.0.1",
+    ]
+    .map(|query| format!("{of}/deliveries/export{query}"));
     let searches = [
         hook,
         &hook[..13],
@@ -330,6 +340,7 @@ async fn no_statement_of_the_service_reads_a_table_that_grows_from_end_to_end() 
         world.pool().execute("vacuum").await.unwrap();
         everything(&world).await;
         operated(&world, &big).await;
+        open_pages(&world, &big).await;
         let sizes = sizes(world.pool()).await;
         let small = sizes.iter().filter(|(table, rows)| !is_tiny(table) && **rows < 5_000.0);
         assert_eq!(small.collect::<Vec<_>>(), [], "these have not grown");

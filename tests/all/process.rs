@@ -94,10 +94,10 @@ impl Listening {
     }
 
     /// Waits for a line of its log with this text.
-    pub(crate) async fn until_it_logs(&mut self, text: &str) {
+    pub(crate) async fn until_it_logs(&mut self, text: &str) -> String {
         while let Some(line) = self.lines.next_line().await.unwrap() {
             if line.contains(text) {
-                return;
+                return line;
             }
         }
         panic!("the service ended and did not log {text:?}");

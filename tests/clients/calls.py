@@ -13,9 +13,9 @@ from firm_forms.api.forms import create_link, get_form, list_forms
 from firm_forms.api.hooks import create_hook, delete_hook, list_hooks
 from firm_forms.models import Error, NewHook, NewLink, TriggerKey
 
-with open(os.environ["FIRMFORMS_KEYS"]) as file:
+with open(os.environ["CLIENTS_KEYS"]) as file:
     one = json.load(file)[0]
-url = os.environ["FIRMFORMS_URL"]
+url = os.environ["CLIENTS_URL"]
 client = AuthenticatedClient(base_url=url, token=one["key"])
 
 me = get_me.sync_detailed(client=client, x_request_id="clients:1")

@@ -6,8 +6,8 @@ import { client } from "./hey/client.gen";
 import { createHook, deleteHook, getMe, listHooks } from "./hey/sdk.gen";
 import type { components, paths, webhooks } from "./schema";
 
-const url = process.env.FIRMFORMS_URL!;
-const { key } = JSON.parse(readFileSync(process.env.FIRMFORMS_KEYS!, "utf8"))[1];
+const url = process.env.CLIENTS_URL!;
+const { key } = JSON.parse(readFileSync(process.env.CLIENTS_KEYS!, "utf8"))[1];
 
 function check(holds: boolean, what: unknown): asserts holds {
     if (!holds) throw new Error(JSON.stringify(what));

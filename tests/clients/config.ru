@@ -13,6 +13,6 @@ class HooksApp < Rails::Application
 end
 
 HooksApp.initialize!
-load File.join(ENV.fetch("FIRMFORMS_RECIPES"), "hooks_controller.rb")
+load File.join(ENV.fetch("CLIENTS_RECIPES"), "hooks_controller.rb")
 HooksApp.routes.draw { post "/hooks", to: "hooks#receive" }
 run HooksApp

@@ -14,13 +14,15 @@ import time
 import urllib.request
 import uuid
 
-RECIPES = os.environ["FIRMFORMS_RECIPES"]
-INTERNAL, TOKEN = os.environ["FIRMFORMS_INTERNAL"], os.environ["FIRMFORMS_TOKEN"]
-PUBLIC, BINARY = os.environ["FIRMFORMS_URL"], os.environ["FIRMFORMS_BINARY"]
-with open(os.environ["FIRMFORMS_KEYS"]) as file:
+RECIPES = os.environ["CLIENTS_RECIPES"]
+INTERNAL, TOKEN = os.environ["CLIENTS_INTERNAL"], os.environ["CLIENTS_TOKEN"]
+PUBLIC, BINARY = os.environ["CLIENTS_URL"], os.environ["CLIENTS_BINARY"]
+with open(os.environ["CLIENTS_KEYS"]) as file:
     ONE = json.load(file)[2]
-revealed = subprocess.check_output([BINARY, "secrets", "reveal", "--firm", ONE["firm"]], text=True)
-SECRET = revealed.split()[0]
+revealed = subprocess.check_output(
+    [BINARY, "secrets", "reveal", "--quiet", "--firm", ONE["firm"]], text=True
+)
+SECRET = revealed.strip()
 OTHER = "whsec_" + "A" * 43
 
 UVICORN = [sys.executable, "-m", "uvicorn", "--port", "0", "--app-dir", RECIPES]

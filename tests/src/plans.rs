@@ -12,18 +12,20 @@ use sqlx::{Executor, PgPool};
 pub type Sizes = BTreeMap<String, f64>;
 
 /// Tables that may be read whole, and why that is no matter.
-const TINY: [(&str, &str); 17] = [
+const TINY: [(&str, &str); 19] = [
     ("checkpoints", "one row per follower"),
     ("rebuilds", "one row per read model"),
     ("last_signature", "one row"),
     ("lost_tails", "one row per loss of the log's end"),
     ("last_verification", "one row"),
+    ("last_backup", "one row"),
     ("lane_wakes", "a sender takes them as they come"),
     ("unspread", "what bursts leave for a moment"),
     ("pauses", "what operators hold now: mostly nothing"),
     ("identity_check", "one row"),
     ("identity_key", "one row"),
     ("installation", "one row"),
+    ("cell", "one row"),
     ("erased_up_to", "one row"),
     ("wrapping_check", "one row"),
     ("wrong_keys", "as many as there are counters: 4,096 at most"),
@@ -33,12 +35,16 @@ const TINY: [(&str, &str); 17] = [
 ];
 
 /// Whoever goes through these indexes reads what it leaves out, and why that is no matter.
-const READ_THROUGH: [(&str, &str); 2] = [
+const READ_THROUGH: [(&str, &str); 3] = [
     ("events_position_key", "a follower reads the log once, and says what of it it does not need"),
     (
         "deliveries_firm_idx",
         "the deliveries about a person are found in the history of one firm: an index more for each
          delivery would cost more",
+    ),
+    (
+        "deliveries_ended_later_idx",
+        "an export of a time reads the firm's pending and slow deliveries from before that time",
     ),
 ];
 

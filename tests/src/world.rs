@@ -29,9 +29,11 @@ use eventstore::{Clock, Fence, LifeWatch, Store, connect};
 use firmforms::wiring::{CALLER_PLAN_SETTINGS, System, SystemSetup, WORKER_PLAN_SETTINGS, store};
 use inviter::TakeOver;
 use mailer::Mailer;
+use notifier::NoticeWorker;
 use projector::as_of::{attempts, had_happened};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
+use projector::episodes::EpisodeTimer;
 use projector::follow::Follower;
 use projector::partials::PartialTimer;
 use projector::seals::SealWorker;
@@ -437,6 +439,12 @@ impl World {
     pub async fn take_over(&self) {
         let mut worker = TakeOver::new(self.service().inviter.clone());
         while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
+    }
+
+    /// Raises notices by the clock, queues them for the operator and mails them.
+    pub async fn notify(&self) {
+        drain(EpisodeTimer::new(self.projector.clone(), self.clock.clone())).await;
+        drain(NoticeWorker::new(self.system.notifier.clone())).await;
     }
 
     /// Brings the read models up to date.

@@ -76,6 +76,14 @@ impl IdentityKey {
         self.whole_mac(&named)
     }
 
+    /// The digest of a notice's recipient, an address or a URL, in this firm (ruling 49).
+    #[must_use]
+    pub fn notice_recipient(&self, firm_id: Uuid, recipient: &str) -> [u8; 32] {
+        let recipient = recipient.to_lowercase();
+        let named = [b"notice".as_slice(), firm_id.as_bytes(), recipient.as_bytes()].concat();
+        self.whole_mac(&named)
+    }
+
     /// The text of an unsubscribe link.
     #[must_use]
     pub fn link(&self, recipient: MailRecipient) -> String {
@@ -209,6 +217,17 @@ mod tests {
         assert_ne!(identity.step_url(one, url), identity.step_url(one, "https://a.example/"));
         assert_ne!(identity.step_url(one, url), identity.step_url(two, url));
         assert_ne!(identity.step_url(one, url), IdentityKey::new(&[2; 32]).step_url(one, url));
+    }
+
+    #[test]
+    fn the_recipient_of_a_notice_has_a_digest_that_needs_the_key() {
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let identity = IdentityKey::new(&[1; 32]);
+        let office = identity.notice_recipient(one, "office@harrow.example");
+        assert_eq!(office, identity.notice_recipient(one, "Office@Harrow.example"));
+        assert_ne!(office, identity.notice_recipient(two, "office@harrow.example"));
+        let other = IdentityKey::new(&[2; 32]);
+        assert_ne!(office, other.notice_recipient(one, "office@harrow.example"));
     }
 
     #[test]

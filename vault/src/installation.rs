@@ -50,7 +50,11 @@ pub async fn note(main: &PgPool, keyring: &Keyring, new: Uuid) -> Result<(), Pai
     check(main, keyring).await
 }
 
-async fn id_in(pool: &PgPool) -> Result<Option<Uuid>, sqlx::Error> {
+/// Reads the id of one database. `None` if it has none yet.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn id_in(pool: &PgPool) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("select installation_id from installation").fetch_optional(pool).await
 }
 

@@ -90,6 +90,22 @@ pub async fn is_in_use(connection: &mut PgConnection) -> Result<bool, sqlx::Erro
     sqlx::query_scalar(used).fetch_one(connection).await
 }
 
+/// The check value of the keyring in this database, as [`WrappingKey::opens_check`] takes it.
+/// `None` for a keyring that was never used.
+///
+/// # Errors
+/// If the database does not answer. [`WrongKey::Rewrapping`] between two keys.
+pub async fn sealed_check(pool: &PgPool) -> Result<Option<Vec<u8>>, WrongKey> {
+    let check: Option<(Vec<u8>, bool)> =
+        sqlx::query_as("select sealed, rewrapping from wrapping_check")
+            .fetch_optional(pool)
+            .await?;
+    match check {
+        Some((_, true)) => Err(WrongKey::Rewrapping),
+        check => Ok(check.map(|(sealed, _)| sealed)),
+    }
+}
+
 /// The migrations of the keyring.
 pub static KEYRING_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/keyring");
 

@@ -12,7 +12,8 @@
 //! - [`erasure`] deletes all rows of a response, [`FIRM_TABLES`] names those of a firm.
 //! - [`rewrap`] changes the wrapping key.
 //!
-//! [`installation`] tells whether the two databases belong together.
+//! [`installation`] tells whether the two databases belong together, and [`cell`] the number of
+//! this installation among those behind one address.
 //!
 //! No database holds the wrapping key. No other crate reads or writes the vault's tables. The vault
 //! decides nothing: callers say when data is stored, read and deleted.
@@ -20,6 +21,7 @@
 pub mod answers;
 pub mod bodies;
 pub mod bookings;
+pub mod cell;
 mod entropy;
 pub mod erasure;
 mod identity;
@@ -41,6 +43,7 @@ pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{IdentityKey, MailRecipient};
 pub use keyring::{
     DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey, is_in_use,
+    sealed_check,
 };
 pub use seal::{BrokenSeal, DataKey, WrappingKey};
 

@@ -5,6 +5,7 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 use crate::entropy::Entropy;
+use crate::keyring::WRAPPING_CHECK;
 
 const NONCE_BYTES: usize = 24;
 
@@ -60,6 +61,12 @@ impl WrappingKey {
     #[must_use]
     pub fn new(bytes: &[u8; 32]) -> Self {
         Self(DataKey::new(bytes))
+    }
+
+    /// Whether a keyring with this check value was made with this key.
+    #[must_use]
+    pub fn opens_check(&self, sealed: &[u8]) -> bool {
+        self.0.open(WRAPPING_CHECK, sealed).is_ok()
     }
 }
 

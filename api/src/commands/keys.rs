@@ -4,6 +4,7 @@ use domain::api_key::ApiKey;
 use domain::context::{Actor, EventContext};
 use domain::key::{Key, KeyCommand, KeyEvent, KeyRejection, RevocationReason};
 use domain::label::trimmed_label;
+use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::subscription::{RemovalReason, SubscriptionEvent};
 use domain::time::Timestamp;
 use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
@@ -12,6 +13,7 @@ use projector::keys::{self, KeyRow};
 use projector::{firms, members};
 use uuid::Uuid;
 
+use super::{readings, reason};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -63,7 +65,7 @@ pub async fn create_by(
     let name = label(name)?;
     require_active(service, firm_id).await?;
     let context = service.context(firm_id, actor);
-    let key = ApiKey::from_bytes(service.entropy.secret());
+    let key = ApiKey::from_bytes(service.routed_secret());
     let id = service.entropy.id();
     let created_at = context.recorded_at;
     let made = CreatedKey { id, key, name, member_id, created_at };
@@ -110,6 +112,26 @@ pub async fn revoke(
     let seed = context.correlation_id;
     let revoked = retry_conflicts(seed, || try_revoke(service, key_id, &context)).await?;
     revoked.ok_or(Error::NotFound)
+}
+
+/// Records why a key is revoked, with a look at the key. The revocation's event has no place for a
+/// reason.
+///
+/// # Errors
+/// `firm_not_found`; `invalid_request` for a reason that is no label.
+pub async fn note_reason(
+    service: &Service,
+    firm_id: Uuid,
+    key_id: Uuid,
+    actor: Actor,
+    why: &str,
+) -> Result<(), Error> {
+    let look = ReadingDetails {
+        key_id: Some(key_id),
+        reason: Some(reason(why)?),
+        ..ReadingDetails::at(ReadingSubject::Key, ReadAs::Page)
+    };
+    readings::record(service, firm_id, actor, look).await
 }
 
 /// Locks the key before its subscriptions are listed, so that no subscription is added in between.

@@ -16,28 +16,41 @@ mod code;
 mod document;
 mod guides;
 
+use std::net::IpAddr;
+
 use axum::Router;
 use axum::http::header::ACCESS_CONTROL_ALLOW_ORIGIN;
 use axum::response::Redirect;
 use axum::routing::get;
+use serde_json::json;
 
 use crate::openapi;
 use code::CodeFile;
 use document::ServedDocument;
 
+/// The list of the addresses that deliveries leave from. Without such addresses there is none.
+pub(crate) const EGRESS_PATH: &str = "/.well-known/firmforms-egress.json";
+
 /// All documents, each with its path.
 pub(crate) struct ServedDocs(Vec<(String, ServedDocument)>);
 
 impl ServedDocs {
-    /// Makes the documents for a service at `base_url`.
-    pub(crate) fn at(base_url: &str) -> Self {
+    /// Makes the documents for a service at `base_url`, whose deliveries leave from these
+    /// addresses.
+    pub(crate) fn at(base_url: &str, egress: &[IpAddr]) -> Self {
         let description = openapi::document(base_url);
         let json = ServedDocument::new(openapi::pretty(&description), "application/json")
             // The description is public, and tools in a browser read it (case A26: nothing else).
             .with(ACCESS_CONTROL_ALLOW_ORIGIN, "*");
         let mut documents = vec![("/api/v1/openapi.json".to_owned(), json)];
-        let pages = guides::all(&description).into_iter().chain([openapi::page(&description)]);
+        let pages =
+            guides::all(&description, egress).into_iter().chain([openapi::page(&description)]);
         documents.extend(pages.map(|page| (page.path().to_owned(), ServedDocument::page(&page))));
+        if !egress.is_empty() {
+            let list = json!({"addresses": egress}).to_string();
+            let list = ServedDocument::new(list, "application/json");
+            documents.push((EGRESS_PATH.to_owned(), list.with(ACCESS_CONTROL_ALLOW_ORIGIN, "*")));
+        }
         documents.push((guides::SCRIPT_PATH.to_owned(), ServedDocument::script(guides::SCRIPT)));
         documents.extend(CodeFile::ALL.map(|file| (file.path(), ServedDocument::code(file.text))));
         Self(documents)

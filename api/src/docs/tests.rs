@@ -20,11 +20,11 @@ const COMPRESSED_MAX: usize = 16 << 10;
 fn pages() -> Vec<DocsPage> {
     let description = openapi::document(BASE);
     let reference = openapi::page(&description);
-    guides::all(&description).into_iter().chain([reference]).collect()
+    guides::all(&description, &[]).into_iter().chain([reference]).collect()
 }
 
 fn paths() -> BTreeSet<String> {
-    ServedDocs::at(BASE).0.into_iter().map(|(path, _)| path).collect()
+    ServedDocs::at(BASE, &[]).0.into_iter().map(|(path, _)| path).collect()
 }
 
 /// An answer without a key.

@@ -93,7 +93,8 @@ impl KnownState {
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)
                 | Event::TargetTest(_)
-                | Event::SignIn(_) => {}
+                | Event::SignIn(_)
+                | Event::NoticeSending(_) => {}
             }
         }
         known

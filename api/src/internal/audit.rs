@@ -15,11 +15,13 @@ use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use futures::{Stream, stream};
 use projector::audit::{self, AuditFilter, ChainSpan};
+use projector::firms;
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::bundle::BegunBundle;
 use super::caller::Reader;
 use super::path::PathFirm;
 use super::query::{Choice, QueryFields};
@@ -109,12 +111,19 @@ pub(super) async fn export(
         until,
         ..ReadingDetails::at(ReadingSubject::Audit, format.read_as())
     };
-    readings::record(&service, firm_id, reader.actor(), look).await?;
+    firms::is_active(service.store.pool(), firm_id).await?.ok_or(Error::FirmNotFound)?;
     let asked = ExportSelection { firm_id, since, until };
-    match format {
-        AuditExportFormat::Bundle => return bundle::file(service, asked, number).await,
-        AuditExportFormat::Cover => return bundle::cover(service, asked, number).await,
-        AuditExportFormat::Csv | AuditExportFormat::Ndjson => {}
+    // A refused export is no export, so a bundle begins before the record.
+    let begun = if format.is_signed() {
+        Some(BegunBundle::of(&service, asked, number).await?)
+    } else {
+        None
+    };
+    readings::record(&service, firm_id, reader.actor(), look).await?;
+    match (begun, format) {
+        (Some(begun), AuditExportFormat::Cover) => return bundle::cover(service, begun).await,
+        (Some(begun), _) => return Ok(bundle::file(service, begun)),
+        (None, _) => {}
     }
     let pool = service.store.pool().clone();
     let mut connection = pool.acquire().await?;
@@ -144,7 +153,7 @@ fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
     let AuditPeriod { since, until } = query.period()?;
     let filter = AuditFilter {
         actions: actions.into_iter().map(Action::name).collect(),
-        without: without_reads.then(|| Action::AuditRead.name()),
+        without: if without_reads { Action::READS } else { &[] },
         actor: query.text("actor"),
         subject: query.text("subject"),
         since: since.map(Timestamp::get),

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use domain::time::Timestamp;
 use futures::stream;
 use projector::firms;
+use uuid::Uuid;
 
 use crate::error::Error;
 use crate::service::Service;
@@ -20,13 +21,34 @@ use crate::service::Service;
 /// The cover has its own style, and nothing else.
 const COVER_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// Streams a bundle under the checkpoint with this number, or under the newest.
-pub(super) async fn file(
+/// A bundle before its first part.
+pub(super) struct BegunBundle {
+    pages: BundlePages,
+    /// The firm of the bundle.
+    firm_id: Uuid,
+    /// The name of its file.
+    name: String,
+}
+
+impl BegunBundle {
+    /// A bundle under the checkpoint with this number, or under the newest.
+    pub(super) async fn of(
+        service: &Service,
+        asked: ExportSelection,
+        number: Option<u64>,
+    ) -> Result<Self, Error> {
+        let signed = service.audit.checkpoint(number).await?;
+        let name = name(asked, signed.checkpoint.number);
+        let pages = service.audit.bundle(service.store.pool(), signed, asked).await?;
+        Ok(Self { pages, firm_id: asked.firm_id, name })
+    }
+}
+
+/// Streams a bundle.
+pub(super) fn file(
     service: Arc<Service>,
-    asked: ExportSelection,
-    number: Option<u64>,
-) -> Result<Response, Error> {
-    let (pages, name) = begin(&service, asked, number).await?;
+    BegunBundle { pages, name, .. }: BegunBundle,
+) -> Response {
     let next = |(service, mut pages): (Arc<Service>, BundlePages)| async move {
         let text = next(&service, &mut pages).await?;
         Ok::<_, Error>(text.map(|text| (Bytes::from(text), (service, pages))))
@@ -38,38 +60,25 @@ pub(super) async fn file(
         (CONTENT_DISPOSITION, attached),
         (CACHE_CONTROL, "no-store".to_owned()),
     ];
-    Ok((headers, body).into_response())
+    (headers, body).into_response()
 }
 
 /// Shows the cover of the bundle that [`file()`] streams.
 pub(super) async fn cover(
     service: Arc<Service>,
-    asked: ExportSelection,
-    number: Option<u64>,
+    BegunBundle { mut pages, firm_id, name }: BegunBundle,
 ) -> Result<Response, Error> {
-    let (mut pages, file) = begin(&service, asked, number).await?;
     while next(&service, &mut pages).await?.is_some() {}
     let bundle = pages.summary()?;
-    let firm_name = firms::name(service.store.pool(), asked.firm_id).await?;
+    let firm_name = firms::name(service.store.pool(), firm_id).await?;
     let made_at = service.clock.now();
-    let page = CoverPage { bundle: &bundle, file: &file, firm_name: firm_name.as_deref(), made_at };
+    let page = CoverPage { bundle: &bundle, file: &name, firm_name: firm_name.as_deref(), made_at };
     let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, COVER_POLICY),
         (CACHE_CONTROL, "no-store"),
     ];
     Ok((headers, page.html()).into_response())
-}
-
-/// The bundle before its first part, and the name of its file.
-async fn begin(
-    service: &Service,
-    asked: ExportSelection,
-    number: Option<u64>,
-) -> Result<(BundlePages, String), Error> {
-    let signed = service.audit.checkpoint(number).await?;
-    let name = name(asked, signed.checkpoint.number);
-    Ok((service.audit.bundle(service.store.pool(), signed, asked).await?, name))
 }
 
 /// The next part. No connection is held while the caller reads.

@@ -205,8 +205,9 @@ pub(super) async fn export(
         until: query.time("until")?,
     };
     query.end()?;
-    readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
+    // A refused export is no export. No line is read before the answer.
     let lines = export::lines(&service, firm_id, &asked).await?;
+    readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
     Ok(([(CONTENT_TYPE, asked.format.content_type())], Body::from_stream(lines)))
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
+use domain::audit::AuditPeriod;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::target::shown_target;
 use domain::time::Timestamp;
@@ -65,7 +66,7 @@ pub(super) async fn list(
 ) -> Result<Json<ListBody<HookLifeBody>>, Error> {
     let removed = query.bool("removed")?;
     let warned = query.bool("warned")?;
-    let since = query.time("since")?;
+    let period = query.period()?;
     let after = query.id("after")?;
     let limit = query.limit()?;
     let as_of = query.text("as_of");
@@ -74,7 +75,7 @@ pub(super) async fn list(
         (Some(true), Some(true)) => {
             return Err(Error::invalid("`removed` and `warned` cannot both be true"));
         }
-        (Some(true), _) => HookFilter::Removed(since.map(Timestamp::get)),
+        (Some(true), _) => HookFilter::Removed(period),
         (_, Some(true)) => HookFilter::Warned,
         (_, _) => HookFilter::Live,
     };
@@ -82,7 +83,9 @@ pub(super) async fn list(
         Some(text) => Some(as_of::read(&service, &text).await?),
         None => None,
     };
-    let look = ReadingDetails { since, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
+    let AuditPeriod { since, until } = period;
+    let look =
+        ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
     readings::record(&service, firm_id, reader.actor(), look).await?;
     let wanted = HookListQuery { which, as_of, after, limit };
     let page = listing::hooks(&service, firm_id, wanted).await?;

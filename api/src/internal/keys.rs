@@ -17,7 +17,7 @@ use super::caller::{Product, Reader, Viewer};
 use super::path::{PathFirm, PathParamId};
 use crate::body::{self, BodyLimit, OptionalJsonBody, json};
 use crate::commands::keys::{self, CreatedKey};
-use crate::commands::{readings, reason};
+use crate::commands::readings;
 use crate::error::Error;
 use crate::queries::history::{self, KeyHistory};
 use crate::service::Service;
@@ -89,8 +89,7 @@ pub(super) async fn history(
     Ok(Json(found))
 }
 
-/// Revokes a key. The event has no place for a reason, so a given reason is recorded with a look at
-/// the key, right before.
+/// Revokes a key. A given reason is recorded right before.
 pub(super) async fn revoke(
     caller: Product,
     PathFirm(firm_id): PathFirm,
@@ -102,12 +101,7 @@ pub(super) async fn revoke(
     let why = body.nullable_string("reason")?;
     body.end()?;
     if let Some(why) = why {
-        let look = ReadingDetails {
-            key_id: Some(key_id),
-            reason: Some(reason(&why)?),
-            ..ReadingDetails::at(ReadingSubject::Key, ReadAs::Page)
-        };
-        readings::record(&service, firm_id, caller.actor(), look).await?;
+        keys::note_reason(&service, firm_id, key_id, caller.actor(), &why).await?;
     }
     keys::revoke(&service, firm_id, key_id, caller.actor()).await?;
     Ok(Json(KeyRevokedAnswer { ok: true }))

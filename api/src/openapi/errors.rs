@@ -60,6 +60,7 @@ fn when(error: &Error) -> &'static str {
         | Error::PauseNotFound
         | Error::BodyPurged
         | Error::NotSigned
+        | Error::NoSuchCheckpoint { .. }
         | Error::ClockOff(_)
         | Error::LogShortened(_)
         | Error::SelectionChanged { .. } => "The internal door answers so.",

@@ -53,7 +53,7 @@ pub async fn make(service: &Service, new: &NewPortalLink) -> Result<PortalLink, 
         Some(false) => return Err(Error::NotAManager),
         None => return Err(Error::NoSuchMember),
     }
-    let code = URL_SAFE_NO_PAD.encode(service.entropy.secret());
+    let code = URL_SAFE_NO_PAD.encode(service.routed_secret());
     let ends_at = service.clock.now().get() + LINK_TIME;
     let row = NewLinkRow {
         link_sha256: sha256(&code),

@@ -7,6 +7,7 @@ use domain::context::Actor;
 use domain::firm::FirmBrand;
 use domain::lang::Lang;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::text::is_bare_secret;
 use domain::time::Timestamp;
 use projector::portal_sessions::{self, PortalSessionRow, UsedLink};
 use uuid::Uuid;
@@ -52,7 +53,10 @@ pub enum PortalStanding {
 /// `unauthorized` for a link that is unknown, used or over, and for a member who manages the firm
 /// no more.
 pub async fn begin(service: &Service, code: &str) -> Result<String, Error> {
-    let cookie = URL_SAFE_NO_PAD.encode(service.entropy.secret());
+    if !is_bare_secret(code) {
+        return Err(Error::Unauthorized);
+    }
+    let cookie = URL_SAFE_NO_PAD.encode(service.routed_secret());
     let now = service.clock.now().get();
     let used = UsedLink {
         link_sha256: sha256(code),
@@ -75,6 +79,9 @@ pub async fn begin(service: &Service, code: &str) -> Result<String, Error> {
 /// # Errors
 /// If the database does not answer.
 pub async fn find(service: &Service, cookie: &str) -> Result<PortalStanding, Error> {
+    if !is_bare_secret(cookie) {
+        return Ok(PortalStanding::Unknown);
+    }
     let cookie_sha256 = sha256(cookie);
     let found = portal_sessions::find(service.store.pool(), cookie_sha256).await?;
     let Some(row) = found else { return Ok(PortalStanding::Unknown) };

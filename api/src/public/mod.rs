@@ -48,7 +48,7 @@ pub fn router(service: Service) -> Router {
         .fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
     let door = Router::new()
         .nest(similar_route::PREFIX, contract)
-        .merge(ServedDocs::at(&service.base_url).routes())
+        .merge(ServedDocs::at(&service.base_url, &service.egress).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use chrono::{DateTime, Utc};
 use domain::as_of::AsOf;
+use domain::audit::AuditPeriod;
 use eventstore::tail::TailError;
 use projector::as_of::{self, DeliveryThen, HookThen};
 use projector::deliveries::DeliveryRow;
@@ -22,8 +22,8 @@ pub enum HookFilter {
     Live,
     /// Live subscriptions whose last finished delivery ended with 410.
     Warned,
-    /// Removed subscriptions, last removed first, from an instant on if one is given.
-    Removed(Option<DateTime<Utc>>),
+    /// Subscriptions removed in this period, last removed first.
+    Removed(AuditPeriod),
 }
 
 impl HookFilter {
@@ -31,7 +31,10 @@ impl HookFilter {
         match (self, hook.life.removed_at) {
             (Self::Live, removed) => removed.is_none(),
             (Self::Warned, removed) => removed.is_none() && hook.warned,
-            (Self::Removed(since), Some(at)) => since.is_none_or(|since| at >= since),
+            (Self::Removed(AuditPeriod { since, until }), Some(at)) => {
+                since.is_none_or(|since| at >= since.get())
+                    && until.is_none_or(|until| at < until.get())
+            }
             (Self::Removed(_), None) => false,
         }
     }

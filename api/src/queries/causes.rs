@@ -10,12 +10,12 @@ use domain::event::Event;
 use domain::firm::SuspensionChange;
 use domain::occurrence::occurrence_id;
 use domain::response::response_stream;
-use domain::sentence::{KeyName, NameBook};
+use domain::sentence::{KeyName, NameBook, reported_for, second_gone};
 use domain::subscription::SubscriptionEvent;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_many, related};
-use projector::{keys, sign_ins, tokens};
+use projector::{audit, keys, sign_ins, tokens};
 use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -33,6 +33,12 @@ pub struct CauseStep {
     pub position: i64,
     /// The time at which it was recorded.
     pub at: Timestamp,
+    /// The time that the product reported for it, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reported_for: Option<Timestamp>,
+    /// The sequence of its entry in the audit log. Absent outside of explanations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit_entry: Option<i64>,
     /// Its name.
     pub event: &'static str,
     /// The kind of its stream.
@@ -72,10 +78,35 @@ impl Chain {
         self.0.values()
     }
 
-    /// The events as steps.
+    /// The events as steps, each with its entry of the audit log.
     pub(super) async fn tell(&self, service: &Service) -> Result<Vec<CauseStep>, Error> {
         let names = names(service, self.0.values()).await?;
-        Ok(self.0.values().map(|event| CauseStep::of(event, &names)).collect())
+        let positions: Vec<i64> = self.0.keys().copied().collect();
+        let entries = audit::sequences_at(service.store.pool(), &positions).await?;
+        let step = |event| {
+            let step = CauseStep::of(event, &names);
+            CauseStep { audit_entry: entries.get(&step.position).copied(), ..step }
+        };
+        let mut steps: Vec<CauseStep> = self.0.values().map(step).collect();
+        self.count_gone_answers(&mut steps);
+        Ok(steps)
+    }
+
+    /// Tells of the second 410 in a row as such. One event alone does not know which it is.
+    fn count_gone_answers(&self, steps: &mut [CauseStep]) {
+        let mut gone: HashSet<&str> = HashSet::new();
+        for (step, recorded) in steps.iter_mut().zip(self.0.values()) {
+            let Event::Subscription(event) = &recorded.event else { continue };
+            match event {
+                SubscriptionEvent::TargetGone(answer) if !gone.insert(&recorded.aggregate_id) => {
+                    step.sentence = second_gone(answer);
+                }
+                SubscriptionEvent::TargetAnswered { .. } => {
+                    gone.remove(recorded.aggregate_id.as_str());
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -83,17 +114,25 @@ impl CauseStep {
     /// The step of an event.
     pub(super) fn of(recorded: &RecordedEvent, names: &NameBook) -> Self {
         let actor = recorded.context.actor;
+        let at = recorded.context.recorded_at;
+        let reported_for = reported_for(&recorded.event, at);
+        let mut sentence = names.sentence(&recorded.aggregate_id, &recorded.event);
+        if let Some(time) = reported_for {
+            sentence.push_str(&format!(", reported for {time}"));
+        }
         Self {
             event_id: recorded.id(),
             position: recorded.position,
-            at: recorded.context.recorded_at,
+            at,
+            reported_for,
+            audit_entry: None,
             event: recorded.event.event_type(),
             kind: recorded.event.aggregate_type(),
             id: recorded.aggregate_id.clone(),
             actor: actor.to_string(),
             by: names.actor(actor),
             caused_by: recorded.context.causation_id,
-            sentence: names.sentence(&recorded.aggregate_id, &recorded.event),
+            sentence,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Deliveries as lines of a file, one per attempt: CSV for spreadsheets, NDJSON for programs. A
-//! delivery without an attempt has one line. Bodies and answers stay out.
+//! delivery without an attempt has one line. Bodies and answers stay out. A time selects attempts
+//! by their start, and deliveries without an attempt by their queuing.
 
 use std::collections::{HashMap, VecDeque};
 use std::str::FromStr;
@@ -15,7 +16,7 @@ use domain::target::host_of;
 use domain::time::Timestamp;
 use futures::{Stream, stream};
 use projector::as_of::{attempts, had_happened};
-use projector::deliveries::{self, DeliveryFilter, DeliveryRow};
+use projector::deliveries::{self, DeliveryFilter, DeliveryRow, ENDED_LATER_MIN, ListedKind};
 use projector::{firms, hooks};
 use serde_json::json;
 use sqlx::PgPool;
@@ -75,9 +76,9 @@ pub struct DeliveryExport {
     pub hook_id: Option<Uuid>,
     /// Only deliveries to this host.
     pub host: Option<String>,
-    /// Only deliveries queued at this time or later.
+    /// Only attempts begun at this time or later.
     pub since: Option<Timestamp>,
-    /// Only deliveries queued before this time.
+    /// Only attempts begun before this time.
     pub until: Option<Timestamp>,
 }
 
@@ -124,7 +125,23 @@ const COLUMNS: [&str; 20] = [
 
 /// A part of an export that is read page by page.
 #[derive(Debug, Clone)]
-enum ExportPart {
+struct ExportPart {
+    scope: ExportScope,
+    queued: QueuedWhen,
+}
+
+/// The queuing of the deliveries in a part, in relation to the asked time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum QueuedWhen {
+    /// In the asked time, or at most [`ENDED_LATER_MIN`] before it.
+    InTime,
+    /// Earlier, and an attempt may have begun in the asked time.
+    Earlier(DateTime<Utc>),
+}
+
+/// The deliveries in a part.
+#[derive(Debug, Clone)]
+enum ExportScope {
     /// All deliveries of the firm.
     Firm,
     /// The deliveries of a subscription.
@@ -134,7 +151,7 @@ enum ExportPart {
 }
 
 /// The lines of an export, newest delivery first. Those of a host are in the order of its
-/// subscriptions.
+/// subscriptions, and for each first the deliveries that were queued in the asked time.
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
@@ -174,16 +191,24 @@ async fn parts(
     asked: &DeliveryExport,
 ) -> Result<VecDeque<ExportPart>, Error> {
     let host = asked.host.as_deref().map(host_named).transpose()?;
-    match (asked.hook_id, host) {
-        (Some(_), Some(_)) => Err(Error::invalid("name a subscription or a host, not both")),
-        (Some(hook_id), None) => Ok([ExportPart::Hook(hook_id)].into()),
-        (None, None) => Ok([ExportPart::Firm].into()),
+    let scopes: Vec<ExportScope> = match (asked.hook_id, host) {
+        (Some(_), Some(_)) => {
+            return Err(Error::invalid("name a subscription or a host, not both"));
+        }
+        (Some(hook_id), None) => vec![ExportScope::Hook(hook_id)],
+        (None, None) => vec![ExportScope::Firm],
         (None, Some(host)) => {
             let of_host = hooks::of_host(pool, firm_id, &host).await?;
-            let hooks = of_host.into_iter().map(ExportPart::Hook);
-            Ok(hooks.chain([ExportPart::Steps(host)]).collect())
+            let hooks = of_host.into_iter().map(ExportScope::Hook);
+            hooks.chain([ExportScope::Steps(host)]).collect()
         }
-    }
+    };
+    let earlier = asked.since.map(|since| QueuedWhen::Earlier(since.get()));
+    let both = |scope: ExportScope| {
+        let times = [QueuedWhen::InTime].into_iter().chain(earlier);
+        times.map(move |queued| ExportPart { scope: scope.clone(), queued })
+    };
+    Ok(scopes.into_iter().flat_map(both).collect())
 }
 
 struct ExportReader {
@@ -199,34 +224,55 @@ struct ExportReader {
 impl ExportReader {
     /// The lines of the next page of a part. Goes on to the next part behind its last page.
     async fn page(&mut self, part: &ExportPart) -> Result<String, Error> {
-        let wanted = DeliveryFilter {
-            hook_id: match part {
-                ExportPart::Hook(hook_id) => Some(*hook_id),
-                ExportPart::Firm | ExportPart::Steps(_) => None,
-            },
-            since: self.since,
-            until: self.until,
-            after: self.after,
-            limit: DELIVERIES_PER_PAGE,
-            ..DeliveryFilter::default()
-        };
-        let rows = match part {
-            ExportPart::Steps(_) => {
-                deliveries::list_steps(&self.pool, self.firm_id, &wanted).await?
-            }
-            ExportPart::Firm | ExportPart::Hook(_) => {
-                deliveries::list(&self.pool, self.firm_id, &wanted).await?
-            }
-        };
+        let rows = self.rows(part).await?;
         self.after = rows.last().map(|last| (last.created_at, last.delivery_id));
         if i64::try_from(rows.len()) != Ok(DELIVERIES_PER_PAGE) {
             self.parts.pop_front();
             self.after = None;
         }
-        self.lines(part, &rows).await
+        self.lines(&part.scope, &rows).await
     }
 
-    async fn lines(&self, part: &ExportPart, rows: &[DeliveryRow]) -> Result<String, Error> {
+    async fn rows(&self, part: &ExportPart) -> Result<Vec<DeliveryRow>, Error> {
+        let begin = self.since.map(|since| since - ENDED_LATER_MIN);
+        let (since, until) = match part.queued {
+            QueuedWhen::InTime => (begin, self.until),
+            QueuedWhen::Earlier(_) => (None, begin),
+        };
+        let (hook_id, kind) = match part.scope {
+            ExportScope::Hook(hook_id) => (Some(hook_id), ListedKind::All),
+            ExportScope::Firm => (None, ListedKind::All),
+            ExportScope::Steps(_) => (None, ListedKind::Steps),
+        };
+        let wanted = DeliveryFilter {
+            hook_id,
+            since,
+            until,
+            after: self.after,
+            limit: DELIVERIES_PER_PAGE,
+            ..DeliveryFilter::default()
+        };
+        let pool = &self.pool;
+        let firm_id = self.firm_id;
+        Ok(match (part.queued, kind) {
+            (QueuedWhen::Earlier(since), kind) => {
+                deliveries::list_ended_later(pool, firm_id, &wanted, kind, since).await?
+            }
+            (QueuedWhen::InTime, ListedKind::Steps) => {
+                deliveries::list_steps(pool, firm_id, &wanted).await?
+            }
+            (QueuedWhen::InTime, ListedKind::All) => {
+                deliveries::list(pool, firm_id, &wanted).await?
+            }
+        })
+    }
+
+    /// Whether the asked time includes this one.
+    fn includes(&self, at: DateTime<Utc>) -> bool {
+        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
+    }
+
+    async fn lines(&self, scope: &ExportScope, rows: &[DeliveryRow]) -> Result<String, Error> {
         let hosts = self.hosts(rows).await?;
         let ids: Vec<Uuid> = rows.iter().map(|row| row.delivery_id).collect();
         let mut connection = self.pool.acquire().await?;
@@ -240,14 +286,15 @@ impl ExportReader {
         let mut text = String::new();
         for row in rows {
             let host = hosts.get(&row.delivery_id).map_or("", String::as_str);
-            if matches!(part, ExportPart::Steps(wanted) if wanted != host) {
+            if matches!(scope, ExportScope::Steps(wanted) if wanted != host) {
                 continue;
             }
             let attempts = of.get(&row.delivery_id.to_string()).map_or(&[][..], Vec::as_slice);
-            if attempts.is_empty() {
+            if attempts.is_empty() && self.includes(row.created_at) {
                 text.push_str(&self.line(row, host, None));
             }
-            for attempt in attempts {
+            let begun = |attempt: &&Attempt| self.includes(attempt.started_at.get());
+            for attempt in attempts.iter().filter(begun) {
                 text.push_str(&self.line(row, host, Some(attempt)));
             }
         }

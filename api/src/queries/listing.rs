@@ -175,9 +175,9 @@ pub async fn hooks(
         None => None,
     };
     let lives = match (asked.as_of, asked.which) {
-        (None, HookFilter::Removed(since)) => {
+        (None, HookFilter::Removed(period)) => {
             let after = places.map(|(_, removed)| removed.ok_or_else(no_hook)).transpose()?;
-            hooks::list_removed(pool, firm_id, since, after, limit).await?
+            hooks::list_removed(pool, firm_id, period, after, limit).await?
         }
         (None, HookFilter::Warned) => made_before(hooks::list_warned(pool, firm_id).await?, places),
         (None, HookFilter::Live) => made_before(hooks::list_live(pool, firm_id).await?, places),

@@ -19,7 +19,7 @@ const KEY_PREFIX_CHARS: usize = 12;
 /// The kind of an object that has a short name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedKind {
-    /// A firm: also by its name.
+    /// A firm: also by its name, or the beginning of its name.
     Firm,
     /// A key of this firm: also by the beginning of its text.
     Key(Uuid),
@@ -101,6 +101,10 @@ pub async fn find(pool: &PgPool, kind: NamedKind, text: &str) -> Result<Uuid, Na
         }
         _ if range.is_none() => return Err(NamingError::NoId { kind, text: text.to_owned() }),
         _ => {}
+    }
+    if kind == NamedKind::Firm && found.is_empty() {
+        let begin_so = search::by_firm_name(pool, &text.to_lowercase()).await?;
+        found.extend(begin_so.into_iter().map(candidate));
     }
     only(kind, text, found)
 }

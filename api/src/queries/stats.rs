@@ -56,8 +56,8 @@ pub async fn show(service: &Service) -> Result<Stats, Error> {
         let then = TableSize { rows: past.rows, bytes: past.bytes };
         size.growth_since(then, (today - past.day).num_days())
     };
-    let main = table_sizes::now(&mut *pool.acquire().await?).await?;
-    let keyring = table_sizes::now(&mut *service.keyring.pool().acquire().await?).await?;
+    let main = table_sizes::counted(&mut *pool.acquire().await?).await?;
+    let keyring = table_sizes::counted(&mut *service.keyring.pool().acquire().await?).await?;
     Ok(Stats {
         main: DatabaseStats::of(main, growth),
         keyring: DatabaseStats::of(keyring, |_, _| None),

@@ -71,6 +71,8 @@ pub struct DatabaseReport {
     pub checkpoints: u64,
     /// Position and time of the last agreeing checkpoint.
     pub witnessed: Option<(i64, Timestamp)>,
+    /// Events after that position. No signature covers them yet.
+    pub events_unsigned: u64,
     /// Events that the audit log has not followed yet.
     pub events_awaited: u64,
     /// Entries that these events lead to.

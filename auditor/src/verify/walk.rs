@@ -42,6 +42,8 @@ pub(super) struct AuditWalk {
     events: i64,
     agreed: u64,
     witnessed: Option<(i64, Timestamp)>,
+    /// Events up to the last agreeing checkpoint.
+    signed_events: i64,
 }
 
 impl AuditWalk {
@@ -57,6 +59,7 @@ impl AuditWalk {
             events: 0,
             agreed: 0,
             witnessed: None,
+            signed_events: 0,
         }
     }
 
@@ -179,6 +182,7 @@ impl AuditWalk {
         }
         self.agreed += 1;
         self.witnessed = Some((said.position, said.at));
+        self.signed_events = self.events;
         Ok(())
     }
 
@@ -260,6 +264,7 @@ impl AuditWalk {
             firms: self.firms(),
             checkpoints: self.agreed,
             witnessed: self.witnessed,
+            events_unsigned: (self.events - self.signed_events).unsigned_abs(),
             events_awaited: self.chains.events_awaited,
             entries_awaited: self.chains.entries_awaited,
             first_awaited: self.chains.first_awaited.clone(),

@@ -3,7 +3,7 @@
 use api::commands::readings;
 use api::queries::access;
 use clap::Args;
-use domain::access::AccessMoment;
+use domain::access::AskedAccess;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
 
@@ -32,10 +32,10 @@ pub(crate) struct AccessArgs {
     /// The firm: its id, the beginning of its id, or its name.
     #[arg(long)]
     firm: String,
-    /// The end of this day in UTC (2026-03-14), or an instant (2026-03-14T12:00:00Z); by default
-    /// now.
+    /// The end of this day in UTC (2026-03-14, yesterday), an instant (2026-03-14T12:00:00Z) or a
+    /// distance (2h), by what was recorded by then; by default now.
     #[arg(long, value_name = "DAY")]
-    as_of: Option<AccessMoment>,
+    as_of: Option<AskedAccess>,
     #[command(flatten)]
     json: OutputArgs,
 }
@@ -44,7 +44,9 @@ pub(crate) async fn run(storage: &StorageArgs, asked: AccessArgs) -> anyhow::Res
     let system = wiring::open(storage).await?;
     let service = &system.service;
     let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
-    let found = access::of_firm(service, None, firm_id, asked.as_of).await;
+    let now = service.clock.now();
+    let moment = asked.as_of.map(|as_of| as_of.moment(now));
+    let found = access::of_firm(service, None, firm_id, moment).await;
     let found = serde_json::to_value(found.map_err(terminal_error)?)?;
     let look = ReadingDetails::at(ReadingSubject::Access, ReadAs::Page);
     readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)?;

@@ -42,8 +42,8 @@ const DELIVERY: RecordView = RecordView::new(&[
 pub(crate) async fn run(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
     let DeliveryShowArgs { firm, delivery, as_of, reveal, contents, json } = asked;
     let pool = service.store.pool();
-    let firm_id = names::id(pool, NamedKind::Firm, &firm).await?;
     let delivery_id = names::id(pool, NamedKind::Delivery, &delivery).await?;
+    let firm_id = names::firm_of_delivery(pool, firm.as_deref(), delivery_id).await?;
     let as_of = names::as_of(as_of, service.clock.now());
     let until = match as_of {
         Some(as_of) => as_of::check(service, as_of).await.map_err(terminal_error)?,

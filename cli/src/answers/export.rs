@@ -10,10 +10,10 @@ use api::commands::readings;
 use api::queries::export::{self, DeliveryExport, ExportFormat};
 use clap::{Args, ValueEnum};
 use domain::audit::AuditPeriod;
+use domain::when::When;
 use futures::TryStreamExt;
 use serde_json::json;
 
-use crate::audit::args::TimeRangeArgs;
 use crate::audit::new_file::NewFile;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
@@ -35,8 +35,13 @@ pub(crate) struct DeliveryExportArgs {
     /// Only deliveries to this host.
     #[arg(long)]
     host: Option<String>,
-    #[command(flatten)]
-    time: TimeRangeArgs,
+    /// Only attempts begun at this time or later, also of older deliveries: 2026-11-01,
+    /// 2026-11-01T09:30:00Z, 2h, yesterday. A delivery without an attempt counts by its queuing.
+    #[arg(long)]
+    since: Option<When>,
+    /// Only attempts begun before this time.
+    #[arg(long)]
+    until: Option<When>,
     /// The format: for a spreadsheet, or for programs.
     #[arg(long, value_enum, default_value = "csv")]
     format: DeliveryFormat,
@@ -78,14 +83,16 @@ impl From<DeliveryFormat> for ExportFormat {
 pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow::Result<()> {
     let pool = service.store.pool();
     let firm = names::id(pool, NamedKind::Firm, &asked.firm).await?;
-    let AuditPeriod { since, until } = asked.time.period(service.clock.now())?;
+    let AuditPeriod { since, until } =
+        names::period(asked.since, asked.until, service.clock.now())?;
     let hook_id = names::id_of_any(pool, NamedKind::Hook, asked.hook.as_deref()).await?;
     let format = asked.format.into();
     let order = DeliveryExport { format, hook_id, host: asked.host, since, until };
     let out = asked.out.as_deref().map(NewFile::create).transpose()?;
+    // A refused export is no export. No line is read before the record.
+    let lines = export::lines(service, firm, &order).await.map_err(terminal_error)?;
     let actor = service.operator();
     readings::record(service, firm, actor, order.look()).await.map_err(terminal_error)?;
-    let lines = export::lines(service, firm, &order).await.map_err(terminal_error)?;
     let mut to: Box<dyn Write + Send> = match &out {
         Some(file) => Box::new(BufWriter::new(file)),
         None => Box::new(BufWriter::new(Output::new())),

@@ -1,5 +1,7 @@
 //! `hooks test`: sends a sample to the target of a subscription from this machine, and shows the
-//! answer.
+//! answer. Exit code 0: it was 2xx.
+
+use std::process::ExitCode;
 
 use anyhow::Context;
 use api::commands::hook_tests::{self, HookTest};
@@ -38,7 +40,7 @@ pub(crate) struct HookTestArgs {
     json: ReportArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, asked: HookTestArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageArgs, asked: HookTestArgs) -> anyhow::Result<ExitCode> {
     let setup = asked.targets.setup()?;
     let system = wiring::open_to_send(storage, setup).await?;
     let pool = system.pool();
@@ -55,7 +57,9 @@ pub(crate) async fn run(storage: &StorageArgs, asked: HookTestArgs) -> anyhow::R
         SENT.print(asked.json.into(), &sent);
         list(&sent, "hops").for_each(|hop| print_line(&request_line(hop)));
     }
-    system.stop().await
+    system.stop().await?;
+    let is_taken = sent["status"].as_u64().is_some_and(|status| (200..300).contains(&status));
+    Ok(ExitCode::from(u8::from(!is_taken)))
 }
 
 /// A request of the way: the target first, then each redirect.

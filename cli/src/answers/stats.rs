@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{list, text};
 use crate::operate::terminal_error;
-use crate::output::{Column, ListTable, OutputArgs, ReportArgs, print_json};
+use crate::output::{Column, ListTable, OutputArgs, ReportArgs, print_json, print_note};
 use crate::wiring::{self, StorageArgs};
 
 const SIZES: ListTable = ListTable::new(
@@ -31,6 +31,9 @@ pub(crate) async fn run(storage: &StorageArgs, how: ReportArgs) -> anyhow::Resul
         print_json(&found);
     } else {
         SIZES.print(OutputArgs::from(how), rows(&found));
+        if found["main"]["growth"].is_null() {
+            print_note("growth is known after a day");
+        }
     }
     system.stop().await
 }

@@ -4,7 +4,6 @@ use api::Service;
 use api::commands::readings;
 use api::commands::targets::{self, TargetReveal};
 use api::queries::history;
-use api::queries::naming;
 use clap::Args;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
@@ -131,13 +130,7 @@ pub(crate) async fn key(service: &Service, asked: WhyKeyArgs) -> anyhow::Result<
 pub(crate) async fn delivery(service: &Service, asked: WhyDeliveryArgs) -> anyhow::Result<()> {
     let pool = service.store.pool();
     let delivery = names::id(pool, NamedKind::Delivery, &asked.delivery).await?;
-    let firm = match names::id_of_any(pool, NamedKind::Firm, asked.firm.as_deref()).await? {
-        Some(firm) => Some(firm),
-        None => naming::firm_of(pool, NamedKind::Delivery, delivery).await?,
-    };
-    let Some(firm) = firm else {
-        anyhow::bail!("no list shows this delivery: with --firm, the log is searched");
-    };
+    let firm = names::firm_of_delivery(pool, asked.firm.as_deref(), delivery).await?;
     let found = history::of_delivery(service, firm, delivery).await.map_err(terminal_error)?;
     let look = ReadingDetails {
         delivery_id: Some(delivery),
@@ -166,8 +159,10 @@ pub(super) fn step_line(step: &Value) -> String {
         "system" => String::new(),
         _ => format!(", by {}", text(step, "by")),
     };
+    let entry = step["audit_entry"].as_i64();
+    let entry = entry.map(|entry| format!(" (audit entry {entry})")).unwrap_or_default();
     let position = &step["position"];
-    format!("{} [{position}] {}{by}", text(step, "at"), text(step, "sentence"))
+    format!("{} [{position}] {}{by}{entry}", text(step, "at"), text(step, "sentence"))
 }
 
 fn summary_of_hook(found: &Value) -> Value {
@@ -241,6 +236,9 @@ mod tests {
         let own = json!({"at": "t", "position": 61, "sentence": "it was cancelled",
                          "actor": "system", "by": "the service"});
         assert_eq!(step_line(&own), "t [61] it was cancelled");
+        let proved = json!({"at": "t", "position": 61, "sentence": "it was cancelled",
+                            "actor": "system", "by": "the service", "audit_entry": 17});
+        assert_eq!(step_line(&proved), "t [61] it was cancelled (audit entry 17)");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) struct AuditListArgs {
     /// Only entries of these actions: `hook_removed`, `key_revoked`, and so on.
     #[arg(long, value_delimiter = ',')]
     pub(crate) action: Vec<Action>,
-    /// Leave out the entries of readings, `audit_read`.
+    /// Leave out the entries of readings, `audit_read` and `audit_exported`.
     #[arg(long)]
     pub(crate) no_reads: bool,
     /// Only entries of these actors: `key`, `member`, `operator`, `receiver`, ..., or an id.
@@ -185,6 +185,9 @@ pub(crate) struct HooksListArgs {
     /// Only those removed from this time on: 2026-11-01, 2h, yesterday.
     #[arg(long, requires = "removed")]
     pub(crate) since: Option<When>,
+    /// Only those removed before this time.
+    #[arg(long, requires = "removed")]
+    pub(crate) until: Option<When>,
     /// Their state at a position of the log, or at a time (2026-11-01, 2h).
     #[arg(long)]
     pub(crate) as_of: Option<PastMoment>,

@@ -115,7 +115,9 @@ impl ExportOrder<'_> {
             }
         };
         bar.finish();
-        Ok(Written { entries: entries.into_inner(), bundle })
+        // The neighbours of a period are in a bundle, and not in the period.
+        let entries = bundle.as_ref().map_or(entries.into_inner(), |all| all.proved.entries);
+        Ok(Written { entries, bundle })
     }
 
     async fn cover(&self, bundle: &BundleSummary) -> anyhow::Result<String> {

@@ -1,9 +1,12 @@
 //! `hooks`: lists, explains and tests subscriptions.
 
+use std::process::ExitCode;
+
 use api::commands::readings;
 use api::queries::as_of::{self, HookFilter};
 use api::queries::listing::{self, HookListQuery};
 use domain::as_of::AsOf;
+use domain::audit::AuditPeriod;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::target::shown_target;
 use domain::time::Timestamp;
@@ -17,35 +20,38 @@ use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable};
 use crate::wiring::{self, StorageArgs, System};
 
-pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<ExitCode> {
     match command {
         // A test has settings of its own for the call.
-        HooksCommand::Test(asked) => answers::test_hook(storage, asked).await,
+        HooksCommand::Test(asked) => return answers::test_hook(storage, asked).await,
         HooksCommand::List(asked) => {
             let system = wiring::open(storage).await?;
             list(&system, asked).await?;
-            system.stop().await
+            system.stop().await?;
         }
         HooksCommand::Why(asked) => {
             let system = wiring::open(storage).await?;
             why::hook(&system.service, asked).await?;
-            system.stop().await
+            system.stop().await?;
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn list(system: &System, list: HooksListArgs) -> anyhow::Result<()> {
     let service = &system.service;
     let now = service.clock.now();
     let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
-    let since = list.since.map(|when| when.before(now));
-    let look = ReadingDetails { since, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
+    let period = names::period(list.since, list.until, now)?;
+    let AuditPeriod { since, until } = period;
+    let look =
+        ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
     readings::record(service, firm, service.operator(), look).await.map_err(terminal_error)?;
     let as_of = match names::as_of(list.as_of, now) {
         Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
         None => None,
     };
-    let which = list.which(since);
+    let which = list.which(period);
     let asked = HookListQuery { which, as_of, after: list.after, limit: Some(list.limit) };
     let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
     table(as_of, which).print(list.json, items(&page.rows));
@@ -82,9 +88,9 @@ const fn table(as_of: Option<AsOf>, which: HookFilter) -> ListTable {
 }
 
 impl HooksListArgs {
-    fn which(&self, since: Option<Timestamp>) -> HookFilter {
+    fn which(&self, period: AuditPeriod) -> HookFilter {
         match (self.removed, self.warned) {
-            (true, _) => HookFilter::Removed(since.map(Timestamp::get)),
+            (true, _) => HookFilter::Removed(period),
             (_, true) => HookFilter::Warned,
             (_, _) => HookFilter::Live,
         }

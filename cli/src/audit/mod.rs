@@ -63,7 +63,7 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
     readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
         actions: list.action.into_iter().map(Action::name).collect(),
-        without: list.no_reads.then(|| Action::AuditRead.name()),
+        without: if list.no_reads { Action::READS } else { &[] },
         actor: list.actor,
         subject: list.subject,
         since: since.map(Timestamp::get),

@@ -80,7 +80,8 @@ async fn database(
         return Ok(print_broken(how, &format!("lanes {lane_id}: {why}")));
     }
     if how.json {
-        return Ok(print_verdict_json(&verdict, |report| database_json(report, &lanes)));
+        let told = |report: &DatabaseReport| database_json(report, &lanes, source);
+        return Ok(print_verdict_json(&verdict, told));
     }
     let of_all = |report: &DatabaseReport| {
         [of_database(report), of_keys(report, source), of_tables(report, &lanes)].concat()
@@ -132,13 +133,31 @@ fn print_verdict_json<R>(verdict: &AuditVerdict<R>, report: impl Fn(&R) -> Value
     }
 }
 
-fn database_json(report: &DatabaseReport, lanes: &LaneComparison) -> Value {
+/// Tables that no proof covers.
+const NOT_PROVED: [&str; 1] = ["tokens"];
+
+/// The word of the internal API for the source of the trusted keys.
+const fn source_word(source: Option<KeySource>) -> &'static str {
+    match source {
+        None => "named",
+        Some(KeySource::SignersFolder) => "signers_folder",
+        Some(KeySource::BesideCheckpoints) => "beside_checkpoints",
+    }
+}
+
+fn database_json(
+    report: &DatabaseReport,
+    lanes: &LaneComparison,
+    source: Option<KeySource>,
+) -> Value {
     let compared = &report.compared;
     let witnessed = report.witnessed.map(|(position, at)| json!({"position": position, "at": at}));
     json!({
         "events": report.events, "through": report.through, "seals": report.seals,
         "entries": report.entries, "firms": report.firms, "checkpoints": report.checkpoints,
-        "last_checkpoint": witnessed, "events_awaited": report.events_awaited,
+        "last_checkpoint": witnessed, "events_unsigned": report.events_unsigned,
+        "trusted_keys": source_word(source), "not_proved": NOT_PROVED,
+        "events_awaited": report.events_awaited,
         "entries_awaited": report.entries_awaited, "blocks_awaited": report.blocks_awaited,
         "compared": {"keys": compared.keys, "hooks": compared.hooks, "secrets": compared.secrets,
                      "lanes": lanes.lanes, "unreadable": compared.unreadable},
@@ -168,12 +187,19 @@ fn of_database(report: &DatabaseReport) -> Vec<String> {
         report;
     let mut lines = vec![
         format!("intact: {events} events up to position {through}, {seals} seals"),
-        format!("        {entries} entries of {firms} firms"),
+        format!("        {entries} entries in {firms} chains"),
     ];
     if let Some((position, at)) = witnessed {
         lines.push(format!(
             "        {checkpoints} checkpoints; the last is of {at}, at position {position}"
         ));
+        if report.events_unsigned > 0 {
+            let unsigned = report.events_unsigned;
+            lines.push(format!(
+                "        not signed yet: {unsigned} events after position {position}; \
+                 `firmforms audit checkpoint` signs them"
+            ));
+        }
     }
     lines
 }

@@ -33,6 +33,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("seals", [READ, ADD, NO, READ]),
     ("last_signature", [READ, WRITE, READ, READ]),
     ("last_verification", [READ, WRITE, READ, READ]),
+    ("last_backup", [WRITE, READ, READ, READ]),
     ("checkpoints", [READ, WRITE, WRITE, READ]),
     // Read models, written in the append that changes them.
     ("firms", [WRITE, READ, "select, update (dropped_at)", READ]),
@@ -43,6 +44,8 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("quotas", [WRITE, TAKE, CHANGE, NO]),
     ("people", [WRITE, NO, NO, NO]),
     ("open_invites", [ALL, READ, READ, NO]),
+    ("notices", [ALL, ADD, DROP, READ]),
+    ("hook_episodes", [NO, ALL, NO, NO]),
     ("replays", [WRITE, READ, CHANGE, READ]),
     ("pauses", [ALL, READ, DROP, READ]),
     ("rebuilds", [READ, READ, NO, READ]),
@@ -86,6 +89,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("firm_contacts", [ALL, NO, DROP, NO]),
     ("identity_check", [ADD, ADD, ADD, NO]),
     ("installation", [ADD, ADD, ADD, NO]),
+    ("cell", [ADD, ADD, ADD, NO]),
     // The list of migrations. A process checks it against its own schema.
     ("_sqlx_migrations", [READ, READ, READ, READ]),
 ];

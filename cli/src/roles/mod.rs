@@ -7,6 +7,7 @@
 //! changes nothing.
 
 mod grants;
+mod plan;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -30,6 +31,10 @@ pub(crate) struct MigrateArgs {
     /// server needs its own.
     #[arg(long, default_value = "firmforms", env = "FIRMFORMS_ROLE_PREFIX", value_parser = prefix)]
     role_prefix: String,
+    /// Show the migrations that would run, with their locks and an estimate of their time, and
+    /// change nothing.
+    #[arg(long, conflicts_with = "roles")]
+    plan: bool,
     #[command(flatten)]
     how: ReportArgs,
 }
@@ -50,6 +55,9 @@ fn prefix(text: &str) -> Result<String, String> {
 }
 
 pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
+    if migrate.plan {
+        return plan::show(storage, migrate.how.into()).await;
+    }
     if !migrate.roles {
         let begun = wiring::Installation::MayBegin;
         wiring::open_installation(storage, begun).await?.stop().await?;
@@ -69,7 +77,7 @@ pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> any
     Ok(())
 }
 
-fn print_done(MigrateArgs { roles, role_prefix, how }: &MigrateArgs) {
+fn print_done(MigrateArgs { roles, role_prefix, how, .. }: &MigrateArgs) {
     let roles = roles.then(|| format!("{role_prefix}_*"));
     if how.json {
         return print_json(&json!({"migrated": true, "roles": roles}));

@@ -13,7 +13,9 @@ use eventstore::outage;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::progress::{FollowerProgress, progress};
 use projector::table_sizes::TableSizeRow;
-use projector::{invites, pauses, receivers, replays, signatures, table_sizes, verifications};
+use projector::{
+    backups, invites, notices, pauses, receivers, replays, signatures, table_sizes, verifications,
+};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use telemetry::metrics as told;
 
@@ -44,6 +46,7 @@ enum ScrapeQuestion {
     Receivers,
     TableSizes,
     OpenInvites,
+    OpenNotices,
     Progress,
     Proof,
     Senders,
@@ -55,12 +58,13 @@ enum ScrapeQuestion {
 }
 
 /// All questions, the slowest last.
-const QUESTIONS: [ScrapeQuestion; 13] = [
+const QUESTIONS: [ScrapeQuestion; 14] = [
     ScrapeQuestion::Pauses,
     ScrapeQuestion::Replays,
     ScrapeQuestion::Receivers,
     ScrapeQuestion::TableSizes,
     ScrapeQuestion::OpenInvites,
+    ScrapeQuestion::OpenNotices,
     ScrapeQuestion::Progress,
     ScrapeQuestion::Proof,
     ScrapeQuestion::Senders,
@@ -150,6 +154,11 @@ impl ScrapeQuestion {
             Self::OpenInvites => {
                 told::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);
             }
+            Self::OpenNotices => {
+                let open = notices::backlog(connection).await?;
+                told::OPEN_NOTICES.set_count(&[("channel", "mail")], open.mails);
+                told::OPEN_NOTICES.set_count(&[("channel", "operator")], open.posts);
+            }
             Self::Progress => {
                 progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
             }
@@ -176,6 +185,8 @@ impl ScrapeQuestion {
 async fn tell_proof(connection: &mut PgConnection, at: DateTime<Utc>) -> Result<(), sqlx::Error> {
     let signed_at = signatures::last(connection).await?.map(|last| last.at.get());
     told::SIGNATURE_AGE.set(&[], since(signed_at, at));
+    let taken_at = backups::last(connection).await?.map(|last| last.taken_at);
+    told::BACKUP_AGE.set(&[], since(taken_at, at));
     let ended = verifications::state(connection).await?.ended;
     told::VERIFICATION_AGE.set(&[], since(ended.as_ref().map(|ended| ended.at.get()), at));
     told::VERIFIED_POSITION.set_count(&[], ended.as_ref().map_or(0, |ended| ended.position));

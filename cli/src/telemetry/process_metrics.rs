@@ -9,6 +9,7 @@ use api::internal::Exposition;
 use eventstore::{Clock, Fence};
 use futures::future::BoxFuture;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_process::Collector;
 use sqlx::PgPool;
 use telemetry::metrics;
 use tokio::sync::Mutex;
@@ -32,6 +33,8 @@ const BUCKET_BOUNDS_SECONDS: [f64; 13] =
 /// The metrics of this process.
 pub(crate) struct ProcessMetrics {
     recorder: PrometheusHandle,
+    /// CPU time, memory, threads and file descriptors of this process.
+    process: Collector,
     sources: OnceLock<MetricSources>,
     scrape_times: Mutex<ScrapeTimes>,
 }
@@ -59,10 +62,13 @@ impl ProcessMetrics {
             .and_then(PrometheusBuilder::install_recorder)
             .context("the recorder of metrics")?;
         metrics::describe();
+        let process = Collector::default();
+        process.describe();
         metrics::BUILD_INFO.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         metrics::DATABASE_UP.set(&[], 0.0);
         begin_at_zero();
-        Ok(Self { recorder, sources: OnceLock::new(), scrape_times: Mutex::default() })
+        let scrape_times = Mutex::default();
+        Ok(Self { recorder, process, sources: OnceLock::new(), scrape_times })
     }
 
     /// Adds this system to every scrape.
@@ -115,6 +121,7 @@ impl ProcessMetrics {
 impl Exposition for ProcessMetrics {
     fn text(&self) -> BoxFuture<'_, String> {
         Box::pin(async {
+            self.process.collect();
             if let Some(sources) = self.sources.get() {
                 self.refresh(sources).await;
             }
@@ -167,6 +174,11 @@ fn begin_at_zero() {
     }
     for result in ["sent", "lost"] {
         metrics::TRACE_SPANS.add(&[("result", result)], 0);
+    }
+    for channel in ["mail", "operator"] {
+        for outcome in ["sent", "given_up"] {
+            metrics::NOTICES.add(&[("channel", channel), ("outcome", outcome)], 0);
+        }
     }
     for outcome in ["sent", "failed"] {
         metrics::INVITES.add(&[("outcome", outcome)], 0);

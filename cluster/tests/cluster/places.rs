@@ -56,10 +56,21 @@ async fn a_cluster_of_another_user_is_refused() {
         return;
     }
     chown(&theirs, Some(1), Some(1)).unwrap();
-    fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    chown(home.path(), Some(nobody.uid.as_raw()), None).unwrap();
     let user = Process::spawn_as_nobody(home.path(), home.path().to_str().unwrap());
     let said = user.answer();
     assert_eq!(said, format!("{} belongs to user id 1: run as that user", theirs.display()));
+}
+
+/// Security F2: anybody may have laid a link into such a folder.
+#[tokio::test]
+async fn f2_a_folder_that_everybody_may_write_to_is_refused() {
+    let home = folder();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o1777)).unwrap();
+    let said = refusal(&config(home.path())).await;
+    assert!(said.starts_with("every user may write to"), "{said}");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]

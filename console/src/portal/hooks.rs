@@ -4,6 +4,7 @@ use api::portal::acts;
 use api::portal::views::{self, HookHealth, HookLife};
 use api::queries::as_of::HookFilter;
 use axum::extract::State;
+use domain::audit::AuditPeriod;
 use domain::ids::parse_id;
 use domain::time::Timestamp;
 use maud::{Markup, html};
@@ -21,7 +22,8 @@ const HEALTH_OF: &str = " / ";
 /// Lists live or removed subscriptions.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let is_removed = visit.asked("removed") == Some("true");
-    let which = if is_removed { HookFilter::Removed(None) } else { HookFilter::Live };
+    let which =
+        if is_removed { HookFilter::Removed(AuditPeriod::default()) } else { HookFilter::Live };
     let after = visit.asked("after").and_then(parse_id);
     let found = views::hooks(&state.service, &visit.session, which, after).await;
     let found = visit.told(found)?;

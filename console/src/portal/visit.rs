@@ -105,11 +105,15 @@ pub(super) fn is_encrypted(service: &Service) -> bool {
     service.base_url.starts_with("https://")
 }
 
+/// Cookies of a request that are looked up, at most.
+const COOKIES_MAX: usize = 3;
+
 /// The standing of the first cookie that is a session. A neighbour may have set others of this
 /// name.
 async fn standing(state: &PortalState, headers: &HeaderMap) -> Result<PortalStanding, api::Error> {
     let mut last = PortalStanding::Unknown;
-    for cookie in named_cookies(headers, cookie_name(&state.service)) {
+    let cookies = named_cookies(headers, cookie_name(&state.service));
+    for cookie in cookies.into_iter().take(COOKIES_MAX) {
         match sessions::find(&state.service, cookie).await? {
             open @ PortalStanding::Open(_) => return Ok(open),
             over @ PortalStanding::Over { .. } => last = over,

@@ -40,6 +40,7 @@ fn content(at: &FirmVisit, found: &ListAnswer<ListedHook>) -> PageContent {
         ListFilter::Choice("warned", &["true"]),
         ListFilter::Choice("removed", &["true"]),
         ListFilter::Text("since", "7d: removed since"),
+        ListFilter::Text("until", "1d: removed before"),
         ListFilter::Text("as_of", "a position or an instant"),
     ];
     let content = html! {

@@ -19,6 +19,7 @@ pub(crate) struct ToldStep {
     pub(crate) by: String,
     pub(crate) caused_by: Option<Uuid>,
     pub(crate) sentence: String,
+    pub(crate) audit_entry: Option<i64>,
 }
 
 /// The steps in their order.
@@ -29,7 +30,8 @@ pub(crate) fn list(steps: &[ToldStep], now: Timestamp) -> Markup {
                 (parts::time(step.at, now)) " "
                 span.sentence { (parts::foreign(&step.sentence)) }
                 " " small { "by " (parts::foreign(&step.by)) ", "
-                    a href=(event_page(step.position)) { (step.event) " at " (step.position) } }
+                    a href=(event_page(step.position)) { (step.event) " at " (step.position) }
+                    @if let Some(entry) = step.audit_entry { ", audit entry " (entry) } }
             }
         } }
     }

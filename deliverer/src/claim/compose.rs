@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::document::{Booking, ReportDocument};
@@ -22,7 +23,7 @@ use vault::{DataKeys, Entropy, KeySubject, bookings, reports, secrets};
 use crate::attempt::FrozenBody;
 use crate::error::DeliveryError;
 use crate::outbox::row::OutboxRow;
-use crate::settings::DelivererContext;
+use crate::settings::{DelivererContext, NoticeTarget};
 use crate::targets::TargetsByHook;
 
 /// The parts that attempts are made of.
@@ -37,6 +38,8 @@ pub(crate) struct ComposedDeliveries {
     pub(crate) targets: TargetsByHook,
     /// By delivery of a workflow step.
     pub(crate) step_secrets: HashMap<Uuid, StepSecrets>,
+    /// The operator's URL, for notices.
+    pub(crate) notices: Option<Arc<NoticeTarget>>,
 }
 
 /// The inputs of bodies. Reading them takes no lock.
@@ -54,8 +57,11 @@ pub(crate) async fn compose(
     rows: &[&OutboxRow],
     now: Timestamp,
 ) -> Result<ComposedDeliveries, DeliveryError> {
-    let inputs = ComposeInputs::read(deliverer, connection, rows).await?;
-    inputs.compose(deliverer, connection, rows, now).await
+    // A notice has its body in its row.
+    let rows: Vec<&OutboxRow> = rows.iter().copied().filter(|row| row.notice.is_none()).collect();
+    let inputs = ComposeInputs::read(deliverer, connection, &rows).await?;
+    let composed = inputs.compose(deliverer, connection, &rows, now).await?;
+    Ok(ComposedDeliveries { notices: deliverer.notices.clone(), ..composed })
 }
 
 impl ComposeInputs {
@@ -108,7 +114,7 @@ impl ComposeInputs {
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = deliverer.targets.of(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
-        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets })
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets, notices: None })
     }
 
     fn build(&self, row: &OutboxRow) -> Option<Vec<u8>> {

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use domain::notice::QueuedNotice;
 use domain::target::host_of;
 use domain::time::Timestamp;
 use domain::workflow::{StepTarget, StoredStepOrder};
 use eventstore::crash;
+use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use tokio::time::Instant;
+use uuid::Uuid;
 use vault::step_headers::StepSecrets;
 
 use super::compose::ComposedDeliveries;
-use crate::attempt::{ClaimedAttempt, DeliveryOrigin, SEND_WITHIN};
+use crate::attempt::{ClaimedAttempt, DeliveryOrigin, FrozenBody, SEND_WITHIN};
 use crate::error::DeliveryError;
 use crate::limits::SendReservation;
 use crate::outbox::release::release;
@@ -105,13 +109,21 @@ fn to_attempt(
 ) -> Option<ClaimedAttempt> {
     let LeasedRow { row, lease, reservation } = leased;
     let (origin, target) = origin_of(&row, composed);
+    let (secret, body) = match &row.notice {
+        Some(Json(notice)) => {
+            (composed.notices.as_ref().map(|to| to.secret.clone()), Some(notice_body(notice)))
+        }
+        None => {
+            (composed.secrets.get(&row.firm_id).cloned(), composed.bodies.remove(&row.delivery_id))
+        }
+    };
     let number = u32::try_from(row.tries).ok()?;
     let mut attempt = ClaimedAttempt {
         delivery_id: row.delivery_id,
         lane_id: row.lane_id,
-        firm_id: row.firm_id,
+        firm_id: row.notice.as_ref().map_or(row.firm_id, |Json(notice)| notice.firm_id),
         occurrence_id: row.occurrence_id,
-        trigger: row.trigger.parse().ok()?,
+        trigger: row.trigger.parse().ok(),
         subject: row.subject(),
         key: composed.keys.get(&row.subject()).cloned(),
         number,
@@ -124,8 +136,8 @@ fn to_attempt(
         claimed_instant,
         host: host_of(&target),
         target,
-        secret: composed.secrets.get(&row.firm_id).cloned(),
-        body: composed.bodies.remove(&row.delivery_id),
+        secret,
+        body,
         reservation: Some(reservation),
     };
     let before = u32::try_from(row.tries_max).ok()?.checked_sub(attempt.schedule().tries())?;
@@ -133,9 +145,19 @@ fn to_attempt(
     Some(attempt)
 }
 
+/// The body of a notice. It is not in the vault, since it names no person.
+fn notice_body(notice: &QueuedNotice) -> FrozenBody {
+    let bytes = Bytes::from(notice.body.clone());
+    FrozenBody { body_id: Uuid::nil(), sha256: Sha256::digest(&bytes).into(), bytes }
+}
+
 /// The origin and the target of a delivery. A step whose headers or URL cannot be read loses its
 /// body, so that it is not sent without its headers or elsewhere.
 fn origin_of(row: &OutboxRow, composed: &mut ComposedDeliveries) -> (DeliveryOrigin, Arc<str>) {
+    if let Some(Json(notice)) = &row.notice {
+        let url = composed.notices.as_ref().map(|to| Arc::clone(&to.url)).unwrap_or_default();
+        return (DeliveryOrigin::Notice(Box::new(notice.sent.clone())), url);
+    }
     let Some(Json(StoredStepOrder(order))) = &row.step else {
         let target = composed.targets.get(&row.lane_id).cloned().unwrap_or_default();
         return (DeliveryOrigin::Hook, target);

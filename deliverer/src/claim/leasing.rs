@@ -165,7 +165,8 @@ impl RowLeasing<'_> {
                 secrets.extend(opened.map(|secret| (row.firm_id, secret)));
             }
         }
-        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets: HashMap::new() })
+        let step_secrets = HashMap::new();
+        Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets, notices: None })
     }
 }
 

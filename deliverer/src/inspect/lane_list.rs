@@ -22,7 +22,7 @@ pub struct LaneRow {
     pub lane_id: Uuid,
     /// The firm.
     pub firm_id: Uuid,
-    /// `hook` or `step`.
+    /// `hook`, `step` or `notice`.
     pub kind: String,
     /// The host that it sends to.
     pub host: String,

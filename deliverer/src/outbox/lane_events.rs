@@ -152,7 +152,8 @@ impl<'a> LaneEffects<'a> {
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)
                 | Event::TargetTest(_)
-                | Event::SignIn(_) => {}
+                | Event::SignIn(_)
+                | Event::NoticeSending(_) => {}
             }
         }
         Ok(changes)

@@ -5,6 +5,7 @@
 //! - `unspread` holds occurrences with too many rows for that transaction. A worker inserts their
 //!   rows later ([`crate::send::SpreadWorker`]).
 //! - `steps` and `reissue` insert the row of a workflow step, and of a delivery that was reissued.
+//! - [`notices`] inserts the row of a notice to the operator's URL (ruling 49).
 //! - `lanes` has one row per subscription, and per firm and host of workflow steps. A lane carries
 //!   the due time of its first row. `lane_events` keeps lanes in step with the log.
 //! - `wakes` name lanes with new rows. Inserting a wake locks no lane.
@@ -16,6 +17,7 @@
 
 pub(crate) mod lane_events;
 pub(crate) mod lanes;
+pub mod notices;
 pub(crate) mod queue;
 mod reissue;
 pub mod release;

@@ -36,6 +36,7 @@ pub(crate) async fn queue(
         traceparent: recorded.context.traceparent.map(|trace| trace.to_string()),
         body_id: None,
         body_sha256: None,
+        notice: None,
     };
     let due_at = recorded.context.recorded_at.get();
     Ok(insert(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::context::EventContext;
 use domain::delivery::{DeliveryEvent, DeliveryOf};
+use domain::notice::QueuedNotice;
 use domain::occurrence::Happening;
 use domain::pressure::ClaimCandidate;
 use domain::retry::RetrySchedule;
@@ -45,6 +46,8 @@ pub(crate) struct OutboxRow {
     pub(crate) traceparent: Option<String>,
     pub(crate) body_id: Option<Uuid>,
     pub(crate) body_sha256: Option<Vec<u8>>,
+    /// A notice to the operator's URL. Its delivery is in no history.
+    pub(crate) notice: Option<Json<QueuedNotice>>,
 }
 
 /// The columns of an [`OutboxRow`], each with this prefix: `""`, or an alias with its dot.
@@ -54,7 +57,7 @@ macro_rules! outbox_columns {
             $prefix,
             "delivery_id" "lane_id" "firm_id" "occurrence_id" "trigger" "form_id" "response_id"
             "report_id" "booking_id" "position" "sequence" "tries" "tries_max" "step" "replay_id"
-            "traceparent" "body_id" "body_sha256"
+            "traceparent" "body_id" "body_sha256" "notice"
         )
     };
     ($prefix:literal, $first:literal $($column:literal)*) => {
@@ -91,6 +94,7 @@ impl OutboxRow {
             traceparent: recorded.context.traceparent.map(|trace| trace.to_string()),
             body_id: None,
             body_sha256: None,
+            notice: None,
         }
     }
 

@@ -21,10 +21,11 @@ pub(super) fn network_error(error: &reqwest::Error) -> NetworkError {
     }
 }
 
-/// `ENFILE` and `EMFILE`: no descriptor is left, in the system or in the process.
-const SHORTAGES: [i32; 2] = [23, 24];
+/// `ENFILE` and `EMFILE`: no descriptor is left, in the system or in the process. `EADDRINUSE` and
+/// `EADDRNOTAVAIL`: no port of an address of `--egress-bind` is left, or the address is gone.
+const SHORTAGES: [i32; 4] = [23, 24, 98, 99];
 
-/// Whether a connection failed because no descriptor was left.
+/// Whether a connection failed because no descriptor or no port was left.
 pub(super) fn is_shortage(error: &reqwest::Error) -> bool {
     causes(error).filter_map(<dyn Error>::downcast_ref).any(is_shortage_of_io)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ const MAX_IDLE_CONNECTIONS: usize = 256;
 pub(super) struct ClientCache {
     tls: ClientConfig,
     connect: Duration,
+    egress: EgressAddresses,
     kept: Mutex<HashMap<ClientKey, CachedClient>>,
 }
 
@@ -48,8 +50,8 @@ struct CachedClient {
 }
 
 impl ClientCache {
-    pub(super) fn new(tls: ClientConfig, connect: Duration) -> Self {
-        Self { tls, connect, kept: Mutex::default() }
+    pub(super) fn new(tls: ClientConfig, connect: Duration, egress: EgressAddresses) -> Self {
+        Self { tls, connect, egress, kept: Mutex::default() }
     }
 
     /// The client that dials this address for this target, and no other address.
@@ -70,6 +72,11 @@ impl ClientCache {
         Ok(client)
     }
 
+    /// Whether a connection to this address may leave from here.
+    pub(super) fn reaches(&self, address: IpAddr) -> bool {
+        self.egress.reach(address)
+    }
+
     /// Drops all clients with their idle connections. Requests under way keep theirs.
     pub(super) fn forget_all(&self) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -79,6 +86,7 @@ impl ClientCache {
     fn make(&self, at: SocketAddr) -> reqwest::Result<Client> {
         Client::builder()
             .dns_resolver(PinnedAddress(at))
+            .local_address(self.egress.for_client(at.ip()))
             .no_proxy()
             .redirect(Policy::none())
             .retry(retry::never())
@@ -89,6 +97,33 @@ impl ClientCache {
             .pool_idle_timeout(CONNECTION_IDLE)
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
             .build()
+    }
+}
+
+/// The addresses that connections leave from. Clients of one family use them in turn.
+pub(super) struct EgressAddresses {
+    bound: Vec<IpAddr>,
+    next: AtomicUsize,
+}
+
+impl EgressAddresses {
+    pub(super) fn new(bound: Vec<IpAddr>) -> Self {
+        Self { bound, next: AtomicUsize::new(0) }
+    }
+
+    fn of_family(&self, to: IpAddr) -> impl Iterator<Item = IpAddr> {
+        self.bound.iter().copied().filter(move |from| from.is_ipv4() == to.is_ipv4())
+    }
+
+    fn reach(&self, to: IpAddr) -> bool {
+        self.bound.is_empty() || self.of_family(to).next().is_some()
+    }
+
+    /// The address of a new client. `None` stands for any.
+    fn for_client(&self, to: IpAddr) -> Option<IpAddr> {
+        let count = self.of_family(to).count();
+        let turn = self.next.fetch_add(1, Ordering::Relaxed).checked_rem(count)?;
+        self.of_family(to).nth(turn)
     }
 }
 
@@ -128,7 +163,25 @@ mod tests {
     use super::*;
 
     fn clients() -> ClientCache {
-        ClientCache::new(super::super::tls::config(&[]).unwrap(), Duration::from_secs(5))
+        ClientCache::new(
+            super::super::tls::config(&[]).unwrap(),
+            Duration::from_secs(5),
+            EgressAddresses::new(Vec::new()),
+        )
+    }
+
+    #[test]
+    fn clients_leave_from_the_addresses_of_their_family_in_turn() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let bound = ["203.0.113.1", "2001:db8::1", "203.0.113.2"].map(ip);
+        let egress = EgressAddresses::new(bound.to_vec());
+        let from: Vec<_> = (0..3).map(|_| egress.for_client(ip("9.9.9.9")).unwrap()).collect();
+        assert_eq!(from, [bound[0], bound[2], bound[0]]);
+        assert_eq!(egress.for_client(ip("2620::9")), Some(bound[1]));
+        let only_v4 = EgressAddresses::new(vec![bound[0]]);
+        assert!(only_v4.reach(ip("9.9.9.9")) && !only_v4.reach(ip("2620::9")));
+        let any = EgressAddresses::new(Vec::new());
+        assert!(any.reach(ip("2620::9")) && any.for_client(ip("2620::9")).is_none());
     }
 
     fn key(port: u16) -> ClientKey {

@@ -1,6 +1,6 @@
 //! The configuration of the outgoing client.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use domain::address::AllowedTargets;
@@ -19,6 +19,8 @@ pub struct OutgoingConfig {
     pub names: DnsServers,
     /// The time limits of an attempt.
     pub budget: AttemptBudget,
+    /// The addresses that connections leave from; any if there are none.
+    pub bind: Vec<IpAddr>,
     /// The client's `User-Agent` (ruling 14c, small print).
     pub user_agent: HeaderValue,
 }
@@ -32,6 +34,7 @@ impl OutgoingConfig {
             extra_roots: Vec::new(),
             names: DnsServers::System,
             budget: AttemptBudget::default(),
+            bind: Vec::new(),
             user_agent: HeaderValue::from_static(concat!("firmforms/", env!("CARGO_PKG_VERSION"))),
         }
     }

@@ -43,7 +43,7 @@ pub use reqwest::header;
 use tokio::time::Instant;
 
 use cause::{is_short_of_descriptors, is_shortage, network_error};
-use clients::ClientCache;
+use clients::{ClientCache, EgressAddresses};
 pub use config::{AttemptBudget, DnsServers, OutgoingConfig};
 pub use exchange::{OutgoingExchange, OutgoingRequest};
 use leg::{RedirectChain, RequestLeg, is_redirect};
@@ -69,7 +69,8 @@ impl OutgoingClient {
     pub fn new(config: OutgoingConfig) -> Result<Self, rustls::Error> {
         let tls = tls::config(&config.extra_roots)?;
         let resolver = VettingResolver::new(config.names, config.budget.dns);
-        let clients = ClientCache::new(tls, config.budget.connect);
+        let egress = EgressAddresses::new(config.bind.clone());
+        let clients = ClientCache::new(tls, config.budget.connect, egress);
         Ok(Self(Arc::new(ClientParts { config, resolver, clients })))
     }
 
@@ -133,8 +134,14 @@ impl ClientParts {
         wire: &SendLatch,
         hop: &mut Hop,
     ) -> Result<Response, NetworkError> {
-        let mut failed = NetworkError::Dns;
-        for address in self.addresses_of(leg, wire).await? {
+        let addresses = self.addresses_of(leg, wire).await?;
+        // An address that no source address reaches hides no fault of one that was dialled.
+        let mut failed =
+            if addresses.is_empty() { NetworkError::Dns } else { NetworkError::Connect };
+        for address in addresses {
+            if !self.clients.reaches(address) {
+                continue;
+            }
             hop.address = Some(address.to_string());
             match self.dial(address, leg, wire).await {
                 Ok(response) => {

@@ -146,7 +146,7 @@ mod tests {
     use reqwest::Method;
     use tokio::io::AsyncReadExt as _;
 
-    use super::super::clients::ClientCache;
+    use super::super::clients::{ClientCache, EgressAddresses};
     use super::super::tls;
     use super::*;
 
@@ -190,7 +190,11 @@ mod tests {
         let at = listener.local_addr().unwrap();
         let allowed = AllowedTargets::new(vec![at.ip().into()]).with_http();
         let target = Target::parse(&format!("http://{at}/"), &allowed).unwrap();
-        let clients = ClientCache::new(tls::config(&[]).unwrap(), Duration::from_secs(5));
+        let clients = ClientCache::new(
+            tls::config(&[]).unwrap(),
+            Duration::from_secs(5),
+            EgressAddresses::new(Vec::new()),
+        );
         let (wire, _) = carried();
         assert!(wire.give_up());
 

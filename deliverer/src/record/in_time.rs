@@ -8,6 +8,7 @@ use super::after::{drop_what_was_erased, settle_warned};
 use super::effects::{RecordEffects, SubscriptionOf, erasures_that_matter};
 use super::lane::{firms_with_gone, lanes_of, lock_quotas};
 use super::late::record_late;
+use super::notices::record_notices;
 use super::rows;
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
@@ -24,6 +25,11 @@ pub async fn record(
     let began = Instant::now();
     let mut batch: Vec<&FinishedAttempt> = batch.iter().collect();
     batch.sort_by_key(|finished| finished.finished_at);
+    let notices: Vec<_> = batch.extract_if(.., |one| one.claimed.notice().is_some()).collect();
+    record_notices(deliverer, &notices).await?;
+    if batch.is_empty() {
+        return Ok(());
+    }
     for late in record_in_time(deliverer, &batch).await? {
         record_late(deliverer, late).await?;
     }

@@ -47,7 +47,7 @@ impl LaneStateRow {
     /// The lane's state. `end` is the end of the subscription's stream, if the lane is locked.
     fn open(self, end: Option<i64>, warned: Option<Subscription>) -> LaneState {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
-        let is_open_hook = self.kind != "step" && withdrawn.is_none();
+        let is_open_hook = self.kind == "hook" && withdrawn.is_none();
         let subscription = is_open_hook.then(|| warned.unwrap_or(Subscription::live()));
         LaneState {
             is_locked: end.is_some(),

@@ -5,6 +5,7 @@
 //! - `batcher` takes answers from the dispatcher as they come, and records them in batches.
 //! - `in_time` records attempts that hold their leases. `late` records all others: an answer counts
 //!   once.
+//! - `notices` records attempts to reach the operator's URL, apart from all others.
 //! - `effects` collects the changes of a batch. `event` makes the attempt event.
 //! - `lane` reads and locks lanes, `rows` reads and writes outbox rows.
 //! - `beside` finds answers of other processes that a 410 must be judged with.
@@ -21,6 +22,7 @@ mod event;
 mod in_time;
 mod lane;
 mod late;
+mod notices;
 mod rows;
 
 pub use self::batcher::AnswerInbox;

@@ -22,6 +22,9 @@ const HOOK: HeaderName = HeaderName::from_static("x-service-hook");
 const TEST: HeaderName = HeaderName::from_static("x-service-test");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-service-signature");
 
+/// The content type of a notice.
+const CLOUD_EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json");
+
 /// Sends an attempt. A failure is an exchange like any other.
 pub(super) async fn send(
     deliverer: &DelivererContext,
@@ -46,7 +49,7 @@ pub(super) async fn send(
 
 const fn method(sender: &DeliveryOrigin) -> Method {
     match sender {
-        DeliveryOrigin::Hook => Method::POST,
+        DeliveryOrigin::Hook | DeliveryOrigin::Notice(_) => Method::POST,
         DeliveryOrigin::Step(order, _) => match order.method {
             StepMethod::Post => Method::POST,
             StepMethod::Put => Method::PUT,
@@ -63,9 +66,18 @@ fn headers(
     now: Timestamp,
 ) -> Option<HeaderMap> {
     let signature = sign(secret.as_str(), now.get().timestamp(), &body.bytes);
-    let mut headers = common_headers(claimed.trigger, claimed.delivery_id, &signature)?;
+    let event = match &claimed.origin {
+        DeliveryOrigin::Hook | DeliveryOrigin::Step(..) => claimed.trigger?.key(),
+        DeliveryOrigin::Notice(sent) => sent.kind.name(),
+    };
+    let mut headers = common_headers(event, claimed.delivery_id, &signature)?;
     match &claimed.origin {
         DeliveryOrigin::Hook => name_hook(&mut headers, claimed.lane_id, claimed.delivery_id)?,
+        DeliveryOrigin::Notice(_) => {
+            headers.insert(CONTENT_TYPE, CLOUD_EVENT);
+            let key = HeaderValue::try_from(claimed.delivery_id.to_string()).ok()?;
+            headers.insert(IDEMPOTENCY_KEY, key);
+        }
         DeliveryOrigin::Step(order, extra) => {
             let key = HeaderValue::try_from(order.step.idempotency_key()).ok()?;
             headers.insert(IDEMPOTENCY_KEY, key);
@@ -82,10 +94,10 @@ fn headers(
 }
 
 /// The headers of every request.
-fn common_headers(trigger: Trigger, delivery_id: Uuid, signature: &str) -> Option<HeaderMap> {
+fn common_headers(event: &'static str, delivery_id: Uuid, signature: &str) -> Option<HeaderMap> {
     Some(HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (EVENT, HeaderValue::from_static(trigger.key())),
+        (EVENT, HeaderValue::from_static(event)),
         (DELIVERY, HeaderValue::try_from(delivery_id.to_string()).ok()?),
         (SIGNATURE, HeaderValue::try_from(signature).ok()?),
     ]))
@@ -146,7 +158,7 @@ pub async fn send_sample(
 
 fn sample_headers(sample: &SampleRequest, now: Timestamp) -> Option<HeaderMap> {
     let signature = sign(sample.secret.as_str(), now.get().timestamp(), &sample.body);
-    let mut headers = common_headers(sample.trigger, sample.sample_id, &signature)?;
+    let mut headers = common_headers(sample.trigger.key(), sample.sample_id, &signature)?;
     name_hook(&mut headers, sample.hook_id, sample.sample_id)?;
     headers.insert(TEST, HeaderValue::from_static("1"));
     Some(headers)

@@ -15,6 +15,7 @@ use domain::time::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, NewEvent, crash};
 use projector::replays;
+use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -22,6 +23,7 @@ use uuid::Uuid;
 use crate::claim::ScanFloors;
 use crate::error::DeliveryError;
 use crate::outbox::lanes;
+use crate::outbox::notices::note_given_up;
 use crate::outbox::row::{OutboxRow, drop_rows, outbox_columns};
 use crate::settings::DelivererContext;
 use crate::tally;
@@ -189,7 +191,12 @@ impl EndedLeaseOutcome {
                 replay_id: row.replay_id,
                 ..Attempt::interrupted(number, (*leased_at).into(), now)
             };
-            outcome.events.push(row.next(record(attempt, cause), now));
+            match &row.notice {
+                None => outcome.events.push(row.next(record(attempt, cause), now)),
+                // A notice has no history.
+                Some(Json(notice)) if !again => note_given_up(&notice.sent, None),
+                Some(_) => {}
+            }
             if again {
                 outcome.again.push(row.delivery_id);
                 outcome.due.insert(row.lane_id, now.get());

@@ -264,6 +264,7 @@ impl QueuedReplay {
             replay_id: Some(replay_id),
             traceparent: None,
             body_sha256: hex::decode(&body.sha256).ok(),
+            notice: None,
             body_id: Some(body.id),
         }
     }

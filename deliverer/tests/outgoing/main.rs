@@ -5,6 +5,7 @@
 
 mod answers;
 mod connections;
+mod egress;
 mod environment;
 mod hostile;
 mod names;

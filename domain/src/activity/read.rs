@@ -7,6 +7,7 @@ use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole};
 use crate::form::{FormChange, FormDetails, FormEdit};
 use crate::ids::Id;
 use crate::label::{FIRM_NAME_MAX, TITLE_MAX};
+use crate::notice::NoticeChange;
 use crate::object::StrictObject;
 use crate::person::AddressChange;
 use crate::trigger::FirmPlan;
@@ -32,8 +33,14 @@ pub(super) fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocum
         plan: data.optional_part("plan", plan)?,
         brand,
         invites_enabled: data.optional("invites_enabled")?,
+        notices: data.optional_part("notices", notices)?.unwrap_or_default(),
     };
     data.end(Activity::Firm { change, reply_to })
+}
+
+fn notices(mut data: StrictObject) -> Result<NoticeChange, NotADocument> {
+    let change = NoticeChange { lang: data.optional("lang")?, mail: data.optional("mail")? };
+    data.end(change)
 }
 
 fn plan(mut data: StrictObject) -> Result<FirmPlan, NotADocument> {

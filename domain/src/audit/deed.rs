@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::firm::FirmEvent;
 use crate::key::KeyEvent;
 use crate::maintenance::MaintenanceEvent;
+use crate::notice::{NoticeSendingEvent, SentNotice};
 use crate::pause::PauseEvent;
 use crate::person::PersonEvent;
 use crate::reading::{ReadingDetails, ReadingEvent, ReadingSubject};
@@ -96,11 +97,14 @@ actions! {
     KeyringRewrapOrdered = "keyring_rewrap_ordered": "Another wrapping key was ordered.",
     RolesMigrationOrdered = "roles_migration_ordered": "Database roles and grants were ordered.",
     RebuildOrdered = "rebuild_ordered": "A rebuild of read models was ordered.",
+    BackupOrdered = "backup_ordered": "A backup of both databases was ordered.",
+    BackupRestored = "backup_restored": "The databases were restored from a backup.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
     PersonErased = "person_erased": "A person's data was erased.",
     ResponseErased = "response_erased": "A response was erased.",
+    NoticeSent = "notice_sent": "A notice went to the firm or to the operator.",
 }
 
 /// The word names no action.
@@ -109,6 +113,10 @@ actions! {
 pub struct UnknownAction;
 
 impl Action {
+    /// The words of readings: shown, and taken home.
+    pub const READS: &'static [&'static str] =
+        &[Self::AuditRead.name(), Self::AuditExported.name()];
+
     /// The words of all actions, for a person.
     #[must_use]
     pub fn all_names() -> String {
@@ -248,6 +256,7 @@ impl Deed {
                     .why(&test.reason),
             ),
             Event::SignIn(event) => Some(of_sign_in(id, event)),
+            Event::NoticeSending(NoticeSendingEvent::NoticeSent(sent)) => Some(of_notice(sent)),
             // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
         }
@@ -283,6 +292,9 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
                 "invites_enabled": invites_enabled,
             }))
         }
+        FirmEvent::FirmNoticesChanged { notices, .. } => {
+            firm(Action::FirmChanged).with(json!({"notices": notices}))
+        }
         FirmEvent::FirmSuspended { .. } => firm(Action::FirmSuspended),
         FirmEvent::FirmResumed { .. } => firm(Action::FirmResumed),
         FirmEvent::FirmClosed { .. } => firm(Action::FirmClosed),
@@ -299,6 +311,18 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
         FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
         FirmEvent::FirmDataDropped {} => firm(Action::FirmDataDropped),
     }
+}
+
+/// The entry belongs to the subscription, the key or the firm that the notice is about.
+fn of_notice(sent: &SentNotice) -> Deed {
+    let kind = match sent.subject_kind.as_str() {
+        "key" => "key",
+        "firm" => "firm",
+        _ => "hook",
+    };
+    Deed::new(Action::NoticeSent, kind, &sent.subject_id.to_string()).with(json!({
+        "channel": sent.channel, "kind": sent.kind, "notice_id": sent.notice_id, "to": sent.to,
+    }))
 }
 
 fn of_token(id: &str, event: &AccessTokenEvent) -> Deed {
@@ -336,6 +360,13 @@ fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
         }
         MaintenanceEvent::RebuildOrdered { models } => {
             maintenance(Action::RebuildOrdered).with(json!({"models": models}))
+        }
+        MaintenanceEvent::BackupOrdered { with_keys } => {
+            maintenance(Action::BackupOrdered).with(json!({"with_keys": with_keys}))
+        }
+        MaintenanceEvent::BackupRestored { taken_at, position } => {
+            let of = json!({"taken_at": taken_at, "position": position});
+            maintenance(Action::BackupRestored).with(of)
         }
     }
 }

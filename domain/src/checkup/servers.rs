@@ -118,8 +118,8 @@ impl Finding {
         Self::notice(
             check,
             "a commit waits for no standby".into(),
-            "a failover can lose the end of the log: set `synchronous_standby_names`, if there are \
-             standbys",
+            "a failover can lose the newest events or data keys: set `synchronous_standby_names`, \
+             if there are standbys",
         )
     }
 

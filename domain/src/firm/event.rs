@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::{FirmBrand, MemberRole};
 use crate::event::domain_event;
+use crate::notice::NoticeChange;
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
 
@@ -33,6 +34,13 @@ pub enum FirmEvent {
         brand: Option<FirmBrand>,
         /// Whether the firm sends invites.
         invites_enabled: Option<bool>,
+        /// Time of the report, by the product's clock.
+        time: Timestamp,
+    },
+    /// The firm wants other notices.
+    FirmNoticesChanged {
+        /// The settings that change.
+        notices: NoticeChange,
         /// Time of the report, by the product's clock.
         time: Timestamp,
     },
@@ -105,6 +113,7 @@ pub enum FirmEvent {
 domain_event!(FirmEvent {
     FirmOpened,
     FirmChanged,
+    FirmNoticesChanged,
     FirmSuspended,
     FirmResumed,
     FirmClosed,

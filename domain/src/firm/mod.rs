@@ -19,6 +19,7 @@ use uuid::Uuid;
 use self::member::FirmMember;
 use self::settings::FirmSettings;
 use crate::event::aggregate;
+use crate::notice::NoticeChange;
 use crate::state_report::{self, AspectState, ReportEffect, effect_on};
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
@@ -106,6 +107,8 @@ pub enum FirmChange {
         brand: Option<FirmBrand>,
         /// Whether the firm sends invites.
         invites_enabled: Option<bool>,
+        /// The notices that the firm wants.
+        notices: NoticeChange,
     },
     /// The firm was suspended.
     Suspended,
@@ -257,9 +260,7 @@ impl Firm {
             return Err(FirmRejection::Unknown);
         }
         Ok(match self.effect(time, change) {
-            ReportEffect::News => {
-                vec![firm_event(time, self.settings.news_of(change.clone(), time))]
-            }
+            ReportEffect::News => firm_events(time, self.settings.news_of(change.clone(), time)),
             ReportEffect::Repeat | ReportEffect::Stale => Vec::new(),
         })
     }
@@ -301,7 +302,9 @@ impl Firm {
                 self.settings.absorb(event);
                 self.enter(FirmStatus::Active, time);
             }
-            FirmEvent::FirmChanged { .. } => self.settings.absorb(event),
+            FirmEvent::FirmChanged { .. } | FirmEvent::FirmNoticesChanged { .. } => {
+                self.settings.absorb(event);
+            }
             FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, time),
             FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, time),
             FirmEvent::MemberJoined { member_id, role, time } => {
@@ -333,18 +336,35 @@ impl Firm {
     }
 }
 
-fn firm_event(time: Timestamp, change: FirmChange) -> FirmEvent {
-    match change {
+/// The events of a report that is news. The settings of notices have an event of their own.
+fn firm_events(time: Timestamp, change: FirmChange) -> Vec<FirmEvent> {
+    let event = match change {
         FirmChange::Opened { name, plan, brand } => {
             FirmEvent::FirmOpened { name, plan, brand, time }
         }
-        FirmChange::Changed { name, plan, brand, invites_enabled } => {
-            FirmEvent::FirmChanged { name, plan, brand, invites_enabled, time }
+        FirmChange::Changed {
+            name: None,
+            plan: None,
+            brand: None,
+            invites_enabled: None,
+            notices,
+        } => {
+            return notices_changed(time, notices).collect();
+        }
+        FirmChange::Changed { name, plan, brand, invites_enabled, notices } => {
+            let changed = FirmEvent::FirmChanged { name, plan, brand, invites_enabled, time };
+            return std::iter::once(changed).chain(notices_changed(time, notices)).collect();
         }
         FirmChange::Suspended => FirmEvent::FirmSuspended { time },
         FirmChange::Resumed => FirmEvent::FirmResumed { time },
         FirmChange::Closed => FirmEvent::FirmClosed { time },
-    }
+    };
+    vec![event]
+}
+
+fn notices_changed(time: Timestamp, notices: NoticeChange) -> impl Iterator<Item = FirmEvent> {
+    let changed = (!notices.is_empty()).then_some(FirmEvent::FirmNoticesChanged { notices, time });
+    changed.into_iter()
 }
 
 const fn member_event(member_id: Uuid, time: Timestamp, change: MemberChange) -> FirmEvent {

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{FirmBrand, FirmChange, FirmEvent};
+use crate::lang::Lang;
+use crate::notice::NoticeChange;
 use crate::state_report::{AspectState, ReportEffect, absorb, effect_if_named, if_news};
 use crate::time::Timestamp;
 use crate::trigger::FirmPlan;
@@ -14,6 +16,8 @@ pub(super) struct FirmSettings {
     plan: Option<AspectState<FirmPlan>>,
     brand: Option<AspectState<FirmBrand>>,
     invites_enabled: Option<AspectState<bool>>,
+    notices_lang: Option<AspectState<Lang>>,
+    notices_mail: Option<AspectState<bool>>,
 }
 
 impl FirmSettings {
@@ -23,7 +27,7 @@ impl FirmSettings {
 
     /// Effect of a report that changes settings. Other reports leave the settings as they are.
     pub(super) fn effect(&self, change: &FirmChange, time: Timestamp) -> ReportEffect {
-        let FirmChange::Changed { name, plan, brand, invites_enabled } = change else {
+        let FirmChange::Changed { name, plan, brand, invites_enabled, notices } = change else {
             return ReportEffect::Repeat;
         };
         ReportEffect::of_all([
@@ -31,12 +35,14 @@ impl FirmSettings {
             effect_if_named(self.plan.as_ref(), plan.as_ref(), time),
             effect_if_named(self.brand.as_ref(), brand.as_ref(), time),
             effect_if_named(self.invites_enabled.as_ref(), invites_enabled.as_ref(), time),
+            effect_if_named(self.notices_lang.as_ref(), notices.lang.as_ref(), time),
+            effect_if_named(self.notices_mail.as_ref(), notices.mail.as_ref(), time),
         ])
     }
 
     /// The change without the settings that are no news.
     pub(super) fn news_of(&self, change: FirmChange, time: Timestamp) -> FirmChange {
-        let FirmChange::Changed { name, plan, brand, invites_enabled } = change else {
+        let FirmChange::Changed { name, plan, brand, invites_enabled, notices } = change else {
             return change;
         };
         FirmChange::Changed {
@@ -44,6 +50,10 @@ impl FirmSettings {
             plan: if_news(self.plan.as_ref(), plan, time),
             brand: if_news(self.brand.as_ref(), brand, time),
             invites_enabled: if_news(self.invites_enabled.as_ref(), invites_enabled, time),
+            notices: NoticeChange {
+                lang: if_news(self.notices_lang.as_ref(), notices.lang, time),
+                mail: if_news(self.notices_mail.as_ref(), notices.mail, time),
+            },
         }
     }
 
@@ -59,6 +69,10 @@ impl FirmSettings {
                 absorb(&mut self.plan, plan.as_ref(), *time);
                 absorb(&mut self.brand, brand.as_ref(), *time);
                 absorb(&mut self.invites_enabled, invites_enabled.as_ref(), *time);
+            }
+            FirmEvent::FirmNoticesChanged { notices, time } => {
+                absorb(&mut self.notices_lang, notices.lang.as_ref(), *time);
+                absorb(&mut self.notices_mail, notices.mail.as_ref(), *time);
             }
             _ => {}
         }

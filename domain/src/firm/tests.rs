@@ -1,6 +1,7 @@
 //! Given, when, then.
 
 use super::*;
+use crate::lang::Lang;
 use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 
 const ANN: Uuid = Uuid::from_u128(7);
@@ -76,6 +77,7 @@ fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
         plan: None,
         brand: None,
         invites_enabled: None,
+        notices: NoticeChange::default(),
     };
     let firm = Firm::default().decide(&report(5, changed.clone()));
     assert_eq!(firm, Err(FirmRejection::Unknown));
@@ -172,7 +174,41 @@ fn settings(name: Option<&str>, leads_in_full: Option<bool>) -> FirmChange {
         plan: leads_in_full.map(|leads_in_full| FirmPlan { leads_in_full }),
         brand: None,
         invites_enabled: None,
+        notices: NoticeChange::default(),
     }
+}
+
+/// The only event of a change.
+fn firm_event(time: Timestamp, change: FirmChange) -> FirmEvent {
+    firm_events(time, change).remove(0)
+}
+
+#[test]
+fn the_notices_of_a_firm_have_an_event_and_a_clock_of_their_own() {
+    let french = NoticeChange { lang: Some(Lang::Fr), mail: None };
+    let off = NoticeChange { lang: None, mail: Some(false) };
+    let change = |name: Option<&str>, notices| {
+        let FirmChange::Changed { name, plan, brand, invites_enabled, .. } = settings(name, None)
+        else {
+            panic!("settings change")
+        };
+        FirmChange::Changed { name, plan, brand, invites_enabled, notices }
+    };
+    let changed = |second, notices| FirmEvent::FirmNoticesChanged { notices, time: at(second) };
+    given(vec![opened()])
+        .when(report(5, change(None, french)))
+        .then_expect_events(vec![changed(5, french)]);
+    let named = firm_event(at(5), settings(Some("New"), None));
+    given(vec![opened()])
+        .when(report(5, change(Some("New"), off)))
+        .then_expect_events(vec![named.clone(), changed(5, off)]);
+    let both = NoticeChange { mail: Some(true), ..french };
+    given(vec![opened(), named, changed(9, off)])
+        .when(report(6, change(Some("Newer"), both)))
+        .then_expect_events(vec![
+            firm_event(at(6), settings(Some("Newer"), None)),
+            changed(6, french),
+        ]);
 }
 
 fn outdates(firm: &Firm, command: &FirmCommand) -> bool {

@@ -8,11 +8,11 @@ const BALANCE_LUMINANCE: f64 = 0.179_128_784_747_792;
 
 /// A background and its ink, in the notation of mail readers.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct AccentColor {
+pub(crate) struct AccentColor {
     /// `#rrggbb`.
-    pub(super) background: String,
+    pub(crate) background: String,
     /// Black or white.
-    pub(super) ink: &'static str,
+    pub(crate) ink: &'static str,
 }
 
 impl AccentColor {

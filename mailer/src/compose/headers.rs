@@ -9,7 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use domain::email::EmailAddress;
 
 use super::Letter;
-use crate::mail::InviteContent;
+use crate::mail::{InviteContent, SenderAddress};
+use domain::time::Timestamp;
+use uuid::Uuid;
 
 /// The column at which lines are folded, if possible (RFC 2047, section 2).
 const FOLD_COLUMN: usize = 76;
@@ -23,33 +25,78 @@ const WORD_MAX: usize = 60;
 /// The longest address that a header can hold on one line.
 const LISTED_URL_MAX: usize = 900;
 
+/// The content of the headers that every mail has.
+pub(crate) struct MailHead<'a> {
+    /// The mail's id, a part of the Message-ID.
+    pub(crate) email_id: Uuid,
+    /// The time of writing.
+    pub(crate) date: Timestamp,
+    /// The sender.
+    pub(crate) from: &'a SenderAddress,
+    /// The name beside the sender's address.
+    pub(crate) from_name: &'a str,
+    /// The recipient.
+    pub(crate) to: &'a EmailAddress,
+    /// The reply address.
+    pub(crate) reply_to: Option<EmailAddress>,
+    /// The subject.
+    pub(crate) subject: &'a str,
+    /// The language code.
+    pub(crate) language: &'static str,
+}
+
 /// The headers written so far.
-pub(super) struct HeaderSection(String);
+pub(crate) struct HeaderSection(String);
 
 impl HeaderSection {
     /// All headers of an invite, without the headers of the body.
     pub(super) fn of(invite: &InviteContent<'_>, letter: &Letter) -> Self {
-        let sender = invite.from.address();
-        let mut headers = Self(String::new());
-        headers.add("From", from(&letter.firm, sender));
-        headers.add("To", [invite.to.to_string()]);
-        if let Some(address) = reply_to(invite) {
-            headers.add("Reply-To", [address.to_string()]);
-        }
-        headers.add("Subject", text(&letter.words.subject));
-        headers.add("Date", [date(invite)]);
-        headers.add("Message-ID", [format!("<{}@{}>", invite.email_id, sender.domain())]);
-        headers.add("Content-Language", [letter.words.code.to_owned()]);
-        // Marks the mail as written by a program, so that no holiday notice answers (RFC 3834,
-        // sections 2 and 5).
-        headers.add("Auto-Submitted", ["auto-generated".to_owned()]);
+        let mut headers = Self::common(&MailHead {
+            email_id: invite.email_id,
+            date: invite.date,
+            from: invite.from,
+            from_name: &letter.firm,
+            to: invite.to,
+            reply_to: reply_to(invite),
+            subject: &letter.words.subject,
+            language: letter.words.code,
+        });
         headers.add_unsubscribe(&letter.unsubscribe_url);
-        headers.add("MIME-Version", ["1.0".to_owned()]);
+        headers.end();
         headers
     }
 
+    /// All headers of a mail that nobody can unsubscribe from.
+    pub(crate) fn plain(head: &MailHead<'_>) -> Self {
+        let mut headers = Self::common(head);
+        headers.end();
+        headers
+    }
+
+    fn common(head: &MailHead<'_>) -> Self {
+        let sender = head.from.address();
+        let mut headers = Self(String::new());
+        headers.add("From", from(head.from_name, sender));
+        headers.add("To", [head.to.to_string()]);
+        if let Some(address) = &head.reply_to {
+            headers.add("Reply-To", [address.to_string()]);
+        }
+        headers.add("Subject", text(head.subject));
+        headers.add("Date", [date(head.date)]);
+        headers.add("Message-ID", [format!("<{}@{}>", head.email_id, sender.domain())]);
+        headers.add("Content-Language", [head.language.to_owned()]);
+        // Marks the mail as written by a program, so that no holiday notice answers (RFC 3834,
+        // sections 2 and 5).
+        headers.add("Auto-Submitted", ["auto-generated".to_owned()]);
+        headers
+    }
+
+    fn end(&mut self) {
+        self.add("MIME-Version", ["1.0".to_owned()]);
+    }
+
     /// The header section; the body's own headers follow.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0.into_bytes()
     }
 
@@ -103,8 +150,8 @@ fn reply_to(invite: &InviteContent<'_>) -> Option<EmailAddress> {
 }
 
 /// RFC 5322, section 3.3.
-fn date(invite: &InviteContent<'_>) -> String {
-    invite.date.get().format("%a, %d %b %Y %H:%M:%S +0000").to_string()
+fn date(at: Timestamp) -> String {
+    at.get().format("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
 /// Free text: as it is, or as encoded words.

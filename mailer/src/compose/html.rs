@@ -5,6 +5,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Letter;
+use super::accent::AccentColor;
 
 /// The colours of a reader in dark mode. The button keeps the firm's colours.
 const DARK: &str = "@media (prefers-color-scheme:dark){\
@@ -20,55 +21,78 @@ font-family:Arial,Helvetica,sans-serif;font-size:16px;line-height:1.5;text-align
 const FIRM: &str = "margin:0 0 24px;font-size:18px;font-weight:bold;color:#1f2933";
 const LOGO: &str = "display:block;height:48px;width:auto;max-width:100%;margin:0 0 24px;border:0;\
 object-fit:contain;object-position:left";
-const TITLE: &str = "margin:0 0 24px;font-size:24px;line-height:1.25;color:#1f2933";
-const TEXT: &str = "margin:0 0 16px;color:#1f2933";
-const SOFT: &str = "margin:0 0 8px;font-size:14px;color:#52606d";
+pub(crate) const TITLE: &str = "margin:0 0 24px;font-size:24px;line-height:1.25;color:#1f2933";
+pub(crate) const TEXT: &str = "margin:0 0 16px;color:#1f2933";
+pub(crate) const SOFT: &str = "margin:0 0 8px;font-size:14px;color:#52606d";
 const LINK: &str = "color:#1f2933;word-break:break-all";
 const FOOT: &str = "padding:16px 32px 32px;text-align:left;\
 font-family:Arial,Helvetica,sans-serif;font-size:13px;line-height:1.5";
-const FOOT_TEXT: &str = "margin:0 0 8px;color:#52606d";
+pub(crate) const FOOT_TEXT: &str = "margin:0 0 8px;color:#52606d";
 const FOOT_LINK: &str = "color:#52606d";
 
 /// Writes the HTML.
 pub(super) fn write(letter: &Letter) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang=(letter.words.code) {
-            (head(letter))
-            body.page style=(PAGE) { (frame(letter)) }
-        }
-    };
-    page.into_string()
+    MailPage {
+        language: letter.words.code,
+        title: &letter.words.subject,
+        bar: &letter.accent.background,
+        card: card(letter),
+        foot: foot(letter),
+    }
+    .write()
 }
 
-fn head(letter: &Letter) -> Markup {
-    html! {
-        head {
-            meta charset="utf-8";
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            meta name="supported-color-schemes" content="light dark";
-            meta name="format-detection" content=(NO_LINKS);
-            title { (letter.words.subject) }
-            style { (PreEscaped(DARK)) }
+/// A page with a card, and with small print below it.
+pub(crate) struct MailPage<'a> {
+    pub(crate) language: &'static str,
+    pub(crate) title: &'a str,
+    /// The colour of the bar above the card.
+    pub(crate) bar: &'a str,
+    pub(crate) card: Markup,
+    pub(crate) foot: Markup,
+}
+
+impl MailPage<'_> {
+    pub(crate) fn write(&self) -> String {
+        let page = html! {
+            (DOCTYPE)
+            html lang=(self.language) {
+                (self.head())
+                body.page style=(PAGE) { (self.frame()) }
+            }
+        };
+        page.into_string()
+    }
+
+    fn head(&self) -> Markup {
+        html! {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="supported-color-schemes" content="light dark";
+                meta name="format-detection" content=(NO_LINKS);
+                title { (self.title) }
+                style { (PreEscaped(DARK)) }
+            }
         }
     }
-}
 
-/// The frame. The language is repeated inside, because some readers drop the outer elements.
-fn frame(letter: &Letter) -> Markup {
-    let bar = format!("{CARD};border-top:4px solid {}", letter.accent.background);
-    html! {
-        div lang=(letter.words.code) {
-            table.page role="presentation" width="100%" cellpadding="0" cellspacing="0" border="0"
-                style=(PAGE) {
-                tr { td align="center" style="padding:24px 12px" {
-                    table role="presentation" width="560" cellpadding="0" cellspacing="0"
-                        border="0" style="width:100%;max-width:560px" {
-                        tr { td.card.text style=(bar) { (card(letter)) } }
-                        tr { td style=(FOOT) { (foot(letter)) } }
-                    }
-                } }
+    /// The frame. The language is repeated inside, because some readers drop the outer elements.
+    fn frame(&self) -> Markup {
+        let bar = format!("{CARD};border-top:4px solid {}", self.bar);
+        html! {
+            div lang=(self.language) {
+                table.page role="presentation" width="100%" cellpadding="0" cellspacing="0"
+                    border="0" style=(PAGE) {
+                    tr { td align="center" style="padding:24px 12px" {
+                        table role="presentation" width="560" cellpadding="0" cellspacing="0"
+                            border="0" style="width:100%;max-width:560px" {
+                            tr { td.card.text style=(bar) { (self.card) } }
+                            tr { td style=(FOOT) { (self.foot) } }
+                        }
+                    } }
+                }
             }
         }
     }
@@ -120,14 +144,18 @@ fn quote(letter: &Letter, note: &str) -> Markup {
 /// The button. Its edge has the ink's colour, so that it also shows on a page of the background's
 /// colour.
 fn button(letter: &Letter) -> Markup {
-    let accent = &letter.accent;
+    link_button(&letter.accent, &letter.form_url, letter.words.button)
+}
+
+/// A link that looks like a button.
+pub(crate) fn link_button(accent: &AccentColor, url: &str, words: &str) -> Markup {
     let style = format!(
         "display:inline-block;padding:14px 28px;background-color:{};color:{};\
          border:1px solid {};border-radius:6px;font-weight:bold;text-decoration:none",
         accent.background, accent.ink, accent.ink
     );
     html! {
-        p style="margin:24px 0" { a href=(letter.form_url) style=(style) { (letter.words.button) } }
+        p style="margin:24px 0" { a href=(url) style=(style) { (words) } }
     }
 }
 

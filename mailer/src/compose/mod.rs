@@ -8,15 +8,16 @@
 //!
 //! Writing is a pure function. It never asks for the time, a name or randomness, and never fails.
 
-mod accent;
-mod headers;
-mod html;
+pub(crate) mod accent;
+pub(crate) mod headers;
+pub(crate) mod html;
 mod plain;
 mod words;
 
 use lettre::message::header::{ContentTransferEncoding, ContentType};
 use lettre::message::{MultiPart, SinglePart};
 use url::Url;
+use uuid::Uuid;
 
 use crate::mail::{InviteContent, Mail};
 use crate::names::{clean_link, clean_note, one_line};
@@ -32,7 +33,7 @@ const LOGO_URL_MAX: usize = 2_000;
 pub fn compose(invite: &InviteContent<'_>) -> Mail {
     let letter = Letter::new(invite);
     let mut bytes = HeaderSection::of(invite, &letter).into_bytes();
-    bytes.extend(body(invite, &letter));
+    bytes.extend(body(invite.email_id, plain::write(&letter), html::write(&letter)));
     Mail {
         email_id: invite.email_id,
         from: invite.from.address().to_string(),
@@ -87,7 +88,7 @@ fn logo(text: &str) -> Option<String> {
 
 /// Both versions, the better one last (RFC 2046, section 5.1.4). No line of quoted-printable begins
 /// like this boundary (RFC 2045, section 6.7).
-fn body(invite: &InviteContent<'_>, letter: &Letter) -> Vec<u8> {
+pub(crate) fn body(email_id: Uuid, plain: String, html: String) -> Vec<u8> {
     let part = |content_type, text| {
         SinglePart::builder()
             .header(content_type)
@@ -95,8 +96,8 @@ fn body(invite: &InviteContent<'_>, letter: &Letter) -> Vec<u8> {
             .body::<String>(text)
     };
     MultiPart::alternative()
-        .boundary(format!("=_{}", invite.email_id.simple()))
-        .singlepart(part(ContentType::TEXT_PLAIN, plain::write(letter)))
-        .singlepart(part(ContentType::TEXT_HTML, html::write(letter)))
+        .boundary(format!("=_{}", email_id.simple()))
+        .singlepart(part(ContentType::TEXT_PLAIN, plain))
+        .singlepart(part(ContentType::TEXT_HTML, html))
         .formatted()
 }

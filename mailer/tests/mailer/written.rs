@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use domain::lang::Lang;
-use mailer::{InviteContent, Mail, compose};
+use domain::notice::{Notice, NoticeAnswer, NoticeFacts, NoticeHook, NoticeKey, NoticeKind};
+use mailer::{InviteContent, Mail, NoticeContent, compose, compose_notice};
 use rstest::rstest;
+use uuid::Uuid;
 
 use crate::letters::Desk;
 use crate::mime::Message;
@@ -27,6 +29,84 @@ fn p15_the_same_invite_is_the_same_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)]
     let desk = Desk::default();
     is_as_written(lang.code(), &compose(&desk.invite(lang)));
     is_as_written(&format!("{}-bare", lang.code()), &compose(&desk.bare(lang)));
+}
+
+/// A removal by 410, as its facts are told.
+fn removal() -> Notice {
+    let answer = |second: u32| NoticeAnswer {
+        delivery_id: Uuid::from_u128(second.into()),
+        status: Some(410),
+        error: None,
+        finished_at: format!("2026-11-01T12:00:{second:02}.000Z").parse().unwrap(),
+    };
+    let (first, second) = (answer(1), answer(2));
+    Notice {
+        firm_id: Uuid::from_u128(3),
+        facts: NoticeFacts {
+            kind: NoticeKind::Removed,
+            subject_id: Uuid::from_u128(4),
+            happened_at: second.finished_at,
+            reason: Some("target_gone".to_owned()),
+            failing_since: Some(first.finished_at),
+            failures: 2,
+            answers: vec![first, second],
+        },
+        hooks: vec![NoticeHook {
+            hook_id: Uuid::from_u128(4),
+            trigger: "form_submitted".to_owned(),
+            target: "https://hooks.example.com/…".to_owned(),
+        }],
+        key: None,
+        link: Some("https://app.example.com/integrations".to_owned()),
+    }
+}
+
+fn content<'a>(desk: &'a Desk, notice: &'a Notice, lang: Lang) -> NoticeContent<'a> {
+    let firm_name = "Müller & Søn <b>";
+    NoticeContent { notice, firm_name, from: &desk.from, to: &desk.to, lang }
+}
+
+#[rstest]
+fn the_same_notice_is_the_same_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
+    let (desk, notice) = (Desk::default(), removal());
+    let mail = compose_notice(&content(&desk, &notice, lang));
+    is_as_written(&format!("{}-notice", lang.code()), &mail);
+}
+
+#[rstest]
+fn every_kind_of_notice_says_what_happened_and_what_to_do(
+    #[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang,
+) {
+    let desk = Desk::default();
+    let mut told = std::collections::BTreeSet::new();
+    for (kind, reason) in [
+        (NoticeKind::Warned, None),
+        (NoticeKind::Failing, None),
+        (NoticeKind::Recovered, None),
+        (NoticeKind::Removed, Some("target_gone")),
+        (NoticeKind::Removed, Some("deleted_by_key")),
+        (NoticeKind::Removed, Some("firm_closed")),
+        (NoticeKind::KeyRevoked, Some("requested")),
+        (NoticeKind::KeyRevoked, Some("member_not_manager")),
+    ] {
+        let usual = removal();
+        let reason = reason.map(str::to_owned);
+        let notice = Notice {
+            facts: NoticeFacts { kind, reason, ..usual.facts },
+            key: Some(NoticeKey { name: "Zapier\r\nBcc: x".into(), prefix: "ffk_abcdefgh".into() }),
+            link: None,
+            ..usual
+        };
+        let message = Message::read(&compose_notice(&content(&desk, &notice, lang)).bytes);
+        assert_eq!(message.header("Bcc"), None);
+        assert!(message.header("Subject").unwrap().contains("Müller & Søn"));
+        // Past failures of a subscription that works again would read like present ones.
+        let shows_failures = message.html.contains("410, 2026-11-01 12:00:02 UTC");
+        assert_eq!(shows_failures, kind != NoticeKind::Recovered, "{kind:?}");
+        assert!(!message.html.contains("<b>") && !message.html.contains("<a "));
+        told.insert(message.html);
+    }
+    assert_eq!(told.len(), 8, "each has words of its own");
 }
 
 #[test]

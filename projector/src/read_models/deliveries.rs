@@ -18,10 +18,13 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::follow::Projection;
-use crate::receivers;
+use crate::{episodes, receivers};
 
 pub use destinations::{Destination, destinations};
-pub use list::{DeliveryFilter, about_responses, among, list, list_steps, of_run};
+pub use list::{
+    DeliveryFilter, ENDED_LATER_MIN, ListedKind, about_responses, among, list, list_ended_later,
+    list_steps, of_run,
+};
 pub use of_hook::{HookHealth, count_cancelled, count_delivered, health};
 
 /// The writer of the table `deliveries`.
@@ -73,7 +76,10 @@ impl Projection for DeliveryProjection {
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move { receivers::count(connection, events).await })
+        Box::pin(async move {
+            receivers::count(connection, events).await?;
+            episodes::count(connection, events).await
+        })
     }
 }
 

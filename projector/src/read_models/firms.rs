@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use domain::event::Event;
 use domain::firm::{FirmBrand, FirmEvent, FirmStatus};
+use domain::lang::Lang;
+use domain::notice::{NoticeChange, NoticeSettings};
 use domain::trigger::FirmPlan;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
@@ -44,6 +46,7 @@ struct FirmUpdate<'a> {
     leads_in_full: Option<bool>,
     brand: Option<&'a FirmBrand>,
     invites_enabled: Option<bool>,
+    notices: NoticeChange,
 }
 
 /// Folds the events, in order, into one change per firm.
@@ -78,6 +81,9 @@ impl<'a> FirmUpdate<'a> {
                 invites_enabled: *invites_enabled,
                 ..Self::default()
             }),
+            FirmEvent::FirmNoticesChanged { notices, .. } => {
+                Some(Self { notices: *notices, ..Self::default() })
+            }
             FirmEvent::FirmSuspended { .. } => Some(entered(FirmStatus::Suspended)),
             FirmEvent::FirmResumed { .. } => Some(entered(FirmStatus::Active)),
             FirmEvent::FirmClosed { .. } => Some(entered(FirmStatus::Closed)),
@@ -99,6 +105,7 @@ impl<'a> FirmUpdate<'a> {
         self.leads_in_full = next.leads_in_full.or(self.leads_in_full);
         self.brand = next.brand.or(self.brand);
         self.invites_enabled = next.invites_enabled.or(self.invites_enabled);
+        self.notices = next.notices.after(self.notices);
     }
 }
 
@@ -113,18 +120,23 @@ async fn write(
     sqlx::query(
         "with t as (
              select * from unnest($1::uuid[], $2::bool[], $3::text[], $4::text[], $5::bool[],
-                                  $6::jsonb[], $7::bool[])
-                  as t(firm_id, opened, name, status, leads_in_full, brand, invites_enabled)
+                                  $6::jsonb[], $7::bool[], $8::bool[], $9::text[])
+                  as t(firm_id, opened, name, status, leads_in_full, brand, invites_enabled,
+                       notices_mailed, notices_lang)
          ), changed as (
              update firms f
                 set name = coalesce(t.name, f.name), status = coalesce(t.status, f.status),
                     leads_in_full = coalesce(t.leads_in_full, f.leads_in_full),
                     brand = coalesce(t.brand, f.brand),
-                    invites_enabled = coalesce(t.invites_enabled, f.invites_enabled)
+                    invites_enabled = coalesce(t.invites_enabled, f.invites_enabled),
+                    notices_mailed = coalesce(t.notices_mailed, f.notices_mailed),
+                    notices_lang = coalesce(t.notices_lang, f.notices_lang)
                from t where f.firm_id = t.firm_id and not t.opened
          )
-         insert into firms (firm_id, name, status, leads_in_full, brand, invites_enabled)
-         select firm_id, name, status, leads_in_full, brand, coalesce(invites_enabled, true)
+         insert into firms (firm_id, name, status, leads_in_full, brand, invites_enabled,
+                            notices_mailed, notices_lang)
+         select firm_id, name, status, leads_in_full, brand, coalesce(invites_enabled, true),
+                coalesce(notices_mailed, true), coalesce(notices_lang, 'en')
            from t where opened",
     )
     .bind(changes.keys().copied().collect::<Vec<_>>())
@@ -134,6 +146,8 @@ async fn write(
     .bind(of().map(|change| change.leads_in_full).collect::<Vec<_>>())
     .bind(of().map(|change| change.brand.map(Json)).collect::<Vec<_>>())
     .bind(of().map(|change| change.invites_enabled).collect::<Vec<_>>())
+    .bind(of().map(|change| change.notices.mail).collect::<Vec<_>>())
+    .bind(of().map(|change| change.notices.lang.map(Lang::code)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
@@ -358,6 +372,34 @@ pub async fn sender(
         .await
 }
 
+/// The name of a firm, and the notices that it wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoticeReader {
+    /// The name of the firm.
+    pub name: String,
+    /// Its settings.
+    pub notices: NoticeSettings,
+}
+
+/// Returns the notice settings of a known firm.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn notice_reader(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+) -> Result<Option<NoticeReader>, sqlx::Error> {
+    let row: Option<(String, bool, String)> =
+        sqlx::query_as("select name, notices_mailed, notices_lang from firms where firm_id = $1")
+            .bind(firm_id)
+            .fetch_optional(connection)
+            .await?;
+    Ok(row.map(|(name, mail, lang)| NoticeReader {
+        name,
+        notices: NoticeSettings { lang: Lang::read(&lang).unwrap_or_default(), mail },
+    }))
+}
+
 const fn status_name(status: FirmStatus) -> &'static str {
     match status {
         FirmStatus::Active => "active",
@@ -408,6 +450,7 @@ mod tests {
             leads_in_full: Some(true),
             brand: Some(&FirmBrand::default()),
             invites_enabled: Some(false),
+            notices: NoticeChange::default(),
         };
         assert_eq!(of(&events), BTreeMap::from([(FIRM, expected)]));
     }

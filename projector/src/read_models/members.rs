@@ -77,6 +77,7 @@ impl MemberUpdate {
             | FirmEvent::FirmClosed { .. }
             | FirmEvent::SecretRevealed {}
             | FirmEvent::SecretRotated { .. }
+            | FirmEvent::FirmNoticesChanged { .. }
             | FirmEvent::FirmDataDropped {} => None,
         }
     }

@@ -5,6 +5,7 @@
 //! links, and so do the requests of replays, which may be repeated.
 
 pub mod invites;
+pub mod notices;
 pub mod partials;
 pub mod replay_items;
 pub mod replay_requests;

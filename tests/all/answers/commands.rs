@@ -1,5 +1,6 @@
 //! Each question has one command, and its `--json` is the answer of the internal API.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -221,6 +222,80 @@ async fn a_reason_shows_the_body_and_the_answers_of_a_delivery_at_the_terminal()
     assert_eq!((action.as_str(), reason.as_deref()), ("answer_read", Some("ticket 4711")));
 }
 
+/// A revocation at the terminal had no reason in the audit log: `--reason` was refused.
+#[tokio::test]
+async fn a_key_is_revoked_at_the_terminal_for_a_reason() {
+    let story = Story::new().await;
+    let key = &story.desk.firm.key[..12];
+    let revoke = ["keys", "revoke", "--firm", "Harrow Lane", key, "--yes", "--reason"];
+    let (code, _, told) = story.desk.run(&[&revoke[..], &[" "]].concat()).await;
+    assert!(code == 2 && told.contains("write 1 to 200 characters"), "{told}");
+    let told = story.json(&[&revoke[..], &["found in a mail"]].concat()).await;
+    assert_eq!(told["subscriptions_removed"], 1);
+    story.desk.world.project().await;
+    let listed = story.desk.ask_firm("/audit?limit=20").await;
+    let entries = listed["items"].as_array().unwrap();
+    let why = entries.iter().find(|entry| entry["reason"] == "found in a mail").unwrap();
+    assert_eq!(why["evidence"]["key_id"], story.desk.firm.key_id.to_string());
+}
+
+/// The beginning of a firm's name was enough for `find`, and for no other command.
+#[tokio::test]
+async fn a_firm_is_named_by_the_beginning_of_its_name_unless_two_begin_so() {
+    let story = Story::new().await;
+    let list = ["keys", "list", "--firm", "Harr"];
+    let keys = story.json(&list).await;
+    assert_eq!(keys[0]["id"], story.desk.firm.key_id.to_string());
+    story.desk.world.firm().await;
+    let told = story.refused(&list).await;
+    assert!(told.contains("may be each of these") && told.contains("firm Harrow"), "{told}");
+}
+
+/// The auditor's page had a line that was refused: `deliveries show` alone wanted `--firm`.
+#[tokio::test]
+async fn a_delivery_is_shown_without_naming_its_firm() {
+    let story = Story::new().await;
+    let delivery = story.delivery.to_string();
+    let shown = story.json(&["deliveries", "show", &delivery[..13]]).await;
+    assert_eq!(shown["id"], delivery);
+    let missing = Uuid::from_u128(7).to_string();
+    let told = story.refused(&["deliveries", "show", &missing]).await;
+    assert!(told.contains("with --firm"), "{told}");
+}
+
+/// Each command in the table of the auditor's page is accepted, with words for its capitals.
+#[tokio::test]
+async fn the_commands_of_the_auditors_page_are_accepted_as_they_stand_there() {
+    let story = Story::new().await;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs/how-to/answer-why-a-hook-was-removed.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.lines().filter(|line| line.starts_with("| ")).collect::<Vec<_>>().join("\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("march.csv").display().to_string();
+    let mut run = 0;
+    for command in table.split('`').skip(1).step_by(2) {
+        let words: Vec<String> = command
+            .split(' ')
+            .map(|word| match word {
+                "FIRM" => "Harrow Lane".to_owned(),
+                "KEY" => story.desk.firm.key_id.to_string(),
+                "DELIVERY" => story.delivery.to_string(),
+                "ADDRESS" => "ann@example.com".to_owned(),
+                "TEXT" => "audit".to_owned(),
+                "2026-03-14" => "2026-11-01".to_owned(),
+                "march.csv" => file.clone(),
+                other => other.to_owned(),
+            })
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (code, _, told) = story.desk.run(&words).await;
+        assert_eq!(code, 0, "{command}: {told}");
+        run += 1;
+    }
+    assert_eq!(run, 7);
+}
+
 #[tokio::test]
 async fn deliveries_are_exported_to_a_new_file_or_to_standard_output() {
     let story = Story::new().await;
@@ -322,8 +397,13 @@ async fn a_sample_is_sent_from_the_terminal_and_its_answer_is_shown() {
     assert_eq!(received.last().unwrap().header("x-service-test"), "1");
     let entry = story.desk.last_entry().await;
     assert_eq!((entry.0.as_str(), entry.1.as_deref()), ("hook_tested", Some("mended")));
-    let refused = story.json(&test).await;
-    assert_eq!(refused["error"], "target_refused", "{refused}");
+    let (code, refused, _) = story.desk.run(&[&test[..], &["--json"]].concat()).await;
+    assert!(code == 1 && refused.contains("\"target_refused\""), "{code}: {refused}");
+    story.receiver.reply([Reply::status(503)]);
+    let (code, busy, _) = story.desk.run(&[&test[..], &open].concat()).await;
+    assert!(code == 1 && busy.contains("status: 503"), "a refusal ended like a success: {busy}");
+    let received = story.receiver.received();
+    story.desk.run(&test).await;
     assert_eq!(story.receiver.received().len(), received.len());
     let missing = Uuid::from_u128(7).to_string();
     let told = story.refused(&["hooks", "test", &missing, "--reason", "mended"]).await;

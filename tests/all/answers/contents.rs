@@ -125,8 +125,8 @@ async fn an_export_has_a_line_for_each_attempt_and_one_for_a_delivery_without_an
         (format!("?hook_id={}", desk.world.id()), 0),
         ("?host=127.0.0.1".to_owned(), 3),
         ("?host=elsewhere.example".to_owned(), 0),
-        ("?since=2026-11-01T12:30:00Z".to_owned(), 1),
-        ("?until=2026-11-01T12:30:00Z".to_owned(), 2),
+        ("?since=2026-11-01T12:30:00Z".to_owned(), 2),
+        ("?until=2026-11-01T12:30:00Z".to_owned(), 1),
     ] {
         assert_eq!(lines(&desk, &query).await.len(), count, "{query}");
     }
@@ -135,14 +135,52 @@ async fn an_export_has_a_line_for_each_attempt_and_one_for_a_delivery_without_an
     assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
     assert_eq!(csv.text().lines().count(), 4);
     assert!(csv.text().starts_with("delivery_id,created_at,trigger,state"), "{}", csv.text());
+    let exported = desk.last_entry().await;
     for wrong in ["format=xml", "host=a/b", "since=x", "state=failed"] {
         let refused = desk.get(&desk.auditor, &format!("{path}?{wrong}")).await;
         assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
     }
     let both = format!("{path}?hook_id={hook}&host=127.0.0.1");
     assert_eq!(desk.get(&desk.auditor, &both).await.code(), (400, "invalid_request"));
+    assert_eq!(desk.last_entry().await, exported, "a refused export is no export");
     let missing = format!("/firms/{}/deliveries/export", desk.world.id());
     assert_eq!(desk.get(&desk.auditor, &missing).await.code(), (404, "firm_not_found"));
+}
+
+/// An auditor asked for the attempts of a month, and a retry over its edge and a replay were left
+/// out, because the time selected deliveries by their queuing.
+#[tokio::test]
+async fn an_export_of_a_time_has_the_retries_and_replays_of_older_deliveries() {
+    let desk = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
+    receiver.reply([Reply::status(503), Reply::status(400), Reply::status(200)]);
+    desk.world.submit(&desk.firm).await;
+    desk.world.deliver().await;
+    desk.world.pass(Duration::from_hours(1));
+    desk.world.deliver().await;
+    desk.world.pass(Duration::from_hours(24));
+    let order = json!({"firm_id": desk.firm.id, "reason": "the receiver is mended"});
+    assert_eq!(desk.call("POST", &desk.operator, "/replays", order).await.status, 202);
+    desk.world.replay().await;
+    desk.world.deliver().await;
+    desk.world.project().await;
+    let statuses = async |query: &str| {
+        let told = lines(&desk, query).await;
+        told.iter().map(|line| line["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let replay = "since=2026-11-02T12:30:00Z&until=2026-11-03";
+    for (query, told) in [
+        ("?since=2026-11-01T12:00:00Z&until=2026-11-01T12:30:00Z".to_owned(), vec!["503"]),
+        ("?since=2026-11-01T12:30:00Z&until=2026-11-02".to_owned(), vec!["400"]),
+        (format!("?{replay}"), vec!["200"]),
+        (format!("?{replay}&hook_id={hook}"), vec!["200"]),
+        (format!("?{replay}&host=127.0.0.1"), vec!["200"]),
+        ("?since=2026-11-03".to_owned(), vec![]),
+        ("?until=2026-11-01".to_owned(), vec![]),
+    ] {
+        assert_eq!(statuses(&query).await, told, "{query}");
+    }
 }
 
 #[tokio::test]

@@ -57,6 +57,22 @@ async fn growth_is_measured_from_the_sizes_that_housekeeping_noted() {
     assert_eq!(left, 1, "of the last hundred days");
 }
 
+/// Tables that the server had never analyzed had 0 rows, whatever was in them.
+#[tokio::test]
+async fn small_tables_are_counted_and_not_estimated() {
+    let desk = Desk::new().await;
+    desk.world.submit(&desk.firm).await;
+    let stats = desk.ask("/stats").await;
+    for (name, rows) in [("members", 1), ("responses", 1), ("hooks", 0), ("firms", 1)] {
+        assert_eq!(table(&stats, name)["rows"], rows, "{name}");
+    }
+    let tables = stats["keyring"]["tables"].as_array().unwrap();
+    let keys = tables.iter().find(|one| one["table"] == "data_keys").unwrap();
+    assert!(keys["rows"].as_i64() > Some(0), "{keys}");
+    let (code, _, told) = desk.run(&["stats"]).await;
+    assert_eq!((code, told.as_str()), (0, "growth is known after a day\n"));
+}
+
 #[tokio::test]
 async fn sizes_are_for_readers_of_all_firms() {
     let desk = Desk::new().await;

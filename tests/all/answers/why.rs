@@ -31,6 +31,7 @@ async fn member_leaves(desk: &Desk) -> (Uuid, Uuid) {
     let left = later(activity(desk.firm.id, "member.left", leaves), 1);
     assert_eq!(desk.world.report(&[left]).await.status, 202);
     desk.world.deliver().await;
+    desk.world.project().await;
     let delivery: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
         .fetch_one(desk.world.pool())
         .await
@@ -65,6 +66,7 @@ async fn the_chain_goes_from_the_member_who_left_to_the_cancelled_delivery() {
         assert_eq!(pair[1]["caused_by"], pair[0]["event_id"]);
         assert!(pair[0]["position"].as_i64() < pair[1]["position"].as_i64());
     }
+    proved_by_their_entries(&desk, steps).await;
     assert!(steps[1]["by"].as_str().unwrap().starts_with("the product with the token"));
     assert_eq!(steps[1]["at"], "2026-11-01T12:00:00.000Z");
 
@@ -85,6 +87,36 @@ async fn the_chain_goes_from_the_member_who_left_to_the_cancelled_delivery() {
         (&of_delivery["state"], &of_delivery["cause"]),
         (&json!("cancelled"), &json!("key_revoked"))
     );
+}
+
+/// The entries of the member and of the key were found by their events alone.
+async fn proved_by_their_entries(desk: &Desk, steps: &[Value]) {
+    for (step, action) in steps[1..].iter().zip(["member_left", "key_revoked", "hook_removed"]) {
+        let sequence = step["audit_entry"].as_i64().unwrap();
+        let entry = desk.ask_firm(&format!("/audit/{sequence}")).await;
+        assert_eq!(entry["action"], action, "{entry}");
+    }
+}
+
+/// A member left an hour before the product reported it, and the answer named the report alone.
+#[tokio::test]
+async fn a_step_tells_the_time_that_the_product_reported_for_it() {
+    let desk = Desk::new().await;
+    let receiver = Receiver::start().await;
+    let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
+    let mut left = activity(desk.firm.id, "member.left", json!({"member_id": desk.firm.owner}));
+    left["time"] = json!("2026-11-01T12:30:00.000Z");
+    desk.world.pass(Duration::from_hours(1));
+    assert_eq!(desk.world.report(&[left]).await.status, 202);
+    let told = desk.ask_firm(&format!("/hooks/{hook}/history")).await;
+    let step = &told["steps"][1];
+    assert_eq!(
+        (&step["at"], &step["reported_for"]),
+        (&json!("2026-11-01T13:00:00.000Z"), &json!("2026-11-01T12:30:00.000Z"))
+    );
+    let end = "left the firm, reported for 2026-11-01T12:30:00.000Z";
+    assert!(sentences(&told)[1].ends_with(end), "{told}");
+    assert_eq!(told["steps"][2].get("reported_for"), None);
 }
 
 #[tokio::test]
@@ -124,6 +156,10 @@ async fn a_subscription_whose_target_was_gone_shows_both_410s_with_their_attempt
     assert_eq!(names.last(), Some(&"SubscriptionRemoved"));
     let count = |name: &str| names.iter().filter(|one| **one == name).count();
     assert_eq!((count("DeliveryAttempted"), count("TargetGone")), (2, 2));
+    let gone: Vec<String> =
+        sentences(&told).into_iter().filter(|told| told.contains("ended with 410 at")).collect();
+    assert!(gone[0].ends_with("a second one in a row removes the subscription"), "{gone:?}");
+    assert!(gone[1].ends_with(", the second one in a row"), "{gone:?}");
     let last = sentences(&told).pop().unwrap();
     for deciding in told["removal"]["deciding"].as_array().unwrap() {
         assert!(last.contains(deciding["delivery_id"].as_str().unwrap()), "{last}");

@@ -214,3 +214,24 @@ async fn g1_a_chain_with_subscriptions_of_older_and_newer_builds_verifies() {
         audit(&world, &["hooks", "list", "--firm", &firm.id.to_string(), "--removed"]).await;
     assert!(!listed.1.contains("older"), "{}", listed.1);
 }
+
+/// 505 events stood under no signature, and the verdict was `intact` without a word of it.
+#[tokio::test]
+async fn a_verification_counts_the_events_that_no_signature_covers() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    world.project().await;
+    let sign = ["audit", "checkpoint"];
+    assert_eq!(audit(&world, &sign).await.0, 0);
+    let signed = audit(&world, &["audit", "verify"]).await;
+    assert!(signed.0 == 0 && !signed.1.contains("not signed yet"), "{}", signed.1);
+    read_often(&world, &firm, 7).await;
+    world.project().await;
+    let (code, text) = audit(&world, &["audit", "verify"]).await;
+    assert!(code == 0 && text.contains("not signed yet: 7 events after position "), "{text}");
+    let output = firmforms(&world.database).args(["audit", "verify", "--json"]).output().await;
+    let told: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    assert_eq!((&told["verdict"], &told["events_unsigned"]), (&"intact".into(), &7.into()));
+    assert_eq!(told["trusted_keys"], "signers_folder");
+    assert_eq!(told["not_proved"], serde_json::json!(["tokens"]));
+}

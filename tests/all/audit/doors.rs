@@ -240,6 +240,7 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
     assert_eq!(listed.body["items"][0]["reason"], "target_gone");
     let later = "/hooks?removed=true&since=2026-11-02T00:00:00Z";
     assert_eq!(get(&world, HolderRole::Auditor, &firm, later).await.body["items"], json!([]));
+    removals_are_bounded_on_both_sides(&world, &firm).await;
 
     let (code, text) = audit(&world, &["hooks", "why", &hook.to_string()]).await;
     assert_eq!(code, 0, "{text}");
@@ -257,6 +258,24 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
     assert_eq!(get(&world, HolderRole::Auditor, &other, &path).await.code(), (404, "not_found"));
     let unknown = audit(&world, &["hooks", "why", &world.id().to_string()]).await;
     assert_eq!(unknown.0, 1);
+}
+
+/// "Removed in March" had no end: `until` was refused at the door and at the terminal.
+async fn removals_are_bounded_on_both_sides(world: &World, firm: &Firm) {
+    let id = firm.id.to_string();
+    for (until, removals) in [("2026-11-01", 0), ("2026-11-02", 1)] {
+        for as_of in ["", "&as_of=2026-11-01T12:00:00Z"] {
+            let path = format!("/hooks?removed=true&since=2026-10-01&until={until}{as_of}");
+            let listed = get(world, HolderRole::Auditor, firm, &path).await;
+            assert_eq!(listed.body["items"].as_array().unwrap().len(), removals, "{path}");
+        }
+        let asked = ["hooks", "list", "--firm", &id, "--removed", "--since", "2026-10-01"];
+        let (code, text) = audit(world, &[&asked[..], &["--until", until]].concat()).await;
+        assert_eq!((code, text.contains("target_gone")), (0, removals == 1), "{text}");
+    }
+    let backward = "/hooks?removed=true&since=2026-11-02&until=2026-11-01";
+    let refused = get(world, HolderRole::Auditor, firm, backward).await;
+    assert_eq!(refused.code(), (400, "invalid_request"));
 }
 
 /// Nobody could see those that had been removed before.

@@ -191,6 +191,11 @@ async fn first_use_2_7_a_list_leaves_readings_out_and_takes_several_actions() {
         actions.map(|item| item["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(listed(&["--no-reads"]).await, ["key_created", "member_joined", "firm_opened"]);
+    let (code, text) = audit(&world, &["audit", "export", "--firm", &id, "--format", "csv"]).await;
+    assert_eq!(code, 0, "{text}");
+    world.project().await;
+    let left = listed(&["--no-reads"]).await;
+    assert_eq!(left[0], "key_created", "an export is a reading, too");
     let two = ["--action", "firm_opened", "--action", "member_joined"];
     assert_eq!(listed(&two).await, ["member_joined", "firm_opened"]);
     assert_eq!(

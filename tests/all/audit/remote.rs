@@ -114,7 +114,7 @@ async fn first_use_2_5_proof_was_for_whoever_had_a_shell() {
     fs::write(&file, answer.text()).unwrap();
     let (code, text) = both(&file).await;
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains(&format!("entries 1 to 1504 of 1504 of firm {}", firm.id)), "{text}");
+    assert!(text.contains(&format!("entries 1 to 1503 of 1503 of firm {}", firm.id)), "{text}");
     let begun_late = remote.get(&format!("/firms/{}/audit/export?format=bundle", late.id)).await;
     assert_eq!(begun_late.code(), (409, "not_signed"));
 
@@ -122,14 +122,18 @@ async fn first_use_2_5_proof_was_for_whoever_had_a_shell() {
     remote.sign().await;
     let newest = remote.get(&format!("{path}?format=bundle")).await;
     fs::write(&file, newest.text()).unwrap();
-    assert!(both(&file).await.1.contains("of 1508 of firm"), "{}", both(&file).await.1);
+    assert!(both(&file).await.1.contains("of 1507 of firm"), "{}", both(&file).await.1);
     let pinned = remote.get(&format!("{path}?format=bundle&checkpoint=1")).await;
     assert_eq!(pinned.text(), answer.text());
     let missing = remote.get(&format!("{path}?format=bundle&checkpoint=3")).await;
     assert_eq!(missing.code(), (404, "not_found"));
+    let why = missing.body["error"].as_str().unwrap();
+    assert!(why.ends_with("the newest is 2"), "a number out of a page named no other: {why}");
 
     world.project().await;
     let recorded = remote.get(&format!("/firms/{}/audit?action=audit_exported", firm.id)).await;
+    let told = recorded.body["items"].as_array().unwrap().len();
+    assert_eq!(told, 3, "a refused export was recorded as one");
     assert_eq!(recorded.body["items"][0]["evidence"]["how"], "bundle");
     assert_eq!(recorded.body["items"][0]["actor"]["kind"], "auditor");
 }

@@ -63,7 +63,7 @@ const fn skipped(reason: &'static str) -> (u16, &'static str, &'static str) {
 }
 
 /// The mail's text, decoded from quoted-printable with its soft line breaks.
-fn text(mail: &Received) -> String {
+pub(crate) fn text(mail: &Received) -> String {
     let raw = str::from_utf8(&mail.bytes).unwrap().replace("=\r\n", "");
     let mut bytes = Vec::new();
     let mut rest = raw.as_bytes();
@@ -85,7 +85,7 @@ fn text(mail: &Received) -> String {
 }
 
 /// A header of a mail, unfolded.
-fn header(mail: &Received, name: &str) -> String {
+pub(crate) fn header(mail: &Received, name: &str) -> String {
     let raw = str::from_utf8(&mail.bytes).unwrap();
     let head = raw.split("\r\n\r\n").next().unwrap().replace("\r\n ", " ");
     let line =

@@ -213,3 +213,23 @@ async fn a_colour_of_a_brand_wrote_more_than_a_colour() {
         assert_eq!(get(&scene.world, &format!("/portal/brand/{wrong}"), &[]).await.status, 404);
     }
 }
+
+/// A request with two hundred cookies made a statement for each of them. Now texts of another form
+/// are refused while nobody can read the table.
+#[tokio::test]
+async fn many_cookies_and_codes_of_another_form_cost_statements() {
+    let scene = PortalScene::new().await;
+    let owner = scene.owner().await;
+    let name = owner.cookie.split_once('=').unwrap().0;
+    let mut held = scene.world.pool().begin().await.unwrap();
+    let lock = "lock table portal_sessions in access exclusive mode";
+    sqlx::query(lock).execute(&mut *held).await.unwrap();
+    for value in ["", "x", &"A".repeat(42), &"!".repeat(43)] {
+        let cookies = vec![format!("{name}={value}"); 200].join("; ");
+        let answer = get(&scene.world, "/portal/keys", &[("cookie", &cookies)]).await;
+        assert_eq!(answer.status, 401, "{value}");
+    }
+    assert_eq!(get(&scene.world, "/portal/enter?code=x", &[]).await.status, 401);
+    held.rollback().await.unwrap();
+    assert_eq!(owner.get("/portal/keys").await.status, 200);
+}

@@ -152,6 +152,40 @@ async fn order_link(world: &World, firm: Uuid, member: Uuid, more: Value) -> Ans
     world.internal(request.body(Body::from(order.to_string())).unwrap()).await
 }
 
+/// A link for the owner of a firm, as a path.
+pub(crate) async fn link_of_owner(world: &World, firm: &Firm) -> String {
+    path_of(&order_link(world, firm.id, firm.owner, json!({})).await)
+}
+
+/// Opens the lists and pages of a firm's owner, in a session of its own.
+pub(crate) async fn open_pages(world: &World, firm: &Firm) {
+    let owner = PortalVisitor::with(world, &link_of_owner(world, firm).await).await;
+    let hooks = world.get(firm, "/hooks").await.body;
+    let hook = hooks[0]["id"].as_str().unwrap();
+    let pages = [
+        "",
+        "/keys",
+        &format!("/keys/{}", firm.key_id),
+        "/secret",
+        "/hooks",
+        "/hooks?removed=true",
+        &format!("/hooks/{hook}"),
+        "/deliveries",
+        "/deliveries?state=failed&trigger=form_submitted&since=2026-01-01",
+        "/steps",
+        "/audit",
+    ];
+    for path in pages {
+        owner.page(&format!("/portal{path}")).await;
+    }
+    let run = "select run_id from deliveries where firm_id = $1 and run_id is not null limit 1";
+    let run: Option<Uuid> =
+        sqlx::query_scalar(run).bind(firm.id).fetch_optional(world.pool()).await.unwrap();
+    if let Some(run) = run {
+        owner.page(&format!("/portal/runs/{run}")).await;
+    }
+}
+
 /// The path of the link in this answer.
 fn path_of(ordered: &Answer) -> String {
     assert_eq!(ordered.status, 201, "{}", ordered.body);

@@ -14,8 +14,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use uuid::Uuid;
 
-use super::Scene;
-use crate::process::{Served, address, call, data_dir, report, serve_with, serving};
+use super::{Scene, said};
+use crate::process::{Served, address, call, data_dir, firmforms, report, serve_with, serving};
 use crate::telemetry::scrape::Scrape;
 
 /// One series of each question that a scrape asks the database.
@@ -206,7 +206,16 @@ impl Running {
             &["keys", "list", "--firm", &id],
             &["hooks", "list", "--firm", &id, "--removed"],
             &["hooks", "why", hook],
-            &["hooks", "test", live, "--reason", "a drill"],
+            &[
+                "hooks",
+                "test",
+                live,
+                "--reason",
+                "a drill",
+                "--allow-targets",
+                "127.0.0.0/8",
+                "--allow-http-targets",
+            ],
             &["keys", "why", &self.firm.key_id.to_string()],
             &["access", "--firm", &id],
             &["members", "list", "--firm", &id],
@@ -244,6 +253,17 @@ impl Running {
         assert_eq!(after.unwrap().count(), files, "nothing is signed that cannot be noted");
         let (done, text) = self.scene.command("auditor", &["keys", "list", "--firm", &id]).await;
         assert!(!done && text.contains("permission denied"), "{text}");
+        assert!(text.contains("docs/how-to/audit-with-a-token.md"), "{text}");
+        self.an_auditor_without_a_keyring_is_sent_to_a_token(hook).await;
+    }
+
+    /// An auditor's login was told to set the URL of the keyring, and was refused behind it.
+    async fn an_auditor_without_a_keyring_is_sent_to_a_token(&self, hook: &str) {
+        let mut command = firmforms(&self.scene.as_login("auditor"));
+        command.env_remove("FIRMFORMS_KEYRING_URL").args(["hooks", "why", hook]);
+        let (done, text) = said(&command.output().await.unwrap());
+        assert!(!done && text.contains("FIRMFORMS_KEYRING_URL"), "{text}");
+        assert!(text.contains("docs/how-to/audit-with-a-token.md"), "{text}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use deliverer::inspect::backlog;
 use eventstore::progress::progress;
-use projector::{invites, pauses, replays};
+use projector::{invites, notices, pauses, replays};
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 use tests::World;
 
@@ -37,6 +37,7 @@ async fn h4_a_scrape_reads_no_table_from_end_to_end() {
     backlog::lanes(&mut transaction, now).await.unwrap();
     replays::count_open(&mut transaction).await.unwrap();
     invites::under_way(&mut transaction).await.unwrap();
+    notices::backlog(&mut transaction).await.unwrap();
     assert_eq!(pauses::count(&mut transaction).await.unwrap(), 0);
     // One row per follower.
     assert_eq!(read_whole(&mut transaction).await, ["checkpoints"]);

@@ -8,6 +8,8 @@ mod receive;
 mod signature;
 mod verify;
 
+use std::net::IpAddr;
+
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -18,11 +20,11 @@ pub(super) const SCRIPT: &str = include_str!("signature.js");
 
 pub(super) const SCRIPT_PATH: &str = "/docs/signature.js";
 
-/// All guides for the service of this description.
-pub(super) fn all(description: &Value) -> Vec<DocsPage> {
+/// All guides for the service of this description, whose deliveries leave from these addresses.
+pub(super) fn all(description: &Value, egress: &[IpAddr]) -> Vec<DocsPage> {
     vec![
         page(DocsPlace::Quickstart, &quickstart::sections(description)),
-        page(DocsPlace::Receive, &receive::sections()),
+        page(DocsPlace::Receive, &receive::sections(egress)),
         page(DocsPlace::Verify, &verify::sections()),
         page(DocsPlace::Frameworks, &frameworks::sections()),
         DocsPage {

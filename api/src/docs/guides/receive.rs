@@ -1,16 +1,18 @@
 //! The rules for receivers, in short. Waits come from the schedule that the service follows.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use domain::retry::RetrySchedule;
 use maud::{Markup, html};
 
+use super::super::EGRESS_PATH;
 use super::super::frame::DocsPlace;
 use super::super::markup::{PageSection, facts, line, list, row, table};
 
-pub(super) fn sections() -> Vec<PageSection> {
+pub(super) fn sections(egress: &[IpAddr]) -> Vec<PageSection> {
     let section = |anchor, title, content| PageSection { anchor, title, content };
-    vec![
+    let mut sections = vec![
         section("steps", "Five steps, in this order", steps()),
         section("answers", "Your answer", answers()),
         section("retries", "Retries", retries()),
@@ -18,7 +20,21 @@ pub(super) fn sections() -> Vec<PageSection> {
         section("gone", "End a subscription", gone()),
         section("rotation", "Rotate the secret", rotation()),
         section("live", "Before you go live", live()),
-    ]
+    ];
+    if !egress.is_empty() {
+        sections.push(section("addresses", "Addresses for your firewall", addresses(egress)));
+    }
+    sections
+}
+
+fn addresses(egress: &[IpAddr]) -> Markup {
+    html! {
+        p {
+            "Deliveries come from these addresses only, also listed "
+            a href=(EGRESS_PATH) { "for machines" } "."
+        }
+        ul { @for address in egress { li { code { (address) } } } }
+    }
 }
 
 fn steps() -> Markup {

@@ -5,6 +5,7 @@ use crate::intake::known::FoundReferences;
 use domain::event::Event;
 use domain::firm::{FirmBrand, MemberRole};
 use domain::form::{FormDetails, FormStatus};
+use domain::notice::NoticeChange;
 use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
 use domain::payload::FormPart;
 use domain::trigger::{FirmPlan, Trigger};
@@ -257,7 +258,9 @@ fn doors_1_a_time_of_9999_is_refused_with_its_index_unless_the_id_is_known() {
 
 fn branded(second: u32, reply_to: &str) -> CloudEvent {
     let brand = Some(FirmBrand::default());
-    let change = FirmChange::Changed { name: None, plan: None, brand, invites_enabled: None };
+    let notices = NoticeChange::default();
+    let change =
+        FirmChange::Changed { name: None, plan: None, brand, invites_enabled: None, notices };
     report(FIRM, second, Activity::Firm { change, reply_to: Some(Some(reply_to.into())) })
 }
 

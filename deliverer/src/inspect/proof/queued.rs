@@ -68,7 +68,7 @@ pub(super) async fn outbox_after(
 ) -> Result<Vec<QueuedRow>, sqlx::Error> {
     sqlx::query_as(
         "select delivery_id, occurrence_id, lane_id, step is not null as is_step from outbox
-          where delivery_id > $1 and ($2::uuid is null or firm_id = $2)
+          where delivery_id > $1 and ($2::uuid is null or firm_id = $2) and notice is null
           order by delivery_id limit $3",
     )
     .bind(after)

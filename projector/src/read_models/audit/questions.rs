@@ -1,6 +1,6 @@
 //! Questions about the audit log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::audit::AuditPeriod;
@@ -30,8 +30,8 @@ macro_rules! entries_where {
 pub struct AuditFilter {
     /// The actions; none for all.
     pub actions: Vec<&'static str>,
-    /// An action to leave out.
-    pub without: Option<&'static str>,
+    /// Actions to leave out.
+    pub without: &'static [&'static str],
     /// The kind or the id of the actor.
     pub actor: Option<String>,
     /// The kind or the id of the subject.
@@ -61,7 +61,7 @@ pub async fn list(
     sqlx::query_as(concat!(
         "select entry.* from unnest($2::text[]) wanted (action) cross join lateral (",
         entries_where!(
-            "firm_id = $1 and action = wanted.action and ($9::text is null or action <> $9)
+            "firm_id = $1 and action = wanted.action and action <> all($9::text[])
                and ($3::text is null or actor_kind = $3 or actor_id = $3)
                and ($4::text is null or subject_kind = $4 or subject_id = $4)
                and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
@@ -95,7 +95,7 @@ async fn list_of_all_actions(
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!(
-        "firm_id = $1 and ($2::text is null or action <> $2)
+        "firm_id = $1 and action <> all($2::text[])
            and ($3::text is null or actor_kind = $3 or actor_id = $3)
            and ($4::text is null or subject_kind = $4 or subject_id = $4)
            and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
@@ -131,6 +131,22 @@ pub async fn of_subject(pool: &PgPool, subject_id: Uuid) -> Result<Vec<EntryRow>
 /// If the database does not answer.
 pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
+}
+
+/// Finds the sequences of the entries of the events at these positions, by position.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sequences_at(
+    pool: &PgPool,
+    positions: &[i64],
+) -> Result<HashMap<i64, i64>, sqlx::Error> {
+    let found: Vec<(i64, i64)> =
+        sqlx::query_as("select position, sequence from audit_log where position = any($1)")
+            .bind(positions)
+            .fetch_all(pool)
+            .await?;
+    Ok(found.into_iter().collect())
 }
 
 /// Lists the entries with this hash: one, unless a chain was forged.

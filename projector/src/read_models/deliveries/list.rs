@@ -1,9 +1,11 @@
 //! The list of a firm's deliveries, newest first, in pages.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use domain::delivery::DeliveryState;
 use domain::trigger::Trigger;
-use sqlx::PgPool;
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryAs;
+use sqlx::{PgPool, Postgres};
 use uuid::Uuid;
 
 use super::DeliveryRow;
@@ -72,6 +74,26 @@ const FAILED: &str = listed!("state = 'failed'");
 const PENDING: &str = listed!("state = 'pending'");
 const CANCELLED: &str = listed!("state = 'cancelled'");
 const OF_STEPS: &str = listed!("run_id is not null");
+const ENDED_LATER: &str = listed!(
+    "(ended_at is null or ended_at - created_at > interval '1 minute')
+                and (ended_at is null or ended_at >= $9)"
+);
+const STEPS_ENDED_LATER: &str = listed!(
+    "(ended_at is null or ended_at - created_at > interval '1 minute')
+                and (ended_at is null or ended_at >= $9) and run_id is not null"
+);
+
+/// Deliveries that end sooner after their queuing are not in the index of [`list_ended_later`].
+pub const ENDED_LATER_MIN: TimeDelta = TimeDelta::minutes(1);
+
+/// Kinds of deliveries in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListedKind {
+    /// Deliveries of subscriptions and of workflow steps.
+    All,
+    /// Deliveries of workflow steps.
+    Steps,
+}
 
 /// Lists a firm's deliveries, newest first.
 ///
@@ -110,12 +132,41 @@ pub async fn list_steps(
     page(pool, OF_STEPS, firm_id, wanted).await
 }
 
+/// Lists the deliveries of a firm that are pending, or ended at this time or later, newest first.
+/// Deliveries that ended within [`ENDED_LATER_MIN`] of their queuing are left out. The filter's
+/// trigger and state do not count.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn list_ended_later(
+    pool: &PgPool,
+    firm_id: Uuid,
+    wanted: &DeliveryFilter,
+    kind: ListedKind,
+    ended_since: DateTime<Utc>,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    let statement = match kind {
+        ListedKind::All => ENDED_LATER,
+        ListedKind::Steps => STEPS_ENDED_LATER,
+    };
+    filtered(statement, firm_id, wanted).bind(ended_since).fetch_all(pool).await
+}
+
 async fn page(
     pool: &PgPool,
     statement: &'static str,
     firm_id: Uuid,
     wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    filtered(statement, firm_id, wanted).fetch_all(pool).await
+}
+
+/// The statement with its parameters `$1` to `$8`.
+fn filtered<'q>(
+    statement: &'static str,
+    firm_id: Uuid,
+    wanted: &DeliveryFilter,
+) -> QueryAs<'q, Postgres, DeliveryRow, PgArguments> {
     let (before, before_id) = wanted.bound();
     sqlx::query_as(statement)
         .bind(firm_id)
@@ -126,8 +177,6 @@ async fn page(
         .bind(before)
         .bind(before_id)
         .bind(wanted.limit)
-        .fetch_all(pool)
-        .await
 }
 
 /// Lists the deliveries of a firm about these responses that were queued at this time or later,

@@ -2,6 +2,8 @@
 //! the next 410 removes.
 
 use chrono::{DateTime, Utc};
+use domain::audit::AuditPeriod;
+use domain::time::Timestamp;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -28,15 +30,15 @@ pub struct HookLife {
     pub created_position: i64,
 }
 
-/// Lists the removed subscriptions of a firm, last removed first. The list begins after the
-/// subscription removed at the position `after`.
+/// Lists the subscriptions of a firm that were removed in a period, last removed first. The list
+/// begins after the subscription removed at the position `after`.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn list_removed(
     pool: &PgPool,
     firm_id: Uuid,
-    since: Option<DateTime<Utc>>,
+    AuditPeriod { since, until }: AuditPeriod,
     after: Option<i64>,
     limit: i64,
 ) -> Result<Vec<HookLife>, sqlx::Error> {
@@ -46,11 +48,13 @@ pub async fn list_removed(
            from hooks
           where firm_id = $1 and removed_at is not null
             and ($2::timestamptz is null or removed_at >= $2)
-            and ($3::bigint is null or removed_position < $3)
-          order by removed_position desc limit $4",
+            and ($3::timestamptz is null or removed_at < $3)
+            and ($4::bigint is null or removed_position < $4)
+          order by removed_position desc limit $5",
     )
     .bind(firm_id)
-    .bind(since)
+    .bind(since.map(Timestamp::get))
+    .bind(until.map(Timestamp::get))
     .bind(after)
     .bind(limit)
     .fetch_all(pool)

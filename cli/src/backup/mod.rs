@@ -1,0 +1,122 @@
+//! `backup` and `restore`: both databases, the keys and the signed checkpoints, as one folder or
+//! archive.
+//!
+//! - `manifest` names the members of a backup, with their digests.
+//! - `take` takes a backup beside a running service. The main database is dumped first, as of one
+//!   snapshot, and the keyring last: a keyring that is older lacks keys, and nothing brings them
+//!   back.
+//! - `sink` is the place that a backup goes to, `source` a backup that is read.
+//! - `programs` runs `pg_dump` and `pg_restore`.
+//! - `restore` refuses a backup that does not fit, restores it into empty databases, and verifies
+//!   the result. `files` puts keys and checkpoints in their places, and replaces none.
+
+mod files;
+mod manifest;
+mod programs;
+mod restore;
+mod sink;
+mod source;
+mod take;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use self::manifest::{BackupManifest, KEYRING_DUMP, MAIN_DUMP, WRAPPING_KEY};
+use self::programs::ClientProgram;
+use self::source::BackupSource;
+use crate::output::{Column, OutputArgs, RecordView, ReportArgs};
+use crate::wiring::StorageArgs;
+
+pub(crate) use self::restore::RestoreArgs;
+
+const BACKUP: RecordView = RecordView::new(&[
+    Column::text("backup"),
+    Column::time("taken_at"),
+    Column::number("position"),
+    Column::number("bytes"),
+    Column::number("checkpoint"),
+    Column::text("keys"),
+    Column::text("version"),
+])
+.quiet("backup");
+
+/// The arguments of `backup`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct BackupArgs {
+    #[command(subcommand)]
+    part: Option<BackupCommand>,
+    /// A new folder, or - for a tar archive on standard output.
+    #[arg(required = true)]
+    place: Option<PathBuf>,
+    /// Leave out the wrapping key and the keys that sign checkpoints. Keep them elsewhere: without
+    /// the wrapping key nothing can be restored.
+    #[arg(long)]
+    without_keys: bool,
+    #[command(flatten)]
+    how: ReportArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Compare a backup with its digests, and read the lists of its dumps.
+    Verify(BackupVerifyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupVerifyArgs {
+    /// The folder, or - for a tar archive on standard input.
+    place: PathBuf,
+    #[command(flatten)]
+    how: ReportArgs,
+}
+
+pub(crate) async fn run(storage: &StorageArgs, asked: &BackupArgs) -> anyhow::Result<()> {
+    match (&asked.part, &asked.place) {
+        (Some(BackupCommand::Verify(asked)), _) => verify(storage, asked),
+        (None, Some(place)) => take::run(storage, asked, place).await,
+        // The command line requires one of them.
+        (None, None) => Ok(()),
+    }
+}
+
+pub(crate) async fn restore(
+    storage: &StorageArgs,
+    asked: &RestoreArgs,
+) -> anyhow::Result<ExitCode> {
+    restore::run(storage, asked).await
+}
+
+fn verify(storage: &StorageArgs, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
+    let source = BackupSource::open(&asked.place)?;
+    source.verify(asked.how.into())?;
+    let program =
+        ClientProgram::find("pg_restore", storage.pg_bin.as_deref(), source.manifest.server)?;
+    for dump in [MAIN_DUMP, KEYRING_DUMP] {
+        let list = program.list(source.read(dump)?).context(dump)?;
+        ensure!(list.contains(" TABLE DATA "), "{dump}: it has no tables");
+    }
+    print(asked.how.into(), &asked.place, &source.manifest);
+    Ok(())
+}
+
+fn print(how: OutputArgs, place: &Path, manifest: &BackupManifest) {
+    BACKUP.print(how, &backup_json(place, manifest));
+}
+
+fn backup_json(place: &Path, manifest: &BackupManifest) -> Value {
+    let has_keys = manifest.member(WRAPPING_KEY).is_some();
+    json!({
+        "backup": place.display().to_string(),
+        "taken_at": domain::time::Timestamp::from(manifest.taken_at),
+        "position": manifest.position,
+        "bytes": manifest.bytes(),
+        "checkpoint": manifest.checkpoint,
+        "keys": if has_keys { "inside" } else { "left out" },
+        "version": manifest.version,
+    })
+}

@@ -1,0 +1,272 @@
+//! Restores a backup into empty databases, and verifies the result.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use auditor::verify::{AuditVerdict, database as verify_log};
+use chrono::{DateTime, Utc};
+use clap::Args;
+use deliverer::inspect::lane_proof;
+use deliverer::inspect::proof::{self, LogFilter, ProofScope};
+use deliverer::upkeep;
+use domain::maintenance::MaintenanceEvent;
+use domain::pause::INSTALLATION_FIRM_ID;
+use domain::time::Timestamp;
+use eventstore::checkup::{self, is_empty};
+use eventstore::connect;
+use projector::backups::{self, BackupNote};
+use projector::rebuild::{self, ReadModel, RebuildAct, RebuildOrder, RebuildReport, TRIES_MAX};
+use serde_json::json;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor};
+use tokio::task::block_in_place;
+
+use super::files::FilePlacement;
+use super::manifest::{BackupManifest, KEYRING_DUMP, MAIN_DUMP};
+use super::programs::{ClientProgram, restorable};
+use super::source::BackupSource;
+use crate::databases::{KEYRING, MAIN};
+use crate::operator;
+use crate::output::{Column, RecordView, ReportArgs, print_note};
+use crate::progress::Progress;
+use crate::wiring::{
+    self, Databases, Installation, SERVICE_DATABASES, StorageArgs, System, SystemSetup,
+    UNUSED_BASE_URL,
+};
+
+const RESTORED: RecordView = RecordView::new(&[
+    Column::time("taken_at"),
+    Column::number("position"),
+    Column::number("erasures"),
+    Column::text("audit_log"),
+    Column::text("deliveries"),
+    Column::text("read_models"),
+]);
+
+/// The exit code of a database that was restored and is not as it was.
+const EXIT_FAULTY: u8 = 1;
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The folder of the backup, or - for a tar archive on standard input.
+    place: PathBuf,
+    #[command(flatten)]
+    how: ReportArgs,
+}
+
+/// The result of one verification.
+enum VerifiedPart {
+    Sound(String),
+    Faulty(String),
+}
+
+impl VerifiedPart {
+    const fn is_sound(&self) -> bool {
+        matches!(self, Self::Sound(_))
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Self::Sound(words) | Self::Faulty(words) => words,
+        }
+    }
+}
+
+pub(super) async fn run(storage: &StorageArgs, asked: &RestoreArgs) -> anyhow::Result<ExitCode> {
+    let source = block_in_place(|| BackupSource::open(&asked.place))?;
+    block_in_place(|| source.verify(asked.how.into()))?;
+    cluster::check_owner(&storage.data_dir())?;
+    let placement = FilePlacement::plan(storage, &source)?;
+    let mut databases = Databases::open(storage, SERVICE_DATABASES, Installation::MayBegin).await?;
+    databases.require().await?;
+    let options = [databases.main.options().clone(), databases.keyring.options().clone()];
+    let restored = restore_both(storage, &source, &options).await;
+    if let Err(error) = restored {
+        databases.stop().await?;
+        return Err(error);
+    }
+    placement.carry_out()?;
+    let setup = SystemSetup::quiet(UNUSED_BASE_URL)?;
+    let wrapping = placement.wrapping.clone();
+    let mut system = System::start_on(databases, wrapping, setup, Installation::MayBegin).await?;
+    system.service.operator = Some(operator::at_terminal(storage, system.pool()).await?);
+    let ended = finish(storage, &system, &source.manifest, asked.how).await;
+    system.stop().await?;
+    let code = ended?;
+    tell_next(&source.manifest, placement.kept_checkpoints);
+    Ok(code)
+}
+
+/// Restores both dumps. Each is restored whole or not at all.
+async fn restore_both(
+    storage: &StorageArgs,
+    source: &BackupSource,
+    [main, keyring]: &[PgConnectOptions; 2],
+) -> anyhow::Result<()> {
+    let mut version = source.manifest.server;
+    for (name, database) in [(MAIN, main), (KEYRING, keyring)] {
+        let pool = connect(database.clone(), 1);
+        let empty = is_empty(&pool).await.context(name)?;
+        let server = checkup::server_version(&pool).await.context(name)? / 10_000;
+        pool.close().await;
+        ensure!(empty, "{name} is not empty: a restore replaces nothing; name empty databases");
+        version = version.max(u32::try_from(server)?);
+    }
+    require_known_schema(&source.manifest)?;
+    let program = ClientProgram::find("pg_restore", storage.pg_bin.as_deref(), version)?;
+    let restored = block_in_place(|| restore_dump(&program, source, MAIN_DUMP, main));
+    restored.context(MAIN)?;
+    let restored = block_in_place(|| restore_dump(&program, source, KEYRING_DUMP, keyring));
+    restored.context(
+        "the keyring (the main database is restored: empty it before you restore again)",
+    )?;
+    for database in [main, keyring] {
+        // A plan without statistics is one for empty tables.
+        let mut connection = database.connect().await?;
+        connection.execute("analyze").await?;
+        connection.close().await?;
+    }
+    Ok(())
+}
+
+/// Refuses a backup that a newer build took: its schema cannot be read.
+fn require_known_schema(manifest: &BackupManifest) -> anyhow::Result<()> {
+    let known = wiring::known_schemas();
+    for (name, found, known) in
+        [(MAIN, manifest.schemas.main, known.0), (KEYRING, manifest.schemas.keyring, known.1)]
+    {
+        if found > known {
+            bail!(
+                "the backup of {name} has the schema {found}, and this program knows {known}: use \
+                 firmforms {} or newer",
+                manifest.version
+            );
+        }
+    }
+    Ok(())
+}
+
+fn restore_dump(
+    program: &ClientProgram,
+    source: &BackupSource,
+    dump: &str,
+    into: &PgConnectOptions,
+) -> anyhow::Result<()> {
+    let list = restorable(&program.list(source.read(dump)?)?);
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(list.as_bytes())?;
+    program.restore(into, file.path(), source.read(dump)?)
+}
+
+/// Carries erasures out again, records the restore, and verifies.
+async fn finish(
+    storage: &StorageArgs,
+    system: &System,
+    manifest: &BackupManifest,
+    how: ReportArgs,
+) -> anyhow::Result<ExitCode> {
+    let erasures = upkeep::redo_erasures(&system.deliverer).await;
+    let erasures = erasures.context("carrying out recorded erasures")?;
+    let BackupManifest { taken_at, position, .. } = *manifest;
+    record(system, taken_at, position).await?;
+    let bytes = i64::try_from(manifest.bytes())?;
+    let note = BackupNote { taken_at, position, bytes };
+    backups::note(&mut *system.pool().acquire().await?, note).await?;
+    let audit_log = audit_log(storage, system, how).await?;
+    let deliveries = deliveries(system, how).await?;
+    let read_models = read_models(system, how).await?;
+    let verified = [&audit_log, &deliveries, &read_models];
+    RESTORED.print(
+        how.into(),
+        &json!({
+            "taken_at": Timestamp::from(taken_at), "position": position, "erasures": erasures,
+            "audit_log": audit_log.words(), "deliveries": deliveries.words(),
+            "read_models": read_models.words(),
+        }),
+    );
+    let is_sound = verified.iter().all(|one| one.is_sound());
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAULTY) })
+}
+
+async fn record(system: &System, taken_at: DateTime<Utc>, position: i64) -> anyhow::Result<()> {
+    let restored = MaintenanceEvent::BackupRestored { taken_at: taken_at.into(), position };
+    let service = &system.service;
+    let context = service.context(INSTALLATION_FIRM_ID, service.operator());
+    Ok(operator::record(&service.store, &context, restored).await?)
+}
+
+async fn audit_log(
+    storage: &StorageArgs,
+    system: &System,
+    how: ReportArgs,
+) -> anyhow::Result<VerifiedPart> {
+    let progress = Progress::new("events", how.into());
+    let told = |done, all| progress.at_position(done, all);
+    let verdict = verify_log(system.pool(), &storage.notary(), None, told).await;
+    progress.finish();
+    let lanes = lane_proof::compare(system.pool()).await?;
+    Ok(match (verdict?, lanes.fault) {
+        (AuditVerdict::Broken(flaw), _) => VerifiedPart::Faulty(format!("BROKEN: {flaw}")),
+        (_, Some(fault)) => VerifiedPart::Faulty(format!("lanes {}: {}", fault.lane_id, fault.why)),
+        (AuditVerdict::Incomplete(why), None) => VerifiedPart::Sound(format!("incomplete: {why}")),
+        (AuditVerdict::Intact(report), None) => VerifiedPart::Sound(format!(
+            "intact: {} events, {} entries, {} checkpoints",
+            report.events, report.entries, report.checkpoints
+        )),
+    })
+}
+
+async fn deliveries(system: &System, how: ReportArgs) -> anyhow::Result<VerifiedPart> {
+    let progress = Progress::new("events", how.into());
+    let told = |done, all| progress.at_position(done, all);
+    let part = LogFilter { firm_id: None, since: None, until: None };
+    let scope = ProofScope { from: 1, to: i64::MAX, part, examples: 0 };
+    let report = proof::verify(system.pool(), scope, told).await;
+    progress.finish();
+    let report = report?;
+    let wrong: u64 = report.wrong.values().sum();
+    Ok(match wrong {
+        0 => VerifiedPart::Sound("proven: none is missing, doubled or lost".to_owned()),
+        _ => VerifiedPart::Faulty(format!(
+            "{wrong} faults: `firmforms verify deliveries` names them"
+        )),
+    })
+}
+
+async fn read_models(system: &System, how: ReportArgs) -> anyhow::Result<VerifiedPart> {
+    let progress = Progress::new("events", how.into());
+    let told = |done, all| progress.at_position(done, all);
+    let models = ReadModel::ALL.to_vec();
+    let now = system.service.clock.now().get();
+    let order = RebuildOrder { models, act: RebuildAct::Verify, now, tries: TRIES_MAX };
+    let reports = rebuild::run(system.pool(), &order, &told).await;
+    progress.finish();
+    let reports = reports?;
+    let differing: Vec<&str> = reports
+        .iter()
+        .filter(|report| RebuildReport::differs(report))
+        .map(|report| report.model.name())
+        .collect();
+    Ok(match differing.as_slice() {
+        [] => VerifiedPart::Sound(format!("{} equal the log", reports.len())),
+        _ => VerifiedPart::Faulty(format!("{} differ from the log", differing.join(", "))),
+    })
+}
+
+fn tell_next(manifest: &BackupManifest, kept_checkpoints: usize) {
+    if manifest.has_roles {
+        print_note("next: `firmforms migrate --roles` makes the roles and their grants again");
+    }
+    if kept_checkpoints > 0 {
+        print_note(&format!(
+            "note: {kept_checkpoints} checkpoints here are newer than the backup: they witness the \
+             lost end of the log"
+        ));
+    }
+    print_note(&format!(
+        "next: `firmforms serve --paused`, then report all activity since {} again",
+        Timestamp::from(manifest.taken_at)
+    ));
+}

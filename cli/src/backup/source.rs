@@ -1,0 +1,164 @@
+//! A backup that is read: a folder, or an archive that is unpacked first.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, stdin};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use super::manifest::{BackupManifest, BackupMember, MANIFEST, is_known};
+use crate::output::OutputArgs;
+use crate::progress::Progress;
+
+/// A backup on the disk.
+pub(super) struct BackupSource {
+    folder: PathBuf,
+    pub(super) manifest: BackupManifest,
+    /// The folder that an archive was unpacked into. It goes with this value.
+    _unpacked: Option<TempDir>,
+}
+
+impl BackupSource {
+    /// Opens a backup. An archive on standard input is unpacked into a temporary folder.
+    pub(super) fn open(place: &Path) -> anyhow::Result<Self> {
+        let unpacked = match place == Path::new("-") {
+            true => Some(unpack(stdin().lock()).context("the archive on standard input")?),
+            false => None,
+        };
+        let folder = unpacked.as_ref().map_or(place, TempDir::path).to_owned();
+        let text = match fs::read_to_string(folder.join(MANIFEST)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+                "{}: there is no {MANIFEST}: this is no backup, or it was not finished",
+                place.display()
+            ),
+            text => text.with_context(|| folder.join(MANIFEST).display().to_string())?,
+        };
+        Ok(Self { manifest: BackupManifest::read(&text)?, folder, _unpacked: unpacked })
+    }
+
+    /// Reads a member from its file or from its pieces.
+    pub(super) fn read(&self, name: &str) -> anyhow::Result<Box<dyn Read + Send>> {
+        let whole = self.folder.join(name);
+        if whole.exists() {
+            let file = File::open(&whole).with_context(|| whole.display().to_string())?;
+            return Ok(Box::new(file));
+        }
+        let pieces: Vec<PathBuf> = (0..)
+            .map(|number| self.folder.join(format!("{name}.{number:06}")))
+            .take_while(|piece| piece.exists())
+            .collect();
+        ensure!(!pieces.is_empty(), "{name}: it is missing");
+        let mut all: Box<dyn Read + Send> = Box::new(io::empty());
+        for piece in pieces {
+            let file = File::open(&piece).with_context(|| piece.display().to_string())?;
+            all = Box::new(all.chain(file));
+        }
+        Ok(all)
+    }
+
+    /// Reads a small member.
+    pub(super) fn bytes(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read(name)?.read_to_end(&mut bytes).with_context(|| name.to_owned())?;
+        Ok(bytes)
+    }
+
+    /// Compares each member with its digest.
+    pub(super) fn verify(&self, how: OutputArgs) -> anyhow::Result<()> {
+        let progress = Progress::new("bytes", how);
+        let all = self.manifest.bytes();
+        let mut done = 0;
+        for BackupMember { name, bytes, sha256 } in &self.manifest.members {
+            let mut file = self.read(name)?;
+            let mut digest = Sha256::new();
+            let mut length = 0;
+            let mut buffer = vec![0; 1 << 20];
+            loop {
+                let read = file.read(&mut buffer).with_context(|| name.clone())?;
+                if read == 0 {
+                    break;
+                }
+                digest.update(&buffer[..read]);
+                length += read as u64;
+                progress.at(done + length, all);
+            }
+            done += length;
+            ensure!(length == *bytes, "{name}: it has {length} bytes, and had {bytes}");
+            ensure!(hex::encode(digest.finalize()) == *sha256, "{name}: it was changed");
+        }
+        progress.finish();
+        Ok(())
+    }
+}
+
+/// Unpacks an archive into a new folder that only its owner may read. An archive that was led
+/// through other hands must not write elsewhere: only files of a backup are taken.
+fn unpack(archive: impl Read) -> anyhow::Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("firmforms-backup-").tempdir()?;
+    for entry in tar::Archive::new(archive).entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let name = path.to_str().unwrap_or_default().to_owned();
+        let is_file = entry.header().entry_type() == tar::EntryType::Regular;
+        ensure!(is_file && is_member_or_piece(&name), "a backup has no {name:?}");
+        let path = folder.path().join(&name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mut file = File::create_new(&path).with_context(|| name.clone())?;
+        io::copy(&mut entry, &mut file).with_context(|| name.clone())?;
+    }
+    Ok(folder)
+}
+
+fn is_member_or_piece(name: &str) -> bool {
+    let is_number = |text: &str| text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let whole = name.rsplit_once('.').filter(|(_, number)| is_number(number));
+    name == MANIFEST || is_known(whole.map_or(name, |(whole, _)| whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(entries: &[(&str, tar::EntryType)]) -> Vec<u8> {
+        let mut archive = tar::Builder::new(Vec::new());
+        for (name, kind) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_size(3);
+            // The builder refuses such names, and a stranger's program does not.
+            header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            archive.append(&header, &b"abc"[..]).unwrap();
+        }
+        archive.into_inner().unwrap()
+    }
+
+    #[test]
+    fn an_archive_writes_files_of_a_backup_and_nothing_else() {
+        let file = tar::EntryType::Regular;
+        for (name, kind) in [
+            ("../escaped", file),
+            ("/etc/escaped", file),
+            ("checkpoints/../../escaped", file),
+            ("other", file),
+            ("main.dump", tar::EntryType::Symlink),
+            ("checkpoints", tar::EntryType::Directory),
+        ] {
+            assert!(unpack(archive(&[(name, kind)]).as_slice()).is_err(), "{name}");
+        }
+        assert!(unpack(archive(&[("main.dump", file), ("main.dump", file)]).as_slice()).is_err());
+        let pieces = [("main.dump.000000", file), ("main.dump.000001", file)];
+        let folder = unpack(archive(&pieces).as_slice()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn an_archive_that_ends_early_is_an_error() {
+        let whole = archive(&[("main.dump", tar::EntryType::Regular)]);
+        assert!(unpack(&whole[..513]).is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! The configuration of HAProxy 2.6 and later for a plan of cells.
+//!
+//! A public call goes to the cell that the first of a key's 43 characters names. A call of the
+//! portal goes to the cell that its code or its cookie names. A call without any of them, or with
+//! an unknown cell, goes to any cell, which answers it like its own: a wrong key is a wrong key. An
+//! internal call names its cell in a header, or by the first label of its host name.
+
+use std::fmt::Write as _;
+
+use domain::api_key::API_KEY_PREFIX;
+use domain::cell::Cell;
+
+use super::plan::{CellPlan, CellServer};
+
+/// The header by which an internal call names its cell.
+const CELL_HEADER: &str = "x-firmforms-cell";
+
+/// The cookies of the portal's sessions: with TLS, and without.
+const PORTAL_COOKIES: [&str; 2] = ["__Host-firmforms_portal", "firmforms_portal"];
+
+const HEAD: &str = r#"# Made by `firmforms cells haproxy`, for HAProxy 2.6 or later. Start each server with --cell,
+# --base-url, and --trusted-proxies with the address of this proxy.
+global
+    log stdout format raw local0
+
+defaults
+    mode http
+    log global
+    option httplog
+    option dontlognull
+    option forwardfor
+    option httpchk
+    http-check send meth GET uri /readyz
+    http-check expect status 200
+    default-server check inter 2s fall 2 rise 1
+    timeout connect 3s
+    timeout http-request 30s
+    timeout http-keep-alive 60s
+    timeout client 60s
+    timeout server 60s
+    timeout queue 5s
+    # Another server of the cell gets a call that reached none.
+    retries 2
+    option redispatch
+    http-error status 400 content-type application/json string '{"error":"the request is malformed","code":"invalid_request"}'
+    http-error status 408 content-type application/json string '{"error":"the request took too long","code":"invalid_request"}'
+    http-error status 502 content-type application/json string '{"error":"the service did not answer; try again in a few seconds","code":"unavailable"}' hdr Retry-After 2
+    http-error status 503 content-type application/json string '{"error":"the service is not available; try again in a few seconds","code":"unavailable"}' hdr Retry-After 2
+    http-error status 504 content-type application/json string '{"error":"the service did not answer in time; try again in a few seconds","code":"unavailable"}' hdr Retry-After 2
+"#;
+
+/// The whole configuration.
+pub(super) fn configuration(plan: &CellPlan) -> String {
+    let mut text = String::from(HEAD);
+    // Writing to a string cannot fail.
+    let _ = frontends(&mut text, plan).and_then(|()| backends(&mut text, plan));
+    text
+}
+
+fn frontends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
+    let digit_at = API_KEY_PREFIX.len();
+    let tls = plan.certificate.as_ref().map_or_else(String::new, |path| {
+        format!(" ssl crt {path} alpn h2,http/1.1 ssl-min-ver TLSv1.2")
+    });
+    write!(
+        text,
+        "
+frontend public
+    bind {}{tls}
+    http-request set-var(txn.digit) req.fhdr(x-api-key),bytes({digit_at},1) if {{ req.fhdr(x-api-key) -m beg {API_KEY_PREFIX} }}
+    http-request set-var(txn.digit) url_param(code),bytes(0,1) if {{ path /portal/enter }}
+",
+        plan.public
+    )?;
+    for cookie in PORTAL_COOKIES {
+        writeln!(
+            text,
+            "    http-request set-var(txn.digit) req.cook({cookie}),bytes(0,1) \
+             if {{ path_beg /portal }} !{{ var(txn.digit) -m found }} {{ req.cook({cookie}) -m found }}"
+        )?;
+    }
+    for cell in plan.cells.keys() {
+        let digit = cell.digit();
+        writeln!(text, "    use_backend public_{cell} if {{ var(txn.digit) -m str -- {digit} }}")?;
+    }
+    write!(
+        text,
+        "    default_backend public_any
+
+frontend internal
+    bind {}
+    http-request set-var(txn.cell) req.hdr({CELL_HEADER})
+    http-request set-var(txn.cell) req.hdr(host),field(1,.),regsub(^cell-,) if !{{ var(txn.cell) -m found }} {{ req.hdr(host) -m beg cell- }}
+",
+        plan.internal
+    )?;
+    for cell in plan.cells.keys() {
+        writeln!(text, "    use_backend internal_{cell} if {{ var(txn.cell) -m str {cell} }}")?;
+    }
+    writeln!(text, "    default_backend internal_none")
+}
+
+fn backends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
+    for (cell, servers) in &plan.cells {
+        writeln!(text, "\nbackend public_{cell}\n    balance leastconn")?;
+        public_servers(text, *cell, servers)?;
+        writeln!(text, "\nbackend internal_{cell}\n    balance leastconn")?;
+        for (number, server) in servers.iter().enumerate() {
+            writeln!(text, "    server {cell}-{number} {}", server.internal)?;
+        }
+    }
+    writeln!(
+        text,
+        "
+# Pages without a key, and wrong keys. One address always meets the same cell, which counts its wrong
+# keys.
+backend public_any
+    balance source
+    hash-type consistent"
+    )?;
+    for (cell, servers) in &plan.cells {
+        public_servers(text, *cell, servers)?;
+    }
+    writeln!(
+        text,
+        "
+backend internal_none
+    http-request return status 404 content-type application/json string '{{\"error\":\"no cell of this number: name one in {CELL_HEADER}, or call the host cell-NUMBER\",\"code\":\"not_found\"}}'"
+    )
+}
+
+/// The public doors of a cell. The internal door of the same process tells its health.
+fn public_servers(text: &mut String, cell: Cell, servers: &[CellServer]) -> std::fmt::Result {
+    for (number, CellServer { public, internal }) in servers.iter().enumerate() {
+        let health = format!("addr {} port {}", internal.ip(), internal.port());
+        writeln!(text, "    server {cell}-{number} {public} {health}")?;
+    }
+    Ok(())
+}

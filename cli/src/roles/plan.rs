@@ -1,0 +1,69 @@
+//! `migrate --plan`: the migrations that a database lacks, with the locks that they take.
+
+use anyhow::ensure;
+use domain::migration::{MigrationStep, steps};
+use eventstore::checkup::SchemaStanding;
+use eventstore::{checkup, connect, main_migrations};
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::migrate::Migrator;
+
+use crate::databases::{KEYRING, MAIN};
+use crate::output::{Column, ListTable, OutputArgs};
+use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs, schema_standings};
+
+const STEPS: ListTable = ListTable::new(
+    &[
+        Column::text("database"),
+        Column::number("migration"),
+        Column::text("name"),
+        Column::text("table"),
+        Column::text("lock"),
+        Column::number("rows"),
+        Column::number("bytes"),
+        Column::number("seconds"),
+    ],
+    "both databases are at this version's schema",
+);
+
+/// Prints the steps of all missing migrations, and changes nothing.
+pub(super) async fn show(storage: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
+    let mut databases =
+        Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await?;
+    databases.require_readable().await?;
+    let main = connect(databases.main.options().clone(), 1);
+    let keyring = connect(databases.keyring.options().clone(), 1);
+    for (name, SchemaStanding { found, needed, .. }) in schema_standings(&main, &keyring).await? {
+        ensure!(
+            found <= needed,
+            "the schema of {name} is {found}, and this program knows {needed}"
+        );
+    }
+    let mut items = missing(MAIN, &main, main_migrations()).await?;
+    items.extend(missing(KEYRING, &keyring, &vault::KEYRING_MIGRATIONS).await?);
+    main.close().await;
+    keyring.close().await;
+    databases.stop().await?;
+    STEPS.print(how, items);
+    Ok(())
+}
+
+async fn missing(
+    name: &'static str,
+    pool: &PgPool,
+    known: &'static Migrator,
+) -> anyhow::Result<Vec<Value>> {
+    let mut items = Vec::new();
+    for migration in checkup::missing_migrations(pool, known).await? {
+        for MigrationStep { table, effect } in steps(&migration.sql) {
+            let (rows, bytes) = checkup::table_size(pool, &table).await?;
+            items.push(json!({
+                "database": name, "migration": migration.version,
+                "name": &*migration.description, "table": table, "lock": effect.lock(),
+                "rows": rows, "bytes": bytes,
+                "seconds": effect.seconds(bytes.unsigned_abs()),
+            }));
+        }
+    }
+    Ok(items)
+}

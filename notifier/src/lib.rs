@@ -1,0 +1,322 @@
+//! Notices, from the raised row to the mail and to the queued call of the operator's URL (ruling
+//! 49).
+//!
+//! [`NoticeWorker`] first queues new notices in the outbox, where they are retried like deliveries,
+//! so that they never wait for a mail server. Then it hands some mails to the mail server at once.
+//! A row goes when its mail is finished. A process that dies in between leaves the row, and another
+//! one takes it two minutes later: the mail has the same Message-ID.
+//!
+//! `domain` decides when a notice is due, `projector` raises it, `mailer` writes the mail, and
+//! `deliverer` sends the call.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use deliverer::TimeScale;
+use deliverer::outbox::notices as outbox;
+use deliverer::outbox::notices::NoticeToQueue;
+use domain::context::{Actor, EventContext};
+use domain::email::EmailAddress;
+use domain::notice::{
+    Notice, NoticeChannel, NoticeFacts, NoticeSendingEvent, QueuedNotice, SentNotice,
+};
+use domain::retry::RetrySchedule;
+use domain::time::Timestamp;
+use eventstore::worker::{NextStep, WakeOn, Worker};
+use eventstore::{AppendError, Clock, NewEvent, Store, crash};
+use futures::future::try_join_all;
+use mailer::{MailOutcome, Mailer, NoTurn, NoticeContent, SenderAddress, compose_notice};
+use projector::firms::{self, NoticeReader};
+use projector::notices::{self, OpenNotice};
+use sqlx::types::Json;
+use telemetry::metrics::NOTICES;
+use uuid::Uuid;
+use vault::{IdentityKey, Keyring, secrets};
+
+/// The placeholder of the firm's id in the link.
+const FIRM_PLACEHOLDER: &str = "{firm}";
+
+/// Mails that a worker hands over at once: half the turns of the mailer.
+const MAILS_AT_ONCE: i64 = 8;
+
+/// The longest wait for a turn of the mail server.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+
+/// Notices that one step queues, so that mails follow soon.
+const QUEUED_AT_ONCE: i64 = 100;
+
+/// The parts that notifying uses. Clones share all parts.
+#[derive(Clone)]
+pub struct Notifier {
+    /// The log, and the pool of the main database.
+    pub store: Store,
+    /// The keys, which open the firms' addresses.
+    pub keyring: Keyring,
+    /// The identity key, which hashes recipients.
+    pub identity: IdentityKey,
+    /// The clock.
+    pub clock: Clock,
+    /// The mailer.
+    pub mailer: Mailer,
+    /// The address that sends the mails.
+    pub sender: SenderAddress,
+    /// The speed of waits.
+    pub scale: TimeScale,
+    /// The addresses of the installation.
+    pub places: NoticePlaces,
+}
+
+/// The addresses that an installation sets for notices.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NoticePlaces {
+    /// The source of CloudEvents: the URL of the public API.
+    pub source: String,
+    /// The operator's URL, if there is one.
+    pub operator: Option<String>,
+    /// The integrations screen of the product. `{firm}` stands for the firm's id.
+    pub screen: Option<String>,
+}
+
+/// The outcome of a notice's mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MailEnd {
+    Sent,
+    Refused,
+    GivenUp,
+    SwitchedOff,
+    NoAddress,
+    NoServer,
+}
+
+impl MailEnd {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Refused => "refused",
+            Self::GivenUp => "given_up",
+            Self::SwitchedOff => "switched_off",
+            Self::NoAddress => "no_address",
+            Self::NoServer => "no_server",
+        }
+    }
+}
+
+/// The worker. It runs in processes with doors, because they have the mail server.
+pub struct NoticeWorker(Notifier);
+
+impl NoticeWorker {
+    /// A worker of these notices.
+    #[must_use]
+    pub const fn new(notifier: Notifier) -> Self {
+        Self(notifier)
+    }
+}
+
+impl Worker for NoticeWorker {
+    const NAME: &'static str = "notices";
+    const WAKES: WakeOn = WakeOn::Timer;
+    type Error = AppendError;
+
+    async fn step(&mut self) -> Result<NextStep, AppendError> {
+        let Self(notifier) = self;
+        if notifier.clock.fault().is_some() {
+            return Ok(NextStep::IDLE);
+        }
+        let now = notifier.clock.now();
+        let queued = notifier.queue_new(now).await?;
+        let taken = notices::take(notifier.store.pool(), now.get(), MAILS_AT_ONCE).await?;
+        if queued == 0 && taken.is_empty() {
+            return Ok(NextStep::IDLE);
+        }
+        try_join_all(taken.iter().map(|open| notifier.mail_one(open, now))).await?;
+        Ok(NextStep::Busy)
+    }
+}
+
+impl Notifier {
+    /// Queues the notices that are not queued yet, if the operator has a URL. Returns their number.
+    async fn queue_new(&self, now: Timestamp) -> Result<usize, AppendError> {
+        let Some(url) = self.places.operator.as_deref() else {
+            return Ok(0);
+        };
+        let new = notices::not_queued(self.store.pool(), QUEUED_AT_ONCE).await?;
+        for open in &new {
+            match self.notice(open).await? {
+                Some(notice) => self.queue(&notice, url, now).await?,
+                None => self.finish(open, None, now).await?,
+            }
+            crash::point("notice_queued");
+        }
+        Ok(new.len())
+    }
+
+    async fn mail_one(&self, open: &OpenNotice, now: Timestamp) -> Result<(), AppendError> {
+        match self.notice(open).await? {
+            Some(notice) => self.mail(open, &notice, now).await,
+            None => self.finish(open, None, now).await,
+        }
+    }
+
+    /// The notice with its names. `None` if a closed firm had no subscription.
+    async fn notice(&self, open: &OpenNotice) -> Result<Option<Notice>, AppendError> {
+        let OpenNotice { firm_id, facts: Json(facts), .. } = open;
+        let mut connection = self.store.pool().acquire().await?;
+        let hooks = notices::hooks(&mut connection, *firm_id, facts).await?;
+        if hooks.is_empty() && facts.is_of_closed_firm() {
+            return Ok(None);
+        }
+        let key = notices::key(&mut connection, facts).await?;
+        let screen = self.places.screen.as_ref();
+        let link = screen.map(|url| url.replace(FIRM_PLACEHOLDER, &firm_id.to_string()));
+        Ok(Some(Notice { firm_id: *firm_id, facts: facts.clone(), hooks, key, link }))
+    }
+
+    /// Puts the notice into the outbox, once.
+    async fn queue(&self, notice: &Notice, url: &str, now: Timestamp) -> Result<(), AppendError> {
+        let sent = self.sent(notice.firm_id, &notice.facts, NoticeChannel::Operator, url);
+        let firm_id = notice.firm_id;
+        let queued = QueuedNotice { firm_id, sent, body: notice.cloud_event(&self.places.source) };
+        let mut appending = self.store.begin().await?;
+        let connection = appending.connection();
+        if notices::note_queued(connection, queued.sent.notice_id).await? {
+            let of = NoticeToQueue { url, notice: &queued };
+            outbox::queue(connection, of, now.get()).await?;
+            appending.deliveries_wait();
+        }
+        appending.commit().await
+    }
+
+    async fn mail(
+        &self,
+        open: &OpenNotice,
+        notice: &Notice,
+        now: Timestamp,
+    ) -> Result<(), AppendError> {
+        let (reader, to) = match self.recipient(notice.firm_id).await? {
+            Ok(recipient) => recipient,
+            Err(end) => return self.end(open, end, now).await,
+        };
+        let mail = compose_notice(&NoticeContent {
+            notice,
+            firm_name: &reader.name,
+            from: &self.sender,
+            to: &to,
+            lang: reader.notices.lang,
+        });
+        let sent = match self.mailer.turn(notice.firm_id, TURN_WAIT).await {
+            Ok(turn) => turn.send(&mail).await,
+            Err(NoTurn::Off) => return self.end(open, MailEnd::NoServer, now).await,
+            // No try was made. The notice is due again when nobody holds it any more.
+            Err(NoTurn::Busy) => return Ok(()),
+        };
+        crash::point("notice_mailed");
+        match sent {
+            MailOutcome::Accepted => {
+                let address = to.to_string();
+                let channel = NoticeChannel::Mail;
+                let sent = self.sent(notice.firm_id, &notice.facts, channel, &address);
+                NOTICES.count(&[("channel", channel.name()), ("outcome", MailEnd::Sent.name())]);
+                self.finish(open, Some(sent), now).await
+            }
+            MailOutcome::Refused { .. } => self.end(open, MailEnd::Refused, now).await,
+            MailOutcome::Failed(why) => self.retry(open, &why, now).await,
+        }
+    }
+
+    /// The firm's settings and address, or the reason why no mail goes.
+    async fn recipient(
+        &self,
+        firm_id: Uuid,
+    ) -> Result<Result<(NoticeReader, EmailAddress), MailEnd>, AppendError> {
+        let mut connection = self.store.pool().acquire().await?;
+        let Some(reader) = firms::notice_reader(&mut connection, firm_id).await? else {
+            return Ok(Err(MailEnd::NoAddress));
+        };
+        if !reader.notices.mail {
+            return Ok(Err(MailEnd::SwitchedOff));
+        }
+        let wrapping = self.keyring.wrapping();
+        let contact = secrets::contact(&mut connection, wrapping, firm_id).await?;
+        let address = contact.and_then(|text| EmailAddress::read_leniently(&text).ok());
+        Ok(address.map(|to| (reader, to)).ok_or(MailEnd::NoAddress))
+    }
+
+    /// Puts the mail off like a delivery, and gives it up after the last try.
+    async fn retry(&self, open: &OpenNotice, why: &str, now: Timestamp) -> Result<(), AppendError> {
+        let tries = u32::try_from(open.mail_tries).unwrap_or(u32::MAX).saturating_add(1);
+        let Some(wait) = RetrySchedule::RestHook.wait_after(tries, None, 0.0) else {
+            return self.end(open, MailEnd::GivenUp, now).await;
+        };
+        tracing::warn!(notice_id = %open.notice_id, why, "a notice could not be mailed yet");
+        NOTICES.count(&[("channel", NoticeChannel::Mail.name()), ("outcome", "retry")]);
+        let until: DateTime<Utc> = now.get() + self.scale.wait(wait);
+        Ok(notices::put_off(self.store.pool(), open.notice_id, until).await?)
+    }
+
+    /// Ends a notice whose mail does not arrive.
+    async fn end(
+        &self,
+        open: &OpenNotice,
+        end: MailEnd,
+        now: Timestamp,
+    ) -> Result<(), AppendError> {
+        if matches!(end, MailEnd::Refused | MailEnd::GivenUp) {
+            let end = end.name();
+            tracing::error!(notice_id = %open.notice_id, end, "a notice was not mailed");
+        }
+        NOTICES.count(&[("channel", NoticeChannel::Mail.name()), ("outcome", end.name())]);
+        self.finish(open, None, now).await
+    }
+
+    /// Deletes the row. Records that the mail was taken, if it was.
+    async fn finish(
+        &self,
+        open: &OpenNotice,
+        sent: Option<SentNotice>,
+        now: Timestamp,
+    ) -> Result<(), AppendError> {
+        let mut appending = self.store.begin().await?;
+        let is_first = notices::finish(appending.connection(), open.notice_id).await?;
+        if let Some(sent) = sent.filter(|_| is_first) {
+            let sending_id = sent.channel.sending_id(sent.notice_id);
+            appending
+                .append_new(vec![NewEvent {
+                    aggregate_id: sending_id.to_string(),
+                    sequence: 1,
+                    event: NoticeSendingEvent::NoticeSent(sent).into(),
+                    context: context(open.firm_id, open.notice_id, now),
+                }])
+                .await?;
+        }
+        appending.commit().await
+    }
+
+    fn sent(
+        &self,
+        firm_id: Uuid,
+        facts: &NoticeFacts,
+        channel: NoticeChannel,
+        to: &str,
+    ) -> SentNotice {
+        SentNotice {
+            channel,
+            kind: facts.kind,
+            notice_id: facts.notice_id(),
+            subject_id: facts.subject_id,
+            subject_kind: facts.subject_kind().to_owned(),
+            to: hex::encode(self.identity.notice_recipient(firm_id, to)),
+        }
+    }
+}
+
+const fn context(firm_id: Uuid, notice_id: Uuid, now: Timestamp) -> EventContext {
+    EventContext {
+        firm_id,
+        recorded_at: now,
+        actor: Actor::System,
+        correlation_id: notice_id,
+        causation_id: None,
+        traceparent: None,
+        terminal: None,
+    }
+}

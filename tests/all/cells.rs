@@ -1,0 +1,300 @@
+//! Cells (ruling 47): keys that name them, and two services behind a real HAProxy. The tests with
+//! HAProxy are skipped where it is not installed.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use domain::cell::Cell;
+use nix::sys::signal::Signal;
+use tests::raw::exchange;
+use tests::{Firm, TestDatabase, World};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use crate::portal::link_of_owner;
+use crate::process::{Served, call, firmforms, serve, signal, until};
+
+const HAPROXY: &str = "/usr/sbin/haproxy";
+
+/// A service that is a cell, with a firm in it.
+struct CellScene {
+    cell: Cell,
+    world: World,
+    served: Served,
+    firm: Firm,
+}
+
+impl CellScene {
+    async fn new(number: &str) -> Self {
+        let database = TestDatabase::new().await;
+        let served =
+            serve(&database, &["--cell", number, "--trusted-proxies", "127.0.0.1/32"]).await;
+        let world = World::real_time(database).await;
+        let firm = world.firm().await;
+        Self { cell: number.parse().unwrap(), world, served, firm }
+    }
+
+    fn entry(&self) -> String {
+        let (number, Served { public, internal, .. }) = (self.cell, &self.served);
+        let server = format!("{{ public = \"{public}\", internal = \"{internal}\" }}");
+        format!("[[cells]]\ncell = {number}\nservers = [{server}]\n")
+    }
+}
+
+/// HAProxy with the printed configuration.
+struct Router {
+    _process: Child,
+    _folder: tempfile::TempDir,
+    public: SocketAddr,
+    internal: SocketAddr,
+}
+
+impl Router {
+    /// Starts it in front of these cells; `None` if it is not on this machine.
+    async fn start(cells: &[&CellScene]) -> Option<Self> {
+        if !Path::new(HAPROXY).exists() {
+            println!("SKIPPED: no HAProxy on this machine");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [public, internal] = free_addresses();
+        let entries: String = cells.iter().map(|cell| cell.entry()).collect();
+        let plan = format!("public = \"{public}\"\ninternal = \"{internal}\"\n{entries}");
+        let file = folder.path().join("haproxy.cfg");
+        fs::write(&file, printed(folder.path(), &plan).await.unwrap()).unwrap();
+        let process = Command::new(HAPROXY)
+            .args(["-db", "-f"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let router = Self { _process: process, _folder: folder, public, internal };
+        let listens = async { while TcpStream::connect(public).await.is_err() {} };
+        tokio::time::timeout(Duration::from_secs(60), listens).await.unwrap();
+        Some(router)
+    }
+}
+
+/// Two addresses that nobody listens at.
+fn free_addresses() -> [SocketAddr; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
+}
+
+/// The configuration for this plan, or the refusal.
+async fn printed(folder: &Path, plan: &str) -> Result<String, String> {
+    let file = folder.join("cells.toml");
+    fs::write(&file, plan).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
+    let printed = command.env_clear().args(["cells", "haproxy"]).arg(&file).output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if printed.status.success() { Ok(text(printed.stdout)) } else { Err(text(printed.stderr)) }
+}
+
+/// Stops a service.
+async fn stop(served: &mut Served) {
+    signal(&served.child, Signal::SIGTERM);
+    assert!(served.child.wait().await.unwrap().success());
+}
+
+/// The body of an answer.
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").unwrap().1
+}
+
+#[tokio::test]
+async fn r47_each_key_of_a_cell_names_it_and_is_wrong_in_another() {
+    let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
+    for (own, other) in [(&three, &forty), (&forty, &three)] {
+        let key = &own.firm.key;
+        assert_eq!(key.chars().nth(4), Some(own.cell.digit()), "{key}");
+        let id = own.firm.id.to_string();
+        let member = own.firm.owner.to_string();
+        let create = ["keys", "create", "--quiet", "--firm", &id, "--member", &member];
+        let made = firmforms(&own.world.database)
+            .args(create)
+            .args(["--name", "at the terminal"])
+            .output()
+            .await
+            .unwrap();
+        let made = String::from_utf8(made.stdout).unwrap();
+        assert_eq!(made.chars().nth(4), Some(own.cell.digit()), "{made}");
+        for key in [key, made.trim()] {
+            let (status, _) = call(own.served.public, ("GET", "/me"), key, "").await;
+            assert_eq!(status, StatusCode::OK);
+            let elsewhere = call(other.served.public, ("GET", "/me"), key, "").await;
+            let wrong = format!("ffk_{}", "A".repeat(43));
+            let refused = call(other.served.public, ("GET", "/me"), &wrong, "").await;
+            assert_eq!(elsewhere.0, StatusCode::UNAUTHORIZED);
+            assert_eq!(body(&elsewhere.1), body(&refused.1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn r47_an_installation_keeps_the_number_of_its_cell() {
+    let scene = CellScene::new("3").await;
+    let mut again = firmforms(&scene.world.database);
+    again.args(["serve", "--cell", "4", "--addr", "127.0.0.1:0"]);
+    let refused = again.args(["--internal-addr", "127.0.0.1:0"]).output().await.unwrap();
+    assert!(!refused.status.success());
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("this installation is cell 3, and not 4"), "{told}");
+    // Without the setting it is the cell that it was.
+    stop(&mut serve(&scene.world.database, &[]).await).await;
+    let later = scene.world.firm().await;
+    assert_eq!(later.key.chars().nth(4), Some(scene.cell.digit()));
+}
+
+#[tokio::test]
+async fn r47_two_cells_behind_haproxy_answer_as_they_do_alone() {
+    let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
+    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    let large = "x".repeat(2 << 20);
+    for scene in [&three, &forty] {
+        let form = format!("/forms/{}", scene.firm.form);
+        let hook = r#"{"trigger": "form_submitted", "target_url": "https://hooks.example.com/"}"#;
+        let calls = [
+            ("GET", "/me", ""),
+            ("GET", &form, ""),
+            ("GET", "/triggers", ""),
+            ("POST", "/hooks", &large),
+            ("POST", "/hooks", "{"),
+            ("GET", "/nothing", ""),
+            ("DELETE", "/me", ""),
+        ];
+        for (method, path, sent) in calls {
+            let key = &scene.firm.key;
+            let direct = call(scene.served.public, (method, path), key, sent).await;
+            let routed = call(router.public, (method, path), key, sent).await;
+            assert_eq!(routed.0, direct.0, "{method} {path}");
+            assert_eq!(body(&routed.1), body(&direct.1), "{method} {path}");
+        }
+        let made = call(router.public, ("POST", "/hooks"), &scene.firm.key, hook).await;
+        assert_eq!(made.0, StatusCode::CREATED, "{}", made.1);
+        let listed = call(scene.served.public, ("GET", "/hooks"), &scene.firm.key, "").await;
+        assert!(listed.1.contains("hooks.example.com"), "{}", listed.1);
+    }
+    // Unknown cells, other texts and no key at all.
+    let unknown = [format!("ffk_{}", "-".repeat(43)), "ffk_".into(), "x".into(), String::new()];
+    for key in unknown {
+        let direct = call(three.served.public, ("GET", "/me"), &key, "").await;
+        let routed = call(router.public, ("GET", "/me"), &key, "").await;
+        assert_eq!((routed.0, body(&routed.1)), (direct.0, body(&direct.1)), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn r47_the_portal_is_routed_by_its_code_and_then_by_its_cookie() {
+    let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
+    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    for scene in [&three, &forty] {
+        let link = link_of_owner(&scene.world, &scene.firm).await;
+        let head = "HTTP/1.1\r\nHost: test\r\nConnection: close\r\n";
+        let entered = exchange(router.public, &format!("GET {link} {head}\r\n")).await.unwrap();
+        assert_eq!(entered.0, StatusCode::OK, "{}", entered.1);
+        let set = entered.1.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        let cookie = set.split(';').next().unwrap();
+        let request = format!("GET /portal/keys {head}Cookie: {cookie}\r\n\r\n");
+        let page = exchange(router.public, &request).await.unwrap();
+        assert_eq!(page.0, StatusCode::OK, "{}", page.1);
+    }
+}
+
+#[tokio::test]
+async fn r47_an_internal_call_names_its_cell_in_a_header_or_by_its_host() {
+    let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
+    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    for scene in [&three, &forty] {
+        let token = firmforms(&scene.world.database)
+            .args(["tokens", "create", "--quiet", "--role", "operator", "--name", "ann"])
+            .output()
+            .await
+            .unwrap();
+        let token = String::from_utf8(token.stdout).unwrap();
+        let cell = scene.cell;
+        let asked = async |head: &str| {
+            let request = format!(
+                "GET /internal/v1/firms HTTP/1.1\r\n{head}\r\nConnection: close\r\n\
+                 Authorization: Bearer {}\r\n\r\n",
+                token.trim()
+            );
+            exchange(router.internal, &request).await.unwrap()
+        };
+        for head in [
+            format!("Host: test\r\nX-Firmforms-Cell: {cell}"),
+            format!("Host: cell-{cell}.example.com:81"),
+        ] {
+            let (status, answer) = asked(&head).await;
+            assert_eq!(status, StatusCode::OK, "{head}: {answer}");
+            assert!(answer.contains(&scene.firm.id.to_string()), "{head}: {answer}");
+        }
+        for head in ["Host: test", "Host: test\r\nX-Firmforms-Cell: 7", "Host: cell-x.example"] {
+            let (status, answer) = asked(head).await;
+            assert_eq!(status, StatusCode::NOT_FOUND, "{head}: {answer}");
+            assert!(body(&answer).contains("\"code\":\"not_found\""), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn r47_a_cell_that_is_down_is_unavailable_and_the_other_goes_on() {
+    let (mut three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
+    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    let key = three.firm.key.clone();
+    stop(&mut three.served).await;
+    let is_down = async {
+        while call(router.public, ("GET", "/me"), &key, "").await.0 != 503 {}
+        call(router.public, ("GET", "/me"), &key, "").await
+    };
+    let down = tokio::time::timeout(Duration::from_secs(60), is_down).await.unwrap();
+    assert_eq!(down.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(body(&down.1).contains("\"code\":\"unavailable\""), "{}", down.1);
+    assert!(down.1.to_ascii_lowercase().contains("retry-after: 2\r\n"), "{}", down.1);
+    let other = call(router.public, ("GET", "/me"), &forty.firm.key, "").await;
+    assert_eq!(other.0, StatusCode::OK, "{}", other.1);
+    // Pages without a key are still there, by the other cell.
+    until(router.public, "/", 303).await;
+}
+
+#[tokio::test]
+async fn a_wrong_file_of_cells_is_refused_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = printed(folder.path(), "public = \"127.0.0.1:1\"\n").await.unwrap_err();
+    assert!(refused.contains("cells.toml") && refused.contains("internal"), "{refused}");
+}
+
+/// HAProxy takes the configuration of all 64 cells with a certificate.
+#[tokio::test]
+async fn haproxy_takes_the_configuration_of_sixty_four_cells() {
+    if !Path::new(HAPROXY).exists() {
+        println!("SKIPPED: no HAProxy on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let pem = certified.cert.pem() + &certified.signing_key.serialize_pem();
+    let certificate = folder.path().join("forms.pem");
+    fs::write(&certificate, pem).unwrap();
+    let entries: String = (0..64)
+        .map(|cell| {
+            let server =
+                format!("{{ public = \"10.0.{cell}.1:8080\", internal = \"10.0.{cell}.1:8081\" }}");
+            format!("[[cells]]\ncell = {cell}\nservers = [{server}]\n")
+        })
+        .collect();
+    let plan = format!(
+        "public = \"127.0.0.1:8443\"\ninternal = \"127.0.0.1:8444\"\ncertificate = {:?}\n{entries}",
+        certificate.display().to_string()
+    );
+    let file = folder.path().join("haproxy.cfg");
+    fs::write(&file, printed(folder.path(), &plan).await.unwrap()).unwrap();
+    let checked = Command::new(HAPROXY).args(["-c", "-f"]).arg(&file).output().await.unwrap();
+    let told = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && !told.contains("[WARNING]"), "{told}");
+}

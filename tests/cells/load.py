@@ -1,0 +1,154 @@
+"""Load on one cell through a router, beside a look at another: reports submissions until a file says
+stop, receives the deliveries, and tells what was lost, what came twice, and the longest pause.
+Started by scripts/rehearse-cell-move."""
+
+import hashlib
+import http.client
+import json
+import os
+import sys
+import threading
+import time
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PUBLIC, INTERNAL = os.environ["LOAD_PUBLIC"], os.environ["LOAD_INTERNAL"]
+with open(os.environ["LOAD_CELLS"]) as file:
+    MOVED, OTHER = json.load(file)
+STOP = os.environ["LOAD_STOP"]
+# Seconds without a new delivery after which nothing more is expected.
+PATIENCE = 30
+
+arrived = {}
+lock = threading.Lock()
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Takes each delivery, and keeps the digest of its body by its id."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with lock:
+            digests = arrived.setdefault(self.headers["X-Service-Delivery"], [])
+            digests.append((hashlib.sha256(body).hexdigest(), json.loads(body)["response"]["id"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def call(address, method, path, headers, body=None):
+    """The status and the JSON of an answer; None without one."""
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+    except (OSError, http.client.HTTPException, ValueError):
+        return None, None
+    finally:
+        connection.close()
+
+
+def submission():
+    now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+    data = {
+        "response_id": str(uuid.uuid4()), "form_id": MOVED["form"], "submitted_at": now,
+        "respondent": {"name": "Ann", "email": "ann@example.com"},
+        "answers": [{"id": "q1", "question": "Why?", "type": "short_text", "answer": "because"}],
+    }
+    return data["response_id"], {
+        "specversion": "1.0", "id": str(uuid.uuid4()), "source": "urn:load", "time": now,
+        "type": "response.submitted", "firmid": MOVED["firm"], "data": data,
+    }
+
+
+class Pauses:
+    """The longest time between two good answers."""
+
+    def __init__(self):
+        self.last, self.longest, self.failed = time.monotonic(), 0.0, 0
+
+    def note(self, is_good):
+        now = time.monotonic()
+        if is_good:
+            self.longest = max(self.longest, now - self.last)
+            self.last = now
+        else:
+            self.failed += 1
+
+
+def report(taken, pauses):
+    """Reports submissions one by one, each until it is taken."""
+    headers = {
+        "Authorization": f"Bearer {MOVED['token']}", "X-Firmforms-Cell": MOVED["cell"],
+        "Content-Type": "application/cloudevents-batch+json",
+    }
+    while not os.path.exists(STOP):
+        response, event = submission()
+        while True:
+            status, _ = call(INTERNAL, "POST", "/internal/v1/activity", headers, json.dumps([event]))
+            pauses.note(status == 202)
+            if status == 202:
+                break
+            time.sleep(0.05)
+        taken.add(response)
+
+
+def ask(cell, pauses):
+    """Asks the public API as an integrator of this cell."""
+    while not os.path.exists(STOP):
+        status, answer = call(PUBLIC, "GET", "/api/v1/me", {"X-API-Key": cell["key"]})
+        # A rate that is used up is an answer.
+        pauses.note(status in (200, 429))
+        if status == 401:
+            sys.exit(f"a key of cell {cell['cell']} is wrong: {answer}")
+        time.sleep(0.1)
+
+
+def main():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    target = f"http://127.0.0.1:{server.server_port}/"
+    hook = json.dumps({"trigger": "form_submitted", "target_url": target})
+    headers = {"X-API-Key": MOVED["key"], "Content-Type": "application/json"}
+    status, made = call(PUBLIC, "POST", "/api/v1/hooks", headers, hook)
+    assert status == 201, (status, made)
+    taken, of_reports, of_moved, of_other = set(), Pauses(), Pauses(), Pauses()
+    workers = [
+        threading.Thread(target=report, args=(taken, of_reports)),
+        threading.Thread(target=ask, args=(MOVED, of_moved)),
+        threading.Thread(target=ask, args=(OTHER, of_other)),
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with lock:
+            there = {response for digests in arrived.values() for _, response in digests}
+        if taken <= there:
+            break
+        time.sleep(0.2)
+    lost = taken - there
+    doubled = [digests for digests in arrived.values() if len(digests) > 1]
+    other_bytes = [digests for digests in doubled if len({digest for digest, _ in digests}) > 1]
+    deliveries_of = {}
+    for delivery, digests in arrived.items():
+        deliveries_of.setdefault(digests[0][1], set()).add(delivery)
+    other_ids = [ids for ids in deliveries_of.values() if len(ids) > 1]
+    print(f"submissions {len(taken)}, lost {len(lost)}, doubled {len(doubled)}, "
+          f"of them with other bytes {len(other_bytes)} or another id {len(other_ids)}")
+    print(f"longest pause: reports {of_reports.longest:.1f} s, "
+          f"integrators {of_moved.longest:.1f} s, the other cell {of_other.longest:.1f} s "
+          f"({of_other.failed} failed)")
+    longest = max(of_reports.longest, of_moved.longest)
+    if lost or other_bytes or other_ids or of_other.failed or longest >= 10 or not taken:
+        sys.exit("the move lost, doubled or held up too much")
+
+
+main()
