@@ -1,11 +1,12 @@
-//! Sessions of operators and auditors who come with a browser. A token, or a sign-in by the provider,
-//! is exchanged for a cookie of eight hours.
+//! Sessions of operators and auditors who come with a browser. A token, or a sign-in by the
+//! provider, is exchanged for a cookie of eight hours.
 //!
-//! No table holds sessions of tokens. A cookie holds the SHA-256 of its token and its own end, signed with a
-//! key that the keyring keeps. The token is looked up at each call, so a session ends with its
-//! token: by expiry or by revocation.
+//! No table holds sessions of tokens. A cookie holds the SHA-256 of its token and its own end,
+//! signed with a key that the keyring keeps. The token is looked up at each call, so a session ends
+//! with its token: by expiry or by revocation.
 //!
-//! A table holds the sessions of users of the provider, so a sign-out ends all copies of the cookie.
+//! A table holds the sessions of users of the provider. A sign-out therefore ends all copies of the
+//! cookie.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -132,7 +133,11 @@ pub(crate) async fn begin_for_user(
     Ok(Some(cookie))
 }
 
+/// Without a provider in the settings, no session of its users goes on.
 async fn resume_for_user(service: &Service, cookie: &str) -> Result<Option<Session>, Error> {
+    if service.provider.is_none() {
+        return Ok(None);
+    }
     let cookie_sha256 = hash(cookie);
     let now = service.clock.now().get();
     let found = sign_ins::find(service.store.pool(), cookie_sha256, now).await?;
@@ -178,10 +183,13 @@ impl Session {
     /// # Errors
     /// If the database does not answer.
     pub async fn end(&self, service: &Service) -> Result<(), Error> {
-        let SessionKind::OfUser { sign_in_id, .. } = self.kind else { return Ok(()) };
+        let SessionKind::OfUser { sign_in_id, cookie_sha256, .. } = self.kind else {
+            return Ok(());
+        };
+        let now = service.clock.now().get();
         let mut appending = service.store.begin().await?;
-        // The row is deleted first, so of two sign-outs one finds it.
-        if !sign_ins::end(appending.connection(), sign_in_id).await? {
+        // The row is changed first, so of two sign-outs one ends the session.
+        if !sign_ins::end(appending.connection(), cookie_sha256, now).await? {
             return Ok(());
         }
         let stream = sign_in_id.to_string();
@@ -285,7 +293,7 @@ mod tests {
     async fn a_form_belongs_to_one_session_and_its_text_is_no_cookie() {
         let service = nowhere();
         let role = HolderRole::Operator;
-        let holder = TokenHolder { token_id: uuid::Uuid::nil(), role, firm_ids: None };
+        let holder = TokenHolder { token_id: Uuid::nil(), role, firm_ids: None };
         let of = |name| SessionKind::OfToken(name);
         let session = Session { holder: holder.clone(), kind: of(name()) };
         let other = Session { holder, kind: of(SessionName { random: [9; 32], ..name() }) };

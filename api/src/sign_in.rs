@@ -4,7 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chrono::TimeDelta;
+use domain::sign_in::FLOW_TIME;
 use domain::time::Timestamp;
 use oidc::{ProofOfFlow, Provider, ProviderAnswer, SignInError};
 use sha2::{Digest, Sha256};
@@ -12,9 +12,6 @@ use sha2::{Digest, Sha256};
 use crate::error::Error;
 use crate::service::Service;
 use crate::sessions;
-
-/// The longest time from the start to the answer.
-pub const FLOW_TIME: TimeDelta = TimeDelta::minutes(10);
 
 /// Bytes of random, end and signature.
 const FLOW_BYTES: usize = 32 + 8 + 32;
@@ -81,6 +78,19 @@ impl SignInFlow {
         (is_ours && !is_over).then_some(flow)
     }
 
+    /// The address at the provider to which the browser is led.
+    ///
+    /// # Errors
+    /// [`FlowError::Provider`].
+    pub async fn address(
+        &self,
+        service: &Service,
+        provider: &Provider,
+    ) -> Result<String, FlowError> {
+        let address = provider.authorization_url(&self.proof(service), service.clock.now()).await;
+        Ok(address.inspect_err(note)?.into())
+    }
+
     /// The page that shall come after the sign-in.
     #[must_use]
     pub fn back(&self) -> &str {
@@ -89,7 +99,7 @@ impl SignInFlow {
 
     /// The texts that tie the answer to this way.
     #[must_use]
-    pub fn proof(&self, service: &Service) -> ProofOfFlow {
+    fn proof(&self, service: &Service) -> ProofOfFlow {
         let derived = |label| {
             let signature = service.inviter.identity.sign_session(&self.named(label));
             URL_SAFE_NO_PAD.encode(signature)
@@ -129,16 +139,24 @@ impl SignInFlow {
         }
         let proof = self.proof(service);
         let now: Timestamp = service.clock.now();
-        let found = provider.user(answer, &proof, now).await;
-        if let Err(error) = &found {
-            tracing::warn!(%error, "a sign-in by the provider was refused");
-        }
-        let (user, role) = found?;
+        let (user, role) = provider.user(answer, &proof, now).await.inspect_err(note)?;
         let ends_at = (now.get() + sessions::SESSION_TIME).into();
         let scope = user.scope(role, ends_at);
         let cookie = sessions::begin_for_user(service, self.sha256(), &scope).await?;
         let cookie = cookie.ok_or(FlowError::NoFlow)?;
         Ok(BegunSession { cookie, name: scope.name })
+    }
+}
+
+/// Notes in the log why nobody signed in, without a name of a user.
+fn note(error: &SignInError) {
+    match error {
+        SignInError::NoRole { .. } => {
+            tracing::warn!("a user of the provider has no role here, and was refused");
+        }
+        SignInError::Away(_) | SignInError::Refused(_) | SignInError::Unproven(_) => {
+            tracing::warn!(%error, "nobody signed in by the provider");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use domain::sign_in::RoleGrant;
-use oidc::{Provider, ProviderSettings};
+use oidc::{Provider, ProviderSettings, QUESTION_TIMEOUT};
 use rustls::pki_types::CertificateDer;
 
 use crate::databases::secret;
@@ -51,7 +51,8 @@ pub struct OidcArgs {
         default_value = "profile,email"
     )]
     pub oidc_scopes: Vec<String>,
-    /// The claim of the ID token whose values grant roles: a text or a list. Dots lead into objects.
+    /// The claim of the ID token whose values grant roles: a text or a list. Dots lead into
+    /// objects.
     #[arg(
         long,
         env = "FIRMFORMS_OIDC_ROLES_CLAIM",
@@ -92,6 +93,7 @@ pub(crate) fn provider(
         roles_claim: args.oidc_roles_claim.clone(),
         grants: args.oidc_roles.clone(),
         extra_roots: extra_roots.to_vec(),
+        question_timeout: QUESTION_TIMEOUT,
     };
     Provider::new(settings).map(Some).context("sign-in by a provider")
 }

@@ -4,12 +4,13 @@
 //! lax, and the page that takes the answer leads on by itself, as a page of this site.
 
 use api::sessions::SESSION_TIME;
-use api::sign_in::{FLOW_TIME, FlowError, SignInFlow};
+use api::sign_in::{FlowError, SignInFlow};
 use axum::extract::{Query, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use domain::printable::printable;
+use domain::sign_in::FLOW_TIME;
 use maud::{Markup, html};
 use oidc::{Provider, ProviderAnswer, SignInError};
 use serde::Deserialize;
@@ -68,12 +69,12 @@ pub(crate) async fn leave(
     let back = own_page(wanted.back.as_deref());
     let back = if back.len() > BACK_BYTES_MAX { "/console" } else { back };
     let flow = SignInFlow::begin(&state.service, back);
-    let url = match provider.authorization_url(&flow.proof(&state.service)).await {
-        Ok(url) => url,
-        Err(error) => return Ok(refused(&state, back, &FlowError::Provider(error))),
+    let address = match flow.address(&state.service, provider).await {
+        Ok(address) => address,
+        Err(error) => return Ok(refused(&state, back, &error)),
     };
     let cookie = flow_cookie(provider, &flow.cookie(&state.service), FLOW_TIME.num_seconds());
-    Ok(([(SET_COOKIE, cookie)], Redirect::to(url.as_str())).into_response())
+    Ok(([(SET_COOKIE, cookie)], Redirect::to(&address)).into_response())
 }
 
 /// Takes the answer of the provider. The session gets a new cookie, whatever the browser had.
@@ -129,7 +130,8 @@ fn flow_cookie(provider: &Provider, value: &str, seconds: i64) -> String {
     format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{end}")
 }
 
-/// The page of the sign-in, which says why nobody came in. Tokens go on working.
+/// The page of the sign-in, which says why nobody came in. Tokens go on working. Only the log tells
+/// why the provider is away: everybody can ask for this page.
 fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
     let status = match error {
         FlowError::NoFlow => StatusCode::FORBIDDEN,
@@ -137,16 +139,18 @@ fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
         FlowError::Provider(_) => StatusCode::FORBIDDEN,
         FlowError::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let advice = match error {
+    let fault = match error {
         FlowError::Provider(SignInError::NoRole { values, .. }) if values.is_empty() => {
-            ": the provider told no roles".to_owned()
+            format!("{error}: the provider told no roles")
         }
         FlowError::Provider(SignInError::NoRole { values, .. }) => {
-            format!(": none of {} grants one", values.join(", "))
+            format!("{error}: none of {} grants one", values.join(", "))
         }
-        FlowError::Provider(SignInError::Away(_)) => "; a token signs in meanwhile".to_owned(),
-        _ => String::new(),
+        FlowError::Provider(SignInError::Away(_)) => {
+            "the provider cannot be asked now, and the log tells why; a token signs in meanwhile"
+                .to_owned()
+        }
+        _ => error.to_string(),
     };
-    let fault = format!("{error}{advice}");
     entrance::form(state, status, Some(back), Some(&printable(&fault)))
 }

@@ -21,7 +21,8 @@ pub enum Actor {
     Key(Uuid),
     /// A person of the firm who used the product's screens.
     Member(Uuid),
-    /// An operator, by the token used, or by the user of the provider. Nil at a terminal of an older build.
+    /// An operator, by the token used, or by the user of the provider. Nil at a terminal of an
+    /// older build.
     Operator(Uuid),
     /// An operator at a terminal, by name (ruling 46).
     NamedOperator(OperatorName),

@@ -37,7 +37,8 @@
 //! - [`sentence`] tells events to a person, and [`facts`] shows the content that is not personal.
 //!   [`content`] judges if a body or an answer is shown, and [`growth`] forecasts sizes of tables.
 //!   [`search`] reads a text that an operator looks for, and [`access`] folds who could do what.
-//!   [`target_test`] orders a sample to a target. [`sign_in`] gives users of a provider their roles.
+//!   [`target_test`] orders a sample to a target.
+//! - [`sign_in`] gives users of a provider their roles.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
 //!   [`printable`] makes foreign text safe to print. [`id_range`] and [`when`] read ids and times
 //!   as a person shortens them.

@@ -4,6 +4,7 @@
 
 use std::str::FromStr;
 
+use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,6 +19,9 @@ const SUBJECT_MAX: usize = 255;
 
 /// Longest name of a user, in characters.
 const USER_NAME_MAX: usize = 100;
+
+/// The longest time from the start of a sign-in to the answer of the provider.
+pub const FLOW_TIME: TimeDelta = TimeDelta::minutes(10);
 
 /// Namespace of the ids of users.
 const USERS: Uuid = Uuid::from_u128(0x3d0c_5b0e_8a41_4c7e_9d6f_52a7_1be0_94c3);

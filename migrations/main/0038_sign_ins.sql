@@ -16,7 +16,7 @@ create table sign_ins (
     constraint sign_ins_role_check check (role in ('operator', 'auditor')),
     constraint sign_ins_firm_ids_check check (cardinality(firm_ids) > 0)
 );
-comment on table sign_ins is 'A session of a user of the provider, until its end.';
+comment on table sign_ins is 'A session of a user of the provider, until ten minutes after its end.';
 comment on column sign_ins.cookie_sha256 is 'SHA-256 of the cookie. The cookie is kept nowhere.';
 comment on column sign_ins.flow_sha256 is
     'SHA-256 of the way to the provider that led here. It leads to one session.';

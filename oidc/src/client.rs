@@ -13,8 +13,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The longest time of one question.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::settings::safe_url;
 
 /// The longest answer. A set of keys has some KB.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -47,7 +46,10 @@ impl From<reqwest::Error> for NoProviderAnswer {
 
 impl ProviderClient {
     #[expect(clippy::disallowed_methods, reason = "it asks the one provider of the settings")]
-    pub(crate) fn new(extra: &[CertificateDer<'static>]) -> Result<Self, String> {
+    pub(crate) fn new(
+        extra: &[CertificateDer<'static>],
+        question_timeout: Duration,
+    ) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         roots.add_parsable_certificates(extra.iter().cloned());
@@ -60,15 +62,24 @@ impl ProviderClient {
             .tls_backend_preconfigured(tls)
             .redirect(Policy::none())
             .no_proxy()
-            .timeout(QUESTION_TIMEOUT)
+            .timeout(question_timeout)
             .build();
         Ok(Self(client.map_err(|error| error.to_string())?))
     }
 
     async fn answer(&self, request: HttpRequest) -> Result<HttpResponse, NoProviderAnswer> {
+        // A description may name URLs with http, also that of the keys.
+        if safe_url(&request.uri().to_string()).is_none() {
+            return Err(NoProviderAnswer(format!("{} is no URL with https", request.uri())));
+        }
         let (parts, body) = request.into_parts();
         let request = Request::from_parts(parts, reqwest::Body::from(body));
         let mut answer = self.0.execute(request.try_into()?).await?;
+        // A refused code has 400, and a refused client 401 (RFC 6749, section 5.2).
+        let status = answer.status();
+        if !status.is_success() && !matches!(status.as_u16(), 400 | 401) {
+            return Err(NoProviderAnswer(format!("it answered {status}")));
+        }
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await? {
             if body.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -77,7 +88,7 @@ impl ProviderClient {
             body.extend_from_slice(&chunk);
         }
         let mut response = Response::new(body);
-        *response.status_mut() = answer.status();
+        *response.status_mut() = status;
         *response.headers_mut() = answer.headers().clone();
         Ok(response)
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::TimeDelta;
 use domain::sign_in::{GrantedRole, ProviderUser, claim_values};
 use domain::time::Timestamp;
 use openidconnect::core::{
@@ -36,6 +37,10 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
+/// The longest time that a description with its keys counts. A key that the provider withdrew
+/// counts no longer.
+const DESCRIPTION_AGE_MAX: TimeDelta = TimeDelta::hours(1);
+
 /// The provider of the settings.
 pub struct Provider {
     settings: ProviderSettings,
@@ -43,7 +48,13 @@ pub struct Provider {
     redirect_url: RedirectUrl,
     client: ProviderClient,
     /// The description with its keys, once it was read.
-    description: Mutex<Option<Arc<CoreProviderMetadata>>>,
+    description: Mutex<Option<KnownDescription>>,
+}
+
+#[derive(Clone)]
+struct KnownDescription {
+    metadata: Arc<CoreProviderMetadata>,
+    read_at: Timestamp,
 }
 
 /// Texts that tie the way to the provider and the answer together. None can be guessed.
@@ -79,7 +90,8 @@ impl Provider {
         Ok(Self {
             issuer: IssuerUrl::new(settings.issuer.clone()).map_err(url)?,
             redirect_url: RedirectUrl::new(settings.redirect_url.clone()).map_err(url)?,
-            client: ProviderClient::new(&settings.extra_roots).map_err(WrongSetting::Tls)?,
+            client: ProviderClient::new(&settings.extra_roots, settings.question_timeout)
+                .map_err(WrongSetting::Tls)?,
             description: Mutex::default(),
             settings,
         })
@@ -97,23 +109,35 @@ impl Provider {
         self.settings.redirect_url.starts_with("https://")
     }
 
-    /// Reads the description of the provider, if it was not read before.
+    /// Asks the provider for its description.
     ///
     /// # Errors
     /// [`SignInError::Away`].
     pub async fn look(&self) -> Result<(), SignInError> {
-        self.described().await.map(drop)
+        self.read().await.map(drop)
     }
 
-    async fn described(&self) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+    /// The description that was read within the last hour, or a new one.
+    async fn described(&self, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, SignInError> {
         let known = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = known.filter(|known| now.get() - known.read_at.get() < DESCRIPTION_AGE_MAX);
         match known {
-            Some(known) => Ok(known),
-            None => self.read().await,
+            Some(known) => Ok(known.metadata),
+            None => self.describe_again(now).await,
         }
     }
 
-    async fn read(&self) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+    async fn describe_again(
+        &self,
+        now: Timestamp,
+    ) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+        let metadata = Arc::new(self.read().await?);
+        let known = KnownDescription { metadata: Arc::clone(&metadata), read_at: now };
+        *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(metadata)
+    }
+
+    async fn read(&self) -> Result<CoreProviderMetadata, SignInError> {
         let issuer = self.issuer.clone();
         let read = CoreProviderMetadata::discover_async(issuer, &self.client).await;
         let read = read.map_err(|error| SignInError::Away(with_causes(&error)))?;
@@ -123,8 +147,6 @@ impl Provider {
             let why = "its description has no authorization or token endpoint with https";
             return Err(SignInError::Away(why.to_owned()));
         }
-        let read = Arc::new(read);
-        *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&read));
         Ok(read)
     }
 
@@ -132,8 +154,12 @@ impl Provider {
     ///
     /// # Errors
     /// [`SignInError::Away`].
-    pub async fn authorization_url(&self, proof: &ProofOfFlow) -> Result<Url, SignInError> {
-        let description = self.described().await?;
+    pub async fn authorization_url(
+        &self,
+        proof: &ProofOfFlow,
+        now: Timestamp,
+    ) -> Result<Url, SignInError> {
+        let description = self.described(now).await?;
         let verifier = PkceCodeVerifier::new(proof.verifier.clone());
         let client = CoreClient::from_provider_metadata(
             description.as_ref().clone(),
@@ -170,20 +196,21 @@ impl Provider {
         }
         let code = answer.code.clone().filter(|code| !code.is_empty());
         let code = code.ok_or_else(|| SignInError::Unproven("it has no code".to_owned()))?;
-        let token = self.exchange(code, proof).await?;
+        let description = self.described(now).await?;
+        let token = self.exchange(&description, code, proof).await?;
         self.check(&token, proof, now).await
     }
 
     async fn exchange(
         &self,
+        description: &CoreProviderMetadata,
         code: String,
         proof: &ProofOfFlow,
     ) -> Result<CoreIdToken, SignInError> {
-        let description = self.described().await?;
         let secret = self.settings.client_secret.clone().map(ClientSecret::new);
-        let way = auth_type(&description, secret.is_some());
+        let way = auth_type(description, secret.is_some());
         let client = CoreClient::from_provider_metadata(
-            description.as_ref().clone(),
+            description.clone(),
             ClientId::new(self.settings.client_id.clone()),
             secret,
         )
@@ -198,8 +225,9 @@ impl Provider {
                 RequestTokenError::ServerResponse(refusal) => {
                     SignInError::Refused(error_code(refusal.error().as_ref()))
                 }
+                // The words of the error may repeat a token.
                 RequestTokenError::Parse(error, _) => {
-                    SignInError::Unproven(format!("it cannot be read: {error}"))
+                    SignInError::Unproven(format!("it cannot be read, at {}", error.path()))
                 }
                 other => SignInError::Away(with_causes(&other)),
             })?;
@@ -215,10 +243,10 @@ impl Provider {
         proof: &ProofOfFlow,
         now: Timestamp,
     ) -> Result<(ProviderUser, GrantedRole), SignInError> {
-        let description = self.described().await?;
+        let description = self.described(now).await?;
         let found = match self.checked(&description, token, proof, now) {
             Err(ClaimsVerificationError::SignatureVerification(_)) => {
-                let description = self.read().await?;
+                let description = self.describe_again(now).await?;
                 self.checked(&description, token, proof, now)
             }
             other => other,

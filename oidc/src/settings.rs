@@ -1,5 +1,7 @@
 //! The settings of a provider.
 
+use std::time::Duration;
+
 use domain::sign_in::RoleGrant;
 use rustls::pki_types::CertificateDer;
 use url::{Host, Url};
@@ -8,6 +10,10 @@ use crate::error::WrongSetting;
 
 /// The path of the page to which the provider leads back.
 pub const RETURN_PATH: &str = "/console/sign-in/return";
+
+/// The longest time of one question, unless a test sets another. A sign-in asks up to five, and the
+/// door answers within 60 seconds.
+pub const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The settings of a provider.
 #[derive(Clone)]
@@ -28,6 +34,8 @@ pub struct ProviderSettings {
     pub grants: Vec<RoleGrant>,
     /// Roots to trust beside the platform's.
     pub extra_roots: Vec<CertificateDer<'static>>,
+    /// The longest time of one question to the provider.
+    pub question_timeout: Duration,
 }
 
 impl ProviderSettings {
@@ -72,6 +80,7 @@ mod tests {
             roles_claim: "groups".into(),
             grants: vec!["ops=operator".parse().unwrap()],
             extra_roots: Vec::new(),
+            question_timeout: QUESTION_TIMEOUT,
         }
     }
 

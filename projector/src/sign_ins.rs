@@ -2,7 +2,7 @@
 //! hash of a cookie, so these tables are no read models.
 
 use chrono::{DateTime, Utc};
-use domain::sign_in::SignInScope;
+use domain::sign_in::{FLOW_TIME, SignInScope};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -99,15 +99,22 @@ pub async fn find(
     .await
 }
 
-/// Ends a session for good. Returns whether there was one.
+/// Ends an open session for good. Returns whether there was one. The row stays until
+/// [`forget`], so that its way to the provider leads to no other session.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn end(connection: &mut PgConnection, sign_in_id: Uuid) -> Result<bool, sqlx::Error> {
-    let ended = sqlx::query("delete from sign_ins where sign_in_id = $1")
-        .bind(sign_in_id)
-        .execute(connection)
-        .await?;
+pub async fn end(
+    connection: &mut PgConnection,
+    cookie_sha256: [u8; 32],
+    now: DateTime<Utc>,
+) -> Result<bool, sqlx::Error> {
+    let ended =
+        sqlx::query("update sign_ins set ends_at = $2 where cookie_sha256 = $1 and ends_at > $2")
+            .bind(cookie_sha256)
+            .bind(now)
+            .execute(connection)
+            .await?;
     Ok(ended.rows_affected() == 1)
 }
 
@@ -122,7 +129,8 @@ pub async fn names(pool: &PgPool) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
         .await
 }
 
-/// Forgets up to `limit` sessions that have ended by now. Returns their number.
+/// Forgets up to `limit` sessions whose end and whose way to the provider are past. Returns their
+/// number.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -133,7 +141,7 @@ pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64
                 select cookie_sha256 from sign_ins where ends_at <= $1
                  order by ends_at limit $2 for update skip locked)",
     )
-    .bind(now)
+    .bind(now - FLOW_TIME)
     .bind(limit)
     .execute(pool)
     .await?;

@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 19] = [
+const OF_NO_FIRM: [(&str, &str); 21] = [
     ("_sqlx_migrations", "the schema"),
     ("cell", "this installation's number"),
     ("checkpoints", "how far each follower of this log is"),

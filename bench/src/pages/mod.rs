@@ -14,7 +14,7 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 
-use self::population::{Populated, populate};
+use self::population::populate;
 use self::visit::{PageVisits, Visitor};
 use crate::latency::Latency;
 use crate::running::{Running, roomy_cluster};
@@ -31,10 +31,12 @@ const PATIENCE: Duration = Duration::from_secs(900);
 #[derive(Debug, Args)]
 pub(crate) struct Pages {
     /// Deliveries of the firm.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    #[arg(long, default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     deliveries: u32,
     /// Entries of the firm's audit log.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
+    #[arg(long, default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
     entries: u32,
     /// Visits of each screen; the first three are not counted.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..=10_000))]

@@ -2,16 +2,19 @@
 //! checks what a provider checks, and signs with real keys.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
-use axum::extract::{Query, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use oidc::ProviderSettings;
+use oidc::{ProviderSettings, QUESTION_TIMEOUT};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RsaKeyPair};
 use serde_json::{Map, Value, json};
@@ -41,6 +44,21 @@ pub(super) enum Signing {
     Hs256,
 }
 
+/// A fault of the provider at one of its URLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProviderFault {
+    /// No answer.
+    Silence,
+    /// An error of the server, in plain text.
+    Error,
+    /// An answer that does not end.
+    LongAnswer,
+    /// A redirect to the page that counts its calls.
+    Elsewhere,
+    /// JSON of another shape, with the ID token where no token belongs.
+    OtherShape,
+}
+
 /// The provider. Its user signs in at once, as these claims say.
 pub(super) struct IdentityProvider {
     pub(super) issuer: String,
@@ -48,6 +66,12 @@ pub(super) struct IdentityProvider {
     pub(super) signing: Mutex<Signing>,
     /// Refuses each sign-in with this error.
     pub(super) refusal: Mutex<Option<String>>,
+    /// Faults by path.
+    pub(super) faults: Mutex<HashMap<&'static str, ProviderFault>>,
+    /// Members of the description, over the usual ones.
+    pub(super) description: Mutex<Map<String, Value>>,
+    /// Calls of the page to which [`ProviderFault::Elsewhere`] leads.
+    pub(super) led_elsewhere: Mutex<u32>,
     /// Times that the description was read.
     pub(super) described: Mutex<u32>,
     redirect_url: Mutex<String>,
@@ -80,6 +104,9 @@ impl IdentityProvider {
             claims: Mutex::default(),
             signing: Mutex::new(Signing::Rs256),
             refusal: Mutex::default(),
+            faults: Mutex::default(),
+            description: Mutex::default(),
+            led_elsewhere: Mutex::default(),
             described: Mutex::default(),
             redirect_url: Mutex::new("http://127.0.0.1:8081/console/sign-in/return".into()),
             codes: Mutex::default(),
@@ -90,6 +117,8 @@ impl IdentityProvider {
             .route("/jwks", get(jwks))
             .route("/authorize", get(authorize))
             .route("/token", post(token))
+            .route("/elsewhere", any(elsewhere))
+            .layer(from_fn_with_state(Arc::clone(&provider), fail))
             .with_state(Arc::clone(&provider));
         tokio::spawn(async move { axum::serve(listener, router).await });
         provider
@@ -108,12 +137,23 @@ impl IdentityProvider {
             roles_claim: "groups".into(),
             grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
             extra_roots: Vec::new(),
+            question_timeout: QUESTION_TIMEOUT,
         }
     }
 
     /// Claims of the next ID tokens, over the usual ones. Null leaves one out.
     pub(super) fn claim(&self, claims: &Value) {
         *self.claims.lock().unwrap() = claims.as_object().unwrap().clone();
+    }
+
+    /// Has this path of the provider fail from now on.
+    pub(super) fn fail_at(&self, path: &'static str, fault: ProviderFault) {
+        self.faults.lock().unwrap().insert(path, fault);
+    }
+
+    /// Members of the description from now on, over the usual ones.
+    pub(super) fn describe_as(&self, members: &Value) {
+        *self.description.lock().unwrap() = members.as_object().unwrap().clone();
     }
 
     pub(super) fn sign(&self, signing: Signing) {
@@ -203,10 +243,35 @@ impl IdentityProvider {
 
 type SharedProvider = State<Arc<IdentityProvider>>;
 
+/// Fails if the path shall fail.
+async fn fail(State(provider): SharedProvider, request: Request, next: Next) -> Response {
+    let fault = provider.faults.lock().unwrap().get(request.uri().path()).copied();
+    match fault {
+        None => next.run(request).await,
+        Some(ProviderFault::Silence) => std::future::pending().await,
+        Some(ProviderFault::Error) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "out of order").into_response()
+        }
+        Some(ProviderFault::LongAnswer) => {
+            let chunk = Ok::<_, Infallible>(Bytes::from_static(&[b' '; 1 << 16]));
+            Body::from_stream(futures::stream::repeat(chunk)).into_response()
+        }
+        Some(ProviderFault::Elsewhere) => Redirect::temporary("/elsewhere").into_response(),
+        Some(ProviderFault::OtherShape) => {
+            let strange = json!({"access_token": {"secret": provider.id_token("a nonce")}});
+            Json(strange).into_response()
+        }
+    }
+}
+
+async fn elsewhere(State(provider): SharedProvider) {
+    *provider.led_elsewhere.lock().unwrap() += 1;
+}
+
 async fn describe(State(provider): SharedProvider) -> Json<Value> {
     *provider.described.lock().unwrap() += 1;
     let issuer = &provider.issuer;
-    Json(json!({
+    let mut description = json!({
         "issuer": issuer,
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/token"),
@@ -214,7 +279,11 @@ async fn describe(State(provider): SharedProvider) -> Json<Value> {
         "response_types_supported": ["code"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256", "ES256", "HS256", "none"],
-    }))
+    });
+    for (name, value) in &*provider.description.lock().unwrap() {
+        description[name] = value.clone();
+    }
+    Json(description)
 }
 
 async fn jwks(State(provider): SharedProvider) -> Json<Value> {

@@ -8,11 +8,14 @@ use api::commands::tokens::{self, HolderRole};
 use rstest::rstest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tests::{Answer, World};
+use tests::{Answer, World, raw};
 use tokio::net::TcpListener;
 
-use super::identity_provider::{IdentityProvider, Signing, world_with};
+use super::identity_provider::{
+    CLIENT_ID, CLIENT_SECRET, IdentityProvider, ProviderFault, Signing, world_with,
+};
 use super::{firm_named, get, post, query_of, sign_in, value_of};
+use crate::process::serve_with;
 
 const ORIGIN: &str = "http://127.0.0.1:8081";
 
@@ -32,6 +35,16 @@ impl Console {
     async fn new() -> Self {
         let provider = IdentityProvider::start().await;
         let settings = provider.settings(ORIGIN, &["ops=operator", "audit=auditor"]);
+        Self { world: world_with(settings).await, provider }
+    }
+
+    /// A console that waits for the provider for a moment only.
+    async fn impatient() -> Self {
+        let provider = IdentityProvider::start().await;
+        let settings = oidc::ProviderSettings {
+            question_timeout: Duration::from_millis(500),
+            ..provider.settings(ORIGIN, &["ops=operator"])
+        };
         Self { world: world_with(settings).await, provider }
     }
 
@@ -285,11 +298,21 @@ async fn a_way_leads_to_one_session_and_ends_after_ten_minutes() {
     let console = Console::new().await;
     let traveller = console.leave("/console").await;
     let answer = console.answer(&traveller);
-    assert_eq!(console.come_back(&traveller.cookie, &answer).await.status, 200);
+    let begun = console.come_back(&traveller.cookie, &answer).await;
+    assert_eq!(begun.status, 200);
     let again = console.come_back(&traveller.cookie, &answer).await;
     assert_refused(&again, 403, "the provider refused the sign-in: invalid_grant");
     let new_code = console.answer(&traveller);
     let again = console.come_back(&traveller.cookie, &new_code).await;
+    assert_refused(&again, 403, "this sign-in did not begin in this browser, or is over");
+    let cookie = cookie_of(&begun);
+    let token = value_of(console.open(&cookie, "/console/firms").await.text(), "form_token");
+    let out = [("form_token", &*token)];
+    post(&console.world, "/console/sign-out", &[("cookie", &cookie)], &out).await;
+    let now = console.world.clock.now().get();
+    let gone = projector::sign_ins::forget(console.world.pool(), now, 10).await.unwrap();
+    assert_eq!(gone, 0, "a sign-out frees no way for another session");
+    let again = console.come_back(&traveller.cookie, &console.answer(&traveller)).await;
     assert_refused(&again, 403, "this sign-in did not begin in this browser, or is over");
     let late = console.leave("/console").await;
     let answer = console.answer(&late);
@@ -381,6 +404,156 @@ async fn while_the_provider_is_away_tokens_sign_in_and_it_is_asked_again() {
     assert_eq!(leave().await.status, 303);
 }
 
+#[rstest]
+#[case("/.well-known/openid-configuration", ProviderFault::Silence)]
+#[case("/.well-known/openid-configuration", ProviderFault::Error)]
+#[case("/.well-known/openid-configuration", ProviderFault::LongAnswer)]
+#[case("/.well-known/openid-configuration", ProviderFault::Elsewhere)]
+#[case("/.well-known/openid-configuration", ProviderFault::OtherShape)]
+#[case("/jwks", ProviderFault::Silence)]
+#[case("/jwks", ProviderFault::LongAnswer)]
+#[case("/jwks", ProviderFault::Elsewhere)]
+#[tokio::test]
+async fn a_provider_that_cannot_be_asked_leads_to_a_page_that_says_so(
+    #[case] path: &'static str,
+    #[case] fault: ProviderFault,
+) {
+    let console = Console::impatient().await;
+    console.provider.fail_at(path, fault);
+    let page = get(&console.world, "/console/sign-in/provider", &[]).await;
+    assert_refused(&page, 502, "the provider cannot be asked now, and the log tells why");
+    assert!(!page.text().contains(&console.provider.issuer), "{}", page.text());
+    assert_eq!(*console.provider.led_elsewhere.lock().unwrap(), 0, "no redirect is followed");
+}
+
+#[rstest]
+#[case(ProviderFault::Silence, 502)]
+#[case(ProviderFault::Error, 502)]
+#[case(ProviderFault::LongAnswer, 502)]
+#[case(ProviderFault::Elsewhere, 502)]
+#[case(ProviderFault::OtherShape, 403)]
+#[tokio::test]
+async fn a_code_that_cannot_be_exchanged_signs_nobody_in(
+    #[case] fault: ProviderFault,
+    #[case] status: u16,
+) {
+    let console = Console::impatient().await;
+    console.provider.fail_at("/token", fault);
+    let page = console.travel().await;
+    let sentence = match status {
+        502 => "the provider cannot be asked now, and the log tells why",
+        _ => "the answer of the provider proves nobody: it cannot be read, at access_token",
+    };
+    assert_refused(&page, status, sentence);
+    assert!(!page.text().contains("eyJ"), "no part of a token is repeated: {}", page.text());
+    assert_eq!(*console.provider.led_elsewhere.lock().unwrap(), 0, "no redirect is followed");
+    assert_eq!(console.entries().await, []);
+}
+
+/// An attacker on the way to a URL without TLS could give other keys, or take the code.
+#[rstest]
+#[case("jwks_uri", "http://id.example/jwks")]
+#[case("token_endpoint", "http://id.example/token")]
+#[case("authorization_endpoint", "http://id.example/authorize")]
+#[case("authorization_endpoint", "javascript:alert(1)")]
+#[case("issuer", "https://evil.example")]
+#[tokio::test]
+async fn a_description_with_an_unsafe_url_leads_nowhere(#[case] member: &str, #[case] url: &str) {
+    let console = Console::new().await;
+    console.provider.describe_as(&json!({member: url}));
+    let page = get(&console.world, "/console/sign-in/provider", &[]).await;
+    assert_refused(&page, 502, "the provider cannot be asked now");
+}
+
+#[tokio::test]
+async fn a_key_that_the_provider_withdrew_counts_for_an_hour_at_most() {
+    let console = Console::new().await;
+    console.provider.claim(&json!({"exp": 1_793_600_000}));
+    assert_eq!(console.travel().await.status, 200);
+    console.world.pass(Duration::from_secs(3_599));
+    assert_eq!(console.travel().await.status, 200);
+    assert_eq!(*console.provider.described.lock().unwrap(), 1);
+    console.world.pass(Duration::from_secs(1));
+    assert_eq!(console.travel().await.status, 200);
+    assert_eq!(*console.provider.described.lock().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn sessions_of_users_end_with_the_setting_of_the_provider() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    let Console { world, .. } = console;
+    let clock = world.clock.clone();
+    let without = World::with(world.database, clock, |setup| setup).await;
+    let page = get(&without, "/console/firms", &[("cookie", &cookie)]).await;
+    assert_eq!(page.status, 303, "{}", page.text());
+}
+
+/// The real process, whose log a person reads.
+#[tokio::test]
+async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
+    let database = tests::TestDatabase::new().await;
+    let provider = IdentityProvider::start().await;
+    provider.settings(ORIGIN, &[]);
+    // The process has the time of today.
+    provider.claim(&json!({"exp": 4_000_000_000_u64}));
+    let redirect_url = format!("{ORIGIN}/console/sign-in/return");
+    let arguments = [
+        ["--oidc-issuer", &*provider.issuer],
+        ["--oidc-client-id", CLIENT_ID],
+        ["--oidc-redirect-url", &redirect_url],
+        ["--oidc-scopes", "profile"],
+        ["--oidc-roles", "ops=operator"],
+    ]
+    .concat();
+    let secret = [("FIRMFORMS_OIDC_CLIENT_SECRET", CLIENT_SECRET)];
+    let served = serve_with(&database, &arguments, &secret).await;
+    let ask = async |path: &str, cookie: &str| {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: test\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+        );
+        raw::exchange(served.internal, &request).await.unwrap()
+    };
+    let header = |answer: &str, name: &str| {
+        let head = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        head.split(';').next().unwrap().to_owned()
+    };
+    let mut secrets = vec![CLIENT_SECRET.to_owned(), "Ann Lee".to_owned()];
+    for (groups, status) in [("ops", 200), ("staff", 403), ("ops", 502)] {
+        provider.claim(&json!({"exp": 4_000_000_000_u64, "groups": groups}));
+        if status == 502 {
+            provider.fail_at("/token", ProviderFault::Error);
+        }
+        let (_, left) = ask("/console/sign-in/provider", "").await;
+        let (location, flow) = (header(&left, "location: "), header(&left, "set-cookie: "));
+        let query = query_of(&location);
+        let back = provider.authorize(&query).unwrap();
+        secrets.push(query_of(&back)["code"].clone());
+        secrets.extend(["state", "nonce"].map(|name| query[name].clone()));
+        secrets.push(flow.split_once('=').unwrap().1.to_owned());
+        let (code, page) = ask(back.strip_prefix(ORIGIN).unwrap(), &flow).await;
+        assert_eq!(code, status, "{page}");
+        if status == 200 {
+            secrets.push(header(&page, "set-cookie: ").split_once('=').unwrap().1.to_owned());
+        }
+    }
+    let log = || served.log.lock().unwrap().clone();
+    let told = async {
+        while !log().contains("nobody signed in by the provider") {
+            ask("/livez", "").await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    let log = log();
+    assert!(log.contains("the provider cannot be asked: "), "{log}");
+    assert!(log.contains("it answered 500 Internal Server Error"), "{log}");
+    assert!(log.contains("a user of the provider has no role here, and was refused"), "{log}");
+    for secret in secrets {
+        assert!(!log.contains(&secret), "{secret}: {log}");
+    }
+}
+
 #[tokio::test]
 async fn without_a_provider_there_is_no_such_page() {
     let world = World::new().await;
@@ -401,7 +574,7 @@ async fn the_table_of_sessions_holds_no_cookie_and_ended_rows_go() {
         .await
         .unwrap();
     assert_eq!(kept, [Sha256::digest(secret.as_bytes()).to_vec()]);
-    console.world.pass(Duration::from_secs(8 * 3_600));
+    console.world.pass(Duration::from_secs(8 * 3_600 + 600));
     let now = console.world.clock.now().get();
     let gone = projector::sign_ins::forget(console.world.pool(), now, 10).await.unwrap();
     assert_eq!(gone, 1);
