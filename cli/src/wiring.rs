@@ -247,28 +247,19 @@ impl System {
         let identity = checked_identity(&store, &keyring, &*entropy).await?;
         let cell = cell::note(store.pool(), setup.cell).await?;
         let places = notice_places(&setup);
-        let deliverer = DelivererContext {
-            store: store.clone(),
-            keyring: keyring.clone(),
-            clock: clock.clone(),
-            entropy: Arc::clone(&entropy),
-            outgoing: outgoing_client(&setup)?,
-            targets: Arc::default(),
-            settings: setup.settings,
-            notices: setup.notices.map(Arc::new),
-        };
         let inviter = Inviter {
             store: store.clone(),
             keyring: keyring.clone(),
             identity,
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            mailer: setup.mailer,
-            sender: setup.sender,
+            mailer: setup.mailer.clone(),
+            sender: setup.sender.clone(),
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
             wait: setup.patience,
             under_way: TaskTracker::new(),
         };
+        let deliverer = deliverer(&inviter, &setup)?;
         let notifier = notifier(&inviter, setup.settings.scale, places);
         let service = Service {
             readers: store.pool().clone(),
@@ -354,6 +345,20 @@ fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
         bind: setup.egress_bind.clone(),
         ..OutgoingConfig::new(setup.allowed.clone())
     })?)
+}
+
+/// The context of deliveries, with the store, the keyring and the clock of invites.
+fn deliverer(inviter: &Inviter, setup: &SystemSetup) -> anyhow::Result<DelivererContext> {
+    Ok(DelivererContext {
+        store: inviter.store.clone(),
+        keyring: inviter.keyring.clone(),
+        clock: inviter.clock.clone(),
+        entropy: Arc::clone(&inviter.entropy),
+        outgoing: outgoing_client(setup)?,
+        targets: Arc::default(),
+        settings: setup.settings,
+        notices: setup.notices.clone().map(Arc::new),
+    })
 }
 
 fn notice_places(setup: &SystemSetup) -> NoticePlaces {

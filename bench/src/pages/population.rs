@@ -65,6 +65,7 @@ impl Populated {
     /// All screens of the console, each with its filters.
     pub(super) fn console(&self) -> Vec<String> {
         let Self { firm, hook, delivery } = self;
+        let stream = format!("/log?stream={hook}");
         let all = [
             "",
             "/firms",
@@ -73,7 +74,7 @@ impl Populated {
             "/pauses",
             "/replays",
             "/log",
-            "/log?type=SubscriptionCreated",
+            &stream,
             "/log/1",
             "/proof",
             "/tokens",

@@ -229,6 +229,8 @@ async fn a_user_comes_by_the_provider_to_the_wanted_page_and_signs_out() {
     let identity = IdentityProvider::on(listener, "localhost");
     let origin = format!("http://{}", door.local_addr().unwrap());
     let settings = identity.settings(&origin, &["ops=operator"]);
+    // Some minutes pass in the scene.
+    identity.claim(&json!({"exp": 4_000_000_000_u64}));
     let provider = Arc::new(oidc::Provider::new(settings).unwrap());
     let Some(mut walk) = Walk::at(door, scene_with(Some(provider))).await else { return };
     walk.go("/console/proof").await;

@@ -167,8 +167,28 @@ async fn the_actor_of_a_user_is_the_same_after_each_sign_in_and_its_name_is_told
     let cookie = cookie_of(&console.travel().await);
     let entries = console.entries().await;
     assert_eq!(entries[0].1, entries[1].1, "another name, and no other user");
-    let log = console.open(&cookie, "/console/log").await;
-    assert!(log.text().contains("Ann Moor (ann-1 at http"), "{}", log.text());
+    let sign_ins: Vec<uuid::Uuid> = sqlx::query_scalar("select sign_in_id from sign_ins")
+        .fetch_all(console.world.pool())
+        .await
+        .unwrap();
+    let mut told = String::new();
+    for sign_in in sign_ins {
+        let page = console.open(&cookie, &format!("/console/log?stream={sign_in}")).await;
+        told.push_str(page.text());
+    }
+    for sentence in ["Ann Lee (ann-1 at http", "Ann Moor (ann-1 at http", "operator Ann Moor"] {
+        assert!(told.contains(sentence), "{sentence}: {told}");
+    }
+
+    let user = entries[0].2["user_id"].as_str().unwrap();
+    let token = value_of(console.open(&cookie, "/console/firms").await.text(), "form_token");
+    let asked = [("form_token", &*token), ("q", user)];
+    let found = post(&console.world, "/console/find", &[("cookie", &cookie)], &asked).await;
+    let page = format!("/console/firms/{}/audit?actor={user}", uuid::Uuid::nil());
+    let leads = |answer: &Answer| answer.headers.get("location").is_some_and(|to| *to == *page);
+    assert!(found.text().contains(&page) || leads(&found), "{}", found.text());
+    let page = console.open(&cookie, &page).await;
+    assert_eq!(page.text().matches("<td>user_signed_in</td>").count(), 2, "{}", page.text());
 }
 
 #[tokio::test]
