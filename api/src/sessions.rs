@@ -123,7 +123,7 @@ pub(crate) async fn begin_for_user(
     if !sign_ins::begin(appending.connection(), new).await? {
         return Ok(None);
     }
-    sign_ins::name_user(appending.connection(), scope.user_id, &scope.name).await?;
+    sign_ins::name_user(appending.connection(), new).await?;
     let command = SignInCommand::Begin(scope.clone());
     let events = SignIn::default().decide(&command);
     let events = events.map_err(|error| Error::Internal(error.to_string()))?;

@@ -13,15 +13,14 @@ use crate::databases::secret;
 /// The provider of OpenID Connect, and the roles of its users.
 #[derive(Debug, Clone, Args)]
 pub struct OidcArgs {
-    /// The issuer of a provider of OpenID Connect: its users sign in at the console. Without it,
-    /// only tokens do.
+    /// The issuer of a provider of OpenID Connect, whose users sign in at the console.
     #[arg(long, env = "FIRMFORMS_OIDC_ISSUER", value_name = "URL",
           requires_all = ["oidc_client_id", "oidc_redirect_url", "oidc_roles"])]
     pub oidc_issuer: Option<String>,
     /// The id of this client at the provider.
     #[arg(long, env = "FIRMFORMS_OIDC_CLIENT_ID", value_name = "ID", requires = "oidc_issuer")]
     pub oidc_client_id: Option<String>,
-    /// The secret of this client. A public client has none.
+    /// The secret of this client; none for a public client.
     #[arg(
         long,
         env = "FIRMFORMS_OIDC_CLIENT_SECRET",
@@ -30,7 +29,7 @@ pub struct OidcArgs {
         requires = "oidc_issuer"
     )]
     pub oidc_client_secret: Option<String>,
-    /// A file with the secret of this client.
+    /// A file with that secret.
     #[arg(
         long,
         env = "FIRMFORMS_OIDC_CLIENT_SECRET_FILE",
@@ -39,11 +38,10 @@ pub struct OidcArgs {
         requires = "oidc_issuer"
     )]
     pub oidc_client_secret_file: Option<PathBuf>,
-    /// The console's URL for the answer, as the provider knows it:
-    /// https://ops.example.com/console/sign-in/return.
+    /// The console's URL for the answer: https://ops.example.com/console/sign-in/return.
     #[arg(long, env = "FIRMFORMS_OIDC_REDIRECT_URL", value_name = "URL", requires = "oidc_issuer")]
     pub oidc_redirect_url: Option<String>,
-    /// Scopes that are asked for beside openid.
+    /// Scopes beside openid.
     #[arg(
         long,
         env = "FIRMFORMS_OIDC_SCOPES",

@@ -16,9 +16,9 @@ const KEY_SHOWN_CHARS: usize = 12;
 const TEXT_MAX: usize = 300;
 
 /// The kinds of objects that commands of their own tell about.
-pub const KINDS: [&str; 13] = [
-    "firm", "member", "form", "key", "hook", "delivery", "replay", "pause", "token", "user",
-    "receiver", "event", "entry",
+pub const KINDS: [&str; 12] = [
+    "firm", "member", "form", "key", "hook", "delivery", "replay", "pause", "token", "receiver",
+    "event", "entry",
 ];
 
 /// One reading of a text.
@@ -105,8 +105,6 @@ pub fn where_to_look(kind: &str, id: &str, firm_id: Option<Uuid>) -> Vec<String>
         "replay" => &["replay show {id}"],
         "pause" => &["deliveries paused"],
         "token" => &["tokens list"],
-        // A user is the actor of entries, and has no stream.
-        "user" => &[],
         "receiver" => &["receivers --host {id}"],
         "event" => &["events show {id}"],
         "entry" => &["audit list{firm}"],

@@ -26,9 +26,11 @@ comment on column sign_ins.firm_ids is 'The firms that the user may reach; null 
 create index sign_ins_end_idx on sign_ins (ends_at);
 
 create table users (
-    user_id uuid not null,
-    name    text not null,
+    user_id    uuid not null,
+    name       text not null,
+    sign_in_id uuid not null,
     constraint users_pkey primary key (user_id)
 );
 comment on table users is
     'The name of each user of the provider who signed in, as of the last sign-in.';
+comment on column users.sign_in_id is 'The stream of the last sign-in in the log.';

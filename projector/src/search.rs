@@ -53,7 +53,7 @@ pub async fn by_id(pool: &PgPool, low: Uuid, high: Uuid) -> Result<Vec<FoundObje
          (select 'token', token_id, null, name
             from tokens where token_id between $1 and $2 limit $3)
           union all
-         (select 'user', user_id, null, name
+         (select 'sign_in', sign_in_id, null, name
             from users where user_id between $1 and $2 limit $3)",
     )
     .bind(low)

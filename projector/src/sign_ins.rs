@@ -44,21 +44,22 @@ pub async fn begin(connection: &mut PgConnection, new: NewSignIn<'_>) -> Result<
     Ok(begun.rows_affected() == 1)
 }
 
-/// Notes the name of a user.
+/// Notes the name and the sign-in of a user.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn name_user(
     connection: &mut PgConnection,
-    user_id: Uuid,
-    name: &str,
+    new: NewSignIn<'_>,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "insert into users (user_id, name) values ($1, $2)
-             on conflict (user_id) do update set name = excluded.name",
+        "insert into users (user_id, name, sign_in_id) values ($1, $2, $3)
+             on conflict (user_id) do update
+                set name = excluded.name, sign_in_id = excluded.sign_in_id",
     )
-    .bind(user_id)
-    .bind(name)
+    .bind(new.scope.user_id)
+    .bind(&new.scope.name)
+    .bind(new.sign_in_id)
     .execute(connection)
     .await?;
     Ok(())

@@ -3,7 +3,6 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
-use domain::pause::INSTALLATION_FIRM_ID;
 use domain::search::harmless;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -119,8 +118,6 @@ impl FoundThing {
             "replay" => format!("/console/replays/{id}"),
             "pause" => "/console/pauses".to_owned(),
             "token" => "/console/tokens".to_owned(),
-            // The chain of the installation tells sign-ins and commands of a user.
-            "user" => format!("/console/firms/{INSTALLATION_FIRM_ID}/audit?actor={id}"),
             "receiver" => {
                 let query = form_urlencoded::Serializer::new(String::new())
                     .append_pair("host", id)
