@@ -8,7 +8,7 @@
 //! - [`commands`] append to the log. [`queries`] and the `projector` crate answer from it.
 //! - [`intake`] takes in the product's activity, a batch at a time.
 //! - [`sessions`] are the sessions of operators and auditors who come with a browser. [`portal`]
-//!   serves the people of a firm.
+//!   serves the people of a firm. [`sign_in`] is the way to a provider and back.
 //! - `batching` runs statements for many concurrent callers.
 //! - [`Error`] is every answer that is not a success, made in one place.
 //! - [`openapi`] describes the public API for machines and people. `docs` serves the description,
@@ -23,6 +23,7 @@ pub mod portal;
 pub mod public;
 pub mod queries;
 pub mod sessions;
+pub mod sign_in;
 
 mod audit_access;
 mod batching;

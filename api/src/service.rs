@@ -18,6 +18,7 @@ use eventstore::{AppendError, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
+use oidc::Provider;
 use sqlx::{PgConnection, PgPool};
 use telemetry::request_id::RequestIds;
 use telemetry::trace;
@@ -75,6 +76,8 @@ pub struct Service {
     pub portal_rates: PortalRates,
     /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
+    /// The provider by which users sign in at the console, if one is set.
+    pub provider: Option<Arc<Provider>>,
     /// The operator at the terminal, in a process that runs a command.
     pub operator: Option<OperatorAtTerminal>,
     /// URL of the public API, ending in `/api/v1`.
@@ -346,6 +349,7 @@ pub(crate) mod tests {
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
+            provider: None,
             operator: None,
             batchers: CallBatchers::default(),
             base_url: "https://forms.example/api/v1".into(),

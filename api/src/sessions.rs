@@ -1,19 +1,27 @@
-//! Sessions of operators and auditors who come with a browser. A token is exchanged for a cookie of
-//! eight hours.
+//! Sessions of operators and auditors who come with a browser. A token, or a sign-in by the
+//! provider, is exchanged for a cookie of eight hours.
 //!
-//! No table holds sessions. A cookie holds the SHA-256 of its token and its own end, signed with a
-//! key that the keyring keeps. The token is looked up at each call, so a session ends with its
-//! token: by expiry or by revocation.
+//! No table holds sessions of tokens. A cookie holds the SHA-256 of its token and its own end,
+//! signed with a key that the keyring keeps. The token is looked up at each call, so a session ends
+//! with its token: by expiry or by revocation.
+//!
+//! A table holds the sessions of users of the provider. A sign-out therefore ends all copies of the
+//! cookie.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
 use domain::context::Actor;
+use domain::pause::INSTALLATION_FIRM_ID;
+use domain::sign_in::{SignIn, SignInCommand, SignInScope};
+use eventstore::{NewEvent, load};
+use projector::sign_ins::{self, NewSignIn, SignInRow};
+use uuid::Uuid;
 
 use crate::batching::token_cache::{self, TokenHash};
 use crate::error::Error;
 use crate::service::Service;
-use crate::token_holder::{HolderRole, TokenHolder, hash};
+use crate::token_holder::{HolderRole, NotARole, TokenHolder, hash};
 
 /// The longest time of a session.
 pub const SESSION_TIME: TimeDelta = TimeDelta::hours(8);
@@ -21,11 +29,22 @@ pub const SESSION_TIME: TimeDelta = TimeDelta::hours(8);
 /// Bytes of random, SHA-256 and end.
 const NAME_BYTES: usize = 32 + 32 + 8;
 
-/// A session whose token was active when the call began.
+/// Characters of the cookie of a user: 32 bytes in base64url.
+const USER_COOKIE_CHARS: usize = 43;
+
+/// A session that was open when the call began.
 #[derive(Clone)]
 pub struct Session {
     holder: TokenHolder,
-    name: SessionName,
+    kind: SessionKind,
+}
+
+#[derive(Clone)]
+enum SessionKind {
+    /// It goes on while its token is active.
+    OfToken(SessionName),
+    /// It goes on while its row is there.
+    OfUser { sign_in_id: Uuid, cookie_sha256: [u8; 32], name: String },
 }
 
 /// The signed part of a cookie.
@@ -70,6 +89,9 @@ pub async fn resume(
     cookie: &str,
     token_use: TokenUse,
 ) -> Result<Option<Session>, Error> {
+    if cookie.len() == USER_COOKIE_CHARS {
+        return resume_for_user(service, cookie).await;
+    }
     let Some(name) = SessionName::read(service, cookie) else { return Ok(None) };
     if service.clock.now().get().timestamp_millis() >= name.ends_at {
         return Ok(None);
@@ -78,7 +100,55 @@ pub async fn resume(
         TokenUse::Noted => token_cache::authenticate_hash(service, name.token).await?,
         TokenUse::Unnoted => token_cache::look_up(service, name.token).await?,
     };
-    Ok(holder.filter(|holder| may_look(holder.role)).map(|holder| Session { holder, name }))
+    let kind = SessionKind::OfToken(name);
+    Ok(holder.filter(|holder| may_look(holder.role)).map(|holder| Session { holder, kind }))
+}
+
+/// Begins the session of a user, with its entry in the audit log. Returns the text of a new cookie,
+/// or `None` if this way to the provider has led to a session before.
+pub(crate) async fn begin_for_user(
+    service: &Service,
+    flow_sha256: [u8; 32],
+    scope: &SignInScope,
+) -> Result<Option<String>, Error> {
+    let cookie = URL_SAFE_NO_PAD.encode(service.entropy.secret());
+    let sign_in_id = service.entropy.id();
+    let holder = TokenHolder {
+        token_id: scope.user_id,
+        role: scope.role,
+        firm_ids: scope.firm_ids.as_deref().map(Into::into),
+    };
+    let new = NewSignIn { cookie_sha256: hash(&cookie), flow_sha256, sign_in_id, scope };
+    let mut appending = service.store.begin().await?;
+    if !sign_ins::begin(appending.connection(), new).await? {
+        return Ok(None);
+    }
+    sign_ins::name_user(appending.connection(), new).await?;
+    let command = SignInCommand::Begin(scope.clone());
+    let events = SignIn::default().decide(&command);
+    let events = events.map_err(|error| Error::Internal(error.to_string()))?;
+    let context = service.context(INSTALLATION_FIRM_ID, holder.actor());
+    appending.append(NewEvent::after(0, &sign_in_id.to_string(), &context, events)).await?;
+    appending.commit().await?;
+    Ok(Some(cookie))
+}
+
+/// Without a provider in the settings, no session of its users goes on.
+async fn resume_for_user(service: &Service, cookie: &str) -> Result<Option<Session>, Error> {
+    if service.provider.is_none() {
+        return Ok(None);
+    }
+    let cookie_sha256 = hash(cookie);
+    let now = service.clock.now().get();
+    let found = sign_ins::find(service.store.pool(), cookie_sha256, now).await?;
+    let Some(SignInRow { sign_in_id, user_id, name, role, firm_ids }) = found else {
+        return Ok(None);
+    };
+    let role = role.parse().map_err(|error: NotARole| Error::Internal(error.to_string()))?;
+    let firm_ids = firm_ids.as_deref().map(Into::into);
+    let holder = TokenHolder { token_id: user_id, role, firm_ids };
+    let kind = SessionKind::OfUser { sign_in_id, cookie_sha256, name };
+    Ok(Some(Session { holder, kind }))
 }
 
 const fn may_look(role: HolderRole) -> bool {
@@ -96,6 +166,41 @@ impl Session {
     #[must_use]
     pub const fn actor(&self) -> Actor {
         self.holder.actor()
+    }
+
+    /// The name of the user, if the session is one of a user of the provider.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        match &self.kind {
+            SessionKind::OfToken(_) => None,
+            SessionKind::OfUser { name, .. } => Some(name),
+        }
+    }
+
+    /// Ends the session of a user, for all copies of its cookie. A token's session goes on with its
+    /// token.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn end(&self, service: &Service) -> Result<(), Error> {
+        let SessionKind::OfUser { sign_in_id, cookie_sha256, .. } = self.kind else {
+            return Ok(());
+        };
+        let now = service.clock.now().get();
+        let mut appending = service.store.begin().await?;
+        // The row is changed first, so of two sign-outs one ends the session.
+        if !sign_ins::end(appending.connection(), cookie_sha256, now).await? {
+            return Ok(());
+        }
+        let stream = sign_in_id.to_string();
+        let upcasters = service.store.upcasters();
+        let (sign_in, last) = load::<SignIn>(appending.connection(), &upcasters, &stream).await?;
+        let events = sign_in.decide(&SignInCommand::End);
+        let events = events.map_err(|error| Error::Internal(error.to_string()))?;
+        let context = service.context(INSTALLATION_FIRM_ID, self.actor());
+        appending.append(NewEvent::after(last, &stream, &context, events)).await?;
+        appending.commit().await?;
+        Ok(())
     }
 
     /// Whether the holder may act.
@@ -117,9 +222,14 @@ impl Session {
         service.inviter.identity.has_signed_session(&self.form_name(), &signature)
     }
 
-    /// Longer than the name of a session, so that neither signature serves as the other.
+    /// Of another length than the name of a session, so that neither signature serves as the other.
     fn form_name(&self) -> Vec<u8> {
-        [b"form".as_slice(), &self.name.bytes()].concat()
+        match &self.kind {
+            SessionKind::OfToken(name) => [b"form".as_slice(), &name.bytes()].concat(),
+            SessionKind::OfUser { cookie_sha256, .. } => {
+                [b"sign-in form".as_slice(), cookie_sha256].concat()
+            }
+        }
     }
 }
 
@@ -183,9 +293,10 @@ mod tests {
     async fn a_form_belongs_to_one_session_and_its_text_is_no_cookie() {
         let service = nowhere();
         let role = HolderRole::Operator;
-        let holder = TokenHolder { token_id: uuid::Uuid::nil(), role, firm_ids: None };
-        let session = Session { holder: holder.clone(), name: name() };
-        let other = Session { holder, name: SessionName { random: [9; 32], ..name() } };
+        let holder = TokenHolder { token_id: Uuid::nil(), role, firm_ids: None };
+        let of = |name| SessionKind::OfToken(name);
+        let session = Session { holder: holder.clone(), kind: of(name()) };
+        let other = Session { holder, kind: of(SessionName { random: [9; 32], ..name() }) };
         let form = session.form_token(&service);
         assert!(session.has_form_token(&service, &form));
         assert!(!other.has_form_token(&service, &form));

@@ -15,10 +15,10 @@ use crate::error::Error;
 /// Characters after the prefix: 32 bytes in base64url without padding.
 const SECRET_CHARS: usize = 43;
 
-/// The holder of an active token.
+/// The holder of an active token, or a user of the provider with an open session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenHolder {
-    /// The token.
+    /// The token; the user, in a session by the provider.
     pub token_id: Uuid,
     /// The holder's role.
     pub role: HolderRole,

@@ -23,7 +23,7 @@ use crate::service::{SETTINGS, described};
 use crate::usage::{Memory, forget_peak};
 
 /// Events of an append.
-const BATCH: u64 = 1_000;
+pub(crate) const BATCH: u64 = 1_000;
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -95,7 +95,7 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
 }
 
 /// That somebody looked at the firm's audit log, so many times.
-fn readings(world: &World, firm_id: Uuid) -> Vec<NewEvent> {
+pub(crate) fn readings(world: &World, firm_id: Uuid) -> Vec<NewEvent> {
     let (what, how) = (ReadingSubject::Audit, ReadAs::Page);
     let look = ReadingDetails::at(what, how);
     let context = world.service().context(firm_id, Actor::Operator(Uuid::nil()));

@@ -24,6 +24,7 @@ mod latency;
 mod memory;
 mod open_loop;
 mod pace;
+mod pages;
 mod peer;
 mod population;
 mod queues;
@@ -62,6 +63,7 @@ use crate::growth::Growth;
 use crate::intake::Intake;
 use crate::memory::MemoryUse;
 use crate::open_loop::OpenLoop;
+use crate::pages::Pages;
 use crate::queues::Queues;
 use crate::reads::Reads;
 use crate::rebuild::Rebuild;
@@ -100,6 +102,8 @@ enum Command {
     Latency(OpenLoop),
     /// Memory of the service at a burst, and beside receivers that hang.
     Memory(MemoryUse),
+    /// Time to the first byte and size of each screen of the console and the portal.
+    Pages(Pages),
     /// Claims, records and cancellations beside a held snapshot, long queues and full hosts.
     Queues(Queues),
     /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
@@ -144,6 +148,7 @@ fn main() -> ExitCode {
         Command::Intake(command) => start(intake::run(&command)),
         Command::Latency(command) => start(open_loop::run(&command)),
         Command::Memory(command) => start(memory::run(&command)),
+        Command::Pages(command) => start(pages::run(&command)),
         Command::Queues(command) => start(queues::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
         Command::Rebuild(command) => start(rebuild::run(&command)),

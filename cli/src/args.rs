@@ -28,6 +28,7 @@ use crate::internal_addr::InternalAddr;
 use crate::keyring::KeyringCommand;
 use crate::output::{OutputArgs, ReportArgs};
 use crate::projections::ProjectionsCommand;
+use crate::provider::OidcArgs;
 use crate::replays::ReplaysCommand;
 use crate::roles::MigrateArgs;
 use crate::settings_file::CONFIG_VARIABLE;
@@ -405,6 +406,9 @@ pub struct ServeArgs {
     /// of these roots, beside their token.
     #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_CLIENT_CA", requires = "internal_tls_cert")]
     pub internal_tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "its words would stand for those of the service")]
+    pub oidc: OidcArgs,
     /// Days that the body of a delivered delivery is kept, as ciphertext.
     #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]

@@ -33,6 +33,7 @@ mod output;
 mod pauses;
 mod progress;
 mod projections;
+mod provider;
 pub mod reference;
 mod reissue;
 mod replays;

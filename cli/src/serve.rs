@@ -100,6 +100,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     warn_of_pauses(&system).await?;
     spawn_workers(&system, serve.role, &stop, &mut tasks);
     metrics.watch(&system);
+    look_at_provider(&system, &stop, &mut tasks);
     doors.open(&system.service);
     service_manager::tell_ready(&format!("works as {}", serve.role.name()));
     tracing::info!("ready");
@@ -316,6 +317,24 @@ fn spawn_sender(
         }
     });
     dispatch
+}
+
+/// Reads the description of the provider, so that an operator learns of a fault before a user does.
+fn look_at_provider(system: &System, stop: &CancellationToken, tasks: &mut JoinSet<()>) {
+    let Some(provider) = system.service.provider.clone() else { return };
+    let ended = stop.clone();
+    tasks.spawn(async move {
+        match ended.run_until_cancelled(provider.look()).await {
+            Some(Ok(())) => tracing::info!(host = provider.host(), "users sign in by a provider"),
+            Some(Err(error)) => tracing::warn!(
+                host = provider.host(),
+                %error,
+                "users cannot sign in by the provider now; tokens sign in, and it is asked again"
+            ),
+            None => return,
+        }
+        ended.cancelled().await;
+    });
 }
 
 /// Waits for a signal, then for the work under way. Returns whether that work ended. A task that

@@ -20,6 +20,13 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
     DoorPair::of(serve, shares, &setup.base_url)?;
     warn_of_clear_text(serve);
     print_line("settings: good");
+    if let Some(provider) = &setup.provider {
+        let told = match provider.look().await {
+            Ok(()) => "answers".to_owned(),
+            Err(error) => format!("{error}; tokens sign in meanwhile"),
+        };
+        print_line(&format!("provider {}: {told}", provider.host()));
+    }
     let told = match storage.database_url {
         Some(_) => named(storage).await?,
         None => private(storage)?,

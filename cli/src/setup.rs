@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -19,6 +20,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::args::{DEFAULT_MAIL_FROM, TargetArgs};
 use crate::databases::secret;
+use crate::provider;
 use crate::wiring::{ProcessRole, ServeArgs, StorageArgs, SystemSetup, UNUSED_BASE_URL};
 
 pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
@@ -46,13 +48,14 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         },
         mailer: mailer(serve, smtp_url.as_ref(), &roots)?,
         sender: sender(serve)?,
-        extra_roots: roots.certificates,
+        extra_roots: roots.certificates.clone(),
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
         notary: Some(storage.signing_notary()?),
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         desks: CallBatchers::default(),
+        provider: provider::provider(&serve.oidc, &roots.certificates)?.map(Arc::new),
         notices: notice_target(serve)?,
         egress_bind: egress(serve)?,
         egress: serve.egress_bind.clone(),

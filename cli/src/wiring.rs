@@ -32,6 +32,7 @@ use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
 use mailer::{Mailer, SenderAddress};
 use notifier::{NoticePlaces, Notifier};
+use oidc::Provider;
 use rustls::pki_types::CertificateDer;
 use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
@@ -129,6 +130,8 @@ pub struct SystemSetup {
     pub integrations_url: Option<String>,
     /// The cell that this installation is to be; the one that it is already, without one.
     pub cell: Option<Cell>,
+    /// The provider by which users sign in at the console.
+    pub provider: Option<Arc<Provider>>,
 }
 
 impl SystemSetup {
@@ -156,6 +159,7 @@ impl SystemSetup {
             egress_bind: Vec::new(),
             integrations_url: None,
             cell: None,
+            provider: None,
         })
     }
 }
@@ -244,28 +248,19 @@ impl System {
         let identity = checked_identity(&store, &keyring, &*entropy).await?;
         let cell = cell::note(store.pool(), setup.cell).await?;
         let places = notice_places(&setup);
-        let deliverer = DelivererContext {
-            store: store.clone(),
-            keyring: keyring.clone(),
-            clock: clock.clone(),
-            entropy: Arc::clone(&entropy),
-            outgoing: outgoing_client(&setup)?,
-            targets: Arc::default(),
-            settings: setup.settings,
-            notices: setup.notices.map(Arc::new),
-        };
         let inviter = Inviter {
             store: store.clone(),
             keyring: keyring.clone(),
             identity,
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            mailer: setup.mailer,
-            sender: setup.sender,
+            mailer: setup.mailer.clone(),
+            sender: setup.sender.clone(),
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
             wait: setup.patience,
             under_way: TaskTracker::new(),
         };
+        let deliverer = deliverer(&inviter, &setup)?;
         let notifier = notifier(&inviter, setup.settings.scale, places);
         let service = Service {
             readers: store.pool().clone(),
@@ -284,6 +279,7 @@ impl System {
             target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
             audit: AuditAccess::of(setup.notary.clone()),
             trusted_proxies: setup.trusted_proxies.into(),
+            provider: setup.provider,
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
@@ -351,6 +347,20 @@ fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
         bind: setup.egress_bind.clone(),
         ..OutgoingConfig::new(setup.allowed.clone())
     })?)
+}
+
+/// The context of deliveries, with the store, the keyring and the clock of invites.
+fn deliverer(inviter: &Inviter, setup: &SystemSetup) -> anyhow::Result<DelivererContext> {
+    Ok(DelivererContext {
+        store: inviter.store.clone(),
+        keyring: inviter.keyring.clone(),
+        clock: inviter.clock.clone(),
+        entropy: Arc::clone(&inviter.entropy),
+        outgoing: outgoing_client(setup)?,
+        targets: Arc::default(),
+        settings: setup.settings,
+        notices: setup.notices.clone().map(Arc::new),
+    })
 }
 
 fn notice_places(setup: &SystemSetup) -> NoticePlaces {

@@ -11,17 +11,19 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded;
 
+use crate::ConsoleState;
 use crate::SharedState;
 use crate::act::{BACK, FormFields, SentForm, own_page};
 use crate::data::{self, DataFormat};
 use crate::frame;
+use crate::provider;
 use crate::refusal::Refusal;
-use crate::visit::{COOKIE_NAME, SECURE_COOKIE_NAME, session};
+use crate::visit::{COOKIE_NAME, PageAnswer, SECURE_COOKIE_NAME, session};
 
 /// The page that somebody wanted before the sign-in.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WantedPage {
-    back: Option<String>,
+    pub(crate) back: Option<String>,
 }
 
 /// Leads a call without a session to the sign-in.
@@ -66,12 +68,19 @@ pub(crate) async fn ask(
     if session(&state, &headers, TokenUse::Noted).await?.is_some() {
         return Ok(Redirect::to(own_page(wanted.back.as_deref())).into_response());
     }
-    Ok(form(StatusCode::OK, wanted.back.as_deref(), None))
+    Ok(form(&state, StatusCode::OK, wanted.back.as_deref(), None))
 }
 
-fn form(status: StatusCode, back: Option<&str>, fault: Option<&str>) -> Response {
+/// The page that asks for a token, or for the provider.
+pub(crate) fn form(
+    state: &ConsoleState,
+    status: StatusCode,
+    back: Option<&str>,
+    fault: Option<&str>,
+) -> Response {
     let content = html! {
         @if let Some(fault) = fault { p.refused role="alert" { (fault) } }
+        (provider::link(state, back))
         form.sign-in method="post" action="/console/sign-in" {
             input type="hidden" name=(BACK) value=(own_page(back));
             label for="token" { "Token" }
@@ -79,17 +88,20 @@ fn form(status: StatusCode, back: Option<&str>, fault: Option<&str>) -> Response
                 spellcheck="false" autocapitalize="off";
             button { "Sign in" }
         }
-        (hint())
+        (hint(state))
     };
     frame::bare(status, "Sign in", &content)
 }
 
-fn hint() -> Markup {
+fn hint(state: &ConsoleState) -> Markup {
     let command = "firmforms tokens create --role operator|auditor --name NAME";
     html! {
         p { "A token of the role operator or auditor. " code { (command) } " makes one." }
         p { "The session lasts " (SESSION_TIME.num_hours()) " hours and ends with the token. The \
              sign-out takes the cookie from this browser alone: after a theft, revoke the token." }
+        @if state.service.provider.is_some() {
+            p { "A session by the provider lasts as long, and ends with its sign-out." }
+        }
     }
 }
 
@@ -109,28 +121,29 @@ pub(crate) async fn sign_in(
         }
         Err(api::Error::NoToken) => {
             let fault = "There is no such token, or it has expired or was revoked.";
-            Ok(form(StatusCode::UNAUTHORIZED, back, Some(fault)))
+            Ok(form(&state, StatusCode::UNAUTHORIZED, back, Some(fault)))
         }
         Err(api::Error::Forbidden) => {
             let fault = "A token of the role product opens no console.";
-            Ok(form(StatusCode::FORBIDDEN, back, Some(fault)))
+            Ok(form(&state, StatusCode::FORBIDDEN, back, Some(fault)))
         }
         Err(error) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
     }
 }
 
-/// Takes the cookie from the browser. No table holds sessions, so a copy of the cookie works until
-/// its end; the page of the sign-in says so.
-pub(crate) async fn sign_out(form: SentForm) -> Response {
-    drop(form);
+/// Takes the cookie from the browser, and ends the session of a user. No table holds sessions of
+/// tokens, so a copy of such a cookie works until its end; the page of the sign-in says so.
+pub(crate) async fn sign_out(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let ended = form.visit.session.end(&state.service).await;
+    ended.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()))?;
     let set = [BrowserChannel::Clear, BrowserChannel::Encrypted]
         .map(|one| (SET_COOKIE, one.cookie("", 0)));
-    (AppendHeaders(set), Redirect::to("/console/sign-in")).into_response()
+    Ok((AppendHeaders(set), Redirect::to("/console/sign-in")).into_response())
 }
 
 /// The way between the browser and the page.
 #[derive(Clone, Copy)]
-enum BrowserChannel {
+pub(crate) enum BrowserChannel {
     Clear,
     Encrypted,
 }
@@ -146,7 +159,7 @@ impl BrowserChannel {
     }
 
     /// The header that sets the cookie. A browser takes the secure one with this path only.
-    fn cookie(self, value: &str, seconds: i64) -> String {
+    pub(crate) fn cookie(self, value: &str, seconds: i64) -> String {
         let (name, path, end) = match self {
             Self::Clear => (COOKIE_NAME, "/console", ""),
             Self::Encrypted => (SECURE_COOKIE_NAME, "/", "; Secure"),

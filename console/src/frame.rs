@@ -184,7 +184,10 @@ fn top(visit: &PageVisit) -> Markup {
                     placeholder="id, name, host, hash, address";
                 button { "Find" }
             }
-            div.holder { span { (role) (reach) } (sign_out_button(&visit.form_token)) }
+            div.holder {
+                @if let Some(name) = visit.session.user() { span { bdi { (printable(name)) } } " " }
+                span { (role) (reach) } (sign_out_button(&visit.form_token))
+            }
         }
     }
 }

@@ -5,7 +5,8 @@
 //! answer, and the URL of the page with `.json`, `.ndjson` or `.csv` shows them. There is no SQL
 //! here, and no rule.
 //!
-//! - `entrance` is the sign-in; `visit` a call with a session; `act` a form that changes something.
+//! - `entrance` is the sign-in, and `provider` the one by OpenID Connect. `visit` is a call with a
+//!   session, and `act` a form that changes something.
 //! - `ask` calls the API. `data` writes its answers as files.
 //! - `frame` and `parts` are the looks of all pages. `screens` are the pages, `acts` the commands.
 //!
@@ -23,6 +24,7 @@ mod entrance;
 mod frame;
 mod parts;
 mod portal;
+mod provider;
 mod refusal;
 mod routes;
 mod screens;

@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, any_service, get, post};
 use axum::{Extension, Router};
 
 use crate::refusal::Refusal;
-use crate::{ConsoleState, SharedState, acts, assets, data, entrance, frame, screens};
+use crate::{ConsoleState, SharedState, acts, assets, data, entrance, frame, provider, screens};
 
 /// The console, for the internal door.
 pub fn router(service: Service) -> Router {
@@ -34,6 +34,8 @@ fn installation() -> Router<SharedState> {
     Router::new()
         .route("/", get(screens::home::show))
         .route("/sign-in", get(entrance::ask).post(entrance::sign_in))
+        .route("/sign-in/provider", get(provider::leave))
+        .route("/sign-in/return", get(provider::come_back))
         .route("/sign-out", post(entrance::sign_out))
         .route("/style.css", get(assets::style))
         .route("/console.js", get(assets::script))

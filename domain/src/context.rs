@@ -21,11 +21,12 @@ pub enum Actor {
     Key(Uuid),
     /// A person of the firm who used the product's screens.
     Member(Uuid),
-    /// An operator, by the token used. Nil at a terminal of an older build.
+    /// An operator, by the token used, or by the user of the provider. Nil at a terminal of an
+    /// older build.
     Operator(Uuid),
     /// An operator at a terminal, by name (ruling 46).
     NamedOperator(OperatorName),
-    /// An auditor, by the token used.
+    /// An auditor, by the token used, or by the user of the provider.
     Auditor(Uuid),
     /// The product, by the token of its report. Nil for a file of an older build.
     Product(Uuid),

@@ -22,6 +22,7 @@ use crate::reading::{Reading, ReadingEvent};
 use crate::repair::{Repair, RepairEvent};
 use crate::replay::{Replay, ReplayEvent};
 use crate::response::{Response, ResponseEvent};
+use crate::sign_in::{SignIn, SignInEvent};
 use crate::subscription::{Subscription, SubscriptionEvent};
 use crate::target_test::{TargetTest, TargetTestEvent};
 
@@ -220,6 +221,7 @@ all_events!(
     AccessToken(AccessTokenEvent),
     Maintenance(MaintenanceEvent),
     TargetTest(TargetTestEvent),
+    SignIn(SignInEvent),
     NoticeSending(NoticeSendingEvent),
 );
 

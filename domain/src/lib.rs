@@ -38,6 +38,7 @@
 //!   [`content`] judges if a body or an answer is shown, and [`growth`] forecasts sizes of tables.
 //!   [`search`] reads a text that an operator looks for, and [`access`] folds who could do what.
 //!   [`target_test`] orders a sample to a target.
+//! - [`sign_in`] gives users of a provider their roles.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
 //!   [`printable`] makes foreign text safe to print. [`id_range`] and [`when`] read ids and times
 //!   as a person shortens them.
@@ -101,6 +102,7 @@ pub mod retry;
 pub mod sample;
 pub mod search;
 pub mod sentence;
+pub mod sign_in;
 pub mod signature;
 pub mod state_report;
 pub mod subscription;

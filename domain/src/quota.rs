@@ -88,6 +88,7 @@ impl Quota {
             | Event::AccessToken(_)
             | Event::Maintenance(_)
             | Event::TargetTest(_)
+            | Event::SignIn(_)
             | Event::NoticeSending(_) => None,
         }
     }

@@ -24,6 +24,7 @@ use crate::reading::{ReadingEvent, ReadingSubject};
 use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
+use crate::sign_in::{SignInEvent, SignInScope};
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
 use crate::target::shown_target;
 use crate::target_test::TargetTestEvent;
@@ -36,6 +37,8 @@ pub struct NameBook {
     pub keys: HashMap<Uuid, KeyName>,
     /// Labels of tokens of the internal API.
     pub tokens: HashMap<Uuid, String>,
+    /// Names of users of the provider.
+    pub users: HashMap<Uuid, String>,
 }
 
 /// How a key is recognised.
@@ -65,20 +68,28 @@ impl NameBook {
             Actor::Member(id) => format!("member {id}"),
             Actor::NamedOperator(name) => format!("operator {name}"),
             Actor::Operator(id) if id.is_nil() => "an operator at a terminal".to_owned(),
-            Actor::Operator(id) => self.holder("an operator", id),
-            Actor::Auditor(id) => self.holder("an auditor", id),
+            Actor::Operator(id) => self.holder("operator", id),
+            Actor::Auditor(id) => self.holder("auditor", id),
             Actor::Product(id) if id.is_nil() => "the product, in a file".to_owned(),
-            Actor::Product(id) => self.holder("the product", id),
+            Actor::Product(id) => format!("the product with {}", self.token(id)),
             Actor::Receiver(_) => "the receiver, by its answer".to_owned(),
             Actor::Person(_) => "the recipient of a mail".to_owned(),
             Actor::System => "the service".to_owned(),
         }
     }
 
-    fn holder(&self, role: &str, token_id: Uuid) -> String {
-        match self.tokens.get(&token_id) {
-            Some(name) => format!("{role} with the token \"{name}\""),
-            None => format!("{role} with the token {token_id}"),
+    /// The user of the provider, or the holder of the token.
+    fn holder(&self, role: &str, id: Uuid) -> String {
+        match self.users.get(&id) {
+            Some(name) => format!("{role} {name}"),
+            None => format!("an {role} with {}", self.token(id)),
+        }
+    }
+
+    fn token(&self, id: Uuid) -> String {
+        match self.tokens.get(&id) {
+            Some(name) => format!("the token \"{name}\""),
+            None => format!("the token {id}"),
         }
     }
 
@@ -112,6 +123,7 @@ impl NameBook {
             }
             Event::AccessToken(event) => of_token(id, event),
             Event::Maintenance(event) => of_maintenance(event),
+            Event::SignIn(event) => of_sign_in(event),
             Event::TargetTest(TargetTestEvent::TargetTestOrdered(test)) => format!(
                 "a sample was ordered to the target of subscription {}, because: {}",
                 test.hook_id, test.reason
@@ -421,6 +433,16 @@ fn of_token(id: &str, event: &AccessTokenEvent) -> String {
     }
 }
 
+fn of_sign_in(event: &SignInEvent) -> String {
+    match event {
+        SignInEvent::UserSignedIn(SignInScope { issuer, subject, name, role, ends_at, .. }) => {
+            let role = holder_word(*role);
+            format!("{name} ({subject} at {issuer}) signed in as {role}, until {ends_at}")
+        }
+        SignInEvent::UserSignedOut {} => "the user of the provider signed out".to_owned(),
+    }
+}
+
 const fn holder_word(role: HolderRole) -> &'static str {
     role.name()
 }
@@ -465,6 +487,7 @@ mod tests {
 
     const ID: &str = "00000000-0000-0000-0000-000000000007";
     const KEY: Uuid = Uuid::from_u128(7);
+    const USER: Uuid = Uuid::from_u128(77);
 
     fn at() -> Timestamp {
         "2026-11-01T12:00:00.000Z".parse().unwrap()
@@ -475,6 +498,7 @@ mod tests {
         NameBook {
             keys: HashMap::from([(KEY, key)]),
             tokens: HashMap::from([(KEY, "back end".into())]),
+            users: HashMap::from([(USER, "Ann Lee".into())]),
         }
     }
 
@@ -568,6 +592,8 @@ mod tests {
         assert_eq!(actor(Actor::Product(KEY)), "the product with the token \"back end\"");
         let unknown = Uuid::from_u128(9);
         assert_eq!(actor(Actor::Auditor(unknown)), format!("an auditor with the token {unknown}"));
+        assert_eq!(actor(Actor::Auditor(USER)), "auditor Ann Lee");
+        assert_eq!(actor(Actor::Operator(USER)), "operator Ann Lee");
         assert_eq!(actor(Actor::NamedOperator("ann".parse().unwrap())), "operator ann");
         assert_eq!(actor(Actor::System), "the service");
     }

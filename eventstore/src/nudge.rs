@@ -65,6 +65,7 @@ impl WakeScope {
             | Event::AccessToken(_)
             | Event::Maintenance(_)
             | Event::TargetTest(_)
+            | Event::SignIn(_)
             | Event::NoticeSending(_) => self.other_events = true,
         }
     }

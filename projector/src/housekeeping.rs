@@ -8,7 +8,7 @@ use sqlx::PgPool;
 
 use crate::{
     activity_ids, hook_requests, invite_tries, portal_sessions, quotas, receivers, replay_items,
-    subjects, table_sizes,
+    sign_ins, subjects, table_sizes,
 };
 
 /// The number of rows that one step deletes. It keeps a transaction well under 100 ms.
@@ -49,12 +49,14 @@ impl Worker for HousekeepingWorker {
         let replayed = replay_items::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let asked = hook_requests::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let visited = portal_sessions::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
+        let signed_in = sign_ins::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let two_days_ago = now - TimeDelta::days(2);
         let sent = receivers::forget(&self.pool, two_days_ago, ROWS_PER_STEP.into()).await?;
         table_sizes::note(&self.pool, now.date_naive()).await?;
         let last_kept = now.date_naive() - TimeDelta::days(SIZES_KEPT_DAYS);
         let sized = table_sizes::forget(&self.pool, last_kept, ROWS_PER_STEP.into()).await?;
-        let gone = [forgotten, counted, tried, waited, replayed, asked, visited, sent, sized];
+        let gone =
+            [forgotten, counted, tried, waited, replayed, asked, visited, signed_in, sent, sized];
         let most = gone.into_iter().max();
         if most == Some(u64::from(ROWS_PER_STEP)) {
             return Ok(NextStep::Busy);

@@ -36,6 +36,7 @@ pub mod portal_sessions;
 mod read_models;
 pub mod rebuild;
 pub mod search;
+pub mod sign_ins;
 pub mod signatures;
 mod stored_row;
 pub mod table_sizes;

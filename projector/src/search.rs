@@ -51,7 +51,10 @@ pub async fn by_id(pool: &PgPool, low: Uuid, high: Uuid) -> Result<Vec<FoundObje
             from pauses where pause_id between $1 and $2 limit $3)
           union all
          (select 'token', token_id, null, name
-            from tokens where token_id between $1 and $2 limit $3)",
+            from tokens where token_id between $1 and $2 limit $3)
+          union all
+         (select 'sign_in', sign_in_id, null, name
+            from users where user_id between $1 and $2 limit $3)",
     )
     .bind(low)
     .bind(high)

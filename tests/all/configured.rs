@@ -204,3 +204,56 @@ async fn completions_and_manual_pages_name_each_command() {
     let (code, _, told) = said(firmforms(&world.database).args(["man", "/no/such"])).await;
     assert!(code == 1 && told.contains("/no/such"), "{told}");
 }
+
+#[tokio::test]
+async fn the_provider_of_the_console_is_set_like_all_else_and_a_check_asks_it() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let secret = in_folder(folder.path(), "secret", "s3cret\n");
+    let file = format!(
+        "oidc-issuer = \"http://127.0.0.1:1\"\noidc-client-id = \"firmforms\"\n\
+         oidc-client-secret-file = \"{secret}\"\n\
+         oidc-redirect-url = \"https://ops.example/console/sign-in/return\"\n\
+         oidc-roles = [\"ops=operator\", \"audit=auditor\"]\n"
+    );
+    let file = in_folder(folder.path(), "firmforms.toml", &file);
+    let with_file = |arguments: &[&str]| {
+        let mut command = firmforms(&world.database);
+        command.args(arguments).args(["--config", &file]);
+        command
+    };
+    let (code, text, told) = said(&mut with_file(&["serve", "--check"])).await;
+    assert_eq!(code, 0, "a provider that is away is no fault of the settings: {told}");
+    assert!(text.contains("provider 127.0.0.1: the provider cannot be asked: "), "{text}");
+    assert!(text.ends_with("databases: both answer\n"), "{text}");
+
+    let mut show = firmforms(&world.database);
+    show.args(["config", "show", "--json"]).env("FIRMFORMS_OIDC_ISSUER", "https://id.example");
+    show.env("FIRMFORMS_OIDC_CLIENT_ID", "firmforms");
+    show.env("FIRMFORMS_OIDC_CLIENT_SECRET", "s3cret");
+    show.env("FIRMFORMS_OIDC_REDIRECT_URL", "https://ops.example/console/sign-in/return");
+    show.env("FIRMFORMS_OIDC_ROLES", "ops=operator,audit=auditor");
+    let (code, text, told) = said(&mut show).await;
+    assert_eq!(code, 0, "{told}");
+    let settings: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(setting(&settings, "oidc-client-secret"), ("variable", &"(hidden)".into()));
+    assert_eq!(setting(&settings, "oidc-roles-claim"), ("default", &"groups".into()));
+    assert!(!text.contains("s3cret"), "{text}");
+
+    for (arguments, code, expected) in [
+        (["--oidc-redirect-url", "https://ops.example/console"], 1, "must end in /console/sign-in"),
+        (["--oidc-redirect-url", "http://ops.example/console/sign-in/return"], 1, "with https"),
+        (["--oidc-issuer", "http://id.example"], 1, "the issuer: a URL with https is needed"),
+        (["--oidc-roles", "staff=product"], 2, "VALUE=operator"),
+        (["--oidc-client-secret-file", "/no/such"], 1, "/no/such"),
+    ] {
+        let check = [&["serve", "--check"][..], &arguments].concat();
+        let (left, _, told) = said(&mut with_file(&check)).await;
+        assert_eq!(left, code, "{arguments:?}: {told}");
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+    }
+    let mut alone = firmforms(&world.database);
+    alone.args(["serve", "--check", "--oidc-issuer", "https://id.example"]);
+    let (code, _, told) = said(&mut alone).await;
+    assert!(code == 2 && told.contains("--oidc-client-id"), "{told}");
+}

@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and what is in them: each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 19] = [
+const OF_NO_FIRM: [(&str, &str); 21] = [
     ("_sqlx_migrations", "the schema"),
     ("cell", "this installation's number"),
     ("checkpoints", "how far each follower of this log is"),
@@ -25,8 +25,10 @@ const OF_NO_FIRM: [(&str, &str); 19] = [
     ("receiver_hours", "attempts to a host, over all firms of this cell"),
     ("receivers", "attempts to a host, over all firms of this cell"),
     ("seals", "blocks of this log's positions"),
+    ("sign_ins", "sessions of operators and auditors"),
     ("table_sizes", "sizes of the tables of this cell"),
     ("tokens", "of the product and of operators"),
+    ("users", "operators and auditors, as their provider names them"),
     ("wrapping_check", "one word under this installation's key"),
     ("wrong_keys", "counters that addresses share; a wrong key is no firm's"),
 ];

@@ -12,7 +12,7 @@ use sqlx::{Executor, PgPool};
 pub type Sizes = BTreeMap<String, f64>;
 
 /// Tables that may be read whole, and why that is no matter.
-const TINY: [(&str, &str); 19] = [
+const TINY: [(&str, &str); 21] = [
     ("checkpoints", "one row per follower"),
     ("rebuilds", "one row per read model"),
     ("last_signature", "one row"),
@@ -30,6 +30,8 @@ const TINY: [(&str, &str); 19] = [
     ("wrapping_check", "one row"),
     ("wrong_keys", "as many as there are counters: 4,096 at most"),
     ("tokens", "made by hand at the terminal"),
+    ("sign_ins", "sessions of eight hours"),
+    ("users", "operators and auditors of one company"),
     ("table_sizes", "one row per table and day, of 100 days"),
     ("_sqlx_migrations", "one row per migration"),
 ];

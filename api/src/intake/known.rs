@@ -93,6 +93,7 @@ impl KnownState {
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)
                 | Event::TargetTest(_)
+                | Event::SignIn(_)
                 | Event::NoticeSending(_) => {}
             }
         }

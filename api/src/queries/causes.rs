@@ -15,7 +15,7 @@ use domain::subscription::SubscriptionEvent;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_many, related};
-use projector::{audit, keys, tokens};
+use projector::{audit, keys, sign_ins, tokens};
 use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -137,7 +137,7 @@ impl CauseStep {
     }
 }
 
-/// The names of the keys and tokens in these events.
+/// The names of the keys, tokens and users in these events.
 pub(super) async fn names<'a>(
     service: &Service,
     events: impl Iterator<Item = &'a RecordedEvent>,
@@ -152,7 +152,8 @@ pub(super) async fn names<'a>(
     let tokens = tokens::list(service.store.pool()).await?;
     let tokens: HashMap<Uuid, String> =
         tokens.into_iter().map(|token| (token.token_id, token.name)).collect();
-    Ok(NameBook { keys: keys.collect(), tokens })
+    let users = sign_ins::names(service.store.pool()).await?.into_iter().collect();
+    Ok(NameBook { keys: keys.collect(), tokens, users })
 }
 
 /// The keys that the sentence of an event names.

@@ -68,6 +68,8 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     // Tables of the doors.
     ("tokens", ["select, update (last_used_at)", NO, NO, NO]),
     ("portal_sessions", [ALL, TAKE, NO, NO]),
+    ("sign_ins", [ALL, TAKE, NO, NO]),
+    ("users", [WRITE, NO, NO, NO]),
     ("key_calls", [WRITE, NO, NO, NO]),
     ("wrong_keys", [WRITE, NO, NO, NO]),
     ("invite_tries", [WRITE, TAKE, NO, NO]),

@@ -152,6 +152,7 @@ impl<'a> LaneEffects<'a> {
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)
                 | Event::TargetTest(_)
+                | Event::SignIn(_)
                 | Event::NoticeSending(_) => {}
             }
         }

@@ -22,6 +22,7 @@ use crate::reading::{ReadingDetails, ReadingEvent, ReadingSubject};
 use crate::repair::RepairEvent;
 use crate::replay::ReplayEvent;
 use crate::response::ResponseEvent;
+use crate::sign_in::{SignInEvent, SignInScope};
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
 use crate::target::{shown_target, shown_with_path};
 use crate::target_test::TargetTestEvent;
@@ -92,6 +93,8 @@ actions! {
     CheckpointSeriesBegun = "checkpoint_series_begun": "A new series of signed checkpoints began.",
     TokenCreated = "token_created": "A token of the internal API was created.",
     TokenRevoked = "token_revoked": "A token of the internal API was revoked.",
+    UserSignedIn = "user_signed_in": "A user of the provider signed in at the console.",
+    UserSignedOut = "user_signed_out": "A user of the provider signed out.",
     KeyringRewrapOrdered = "keyring_rewrap_ordered": "Another wrapping key was ordered.",
     RolesMigrationOrdered = "roles_migration_ordered": "Database roles and grants were ordered.",
     RebuildOrdered = "rebuild_ordered": "A rebuild of read models was ordered.",
@@ -253,6 +256,7 @@ impl Deed {
                     .with(json!({"trigger": test.trigger.key(), "sample_id": id}))
                     .why(&test.reason),
             ),
+            Event::SignIn(event) => Some(of_sign_in(id, event)),
             Event::NoticeSending(NoticeSendingEvent::NoticeSent(sent)) => Some(of_notice(sent)),
             // Work of respondents and recipients is history and not a matter of rights.
             Event::Form(_) | Event::Occurrence(_) | Event::Invite(_) => None,
@@ -331,6 +335,20 @@ fn of_token(id: &str, event: &AccessTokenEvent) -> Deed {
             }))
         }
         AccessTokenEvent::TokenRevoked {} => token(Action::TokenRevoked),
+    }
+}
+
+fn of_sign_in(id: &str, event: &SignInEvent) -> Deed {
+    let sign_in = |action| Deed::new(action, "sign_in", id);
+    match event {
+        SignInEvent::UserSignedIn(scope) => {
+            let SignInScope { user_id, issuer, subject, name, role, firm_ids, ends_at } = scope;
+            sign_in(Action::UserSignedIn).with(json!({
+                "user_id": user_id, "issuer": issuer, "subject": subject, "name": name,
+                "role": role, "firm_ids": firm_ids, "ends_at": ends_at,
+            }))
+        }
+        SignInEvent::UserSignedOut {} => sign_in(Action::UserSignedOut),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::{env, fs};
 
 use api::commands::tokens::{self, HolderRole};
@@ -14,10 +15,12 @@ use eventstore::Clock;
 use firmforms::wiring::SystemSetup;
 use serde_json::{Value, json};
 use tests::{Browser, Receiver, Reply, TestDatabase, World};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use vault::SystemEntropy;
 
 use super::Scene;
+use super::identity_provider::IdentityProvider;
 use crate::process::data_dir;
 
 /// A world whose console is on a socket.
@@ -82,16 +85,21 @@ pub(crate) const NAMELESS: &str = r#"
 
 impl Walk {
     async fn begin(role: HolderRole) -> Option<Self> {
-        let browser = Browser::open().await?;
-        let scene = scene().await;
         let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+        let mut walk = Self::at(door, scene_with(None)).await?;
+        walk.sign_in(role).await;
+        Some(walk)
+    }
+
+    /// A walk at this door, without a session.
+    async fn at(door: Door, scene: impl Future<Output = Scene>) -> Option<Self> {
+        let browser = Browser::open().await?;
+        let scene = scene.await;
         let origin = format!("http://{}", door.local_addr().unwrap());
         let stop = CancellationToken::new();
         let router = scene.world.internal_door();
         tokio::spawn(door.serve(router, DoorSettings::default(), stop.clone()));
-        let mut walk = Self { scene, browser, origin, stop };
-        walk.sign_in(role).await;
-        Some(walk)
+        Some(Self { scene, browser, origin, stop })
     }
 
     async fn sign_in(&mut self, role: HolderRole) {
@@ -125,7 +133,7 @@ impl Walk {
 }
 
 /// A firm with a subscription that went, another whose receiver fails, and a signed log.
-async fn scene() -> Scene {
+async fn scene_with(provider: Option<Arc<oidc::Provider>>) -> Scene {
     let database = TestDatabase::new().await;
     let folder = data_dir(&database);
     let notary = Notary {
@@ -134,7 +142,7 @@ async fn scene() -> Scene {
     };
     let clock = Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
     let with = notary.clone();
-    let change = |setup| SystemSetup { notary: Some(with), ..setup };
+    let change = |setup| SystemSetup { notary: Some(with), provider, ..setup };
     let world = World::with(database, clock, change).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook = world.subscribe(&firm, &receiver.url("/gone")).await;
@@ -210,6 +218,31 @@ async fn both_stories_are_walked_without_a_script() {
     walk.browser.without_scripts().await;
     auditors_story(&mut walk).await;
     operators_story(&mut walk).await;
+    walk.end().await;
+}
+
+#[tokio::test]
+async fn a_user_comes_by_the_provider_to_the_wanted_page_and_signs_out() {
+    let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+    // A browser takes another name of the machine for another site.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let identity = IdentityProvider::on(listener, "localhost");
+    let origin = format!("http://{}", door.local_addr().unwrap());
+    let settings = identity.settings(&origin, &["ops=operator"]);
+    // Some minutes pass in the scene.
+    identity.claim(&json!({"exp": 4_000_000_000_u64}));
+    let provider = Arc::new(oidc::Provider::new(settings).unwrap());
+    let Some(mut walk) = Walk::at(door, scene_with(Some(provider))).await else { return };
+    walk.go("/console/proof").await;
+    walk.browser.click("a", "Sign in by localhost").await;
+    walk.browser.arrive("/console/proof").await;
+    walk.assert_says("Ann Lee").await;
+    let page = walk.browser.value("document.querySelector('h1').textContent").await;
+    assert_eq!(page, "Proof");
+    walk.browser.click("button", "Sign out").await;
+    walk.go("/console/proof").await;
+    walk.assert_says("Sign in by localhost").await;
+    walk.browser.asked.retain(|url| !url.starts_with(&identity.issuer));
     walk.end().await;
 }
 

@@ -4,8 +4,11 @@ pub(crate) mod browser;
 mod commands;
 mod entrance;
 mod hostile;
+mod identity_provider;
 mod pages;
+mod provider;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
@@ -180,6 +183,12 @@ pub(crate) async fn post(
         request = request.header(*name, *value);
     }
     world.internal(request.body(Body::from(form_body(fields))).unwrap()).await
+}
+
+/// The parameters of an address.
+pub(crate) fn query_of(address: &str) -> HashMap<String, String> {
+    let (_, query) = address.split_once('?').unwrap_or_default();
+    url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
 /// The body of a form.

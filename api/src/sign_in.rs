@@ -1,0 +1,198 @@
+//! The way of a browser to the provider and back. A cookie keeps its beginning. State, nonce and
+//! proof key are derived from the cookie by a key of the keyring, so no table holds them, and any
+//! process takes the answer.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::sign_in::FLOW_TIME;
+use domain::time::Timestamp;
+use oidc::{ProofOfFlow, Provider, ProviderAnswer, SignInError};
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::service::Service;
+use crate::sessions;
+
+/// Bytes of random, end and signature.
+const FLOW_BYTES: usize = 32 + 8 + 32;
+
+/// The beginning of a way to the provider.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignInFlow {
+    random: [u8; 32],
+    ends_at: i64,
+    back: String,
+}
+
+/// A session that began.
+pub struct BegunSession {
+    /// The text of its cookie.
+    pub cookie: String,
+    /// The name of the user.
+    pub name: String,
+}
+
+/// Why an answer of the provider began no session.
+#[derive(Debug, thiserror::Error)]
+pub enum FlowError {
+    /// No cookie of this browser began the way, its time is over, or it led to a session before.
+    #[error("this sign-in did not begin in this browser, or is over: sign in again")]
+    NoFlow,
+    /// The provider, or its answer.
+    #[error(transparent)]
+    Provider(#[from] SignInError),
+    /// The service.
+    #[error(transparent)]
+    Service(#[from] Error),
+}
+
+impl SignInFlow {
+    /// Begins a way that shall lead to this page of the console.
+    #[must_use]
+    pub fn begin(service: &Service, back: &str) -> Self {
+        let ends_at = (service.clock.now().get() + FLOW_TIME).timestamp_millis();
+        Self { random: service.entropy.secret(), ends_at, back: back.to_owned() }
+    }
+
+    /// The text of the cookie.
+    #[must_use]
+    pub fn cookie(&self, service: &Service) -> String {
+        let signature = service.inviter.identity.sign_session(&self.named("sign-in flow"));
+        let ends_at = self.ends_at.to_be_bytes();
+        let bytes = [&self.random[..], &ends_at, &signature, self.back.as_bytes()].concat();
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The way of a cookie, unless its time is over.
+    #[must_use]
+    pub fn read(service: &Service, cookie: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(cookie).ok()?;
+        let (head, back) = bytes.split_first_chunk::<FLOW_BYTES>()?;
+        let (random, rest) = head.split_first_chunk()?;
+        let (ends_at, signature) = rest.split_first_chunk()?;
+        let back = String::from_utf8(back.to_vec()).ok()?;
+        let flow = Self { random: *random, ends_at: i64::from_be_bytes(*ends_at), back };
+        let named = flow.named("sign-in flow");
+        let is_ours = service.inviter.identity.has_signed_session(&named, signature);
+        let is_over = service.clock.now().get().timestamp_millis() >= flow.ends_at;
+        (is_ours && !is_over).then_some(flow)
+    }
+
+    /// The address at the provider to which the browser is led.
+    ///
+    /// # Errors
+    /// [`FlowError::Provider`].
+    pub async fn address(
+        &self,
+        service: &Service,
+        provider: &Provider,
+    ) -> Result<String, FlowError> {
+        let address = provider.authorization_url(&self.proof(service), service.clock.now()).await;
+        Ok(address.inspect_err(note)?.into())
+    }
+
+    /// The page that shall come after the sign-in.
+    #[must_use]
+    pub fn back(&self) -> &str {
+        &self.back
+    }
+
+    /// The texts that tie the answer to this way.
+    #[must_use]
+    fn proof(&self, service: &Service) -> ProofOfFlow {
+        let derived = |label| {
+            let signature = service.inviter.identity.sign_session(&self.named(label));
+            URL_SAFE_NO_PAD.encode(signature)
+        };
+        ProofOfFlow {
+            state: derived("sign-in state"),
+            nonce: derived("sign-in nonce"),
+            verifier: derived("sign-in verifier"),
+        }
+    }
+
+    /// Each label begins otherwise than the names of sessions and forms, which are random.
+    fn named(&self, label: &str) -> Vec<u8> {
+        [label.as_bytes(), &self.sha256()].concat()
+    }
+
+    fn sha256(&self) -> [u8; 32] {
+        let ends_at = self.ends_at.to_be_bytes();
+        Sha256::digest([&self.random[..], &ends_at, self.back.as_bytes()].concat()).into()
+    }
+
+    /// Exchanges the answer of the provider for a session. The state must be that of this way.
+    ///
+    /// # Errors
+    /// [`FlowError`].
+    pub async fn finish(
+        &self,
+        service: &Service,
+        provider: &Provider,
+        state: &str,
+        answer: &ProviderAnswer,
+    ) -> Result<BegunSession, FlowError> {
+        let named = self.named("sign-in state");
+        let state = URL_SAFE_NO_PAD.decode(state).unwrap_or_default();
+        if !service.inviter.identity.has_signed_session(&named, &state) {
+            return Err(FlowError::NoFlow);
+        }
+        let proof = self.proof(service);
+        let now: Timestamp = service.clock.now();
+        let (user, role) = provider.user(answer, &proof, now).await.inspect_err(note)?;
+        let ends_at = (now.get() + sessions::SESSION_TIME).into();
+        let scope = user.scope(role, ends_at);
+        let cookie = sessions::begin_for_user(service, self.sha256(), &scope).await?;
+        let cookie = cookie.ok_or(FlowError::NoFlow)?;
+        Ok(BegunSession { cookie, name: scope.name })
+    }
+}
+
+/// Notes in the log why nobody signed in, without a name of a user.
+fn note(error: &SignInError) {
+    match error {
+        SignInError::NoRole { .. } => {
+            tracing::warn!("a user of the provider has no role here, and was refused");
+        }
+        SignInError::Away(_) | SignInError::Refused(_) | SignInError::Unproven(_) => {
+            tracing::warn!(%error, "nobody signed in by the provider");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::tests::nowhere;
+
+    #[tokio::test]
+    async fn a_changed_cookie_is_no_beginning() {
+        let service = nowhere();
+        let flow = SignInFlow::begin(&service, "/console/proof");
+        let cookie = flow.cookie(&service);
+        assert!(SignInFlow::read(&service, &cookie).is_some_and(|read| read == flow));
+        for place in 0..cookie.len() {
+            let mut other = cookie.clone().into_bytes();
+            other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+            let other = String::from_utf8(other).unwrap();
+            let read = SignInFlow::read(&service, &other);
+            assert!(other == cookie || read.is_none_or(|read| read == flow), "{place}");
+        }
+        for other in ["", "A", "é", &cookie[4..]] {
+            assert!(SignInFlow::read(&service, other).is_none(), "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_way_has_texts_of_its_own_that_no_cookie_shows() {
+        let service = nowhere();
+        let flow = SignInFlow::begin(&service, "/console");
+        let other = SignInFlow::begin(&service, "/console").proof(&service);
+        let ProofOfFlow { state, nonce, verifier } = flow.proof(&service);
+        let all = [&state, &nonce, &verifier, &other.state, &other.nonce, &other.verifier];
+        for (place, text) in all.iter().enumerate() {
+            assert_eq!(text.len(), 43);
+            assert!(!all[..place].contains(text) && !flow.cookie(&service).contains(*text));
+        }
+    }
+}

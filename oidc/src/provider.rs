@@ -1,0 +1,343 @@
+//! The provider: its description, the way to it, and the answer that comes back.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::TimeDelta;
+use domain::sign_in::{GrantedRole, ProviderUser, claim_values};
+use domain::time::Timestamp;
+use openidconnect::core::{
+    CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenVerifier, CoreJwsSigningAlgorithm,
+    CoreProviderMetadata, CoreResponseType, CoreTokenResponse,
+};
+use openidconnect::{
+    AuthType, AuthenticationFlow, AuthorizationCode, ClaimsVerificationError, ClientId,
+    ClientSecret, CsrfToken, IssuerUrl, LocalizedClaim, Nonce, PkceCodeChallenge, PkceCodeVerifier,
+    RedirectUrl, RequestTokenError, Scope, TokenResponse,
+};
+use serde_json::Value;
+use url::Url;
+
+use crate::client::ProviderClient;
+use crate::error::{SignInError, WrongSetting};
+use crate::settings::{ProviderSettings, safe_url};
+
+/// Signatures of ID tokens that count. A token without a signature, or signed with the client's
+/// secret, proves nothing.
+const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha384,
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha512,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha256,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha384,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha512,
+    CoreJwsSigningAlgorithm::EcdsaP256Sha256,
+    CoreJwsSigningAlgorithm::EcdsaP384Sha384,
+    CoreJwsSigningAlgorithm::EdDsa,
+];
+
+/// The longest time that a description with its keys counts. A key that the provider withdrew
+/// counts no longer.
+const DESCRIPTION_AGE_MAX: TimeDelta = TimeDelta::hours(1);
+
+/// The provider of the settings.
+pub struct Provider {
+    settings: ProviderSettings,
+    issuer: IssuerUrl,
+    redirect_url: RedirectUrl,
+    client: ProviderClient,
+    /// The description with its keys, once it was read.
+    description: Mutex<Option<KnownDescription>>,
+}
+
+#[derive(Clone)]
+struct KnownDescription {
+    metadata: Arc<CoreProviderMetadata>,
+    read_at: Timestamp,
+}
+
+/// Texts that tie the way to the provider and the answer together. None can be guessed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProofOfFlow {
+    /// Comes back with the answer.
+    pub state: String,
+    /// Comes back in the ID token.
+    pub nonce: String,
+    /// Proves at the exchange who began (PKCE): 43 characters of base64url.
+    pub verifier: String,
+}
+
+/// The parameters with which the provider led back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProviderAnswer {
+    /// The code.
+    pub code: Option<String>,
+    /// The error, in the place of a code.
+    pub error: Option<String>,
+    /// The issuer (RFC 9207), if the provider names itself.
+    pub issuer: Option<String>,
+}
+
+impl Provider {
+    /// The provider of these settings. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`WrongSetting`].
+    pub fn new(settings: ProviderSettings) -> Result<Self, WrongSetting> {
+        settings.check()?;
+        let url = |_| WrongSetting::Url("the URLs");
+        Ok(Self {
+            issuer: IssuerUrl::new(settings.issuer.clone()).map_err(url)?,
+            redirect_url: RedirectUrl::new(settings.redirect_url.clone()).map_err(url)?,
+            client: ProviderClient::new(&settings.extra_roots, settings.question_timeout)
+                .map_err(WrongSetting::Tls)?,
+            description: Mutex::default(),
+            settings,
+        })
+    }
+
+    /// The host of the provider, for people.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.issuer.url().host_str().unwrap_or_default()
+    }
+
+    /// Whether browsers reach the console by TLS.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.settings.redirect_url.starts_with("https://")
+    }
+
+    /// Asks the provider for its description.
+    ///
+    /// # Errors
+    /// [`SignInError::Away`].
+    pub async fn look(&self) -> Result<(), SignInError> {
+        self.read().await.map(drop)
+    }
+
+    /// The description that was read within the last hour, or a new one.
+    async fn described(&self, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+        let known = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = known.filter(|known| now.get() - known.read_at.get() < DESCRIPTION_AGE_MAX);
+        match known {
+            Some(known) => Ok(known.metadata),
+            None => self.describe_again(now).await,
+        }
+    }
+
+    async fn describe_again(
+        &self,
+        now: Timestamp,
+    ) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+        let metadata = Arc::new(self.read().await?);
+        let known = KnownDescription { metadata: Arc::clone(&metadata), read_at: now };
+        *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(metadata)
+    }
+
+    async fn read(&self) -> Result<CoreProviderMetadata, SignInError> {
+        let issuer = self.issuer.clone();
+        let read = CoreProviderMetadata::discover_async(issuer, &self.client).await;
+        let read = read.map_err(|error| SignInError::Away(with_causes(&error)))?;
+        let token = read.token_endpoint().map(|url| url.as_str());
+        let places = [Some(read.authorization_endpoint().as_str()), token];
+        if places.into_iter().any(|place| place.and_then(safe_url).is_none()) {
+            let why = "its description has no authorization or token endpoint with https";
+            return Err(SignInError::Away(why.to_owned()));
+        }
+        Ok(read)
+    }
+
+    /// The address at the provider to which a browser is led.
+    ///
+    /// # Errors
+    /// [`SignInError::Away`].
+    pub async fn authorization_url(
+        &self,
+        proof: &ProofOfFlow,
+        now: Timestamp,
+    ) -> Result<Url, SignInError> {
+        let description = self.described(now).await?;
+        let verifier = PkceCodeVerifier::new(proof.verifier.clone());
+        let client = CoreClient::from_provider_metadata(
+            description.as_ref().clone(),
+            ClientId::new(self.settings.client_id.clone()),
+            None,
+        )
+        .set_redirect_uri(self.redirect_url.clone());
+        let flow = AuthenticationFlow::<CoreResponseType>::AuthorizationCode;
+        let state = proof.state.clone();
+        let nonce = proof.nonce.clone();
+        let (url, _, _) = client
+            .authorize_url(flow, || CsrfToken::new(state), || Nonce::new(nonce))
+            .add_scopes(self.settings.scopes.iter().cloned().map(Scope::new))
+            .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier))
+            .url();
+        Ok(url)
+    }
+
+    /// The user of an answer, with the role. The caller has compared the state.
+    ///
+    /// # Errors
+    /// [`SignInError`].
+    pub async fn user(
+        &self,
+        answer: &ProviderAnswer,
+        proof: &ProofOfFlow,
+        now: Timestamp,
+    ) -> Result<(ProviderUser, GrantedRole), SignInError> {
+        if answer.issuer.as_ref().is_some_and(|issuer| *issuer != self.settings.issuer) {
+            return Err(SignInError::Unproven("another provider answered".to_owned()));
+        }
+        if let Some(error) = &answer.error {
+            return Err(SignInError::Refused(error_code(error)));
+        }
+        let code = answer.code.clone().filter(|code| !code.is_empty());
+        let code = code.ok_or_else(|| SignInError::Unproven("it has no code".to_owned()))?;
+        let description = self.described(now).await?;
+        let token = self.exchange(&description, code, proof).await?;
+        self.check(&token, proof, now).await
+    }
+
+    async fn exchange(
+        &self,
+        description: &CoreProviderMetadata,
+        code: String,
+        proof: &ProofOfFlow,
+    ) -> Result<CoreIdToken, SignInError> {
+        let secret = self.settings.client_secret.clone().map(ClientSecret::new);
+        let way = auth_type(description, secret.is_some());
+        let client = CoreClient::from_provider_metadata(
+            description.clone(),
+            ClientId::new(self.settings.client_id.clone()),
+            secret,
+        )
+        .set_redirect_uri(self.redirect_url.clone())
+        .set_auth_type(way);
+        let exchange = client
+            .exchange_code(AuthorizationCode::new(code))
+            .map_err(|error| SignInError::Away(error.to_string()))?
+            .set_pkce_verifier(PkceCodeVerifier::new(proof.verifier.clone()));
+        let answer: CoreTokenResponse =
+            exchange.request_async(&self.client).await.map_err(|error| match error {
+                RequestTokenError::ServerResponse(refusal) => {
+                    SignInError::Refused(error_code(refusal.error().as_ref()))
+                }
+                // The words of the error may repeat a token.
+                RequestTokenError::Parse(error, _) => {
+                    SignInError::Unproven(format!("it cannot be read, at {}", error.path()))
+                }
+                other => SignInError::Away(with_causes(&other)),
+            })?;
+        let token = answer.id_token().cloned();
+        token.ok_or_else(|| SignInError::Unproven("it has no ID token".to_owned()))
+    }
+
+    /// Checks issuer, audience, signature, expiry and nonce. A provider may have changed its keys
+    /// since its description was read, so the description is then read again.
+    async fn check(
+        &self,
+        token: &CoreIdToken,
+        proof: &ProofOfFlow,
+        now: Timestamp,
+    ) -> Result<(ProviderUser, GrantedRole), SignInError> {
+        let description = self.described(now).await?;
+        let found = match self.checked(&description, token, proof, now) {
+            Err(ClaimsVerificationError::SignatureVerification(_)) => {
+                let description = self.describe_again(now).await?;
+                self.checked(&description, token, proof, now)
+            }
+            other => other,
+        };
+        let user = found.map_err(|error| SignInError::Unproven(error.to_string()))?;
+        let user = user.ok_or_else(|| {
+            SignInError::Unproven("its subject is empty, too long or not printable".to_owned())
+        })?;
+        let claims = payload(token).unwrap_or_default();
+        let values = claim_values(&claims, &self.settings.roles_claim);
+        match GrantedRole::of(&self.settings.grants, &values) {
+            Some(role) => Ok((user, role)),
+            None => Err(SignInError::NoRole { name: user.name().to_owned(), values }),
+        }
+    }
+
+    fn checked(
+        &self,
+        description: &CoreProviderMetadata,
+        token: &CoreIdToken,
+        proof: &ProofOfFlow,
+        now: Timestamp,
+    ) -> Result<Option<ProviderUser>, ClaimsVerificationError> {
+        let verifier = CoreIdTokenVerifier::new_public_client(
+            ClientId::new(self.settings.client_id.clone()),
+            self.issuer.clone(),
+            description.jwks().clone(),
+        )
+        .set_allowed_algs(ALGORITHMS)
+        .set_time_fn(move || now.get());
+        let claims = token.claims(&verifier, &Nonce::new(proof.nonce.clone()))?;
+        let name = claims.name().and_then(plain);
+        let names = [
+            name,
+            claims.preferred_username().map(|name| name.as_str()),
+            claims.email().map(|email| email.as_str()),
+        ];
+        Ok(ProviderUser::of(&self.settings.issuer, claims.subject().as_str(), &names))
+    }
+}
+
+/// The name without a language, or the first one.
+fn plain(name: &LocalizedClaim<openidconnect::EndUserName>) -> Option<&str> {
+    let name = name.get(None).or_else(|| name.iter().next().map(|(_, name)| name));
+    name.map(|name| name.as_str())
+}
+
+/// The claims of a token whose signature was checked.
+fn payload(token: &CoreIdToken) -> Option<Value> {
+    let text = token.to_string();
+    let payload = text.split('.').nth(1)?;
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+}
+
+/// The way to send the client's secret: by the header, unless the provider takes the body alone.
+fn auth_type(description: &CoreProviderMetadata, has_secret: bool) -> AuthType {
+    let ways = description.token_endpoint_auth_methods_supported();
+    let takes = |way| ways.is_none_or(|ways| ways.contains(&way));
+    if has_secret && takes(CoreClientAuthMethod::ClientSecretBasic) {
+        AuthType::BasicAuth
+    } else {
+        AuthType::RequestBody
+    }
+}
+
+/// The code of an error, if it has the form of one. Other texts of a URL are not repeated.
+fn error_code(text: &str) -> String {
+    let is_code = (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if is_code { text.to_owned() } else { "for a reason it did not name".to_owned() }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        told = format!("{told}: {cause}");
+        source = cause.source();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_code_of_an_error_is_repeated() {
+        assert_eq!(error_code("access_denied"), "access_denied");
+        for strange in ["", "<b>", "a b", "é", &"a".repeat(65)] {
+            assert_eq!(error_code(strange), "for a reason it did not name");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Sessions of users of a provider, and the names of these users. The events of sign-ins hold no
+//! hash of a cookie, so these tables are no read models.
+
+use chrono::{DateTime, Utc};
+use domain::sign_in::{FLOW_TIME, SignInScope};
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+/// Names of users that a page may need, at most.
+const NAMES_MAX: i64 = 10_000;
+
+/// A session to insert.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSignIn<'a> {
+    /// The SHA-256 of the cookie.
+    pub cookie_sha256: [u8; 32],
+    /// The SHA-256 of the way to the provider and back.
+    pub flow_sha256: [u8; 32],
+    /// The stream of the sign-in.
+    pub sign_in_id: Uuid,
+    /// The user, the rights and the end.
+    pub scope: &'a SignInScope,
+}
+
+/// Begins a session. Returns `false` if the way to the provider has led to one before.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn begin(connection: &mut PgConnection, new: NewSignIn<'_>) -> Result<bool, sqlx::Error> {
+    let begun = sqlx::query(
+        "insert into sign_ins
+            (cookie_sha256, flow_sha256, sign_in_id, user_id, role, firm_ids, ends_at)
+         values ($1, $2, $3, $4, $5, $6, $7) on conflict (flow_sha256) do nothing",
+    )
+    .bind(new.cookie_sha256)
+    .bind(new.flow_sha256)
+    .bind(new.sign_in_id)
+    .bind(new.scope.user_id)
+    .bind(new.scope.role.name())
+    .bind(new.scope.firm_ids.as_deref())
+    .bind(new.scope.ends_at.get())
+    .execute(connection)
+    .await?;
+    Ok(begun.rows_affected() == 1)
+}
+
+/// Notes the name and the sign-in of a user.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn name_user(
+    connection: &mut PgConnection,
+    new: NewSignIn<'_>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into users (user_id, name, sign_in_id) values ($1, $2, $3)
+             on conflict (user_id) do update
+                set name = excluded.name, sign_in_id = excluded.sign_in_id",
+    )
+    .bind(new.scope.user_id)
+    .bind(&new.scope.name)
+    .bind(new.sign_in_id)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct SignInRow {
+    /// The stream of the sign-in.
+    pub sign_in_id: Uuid,
+    /// The user.
+    pub user_id: Uuid,
+    /// The name of the user.
+    pub name: String,
+    /// The role: `operator` or `auditor`.
+    pub role: String,
+    /// The firms that the user may reach; `None` for all.
+    pub firm_ids: Option<Vec<Uuid>>,
+}
+
+/// Finds the session of a cookie, unless it has ended.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find(
+    pool: &PgPool,
+    cookie_sha256: [u8; 32],
+    now: DateTime<Utc>,
+) -> Result<Option<SignInRow>, sqlx::Error> {
+    sqlx::query_as(
+        "select s.sign_in_id, s.user_id, u.name, s.role, s.firm_ids
+           from sign_ins s join users u on u.user_id = s.user_id
+          where s.cookie_sha256 = $1 and s.ends_at > $2",
+    )
+    .bind(cookie_sha256)
+    .bind(now)
+    .fetch_optional(pool)
+    .await
+}
+
+/// Ends an open session for good. Returns whether there was one. The row stays until
+/// [`forget`], so that its way to the provider leads to no other session.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn end(
+    connection: &mut PgConnection,
+    cookie_sha256: [u8; 32],
+    now: DateTime<Utc>,
+) -> Result<bool, sqlx::Error> {
+    let ended =
+        sqlx::query("update sign_ins set ends_at = $2 where cookie_sha256 = $1 and ends_at > $2")
+            .bind(cookie_sha256)
+            .bind(now)
+            .execute(connection)
+            .await?;
+    Ok(ended.rows_affected() == 1)
+}
+
+/// The names of all users.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn names(pool: &PgPool) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as("select user_id, name from users order by user_id limit $1")
+        .bind(NAMES_MAX)
+        .fetch_all(pool)
+        .await
+}
+
+/// Forgets up to `limit` sessions whose end and whose way to the provider are past. Returns their
+/// number.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
+    let forgotten = sqlx::query(
+        "delete from sign_ins
+          where cookie_sha256 in (
+                select cookie_sha256 from sign_ins where ends_at <= $1
+                 order by ends_at limit $2 for update skip locked)",
+    )
+    .bind(now - FLOW_TIME)
+    .bind(limit)
+    .execute(pool)
+    .await?;
+    Ok(forgotten.rows_affected())
+}

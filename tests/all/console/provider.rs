@@ -1,0 +1,600 @@
+//! Sign-in by a provider of OpenID Connect: the way there and back, its checks, and attacks on it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use rstest::rstest;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tests::{Answer, World, raw};
+use tokio::net::TcpListener;
+
+use super::identity_provider::{
+    CLIENT_ID, CLIENT_SECRET, IdentityProvider, ProviderFault, Signing, world_with,
+};
+use super::{firm_named, get, post, query_of, sign_in, value_of};
+use crate::process::serve_with;
+
+const ORIGIN: &str = "http://127.0.0.1:8081";
+
+/// A console with a provider whose values `ops` and `audit` grant roles.
+struct Console {
+    world: World,
+    provider: Arc<IdentityProvider>,
+}
+
+/// A browser that was led to the provider.
+struct Traveller {
+    cookie: String,
+    query: HashMap<String, String>,
+}
+
+impl Console {
+    async fn new() -> Self {
+        let provider = IdentityProvider::start().await;
+        let settings = provider.settings(ORIGIN, &["ops=operator", "audit=auditor"]);
+        Self { world: world_with(settings).await, provider }
+    }
+
+    /// A console that waits for the provider for a moment only.
+    async fn impatient() -> Self {
+        let provider = IdentityProvider::start().await;
+        let settings = oidc::ProviderSettings {
+            question_timeout: Duration::from_millis(500),
+            ..provider.settings(ORIGIN, &["ops=operator"])
+        };
+        Self { world: world_with(settings).await, provider }
+    }
+
+    async fn leave(&self, back: &str) -> Traveller {
+        let path = format!("/console/sign-in/provider?back={back}");
+        let answer = get(&self.world, &path, &[("sec-fetch-site", "same-origin")]).await;
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        let location = answer.headers["location"].to_str().unwrap();
+        assert!(
+            location.starts_with(&format!("{}/authorize?", self.provider.issuer)),
+            "{location}"
+        );
+        Traveller { cookie: cookie_of(&answer), query: query_of(location) }
+    }
+
+    /// The address to which the provider leads back, without the origin.
+    fn answer(&self, traveller: &Traveller) -> String {
+        let back = self.provider.authorize(&traveller.query).unwrap();
+        back.strip_prefix(ORIGIN).unwrap().to_owned()
+    }
+
+    async fn come_back(&self, cookie: &str, path: &str) -> Answer {
+        let site = ("sec-fetch-site", "cross-site");
+        get(&self.world, path, &[("cookie", cookie), site]).await
+    }
+
+    /// The whole way.
+    async fn travel(&self) -> Answer {
+        let traveller = self.leave("/console/proof").await;
+        self.come_back(&traveller.cookie, &self.answer(&traveller)).await
+    }
+
+    async fn open(&self, cookie: &str, path: &str) -> Answer {
+        get(&self.world, path, &[("cookie", cookie)]).await
+    }
+
+    /// Action, actor and evidence of the entries of the installation's chain.
+    async fn entries(&self) -> Vec<(String, String, Value)> {
+        self.world.project().await;
+        sqlx::query_as(
+            "select action, actor_kind || ':' || actor_id, evidence from audit_log
+              where firm_id = $1 order by sequence",
+        )
+        .bind(domain::pause::INSTALLATION_FIRM_ID)
+        .fetch_all(self.world.pool())
+        .await
+        .unwrap()
+    }
+}
+
+/// The first cookie that an answer sets.
+fn cookie_of(answer: &Answer) -> String {
+    let set = answer.headers["set-cookie"].to_str().unwrap();
+    set.split(';').next().unwrap().to_owned()
+}
+
+fn assert_refused(answer: &Answer, status: u16, sentence: &str) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    assert!(answer.text().contains(sentence), "{sentence}: {}", answer.text());
+    assert!(answer.text().contains("name=\"token\""), "a token can sign in: {}", answer.text());
+    let set = answer.headers.get_all("set-cookie").iter();
+    let sessions = set.filter(|set| set.to_str().unwrap().contains("firmforms_console="));
+    assert_eq!(sessions.count(), 0);
+}
+
+#[tokio::test]
+async fn a_user_signs_in_by_the_provider_is_the_actor_and_signs_out_for_good() {
+    let console = Console::new().await;
+    let page = get(&console.world, "/console/sign-in?back=/console/proof", &[]).await;
+    let link = "/console/sign-in/provider?back=%2Fconsole%2Fproof";
+    assert!(page.text().contains(link), "{}", page.text());
+    let answer = console.travel().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let refresh = "<meta http-equiv=\"refresh\" content=\"0; url=/console/proof\">";
+    assert!(answer.text().contains(refresh), "{}", answer.text());
+    let sets: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+    let session = sets[0].to_str().unwrap();
+    let attributes = "; Path=/console; Max-Age=28800; HttpOnly; SameSite=Strict";
+    assert!(session.ends_with(attributes), "{session}");
+    assert!(sets[1].to_str().unwrap().starts_with("firmforms_sign_in=; "), "{sets:?}");
+    let cookie = cookie_of(&answer);
+
+    let home = console.open(&cookie, "/console/firms").await;
+    assert_eq!(home.status, 200);
+    assert!(home.text().contains("<bdi>Ann Lee</bdi>"), "{}", home.text());
+    assert!(home.text().contains("<span>operator</span>"), "{}", home.text());
+    let token = value_of(home.text(), "form_token");
+    let pause = [
+        ("form_token", &*token),
+        ("reason", "a drill"),
+        ("scope", "host"),
+        ("host", "hooks.example.com"),
+    ];
+    let paused =
+        post(&console.world, "/console/pauses/begin", &[("cookie", &cookie)], &pause).await;
+    assert_eq!(paused.status, 303, "{}", paused.text());
+
+    let out = [("form_token", &*token)];
+    let answer = post(&console.world, "/console/sign-out", &[("cookie", &cookie)], &out).await;
+    assert_eq!(answer.status, 303);
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 303, "a copy of the cookie");
+
+    let entries = console.entries().await;
+    let actions: Vec<&str> = entries.iter().map(|(action, ..)| &**action).collect();
+    assert_eq!(actions, ["user_signed_in", "deliveries_paused", "user_signed_out"]);
+    let evidence = &entries[0].2;
+    assert_eq!(evidence["name"], "Ann Lee");
+    assert_eq!(evidence["subject"], "ann-1");
+    assert_eq!(evidence["issuer"], console.provider.issuer);
+    assert_eq!(evidence["role"], "operator");
+    let actor = format!("operator:{}", evidence["user_id"].as_str().unwrap());
+    assert!(entries.iter().all(|(_, by, _)| *by == actor), "{entries:?}");
+}
+
+#[tokio::test]
+async fn the_actor_of_a_user_is_the_same_after_each_sign_in_and_its_name_is_told() {
+    let console = Console::new().await;
+    console.travel().await;
+    console.provider.claim(&json!({"name": "Ann Moor"}));
+    let cookie = cookie_of(&console.travel().await);
+    let entries = console.entries().await;
+    assert_eq!(entries[0].1, entries[1].1, "another name, and no other user");
+    let sign_ins: Vec<uuid::Uuid> = sqlx::query_scalar("select sign_in_id from sign_ins")
+        .fetch_all(console.world.pool())
+        .await
+        .unwrap();
+    let mut told = String::new();
+    for sign_in in sign_ins {
+        let page = console.open(&cookie, &format!("/console/log?stream={sign_in}")).await;
+        told.push_str(page.text());
+    }
+    for sentence in ["Ann Lee (ann-1 at http", "Ann Moor (ann-1 at http", "operator Ann Moor"] {
+        assert!(told.contains(sentence), "{sentence}: {told}");
+    }
+
+    let user = entries[0].2["user_id"].as_str().unwrap();
+    let token = value_of(console.open(&cookie, "/console/firms").await.text(), "form_token");
+    let asked = [("form_token", &*token), ("q", user)];
+    let found = post(&console.world, "/console/find", &[("cookie", &cookie)], &asked).await;
+    assert_eq!(found.status, 303, "a single finding is shown at once: {}", found.text());
+    let page = found.headers["location"].to_str().unwrap();
+    let page = console.open(&cookie, page).await;
+    assert!(page.text().contains("Ann Moor (ann-1 at http"), "{}", page.text());
+}
+
+#[tokio::test]
+async fn a_session_of_a_user_lasts_eight_hours_at_most() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    console.world.pass(Duration::from_secs(8 * 3_600 - 1));
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    console.world.pass(Duration::from_secs(1));
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
+}
+
+#[rstest]
+#[case(json!({"groups": ["staff"]}), "none of staff grants one")]
+#[case(json!({"groups": "Ops"}), "none of Ops grants one")]
+#[case(json!({"groups": null}), "the provider told no roles")]
+#[case(json!({"groups": ["<b>"]}), "none of &lt;b&gt; grants one")]
+#[tokio::test]
+async fn nobody_has_a_role_by_default(#[case] claims: Value, #[case] sentence: &str) {
+    let console = Console::new().await;
+    console.provider.claim(&claims);
+    let answer = console.travel().await;
+    assert_refused(&answer, 403, "Ann Lee is known to the provider, and has no role here");
+    assert!(answer.text().contains(sentence), "{}", answer.text());
+    assert_eq!(console.entries().await, []);
+}
+
+#[tokio::test]
+async fn a_value_may_grant_an_auditor_some_firms_only() {
+    let provider = IdentityProvider::start().await;
+    // The firm has an id before the settings name it.
+    let firm = uuid::Uuid::from_u128(7);
+    let settings = provider.settings(ORIGIN, &[&format!("ops=auditor:{firm}")]);
+    let world = world_with(settings).await;
+    let opened = json!({"name": "Seven", "plan": {"leads_in_full": true}});
+    world.report(&[tests::activity(firm, "firm.opened", opened)]).await;
+    let other = firm_named(&world, "Other").await;
+    let console = Console { world, provider };
+    let cookie = cookie_of(&console.travel().await);
+    let of = |id| format!("/console/firms/{id}");
+    let page = console.open(&cookie, &of(firm)).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("<span>auditor, some firms</span>"), "{}", page.text());
+    assert_eq!(console.open(&cookie, &of(other)).await.status, 404);
+}
+
+#[rstest]
+#[case(Signing::Rs256)]
+#[case(Signing::Es256)]
+#[case(Signing::NewEs256)]
+#[tokio::test]
+async fn a_token_with_a_signature_of_the_provider_is_believed(#[case] signing: Signing) {
+    let console = Console::new().await;
+    console.provider.sign(signing);
+    assert_eq!(console.travel().await.status, 200);
+    let described = *console.provider.described.lock().unwrap();
+    let expected = if signing == Signing::NewEs256 { 2 } else { 1 };
+    assert_eq!(described, expected, "the description is kept until a key is missing in it");
+}
+
+#[rstest]
+#[case(Signing::StrangeKey, json!({}))]
+#[case(Signing::Unsigned, json!({}))]
+#[case(Signing::Hs256, json!({}))]
+#[case(Signing::Rs256, json!({"iss": "https://evil.example"}))]
+#[case(Signing::Rs256, json!({"aud": "another client"}))]
+#[case(Signing::Rs256, json!({"aud": ["firmforms", "another client"]}))]
+#[case(Signing::Rs256, json!({"exp": 1_793_534_399}))]
+#[case(Signing::Rs256, json!({"nonce": "another"}))]
+#[case(Signing::Rs256, json!({"nonce": null}))]
+#[case(Signing::Rs256, json!({"sub": ""}))]
+#[tokio::test]
+async fn a_token_that_proves_nobody_is_refused(#[case] signing: Signing, #[case] claims: Value) {
+    let console = Console::new().await;
+    console.provider.sign(signing);
+    console.provider.claim(&claims);
+    assert_refused(&console.travel().await, 403, "the answer of the provider proves nobody");
+    assert_eq!(console.entries().await, []);
+}
+
+/// Another person's answer signs a victim in as that person, who then sees what the victim does.
+#[tokio::test]
+async fn an_answer_that_this_browser_did_not_ask_for_signs_nobody_in() {
+    let console = Console::new().await;
+    let attacker = console.leave("/console").await;
+    let victim = console.leave("/console").await;
+    let answer = console.answer(&attacker);
+    for cookie in ["", &*victim.cookie, "firmforms_sign_in=AAAA"] {
+        let answer = console.come_back(cookie, &answer).await;
+        assert_refused(&answer, 403, "this sign-in did not begin in this browser");
+    }
+    let stateless = answer.replace("state=", "other=");
+    let answer = console.come_back(&attacker.cookie, &stateless).await;
+    assert_refused(&answer, 403, "this sign-in did not begin in this browser");
+    assert_eq!(console.entries().await, []);
+}
+
+#[tokio::test]
+async fn another_site_begins_no_sign_in() {
+    let console = Console::new().await;
+    for site in ["cross-site", "same-site"] {
+        let path = "/console/sign-in/provider";
+        let answer = get(&console.world, path, &[("sec-fetch-site", site)]).await;
+        assert_refused(&answer, 403, "another site asked for this sign-in");
+        assert!(!answer.headers.contains_key("set-cookie"));
+    }
+}
+
+/// An attacker who could set a cookie would know the session of the victim.
+#[tokio::test]
+async fn a_session_never_has_a_cookie_that_the_browser_brought() {
+    let console = Console::new().await;
+    let first = cookie_of(&console.travel().await);
+    let planted = format!("firmforms_console={}", "A".repeat(43));
+    for brought in [&first, &planted] {
+        let traveller = console.leave("/console").await;
+        let cookies = format!("{brought}; {}", traveller.cookie);
+        let answer = console.come_back(&cookies, &console.answer(&traveller)).await;
+        assert_eq!(answer.status, 200);
+        assert_ne!(cookie_of(&answer), *brought);
+    }
+    assert_eq!(console.open(&planted, "/console/firms").await.status, 303);
+}
+
+#[tokio::test]
+async fn a_way_leads_to_one_session_and_ends_after_ten_minutes() {
+    let console = Console::new().await;
+    let traveller = console.leave("/console").await;
+    let answer = console.answer(&traveller);
+    let begun = console.come_back(&traveller.cookie, &answer).await;
+    assert_eq!(begun.status, 200);
+    let again = console.come_back(&traveller.cookie, &answer).await;
+    assert_refused(&again, 403, "the provider refused the sign-in: invalid_grant");
+    let new_code = console.answer(&traveller);
+    let again = console.come_back(&traveller.cookie, &new_code).await;
+    assert_refused(&again, 403, "this sign-in did not begin in this browser, or is over");
+    let cookie = cookie_of(&begun);
+    let token = value_of(console.open(&cookie, "/console/firms").await.text(), "form_token");
+    let out = [("form_token", &*token)];
+    post(&console.world, "/console/sign-out", &[("cookie", &cookie)], &out).await;
+    let now = console.world.clock.now().get();
+    let gone = projector::sign_ins::forget(console.world.pool(), now, 10).await.unwrap();
+    assert_eq!(gone, 0, "a sign-out frees no way for another session");
+    let again = console.come_back(&traveller.cookie, &console.answer(&traveller)).await;
+    assert_refused(&again, 403, "this sign-in did not begin in this browser, or is over");
+    let late = console.leave("/console").await;
+    let answer = console.answer(&late);
+    console.world.pass(Duration::from_secs(600));
+    let answer = console.come_back(&late.cookie, &answer).await;
+    assert_refused(&answer, 403, "this sign-in did not begin in this browser, or is over");
+}
+
+#[rstest]
+#[case("https://evil.example/")]
+#[case("//evil.example/console")]
+#[case("/console/..%2Finternal")]
+#[case("/console%0d%0aset-cookie:%20a=b")]
+#[tokio::test]
+async fn the_way_back_leads_to_no_other_site(#[case] back: &str) {
+    let console = Console::new().await;
+    let traveller = console.leave(back).await;
+    let answer = console.come_back(&traveller.cookie, &console.answer(&traveller)).await;
+    assert!(answer.text().contains("content=\"0; url=/console\""), "{}", answer.text());
+    assert!(!answer.text().contains("evil"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn state_nonce_and_proof_key_are_of_one_way_and_the_secret_is_in_no_address() {
+    let console = Console::new().await;
+    let (one, other) = (console.leave("/console").await, console.leave("/console").await);
+    for name in ["state", "nonce", "code_challenge"] {
+        assert_eq!(one.query[name].len(), 43, "{name}");
+        assert_ne!(one.query[name], other.query[name], "{name}");
+        assert!(!one.cookie.contains(&one.query[name]), "{name}");
+    }
+    assert_eq!(one.query["redirect_uri"], format!("{ORIGIN}/console/sign-in/return"));
+    assert!(!one.query.values().any(|value| value.contains("s3cret")));
+}
+
+#[tokio::test]
+async fn the_cookie_of_the_way_is_lax_and_short_and_behind_tls_of_this_host_alone() {
+    let provider = IdentityProvider::start().await;
+    for (origin, expected) in [
+        (ORIGIN, "firmforms_sign_in= Path=/console; Max-Age=600; HttpOnly; SameSite=Lax"),
+        (
+            "https://ops.example",
+            "__Host-firmforms_sign_in= Path=/; Max-Age=600; HttpOnly; SameSite=Lax; Secure",
+        ),
+    ] {
+        let world = world_with(provider.settings(origin, &["ops=operator"])).await;
+        let answer = get(&world, "/console/sign-in/provider", &[]).await;
+        let set = answer.headers["set-cookie"].to_str().unwrap();
+        let (name, rest) = set.split_once('=').unwrap();
+        let (_, attributes) = rest.split_once("; ").unwrap();
+        assert_eq!(format!("{name}= {attributes}"), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_provider_is_told_and_no_text_of_the_address() {
+    let console = Console::new().await;
+    for (error, sentence) in [
+        ("access_denied", "the provider refused the sign-in: access_denied"),
+        ("%3Cscript%3E", "the provider refused the sign-in: for a reason it did not name"),
+    ] {
+        *console.provider.refusal.lock().unwrap() = Some(error.to_owned());
+        let answer = console.travel().await;
+        assert_refused(&answer, 403, sentence);
+        assert!(!answer.text().contains("<script>"), "{}", answer.text());
+    }
+    let traveller = console.leave("/console").await;
+    let path = format!("{}&iss=https://evil.example", console.answer(&traveller));
+    let answer = console.come_back(&traveller.cookie, &path).await;
+    assert_refused(&answer, 403, "another provider answered");
+}
+
+#[tokio::test]
+async fn while_the_provider_is_away_tokens_sign_in_and_it_is_asked_again() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let known = IdentityProvider::start().await;
+    let settings = oidc::ProviderSettings {
+        issuer: format!("http://{addr}"),
+        ..known.settings(ORIGIN, &["ops=operator"])
+    };
+    drop(listener);
+    let world = world_with(settings).await;
+    let leave = async || get(&world, "/console/sign-in/provider", &[]).await;
+    assert_refused(&leave().await, 502, "the provider cannot be asked");
+    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    assert_eq!(sign_in(&world, &token, &[]).await.status, 303);
+    let _back = IdentityProvider::on(TcpListener::bind(addr).await.unwrap(), "127.0.0.1");
+    assert_eq!(leave().await.status, 303);
+}
+
+#[rstest]
+#[case("/.well-known/openid-configuration", ProviderFault::Silence)]
+#[case("/.well-known/openid-configuration", ProviderFault::Error)]
+#[case("/.well-known/openid-configuration", ProviderFault::LongAnswer)]
+#[case("/.well-known/openid-configuration", ProviderFault::Elsewhere)]
+#[case("/.well-known/openid-configuration", ProviderFault::OtherShape)]
+#[case("/jwks", ProviderFault::Silence)]
+#[case("/jwks", ProviderFault::LongAnswer)]
+#[case("/jwks", ProviderFault::Elsewhere)]
+#[tokio::test]
+async fn a_provider_that_cannot_be_asked_leads_to_a_page_that_says_so(
+    #[case] path: &'static str,
+    #[case] fault: ProviderFault,
+) {
+    let console = Console::impatient().await;
+    console.provider.fail_at(path, fault);
+    let page = get(&console.world, "/console/sign-in/provider", &[]).await;
+    assert_refused(&page, 502, "the provider cannot be asked now, and the log tells why");
+    assert!(!page.text().contains(&console.provider.issuer), "{}", page.text());
+    assert_eq!(*console.provider.led_elsewhere.lock().unwrap(), 0, "no redirect is followed");
+}
+
+#[rstest]
+#[case(ProviderFault::Silence, 502)]
+#[case(ProviderFault::Error, 502)]
+#[case(ProviderFault::LongAnswer, 502)]
+#[case(ProviderFault::Elsewhere, 502)]
+#[case(ProviderFault::OtherShape, 403)]
+#[tokio::test]
+async fn a_code_that_cannot_be_exchanged_signs_nobody_in(
+    #[case] fault: ProviderFault,
+    #[case] status: u16,
+) {
+    let console = Console::impatient().await;
+    console.provider.fail_at("/token", fault);
+    let page = console.travel().await;
+    let sentence = match status {
+        502 => "the provider cannot be asked now, and the log tells why",
+        _ => "the answer of the provider proves nobody: it cannot be read, at access_token",
+    };
+    assert_refused(&page, status, sentence);
+    assert!(!page.text().contains("eyJ"), "no part of a token is repeated: {}", page.text());
+    assert_eq!(*console.provider.led_elsewhere.lock().unwrap(), 0, "no redirect is followed");
+    assert_eq!(console.entries().await, []);
+}
+
+/// An attacker on the way to a URL without TLS could give other keys, or take the code.
+#[rstest]
+#[case("jwks_uri", "http://id.example/jwks")]
+#[case("token_endpoint", "http://id.example/token")]
+#[case("authorization_endpoint", "http://id.example/authorize")]
+#[case("authorization_endpoint", "javascript:alert(1)")]
+#[case("issuer", "https://evil.example")]
+#[tokio::test]
+async fn a_description_with_an_unsafe_url_leads_nowhere(#[case] member: &str, #[case] url: &str) {
+    let console = Console::new().await;
+    console.provider.describe_as(&json!({member: url}));
+    let page = get(&console.world, "/console/sign-in/provider", &[]).await;
+    assert_refused(&page, 502, "the provider cannot be asked now");
+}
+
+#[tokio::test]
+async fn a_key_that_the_provider_withdrew_counts_for_an_hour_at_most() {
+    let console = Console::new().await;
+    console.provider.claim(&json!({"exp": 1_793_600_000}));
+    assert_eq!(console.travel().await.status, 200);
+    console.world.pass(Duration::from_secs(3_599));
+    assert_eq!(console.travel().await.status, 200);
+    assert_eq!(*console.provider.described.lock().unwrap(), 1);
+    console.world.pass(Duration::from_secs(1));
+    assert_eq!(console.travel().await.status, 200);
+    assert_eq!(*console.provider.described.lock().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn sessions_of_users_end_with_the_setting_of_the_provider() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    let Console { world, .. } = console;
+    let clock = world.clock.clone();
+    let without = World::with(world.database, clock, |setup| setup).await;
+    let page = get(&without, "/console/firms", &[("cookie", &cookie)]).await;
+    assert_eq!(page.status, 303, "{}", page.text());
+}
+
+/// The real process, whose log a person reads.
+#[tokio::test]
+async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
+    let database = tests::TestDatabase::new().await;
+    let provider = IdentityProvider::start().await;
+    provider.settings(ORIGIN, &[]);
+    // The process has the time of today.
+    provider.claim(&json!({"exp": 4_000_000_000_u64}));
+    let redirect_url = format!("{ORIGIN}/console/sign-in/return");
+    let arguments = [
+        ["--oidc-issuer", &*provider.issuer],
+        ["--oidc-client-id", CLIENT_ID],
+        ["--oidc-redirect-url", &redirect_url],
+        ["--oidc-scopes", "profile"],
+        ["--oidc-roles", "ops=operator"],
+    ]
+    .concat();
+    let secret = [("FIRMFORMS_OIDC_CLIENT_SECRET", CLIENT_SECRET)];
+    let served = serve_with(&database, &arguments, &secret).await;
+    let ask = async |path: &str, cookie: &str| {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: test\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+        );
+        raw::exchange(served.internal, &request).await.unwrap()
+    };
+    let header = |answer: &str, name: &str| {
+        let head = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        head.split(';').next().unwrap().to_owned()
+    };
+    let mut secrets = vec![CLIENT_SECRET.to_owned(), "Ann Lee".to_owned()];
+    for (groups, status) in [("ops", 200), ("staff", 403), ("ops", 502)] {
+        provider.claim(&json!({"exp": 4_000_000_000_u64, "groups": groups}));
+        if status == 502 {
+            provider.fail_at("/token", ProviderFault::Error);
+        }
+        let (_, left) = ask("/console/sign-in/provider", "").await;
+        let (location, flow) = (header(&left, "location: "), header(&left, "set-cookie: "));
+        let query = query_of(&location);
+        let back = provider.authorize(&query).unwrap();
+        secrets.push(query_of(&back)["code"].clone());
+        secrets.extend(["state", "nonce"].map(|name| query[name].clone()));
+        secrets.push(flow.split_once('=').unwrap().1.to_owned());
+        let (code, page) = ask(back.strip_prefix(ORIGIN).unwrap(), &flow).await;
+        assert_eq!(code, status, "{page}");
+        if status == 200 {
+            secrets.push(header(&page, "set-cookie: ").split_once('=').unwrap().1.to_owned());
+        }
+    }
+    let log = || served.log.lock().unwrap().clone();
+    let told = async {
+        while !log().contains("nobody signed in by the provider") {
+            ask("/livez", "").await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    let log = log();
+    assert!(log.contains("the provider cannot be asked: "), "{log}");
+    assert!(log.contains("it answered 500 Internal Server Error"), "{log}");
+    assert!(log.contains("a user of the provider has no role here, and was refused"), "{log}");
+    for secret in secrets {
+        assert!(!log.contains(&secret), "{secret}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_provider_there_is_no_such_page() {
+    let world = World::new().await;
+    let page = get(&world, "/console/sign-in", &[]).await;
+    assert!(!page.text().contains("/console/sign-in/provider"), "{}", page.text());
+    for path in ["/console/sign-in/provider", "/console/sign-in/return?code=a&state=b"] {
+        assert_eq!(get(&world, path, &[]).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn the_table_of_sessions_holds_no_cookie_and_ended_rows_go() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    let (_, secret) = cookie.split_once('=').unwrap();
+    let kept: Vec<Vec<u8>> = sqlx::query_scalar("select cookie_sha256 from sign_ins")
+        .fetch_all(console.world.pool())
+        .await
+        .unwrap();
+    assert_eq!(kept, [Sha256::digest(secret.as_bytes()).to_vec()]);
+    console.world.pass(Duration::from_secs(8 * 3_600 + 600));
+    let now = console.world.clock.now().get();
+    let gone = projector::sign_ins::forget(console.world.pool(), now, 10).await.unwrap();
+    assert_eq!(gone, 1);
+}
