@@ -38,7 +38,7 @@ pub struct OidcArgs {
         requires = "oidc_issuer"
     )]
     pub oidc_client_secret_file: Option<PathBuf>,
-    /// The console's URL for the answer: https://ops.example.com/console/sign-in/return.
+    /// The console's URL with the path /console/sign-in/return.
     #[arg(long, env = "FIRMFORMS_OIDC_REDIRECT_URL", value_name = "URL", requires = "oidc_issuer")]
     pub oidc_redirect_url: Option<String>,
     /// Scopes beside openid.

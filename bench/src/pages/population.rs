@@ -93,7 +93,6 @@ impl Populated {
             "/deliveries?since=2026-01-01&until=2026-11-01".into(),
             format!("/deliveries?hook_id={hook}"),
             format!("/deliveries?state=failed&trigger=form_submitted&hook_id={hook}"),
-            format!("/deliveries?form_id={}", firm.form),
             format!("/deliveries/{delivery}"),
             "/hooks".into(),
             "/hooks?removed=true".into(),
