@@ -30,6 +30,8 @@ release-check:
 	promtool test rules deploy/prometheus/rules_test.yml
 	for unit in deploy/systemd/*.service; do \
 		systemd-analyze security --offline=true --threshold=20 $$unit || exit 1; done
+	./scripts/simulate-cells --check
+	./scripts/test-through-haproxy
 	./scripts/package-deb
 	./scripts/package-archive
 	./scripts/rehearse-install target/package/firmforms_*.deb

@@ -5,7 +5,7 @@ mod answers;
 mod args;
 mod audit;
 mod backup;
-mod cells;
+pub mod cells;
 mod config;
 mod confirm;
 mod databases;

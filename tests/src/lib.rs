@@ -15,6 +15,7 @@ pub mod plans;
 mod proxy;
 pub mod raw;
 mod receiver;
+mod routed;
 mod sending;
 mod settled;
 mod standby;

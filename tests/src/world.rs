@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use deliverer::DelivererContext;
@@ -42,12 +43,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use tempfile::TempDir;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, Keyring, SystemEntropy};
 
 use crate::database::{Connections, TestDatabase, wrapping_key};
+use crate::routed::{CELL, RoutedDoor, is_routed};
 use crate::sending::Sending;
 
 /// When worlds begin.
@@ -75,6 +77,8 @@ pub struct World {
     projector: Store,
     pool: PgPool,
     keys: PgPool,
+    /// The public door behind a router, if public calls go through one.
+    routed: OnceCell<RoutedDoor>,
     /// The process that claims in appends, if one does.
     sending: Option<Mutex<Sending>>,
 }
@@ -245,6 +249,7 @@ impl World {
             projector,
             pool,
             keys,
+            routed: OnceCell::new(),
             sending: None,
         }
     }
@@ -343,7 +348,7 @@ impl World {
             .header("x-api-key", key)
             .body(body)
             .unwrap();
-        answer(&self.public, request).await
+        self.public(request).await
     }
 
     /// Reads from the public door with the firm's key.
@@ -352,8 +357,13 @@ impl World {
     }
 
     /// Sends any request to the public door.
-    pub async fn public(&self, request: Request<Body>) -> Answer {
-        answer(&self.public, request).await
+    pub async fn public(&self, mut request: Request<Body>) -> Answer {
+        if !is_routed() {
+            return answer(&self.public, request).await;
+        }
+        say_length(&mut request);
+        let routed = self.routed.get_or_init(|| RoutedDoor::start(self.public.clone())).await;
+        read_answer(routed.ask(request).await).await
     }
 
     /// Sends any request to the internal door, with the world's token unless it has its own.
@@ -531,7 +541,12 @@ async fn unrecorded_token(service: &Service, pool: &PgPool) -> String {
 fn usual(mails: &TempDir) -> SystemSetup {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
     let mailer = Mailer::files(mails.path());
-    SystemSetup { allowed, mailer, ..SystemSetup::quiet(BASE_URL).unwrap() }
+    let setup = SystemSetup { allowed, mailer, ..SystemSetup::quiet(BASE_URL).unwrap() };
+    if !is_routed() {
+        return setup;
+    }
+    let trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+    SystemSetup { cell: Some(CELL.parse().unwrap()), trusted_proxies, ..setup }
 }
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
@@ -540,12 +555,19 @@ pub(crate) async fn drain<W: Worker>(mut worker: W) {
     while worker.step().await.map_err(|error| error.to_string()).unwrap() != NextStep::IDLE {}
 }
 
-async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
-    // As every client says it.
+/// Says the length of the body, as every client does.
+fn say_length(request: &mut Request<Body>) {
     if let Some(bytes) = request.body().size_hint().exact().filter(|bytes| *bytes > 0) {
         request.headers_mut().entry(CONTENT_LENGTH).or_insert(bytes.into());
     }
-    let response = router.clone().oneshot(request).await.unwrap();
+}
+
+async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
+    say_length(&mut request);
+    read_answer(router.clone().oneshot(request).await.unwrap()).await
+}
+
+async fn read_answer(response: Response) -> Answer {
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
     // Null too for a page.

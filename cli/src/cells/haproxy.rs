@@ -22,6 +22,9 @@ const HEAD: &str = r#"# Made by `firmforms cells haproxy`, for HAProxy 2.6 or la
 # --base-url, and --trusted-proxies with the address of this proxy.
 global
     log stdout format raw local0
+    # A head that is too large for the service reaches it, so that it gives its own answer.
+    tune.bufsize 65536
+    tune.http.maxhdr 256
 
 defaults
     mode http
