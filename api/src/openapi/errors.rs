@@ -155,7 +155,6 @@ fn own_headers(status: u16) -> Map<String, Value> {
     match status {
         401 => header("WWW-Authenticate", "The scheme of a key.", &json!({"const": "Bearer"})),
         405 => header("Allow", "The methods of this path.", &json!({"examples": ["GET,HEAD"]})),
-        413 => header("Connection", "The rest is not read.", &json!({"const": "close"})),
         429 | 503 => header(
             "Retry-After",
             "After how many seconds to try again.",
