@@ -111,6 +111,7 @@ pub(crate) async fn begin_for_user(
     flow_sha256: [u8; 32],
     scope: &SignInScope,
 ) -> Result<Option<String>, Error> {
+    let Some(provider) = &service.provider else { return Ok(None) };
     let cookie = URL_SAFE_NO_PAD.encode(service.entropy.secret());
     let sign_in_id = service.entropy.id();
     let holder = TokenHolder {
@@ -118,7 +119,13 @@ pub(crate) async fn begin_for_user(
         role: scope.role,
         firm_ids: scope.firm_ids.as_deref().map(Into::into),
     };
-    let new = NewSignIn { cookie_sha256: hash(&cookie), flow_sha256, sign_in_id, scope };
+    let new = NewSignIn {
+        cookie_sha256: hash(&cookie),
+        flow_sha256,
+        sign_in_id,
+        grants_sha256: provider.grants_sha256(),
+        scope,
+    };
     let mut appending = service.store.begin().await?;
     if !sign_ins::begin(appending.connection(), new).await? {
         return Ok(None);
@@ -133,14 +140,14 @@ pub(crate) async fn begin_for_user(
     Ok(Some(cookie))
 }
 
-/// Without a provider in the settings, no session of its users goes on.
+/// Without a provider in the settings, or with other grants of roles, no session of its users goes
+/// on.
 async fn resume_for_user(service: &Service, cookie: &str) -> Result<Option<Session>, Error> {
-    if service.provider.is_none() {
-        return Ok(None);
-    }
+    let Some(provider) = &service.provider else { return Ok(None) };
     let cookie_sha256 = hash(cookie);
     let now = service.clock.now().get();
-    let found = sign_ins::find(service.store.pool(), cookie_sha256, now).await?;
+    let grants = provider.grants_sha256();
+    let found = sign_ins::find(service.store.pool(), cookie_sha256, grants, now).await?;
     let Some(SignInRow { sign_in_id, user_id, name, role, firm_ids }) = found else {
         return Ok(None);
     };

@@ -81,7 +81,7 @@ impl NameBook {
     /// The user of the provider, or the holder of the token.
     fn holder(&self, role: &str, id: Uuid) -> String {
         match self.users.get(&id) {
-            Some(name) => format!("{role} {name}"),
+            Some(name) => format!("{role} \"{name}\" of the provider"),
             None => format!("an {role} with {}", self.token(id)),
         }
     }
@@ -592,8 +592,8 @@ mod tests {
         assert_eq!(actor(Actor::Product(KEY)), "the product with the token \"back end\"");
         let unknown = Uuid::from_u128(9);
         assert_eq!(actor(Actor::Auditor(unknown)), format!("an auditor with the token {unknown}"));
-        assert_eq!(actor(Actor::Auditor(USER)), "auditor Ann Lee");
-        assert_eq!(actor(Actor::Operator(USER)), "operator Ann Lee");
+        assert_eq!(actor(Actor::Auditor(USER)), "auditor \"Ann Lee\" of the provider");
+        assert_eq!(actor(Actor::Operator(USER)), "operator \"Ann Lee\" of the provider");
         assert_eq!(actor(Actor::NamedOperator("ann".parse().unwrap())), "operator ann");
         assert_eq!(actor(Actor::System), "the service");
     }

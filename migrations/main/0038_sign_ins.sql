@@ -8,11 +8,13 @@ create table sign_ins (
     user_id       uuid        not null,
     role          text        not null,
     firm_ids      uuid[],
+    grants_sha256 bytea       not null,
     ends_at       timestamptz not null,
     constraint sign_ins_pkey primary key (cookie_sha256),
     constraint sign_ins_flow_key unique (flow_sha256),
     constraint sign_ins_cookie_check check (octet_length(cookie_sha256) = 32),
     constraint sign_ins_flow_check check (octet_length(flow_sha256) = 32),
+    constraint sign_ins_grants_check check (octet_length(grants_sha256) = 32),
     constraint sign_ins_role_check check (role in ('operator', 'auditor')),
     constraint sign_ins_firm_ids_check check (cardinality(firm_ids) > 0)
 );
@@ -22,6 +24,8 @@ comment on column sign_ins.flow_sha256 is
     'SHA-256 of the way to the provider that led here. It leads to one session.';
 comment on column sign_ins.sign_in_id is 'The stream of the sign-in in the log.';
 comment on column sign_ins.firm_ids is 'The firms that the user may reach; null for all.';
+comment on column sign_ins.grants_sha256 is
+    'SHA-256 of the settings that granted the role. A session ends when they change.';
 -- Housekeeping finds past rows by this index.
 create index sign_ins_end_idx on sign_ins (ends_at);
 

@@ -17,6 +17,7 @@ use openidconnect::{
     RedirectUrl, RequestTokenError, Scope, TokenResponse,
 };
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use url::Url;
 
 use crate::client::ProviderClient;
@@ -95,6 +96,14 @@ impl Provider {
             description: Mutex::default(),
             settings,
         })
+    }
+
+    /// The SHA-256 of the settings that say who gets which role. A change of them ends the sessions
+    /// that they granted.
+    #[must_use]
+    pub fn grants_sha256(&self) -> [u8; 32] {
+        let ProviderSettings { issuer, client_id, roles_claim, grants, .. } = &self.settings;
+        Sha256::digest(format!("{:?}", (issuer, client_id, roles_claim, grants))).into()
     }
 
     /// The host of the provider, for people.
@@ -251,7 +260,7 @@ impl Provider {
             }
             other => other,
         };
-        let user = found.map_err(|error| SignInError::Unproven(error.to_string()))?;
+        let user = found.map_err(|error| SignInError::Unproven(with_causes(&error)))?;
         let user = user.ok_or_else(|| {
             SignInError::Unproven("its subject is empty, too long or not printable".to_owned())
         })?;

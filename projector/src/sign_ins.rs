@@ -18,6 +18,8 @@ pub struct NewSignIn<'a> {
     pub flow_sha256: [u8; 32],
     /// The stream of the sign-in.
     pub sign_in_id: Uuid,
+    /// The SHA-256 of the settings that granted the role.
+    pub grants_sha256: [u8; 32],
     /// The user, the rights and the end.
     pub scope: &'a SignInScope,
 }
@@ -29,8 +31,9 @@ pub struct NewSignIn<'a> {
 pub async fn begin(connection: &mut PgConnection, new: NewSignIn<'_>) -> Result<bool, sqlx::Error> {
     let begun = sqlx::query(
         "insert into sign_ins
-            (cookie_sha256, flow_sha256, sign_in_id, user_id, role, firm_ids, ends_at)
-         values ($1, $2, $3, $4, $5, $6, $7) on conflict (flow_sha256) do nothing",
+            (cookie_sha256, flow_sha256, sign_in_id, user_id, role, firm_ids, ends_at,
+             grants_sha256)
+         values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (flow_sha256) do nothing",
     )
     .bind(new.cookie_sha256)
     .bind(new.flow_sha256)
@@ -39,6 +42,7 @@ pub async fn begin(connection: &mut PgConnection, new: NewSignIn<'_>) -> Result<
     .bind(new.scope.role.name())
     .bind(new.scope.firm_ids.as_deref())
     .bind(new.scope.ends_at.get())
+    .bind(new.grants_sha256)
     .execute(connection)
     .await?;
     Ok(begun.rows_affected() == 1)
@@ -80,22 +84,24 @@ pub struct SignInRow {
     pub firm_ids: Option<Vec<Uuid>>,
 }
 
-/// Finds the session of a cookie, unless it has ended.
+/// Finds the session of a cookie, unless it has ended or other settings granted its role.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn find(
     pool: &PgPool,
     cookie_sha256: [u8; 32],
+    grants_sha256: [u8; 32],
     now: DateTime<Utc>,
 ) -> Result<Option<SignInRow>, sqlx::Error> {
     sqlx::query_as(
         "select s.sign_in_id, s.user_id, u.name, s.role, s.firm_ids
            from sign_ins s join users u on u.user_id = s.user_id
-          where s.cookie_sha256 = $1 and s.ends_at > $2",
+          where s.cookie_sha256 = $1 and s.ends_at > $2 and s.grants_sha256 = $3",
     )
     .bind(cookie_sha256)
     .bind(now)
+    .bind(grants_sha256)
     .fetch_optional(pool)
     .await
 }

@@ -162,7 +162,8 @@ enum WrongSecret {
 
 /// Counts a wrong code or cookie. Returns its refusal.
 async fn wrong(service: &Service, parts: &Parts, kind: WrongSecret) -> Result<Error, Error> {
-    let (address, now) = (client(parts, &service.trusted_proxies), service.clock.now());
+    let address = client(parts, &service.trusted_proxies);
+    let now = service.clock.now();
     Ok(match kind {
         WrongSecret::Malformed => service.wrong_keys.malformed(address, now),
         WrongSecret::Unknown => {

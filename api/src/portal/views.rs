@@ -1,5 +1,5 @@
-//! Looks of a member. Each is recorded before the data are shown, except those at figures and at the
-//! list of keys.
+//! Looks of a member. Each is recorded before the data are shown, except those at figures and at
+//! the list of keys.
 
 use std::collections::HashMap;
 

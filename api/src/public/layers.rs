@@ -50,8 +50,8 @@ pub(crate) fn around_public(door: Router, ids: RequestIds) -> Router {
     Router::new().fallback_service(door).layer(middleware::from_fn(around_router))
 }
 
-/// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38). A call
-/// through a door has its name from there.
+/// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38). A
+/// call through a door has its name from there.
 async fn identified(ids: RequestIds, door: &'static str, request: Request, next: Next) -> Response {
     if let Some(id) = current_request_id() {
         return in_a_task_of_its_own(id, watched(door, request, next)).await;

@@ -71,7 +71,6 @@ actions! {
     TargetRevealed = "target_revealed": "A target was shown with its path and query.",
     BodyRead = "body_read": "The body of a delivery was shown.",
     AnswerRead = "answer_read": "The answers to a delivery were shown.",
-    PortalEntered = "portal_entered": "A session of the portal began.",
     PersonRead = "person_read": "The deliveries about a person were listed.",
     KeyCreated = "key_created": "An API key was created.",
     KeyRevoked = "key_revoked": "An API key was revoked.",
@@ -378,7 +377,6 @@ fn of_reading(id: &str, look: &ReadingDetails) -> Deed {
         ReadingSubject::Body => Action::BodyRead,
         ReadingSubject::Answer => Action::AnswerRead,
         ReadingSubject::Person => Action::PersonRead,
-        ReadingSubject::Portal => Action::PortalEntered,
         _ if look.how.leaves() => Action::AuditExported,
         _ => Action::AuditRead,
     };

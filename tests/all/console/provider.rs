@@ -176,7 +176,9 @@ async fn the_actor_of_a_user_is_the_same_after_each_sign_in_and_its_name_is_told
         let page = console.open(&cookie, &format!("/console/log?stream={sign_in}")).await;
         told.push_str(page.text());
     }
-    for sentence in ["Ann Lee (ann-1 at http", "Ann Moor (ann-1 at http", "operator Ann Moor"] {
+    for sentence in
+        ["Ann Lee (ann-1 at http", "Ann Moor (ann-1 at http", "Ann Moor&quot; of the provider"]
+    {
         assert!(told.contains(sentence), "{sentence}: {told}");
     }
 
@@ -506,6 +508,21 @@ async fn sessions_of_users_end_with_the_setting_of_the_provider() {
     let clock = world.clock.clone();
     let without = World::with(world.database, clock, |setup| setup).await;
     let page = get(&without, "/console/firms", &[("cookie", &cookie)]).await;
+    assert_eq!(page.status, 303, "{}", page.text());
+}
+
+#[tokio::test]
+async fn a_session_outlived_the_setting_that_granted_its_role() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    let Console { world, provider } = console;
+    let settings = provider.settings(ORIGIN, &["ops=auditor", "audit=auditor"]);
+    let provider = Some(Arc::new(oidc::Provider::new(settings).unwrap()));
+    let clock = world.clock.clone();
+    let change = |setup| firmforms::wiring::SystemSetup { provider, ..setup };
+    let changed = World::with(world.database, clock, change).await;
+    let page = get(&changed, "/console/firms", &[("cookie", &cookie)]).await;
     assert_eq!(page.status, 303, "{}", page.text());
 }
 
