@@ -42,12 +42,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use tempfile::TempDir;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, Keyring, SystemEntropy};
 
 use crate::database::{Connections, TestDatabase, wrapping_key};
+use crate::routed::{RoutedDoor, proxy_network, routed_cell};
 use crate::sending::Sending;
 
 /// When worlds begin.
@@ -77,6 +78,8 @@ pub struct World {
     keys: PgPool,
     /// The process that claims in appends, if one does.
     sending: Option<Mutex<Sending>>,
+    /// The public door behind HAProxy, if this run puts it there; begun by the first call.
+    routed: Option<OnceCell<RoutedDoor>>,
 }
 
 /// Which transaction claims the first attempt of a delivery. A story ends alike either way.
@@ -117,6 +120,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    fn of(status: StatusCode, headers: HeaderMap, bytes: Bytes) -> Self {
+        // Null too for a page.
+        let body = serde_json::from_slice(&bytes).unwrap_or_default();
+        Self { status, headers, bytes, body }
+    }
+
     /// The status and the error's code; an empty one when there is none.
     #[must_use]
     pub fn code(&self) -> (u16, &str) {
@@ -131,6 +140,8 @@ impl Answer {
         for name in ["x-request-id", "ratelimit"] {
             assert!(headers.remove(name).is_some(), "{name}");
         }
+        // Only an answer from a socket has it.
+        headers.remove("date");
         headers
     }
 
@@ -246,6 +257,7 @@ impl World {
             pool,
             keys,
             sending: None,
+            routed: routed_cell().map(|_| OnceCell::new()),
         }
     }
 
@@ -343,7 +355,7 @@ impl World {
             .header("x-api-key", key)
             .body(body)
             .unwrap();
-        answer(&self.public, request).await
+        self.public(request).await
     }
 
     /// Reads from the public door with the firm's key.
@@ -353,7 +365,10 @@ impl World {
 
     /// Sends any request to the public door.
     pub async fn public(&self, request: Request<Body>) -> Answer {
-        answer(&self.public, request).await
+        let Some(routed) = &self.routed else { return answer(&self.public, request).await };
+        let start = || RoutedDoor::of(self.service(), self.public.clone(), self.internal.clone());
+        let (status, headers, bytes) = routed.get_or_init(start).await.answer(request).await;
+        Answer::of(status, headers, bytes)
     }
 
     /// Sends any request to the internal door, with the world's token unless it has its own.
@@ -531,7 +546,10 @@ async fn unrecorded_token(service: &Service, pool: &PgPool) -> String {
 fn usual(mails: &TempDir) -> SystemSetup {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
     let mailer = Mailer::files(mails.path());
-    SystemSetup { allowed, mailer, ..SystemSetup::quiet(BASE_URL).unwrap() }
+    let quiet = SystemSetup::quiet(BASE_URL).unwrap();
+    let Some(cell) = routed_cell() else { return SystemSetup { allowed, mailer, ..quiet } };
+    let trusted_proxies = vec![proxy_network().parse().unwrap()];
+    SystemSetup { allowed, mailer, trusted_proxies, cell: Some(cell), ..quiet }
 }
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
@@ -548,9 +566,7 @@ async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
-    // Null too for a page.
-    let body = serde_json::from_slice(&bytes).unwrap_or_default();
-    Answer { status: parts.status, headers: parts.headers, bytes, body }
+    Answer::of(parts.status, parts.headers, bytes)
 }
 
 /// A CloudEvent at noon, with an id of its own.
