@@ -12,7 +12,7 @@ use api::public::PeerAddress;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::header::{AUTHORIZATION, CONNECTION, COOKIE, DATE, HOST};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
@@ -33,8 +33,9 @@ const ROUTER: &str = "FIRMFORMS_TEST_ROUTER";
 /// HAProxy calls the service from here.
 const PROXY: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// Callers without an address of their own call from here, where no trusted proxy is.
-const CALLER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Callers without an address of their own call from here, where no trusted proxy is. No test
+/// listens here.
+const CALLER: Ipv4Addr = Ipv4Addr::new(127, 63, 0, 1);
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
@@ -98,7 +99,11 @@ impl RoutedDoor {
         let (mut sender, connection) = http1::handshake(stream).await.unwrap();
         let connection = tokio::spawn(connection);
         let response = sender.send_request(request).await.unwrap();
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        // Of the connection, and not of the answer.
+        for name in [CONNECTION, DATE] {
+            parts.headers.remove(name);
+        }
         let bytes = to_bytes(Body::new(body), usize::MAX).await.unwrap();
         connection.abort();
         (parts.status, parts.headers, bytes)

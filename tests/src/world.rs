@@ -140,8 +140,6 @@ impl Answer {
         for name in ["x-request-id", "ratelimit"] {
             assert!(headers.remove(name).is_some(), "{name}");
         }
-        // Only an answer from a socket has it.
-        headers.remove("date");
         headers
     }
 
