@@ -5,7 +5,7 @@ mod answers;
 mod args;
 mod audit;
 mod backup;
-pub mod cells;
+mod cells;
 mod config;
 mod confirm;
 mod databases;

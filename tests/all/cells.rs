@@ -2,23 +2,18 @@
 //! HAProxy are skipped where it is not installed.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use domain::cell::Cell;
 use nix::sys::signal::Signal;
 use tests::raw::exchange;
-use tests::{Firm, TestDatabase, World};
-use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tests::{Firm, HAPROXY, HaProxy, TestDatabase, World, printed_configuration};
+use tokio::process::Command;
 
 use crate::portal::link_of_owner;
 use crate::process::{Served, call, firmforms, serve, signal, until};
-
-const HAPROXY: &str = "/usr/sbin/haproxy";
 
 /// A service that is a cell, with a firm in it.
 struct CellScene {
@@ -45,55 +40,10 @@ impl CellScene {
     }
 }
 
-/// HAProxy with the printed configuration.
-struct Router {
-    _process: Child,
-    _folder: tempfile::TempDir,
-    public: SocketAddr,
-    internal: SocketAddr,
-}
-
-impl Router {
-    /// Starts it in front of these cells; `None` if it is not on this machine.
-    async fn start(cells: &[&CellScene]) -> Option<Self> {
-        if !Path::new(HAPROXY).exists() {
-            println!("SKIPPED: no HAProxy on this machine");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let [public, internal] = free_addresses();
-        let entries: String = cells.iter().map(|cell| cell.entry()).collect();
-        let plan = format!("public = \"{public}\"\ninternal = \"{internal}\"\n{entries}");
-        let file = folder.path().join("haproxy.cfg");
-        fs::write(&file, printed(folder.path(), &plan).await.unwrap()).unwrap();
-        let process = Command::new(HAPROXY)
-            .args(["-db", "-f"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let router = Self { _process: process, _folder: folder, public, internal };
-        let listens = async { while TcpStream::connect(public).await.is_err() {} };
-        tokio::time::timeout(Duration::from_secs(60), listens).await.unwrap();
-        Some(router)
-    }
-}
-
-/// Two addresses that nobody listens at.
-fn free_addresses() -> [SocketAddr; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap())
-}
-
-/// The configuration for this plan, or the refusal.
-async fn printed(folder: &Path, plan: &str) -> Result<String, String> {
-    let file = folder.join("cells.toml");
-    fs::write(&file, plan).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
-    let printed = command.env_clear().args(["cells", "haproxy"]).arg(&file).output().await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    if printed.status.success() { Ok(text(printed.stdout)) } else { Err(text(printed.stderr)) }
+/// HAProxy in front of these cells, if it is installed.
+async fn haproxy(cells: &[&CellScene]) -> Option<HaProxy> {
+    let entries: String = cells.iter().map(|cell| cell.entry()).collect();
+    HaProxy::before(&entries).await
 }
 
 /// Stops a service.
@@ -154,7 +104,7 @@ async fn r47_an_installation_keeps_the_number_of_its_cell() {
 #[tokio::test]
 async fn r47_two_cells_behind_haproxy_answer_as_they_do_alone() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
-    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    let Some(router) = haproxy(&[&three, &forty]).await else { return };
     let large = "x".repeat(2 << 20);
     for scene in [&three, &forty] {
         let form = format!("/forms/{}", scene.firm.form);
@@ -175,6 +125,14 @@ async fn r47_two_cells_behind_haproxy_answer_as_they_do_alone() {
             assert_eq!(routed.0, direct.0, "{method} {path}");
             assert_eq!(body(&routed.1), body(&direct.1), "{method} {path}");
         }
+        let bearer = format!(
+            "GET /api/v1/me HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            scene.firm.key
+        );
+        let called = exchange(router.public, &bearer).await.unwrap();
+        assert_eq!(called.0, StatusCode::OK, "a key as a bearer: {}", called.1);
+        assert!(called.1.to_ascii_lowercase().contains("x-request-id: "), "{}", called.1);
         let made = call(router.public, ("POST", "/hooks"), &scene.firm.key, hook).await;
         assert_eq!(made.0, StatusCode::CREATED, "{}", made.1);
         let listed = call(scene.served.public, ("GET", "/hooks"), &scene.firm.key, "").await;
@@ -192,7 +150,7 @@ async fn r47_two_cells_behind_haproxy_answer_as_they_do_alone() {
 #[tokio::test]
 async fn r47_the_portal_is_routed_by_its_code_and_then_by_its_cookie() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
-    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    let Some(router) = haproxy(&[&three, &forty]).await else { return };
     for scene in [&three, &forty] {
         let link = link_of_owner(&scene.world, &scene.firm).await;
         let head = "HTTP/1.1\r\nHost: test\r\nConnection: close\r\n";
@@ -209,7 +167,7 @@ async fn r47_the_portal_is_routed_by_its_code_and_then_by_its_cookie() {
 #[tokio::test]
 async fn r47_an_internal_call_names_its_cell_in_a_header_or_by_its_host() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
-    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    let Some(router) = haproxy(&[&three, &forty]).await else { return };
     for scene in [&three, &forty] {
         let token = firmforms(&scene.world.database)
             .args(["tokens", "create", "--quiet", "--role", "operator", "--name", "ann"])
@@ -245,7 +203,7 @@ async fn r47_an_internal_call_names_its_cell_in_a_header_or_by_its_host() {
 #[tokio::test]
 async fn r47_a_cell_that_is_down_is_unavailable_and_the_other_goes_on() {
     let (mut three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
-    let Some(router) = Router::start(&[&three, &forty]).await else { return };
+    let Some(router) = haproxy(&[&three, &forty]).await else { return };
     let key = three.firm.key.clone();
     stop(&mut three.served).await;
     let is_down = async {
@@ -265,7 +223,8 @@ async fn r47_a_cell_that_is_down_is_unavailable_and_the_other_goes_on() {
 #[tokio::test]
 async fn a_wrong_file_of_cells_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = printed(folder.path(), "public = \"127.0.0.1:1\"\n").await.unwrap_err();
+    let refused =
+        printed_configuration(folder.path(), "public = \"127.0.0.1:1\"\n").await.unwrap_err();
     assert!(refused.contains("cells.toml") && refused.contains("internal"), "{refused}");
 }
 
@@ -293,7 +252,7 @@ async fn haproxy_takes_the_configuration_of_sixty_four_cells() {
         certificate.display().to_string()
     );
     let file = folder.path().join("haproxy.cfg");
-    fs::write(&file, printed(folder.path(), &plan).await.unwrap()).unwrap();
+    fs::write(&file, printed_configuration(folder.path(), &plan).await.unwrap()).unwrap();
     let checked = Command::new(HAPROXY).args(["-c", "-f"]).arg(&file).output().await.unwrap();
     let told = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && !told.contains("[WARNING]"), "{told}");

@@ -144,7 +144,7 @@ async fn b14_whoever_names_other_addresses_is_counted_all_the_same() {
     let database = TestDatabase::new().await;
     let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
     let world = World::with(database, clock, |mut setup| {
-        setup.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        setup.trusted_proxies.push("10.0.0.0/8".parse().unwrap());
         setup
     })
     .await;

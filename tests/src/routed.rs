@@ -1,106 +1,132 @@
-//! A world's public door behind a real HAProxy, with the configuration that `firmforms cells haproxy`
-//! prints. `scripts/test-through-haproxy` runs the contract's tests so.
+//! The public door of a world as one of two cells behind a real HAProxy (ruling 47). With
+//! `FIRMFORMS_TEST_ROUTER=haproxy` every world makes its public calls so;
+//! `scripts/test-through-haproxy` runs the tests of the contract.
+//!
+//! The server of the other cell answers calls without a key as the world does, since such calls go
+//! to any cell. It fails a call that names the world's cell.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process::Stdio;
-use std::time::Duration;
-use std::{env, fs};
+use std::net::{Ipv4Addr, SocketAddr};
 
+use api::Service;
 use api::public::PeerAddress;
 use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::HeaderValue;
-use axum::http::header::{CONNECTION, DATE, HOST};
-use axum::middleware::map_request;
-use axum::response::Response;
-use axum::routing::get;
-use chrono::DateTime;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONNECTION, COOKIE, DATE, HOST};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state, map_request};
+use axum::response::{IntoResponse, Response};
+use domain::cell::Cell;
 use door::{Door, DoorSettings, SocketPeer};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use telemetry::request_id::RequestIds;
-use tempfile::TempDir;
-use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::net::TcpSocket;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use vault::{Entropy, SystemEntropy};
 
-/// The number of the world's cell. The other cell of the file does not answer, so a call that is
-/// routed wrongly fails.
-pub(crate) const CELL: &str = "3";
-const OTHER_CELL: &str = "40";
+use crate::haproxy::HaProxy;
 
-/// Whether public calls go through a router.
-pub(crate) fn is_routed() -> bool {
-    env::var_os("FIRMFORMS_TEST_ROUTER").is_some_and(|router| router == "haproxy")
+/// The setting that puts worlds behind HAProxy.
+const ROUTER: &str = "FIRMFORMS_TEST_ROUTER";
+
+/// HAProxy calls the service from here.
+const PROXY: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// Callers without an address of their own call from here, where no trusted proxy is. No test
+/// listens here.
+const CALLER: Ipv4Addr = Ipv4Addr::new(127, 63, 0, 1);
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// The numbers of the two cells. Two letters of base64url that no other test makes keys of.
+const OWN_CELL: i64 = 41;
+const OTHER_CELL: i64 = 42;
+
+/// The cell of the worlds, if this run puts them behind HAProxy.
+#[must_use]
+pub(crate) fn routed_cell() -> Option<Cell> {
+    let router = std::env::var(ROUTER).ok()?;
+    assert_eq!(router, "haproxy", "{ROUTER} knows one router");
+    Some(OWN_CELL.try_into().unwrap())
 }
 
-/// The public door of a world, behind a router.
+/// The network that HAProxy calls from.
+pub(crate) fn proxy_network() -> String {
+    format!("{PROXY}/32")
+}
+
+/// Two cells and the HAProxy in front of them.
 pub(crate) struct RoutedDoor {
-    address: SocketAddr,
-    _router: Child,
-    _folder: TempDir,
+    haproxy: HaProxy,
     _stop: DropGuard,
 }
 
 impl RoutedDoor {
-    pub(crate) async fn start(public: Router) -> Self {
+    /// Serves the doors of a world, and starts HAProxy in front.
+    pub(crate) async fn of(service: &Service, public: Router, internal: Router) -> Self {
         let stop = CancellationToken::new();
-        let public = serve(public.layer(map_request(with_peer)), &stop).await;
-        let health = serve(Router::new().route("/readyz", get(async || "ready")), &stop).await;
-        let [address, internal, nobody, no_health] = free_addresses();
-        let cell = |number: &str, public: SocketAddr, internal: SocketAddr| {
-            let server = format!("{{ public = \"{public}\", internal = \"{internal}\" }}");
-            format!("[[cells]]\ncell = {number}\nservers = [{server}]\n")
-        };
-        let plan = format!(
-            "public = \"{address}\"\ninternal = \"{internal}\"\n{}{}",
-            cell(CELL, public, health),
-            cell(OTHER_CELL, nobody, no_health)
-        );
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("haproxy.cfg");
-        fs::write(&file, firmforms::cells::configuration(&plan).unwrap()).unwrap();
-        let router = Command::new("haproxy")
-            .env("PATH", "/usr/sbin:/usr/bin")
-            .args(["-db", "-f"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let listens = async { while TcpStream::connect(address).await.is_err() {} };
-        tokio::time::timeout(Duration::from_secs(60), listens).await.unwrap();
-        Self { address, _router: router, _folder: folder, _stop: stop.drop_guard() }
+        let public = public.layer(map_request(with_peer));
+        let cell = service.cell.unwrap();
+        let other = public.clone().layer(from_fn_with_state(cell, refuse));
+        let health = served(internal.clone(), service, &stop).await;
+        let own = entry(OWN_CELL, served(public, service, &stop).await, health);
+        let health = served(internal, service, &stop).await;
+        let other = entry(OTHER_CELL, served(other, service, &stop).await, health);
+        let haproxy = HaProxy::before(&(own + &other)).await;
+        Self { haproxy: haproxy.expect("HAProxy is not installed"), _stop: stop.drop_guard() }
     }
 
-    /// Sends a request on a connection of its own.
-    #[expect(clippy::disallowed_methods, reason = "the integrator's side, not the service's")]
-    pub(crate) async fn ask(&self, mut request: Request) -> Response {
-        let host = HeaderValue::from_static("forms.test");
-        request.headers_mut().entry(HOST).or_insert(host);
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        let mut answer = sender.send_request(request).await.unwrap().map(Body::new);
-        // A server adds them to what a router answers.
-        answer.headers_mut().remove(DATE);
-        answer.headers_mut().remove(CONNECTION);
-        answer
+    /// Sends a request by a connection of its own.
+    pub(crate) async fn answer(
+        &self,
+        mut request: Request<Body>,
+    ) -> (StatusCode, HeaderMap, Bytes) {
+        // A request from a certain address comes by another proxy, which notes the address. HAProxy
+        // notes the address of that proxy.
+        let peer = request.extensions().get().map(|PeerAddress(peer)| peer.to_string());
+        let from = if let Some(peer) = peer {
+            request.headers_mut().append(FORWARDED_FOR, peer.parse().unwrap());
+            PROXY
+        } else {
+            CALLER
+        };
+        request.headers_mut().entry(HOST).or_insert(HeaderValue::from_static("forms.test"));
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        let stream = TokioIo::new(socket.connect(self.haproxy.public).await.unwrap());
+        #[expect(clippy::disallowed_methods, reason = "a caller of the service, in tests")]
+        let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let response = sender.send_request(request).await.unwrap();
+        let (mut parts, body) = response.into_parts();
+        // Of the connection, and not of the answer.
+        for name in [CONNECTION, DATE] {
+            parts.headers.remove(name);
+        }
+        let bytes = to_bytes(Body::new(body), usize::MAX).await.unwrap();
+        connection.abort();
+        (parts.status, parts.headers, bytes)
     }
 }
 
-async fn serve(router: Router, stop: &CancellationToken) -> SocketAddr {
+/// Serves a router as the service does, on any free port.
+async fn served(router: Router, service: &Service, stop: &CancellationToken) -> SocketAddr {
     let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
     let address = door.local_addr().unwrap();
-    let request_ids = Some(RequestIds::new(|| SystemEntropy.id_at(DateTime::UNIX_EPOCH)));
-    let settings = DoorSettings { request_ids, ..DoorSettings::default() };
+    let clock = service.clock.clone();
+    let ids = RequestIds::new(move || SystemEntropy.id_at(clock.now().get()));
+    let settings = DoorSettings { request_ids: Some(ids), ..DoorSettings::default() };
     tokio::spawn(door.serve(router, settings, stop.clone()));
     address
 }
 
-/// Tells the extractors of the public door the peer of the connection, as the service does.
+fn entry(cell: i64, public: SocketAddr, internal: SocketAddr) -> String {
+    let server = format!("{{ public = \"{public}\", internal = \"{internal}\" }}");
+    format!("[[cells]]\ncell = {cell}\nservers = [{server}]\n")
+}
+
+/// As the service tells its public door the address of a socket.
 async fn with_peer(mut request: Request) -> Request {
     if let Some(SocketPeer(address)) = request.extensions().get().copied() {
         request.extensions_mut().insert(PeerAddress(address));
@@ -108,9 +134,24 @@ async fn with_peer(mut request: Request) -> Request {
     request
 }
 
-/// Addresses that nobody listens at.
-fn free_addresses() -> [SocketAddr; 4] {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let listeners = [bind(), bind(), bind(), bind()];
-    listeners.map(|listener| listener.local_addr().unwrap())
+/// Fails a call that names this cell, at the server of the other one.
+async fn refuse(State(cell): State<Cell>, request: Request, next: Next) -> Response {
+    if names(&request, cell) {
+        let told = "HAProxy sent a call to the wrong cell";
+        return (StatusCode::MISDIRECTED_REQUEST, told).into_response();
+    }
+    next.run(request).await
+}
+
+/// Whether a key, or a code or cookie of the portal, names this cell.
+fn names(request: &Request, cell: Cell) -> bool {
+    let headers = request.headers();
+    let texts = [
+        (headers.get("x-api-key").and_then(|key| key.to_str().ok()), "ffk_"),
+        (headers.get(AUTHORIZATION).and_then(|key| key.to_str().ok()), "ffk_"),
+        (headers.get(COOKIE).and_then(|cookie| cookie.to_str().ok()), "firmforms_portal="),
+        (request.uri().query(), "code="),
+    ];
+    let mut marked = texts.into_iter().filter_map(|(text, before)| text?.split_once(before));
+    marked.any(|(_, secret)| secret.starts_with(cell.digit()))
 }

@@ -9,7 +9,6 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Request, StatusCode};
-use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use deliverer::DelivererContext;
@@ -49,7 +48,7 @@ use uuid::Uuid;
 use vault::{Entropy, Keyring, SystemEntropy};
 
 use crate::database::{Connections, TestDatabase, wrapping_key};
-use crate::routed::{CELL, RoutedDoor, is_routed};
+use crate::routed::{RoutedDoor, proxy_network, routed_cell};
 use crate::sending::Sending;
 
 /// When worlds begin.
@@ -77,10 +76,10 @@ pub struct World {
     projector: Store,
     pool: PgPool,
     keys: PgPool,
-    /// The public door behind a router, if public calls go through one.
-    routed: OnceCell<RoutedDoor>,
     /// The process that claims in appends, if one does.
     sending: Option<Mutex<Sending>>,
+    /// The public door behind HAProxy, if this run puts it there; begun by the first call.
+    routed: Option<OnceCell<RoutedDoor>>,
 }
 
 /// Which transaction claims the first attempt of a delivery. A story ends alike either way.
@@ -121,6 +120,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    fn of(status: StatusCode, headers: HeaderMap, bytes: Bytes) -> Self {
+        // Null too for a page.
+        let body = serde_json::from_slice(&bytes).unwrap_or_default();
+        Self { status, headers, bytes, body }
+    }
+
     /// The status and the error's code; an empty one when there is none.
     #[must_use]
     pub fn code(&self) -> (u16, &str) {
@@ -249,8 +254,8 @@ impl World {
             projector,
             pool,
             keys,
-            routed: OnceCell::new(),
             sending: None,
+            routed: routed_cell().map(|_| OnceCell::new()),
         }
     }
 
@@ -357,13 +362,11 @@ impl World {
     }
 
     /// Sends any request to the public door.
-    pub async fn public(&self, mut request: Request<Body>) -> Answer {
-        if !is_routed() {
-            return answer(&self.public, request).await;
-        }
-        say_length(&mut request);
-        let routed = self.routed.get_or_init(|| RoutedDoor::start(self.public.clone())).await;
-        read_answer(routed.ask(request).await).await
+    pub async fn public(&self, request: Request<Body>) -> Answer {
+        let Some(routed) = &self.routed else { return answer(&self.public, request).await };
+        let start = || RoutedDoor::of(self.service(), self.public.clone(), self.internal.clone());
+        let (status, headers, bytes) = routed.get_or_init(start).await.answer(request).await;
+        Answer::of(status, headers, bytes)
     }
 
     /// Sends any request to the internal door, with the world's token unless it has its own.
@@ -541,12 +544,10 @@ async fn unrecorded_token(service: &Service, pool: &PgPool) -> String {
 fn usual(mails: &TempDir) -> SystemSetup {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
     let mailer = Mailer::files(mails.path());
-    let setup = SystemSetup { allowed, mailer, ..SystemSetup::quiet(BASE_URL).unwrap() };
-    if !is_routed() {
-        return setup;
-    }
-    let trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
-    SystemSetup { cell: Some(CELL.parse().unwrap()), trusted_proxies, ..setup }
+    let quiet = SystemSetup::quiet(BASE_URL).unwrap();
+    let Some(cell) = routed_cell() else { return SystemSetup { allowed, mailer, ..quiet } };
+    let trusted_proxies = vec![proxy_network().parse().unwrap()];
+    SystemSetup { allowed, mailer, trusted_proxies, cell: Some(cell), ..quiet }
 }
 
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
@@ -555,24 +556,15 @@ pub(crate) async fn drain<W: Worker>(mut worker: W) {
     while worker.step().await.map_err(|error| error.to_string()).unwrap() != NextStep::IDLE {}
 }
 
-/// Says the length of the body, as every client does.
-fn say_length(request: &mut Request<Body>) {
+async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
+    // As every client says it.
     if let Some(bytes) = request.body().size_hint().exact().filter(|bytes| *bytes > 0) {
         request.headers_mut().entry(CONTENT_LENGTH).or_insert(bytes.into());
     }
-}
-
-async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
-    say_length(&mut request);
-    read_answer(router.clone().oneshot(request).await.unwrap()).await
-}
-
-async fn read_answer(response: Response) -> Answer {
+    let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
-    // Null too for a page.
-    let body = serde_json::from_slice(&bytes).unwrap_or_default();
-    Answer { status: parts.status, headers: parts.headers, bytes, body }
+    Answer::of(parts.status, parts.headers, bytes)
 }
 
 /// A CloudEvent at noon, with an id of its own.

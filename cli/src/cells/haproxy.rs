@@ -22,14 +22,15 @@ const HEAD: &str = r#"# Made by `firmforms cells haproxy`, for HAProxy 2.6 or la
 # --base-url, and --trusted-proxies with the address of this proxy.
 global
     log stdout format raw local0
-    # A head that is too large for the service reaches it, so that it gives its own answer.
-    tune.bufsize 65536
-    tune.http.maxhdr 256
+    # A head too large for the service (16 KiB, 100 lines) reaches it: its refusal is JSON.
+    tune.bufsize 32768
+    tune.http.maxhdr 200
 
 defaults
     mode http
     log global
-    option httplog
+    # As `option httplog`, without queries, which hold codes of the portal, and with the request id.
+    log-format "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %HM %HPO %HV %[var(txn.request_id)]"
     option dontlognull
     option forwardfor
     option httpchk
@@ -52,6 +53,17 @@ defaults
     http-error status 504 content-type application/json string '{"error":"the service did not answer in time; try again in a few seconds","code":"unavailable"}' hdr Retry-After 2
 "#;
 
+/// Every answer has a request id (ruling 38), also an answer of HAProxy's own.
+const REQUEST_IDS: &str = "
+    http-request set-var(txn.request_id) req.fhdr(x-request-id) if { req.fhdr(x-request-id) -m reg ^[A-Za-z0-9._:-]{1,128}$ }
+    http-request set-var(txn.request_id) uuid() unless { var(txn.request_id) -m found }
+    http-after-response set-header X-Request-Id %[var(txn.request_id)] unless { res.fhdr(x-request-id) -m found }
+    http-after-response set-var(txn.request_id) res.fhdr(x-request-id)
+";
+
+/// The scheme of a key in the other header that may carry it, with the key's prefix.
+const BEARER_KEY: &str = "bearer ffk_";
+
 /// The whole configuration.
 pub(super) fn configuration(plan: &CellPlan) -> String {
     let mut text = String::from(HEAD);
@@ -62,6 +74,7 @@ pub(super) fn configuration(plan: &CellPlan) -> String {
 
 fn frontends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
     let digit_at = API_KEY_PREFIX.len();
+    let bearer_digit_at = BEARER_KEY.len();
     let tls = plan.certificate.as_ref().map_or_else(String::new, |path| {
         format!(" ssl crt {path} alpn h2,http/1.1 ssl-min-ver TLSv1.2")
     });
@@ -69,7 +82,7 @@ fn frontends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
         text,
         "
 frontend public
-    bind {}{tls}
+    bind {}{tls}{REQUEST_IDS}    http-request set-var(txn.digit) req.fhdr(authorization),bytes({bearer_digit_at},1) if {{ req.fhdr(authorization) -m beg -i \"{BEARER_KEY}\" }}
     http-request set-var(txn.digit) req.fhdr(x-api-key),bytes({digit_at},1) if {{ req.fhdr(x-api-key) -m beg {API_KEY_PREFIX} }}
     http-request set-var(txn.digit) url_param(code),bytes(0,1) if {{ path /portal/enter }}
 ",
@@ -91,8 +104,7 @@ frontend public
         "    default_backend public_any
 
 frontend internal
-    bind {}
-    http-request set-var(txn.cell) req.hdr({CELL_HEADER})
+    bind {}{REQUEST_IDS}    http-request set-var(txn.cell) req.hdr({CELL_HEADER})
     http-request set-var(txn.cell) req.hdr(host),field(1,.),regsub(^cell-,) if !{{ var(txn.cell) -m found }} {{ req.hdr(host) -m beg cell- }}
 ",
         plan.internal

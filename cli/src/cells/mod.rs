@@ -22,18 +22,11 @@ pub(crate) struct HaproxyArgs {
     file: PathBuf,
 }
 
-/// The configuration for HAProxy that routes to the cells of this file, in TOML.
-///
-/// # Errors
-/// If the file is wrong; the error names the place.
-pub fn configuration(file: &str) -> anyhow::Result<String> {
-    Ok(haproxy::configuration(&CellPlan::read(file)?))
-}
-
 pub(crate) fn run(command: &CellsCommand) -> anyhow::Result<()> {
     let CellsCommand::Haproxy(asked) = command;
     let name = || asked.file.display().to_string();
     let text = std::fs::read_to_string(&asked.file).with_context(name)?;
-    print!("{}", configuration(&text).with_context(name)?);
+    let plan = CellPlan::read(&text).with_context(name)?;
+    print!("{}", haproxy::configuration(&plan));
     Ok(())
 }
