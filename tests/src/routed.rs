@@ -12,7 +12,7 @@ use api::public::PeerAddress;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, COOKIE, DATE, HOST};
+use axum::http::header::{CONNECTION, DATE, HOST};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
@@ -143,15 +143,20 @@ async fn refuse(State(cell): State<Cell>, request: Request, next: Next) -> Respo
     next.run(request).await
 }
 
-/// Whether a key, or a code or cookie of the portal, names this cell.
+/// Whether a key, or a code or cookie of the portal, names this cell. A key in no place of a key
+/// names none.
 fn names(request: &Request, cell: Cell) -> bool {
-    let headers = request.headers();
-    let texts = [
-        (headers.get("x-api-key").and_then(|key| key.to_str().ok()), "ffk_"),
-        (headers.get(AUTHORIZATION).and_then(|key| key.to_str().ok()), "ffk_"),
-        (headers.get(COOKIE).and_then(|cookie| cookie.to_str().ok()), "firmforms_portal="),
-        (request.uri().query(), "code="),
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let at_start = |text: &str, before: &str| {
+        let (start, secret) = text.split_at_checked(before.len())?;
+        start.eq_ignore_ascii_case(before).then(|| secret.to_owned())
+    };
+    let inside = |text: &str, before: &str| Some(text.split_once(before)?.1.to_owned());
+    let marked = [
+        header("x-api-key").and_then(|key| at_start(key, "ffk_")),
+        header("authorization").and_then(|key| at_start(key, "bearer ffk_")),
+        header("cookie").and_then(|cookie| inside(cookie, "firmforms_portal=")),
+        request.uri().query().and_then(|query| inside(query, "code=")),
     ];
-    let mut marked = texts.into_iter().filter_map(|(text, before)| text?.split_once(before));
-    marked.any(|(_, secret)| secret.starts_with(cell.digit()))
+    marked.into_iter().flatten().any(|secret| secret.starts_with(cell.digit()))
 }
