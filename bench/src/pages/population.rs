@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::audit::{BATCH, readings};
 
-/// What the screens are about.
+/// The rows that the screens are about.
 pub(super) struct Populated {
     pub(super) firm: Firm,
     hook: Uuid,
