@@ -2,6 +2,7 @@
 //! proof key are derived from the cookie by a key of the keyring, so no table holds them, and any
 //! process takes the answer.
 
+use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::sign_in::FLOW_TIME;
@@ -10,6 +11,7 @@ use oidc::{ProofOfFlow, Provider, ProviderAnswer, SignInError};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
+use crate::public::client;
 use crate::service::Service;
 use crate::sessions;
 
@@ -38,6 +40,9 @@ pub enum FlowError {
     /// No cookie of this browser began the way, its time is over, or it led to a session before.
     #[error("this sign-in did not begin in this browser, or is over: sign in again")]
     NoFlow,
+    /// Too many sign-ins of this address failed. The next may begin in so many seconds.
+    #[error("too many sign-ins failed from this address: try again in {0} seconds")]
+    TooMany(u64),
     /// The provider, or its answer.
     #[error(transparent)]
     Provider(#[from] SignInError),
@@ -121,7 +126,9 @@ impl SignInFlow {
         Sha256::digest([&self.random[..], &ends_at, self.back.as_bytes()].concat()).into()
     }
 
-    /// Exchanges the answer of the provider for a session. The state must be that of this way.
+    /// Exchanges the answer of the provider for a session. The state must be that of this way. A
+    /// failure counts like a wrong key of the address (ruling 5), and over that rate the provider is
+    /// not asked. `parts` are those of the request that brings the answer.
     ///
     /// # Errors
     /// [`FlowError`].
@@ -129,6 +136,7 @@ impl SignInFlow {
         &self,
         service: &Service,
         provider: &Provider,
+        parts: &Parts,
         state: &str,
         answer: &ProviderAnswer,
     ) -> Result<BegunSession, FlowError> {
@@ -137,9 +145,22 @@ impl SignInFlow {
         if !service.inviter.identity.has_signed_session(&named, &state) {
             return Err(FlowError::NoFlow);
         }
-        let proof = self.proof(service);
+        let address = client(parts, &service.trusted_proxies);
         let now: Timestamp = service.clock.now();
-        let (user, role) = provider.user(answer, &proof, now).await.inspect_err(note)?;
+        if let Some(seconds) = service.wrong_keys.refusal(address, now) {
+            return Err(FlowError::TooMany(seconds));
+        }
+        let found = provider.user(answer, &self.proof(service), now).await.inspect_err(note);
+        let (user, role) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let counted = service.wrong_keys.unknown(service.store.pool(), address, now).await;
+                return Err(match counted.map_err(Error::from)? {
+                    Error::RateLimited(seconds) => FlowError::TooMany(seconds),
+                    _ => error.into(),
+                });
+            }
+        };
         let ends_at = (now.get() + sessions::SESSION_TIME).into();
         let scope = user.scope(role, ends_at);
         let cookie = sessions::begin_for_user(service, self.sha256(), &scope).await?;

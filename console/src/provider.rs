@@ -6,7 +6,8 @@
 use api::sessions::SESSION_TIME;
 use api::sign_in::{FlowError, SignInFlow};
 use axum::extract::{Query, State};
-use axum::http::header::SET_COOKIE;
+use axum::http::header::{RETRY_AFTER, SET_COOKIE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use domain::printable::printable;
@@ -80,20 +81,20 @@ pub(crate) async fn leave(
 /// Takes the answer of the provider. The session gets a new cookie, whatever the browser had.
 pub(crate) async fn come_back(
     State(state): State<SharedState>,
-    headers: HeaderMap,
+    parts: Parts,
     Query(query): Query<AnswerQuery>,
 ) -> PageAnswer {
     let provider = provider(&state)?;
     let name = if provider.is_encrypted() { SECURE_FLOW_COOKIE } else { FLOW_COOKIE };
-    let flow =
-        named_cookies(&headers, name).find_map(|cookie| SignInFlow::read(&state.service, cookie));
+    let flow = named_cookies(&parts.headers, name)
+        .find_map(|cookie| SignInFlow::read(&state.service, cookie));
     let answer = ProviderAnswer { code: query.code, error: query.error, issuer: query.iss };
     let given = query.state.unwrap_or_default();
     let (back, begun) = match &flow {
         None => ("/console", Err(FlowError::NoFlow)),
         Some(flow) => (
             own_page(Some(flow.back())),
-            flow.finish(&state.service, provider, &given, &answer).await,
+            flow.finish(&state.service, provider, &parts, &given, &answer).await,
         ),
     };
     let begun = match begun {
@@ -135,6 +136,7 @@ fn flow_cookie(provider: &Provider, value: &str, seconds: i64) -> String {
 fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
     let status = match error {
         FlowError::NoFlow => StatusCode::FORBIDDEN,
+        FlowError::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
         FlowError::Provider(SignInError::Away(_)) => StatusCode::BAD_GATEWAY,
         FlowError::Provider(_) => StatusCode::FORBIDDEN,
         FlowError::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -152,5 +154,9 @@ fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
         }
         _ => error.to_string(),
     };
-    entrance::form(state, status, Some(back), Some(&printable(&fault)))
+    let page = entrance::form(state, status, Some(back), Some(&printable(&fault)));
+    match error {
+        FlowError::TooMany(seconds) => ([(RETRY_AFTER, *seconds)], page).into_response(),
+        _ => page,
+    }
 }

@@ -5,6 +5,7 @@
 use std::str::FromStr;
 
 use chrono::TimeDelta;
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -168,7 +169,8 @@ impl ProviderUser {
     }
 }
 
-/// The role that a value of the claim grants: `VALUE=auditor` or `VALUE=operator:FIRM+FIRM`.
+/// The role that a value of the claim grants: `VALUE=auditor` or `VALUE=operator:FIRM+FIRM`. The value
+/// may have percent-encoded characters (RFC 3986, section 2.1), as settings end a grant at a comma.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleGrant {
     value: String,
@@ -186,7 +188,10 @@ pub struct GrantedRole {
 
 /// The text is no grant of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("write VALUE=operator or VALUE=auditor, for some firms VALUE=auditor:FIRM+FIRM")]
+#[error(
+    "write VALUE=operator or VALUE=auditor, for some firms VALUE=auditor:FIRM+FIRM; a comma in VALUE \
+     is %2C, a percent sign %25"
+)]
 pub struct NotARoleGrant;
 
 impl FromStr for RoleGrant {
@@ -206,11 +211,11 @@ impl FromStr for RoleGrant {
         };
         let firm_ids = firms.map(|firms| firms.split('+').map(Uuid::parse_str).collect());
         let firm_ids = firm_ids.transpose().map_err(|_| NotARoleGrant)?;
-        let value = value.trim();
+        let value = percent_decode_str(value.trim()).decode_utf8().map_err(|_| NotARoleGrant)?;
         if value.is_empty() {
             return Err(NotARoleGrant);
         }
-        Ok(Self { value: value.to_owned(), granted: GrantedRole { role, firm_ids } })
+        Ok(Self { value: value.into_owned(), granted: GrantedRole { role, firm_ids } })
     }
 }
 
@@ -320,6 +325,7 @@ mod tests {
     #[case("staff=product", "the console has no pages for the product")]
     #[case("staff=operator:", "")]
     #[case("staff=operator:harrow", "")]
+    #[case("%FF=operator", "no UTF-8")]
     fn no_grant(#[case] text: &str, #[case] why: &str) {
         assert_eq!(text.parse::<RoleGrant>(), Err(NotARoleGrant), "{why}");
     }
@@ -334,6 +340,8 @@ mod tests {
     #[case(&["two", "one"], Some((HolderRole::Auditor, Some(&[FIRM, OTHER][..]))))]
     #[case(&["one", "audit"], Some((HolderRole::Auditor, None)))]
     #[case(&["cn=x,o=y"], Some((HolderRole::Operator, Some(&[OTHER][..]))))]
+    #[case(&["cn=x%2Co=y"], None)]
+    #[case(&["100%"], Some((HolderRole::Auditor, None)))]
     fn only_a_known_value_grants_a_role(
         #[case] values: &[&str],
         #[case] expected: Option<(HolderRole, Option<&[&str]>)>,
@@ -343,7 +351,8 @@ mod tests {
             "audit=auditor".to_owned(),
             format!("one=auditor:{FIRM}"),
             format!("two=auditor:{OTHER}+{FIRM}"),
-            format!("cn=x,o=y=operator:{OTHER}"),
+            format!("cn=x%2Co=y=operator:{OTHER}"),
+            "100%25=auditor".to_owned(),
         ];
         let grants: Vec<RoleGrant> = texts.iter().map(|text| text.parse().unwrap()).collect();
         let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();

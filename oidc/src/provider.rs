@@ -1,6 +1,6 @@
 //! The provider: its description, the way to it, and the answer that comes back.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,6 +18,7 @@ use openidconnect::{
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
 use url::Url;
 
 use crate::client::ProviderClient;
@@ -42,20 +43,32 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
 /// counts no longer.
 const DESCRIPTION_AGE_MAX: TimeDelta = TimeDelta::hours(1);
 
+/// The time for which a provider that did not answer is not asked again for its description. It is
+/// longer than a reading takes, so calls that waited for one start no other.
+const AWAY_TIME: TimeDelta = TimeDelta::seconds(15);
+
 /// The provider of the settings.
 pub struct Provider {
     settings: ProviderSettings,
     issuer: IssuerUrl,
     redirect_url: RedirectUrl,
     client: ProviderClient,
-    /// The description with its keys, once it was read.
-    description: Mutex<Option<KnownDescription>>,
+    /// The last reading of the description with its keys. Whoever reads holds the lock, so calls at
+    /// once ask the provider once.
+    description: Mutex<Option<DescriptionReading>>,
 }
 
 #[derive(Clone)]
-struct KnownDescription {
-    metadata: Arc<CoreProviderMetadata>,
-    read_at: Timestamp,
+struct DescriptionReading {
+    found: Result<Arc<CoreProviderMetadata>, SignInError>,
+    at: Timestamp,
+}
+
+impl DescriptionReading {
+    fn counts(&self, now: Timestamp) -> bool {
+        let time = if self.found.is_ok() { DESCRIPTION_AGE_MAX } else { AWAY_TIME };
+        now.get() - self.at.get() < time
+    }
 }
 
 /// Texts that tie the way to the provider and the answer together. None can be guessed.
@@ -128,22 +141,34 @@ impl Provider {
 
     /// The description that was read within the last hour, or a new one.
     async fn described(&self, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, SignInError> {
-        let known = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let known = known.filter(|known| now.get() - known.read_at.get() < DESCRIPTION_AGE_MAX);
-        match known {
-            Some(known) => Ok(known.metadata),
-            None => self.describe_again(now).await,
+        let mut last = self.description.lock().await;
+        match last.as_ref().filter(|last| last.counts(now)) {
+            Some(last) => last.found.clone(),
+            None => self.read_into(&mut last, now).await,
         }
     }
 
-    async fn describe_again(
+    /// A description that was read after this one.
+    async fn described_after(
         &self,
+        known: &Arc<CoreProviderMetadata>,
         now: Timestamp,
     ) -> Result<Arc<CoreProviderMetadata>, SignInError> {
-        let metadata = Arc::new(self.read().await?);
-        let known = KnownDescription { metadata: Arc::clone(&metadata), read_at: now };
-        *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-        Ok(metadata)
+        let mut last = self.description.lock().await;
+        match last.as_ref().map(|last| &last.found) {
+            Some(Ok(found)) if !Arc::ptr_eq(found, known) => Ok(Arc::clone(found)),
+            _ => self.read_into(&mut last, now).await,
+        }
+    }
+
+    async fn read_into(
+        &self,
+        last: &mut Option<DescriptionReading>,
+        now: Timestamp,
+    ) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+        let found = self.read().await.map(Arc::new);
+        *last = Some(DescriptionReading { found: found.clone(), at: now });
+        found
     }
 
     async fn read(&self) -> Result<CoreProviderMetadata, SignInError> {
@@ -255,7 +280,7 @@ impl Provider {
         let description = self.described(now).await?;
         let found = match self.checked(&description, token, proof, now) {
             Err(ClaimsVerificationError::SignatureVerification(_)) => {
-                let description = self.describe_again(now).await?;
+                let description = self.described_after(&description, now).await?;
                 self.checked(&description, token, proof, now)
             }
             other => other,
@@ -287,6 +312,11 @@ impl Provider {
         .set_allowed_algs(ALGORITHMS)
         .set_time_fn(move || now.get());
         let claims = token.claims(&verifier, &Nonce::new(proof.nonce.clone()))?;
+        // OpenID Connect Core, section 3.1.3.7, step 5.
+        if claims.authorized_party().is_some_and(|party| **party != self.settings.client_id) {
+            let why = "it was made for another client".to_owned();
+            return Err(ClaimsVerificationError::InvalidAudience(why));
+        }
         let name = claims.name().and_then(plain);
         let names = [
             name,

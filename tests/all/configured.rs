@@ -245,6 +245,7 @@ async fn the_provider_of_the_console_is_set_like_all_else_and_a_check_asks_it() 
         (["--oidc-redirect-url", "http://ops.example/console/sign-in/return"], 1, "with https"),
         (["--oidc-issuer", "http://id.example"], 1, "the issuer: a URL with https is needed"),
         (["--oidc-roles", "staff=product"], 2, "VALUE=operator"),
+        (["--oidc-roles", "cn=ops,ou=groups=operator"], 2, "a comma in VALUE is %2C"),
         (["--oidc-client-secret-file", "/no/such"], 1, "/no/such"),
     ] {
         let check = [&["serve", "--check"][..], &arguments].concat();

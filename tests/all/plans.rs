@@ -198,8 +198,7 @@ async fn operated(world: &World, firm: &Firm) {
         answer.body
     };
     let of = format!("/internal/v1/firms/{}", firm.id);
-    let of_two = "audit?action=hook_created,key_created";
-    for list in ["keys", "webhook-secret", "audit", "audit?action=hook_created", of_two, "hooks"] {
+    for list in ["keys", "webhook-secret", "hooks"] {
         ask(format!("{of}/{list}")).await;
     }
     proved(world, firm).await;
@@ -210,6 +209,23 @@ async fn operated(world: &World, firm: &Firm) {
     ask("/internal/v1/audit/verification".to_owned()).await;
     let hooks = world.get(firm, "/hooks").await.body;
     let hook = hooks[0]["id"].as_str().unwrap();
+    for filter in [
+        "",
+        "action=hook_created",
+        "action=hook_created,key_created",
+        "no_reads=true",
+        "actor=system",
+        "actor=sales",
+        &format!("actor={}", firm.owner),
+        "subject=member",
+        &format!("subject={hook}"),
+        &format!("actor=operator&subject={hook}&no_reads=true"),
+        "since=2020-01-01&until=2020-02-01",
+        "until=2026-11-01T12:30:00Z&limit=1",
+        "until=2026-11-01T12:30:00Z&limit=1&after=5",
+    ] {
+        ask(format!("{of}/audit?{filter}")).await;
+    }
     let mut shown = 0;
     for filter in [
         "",

@@ -152,8 +152,7 @@ fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
     let without_reads = query.bool("no_reads")? == Some(true);
     let AuditPeriod { since, until } = query.period()?;
     let filter = AuditFilter {
-        actions: actions.into_iter().map(Action::name).collect(),
-        without: if without_reads { Action::READS } else { &[] },
+        actions: Action::wanted(&actions, without_reads),
         actor: query.text("actor"),
         subject: query.text("subject"),
         since: since.map(Timestamp::get),

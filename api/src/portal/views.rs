@@ -322,8 +322,8 @@ pub async fn audit(
     before: Option<i64>,
 ) -> Result<(Vec<Value>, Option<i64>), Error> {
     session.record(service, ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)).await?;
-    let without = if looks == LookFilter::Hidden { Action::READS } else { &[] };
-    let filter = AuditFilter { before, without, ..AuditFilter::default() };
+    let actions = Action::wanted(&[], looks == LookFilter::Hidden);
+    let filter = AuditFilter { actions, before, ..AuditFilter::default() };
     let rows = audit::list(service.store.pool(), session.firm_id(), &filter, PAGE_ROWS).await?;
     let is_full = i64::try_from(rows.len()) == Ok(PAGE_ROWS);
     let next = rows.last().filter(|_| is_full).map(|row| row.sequence);

@@ -25,7 +25,7 @@ pub(super) struct Visitor {
 pub(super) struct PageVisits {
     /// Time to the first byte of each visit, in microseconds.
     pub(super) first_bytes_us: Vec<u64>,
-    /// Bytes of the page.
+    /// Bytes of the page, compressed as browsers get it.
     pub(super) bytes: usize,
 }
 
@@ -61,7 +61,8 @@ impl Visitor {
         let mut stream = TcpStream::connect(self.door).await?;
         stream.set_nodelay(true)?;
         let request = format!(
-            "GET {path} HTTP/1.1\r\nhost: {}\r\ncookie: {}\r\naccept: text/html\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nhost: {}\r\ncookie: {}\r\naccept: text/html\r\n\
+             accept-encoding: gzip\r\n\r\n",
             self.door, self.cookie
         );
         let (mut first_bytes_us, mut bytes) = (Vec::new(), 0);

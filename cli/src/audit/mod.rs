@@ -62,8 +62,7 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
     let actor = system.service.operator();
     readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
-        actions: list.action.into_iter().map(Action::name).collect(),
-        without: if list.no_reads { Action::READS } else { &[] },
+        actions: Action::wanted(&list.action, list.no_reads),
         actor: list.actor,
         subject: list.subject,
         since: since.map(Timestamp::get),

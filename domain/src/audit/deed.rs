@@ -113,9 +113,20 @@ actions! {
 pub struct UnknownAction;
 
 impl Action {
-    /// The words of readings: shown, and taken home.
-    pub const READS: &'static [&'static str] =
-        &[Self::AuditRead.name(), Self::AuditExported.name()];
+    /// The actions of readings: shown, and taken home.
+    pub const READS: [Self; 2] = [Self::AuditRead, Self::AuditExported];
+
+    /// Returns the words of the actions that a list is about. `named` is empty for all. Returns `None`
+    /// if the list leaves none out.
+    #[must_use]
+    pub fn wanted(named: &[Self], without_reads: bool) -> Option<Vec<&'static str>> {
+        if named.is_empty() && !without_reads {
+            return None;
+        }
+        let named = if named.is_empty() { Self::ALL } else { named };
+        let kept = |action: &&Self| !(without_reads && Self::READS.contains(action));
+        Some(named.iter().filter(kept).map(|action| action.name()).collect())
+    }
 
     /// The words of all actions, for a person.
     #[must_use]

@@ -9,6 +9,7 @@ use crate::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
 use crate::target_test::{OrderedTest, TargetTestEvent};
 use crate::trigger::Trigger;
+use rstest::rstest;
 
 const HOOK: &str = "00000000-0000-0000-0000-000000000007";
 
@@ -225,4 +226,24 @@ fn an_entry_is_read_from_its_bytes_at_its_sequence_and_version_only() {
     assert_eq!(StoredEntry::read(&bytes, 4), None);
     let newer = String::from_utf8(bytes).unwrap().replace("\"v\":1", "\"v\":2");
     assert_eq!(StoredEntry::read(newer.as_bytes(), 3), None);
+}
+
+#[rstest]
+#[case(&[], false, None)]
+#[case(&[Action::HookCreated, Action::AuditRead], false, Some(&["hook_created", "audit_read"][..]))]
+#[case(&[Action::HookCreated, Action::AuditRead], true, Some(&["hook_created"][..]))]
+#[case(&[Action::AuditExported], true, Some(&[][..]))]
+fn a_list_is_about_the_named_actions_and_readings_can_be_left_out(
+    #[case] named: &[Action],
+    #[case] without_reads: bool,
+    #[case] wanted: Option<&[&str]>,
+) {
+    assert_eq!(Action::wanted(named, without_reads).as_deref(), wanted);
+}
+
+#[test]
+fn a_list_without_readings_is_about_all_other_actions() {
+    let wanted = Action::wanted(&[], true).unwrap();
+    assert_eq!(wanted.len(), Action::ALL.len() - Action::READS.len());
+    assert!(!wanted.contains(&"audit_read") && !wanted.contains(&"audit_exported"));
 }

@@ -61,12 +61,21 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
     assert_eq!(page.body["next"], "4");
     let next = get(&world, HolderRole::Operator, &firm, "/audit?limit=2&after=4").await;
     assert_eq!(actions(&next), ["key_created", "member_joined"]);
+    let period = "/audit?no_reads=true&since=2026-01-01&limit=2";
+    let page = get(&world, HolderRole::Operator, &firm, period).await;
+    assert_eq!(actions(&page), ["hook_removed", "hook_created"]);
+    let after = format!("{period}&after={}", page.body["next"].as_str().unwrap());
+    let next = get(&world, HolderRole::Operator, &firm, &after).await;
+    assert_eq!(actions(&next), ["key_created", "member_joined"]);
     world.project().await;
     for (query, expected) in [
         ("action=hook_created", vec!["hook_created"]),
         ("actor=key", vec!["hook_removed", "hook_created"]),
         ("actor=auditor", vec!["audit_read"]),
         (&format!("subject={hook}"), vec!["hook_removed", "hook_created"]),
+        ("subject=hook", vec!["hook_removed", "hook_created"]),
+        ("subject=hook&actor=key&no_reads=true&limit=1", vec!["hook_removed"]),
+        ("action=audit_read&no_reads=true", vec![]),
         ("subject=hook&until=2026-11-01T12:00:00Z", vec![]),
     ] {
         let found = get(&world, HolderRole::Operator, &firm, &format!("/audit?{query}")).await;

@@ -257,6 +257,7 @@ async fn a_token_with_a_signature_of_the_provider_is_believed(#[case] signing: S
 #[case(Signing::Rs256, json!({"iss": "https://evil.example"}))]
 #[case(Signing::Rs256, json!({"aud": "another client"}))]
 #[case(Signing::Rs256, json!({"aud": ["firmforms", "another client"]}))]
+#[case(Signing::Rs256, json!({"azp": "another client"}))]
 #[case(Signing::Rs256, json!({"exp": 1_793_534_399}))]
 #[case(Signing::Rs256, json!({"nonce": "another"}))]
 #[case(Signing::Rs256, json!({"nonce": null}))]
@@ -422,7 +423,42 @@ async fn while_the_provider_is_away_tokens_sign_in_and_it_is_asked_again() {
     let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
     assert_eq!(sign_in(&world, &token, &[]).await.status, 303);
     let _back = IdentityProvider::on(TcpListener::bind(addr).await.unwrap(), "127.0.0.1");
+    assert_refused(&leave().await, 502, "the provider cannot be asked");
+    world.pass(Duration::from_secs(15));
     assert_eq!(leave().await.status, 303);
+}
+
+/// Anybody can open the page that leads to the provider.
+#[tokio::test]
+async fn each_of_many_visits_at_once_asked_the_provider_for_its_description() {
+    let console = Console::new().await;
+    let leave = || get(&console.world, "/console/sign-in/provider", &[]);
+    for answer in futures::future::join_all((0..20).map(|_| leave())).await {
+        assert_eq!(answer.status, 303);
+    }
+    assert_eq!(*console.provider.described.lock().unwrap(), 1);
+}
+
+/// Anybody can bring an answer with a code of their own, and the provider was asked about each.
+#[tokio::test]
+async fn over_20_failed_sign_ins_a_minute_from_one_address_the_provider_is_not_asked() {
+    let console = Console::new().await;
+    let forged = async || {
+        let Traveller { cookie, query } = console.leave("/console").await;
+        let path = format!("/console/sign-in/return?code=forged&state={}", query["state"]);
+        console.come_back(&cookie, &path).await
+    };
+    for _ in 0..20 {
+        assert_refused(&forged().await, 403, "the provider refused the sign-in: invalid_grant");
+    }
+    console.provider.fail_at("/token", ProviderFault::Silence);
+    let refused = forged().await;
+    assert_refused(&refused, 429, "too many sign-ins failed from this address");
+    assert_eq!(refused.headers["retry-after"], "60");
+    console.provider.faults.lock().unwrap().clear();
+    assert_refused(&console.travel().await, 429, "try again in 60 seconds");
+    console.world.pass(Duration::from_secs(60));
+    assert_eq!(console.travel().await.status, 200);
 }
 
 #[rstest]

@@ -7,7 +7,7 @@ use domain::audit::AuditPeriod;
 use domain::merkle::Hash;
 use domain::time::Timestamp;
 use sqlx::types::JsonValue;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{AuditLog, EntryRow};
@@ -28,10 +28,8 @@ macro_rules! entries_where {
 /// The filter of a list of entries. `None` filters nothing.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// The actions; none for all.
-    pub actions: Vec<&'static str>,
-    /// Actions to leave out.
-    pub without: &'static [&'static str],
+    /// The actions.
+    pub actions: Option<Vec<&'static str>>,
     /// The kind or the id of the actor.
     pub actor: Option<String>,
     /// The kind or the id of the subject.
@@ -40,11 +38,12 @@ pub struct AuditFilter {
     pub since: Option<DateTime<Utc>>,
     /// Entries before this time.
     pub until: Option<DateTime<Utc>>,
-    /// Entries before this place in the chain.
+    /// Entries that a list has after the one at this place in the chain.
     pub before: Option<i64>,
 }
 
-/// Lists up to `limit` entries of a firm, newest first.
+/// Lists up to `limit` entries of a firm, newest first: by their time if the filter has a period,
+/// else by their place in the chain. The two orders differ only where clocks of machines do.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -54,64 +53,108 @@ pub async fn list(
     filter: &AuditFilter,
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
-    if filter.actions.is_empty() {
-        return list_of_all_actions(pool, firm_id, filter, limit).await;
+    EntryList { firm_id, filter, limit }.statement().build_query_as().fetch_all(pool).await
+}
+
+/// A list of entries. Its statement has only the conditions of the filter, so that PostgreSQL finds
+/// the entries by an index, however few of a long chain they are.
+struct EntryList<'a> {
+    firm_id: Uuid,
+    filter: &'a AuditFilter,
+    limit: i64,
+}
+
+/// A column and its value.
+type ColumnValue<'a> = (&'static str, &'a str);
+
+impl<'a> EntryList<'a> {
+    fn statement(&self) -> QueryBuilder<'a, Postgres> {
+        let AuditFilter { actions, actor, subject, .. } = self.filter;
+        let mut statement = QueryBuilder::new("select entry.* from (");
+        let is_by_more = actor.is_some() || subject.is_some() || self.is_by_time();
+        if let Some(actions) = actions.as_ref().filter(|_| !is_by_more) {
+            // Each action is looked up in the index, and no entry of another one is read.
+            statement.push("select one.* from unnest(").push_bind(distinct(actions));
+            statement.push("::text[]) wanted (action) cross join lateral (");
+            self.push_entries(&mut statement, |entries| {
+                entries.push(" and action = wanted.action");
+            });
+            statement.push(") one");
+        } else {
+            let mut between = "(";
+            for actor in kind_or_id(["actor_kind", "actor_id"], actor.as_deref()) {
+                for subject in kind_or_id(["subject_kind", "subject_id"], subject.as_deref()) {
+                    statement.push(between);
+                    self.push_entries(&mut statement, |entries| {
+                        if let Some(actions) = actions {
+                            entries.push(" and action = any(").push_bind(distinct(actions));
+                            entries.push(")");
+                        }
+                        for (column, value) in [actor, subject].into_iter().flatten() {
+                            entries.push(" and ").push(column).push(" = ").push_bind(value);
+                        }
+                    });
+                    between = ") union (";
+                }
+            }
+            statement.push(")");
+        }
+        statement.push(") entry order by ").push(self.order());
+        statement.push(" limit ").push_bind(self.limit);
+        statement
     }
-    // PostgreSQL looks each action up in the index, and skips no entry of another one.
-    sqlx::query_as(concat!(
-        "select entry.* from unnest($2::text[]) wanted (action) cross join lateral (",
-        entries_where!(
-            "firm_id = $1 and action = wanted.action and action <> all($9::text[])
-               and ($3::text is null or actor_kind = $3 or actor_id = $3)
-               and ($4::text is null or subject_kind = $4 or subject_id = $4)
-               and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
-               and ($7::bigint is null or sequence < $7)
-             order by sequence desc limit $8"
-        ),
-        ") entry order by entry.sequence desc limit $8"
-    ))
-    .bind(firm_id)
-    .bind(distinct(&filter.actions))
-    .bind(&filter.actor)
-    .bind(&filter.subject)
-    .bind(filter.since)
-    .bind(filter.until)
-    .bind(filter.before)
-    .bind(limit)
-    .bind(filter.without)
-    .fetch_all(pool)
-    .await
+
+    /// The newest entries that meet the conditions.
+    fn push_entries(
+        &self,
+        statement: &mut QueryBuilder<'a, Postgres>,
+        push_conditions: impl FnOnce(&mut QueryBuilder<'a, Postgres>),
+    ) {
+        let AuditFilter { since, until, before, .. } = *self.filter;
+        statement.push(entries_where!("firm_id = ")).push_bind(self.firm_id);
+        push_conditions(statement);
+        if let Some(since) = since {
+            statement.push(" and at >= ").push_bind(since);
+        }
+        if let Some(until) = until {
+            statement.push(" and at < ").push_bind(until);
+        }
+        if let Some(before) = before {
+            if self.is_by_time() {
+                statement.push(" and (at, sequence) < (coalesce((");
+                statement.push("select at from audit_log where firm_id = ").push_bind(self.firm_id);
+                statement.push(" and sequence = ").push_bind(before);
+                statement.push("), 'infinity'), ").push_bind(before).push(")");
+            } else {
+                statement.push(" and sequence < ").push_bind(before);
+            }
+        }
+        statement.push(" order by ").push(self.order()).push(" limit ").push_bind(self.limit);
+    }
+
+    fn is_by_time(&self) -> bool {
+        self.filter.since.is_some() || self.filter.until.is_some()
+    }
+
+    fn order(&self) -> &'static str {
+        if self.is_by_time() { "at desc, sequence desc" } else { "sequence desc" }
+    }
+}
+
+/// The columns to look a party up by: each on its own, so that an index of its own serves it.
+fn kind_or_id<'a>(
+    columns: [&'static str; 2],
+    value: Option<&'a str>,
+) -> Vec<Option<ColumnValue<'a>>> {
+    match value {
+        Some(value) => columns.map(|column| Some((column, value))).into(),
+        None => vec![None],
+    }
 }
 
 /// The actions, each once: an action named twice would give its entries twice.
 fn distinct(actions: &[&'static str]) -> Vec<&'static str> {
     actions.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-async fn list_of_all_actions(
-    pool: &PgPool,
-    firm_id: Uuid,
-    filter: &AuditFilter,
-    limit: i64,
-) -> Result<Vec<EntryRow>, sqlx::Error> {
-    sqlx::query_as(entries_where!(
-        "firm_id = $1 and action <> all($2::text[])
-           and ($3::text is null or actor_kind = $3 or actor_id = $3)
-           and ($4::text is null or subject_kind = $4 or subject_id = $4)
-           and ($5::timestamptz is null or at >= $5) and ($6::timestamptz is null or at < $6)
-           and ($7::bigint is null or sequence < $7)
-         order by sequence desc limit $8"
-    ))
-    .bind(firm_id)
-    .bind(filter.without)
-    .bind(&filter.actor)
-    .bind(&filter.subject)
-    .bind(filter.since)
-    .bind(filter.until)
-    .bind(filter.before)
-    .bind(limit)
-    .fetch_all(pool)
-    .await
 }
 
 /// Lists all entries about a subject, oldest first.
