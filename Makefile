@@ -24,12 +24,14 @@ test:
 demo:
 	./scripts/demo --once
 
-# Before a release only: alerts, units, package, archive, an installation, a restore to any moment.
+# Before a release only: alerts, dashboards, units, cells, package, archive, an installation, a restore
+# to any moment.
 release-check:
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
 	for unit in deploy/systemd/*.service; do \
 		systemd-analyze security --offline=true --threshold=20 $$unit || exit 1; done
+	./scripts/check-dashboards
 	./scripts/simulate-cells --check
 	./scripts/test-through-haproxy
 	./scripts/package-deb

@@ -15,10 +15,11 @@ use domain::context::Actor;
 use domain::pause::INSTALLATION_FIRM_ID;
 use domain::sign_in::{SignIn, SignInCommand, SignInScope};
 use eventstore::{NewEvent, load};
-use projector::sign_ins::{self, NewSignIn, SignInRow};
+use projector::sign_ins::{self, EndedSessions, NewSignIn, OpenSignIn, SignInRow};
 use uuid::Uuid;
 
 use crate::batching::token_cache::{self, TokenHash};
+use crate::commands;
 use crate::error::Error;
 use crate::service::Service;
 use crate::token_holder::{HolderRole, NotARole, TokenHolder, hash};
@@ -44,7 +45,7 @@ enum SessionKind {
     /// It goes on while its token is active.
     OfToken(SessionName),
     /// It goes on while its row is there.
-    OfUser { sign_in_id: Uuid, cookie_sha256: [u8; 32], name: String },
+    OfUser { cookie_sha256: [u8; 32], name: String },
 }
 
 /// The signed part of a cookie.
@@ -148,14 +149,54 @@ async fn resume_for_user(service: &Service, cookie: &str) -> Result<Option<Sessi
     let now = service.clock.now().get();
     let grants = provider.grants_sha256();
     let found = sign_ins::find(service.store.pool(), cookie_sha256, grants, now).await?;
-    let Some(SignInRow { sign_in_id, user_id, name, role, firm_ids }) = found else {
-        return Ok(None);
-    };
+    let Some(SignInRow { user_id, name, role, firm_ids }) = found else { return Ok(None) };
     let role = role.parse().map_err(|error: NotARole| Error::Internal(error.to_string()))?;
     let firm_ids = firm_ids.as_deref().map(Into::into);
     let holder = TokenHolder { token_id: user_id, role, firm_ids };
-    let kind = SessionKind::OfUser { sign_in_id, cookie_sha256, name };
+    let kind = SessionKind::OfUser { cookie_sha256, name };
     Ok(Some(Session { holder, kind }))
+}
+
+/// The sessions of users that have not ended, the last one first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn of_users(service: &Service) -> Result<Vec<OpenSignIn>, Error> {
+    Ok(sign_ins::open(service.store.pool(), service.clock.now().get()).await?)
+}
+
+/// Ends all sessions of a user, by the operator at the terminal. Returns their number.
+///
+/// # Errors
+/// `not_found` if none is open; `invalid_request` for a reason that is empty or too long.
+pub async fn end_of_user(service: &Service, user_id: Uuid, reason: &str) -> Result<usize, Error> {
+    let reason = Some(commands::reason(reason)?);
+    let ended = end(service, EndedSessions::OfUser(user_id), service.operator(), reason).await?;
+    if ended == 0 { Err(Error::NotFound) } else { Ok(ended) }
+}
+
+async fn end(
+    service: &Service,
+    which: EndedSessions,
+    actor: Actor,
+    reason: Option<String>,
+) -> Result<usize, Error> {
+    let mut appending = service.store.begin().await?;
+    // The rows are changed first, so one of two calls ends a session.
+    let now = service.clock.now().get();
+    let ended = sign_ins::end(appending.connection(), which, now).await?;
+    let command = SignInCommand::End { reason };
+    let context = service.context(INSTALLATION_FIRM_ID, actor);
+    let upcasters = service.store.upcasters();
+    for sign_in_id in &ended {
+        let stream = sign_in_id.to_string();
+        let (sign_in, last) = load::<SignIn>(appending.connection(), &upcasters, &stream).await?;
+        let events = sign_in.decide(&command);
+        let events = events.map_err(|error| Error::Internal(error.to_string()))?;
+        appending.append(NewEvent::after(last, &stream, &context, events)).await?;
+    }
+    appending.commit().await?;
+    Ok(ended.len())
 }
 
 const fn may_look(role: HolderRole) -> bool {
@@ -190,24 +231,10 @@ impl Session {
     /// # Errors
     /// If the database does not answer.
     pub async fn end(&self, service: &Service) -> Result<(), Error> {
-        let SessionKind::OfUser { sign_in_id, cookie_sha256, .. } = self.kind else {
+        let SessionKind::OfUser { cookie_sha256, .. } = self.kind else {
             return Ok(());
         };
-        let now = service.clock.now().get();
-        let mut appending = service.store.begin().await?;
-        // The row is changed first, so of two sign-outs one ends the session.
-        if !sign_ins::end(appending.connection(), cookie_sha256, now).await? {
-            return Ok(());
-        }
-        let stream = sign_in_id.to_string();
-        let upcasters = service.store.upcasters();
-        let (sign_in, last) = load::<SignIn>(appending.connection(), &upcasters, &stream).await?;
-        let events = sign_in.decide(&SignInCommand::End);
-        let events = events.map_err(|error| Error::Internal(error.to_string()))?;
-        let context = service.context(INSTALLATION_FIRM_ID, self.actor());
-        appending.append(NewEvent::after(last, &stream, &context, events)).await?;
-        appending.commit().await?;
-        Ok(())
+        end(service, EndedSessions::OfCookie(cookie_sha256), self.actor(), None).await.map(drop)
     }
 
     /// Whether the holder may act.

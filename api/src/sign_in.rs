@@ -127,7 +127,7 @@ impl SignInFlow {
     }
 
     /// Exchanges the answer of the provider for a session. The state must be that of this way. A
-    /// failure counts like a wrong key of the address (ruling 5), and over that rate the provider is
+    /// failure counts like a wrong key of the address (ruling 5). Over that rate the provider is
     /// not asked. `parts` are those of the request that brings the answer.
     ///
     /// # Errors

@@ -165,6 +165,9 @@ pub(crate) enum CliCommand {
     /// Make, list and revoke tokens of the internal API.
     #[command(subcommand)]
     Tokens(TokensCommand),
+    /// List and sign out users of the provider.
+    #[command(subcommand)]
+    Users(crate::users::UsersCommand),
     /// Show and rotate a firm's webhook signing secret.
     #[command(subcommand)]
     Secrets(SecretsCommand),

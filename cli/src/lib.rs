@@ -44,6 +44,7 @@ mod service_manager;
 mod settings_file;
 mod setup;
 pub mod telemetry;
+mod users;
 mod variables;
 mod verify;
 pub mod wiring;
@@ -142,6 +143,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Stats(how) => done(answers::stats(storage, how)).await,
         CliCommand::Keys(command) => done(operate::keys(storage, command)).await,
         CliCommand::Tokens(command) => done(operate::tokens(storage, command)).await,
+        CliCommand::Users(command) => done(users::run(storage, command)).await,
         CliCommand::Secrets(command) => done(operate::secrets(storage, command)).await,
         CliCommand::Keyring(command) => done(keyring::run(storage, &command)).await,
         CliCommand::Deliveries(command) => done(deliveries::run(storage, command)).await,

@@ -1,5 +1,5 @@
-//! Access at a moment: the members and keys of a firm and the tokens that reach it, folded from
-//! their events.
+//! Access at a moment: the members and keys of a firm, and the tokens and users of the provider that
+//! reach it. They are folded from their events.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,6 +13,7 @@ use crate::context::EventContext;
 use crate::event::Event;
 use crate::firm::{FirmEvent, MemberRole};
 use crate::key::{KeyEvent, RevocationReason};
+use crate::sign_in::{SignInEvent, SignInScope};
 use crate::time::Timestamp;
 use crate::when::When;
 
@@ -243,6 +244,43 @@ impl TokenThen {
     }
 }
 
+/// A user of the provider with an open session at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UserThen {
+    /// The user, the role, the firms and the end of the session.
+    #[serde(flatten)]
+    pub scope: SignInScope,
+    /// The time of the sign-in.
+    pub signed_in_at: Timestamp,
+}
+
+/// The user of a sign-in's stream, or of the beginning of one, if the session was open at a moment.
+pub fn user<'a>(
+    stream: impl IntoIterator<Item = (&'a Event, &'a EventContext)>,
+    at: Timestamp,
+) -> Option<UserThen> {
+    let mut user = None;
+    for (event, context) in stream {
+        match event {
+            Event::SignIn(SignInEvent::UserSignedIn(scope)) => {
+                let signed_in_at = context.recorded_at;
+                user = Some(UserThen { scope: scope.clone(), signed_in_at });
+            }
+            Event::SignIn(SignInEvent::UserSignedOut { .. }) => user = None,
+            _ => {}
+        }
+    }
+    user.filter(|user| user.scope.ends_at > at)
+}
+
+impl UserThen {
+    /// Whether the user reached this firm.
+    #[must_use]
+    pub fn reaches(&self, firm_id: Uuid) -> bool {
+        self.scope.firm_ids.as_ref().is_none_or(|firms| firms.contains(&firm_id))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,6 +351,27 @@ mod tests {
             assert_eq!(then[0].since, at(u32::try_from(place).unwrap()));
         }
         assert_eq!(members(events)[0].role, None);
+    }
+
+    #[test]
+    fn a_user_has_access_until_the_session_ends() {
+        let scope = SignInScope {
+            user_id: Uuid::from_u128(4),
+            issuer: "https://id.example".into(),
+            subject: "ann".into(),
+            name: "Ann".into(),
+            role: HolderRole::Auditor,
+            firm_ids: Some(vec![Uuid::from_u128(1)]),
+            ends_at: at(9),
+        };
+        let begun = Event::from(SignInEvent::UserSignedIn(scope.clone()));
+        let ended = Event::from(SignInEvent::UserSignedOut { reason: None });
+        let (first, second) = (context(1), context(5));
+        let open = user([(&begun, &first)], at(8)).unwrap();
+        assert_eq!(open, UserThen { scope, signed_in_at: at(1) });
+        assert!(open.reaches(Uuid::from_u128(1)) && !open.reaches(Uuid::from_u128(2)));
+        assert_eq!(user([(&begun, &first)], at(9)), None);
+        assert_eq!(user([(&begun, &first), (&ended, &second)], at(8)), None);
     }
 
     #[test]

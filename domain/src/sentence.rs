@@ -439,7 +439,12 @@ fn of_sign_in(event: &SignInEvent) -> String {
             let role = holder_word(*role);
             format!("{name} ({subject} at {issuer}) signed in as {role}, until {ends_at}")
         }
-        SignInEvent::UserSignedOut {} => "the user of the provider signed out".to_owned(),
+        SignInEvent::UserSignedOut { reason: None } => {
+            "the user of the provider signed out".to_owned()
+        }
+        SignInEvent::UserSignedOut { reason: Some(reason) } => {
+            format!("an operator ended the session of the user: {reason}")
+        }
     }
 }
 

@@ -47,7 +47,10 @@ pub enum SignInCommand {
     /// Begins the session.
     Begin(SignInScope),
     /// Ends the session before its time.
-    End,
+    End {
+        /// The operator's reason. `None` if the user signed out.
+        reason: Option<String>,
+    },
 }
 
 /// Event of a sign-in.
@@ -55,8 +58,12 @@ pub enum SignInCommand {
 pub enum SignInEvent {
     /// A user of the provider signed in.
     UserSignedIn(SignInScope),
-    /// The user signed out.
-    UserSignedOut {},
+    /// The session was ended before its time.
+    UserSignedOut {
+        /// The operator's reason. `None` if the user signed out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
 }
 
 /// The user, the rights and the end of a session.
@@ -104,15 +111,17 @@ impl SignIn {
                 Ok(vec![SignInEvent::UserSignedIn(scope.clone())])
             }
             (SignInCommand::Begin(_), _) => Err(SignInRejection::Begun),
-            (SignInCommand::End, SignInState::Open) => Ok(vec![SignInEvent::UserSignedOut {}]),
-            (SignInCommand::End, _) => Err(SignInRejection::NotOpen),
+            (SignInCommand::End { reason }, SignInState::Open) => {
+                Ok(vec![SignInEvent::UserSignedOut { reason: reason.clone() }])
+            }
+            (SignInCommand::End { .. }, _) => Err(SignInRejection::NotOpen),
         }
     }
 
     fn absorb(&mut self, event: &SignInEvent) {
         self.state = match event {
             SignInEvent::UserSignedIn(_) => SignInState::Open,
-            SignInEvent::UserSignedOut {} => SignInState::Ended,
+            SignInEvent::UserSignedOut { .. } => SignInState::Ended,
         };
     }
 }
@@ -169,8 +178,9 @@ impl ProviderUser {
     }
 }
 
-/// The role that a value of the claim grants: `VALUE=auditor` or `VALUE=operator:FIRM+FIRM`. The value
-/// may have percent-encoded characters (RFC 3986, section 2.1), as settings end a grant at a comma.
+/// The role that a value of the claim grants: `VALUE=auditor` or `VALUE=operator:FIRM+FIRM`. The
+/// value may have percent-encoded characters (RFC 3986, section 2.1), as settings end a grant at a
+/// comma.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleGrant {
     value: String,
@@ -281,15 +291,17 @@ mod tests {
         let scope = ann().scope(role, "2026-11-01T20:00:00.000Z".parse().unwrap());
         let given = |events| TestFramework::<SignIn>::with(()).given(events);
         let begun = SignInEvent::UserSignedIn(scope.clone());
-        let ended = SignInEvent::UserSignedOut {};
+        let reason = Some("left the company".to_owned());
+        let (end, ended) =
+            (SignInCommand::End { reason: reason.clone() }, SignInEvent::UserSignedOut { reason });
         let begin = SignInCommand::Begin(scope);
         given(vec![]).when(begin.clone()).then_expect_events(vec![begun.clone()]);
         given(vec![begun.clone()]).when(begin).then_expect_error(SignInRejection::Begun);
-        given(vec![]).when(SignInCommand::End).then_expect_error(SignInRejection::NotOpen);
+        given(vec![]).when(end.clone()).then_expect_error(SignInRejection::NotOpen);
         let open = vec![begun.clone()];
-        given(open).when(SignInCommand::End).then_expect_events(vec![ended.clone()]);
+        given(open).when(end.clone()).then_expect_events(vec![ended.clone()]);
         let over = vec![begun, ended];
-        given(over).when(SignInCommand::End).then_expect_error(SignInRejection::NotOpen);
+        given(over).when(end).then_expect_error(SignInRejection::NotOpen);
     }
 
     #[test]
@@ -298,8 +310,12 @@ mod tests {
             "user_id": FIRM, "issuer": "https://id.example", "subject": "ann", "name": "Ann Lee",
             "role": "operator", "firm_ids": [OTHER], "ends_at": "2026-11-01T20:00:00.000Z",
         }});
-        let event: SignInEvent = serde_json::from_value(stored.clone()).unwrap();
-        assert_eq!(serde_json::to_value(event).unwrap(), stored);
+        let out = json!({"UserSignedOut": {}});
+        let ended = json!({"UserSignedOut": {"reason": "left the company"}});
+        for stored in [stored, out, ended] {
+            let event: SignInEvent = serde_json::from_value(stored.clone()).unwrap();
+            assert_eq!(serde_json::to_value(event).unwrap(), stored);
+        }
     }
 
     #[test]

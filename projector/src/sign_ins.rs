@@ -72,8 +72,6 @@ pub async fn name_user(
 /// A session.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct SignInRow {
-    /// The stream of the sign-in.
-    pub sign_in_id: Uuid,
     /// The user.
     pub user_id: Uuid,
     /// The name of the user.
@@ -95,7 +93,7 @@ pub async fn find(
     now: DateTime<Utc>,
 ) -> Result<Option<SignInRow>, sqlx::Error> {
     sqlx::query_as(
-        "select s.sign_in_id, s.user_id, u.name, s.role, s.firm_ids
+        "select s.user_id, u.name, s.role, s.firm_ids
            from sign_ins s join users u on u.user_id = s.user_id
           where s.cookie_sha256 = $1 and s.ends_at > $2 and s.grants_sha256 = $3",
     )
@@ -106,23 +104,69 @@ pub async fn find(
     .await
 }
 
-/// Ends an open session for good. Returns whether there was one. The row stays until
-/// [`forget`], so that its way to the provider leads to no other session.
+/// An open session.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct OpenSignIn {
+    /// The user.
+    pub user_id: Uuid,
+    /// The name of the user.
+    pub name: String,
+    /// The role: `operator` or `auditor`.
+    pub role: String,
+    /// The firms that the user may reach; `None` for all.
+    pub firm_ids: Option<Vec<Uuid>>,
+    /// The end.
+    pub ends_at: DateTime<Utc>,
+}
+
+/// Lists the sessions that have not ended, the last one first.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn open(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<OpenSignIn>, sqlx::Error> {
+    sqlx::query_as(
+        "select s.user_id, u.name, s.role, s.firm_ids, s.ends_at
+           from sign_ins s join users u on u.user_id = s.user_id
+          where s.ends_at > $1 order by s.ends_at desc, s.sign_in_id",
+    )
+    .bind(now)
+    .fetch_all(pool)
+    .await
+}
+
+/// The sessions to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedSessions {
+    /// The one of this cookie, by its SHA-256.
+    OfCookie([u8; 32]),
+    /// All of this user.
+    OfUser(Uuid),
+}
+
+/// Ends open sessions for good. Returns their sign-ins. The rows stay until [`forget`], so that
+/// their way to the provider leads to no other session.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn end(
     connection: &mut PgConnection,
-    cookie_sha256: [u8; 32],
+    which: EndedSessions,
     now: DateTime<Utc>,
-) -> Result<bool, sqlx::Error> {
-    let ended =
-        sqlx::query("update sign_ins set ends_at = $2 where cookie_sha256 = $1 and ends_at > $2")
-            .bind(cookie_sha256)
-            .bind(now)
-            .execute(connection)
-            .await?;
-    Ok(ended.rows_affected() == 1)
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let (cookie_sha256, user_id) = match which {
+        EndedSessions::OfCookie(hash) => (Some(hash), None),
+        EndedSessions::OfUser(id) => (None, Some(id)),
+    };
+    sqlx::query_scalar(
+        "update sign_ins set ends_at = $3
+          where (cookie_sha256 = $1 or user_id = $2) and ends_at > $3
+         returning sign_in_id",
+    )
+    .bind(cookie_sha256)
+    .bind(user_id)
+    .bind(now)
+    .fetch_all(connection)
+    .await
 }
 
 /// The names of all users.

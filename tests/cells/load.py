@@ -101,7 +101,7 @@ def report(taken, pauses):
 def ask(cell, pauses):
     """Asks the public API as an integrator of this cell."""
     while not os.path.exists(STOP):
-        status, answer = call(PUBLIC, "GET", "/api/v1/me", {"X-API-Key": cell["key"]})
+        status, answer = call(PUBLIC, "GET", "/api/v1/me", {"X-API-Key": cell["keys"][0]})
         # A rate that is used up is an answer.
         pauses.note(status in (200, 429))
         if status == 401:
@@ -109,18 +109,34 @@ def ask(cell, pauses):
         time.sleep(0.1)
 
 
+def subscribe(pauses):
+    """Subscribes and unsubscribes with a key of its own, which stays within its rate."""
+    headers = {"X-API-Key": LOADED["keys"][1], "Content-Type": "application/json"}
+    hook = json.dumps({"trigger": "lead_hot", "target_url": "https://hooks.example.com/load"})
+    while not os.path.exists(STOP):
+        status, made = call(PUBLIC, "POST", "/api/v1/hooks", headers, hook)
+        pauses.note(status == 201)
+        time.sleep(1)
+        if status == 201:
+            status, _ = call(PUBLIC, "DELETE", f"/api/v1/hooks/{made['id']}", headers)
+            pauses.note(status == 200)
+            time.sleep(1)
+
+
 def main():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     target = f"http://127.0.0.1:{server.server_port}/"
     hook = json.dumps({"trigger": "form_submitted", "target_url": target})
-    headers = {"X-API-Key": LOADED["key"], "Content-Type": "application/json"}
+    headers = {"X-API-Key": LOADED["keys"][0], "Content-Type": "application/json"}
     status, made = call(PUBLIC, "POST", "/api/v1/hooks", headers, hook)
     assert status == 201, (status, made)
     taken, of_reports, of_loaded, of_others = set(), Pauses(), Pauses(), Pauses()
+    of_hooks = Pauses()
     workers = [
         threading.Thread(target=report, args=(taken, of_reports)),
         threading.Thread(target=ask, args=(LOADED, of_loaded)),
+        threading.Thread(target=subscribe, args=(of_hooks,)),
         *(threading.Thread(target=ask, args=(other, of_others)) for other in OTHERS),
     ]
     for worker in workers:
@@ -145,9 +161,10 @@ def main():
           f"of them with other bytes {len(other_bytes)} or another id {len(other_ids)}")
     print(f"reports: longest pause {of_reports.longest:.1f} s, {of_reports.failed} failed")
     print(f"integrators: longest pause {of_loaded.longest:.1f} s, {of_loaded.failed} failed")
+    print(f"subscriptions: longest pause {of_hooks.longest:.1f} s, {of_hooks.failed} failed")
     if OTHERS:
         print(f"the other cell: longest pause {of_others.longest:.1f} s, {of_others.failed} failed")
-    longest = max(of_reports.longest, of_loaded.longest)
+    longest = max(of_reports.longest, of_loaded.longest, of_hooks.longest)
     if lost or other_bytes or other_ids or of_others.failed or longest >= 10 or not taken:
         sys.exit("something was lost, doubled or held up too long")
 

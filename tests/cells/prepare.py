@@ -1,5 +1,5 @@
-"""Reports a firm with a form to each of two cells through their router, and makes a key of it. Prints
-them as JSON: [{"cell": ..., "firm": ..., "form": ..., "key": ..., "token": ...}, ...]."""
+"""Reports a firm with a form to each cell through the router, and makes two keys of it. Prints them as
+JSON: [{"cell": ..., "firm": ..., "form": ..., "keys": [...], "token": ...}, ...]."""
 
 import json
 import sys
@@ -40,8 +40,8 @@ def cell(number, token):
     ]
     post("/activity", "application/cloudevents-batch+json", events)
     new_key = {"member_id": owner, "name": "load"}
-    key = post(f"/firms/{firm}/keys", "application/json", new_key)["key"]
-    return {"cell": number, "firm": firm, "form": form, "key": key, "token": token}
+    keys = [post(f"/firms/{firm}/keys", "application/json", new_key)["key"] for _ in range(2)]
+    return {"cell": number, "firm": firm, "form": form, "keys": keys, "token": token}
 
 
 made = []

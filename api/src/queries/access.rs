@@ -1,11 +1,12 @@
-//! Access to a firm at a moment: members, keys and tokens from the log, and the operators at
-//! terminals from the audit log.
+//! Access to a firm at a moment: members, keys, tokens and users of the provider from the log, and
+//! the operators at terminals from the audit log.
 
 use std::collections::HashMap;
 
-use domain::access::{self, AccessMoment, KeyThen, MemberThen, TokenThen};
+use domain::access::{self, AccessMoment, KeyThen, MemberThen, TokenThen, UserThen};
 use domain::as_of::AsOf;
 use domain::event::Event;
+use domain::pause::INSTALLATION_FIRM_ID;
 use domain::time::Timestamp;
 use eventstore::RecordedEvent;
 use projector::as_of::had_happened;
@@ -19,6 +20,7 @@ use super::as_of::unread;
 use super::inventory::seen_from;
 use crate::error::Error;
 use crate::service::Service;
+use crate::sessions::SESSION_TIME;
 
 /// Streams read at once.
 const STREAMS_PER_READ: usize = 200;
@@ -34,6 +36,7 @@ pub struct Access {
     members: Vec<MemberThen>,
     keys: Vec<KeyAccess>,
     tokens: Vec<TokenAccess>,
+    users: Vec<UserThen>,
     operators: Vec<TerminalAccess>,
 }
 
@@ -89,6 +92,7 @@ pub async fn of_firm(
         members: members(service, firm_id, at).await?,
         keys: keys_then(service, firm_id, at).await?,
         tokens: tokens_then(service, reach, firm_id, at).await?,
+        users: users_then(service, reach, firm_id, at).await?,
         operators: operators.into_iter().map(TerminalAccess::of).collect(),
     })
 }
@@ -163,6 +167,30 @@ async fn tokens_then(
         Some(TokenAccess { then, last_used_at: row.last_used_at.map(Timestamp::from) })
     };
     Ok(rows.iter().filter_map(then).collect())
+}
+
+/// Users of the provider whose session was open and reached the firm, in the order of their
+/// sign-ins. The caller sees the firms that it may reach itself.
+async fn users_then(
+    service: &Service,
+    reach: Option<&[Uuid]>,
+    firm_id: Uuid,
+    at: Timestamp,
+) -> Result<Vec<UserThen>, Error> {
+    let since = at.get() - SESSION_TIME;
+    let ids = audit::sign_ins(service.store.pool(), INSTALLATION_FIRM_ID, since, at.get()).await?;
+    let streams = streams(service, "SignIn", &ids, at).await?;
+    let then = |id: &Uuid| {
+        let mut then = access::user(parts(streams.get(&id.to_string())?), at)?;
+        if !then.reaches(firm_id) {
+            return None;
+        }
+        if let Some(reach) = reach {
+            then.scope.firm_ids = seen_from(then.scope.firm_ids.take(), reach)?;
+        }
+        Some(then)
+    };
+    Ok(ids.iter().filter_map(then).collect())
 }
 
 fn parts(

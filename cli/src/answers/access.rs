@@ -1,4 +1,4 @@
-//! `access`: members, keys, tokens and operators of a firm on a day.
+//! `access`: members, keys, tokens, users and operators of a firm on a day.
 
 use api::commands::readings;
 use api::queries::access;
@@ -66,8 +66,9 @@ fn rows(found: &Value) -> Vec<Value> {
     let members = list(found, "members").map(member);
     let keys = list(found, "keys").map(key);
     let tokens = list(found, "tokens").map(token);
+    let users = list(found, "users").map(user);
     let operators = list(found, "operators").map(operator);
-    members.chain(keys).chain(tokens).chain(operators).collect()
+    members.chain(keys).chain(tokens).chain(users).chain(operators).collect()
 }
 
 fn member(one: &Value) -> Value {
@@ -94,16 +95,27 @@ fn key(one: &Value) -> Value {
 }
 
 fn token(one: &Value) -> Value {
+    json!({
+        "kind": "token", "id": one["id"], "name": one["name"], "state": "active",
+        "rights": rights(one), "since": one["created_at"], "last_used_at": one["last_used_at"],
+    })
+}
+
+fn user(one: &Value) -> Value {
+    json!({
+        "kind": "user", "id": one["user_id"], "name": one["name"], "state": "signed in",
+        "rights": rights(one), "since": one["signed_in_at"],
+    })
+}
+
+/// The role and the firms of a token or a user.
+fn rights(one: &Value) -> String {
     let reach = match &one["firm_ids"] {
         Value::Array(firms) if firms.len() == 1 => "for this firm alone".to_owned(),
         Value::Array(firms) => format!("for {} firms", firms.len()),
         _ => "for all firms".to_owned(),
     };
-    json!({
-        "kind": "token", "id": one["id"], "name": one["name"], "state": "active",
-        "rights": format!("{} {reach}", text(one, "role")), "since": one["created_at"],
-        "last_used_at": one["last_used_at"],
-    })
+    format!("{} {reach}", text(one, "role"))
 }
 
 fn operator(one: &Value) -> Value {
@@ -133,15 +145,19 @@ mod tests {
                       "created_at": "t", "revoked_at": "u", "last_used_at": null}],
             "tokens": [{"id": "t", "name": "back end", "role": "product", "firm_ids": ["f"],
                         "created_at": "t", "last_used_at": "u"}],
+            "users": [{"user_id": "u", "name": "Eve", "role": "auditor", "firm_ids": null,
+                       "signed_in_at": "t"}],
             "operators": [{"name": "ann", "first_at": "t", "last_at": "u",
                            "terminal": {"host": "h", "login": "l", "user": "u"}}],
         });
         let rows = rows(&found);
         let of = |field: &str| rows.iter().map(|row| text(row, field)).collect::<Vec<_>>();
-        assert_eq!(of("id"), ["m1", "m2", "m3", "k", "t", "ann"]);
-        assert_eq!(of("state"), ["active", "left", "disabled", "revoked", "active", "seen"]);
+        assert_eq!(of("id"), ["m1", "m2", "m3", "k", "t", "u", "ann"]);
+        let states = ["active", "left", "disabled", "revoked", "active", "signed in", "seen"];
+        assert_eq!(of("state"), states);
         assert_eq!(of("rights")[0], "owner, makes keys");
         assert_eq!(of("rights")[4], "product for this firm alone");
+        assert_eq!(of("rights")[5], "auditor for all firms");
         assert_eq!(of("name")[3], "Zapier (ffk_a…)");
     }
 }

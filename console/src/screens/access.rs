@@ -1,4 +1,5 @@
-//! Access to a firm at a moment: members, keys, tokens, and operators at terminals.
+//! Access to a firm at a moment: members, keys, tokens, users of the provider, and operators at
+//! terminals.
 
 use axum::extract::State;
 use domain::time::Timestamp;
@@ -19,6 +20,7 @@ struct FirmAccess {
     members: Vec<MemberAccess>,
     keys: Vec<KeyAccess>,
     tokens: Vec<Value>,
+    users: Vec<UserAccess>,
     operators: Vec<OperatorAccess>,
 }
 
@@ -44,6 +46,16 @@ struct KeyAccess {
     last_used_at: Option<Timestamp>,
 }
 
+/// A user of the provider with an open session.
+#[derive(Debug, Deserialize)]
+struct UserAccess {
+    user_id: Uuid,
+    name: String,
+    role: String,
+    signed_in_at: Timestamp,
+    ends_at: Timestamp,
+}
+
 /// An operator who had given commands at a terminal.
 #[derive(Debug, Deserialize)]
 struct OperatorAccess {
@@ -65,6 +77,9 @@ fn content(at: &FirmVisit, found: &FirmAccess) -> PageContent {
         (parts::section("members", "Members", &members(at, &found.members)))
         (parts::section("keys", "Keys", &keys(at, &found.keys)))
         (parts::section("tokens", "Tokens", &tokens(at, &found.tokens)))
+        @if !found.users.is_empty() {
+            (parts::section("users", "Users of the provider", &users(at, &found.users)))
+        }
         (parts::section("operators", "Operators at terminals", &operators(at, &found.operators)))
     };
     PageContent::of("Access", content).with_data()
@@ -120,6 +135,21 @@ fn tokens(at: &FirmVisit, tokens: &[Value]) -> Markup {
         }
     };
     parts::table("Tokens", &["Token", "Name", "Role", "Made", "Last use", "Expires"], &rows)
+}
+
+fn users(at: &FirmVisit, users: &[UserAccess]) -> Markup {
+    let rows = html! {
+        @for user in users {
+            tr {
+                td { (parts::id(&at.at(&format!("/audit?actor={}", user.user_id)), &user.user_id)) }
+                td { (parts::foreign(&user.name)) }
+                td { (user.role) }
+                td { (parts::time(user.signed_in_at, at.visit.now)) }
+                td { (parts::time(user.ends_at, at.visit.now)) }
+            }
+        }
+    };
+    parts::table("Users", &["User", "Name", "Role", "Signed in", "Until"], &rows)
 }
 
 fn operators(at: &FirmVisit, operators: &[OperatorAccess]) -> Markup {

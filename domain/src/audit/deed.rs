@@ -93,7 +93,7 @@ actions! {
     TokenCreated = "token_created": "A token of the internal API was created.",
     TokenRevoked = "token_revoked": "A token of the internal API was revoked.",
     UserSignedIn = "user_signed_in": "A user of the provider signed in at the console.",
-    UserSignedOut = "user_signed_out": "A user of the provider signed out.",
+    UserSignedOut = "user_signed_out": "The session of a user of the provider was ended.",
     KeyringRewrapOrdered = "keyring_rewrap_ordered": "Another wrapping key was ordered.",
     RolesMigrationOrdered = "roles_migration_ordered": "Database roles and grants were ordered.",
     RebuildOrdered = "rebuild_ordered": "A rebuild of read models was ordered.",
@@ -116,8 +116,8 @@ impl Action {
     /// The actions of readings: shown, and taken home.
     pub const READS: [Self; 2] = [Self::AuditRead, Self::AuditExported];
 
-    /// Returns the words of the actions that a list is about. `named` is empty for all. Returns `None`
-    /// if the list leaves none out.
+    /// Returns the words of the actions that a list is about. `named` is empty for all. Returns
+    /// `None` if the list leaves none out.
     #[must_use]
     pub fn wanted(named: &[Self], without_reads: bool) -> Option<Vec<&'static str>> {
         if named.is_empty() && !without_reads {
@@ -358,7 +358,7 @@ fn of_sign_in(id: &str, event: &SignInEvent) -> Deed {
                 "role": role, "firm_ids": firm_ids, "ends_at": ends_at,
             }))
         }
-        SignInEvent::UserSignedOut {} => sign_in(Action::UserSignedOut),
+        SignInEvent::UserSignedOut { reason } => sign_in(Action::UserSignedOut).why(reason),
     }
 }
 

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
+use api::sessions;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tests::{Answer, World, raw};
+use sqlx::Executor;
+use tests::{Answer, Firm, World, raw};
 use tokio::net::TcpListener;
 
 use super::identity_provider::{
     CLIENT_ID, CLIENT_SECRET, IdentityProvider, ProviderFault, Signing, world_with,
 };
 use super::{firm_named, get, post, query_of, sign_in, value_of};
-use crate::process::serve_with;
+use crate::process::{firmforms, serve_with};
 
 const ORIGIN: &str = "http://127.0.0.1:8081";
 
@@ -157,6 +159,104 @@ async fn a_user_signs_in_by_the_provider_is_the_actor_and_signs_out_for_good() {
     assert_eq!(evidence["role"], "operator");
     let actor = format!("operator:{}", evidence["user_id"].as_str().unwrap());
     assert!(entries.iter().all(|(_, by, _)| *by == actor), "{entries:?}");
+}
+
+/// The auditor's question is who had access on a day.
+#[tokio::test]
+async fn the_report_of_access_left_users_of_the_provider_out() {
+    let console = Console::new().await;
+    let world = &console.world;
+    let (firm, other) = (world.firm().await, world.firm().await);
+    let at = async |firm: &Firm, as_of: &str| {
+        let path = format!("/internal/v1/firms/{}/access?as_of={as_of}", firm.id);
+        let token = tokens::create(world.service(), "aud", HolderRole::Auditor).await.unwrap();
+        let bearer = format!("Bearer {}", token.token);
+        let found = get(world, &path, &[("authorization", &bearer)]).await;
+        assert_eq!(found.status, 200, "{}", found.text());
+        found.body["users"].clone()
+    };
+    let before = world.clock.now();
+    world.pass(Duration::from_secs(60));
+    console.provider.claim(&json!({"groups": ["audit"]}));
+    let cookie = cookie_of(&console.travel().await);
+    let signed_in = world.clock.now();
+    world.project().await;
+    world.pass(Duration::from_secs(60));
+    let open = world.clock.now();
+    assert_eq!(at(&firm, &before.to_string()).await, json!([]));
+    let users = at(&firm, &open.to_string()).await;
+    assert_eq!(users[0]["name"], "Ann Lee");
+    assert_eq!(users[0]["role"], "auditor");
+    assert_eq!(users[0]["signed_in_at"], signed_in.to_string());
+    assert_eq!(users, at(&other, &open.to_string()).await);
+    let page = console.open(&cookie, &format!("/console/firms/{}/access", firm.id)).await;
+    assert!(page.text().contains("Users of the provider"), "{}", page.text());
+    assert!(page.text().contains("<bdi>Ann Lee</bdi>"), "{}", page.text());
+
+    world.pass(Duration::from_hours(8));
+    assert_eq!(at(&firm, &world.clock.now().to_string()).await, json!([]));
+    assert_eq!(at(&firm, &open.to_string()).await, users);
+}
+
+/// Somebody who left the company was signed in until the session ended by itself.
+#[tokio::test]
+async fn an_operator_ends_all_sessions_of_a_user_and_says_why() {
+    let console = Console::new().await;
+    let service = console.world.service();
+    let mut cookies = Vec::new();
+    for _ in 0..2 {
+        cookies.push(cookie_of(&console.travel().await));
+    }
+    let open = sessions::of_users(service).await.unwrap();
+    let names: Vec<&str> = open.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["Ann Lee", "Ann Lee"]);
+    let user = open[0].user_id;
+    let wordless = sessions::end_of_user(service, user, " ").await.unwrap_err();
+    assert!(matches!(wordless, api::Error::InvalidRequest(_)), "{wordless}");
+    assert_eq!(sessions::end_of_user(service, user, "left the company").await.unwrap(), 2);
+    for cookie in &cookies {
+        assert_eq!(console.open(cookie, "/console/firms").await.status, 303);
+    }
+    let again = sessions::end_of_user(service, user, "left the company").await.unwrap_err();
+    assert_eq!(again, api::Error::NotFound);
+    assert_eq!(sessions::of_users(service).await.unwrap(), []);
+    console.world.project().await;
+    let entries: Vec<(String, String, Option<String>)> = sqlx::query_as(
+        "select action, actor_kind, reason from audit_log where firm_id = $1 order by sequence",
+    )
+    .bind(domain::pause::INSTALLATION_FIRM_ID)
+    .fetch_all(console.world.pool())
+    .await
+    .unwrap();
+    let ended = ("user_signed_out".into(), "operator".into(), Some("left the company".into()));
+    assert_eq!(entries[2..], [ended.clone(), ended]);
+    assert_eq!(console.travel().await.status, 200, "the provider decides who comes back");
+}
+
+#[tokio::test]
+async fn at_the_terminal_users_are_listed_and_signed_out() {
+    let console = Console::new().await;
+    console.travel().await;
+    // The program has the time of this machine.
+    let hour = "update sign_ins set ends_at = now() + interval '1 hour'";
+    console.world.pool().execute(hour).await.unwrap();
+    let program = async |arguments: &[&str]| {
+        let output = firmforms(&console.world.database).args(arguments).output().await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, listed) = program(&["users", "list"]).await;
+    assert!(
+        code == Some(0) && listed.contains("Ann Lee") && listed.contains("operator"),
+        "{listed}"
+    );
+    let out = ["users", "sign-out", "Ann Lee", "--reason", "left the company", "--json"];
+    let (code, ended) = program(&out).await;
+    assert!(code == Some(0) && ended.contains("\"sessions_ended\": 1"), "{ended}");
+    let (code, refused) = program(&out).await;
+    assert!(code == Some(1) && refused.contains("no such user is signed in"), "{refused}");
+    let (_, listed) = program(&["users", "list"]).await;
+    assert!(listed.contains("no user of the provider is signed in"), "{listed}");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub use chains::{
 pub use questions::{
     AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count, count_firms, find_at,
     followed_to, hashes, hashes_after, last_position, list, list_after, list_from, of_subject,
-    operators, position_of_event, proving_span, sequences_at, span, stretch,
+    operators, position_of_event, proving_span, sequences_at, sign_ins, span, stretch,
 };
 
 /// The writer of the audit log.

@@ -241,6 +241,29 @@ pub async fn operators(
     .await
 }
 
+/// Lists the sign-ins of users of the provider after `since` and up to `at`, in their order.
+/// `firm_id` is that of the installation.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn sign_ins(
+    pool: &PgPool,
+    firm_id: Uuid,
+    since: DateTime<Utc>,
+    at: DateTime<Utc>,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select subject_id::uuid from audit_log
+          where firm_id = $1 and action = 'user_signed_in' and at > $2 and at <= $3
+          order by at, sequence",
+    )
+    .bind(firm_id)
+    .bind(since)
+    .bind(at)
+    .fetch_all(pool)
+    .await
+}
+
 /// Returns the position of an event that has an entry, by the event's id.
 ///
 /// # Errors

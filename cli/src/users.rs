@@ -1,0 +1,106 @@
+//! `users`: users of the provider who are signed in at the console.
+
+use std::collections::BTreeSet;
+
+use anyhow::bail;
+use api::sessions;
+use clap::Subcommand;
+use domain::time::Timestamp;
+use projector::sign_ins::OpenSignIn;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::operate::terminal_error;
+use crate::output::{Column, ListTable, OutputArgs, RecordView};
+use crate::wiring::{self, StorageArgs};
+
+const USERS: ListTable = ListTable::new(
+    &[
+        Column::id("id"),
+        Column::text("role"),
+        Column::age("ends_at"),
+        Column::text("firm_ids"),
+        Column::text("name"),
+    ],
+    "no user of the provider is signed in",
+);
+
+const SIGNED_OUT: RecordView =
+    RecordView::new(&[Column::id("id"), Column::number("sessions_ended")]);
+
+/// The commands of `users`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UsersCommand {
+    /// List open sessions.
+    List(OutputArgs),
+    /// End all sessions of a user at once.
+    SignOut {
+        /// The user: the id, the beginning of the id, or the name.
+        user: String,
+        /// The reason; kept in the log.
+        #[arg(long)]
+        reason: String,
+        #[command(flatten)]
+        json: OutputArgs,
+    },
+}
+
+pub(crate) async fn run(storage: &StorageArgs, command: UsersCommand) -> anyhow::Result<()> {
+    let system = wiring::open(storage).await?;
+    let service = &system.service;
+    let open = sessions::of_users(service).await.map_err(terminal_error)?;
+    match command {
+        UsersCommand::List(how) => {
+            let item = |one: &OpenSignIn| {
+                json!({"id": one.user_id, "name": one.name, "role": one.role,
+                       "firm_ids": one.firm_ids, "ends_at": Timestamp::from(one.ends_at)})
+            };
+            USERS.print(how, open.iter().map(item).collect());
+        }
+        UsersCommand::SignOut { user, reason, json } => {
+            let user_id = meant(&open, &user)?;
+            let ended = sessions::end_of_user(service, user_id, &reason).await;
+            let ended = ended.map_err(terminal_error)?;
+            SIGNED_OUT.print(json, &json!({"id": user_id, "sessions_ended": ended}));
+        }
+    }
+    system.stop().await
+}
+
+/// The user that a text means, among those who are signed in.
+fn meant(open: &[OpenSignIn], text: &str) -> anyhow::Result<Uuid> {
+    let is_meant = |one: &&OpenSignIn| {
+        one.name == text || (text.len() >= 8 && one.user_id.to_string().starts_with(text))
+    };
+    let ids: BTreeSet<Uuid> = open.iter().filter(is_meant).map(|one| one.user_id).collect();
+    let mut ids = ids.into_iter();
+    match (ids.next(), ids.next()) {
+        (Some(id), None) => Ok(id),
+        (None, _) => bail!("{text}: no such user is signed in; `firmforms users list` lists them"),
+        (Some(_), Some(_)) => bail!("{text}: several users who are signed in have this name"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_meant_by_id_or_name_if_nobody_else_is() {
+        let one = |id: u128, name: &str| OpenSignIn {
+            user_id: Uuid::from_u128(id << 96),
+            name: name.to_owned(),
+            role: "auditor".to_owned(),
+            firm_ids: None,
+            ends_at: "2026-11-01T12:00:00Z".parse().unwrap(),
+        };
+        let open = [one(1, "Ann Lee"), one(1, "Ann Lee"), one(2, "Bob"), one(3, "Bob")];
+        for text in ["Ann Lee", "00000001", "00000001-0000-0000-0000-000000000000"] {
+            assert_eq!(meant(&open, text).unwrap(), open[0].user_id, "{text}");
+        }
+        for (text, told) in [("ann", "no such user"), ("0000000", "no such"), ("Bob", "several")] {
+            let error = meant(&open, text).unwrap_err().to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+}
