@@ -1,5 +1,5 @@
-//! Access at a moment: the members and keys of a firm, and the tokens and users of the provider that
-//! reach it. They are folded from their events.
+//! Access at a moment: the members and keys of a firm, and the tokens and users of the provider
+//! that reach it. They are folded from their events.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
