@@ -31,6 +31,7 @@ use crate::batching::token_cache::TokenCache;
 use crate::intake::{self, IntakeBatcher};
 use crate::portal::PortalRates;
 use crate::public::{KeyBatchers, WrongKeys};
+use crate::sign_in::SignInRates;
 
 /// The service behind both APIs. Clones share everything.
 #[derive(Clone)]
@@ -74,6 +75,8 @@ pub struct Service {
     pub wrong_keys: Arc<WrongKeys>,
     /// Rates of the portal.
     pub portal_rates: PortalRates,
+    /// Rates of sign-ins by the provider.
+    pub sign_in_rates: SignInRates,
     /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
     /// The provider by which users sign in at the console, if one is set.
@@ -349,6 +352,7 @@ pub(crate) mod tests {
             partial_after: TimeDelta::hours(1),
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
+            sign_in_rates: SignInRates::default(),
             provider: None,
             operator: None,
             batchers: CallBatchers::default(),

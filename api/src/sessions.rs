@@ -14,8 +14,8 @@ use chrono::TimeDelta;
 use domain::context::Actor;
 use domain::pause::INSTALLATION_FIRM_ID;
 use domain::sign_in::{SignIn, SignInCommand, SignInScope};
-use eventstore::{NewEvent, load};
-use projector::sign_ins::{self, EndedSessions, NewSignIn, OpenSignIn, SignInRow};
+use eventstore::{AppendTransaction, NewEvent, load};
+use projector::sign_ins::{self, NewSignIn, OpenSignIn, SignInRow};
 use uuid::Uuid;
 
 use crate::batching::token_cache::{self, TokenHash};
@@ -171,24 +171,28 @@ pub async fn of_users(service: &Service) -> Result<Vec<OpenSignIn>, Error> {
 /// `not_found` if none is open; `invalid_request` for a reason that is empty or too long.
 pub async fn end_of_user(service: &Service, user_id: Uuid, reason: &str) -> Result<usize, Error> {
     let reason = Some(commands::reason(reason)?);
-    let ended = end(service, EndedSessions::OfUser(user_id), service.operator(), reason).await?;
-    if ended == 0 { Err(Error::NotFound) } else { Ok(ended) }
+    let mut appending = service.store.begin().await?;
+    let now = service.clock.now().get();
+    let ended = sign_ins::end_of_user(appending.connection(), user_id, now).await?;
+    if ended.is_empty() {
+        return Err(Error::NotFound);
+    }
+    record_ends(service, appending, &ended, service.operator(), reason).await?;
+    Ok(ended.len())
 }
 
-async fn end(
+/// Appends the ends of these sign-ins, whose rows the transaction has changed.
+async fn record_ends(
     service: &Service,
-    which: EndedSessions,
+    mut appending: AppendTransaction<'_>,
+    sign_ins: &[Uuid],
     actor: Actor,
     reason: Option<String>,
-) -> Result<usize, Error> {
-    let mut appending = service.store.begin().await?;
-    // The rows are changed first, so one of two calls ends a session.
-    let now = service.clock.now().get();
-    let ended = sign_ins::end(appending.connection(), which, now).await?;
+) -> Result<(), Error> {
     let command = SignInCommand::End { reason };
     let context = service.context(INSTALLATION_FIRM_ID, actor);
     let upcasters = service.store.upcasters();
-    for sign_in_id in &ended {
+    for sign_in_id in sign_ins {
         let stream = sign_in_id.to_string();
         let (sign_in, last) = load::<SignIn>(appending.connection(), &upcasters, &stream).await?;
         let events = sign_in.decide(&command);
@@ -196,7 +200,7 @@ async fn end(
         appending.append(NewEvent::after(last, &stream, &context, events)).await?;
     }
     appending.commit().await?;
-    Ok(ended.len())
+    Ok(())
 }
 
 const fn may_look(role: HolderRole) -> bool {
@@ -234,7 +238,11 @@ impl Session {
         let SessionKind::OfUser { cookie_sha256, .. } = self.kind else {
             return Ok(());
         };
-        end(service, EndedSessions::OfCookie(cookie_sha256), self.actor(), None).await.map(drop)
+        let mut appending = service.store.begin().await?;
+        // The row is changed first, so one of two calls ends the session.
+        let now = service.clock.now().get();
+        let ended = sign_ins::end(appending.connection(), cookie_sha256, now).await?;
+        record_ends(service, appending, &ended, self.actor(), None).await
     }
 
     /// Whether the holder may act.

@@ -28,6 +28,9 @@ const USERS: ListTable = ListTable::new(
 const SIGNED_OUT: RecordView =
     RecordView::new(&[Column::id("id"), Column::number("sessions_ended")]);
 
+/// Shortest beginning of an id.
+const ID_PREFIX_MIN: usize = 8;
+
 /// The commands of `users`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UsersCommand {
@@ -67,17 +70,21 @@ pub(crate) async fn run(storage: &StorageArgs, command: UsersCommand) -> anyhow:
     system.stop().await
 }
 
-/// The user that a text means, among those who are signed in.
+/// The user that a text means, among those who are signed in. An id comes before a name, because
+/// users may choose their names at the provider.
 fn meant(open: &[OpenSignIn], text: &str) -> anyhow::Result<Uuid> {
-    let is_meant = |one: &&OpenSignIn| {
-        one.name == text || (text.len() >= 8 && one.user_id.to_string().starts_with(text))
+    let of = |is_meant: &dyn Fn(&OpenSignIn) -> bool| -> BTreeSet<Uuid> {
+        open.iter().filter(|one| is_meant(one)).map(|one| one.user_id).collect()
     };
-    let ids: BTreeSet<Uuid> = open.iter().filter(is_meant).map(|one| one.user_id).collect();
-    let mut ids = ids.into_iter();
+    let has_id_length = text.len() >= ID_PREFIX_MIN;
+    let by_id = of(&|one| has_id_length && one.user_id.to_string().starts_with(text));
+    let is_name = by_id.is_empty() && text.parse::<Uuid>().is_err();
+    let found = if is_name { of(&|one| one.name == text) } else { by_id };
+    let mut ids = found.into_iter();
     match (ids.next(), ids.next()) {
         (Some(id), None) => Ok(id),
         (None, _) => bail!("{text}: no such user is signed in; `firmforms users list` lists them"),
-        (Some(_), Some(_)) => bail!("{text}: several users who are signed in have this name"),
+        (Some(_), Some(_)) => bail!("{text}: several users who are signed in have this id or name"),
     }
 }
 
@@ -94,10 +101,15 @@ mod tests {
             firm_ids: None,
             ends_at: "2026-11-01T12:00:00Z".parse().unwrap(),
         };
-        let open = [one(1, "Ann Lee"), one(1, "Ann Lee"), one(2, "Bob"), one(3, "Bob")];
+        let bob = [one(2, "Bob"), one(3, "Bob"), one(4, "00000001")];
+        let nobody = Uuid::from_u128(9 << 96).to_string();
+        let named = [one(1, "Ann Lee"), one(1, "Ann Lee"), one(5, &nobody)];
+        let open = [&named[..], &bob[..]].concat();
         for text in ["Ann Lee", "00000001", "00000001-0000-0000-0000-000000000000"] {
             assert_eq!(meant(&open, text).unwrap(), open[0].user_id, "{text}");
         }
+        let of_nobody = meant(&open, &nobody).unwrap_err().to_string();
+        assert!(of_nobody.contains("no such user"), "{of_nobody}");
         for (text, told) in [("ann", "no such user"), ("0000000", "no such"), ("Bob", "several")] {
             let error = meant(&open, text).unwrap_err().to_string();
             assert!(error.contains(told), "{text}: {error}");

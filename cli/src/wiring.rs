@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use api::portal::PortalRates;
 use api::public::KeyBatchers;
+use api::sign_in::SignInRates;
 use api::{
     AppendClaimer, AuditAccess, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission,
     QueueView, SampleAnswer, SampleSender, SendingMode, Service, SignedSample, TargetDns,
@@ -283,6 +284,7 @@ impl System {
             partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
+            sign_in_rates: SignInRates::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
             egress: setup.egress.into(),

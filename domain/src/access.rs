@@ -8,7 +8,7 @@ use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::access_token::{AccessTokenEvent, TokenScope};
+use crate::access_token::{AccessTokenEvent, HolderRole, TokenScope};
 use crate::context::EventContext;
 use crate::event::Event;
 use crate::firm::{FirmEvent, MemberRole};
@@ -247,11 +247,18 @@ impl TokenThen {
 /// A user of the provider with an open session at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UserThen {
-    /// The user, the role, the firms and the end of the session.
-    #[serde(flatten)]
-    pub scope: SignInScope,
+    /// The user.
+    pub user_id: Uuid,
+    /// The name that the provider told.
+    pub name: String,
+    /// The role.
+    pub role: HolderRole,
+    /// The firms that the user could reach. `None` for all.
+    pub firm_ids: Option<Vec<Uuid>>,
     /// The time of the sign-in.
     pub signed_in_at: Timestamp,
+    /// The end of the session.
+    pub ends_at: Timestamp,
 }
 
 /// The user of a sign-in's stream, or of the beginning of one, if the session was open at a moment.
@@ -263,28 +270,28 @@ pub fn user<'a>(
     for (event, context) in stream {
         match event {
             Event::SignIn(SignInEvent::UserSignedIn(scope)) => {
+                let SignInScope { user_id, name, role, firm_ids, ends_at, .. } = scope.clone();
                 let signed_in_at = context.recorded_at;
-                user = Some(UserThen { scope: scope.clone(), signed_in_at });
+                user = Some(UserThen { user_id, name, role, firm_ids, signed_in_at, ends_at });
             }
             Event::SignIn(SignInEvent::UserSignedOut { .. }) => user = None,
             _ => {}
         }
     }
-    user.filter(|user| user.scope.ends_at > at)
+    user.filter(|user| user.ends_at > at)
 }
 
 impl UserThen {
     /// Whether the user reached this firm.
     #[must_use]
     pub fn reaches(&self, firm_id: Uuid) -> bool {
-        self.scope.firm_ids.as_ref().is_none_or(|firms| firms.contains(&firm_id))
+        self.firm_ids.as_ref().is_none_or(|firms| firms.contains(&firm_id))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_token::HolderRole;
     use crate::context::Actor;
 
     fn at(second: u32) -> Timestamp {
@@ -364,11 +371,12 @@ mod tests {
             firm_ids: Some(vec![Uuid::from_u128(1)]),
             ends_at: at(9),
         };
-        let begun = Event::from(SignInEvent::UserSignedIn(scope.clone()));
+        let begun = Event::from(SignInEvent::UserSignedIn(scope));
         let ended = Event::from(SignInEvent::UserSignedOut { reason: None });
         let (first, second) = (context(1), context(5));
         let open = user([(&begun, &first)], at(8)).unwrap();
-        assert_eq!(open, UserThen { scope, signed_in_at: at(1) });
+        assert_eq!((&*open.name, open.role), ("Ann", HolderRole::Auditor));
+        assert_eq!((open.signed_in_at, open.ends_at), (at(1), at(9)));
         assert!(open.reaches(Uuid::from_u128(1)) && !open.reaches(Uuid::from_u128(2)));
         assert_eq!(user([(&begun, &first)], at(9)), None);
         assert_eq!(user([(&begun, &first), (&ended, &second)], at(8)), None);

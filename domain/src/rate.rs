@@ -55,13 +55,15 @@ impl KeyRate {
 /// not reveal the address.
 #[must_use]
 pub fn address_counter(address: IpAddr) -> i32 {
-    let hash = Sha256::digest(counted_as(address).octets());
+    let hash = Sha256::digest(counted_network(address).octets());
     let number = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % ADDRESS_COUNTERS;
     number.cast_signed()
 }
 
-/// Writes IPv4 as mapped IPv6, and cuts IPv6 to its network of 64 bits.
-fn counted_as(address: IpAddr) -> Ipv6Addr {
+/// The network that counts as one caller (ruling 5): IPv4 as mapped IPv6, and IPv6 cut to its network
+/// of 64 bits.
+#[must_use]
+pub fn counted_network(address: IpAddr) -> Ipv6Addr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64),

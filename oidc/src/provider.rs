@@ -43,9 +43,9 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
 /// counts no longer.
 const DESCRIPTION_AGE_MAX: TimeDelta = TimeDelta::hours(1);
 
-/// The time for which a provider that did not answer is not asked again for its description. It is
-/// longer than a reading takes, so calls that waited for one start no other.
-const AWAY_TIME: TimeDelta = TimeDelta::seconds(15);
+/// The time after the start of a reading of the description in which no other begins. It is longer
+/// than a reading takes, so calls that waited for one begin no other.
+const READING_INTERVAL: TimeDelta = TimeDelta::seconds(15);
 
 /// The provider of the settings.
 pub struct Provider {
@@ -53,21 +53,24 @@ pub struct Provider {
     issuer: IssuerUrl,
     redirect_url: RedirectUrl,
     client: ProviderClient,
-    /// The last reading of the description with its keys. Whoever reads holds the lock, so calls at
-    /// once ask the provider once.
-    description: Mutex<Option<DescriptionReading>>,
+    /// The description with its keys. A reading holds the lock, so calls at once cause one reading.
+    description: Mutex<ProviderDescription>,
 }
 
-#[derive(Clone)]
-struct DescriptionReading {
-    found: Result<Arc<CoreProviderMetadata>, SignInError>,
-    at: Timestamp,
+/// What is known of the provider's description.
+#[derive(Default)]
+struct ProviderDescription {
+    /// The last one that was read, and the time of its reading.
+    known: Option<(Arc<CoreProviderMetadata>, Timestamp)>,
+    /// The last reading, and why it failed if it did.
+    last_reading: Option<(Timestamp, Option<SignInError>)>,
 }
 
-impl DescriptionReading {
-    fn counts(&self, now: Timestamp) -> bool {
-        let time = if self.found.is_ok() { DESCRIPTION_AGE_MAX } else { AWAY_TIME };
-        now.get() - self.at.get() < time
+impl ProviderDescription {
+    /// Whether the last reading was a moment ago.
+    fn was_read(&self, now: Timestamp) -> bool {
+        let last = self.last_reading.as_ref();
+        last.is_some_and(|(at, _)| now.get() - at.get() < READING_INTERVAL)
     }
 }
 
@@ -141,34 +144,48 @@ impl Provider {
 
     /// The description that was read within the last hour, or a new one.
     async fn described(&self, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, SignInError> {
-        let mut last = self.description.lock().await;
-        match last.as_ref().filter(|last| last.counts(now)) {
-            Some(last) => last.found.clone(),
-            None => self.read_into(&mut last, now).await,
+        let mut description = self.description.lock().await;
+        match &description.known {
+            Some((known, read_at)) if now.get() - read_at.get() < DESCRIPTION_AGE_MAX => {
+                Ok(Arc::clone(known))
+            }
+            _ => self.read_into(&mut description, now).await,
         }
     }
 
-    /// A description that was read after this one.
+    /// A description that was read after this one. It is this one if the last reading was a moment
+    /// ago.
     async fn described_after(
         &self,
-        known: &Arc<CoreProviderMetadata>,
+        former: &Arc<CoreProviderMetadata>,
         now: Timestamp,
     ) -> Result<Arc<CoreProviderMetadata>, SignInError> {
-        let mut last = self.description.lock().await;
-        match last.as_ref().map(|last| &last.found) {
-            Some(Ok(found)) if !Arc::ptr_eq(found, known) => Ok(Arc::clone(found)),
-            _ => self.read_into(&mut last, now).await,
+        let mut description = self.description.lock().await;
+        match &description.known {
+            Some((known, _)) if !Arc::ptr_eq(known, former) || description.was_read(now) => {
+                Ok(Arc::clone(known))
+            }
+            _ => self.read_into(&mut description, now).await,
         }
     }
 
+    /// Reads the description. The former one stays known if that fails.
     async fn read_into(
         &self,
-        last: &mut Option<DescriptionReading>,
+        description: &mut ProviderDescription,
         now: Timestamp,
     ) -> Result<Arc<CoreProviderMetadata>, SignInError> {
-        let found = self.read().await.map(Arc::new);
-        *last = Some(DescriptionReading { found: found.clone(), at: now });
-        found
+        if let Some((_, Some(error))) = &description.last_reading
+            && description.was_read(now)
+        {
+            return Err(error.clone());
+        }
+        let read = self.read().await.map(Arc::new);
+        description.last_reading = Some((now, read.as_ref().err().cloned()));
+        if let Ok(read) = &read {
+            description.known = Some((Arc::clone(read), now));
+        }
+        read
     }
 
     async fn read(&self) -> Result<CoreProviderMetadata, SignInError> {

@@ -134,35 +134,38 @@ pub async fn open(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<OpenSignIn>, 
     .await
 }
 
-/// The sessions to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndedSessions {
-    /// The one of this cookie, by its SHA-256.
-    OfCookie([u8; 32]),
-    /// All of this user.
-    OfUser(Uuid),
-}
-
-/// Ends open sessions for good. Returns their sign-ins. The rows stay until [`forget`], so that
-/// their way to the provider leads to no other session.
+/// Ends the open session of a cookie for good. Returns its sign-in, if there was one. The row stays
+/// until [`forget`], so that its way to the provider leads to no other session.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn end(
     connection: &mut PgConnection,
-    which: EndedSessions,
+    cookie_sha256: [u8; 32],
     now: DateTime<Utc>,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    let (cookie_sha256, user_id) = match which {
-        EndedSessions::OfCookie(hash) => (Some(hash), None),
-        EndedSessions::OfUser(id) => (None, Some(id)),
-    };
     sqlx::query_scalar(
-        "update sign_ins set ends_at = $3
-          where (cookie_sha256 = $1 or user_id = $2) and ends_at > $3
+        "update sign_ins set ends_at = $2 where cookie_sha256 = $1 and ends_at > $2
          returning sign_in_id",
     )
     .bind(cookie_sha256)
+    .bind(now)
+    .fetch_all(connection)
+    .await
+}
+
+/// Ends all open sessions of a user for good, like [`end`]. Returns their sign-ins.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn end_of_user(
+    connection: &mut PgConnection,
+    user_id: Uuid,
+    now: DateTime<Utc>,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "update sign_ins set ends_at = $2 where user_id = $1 and ends_at > $2 returning sign_in_id",
+    )
     .bind(user_id)
     .bind(now)
     .fetch_all(connection)

@@ -1,6 +1,6 @@
 """Load on one cell through a router, beside a look at another if there is one: reports submissions
 until a file says stop, receives the deliveries, and tells what was lost, what came twice, and the
-longest pause. Started by scripts/rehearse-cell-move and scripts/rehearse-upgrade."""
+longest wait of a caller. Started by scripts/rehearse-cell-move and scripts/rehearse-upgrade."""
 
 import hashlib
 import http.client
@@ -66,22 +66,28 @@ def submission():
     }
 
 
-class Pauses:
-    """The longest time between two good answers."""
+class Waits:
+    """The longest time that a caller waited for a good answer, with all tries."""
 
     def __init__(self):
-        self.last, self.longest, self.failed = time.monotonic(), 0.0, 0
+        self.since, self.longest, self.failed = None, 0.0, 0
 
-    def note(self, is_good):
-        now = time.monotonic()
+    def begins(self):
+        """A call begins. After a failure it is another try."""
+        if self.since is None:
+            self.since = time.monotonic()
+
+    def ends(self, is_good):
+        self.failed += not is_good
+        self.longest = max(self.longest, time.monotonic() - self.since)
         if is_good:
-            self.longest = max(self.longest, now - self.last)
-            self.last = now
-        else:
-            self.failed += 1
+            self.since = None
+
+    def told(self):
+        return f"longest wait {self.longest:.1f} s, {self.failed} failed calls"
 
 
-def report(taken, pauses):
+def report(taken, waits):
     """Reports submissions one by one, each until it is taken."""
     headers = {
         "Authorization": f"Bearer {LOADED['token']}", "X-Firmforms-Cell": LOADED["cell"],
@@ -90,36 +96,38 @@ def report(taken, pauses):
     while not os.path.exists(STOP):
         response, event = submission()
         while True:
+            waits.begins()
             status, _ = call(INTERNAL, "POST", "/internal/v1/activity", headers, json.dumps([event]))
-            pauses.note(status == 202)
+            waits.ends(status == 202)
             if status == 202:
                 break
             time.sleep(0.05)
         taken.add(response)
 
 
-def ask(cell, pauses):
+def ask(cell, waits):
     """Asks the public API as an integrator of this cell."""
     while not os.path.exists(STOP):
-        status, answer = call(PUBLIC, "GET", "/api/v1/me", {"X-API-Key": cell["keys"][0]})
+        waits.begins()
+        status, _ = call(PUBLIC, "GET", "/api/v1/me", {"X-API-Key": cell["keys"][0]})
         # A rate that is used up is an answer.
-        pauses.note(status in (200, 429))
-        if status == 401:
-            sys.exit(f"a key of cell {cell['cell']} is wrong: {answer}")
+        waits.ends(status in (200, 429))
         time.sleep(0.1)
 
 
-def subscribe(pauses):
+def subscribe(waits):
     """Subscribes and unsubscribes with a key of its own, which stays within its rate."""
     headers = {"X-API-Key": LOADED["keys"][1], "Content-Type": "application/json"}
     hook = json.dumps({"trigger": "lead_hot", "target_url": "https://hooks.example.com/load"})
     while not os.path.exists(STOP):
+        waits.begins()
         status, made = call(PUBLIC, "POST", "/api/v1/hooks", headers, hook)
-        pauses.note(status == 201)
+        waits.ends(status == 201)
         time.sleep(1)
         if status == 201:
+            waits.begins()
             status, _ = call(PUBLIC, "DELETE", f"/api/v1/hooks/{made['id']}", headers)
-            pauses.note(status == 200)
+            waits.ends(status == 200)
             time.sleep(1)
 
 
@@ -131,8 +139,8 @@ def main():
     headers = {"X-API-Key": LOADED["keys"][0], "Content-Type": "application/json"}
     status, made = call(PUBLIC, "POST", "/api/v1/hooks", headers, hook)
     assert status == 201, (status, made)
-    taken, of_reports, of_loaded, of_others = set(), Pauses(), Pauses(), Pauses()
-    of_hooks = Pauses()
+    taken, of_reports, of_loaded, of_others = set(), Waits(), Waits(), Waits()
+    of_hooks = Waits()
     workers = [
         threading.Thread(target=report, args=(taken, of_reports)),
         threading.Thread(target=ask, args=(LOADED, of_loaded)),
@@ -159,11 +167,11 @@ def main():
     other_ids = [ids for ids in deliveries_of.values() if len(ids) > 1]
     print(f"submissions {len(taken)}, lost {len(lost)}, doubled {len(doubled)}, "
           f"of them with other bytes {len(other_bytes)} or another id {len(other_ids)}")
-    print(f"reports: longest pause {of_reports.longest:.1f} s, {of_reports.failed} failed")
-    print(f"integrators: longest pause {of_loaded.longest:.1f} s, {of_loaded.failed} failed")
-    print(f"subscriptions: longest pause {of_hooks.longest:.1f} s, {of_hooks.failed} failed")
+    print(f"reports: {of_reports.told()}")
+    print(f"integrators: {of_loaded.told()}")
+    print(f"subscriptions: {of_hooks.told()}")
     if OTHERS:
-        print(f"the other cell: longest pause {of_others.longest:.1f} s, {of_others.failed} failed")
+        print(f"the other cell: {of_others.told()}")
     longest = max(of_reports.longest, of_loaded.longest, of_hooks.longest)
     if lost or other_bytes or other_ids or of_others.failed or longest >= 10 or not taken:
         sys.exit("something was lost, doubled or held up too long")

@@ -62,11 +62,6 @@ impl WrongKeys {
         })
     }
 
-    /// The seconds until wrong keys of this address are answered again, if they are refused.
-    pub(crate) fn refusal(&self, address: IpAddr, now: Timestamp) -> Option<u64> {
-        self.in_window(address, |window| window.wait(WRONG_KEYS_MAX, now))
-    }
-
     fn in_window<T>(&self, address: IpAddr, act: impl FnOnce(&mut RateWindow) -> T) -> T {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         act(windows.entry(address_counter(address)).or_default())

@@ -186,7 +186,7 @@ async fn users_then(
             return None;
         }
         if let Some(reach) = reach {
-            then.scope.firm_ids = seen_from(then.scope.firm_ids.take(), reach)?;
+            then.firm_ids = seen_from(then.firm_ids.take(), reach)?;
         }
         Some(then)
     };

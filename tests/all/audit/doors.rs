@@ -76,6 +76,10 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
         ("subject=hook", vec!["hook_removed", "hook_created"]),
         ("subject=hook&actor=key&no_reads=true&limit=1", vec!["hook_removed"]),
         ("action=audit_read&no_reads=true", vec![]),
+        ("action=hook_created,hook_removed&limit=1", vec!["hook_removed"]),
+        ("action=hook_created&actor=key&subject=hook", vec!["hook_created"]),
+        ("action=hook_created&actor=system", vec![]),
+        ("since=2026-01-01&after=4711", vec![]),
         ("subject=hook&until=2026-11-01T12:00:00Z", vec![]),
     ] {
         let found = get(&world, HolderRole::Operator, &firm, &format!("/audit?{query}")).await;

@@ -344,7 +344,10 @@ async fn a_value_may_grant_an_auditor_some_firms_only() {
 async fn a_token_with_a_signature_of_the_provider_is_believed(#[case] signing: Signing) {
     let console = Console::new().await;
     console.provider.sign(signing);
-    assert_eq!(console.travel().await.status, 200);
+    let traveller = console.leave("/console").await;
+    console.world.pass(Duration::from_secs(15));
+    let answer = console.come_back(&traveller.cookie, &console.answer(&traveller)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
     let described = *console.provider.described.lock().unwrap();
     let expected = if signing == Signing::NewEs256 { 2 } else { 1 };
     assert_eq!(described, expected, "the description is kept until a key is missing in it");
@@ -559,6 +562,43 @@ async fn over_20_failed_sign_ins_a_minute_from_one_address_the_provider_is_not_a
     assert_refused(&console.travel().await, 429, "try again in 60 seconds");
     console.world.pass(Duration::from_secs(60));
     assert_eq!(console.travel().await.status, 200);
+}
+
+/// A broken integration, or an outage of the provider, locked all users out.
+#[tokio::test]
+async fn wrong_keys_and_an_outage_of_the_provider_count_as_no_failed_sign_in() {
+    let console = Console::new().await;
+    for _ in 0..20 {
+        let answer = console.world.call("a wrong key", "GET", "/me", Value::Null).await;
+        assert_eq!(answer.status, 401);
+    }
+    console.provider.fail_at("/token", ProviderFault::Error);
+    for _ in 0..20 {
+        assert_refused(&console.travel().await, 502, "the provider cannot be asked now");
+    }
+    console.provider.faults.lock().unwrap().clear();
+    console.provider.claim(&json!({"groups": ["guests"]}));
+    for _ in 0..20 {
+        assert_refused(&console.travel().await, 403, "has no role here");
+    }
+    console.provider.claim(&json!({}));
+    assert_eq!(console.travel().await.status, 200);
+}
+
+/// Each token with a strange key made the service read the description again, and a reading that
+/// failed left it without one.
+#[tokio::test]
+async fn a_description_stays_known_while_a_new_one_cannot_be_read() {
+    let console = Console::new().await;
+    assert_eq!(console.travel().await.status, 200);
+    console.world.pass(Duration::from_secs(15));
+    console.provider.fail_at("/.well-known/openid-configuration", ProviderFault::Error);
+    console.provider.sign(Signing::StrangeKey);
+    assert_refused(&console.travel().await, 502, "the provider cannot be asked now");
+    assert_refused(&console.travel().await, 403, "the answer of the provider proves nobody");
+    console.provider.sign(Signing::Rs256);
+    assert_eq!(console.travel().await.status, 200);
+    assert_eq!(*console.provider.described.lock().unwrap(), 1);
 }
 
 #[rstest]

@@ -38,12 +38,12 @@ pub struct AuditFilter {
     pub since: Option<DateTime<Utc>>,
     /// Entries before this time.
     pub until: Option<DateTime<Utc>>,
-    /// Entries that a list has after the one at this place in the chain.
+    /// The cursor: the sequence of the last entry of the page before.
     pub before: Option<i64>,
 }
 
-/// Lists up to `limit` entries of a firm, newest first: by their time if the filter has a period,
-/// else by their place in the chain. The two orders differ only where clocks of machines do.
+/// Lists up to `limit` entries of a firm, newest first: by their time if anything is filtered, else
+/// by their place in the chain. The two orders differ only where clocks of machines do.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -56,92 +56,146 @@ pub async fn list(
     EntryList { firm_id, filter, limit }.statement().build_query_as().fetch_all(pool).await
 }
 
-/// A list of entries. Its statement has only the conditions of the filter, so that PostgreSQL finds
-/// the entries by an index, however few of a long chain they are.
+/// Actions that are looked up one by one, at most. More of them are most of a chain.
+const ACTIONS_LOOKED_UP_MAX: usize = 8;
+
+/// A list of entries.
 struct EntryList<'a> {
     firm_id: Uuid,
     filter: &'a AuditFilter,
     limit: i64,
 }
 
-/// A column and its value.
+/// A column of an actor or a subject, and its value.
 type ColumnValue<'a> = (&'static str, &'a str);
+
+/// The index by which the entries are read from their end. A column is compared by its order, not for
+/// equality: PostgreSQL would guess otherwise that the end of the chain has enough such entries, and
+/// read all of a chain that has few.
+#[derive(Clone, Copy)]
+enum EntryIndex<'a> {
+    /// By place.
+    Place,
+    /// By time.
+    Time,
+    /// By actor or subject, then by time.
+    Column(ColumnValue<'a>),
+    /// By the action `wanted.action` of the statement around it, then by time.
+    WantedAction,
+}
 
 impl<'a> EntryList<'a> {
     fn statement(&self) -> QueryBuilder<'a, Postgres> {
-        let AuditFilter { actions, actor, subject, .. } = self.filter;
+        let AuditFilter { actions, actor, subject, since, until, .. } = self.filter;
+        let is_of_chain = actions.is_none()
+            && [since, until].iter().all(|time| time.is_none())
+            && [actor, subject].iter().all(|one| one.is_none());
+        let is_by_action = actions.as_ref().is_some_and(|actions| {
+            let has_few = actions.len() <= ACTIONS_LOOKED_UP_MAX;
+            subject.is_none() && (has_few || actor.is_none())
+        });
         let mut statement = QueryBuilder::new("select entry.* from (");
-        let is_by_more = actor.is_some() || subject.is_some() || self.is_by_time();
-        if let Some(actions) = actions.as_ref().filter(|_| !is_by_more) {
-            // Each action is looked up in the index, and no entry of another one is read.
-            statement.push("select one.* from unnest(").push_bind(distinct(actions));
-            statement.push("::text[]) wanted (action) cross join lateral (");
-            self.push_entries(&mut statement, |entries| {
-                entries.push(" and action = wanted.action");
-            });
-            statement.push(") one");
-        } else {
-            let mut between = "(";
-            for actor in kind_or_id(["actor_kind", "actor_id"], actor.as_deref()) {
-                for subject in kind_or_id(["subject_kind", "subject_id"], subject.as_deref()) {
-                    statement.push(between);
-                    self.push_entries(&mut statement, |entries| {
-                        if let Some(actions) = actions {
-                            entries.push(" and action = any(").push_bind(distinct(actions));
-                            entries.push(")");
-                        }
-                        for (column, value) in [actor, subject].into_iter().flatten() {
-                            entries.push(" and ").push(column).push(" = ").push_bind(value);
-                        }
-                    });
-                    between = ") union (";
-                }
+        let mut between = "";
+        for actor in kind_or_id(["actor_kind", "actor_id"], actor.as_deref()) {
+            for subject in kind_or_id(["subject_kind", "subject_id"], subject.as_deref()) {
+                let index = match subject.or(actor) {
+                    _ if is_of_chain => EntryIndex::Place,
+                    _ if is_by_action => EntryIndex::WantedAction,
+                    Some(column) => EntryIndex::Column(column),
+                    None => EntryIndex::Time,
+                };
+                statement.push(between);
+                self.push_entries(&mut statement, index, [actor, subject]);
+                between = " union ";
             }
-            statement.push(")");
         }
-        statement.push(") entry order by ").push(self.order());
-        statement.push(" limit ").push_bind(self.limit);
+        let order = if is_of_chain { "sequence desc" } else { "at desc, sequence desc" };
+        statement.push(") entry order by ").push(order).push(" limit ").push_bind(self.limit);
         statement
     }
 
-    /// The newest entries that meet the conditions.
+    /// The newest entries by an index, with these actors and subjects.
     fn push_entries(
         &self,
         statement: &mut QueryBuilder<'a, Postgres>,
-        push_conditions: impl FnOnce(&mut QueryBuilder<'a, Postgres>),
+        index: EntryIndex<'a>,
+        parties: [Option<ColumnValue<'a>>; 2],
     ) {
-        let AuditFilter { since, until, before, .. } = *self.filter;
-        statement.push(entries_where!("firm_id = ")).push_bind(self.firm_id);
-        push_conditions(statement);
-        if let Some(since) = since {
-            statement.push(" and at >= ").push_bind(since);
+        if let (EntryIndex::WantedAction, Some(actions)) = (index, &self.filter.actions) {
+            statement.push("(select one.* from unnest(").push_bind(distinct(actions));
+            statement.push("::text[]) wanted (action) cross join lateral ");
+            self.push_by_index(statement, index, parties);
+            statement.push(" one)");
+        } else {
+            self.push_by_index(statement, index, parties);
         }
-        if let Some(until) = until {
-            statement.push(" and at < ").push_bind(until);
+    }
+
+    fn push_by_index(
+        &self,
+        statement: &mut QueryBuilder<'a, Postgres>,
+        index: EntryIndex<'a>,
+        parties: [Option<ColumnValue<'a>>; 2],
+    ) {
+        let AuditFilter { actions, since, until, before, .. } = self.filter;
+        statement.push(concat!("(", entries_where!("firm_id = "))).push_bind(self.firm_id);
+        let (column, value) = match index {
+            EntryIndex::Place | EntryIndex::Time => (None, None),
+            EntryIndex::Column((column, value)) => (Some(column), Some(value)),
+            EntryIndex::WantedAction => (Some("action"), None),
+        };
+        let push_value = |statement: &mut QueryBuilder<'a, Postgres>| match value {
+            Some(value) => drop(statement.push_bind(value)),
+            None => drop(statement.push("wanted.action")),
+        };
+        if let Some(column) = column {
+            statement.push(format!(" and {column} between "));
+            push_value(statement);
+            statement.push(" and ");
+            push_value(statement);
         }
-        if let Some(before) = before {
-            if self.is_by_time() {
-                statement.push(" and (at, sequence) < (coalesce((");
-                statement.push("select at from audit_log where firm_id = ").push_bind(self.firm_id);
-                statement.push(" and sequence = ").push_bind(before);
-                statement.push("), 'infinity'), ").push_bind(before).push(")");
-            } else {
+        if let Some(before) = *before {
+            let columns = column.map_or(String::new(), |column| format!("{column}, "));
+            if matches!(index, EntryIndex::Place) {
                 statement.push(" and sequence < ").push_bind(before);
+            } else {
+                statement.push(format!(" and ({columns}at, sequence) < ("));
+                if column.is_some() {
+                    push_value(statement);
+                    statement.push(", ");
+                }
+                statement.push("(select at from audit_log where firm_id = ");
+                statement.push_bind(self.firm_id).push(" and sequence = ").push_bind(before);
+                statement.push("), ").push_bind(before).push(")");
             }
         }
-        statement.push(" order by ").push(self.order()).push(" limit ").push_bind(self.limit);
-    }
-
-    fn is_by_time(&self) -> bool {
-        self.filter.since.is_some() || self.filter.until.is_some()
-    }
-
-    fn order(&self) -> &'static str {
-        if self.is_by_time() { "at desc, sequence desc" } else { "sequence desc" }
+        if !matches!(index, EntryIndex::WantedAction)
+            && let Some(actions) = actions
+        {
+            statement.push(" and action = any(").push_bind(distinct(actions)).push(")");
+        }
+        for (column, value) in parties.into_iter().flatten() {
+            if !matches!(index, EntryIndex::Column((own, _)) if own == column) {
+                statement.push(format!(" and {column} = ")).push_bind(value);
+            }
+        }
+        if let Some(since) = since {
+            statement.push(" and at >= ").push_bind(*since);
+        }
+        if let Some(until) = until {
+            statement.push(" and at < ").push_bind(*until);
+        }
+        let order = match (index, column) {
+            (EntryIndex::Place, _) => "sequence desc".to_owned(),
+            (_, Some(column)) => format!("{column} desc, at desc, sequence desc"),
+            (_, None) => "at desc, sequence desc".to_owned(),
+        };
+        statement.push(format!(" order by {order} limit ")).push_bind(self.limit).push(")");
     }
 }
 
-/// The columns to look a party up by: each on its own, so that an index of its own serves it.
+/// The columns to look an actor or a subject up by, each with an index of its own; one without a
+/// column if none is asked for.
 fn kind_or_id<'a>(
     columns: [&'static str; 2],
     value: Option<&'a str>,
@@ -228,12 +282,15 @@ pub async fn operators(
     until: DateTime<Utc>,
 ) -> Result<Vec<OperatorSeen>, sqlx::Error> {
     sqlx::query_as(
-        "select actor_id as name, min(at) as first_at, max(at) as last_at, count(*) as entries,
-                (array_agg(evidence->'terminal' order by sequence desc))[1] as terminal
-           from audit_log
-          where firm_id = $1 and actor_kind = 'operator' and at <= $2
-            and evidence->'terminal' is not null
-          group by actor_id order by actor_id",
+        // PostgreSQL cannot tell how rare terminals are. In one statement, the order of the groups would
+        // lead it through all entries of operators.
+        "with seen as materialized (
+             select actor_id, at, sequence, evidence->'terminal' as terminal from audit_log
+              where firm_id = $1 and actor_kind = 'operator' and at <= $2
+                and evidence->'terminal' is not null)
+         select actor_id as name, min(at) as first_at, max(at) as last_at, count(*) as entries,
+                (array_agg(terminal order by sequence desc))[1] as terminal
+           from seen group by actor_id order by actor_id",
     )
     .bind(firm_id)
     .bind(until)

@@ -3,6 +3,8 @@
 //! process takes the answer.
 
 use axum::http::request::Parts;
+mod rates;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::sign_in::FLOW_TIME;
@@ -14,6 +16,8 @@ use crate::error::Error;
 use crate::public::client;
 use crate::service::Service;
 use crate::sessions;
+
+pub use self::rates::SignInRates;
 
 /// Bytes of random, end and signature.
 const FLOW_BYTES: usize = 32 + 8 + 32;
@@ -126,9 +130,9 @@ impl SignInFlow {
         Sha256::digest([&self.random[..], &ends_at, self.back.as_bytes()].concat()).into()
     }
 
-    /// Exchanges the answer of the provider for a session. The state must be that of this way. A
-    /// failure counts like a wrong key of the address (ruling 5). Over that rate the provider is
-    /// not asked. `parts` are those of the request that brings the answer.
+    /// Exchanges the answer of the provider for a session. The state must be that of this way. If
+    /// 20 sign-ins of the address failed within a minute, the provider is not asked. `parts` are
+    /// those of the request that brings the answer.
     ///
     /// # Errors
     /// [`FlowError`].
@@ -147,26 +151,30 @@ impl SignInFlow {
         }
         let address = client(parts, &service.trusted_proxies);
         let now: Timestamp = service.clock.now();
-        if let Some(seconds) = service.wrong_keys.refusal(address, now) {
-            return Err(FlowError::TooMany(seconds));
-        }
+        let asked = service.sign_in_rates.begin(address, now).map_err(FlowError::TooMany)?;
         let found = provider.user(answer, &self.proof(service), now).await.inspect_err(note);
         let (user, role) = match found {
             Ok(found) => found,
             Err(error) => {
-                let counted = service.wrong_keys.unknown(service.store.pool(), address, now).await;
-                return Err(match counted.map_err(Error::from)? {
-                    Error::RateLimited(seconds) => FlowError::TooMany(seconds),
-                    _ => error.into(),
-                });
+                if answer.error.is_none() && is_forged(&error) {
+                    asked.fail(now);
+                }
+                return Err(error.into());
             }
         };
+        drop(asked);
         let ends_at = (now.get() + sessions::SESSION_TIME).into();
         let scope = user.scope(role, ends_at);
         let cookie = sessions::begin_for_user(service, self.sha256(), &scope).await?;
         let cookie = cookie.ok_or(FlowError::NoFlow)?;
         Ok(BegunSession { cookie, name: scope.name })
     }
+}
+
+/// Whether somebody may have made the code up. A provider that is away, and a user without a role,
+/// are no failures of the address.
+const fn is_forged(error: &SignInError) -> bool {
+    matches!(error, SignInError::Refused(_) | SignInError::Unproven(_))
 }
 
 /// Notes in the log why nobody signed in, without a name of a user.

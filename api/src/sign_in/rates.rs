@@ -1,0 +1,104 @@
+//! The rate of sign-ins that fail at the provider, by address. Each server counts alone: the rate
+//! protects the provider from questions, and an account has no password here to guess.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use domain::rate::{RateWindow, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS, counted_network};
+use domain::time::Timestamp;
+
+/// Failures of an address within a window, with the questions under way.
+const FAILURES_MAX: usize = WRONG_KEYS_PER_ADDRESS as usize;
+
+/// The failed sign-ins of each address. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct SignInRates(Arc<Mutex<HashMap<Ipv6Addr, AddressTries>>>);
+
+#[derive(Debug, Default)]
+struct AddressTries {
+    failures: RateWindow,
+    under_way: usize,
+}
+
+/// A question to the provider under way. It counts like a failure until it ends.
+#[derive(Debug)]
+pub(super) struct SignInTry {
+    rates: SignInRates,
+    network: Ipv6Addr,
+}
+
+impl SignInRates {
+    /// Admits a question of this address, or returns the seconds until one is admitted.
+    pub(super) fn begin(&self, address: IpAddr, now: Timestamp) -> Result<SignInTry, u64> {
+        let network = counted_network(address);
+        let mut addresses = self.held();
+        addresses.retain(|_, tries| tries.under_way > 0 || tries.failures.wait(1, now).is_some());
+        let tries = addresses.entry(network).or_default();
+        let room = FAILURES_MAX.saturating_sub(tries.under_way);
+        if let Some(seconds) = tries.failures.wait(room, now) {
+            return Err(seconds);
+        }
+        if room == 0 {
+            return Err(WINDOW_SECONDS.into());
+        }
+        tries.under_way += 1;
+        Ok(SignInTry { rates: self.clone(), network })
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Ipv6Addr, AddressTries>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SignInTry {
+    /// Counts the question as a failure.
+    pub(super) fn fail(self, now: Timestamp) {
+        self.rates.held().entry(self.network).or_default().failures.count(now);
+    }
+}
+
+impl Drop for SignInTry {
+    fn drop(&mut self) {
+        if let Some(tries) = self.rates.held().get_mut(&self.network) {
+            tries.under_way -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        chrono::DateTime::from_timestamp(second, 0).unwrap().into()
+    }
+
+    #[test]
+    fn of_questions_at_once_20_were_asked_and_each_counts_until_it_ends() {
+        let rates = SignInRates::default();
+        let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let mut open: Vec<_> = (0..20).map(|_| rates.begin(one, at(0)).unwrap()).collect();
+        assert_eq!(rates.begin(one, at(0)).err(), Some(60));
+        assert!(rates.begin(other, at(0)).is_ok());
+        open.pop();
+        let last = rates.begin(one, at(0)).unwrap();
+        last.fail(at(0));
+        assert_eq!(rates.begin(one, at(10)).err(), Some(50));
+        drop(open);
+        assert!(rates.begin(one, at(10)).is_ok());
+    }
+
+    #[test]
+    fn after_20_failures_an_address_waits_and_is_forgotten_then() {
+        let rates = SignInRates::default();
+        let (one, other) = ("2001:db8::1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        for _ in 0..20 {
+            rates.begin(one, at(0)).unwrap().fail(at(0));
+        }
+        assert_eq!(rates.begin("2001:db8::2".parse().unwrap(), at(20)).err(), Some(40));
+        let _open = rates.begin(other, at(60)).unwrap();
+        assert_eq!(rates.held().len(), 1);
+        assert!(rates.begin(one, at(60)).is_ok());
+    }
+}
