@@ -60,8 +60,8 @@ pub fn address_counter(address: IpAddr) -> i32 {
     number.cast_signed()
 }
 
-/// The network that counts as one caller (ruling 5): IPv4 as mapped IPv6, and IPv6 cut to its network
-/// of 64 bits.
+/// The network that counts as one caller (ruling 5): IPv4 as mapped IPv6, and IPv6 cut to its
+/// network of 64 bits.
 #[must_use]
 pub fn counted_network(address: IpAddr) -> Ipv6Addr {
     match address.to_canonical() {

@@ -209,24 +209,7 @@ async fn operated(world: &World, firm: &Firm) {
     ask("/internal/v1/audit/verification".to_owned()).await;
     let hooks = world.get(firm, "/hooks").await.body;
     let hook = hooks[0]["id"].as_str().unwrap();
-    for filter in [
-        "",
-        "action=hook_created",
-        "action=hook_created,key_created",
-        "no_reads=true",
-        "actor=system",
-        "actor=sales",
-        "action=hook_created&until=2026-11-01T12:30:00Z",
-        "action=hook_created&limit=1&after=5",
-        "subject=hook&limit=1&after=5",
-        &format!("actor={}", firm.owner),
-        "subject=member",
-        &format!("subject={hook}"),
-        &format!("actor=operator&subject={hook}&no_reads=true"),
-        "since=2020-01-01&until=2020-02-01",
-        "until=2026-11-01T12:30:00Z&limit=1",
-        "until=2026-11-01T12:30:00Z&limit=1&after=5",
-    ] {
+    for filter in audit_filters(firm, hook) {
         ask(format!("{of}/audit?{filter}")).await;
     }
     let mut shown = 0;
@@ -262,6 +245,28 @@ async fn operated(world: &World, firm: &Firm) {
         .header("authorization", format!("Bearer {token}"))
         .body(Body::from(person.to_string()));
     assert_eq!(world.internal(request.unwrap()).await.status, 200);
+}
+
+/// Filters of the audit log.
+fn audit_filters(firm: &Firm, hook: &str) -> Vec<String> {
+    vec![
+        "".to_owned(),
+        "action=hook_created".to_owned(),
+        "action=hook_created,key_created".to_owned(),
+        "no_reads=true".to_owned(),
+        "actor=system".to_owned(),
+        "actor=sales".to_owned(),
+        "action=hook_created&until=2026-11-01T12:30:00Z".to_owned(),
+        "action=hook_created&limit=1&after=5".to_owned(),
+        "subject=hook&limit=1&after=5".to_owned(),
+        format!("actor={}", firm.owner),
+        "subject=member".to_owned(),
+        format!("subject={hook}"),
+        format!("actor=operator&subject={hook}&no_reads=true"),
+        "since=2020-01-01&until=2020-02-01".to_owned(),
+        "until=2026-11-01T12:30:00Z&limit=1".to_owned(),
+        "until=2026-11-01T12:30:00Z&limit=1&after=5".to_owned(),
+    ]
 }
 
 /// Questions of operators and auditors, each in all its forms.

@@ -69,9 +69,9 @@ struct EntryList<'a> {
 /// A column of an actor or a subject, and its value.
 type ColumnValue<'a> = (&'static str, &'a str);
 
-/// The index by which the entries are read from their end. A column is compared by its order, not for
-/// equality: PostgreSQL would guess otherwise that the end of the chain has enough such entries, and
-/// read all of a chain that has few.
+/// The index by which the entries are read from their end. A column is compared by its order, not
+/// for equality. PostgreSQL would guess otherwise that the end of the chain has enough such
+/// entries, and read all of a chain that has few.
 #[derive(Clone, Copy)]
 enum EntryIndex<'a> {
     /// By place.
@@ -282,8 +282,8 @@ pub async fn operators(
     until: DateTime<Utc>,
 ) -> Result<Vec<OperatorSeen>, sqlx::Error> {
     sqlx::query_as(
-        // PostgreSQL cannot tell how rare terminals are. In one statement, the order of the groups would
-        // lead it through all entries of operators.
+        // PostgreSQL cannot tell how rare terminals are. Without the `with`, the order of groups
+        // would lead it through all entries of operators.
         "with seen as materialized (
              select actor_id, at, sequence, evidence->'terminal' as terminal from audit_log
               where firm_id = $1 and actor_kind = 'operator' and at <= $2
