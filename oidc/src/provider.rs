@@ -57,7 +57,7 @@ pub struct Provider {
     description: Mutex<ProviderDescription>,
 }
 
-/// What is known of the provider's description.
+/// The provider's description, as far as it was read.
 #[derive(Default)]
 struct ProviderDescription {
     /// The last one that was read, and the time of its reading.
