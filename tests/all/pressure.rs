@@ -1,7 +1,7 @@
 //! How much is in flight at once, and whose turn it is (ruling 34), over all processes.
 
-use std::collections::HashMap;
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::claim::{claim, next_due};
@@ -26,13 +26,7 @@ async fn busy_firm(world: &World, host: &str, hooks: usize, responses: usize) ->
     for hook in 0..hooks {
         world.subscribe(&firm, &format!("http://{host}:7777/{hook}")).await;
     }
-    let submitted = |id: Uuid| {
-        let data = json!({"response_id": id, "form_id": firm.form,
-                          "submitted_at": "2026-11-01T12:00:00Z"});
-        activity(firm.id, "response.submitted", data)
-    };
-    let events: Vec<_> = (0..responses).map(|_| submitted(world.id())).collect();
-    assert_eq!(world.report(&events).await.status, 202);
+    submit(world, &firm, responses).await;
     firm
 }
 
@@ -110,14 +104,187 @@ async fn what_a_dead_process_held_takes_no_place_and_is_sent_again_when_its_leas
 async fn f3_a_firm_over_its_share_leaves_a_quarter_of_the_permits() {
     let world = World::new().await;
     let deliverer = deliverer(&world, HostCaps::default());
-    let limits = world.limits(16);
-    let hog = busy_firm(&world, "127.0.0.1", 4, 8).await;
+    let limits = responsive(&world, 16);
+    let hog = world.firm().await;
+    for host in ["127.0.0.1", "127.0.0.2"] {
+        world.subscribe(&hog, &format!("http://{host}:7777/")).await;
+    }
+    submit(&world, &hog, 16).await;
     let held = claim(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&held), HashMap::from([(hog.id, 12)]));
     assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
-    let other = busy_firm(&world, "127.0.0.1", 1, 8).await;
+    let other = busy_firm(&world, "127.0.0.3", 1, 8).await;
     let claimed = claim(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 4)]));
+}
+
+/// The limits of a process to which the hosts of these tests have answered.
+fn responsive(world: &World, permits: usize) -> SendLimits {
+    let limits = world.limits(permits);
+    for host in 1..=9 {
+        limits.note_answer(&format!("127.0.0.{host}"), Duration::ZERO);
+    }
+    limits
+}
+
+/// The host does not answer, and neither does one to which nothing is due.
+fn note_silence(limits: &SendLimits, host: &str, rounds: u32) {
+    let mut began_at = Instant::now();
+    for _ in 0..rounds {
+        let ended_at = began_at + Duration::from_secs(10);
+        limits.note_silence(host, began_at, ended_at);
+        began_at = ended_at;
+    }
+}
+
+/// 300 firms at one host held all permits, each of them within its share.
+#[tokio::test]
+async fn many_firms_at_one_host_leave_permits() {
+    let world = World::new().await;
+    let deliverer = deliverer(&world, HostCaps::default());
+    let limits = responsive(&world, 16);
+    for _ in 0..20 {
+        busy_firm(&world, "127.0.0.1", 1, 2).await;
+    }
+    assert_eq!(claim(&deliverer, &limits).await.unwrap().len(), 12);
+    let held = claim(&deliverer, &limits).await.unwrap();
+    assert!(held.is_empty());
+    let other = busy_firm(&world, "127.0.0.2", 1, 8).await;
+    let claimed = claim(&deliverer, &limits).await.unwrap();
+    assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 8)]), "nothing was held");
+}
+
+#[tokio::test]
+async fn a_silent_host_keeps_two_probes() {
+    let world = World::new().await;
+    let deliverer = deliverer(&world, HostCaps::default());
+    let limits = responsive(&world, 64);
+    busy_firm(&world, "127.0.0.1", 1, 40).await;
+    note_silence(&limits, "127.0.0.1", 5);
+    let probes = claim(&deliverer, &limits).await.unwrap();
+    assert_eq!(probes.len(), 2);
+    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert_eq!(next_due(&deliverer, &limits).await.unwrap(), None, "nothing is due for it");
+    drop(probes);
+    limits.note_answer("127.0.0.1", Duration::ZERO);
+    limits.note_answer("127.0.0.1", Duration::ZERO);
+    assert_eq!(claim(&deliverer, &limits).await.unwrap().len(), 3, "it grows with the answers");
+}
+
+/// So many lanes to hosts of their own, each with one retry that is due.
+async fn retries_elsewhere(world: &World, hosts: usize) {
+    let firm = world.firm().await;
+    for host in 0..hosts {
+        world.subscribe(&firm, &format!("http://127.1.{}.{}:7777/", host / 250, host % 250)).await;
+    }
+    submit(world, &firm, 1).await;
+    sqlx::query("update outbox set tries = 1 where firm_id = $1")
+        .bind(firm.id)
+        .execute(world.pool())
+        .await
+        .unwrap();
+}
+
+async fn submit(world: &World, firm: &Firm, responses: usize) {
+    let submitted = |id: Uuid| {
+        let data = json!({"response_id": id, "form_id": firm.form,
+                          "submitted_at": "2026-11-01T12:00:00Z"});
+        activity(firm.id, "response.submitted", data)
+    };
+    let events: Vec<_> = (0..responses).map(|_| submitted(world.id())).collect();
+    assert_eq!(world.report(&events).await.status, 202);
+}
+
+/// A process that starts while many hosts are silent knows none of them.
+#[tokio::test]
+async fn retries_to_unknown_hosts_take_half_of_the_permits() {
+    let world = World::new().await;
+    let deliverer = deliverer(&world, HostCaps::default());
+    let limits = responsive(&world, 16);
+    retries_elsewhere(&world, 40).await;
+    let mut claimed = claim(&deliverer, &limits).await.unwrap();
+    assert_eq!(claimed.len(), 8);
+    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    let other = busy_firm(&world, "127.0.0.1", 1, 4).await;
+    let to_other = claim(&deliverer, &limits).await.unwrap();
+    assert_eq!(by_firm(&to_other), HashMap::from([(other.id, 4)]));
+    drop(to_other);
+    let mut attempted: Vec<Uuid> = Vec::new();
+    while !claimed.is_empty() {
+        attempted.extend(claimed.iter().map(|one| one.lane_id));
+        drop(claimed);
+        claimed = claim(&deliverer, &limits).await.unwrap();
+    }
+    let distinct: HashSet<&Uuid> = attempted.iter().collect();
+    assert_eq!((attempted.len(), distinct.len()), (40, 40), "each host had its turn");
+}
+
+/// Its lanes wait in a queue of their own, which other silent hosts have filled too.
+#[tokio::test]
+async fn a_host_that_answers_again_leaves_the_silent_ones() {
+    let world = World::new().await;
+    let deliverer = deliverer(&world, HostCaps::default());
+    let limits = responsive(&world, 16);
+    retries_elsewhere(&world, 8).await;
+    let held = claim(&deliverer, &limits).await.unwrap();
+    assert_eq!(held.len(), 8, "there is no room for other silent hosts");
+    note_silence(&limits, "127.0.0.1", 1);
+    let back = busy_firm(&world, "127.0.0.1", 1, 2).await;
+    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    let parked: Option<String> =
+        sqlx::query_scalar("select parked_in from lanes where host = '127.0.0.1'")
+            .fetch_one(world.pool())
+            .await
+            .unwrap();
+    assert_eq!(parked.as_deref(), Some("u:127.0.0.1"));
+    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    limits.note_answer("127.0.0.1", Duration::ZERO);
+    assert!(next_due(&deliverer, &limits).await.unwrap().is_some());
+    let claimed = claim(&deliverer, &limits).await.unwrap();
+    assert_eq!(by_firm(&claimed), HashMap::from([(back.id, 2)]));
+}
+
+/// More lanes than a claim reads stand before another host's, and are parked out of the way.
+#[tokio::test]
+async fn lanes_of_a_paused_host_hide_no_others() {
+    let world = World::new().await;
+    let deliverer = deliverer(&world, HostCaps::default());
+    let limits = responsive(&world, 16);
+    let paused = busy_firm(&world, "127.0.0.1", 1, 1).await;
+    sqlx::query(
+        "insert into lanes (lane_id, firm_id, kind, host, due_at)
+         select gen_random_uuid(), gen_random_uuid(), 'hook', '127.0.0.1', $1 - interval '1 hour'
+           from generate_series(1, 2100)",
+    )
+    .bind(world.clock.now().get())
+    .execute(world.pool())
+    .await
+    .unwrap();
+    sqlx::query(
+        "insert into pauses (pause_id, kind, host, reason, actor, paused_at)
+         select gen_random_uuid(), 'host', '127.0.0.1', 'test', 'operator:ann', $1",
+    )
+    .bind(world.clock.now().get())
+    .execute(world.pool())
+    .await
+    .unwrap();
+    let other = busy_firm(&world, "127.0.0.2", 1, 1).await;
+    // No wake names the other host's lane.
+    sqlx::query(
+        "with woken as (delete from lane_wakes) update lanes set due_at = $1 where due_at is null",
+    )
+    .bind(world.clock.now().get())
+    .execute(world.pool())
+    .await
+    .unwrap();
+    let claimed = claim(&deliverer, &limits).await.unwrap();
+    assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 1)]));
+    sqlx::query("delete from pauses").execute(world.pool()).await.unwrap();
+    let mut claimed = HashMap::new();
+    for _ in 0..300 {
+        claimed.extend(by_firm(&claim(&deliverer, &limits).await.unwrap()));
+    }
+    assert_eq!(claimed, HashMap::from([(paused.id, 1)]));
 }
 
 /// Ruling 28: what waits for a suspended firm is cancelled after 72 hours, and what comes then too.

@@ -10,13 +10,27 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 use vault::{KeySubject, bodies, responses};
 
-use crate::limits::{FullLimits, SendLimits, SendReservation};
-use crate::outbox::lanes::{has_capacity, not_held, waiting_from};
+use crate::limits::{FullLimits, Reservations, SendLimits, SendReservation};
+use crate::outbox::lanes::{has_capacity, keep_waiting_from, not_held, waiting_from};
 use crate::outbox::row::{OutboxRow, outbox_columns};
 
 /// Fewest candidates read of a lane. Twice a lane's share of the permits is read, because other
 /// lanes may leave some unused.
 const CANDIDATES_PER_LANE_MIN: usize = 2;
+
+/// Due lanes that a claim reads. These are enough for four processes side by side.
+macro_rules! lanes_in_window {
+    () => {
+        "1000"
+    };
+}
+
+/// Queues of unresponsive hosts that a claim visits.
+macro_rules! unresponsive_queues_max {
+    () => {
+        "256"
+    };
+}
 
 /// SQL condition: a lane is open and has work that waits.
 macro_rules! open {
@@ -25,21 +39,35 @@ macro_rules! open {
     };
 }
 
-/// The lanes with spare capacity that are due at `$5`, none before `$6`: `near`, and `far` if the
-/// lanes of full or held hosts hide others.
-///
-/// `near` reads the first 1,000 due lanes, which is enough for four processes side by side. If
-/// these are due and do not fill a claim, `far` goes from host to host. It takes one step for a
-/// host however many lanes the host has, and hosts share the claim.
-macro_rules! due_lanes {
-    ($select:literal, $lock:literal) => {
+/// The first due lanes that are not parked: `first`, due at `$5` and none before `$6`.
+macro_rules! first_due {
+    () => {
         concat!(
-            "with recursive first as materialized (
+            "first as materialized (
                  select lane_id, firm_id, host, due_at from lanes
                   where ",
             open!(),
-            "       and due_at >= $6 and due_at <= $5
-                  order by due_at limit 1000),
+            "       and parked_in is null and due_at >= $6 and due_at <= $5
+                  order by due_at limit ",
+            lanes_in_window!(),
+            ") "
+        )
+    };
+}
+
+/// The lanes with spare capacity that are due at `$5`, `$7` of them: `near` are not parked, and
+/// `far` are parked.
+///
+/// `far` visits the queues of hosts and firms that have capacity again, one step for each queue.
+/// Queues of unresponsive hosts may be many, so a claim visits some of them, beginning behind the
+/// queue `$9`, and only if there is room for `$8` attempts to such hosts. The queues of hosts that
+/// have answered again are `$10`.
+macro_rules! due_lanes {
+    ($select:literal, $lock:literal) => {
+        concat!(
+            "with recursive ",
+            first_due!(),
+            ",
              near as materialized (
                  select l.lane_id
                    from (select lane_id, due_at from first
@@ -51,71 +79,126 @@ macro_rules! due_lanes {
                   order by f.due_at limit $7 ",
             $lock,
             "),
-             hosts as (
-                 (select host, due_at from lanes
+             hidden as materialized (
+                 select (select count(*) from first) = ",
+            lanes_in_window!(),
+            "           and (select count(*) from near) < $7
+                        and not exists (select from pauses where kind = 'all') as is_any),
+             queues as (
+                 (select parked_in, due_at from lanes
                    where ",
             open!(),
-            "        and due_at >= $6
-                     and (select count(*) from first) = 1000
-                     and (select count(*) from near) < $7
-                     and not exists (select from pauses where kind = 'all')
-                   order by host, due_at limit 1)
+            "        and parked_in < 'u:' order by parked_in, due_at limit 1)
                  union all
-                 select next.host, next.due_at
-                   from hosts h
+                 select next.parked_in, next.due_at
+                   from queues q
                   cross join lateral (
-                        select host, due_at from lanes
+                        select parked_in, due_at from lanes
                          where ",
             open!(),
-            "              and due_at >= $6 and host > h.host
-                         order by host, due_at limit 1) next),
-             due_hosts as materialized (
-                 select host, due_at from hosts
-                  where due_at <= $5 and host <> all($2)
-                    and host not in (select host from pauses where kind = 'host')
-                  order by due_at limit $7),
+            "              and parked_in > q.parked_in and parked_in < 'u:'
+                         order by parked_in, due_at limit 1) next),
+             unresponsive_queues as (
+                 (select parked_in, due_at, 1 as number from lanes
+                   where ",
+            open!(),
+            "        and $8 > 0 and parked_in > $9 order by parked_in, due_at limit 1)
+                 union all
+                 select next.parked_in, next.due_at, q.number + 1
+                   from unresponsive_queues q
+                  cross join lateral (
+                        select parked_in, due_at from lanes
+                         where ",
+            open!(),
+            "              and parked_in > q.parked_in order by parked_in, due_at limit 1) next
+                  where q.number < ",
+            unresponsive_queues_max!(),
+            "),
+             visited as materialized (select * from unresponsive_queues),
+             visit_end as materialized (
+                 select coalesce((select max(parked_in) from visited having count(*) = ",
+            unresponsive_queues_max!(),
+            "), 'u:') as last_queue),
+             recovered as materialized (
+                 select asked.parked_in, due.due_at
+                   from unnest($10::text[]) as asked(parked_in)
+                   left join lateral (
+                        select due_at from lanes
+                         where ",
+            open!(),
+            "              and parked_in = asked.parked_in order by due_at limit 1) due on true),
+             open_queues as materialized (
+                 (select parked_in from queues
+                   where due_at <= $5 and parked_in not in (select 'h:' || unnest($2))
+                     and parked_in not in (select 'f:' || unnest($1)::text)
+                     and parked_in not in (select 'h:' || host from pauses where kind = 'host')
+                     and parked_in not in (select 'f:' || firm_id::text from pauses
+                                            where kind = 'firm')
+                   order by due_at limit $7)
+                 union
+                 (select parked_in from visited
+                   where due_at <= $5 and parked_in not in (select 'u:' || unnest($2))
+                   limit least($7, $8))
+                 union
+                 select parked_in from recovered where due_at <= $5),
              far as materialized (
                  select l.lane_id
-                   from due_hosts h
+                   from open_queues q
                   cross join lateral (
-                        select l.lane_id from lanes l
-                         where ",
+                        select l.lane_id
+                          from (select lane_id, due_at
+                                  from (select lane_id, firm_id, host, due_at from lanes
+                                         where ",
             open!(),
-            "              and due_at >= $6 and due_at <= $5 and host = h.host
-                           and l.lane_id not in (select lane_id from near)
-                           and ",
+            "                              and parked_in = q.parked_in and due_at <= $5
+                                         order by due_at limit ",
+            lanes_in_window!(),
+            ") parked
+                                 where ",
             has_capacity!(),
-            "            order by due_at
-                         limit greatest($7 / (select count(*) from due_hosts), 1) ",
+            "                    order by due_at) p
+                          join lanes l on l.lane_id = p.lane_id
+                         where l.due_at <= $5 and l.cancel_cause is null and l.paused_at is null
+                         order by p.due_at
+                         limit greatest($7 / (select count(*) from open_queues), 1) ",
             $lock,
             ") l
+                  where not exists (select from pauses where kind = 'all')
                   limit $7) ",
             $select
         )
     };
 }
 
-/// The due times that a claim looks for.
+/// The due times that a claim looks for, and the queue that its last visit ended with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct DueScan {
+pub(crate) struct DueScan<'a> {
     pub(crate) now: DateTime<Utc>,
-    /// No open lane is due earlier.
+    /// No open lane that is not parked is due earlier.
     pub(crate) from: DateTime<Utc>,
+    /// The visit of unresponsive hosts begins behind this queue.
+    pub(crate) behind_queue: &'a str,
 }
 
 /// Lanes to claim from.
 #[derive(FromRow)]
 pub(crate) struct LockedLanes {
     pub(crate) lane_ids: Vec<Uuid>,
-    /// The first due time of an open lane, also of a lane without spare capacity. `None` if no lane
-    /// is due.
+    /// The first due time of an open lane that is not parked, also of a lane without spare
+    /// capacity. `None` if no such lane is due.
     pub(crate) first_due_at: Option<DateTime<Utc>>,
+    /// Whether lanes without spare capacity may hide others.
+    pub(crate) hides_lanes: bool,
+    /// The queue that the visit of unresponsive hosts ended with. `u:` if it came to the end.
+    pub(crate) last_queue: String,
+    /// Queues of hosts that have answered again, and that are empty.
+    pub(crate) drained_queues: Vec<String>,
 }
 
 /// Locks the lanes with spare capacity that are due first, at most `most` of them.
 pub(crate) async fn lock_lanes(
     connection: &mut PgConnection,
-    DueScan { now, from }: DueScan,
+    DueScan { now, from, behind_queue }: DueScan<'_>,
     full: &FullLimits,
     most: usize,
 ) -> Result<LockedLanes, sqlx::Error> {
@@ -123,7 +206,10 @@ pub(crate) async fn lock_lanes(
     sqlx::query_as(due_lanes!(
         "select array(select lane_id from near union all select lane_id from far limit $7)
                     as lane_ids,
-                (select min(due_at) from first) as first_due_at",
+                (select min(due_at) from first) as first_due_at,
+                (select is_any from hidden) as hides_lanes,
+                (select last_queue from visit_end) as last_queue,
+                array(select parked_in from recovered where due_at is null) as drained_queues",
         "for no key update of l skip locked"
     ))
     .bind(&full.firms)
@@ -133,21 +219,25 @@ pub(crate) async fn lock_lanes(
     .bind(now)
     .bind(from)
     .bind(rows(most))
+    .bind(rows(full.unresponsive_room))
+    .bind(behind_queue)
+    .bind(&full.recovered_queues)
     .fetch_one(connection)
     .await
 }
 
 /// The next time a claim may find a row. `Some` time that has passed if a lane with spare capacity
-/// is due. A lane that is due later counts whatever its capacity is now.
-pub(crate) async fn next(
+/// is due, or may be hidden. A lane that is due later counts whatever its capacity is now.
+pub(crate) async fn next_due_at(
     connection: &mut PgConnection,
-    DueScan { now, from }: DueScan,
+    DueScan { now, from, behind_queue }: DueScan<'_>,
     full: &FullLimits,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let (firm_ids, hosts) = full.pair_columns();
     sqlx::query_scalar(due_lanes!(
         "select coalesce(
-                (select $5 where exists (select from near) or exists (select from far)),
+                (select $5 where exists (select from near) or exists (select from far)
+                              or (select is_any from hidden)),
                 (select due_at from lanes
                   where due_at is not null and cancel_cause is null and paused_at is null
                     and due_at > $5
@@ -162,8 +252,75 @@ pub(crate) async fn next(
     .bind(now)
     .bind(from)
     .bind(1_i64)
+    .bind(rows(full.unresponsive_room))
+    .bind(behind_queue)
+    .bind(&full.recovered_queues)
     .fetch_one(connection)
     .await
+}
+
+/// Parks the lanes without spare capacity that stand before all others. Returns their number.
+pub(crate) async fn park_blocked(
+    connection: &mut PgConnection,
+    DueScan { now, from, .. }: DueScan<'_>,
+    full: &FullLimits,
+) -> Result<u64, sqlx::Error> {
+    let (firm_ids, hosts) = full.pair_columns();
+    let parked = sqlx::query(concat!(
+        "with ",
+        first_due!(),
+        ",
+         blocked as materialized (
+             select l.lane_id,
+                    case when l.host = any($7) then 'u:' || l.host
+                         when l.host <> all($2)
+                              and l.host not in (select host from pauses where kind = 'host')
+                              and (l.firm_id = any($1)
+                                   or l.firm_id in (select firm_id from pauses
+                                                     where kind = 'firm'))
+                         then 'f:' || l.firm_id::text
+                         else 'h:' || l.host end as queue
+               from (select lane_id from first where not (",
+        has_capacity!(),
+        ")) f
+               join lanes l on l.lane_id = f.lane_id
+              where l.due_at <= $5 and l.cancel_cause is null and l.paused_at is null
+                for no key update of l skip locked)
+         update lanes l set parked_in = b.queue, ",
+        keep_waiting_from!(),
+        " from blocked b where l.lane_id = b.lane_id"
+    ))
+    .bind(&full.firms)
+    .bind(&full.hosts)
+    .bind(firm_ids)
+    .bind(hosts)
+    .bind(now)
+    .bind(from)
+    .bind(&full.unresponsive_hosts)
+    .execute(connection)
+    .await?;
+    Ok(parked.rows_affected())
+}
+
+/// Parks these locked lanes in the queues of their unresponsive hosts. Returns the number of lanes
+/// that were not parked there.
+pub(crate) async fn park_unresponsive(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+) -> Result<u64, sqlx::Error> {
+    if lane_ids.is_empty() {
+        return Ok(0);
+    }
+    let parked = sqlx::query(concat!(
+        "update lanes l set parked_in = 'u:' || host, ",
+        keep_waiting_from!(),
+        " where lane_id = any($1) and due_at is not null
+            and parked_in is distinct from 'u:' || host"
+    ))
+    .bind(lane_ids)
+    .execute(connection)
+    .await?;
+    Ok(parked.rows_affected())
 }
 
 /// A row to send now, and its reserved capacity.
@@ -176,23 +333,37 @@ pub(crate) struct LanesToClaim<'a> {
     pub(crate) rows_from: Option<DateTime<Utc>>,
 }
 
+/// The chosen rows of a claim.
+pub(crate) struct ChosenRows {
+    pub(crate) rows: Vec<ReservedRow>,
+    /// Lanes with due rows, none of which the limits allow now.
+    pub(crate) blocked: HashSet<Uuid>,
+    /// Lanes of these that wait because of their host's standing.
+    pub(crate) crowded_out: HashSet<Uuid>,
+}
+
 /// The rows of these locked lanes that the limits allow now.
 pub(crate) async fn choose_rows(
     connection: &mut PgConnection,
     lanes: LanesToClaim<'_>,
     now: DateTime<Utc>,
     limits: &SendLimits,
-) -> Result<Vec<ReservedRow>, sqlx::Error> {
+) -> Result<ChosenRows, sqlx::Error> {
     let most = limits.per_firm_and_host().max(CANDIDATES_PER_LANE_MIN);
     let per_lane = (limits.permit_usage().free * 2 / lanes.lane_ids.len().max(1))
         .clamp(CANDIDATES_PER_LANE_MIN, most);
     let due = due(connection, lanes, now, per_lane).await?;
-    let reserved =
+    let Reservations { deliveries, crowded_out } =
         limits.reserve(due.iter().map(|due| due.row.candidate(due.host.clone())).collect());
+    let mut blocked: HashSet<Uuid> = due.iter().map(|due| due.row.lane_id).collect();
     let mut due: HashMap<Uuid, OutboxRow> =
         due.into_iter().map(|due| (due.row.delivery_id, due.row)).collect();
     let row = |(delivery_id, reservation)| Some((due.remove(&delivery_id)?, reservation));
-    Ok(reserved.into_iter().filter_map(row).collect())
+    let rows: Vec<ReservedRow> = deliveries.into_iter().filter_map(row).collect();
+    for (row, _) in &rows {
+        blocked.remove(&row.lane_id);
+    }
+    Ok(ChosenRows { rows, blocked, crowded_out })
 }
 
 /// The leading rows whose bodies a claim can hold in memory (case F9).

@@ -9,7 +9,7 @@ use telemetry::metrics::CLAIM_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::candidates::{self, DueScan, LanesToClaim, LockedLanes};
+use super::candidates::{self, ChosenRows, DueScan, LanesToClaim};
 use super::compose::{ComposedDeliveries, compose};
 use super::leased::{LeasedClaim, LeasedRow};
 use super::scan_floors::ScanFloors;
@@ -47,10 +47,13 @@ pub async fn claim_beyond(
     limits: &SendLimits,
     floors: &mut ScanFloors,
 ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
-    match claim_from_lanes(deliverer, limits, floors, limits.permit_usage().free).await? {
-        ClaimOutcome::Claimed(attempts) => Ok(attempts),
-        ClaimOutcome::NothingDue | ClaimOutcome::HeldElsewhere => Ok(Vec::new()),
-        ClaimOutcome::Refused { error, .. } => Err(error),
+    loop {
+        match claim_from_lanes(deliverer, limits, floors, limits.permit_usage().free).await? {
+            ClaimOutcome::Claimed(attempts) => return Ok(attempts),
+            ClaimOutcome::NothingDue | ClaimOutcome::HeldElsewhere => return Ok(Vec::new()),
+            ClaimOutcome::Parked => {}
+            ClaimOutcome::Refused { error, .. } => return Err(error),
+        }
     }
 }
 
@@ -62,6 +65,8 @@ pub(crate) enum ClaimOutcome {
     NothingDue,
     /// No row was claimed, and wakes are left for lanes that another transaction has locked.
     HeldElsewhere,
+    /// No row was claimed, and lanes were parked that may have hidden others.
+    Parked,
     /// The database refused the claim, and would refuse it again. The claim had locked these lanes.
     Refused {
         /// The refusal.
@@ -81,6 +86,7 @@ pub(crate) async fn claim_from_lanes(
     let mut progress = ClaimProgress::default();
     match progress.run(deliverer, limits, floors, lanes_max).await {
         Ok(attempts) if !attempts.is_empty() => Ok(ClaimOutcome::Claimed(attempts)),
+        Ok(_) if progress.lanes_parked > 0 => Ok(ClaimOutcome::Parked),
         Ok(_) if progress.wakes_are_left => Ok(ClaimOutcome::HeldElsewhere),
         Ok(_) => Ok(ClaimOutcome::NothingDue),
         Err(error) if error.is_transient() => Err(error),
@@ -93,6 +99,7 @@ pub(crate) async fn claim_from_lanes(
 struct ClaimProgress {
     locked: Vec<Uuid>,
     wakes_are_left: bool,
+    lanes_parked: u64,
 }
 
 impl ClaimProgress {
@@ -114,28 +121,37 @@ impl ClaimProgress {
             WakeScan {
                 now: now.get(),
                 from_xid: start.wakes_from_xid,
-                lanes_max: lanes_max / WOKEN_SHARE,
+                lanes_max: lanes_max.div_ceil(WOKEN_SHARE),
             },
             &full,
         )
         .await?;
         self.wakes_are_left = woken.left.are_left;
-        let scan = DueScan { now: now.get(), from: start.due_from };
-        let most = lanes_max.saturating_sub(woken.lane_ids.len());
-        let LockedLanes { lane_ids, first_due_at } =
-            candidates::lock_lanes(connection, scan, &full, most).await?;
-        let lane_ids: BTreeSet<Uuid> = lane_ids.into_iter().chain(woken.lane_ids).collect();
+        let behind_queue = std::mem::take(&mut floors.behind_queue);
+        let scan = DueScan { now: now.get(), from: start.due_from, behind_queue: &behind_queue };
+        let most = lanes_max.saturating_sub(woken.lane_ids.len()).max(1);
+        let due = candidates::lock_lanes(connection, scan, &full, most).await?;
+        floors.behind_queue = due.last_queue;
+        limits.forget_drained(&due.drained_queues);
+        if due.hides_lanes {
+            self.lanes_parked += candidates::park_blocked(connection, scan, &full).await?;
+        }
+        let lane_ids: BTreeSet<Uuid> =
+            due.lane_ids.iter().chain(&woken.lane_ids).copied().collect();
         let lane_ids: Vec<Uuid> = lane_ids.into_iter().collect();
         if lane_ids.is_empty() {
             appending.commit().await?;
-            floors.note(woken.left.from_xid, first_due_at, now.get());
+            floors.note(woken.left.from_xid, due.first_due_at, now.get());
             return Ok(Vec::new());
         }
         self.locked.clone_from(&lane_ids);
         let lanes = LanesToClaim { lane_ids: &lane_ids, rows_from: woken.rows_from };
-        let chosen = candidates::choose_rows(connection, lanes, now.get(), limits).await?;
+        let ChosenRows { rows, mut blocked, crowded_out } =
+            candidates::choose_rows(connection, lanes, now.get(), limits).await?;
+        // A woken lane was not written yet, so it is rescheduled even if nothing was taken from it.
+        blocked.retain(|lane_id| !woken.lane_ids.contains(lane_id));
         let chosen =
-            candidates::within_memory(connection, chosen, deliverer.settings.claim_bytes).await?;
+            candidates::within_memory(connection, rows, deliverer.settings.claim_bytes).await?;
         let mut screened = ScreenedRows::of(connection, chosen).await?;
         let mut leased: Vec<LeasedRow> = std::mem::take(&mut screened.kept)
             .into_iter()
@@ -151,13 +167,17 @@ impl ClaimProgress {
         let terms =
             LeaseTerms { now: now.get(), end: now.get() + deliverer.settings.scale.lease() };
         lease(connection, &leased, &composed, terms).await?;
-        lanes::reschedule_from(connection, &lane_ids, now.get(), woken.rows_from).await?;
+        let crowded_out: Vec<Uuid> = blocked.intersection(&crowded_out).copied().collect();
+        self.lanes_parked += candidates::park_unresponsive(connection, &crowded_out).await?;
+        let touched: Vec<Uuid> =
+            lane_ids.iter().filter(|lane_id| !blocked.contains(lane_id)).copied().collect();
+        lanes::reschedule_from(connection, &touched, now.get(), woken.rows_from).await?;
         replays::conclude(connection, &screened.dropped_replays()).await?;
         appending.append(screened.cancelled(now)).await?;
         let taken =
             LeasedClaim { leased, composed, claimed_at: now, claimed_instant: Instant::now() };
         appending.commit().await?;
-        floors.note(woken.left.from_xid, first_due_at, now.get());
+        floors.note(woken.left.from_xid, due.first_due_at, now.get());
         CLAIM_SECONDS.observe(&[], began.elapsed());
         taken.hand_over(deliverer).await
     }
@@ -227,8 +247,8 @@ pub(crate) async fn next_due_from(
     let mut connection = connections.take().await?;
     let now = deliverer.clock.now().get();
     let start = floors.start(now, Instant::now(), deliverer.store.life().number());
-    let scan = DueScan { now, from: start.due_from };
-    let next = candidates::next(&mut connection, scan, &limits.full()).await?;
+    let scan = DueScan { now, from: start.due_from, behind_queue: &floors.behind_queue };
+    let next = candidates::next_due_at(&mut connection, scan, &limits.full()).await?;
     connections.give_back(connection);
     Ok(next)
 }

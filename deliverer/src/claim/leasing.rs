@@ -115,7 +115,7 @@ impl RowLeasing<'_> {
             .filter_map(|row| Some(row.candidate(lanes.get(&row.lane_id)?.host.clone())))
             .collect();
         let mut reservations: HashMap<Uuid, Arc<SendReservation>> =
-            self.limits.reserve(candidates).into_iter().collect();
+            self.limits.reserve(candidates).deliveries.into_iter().collect();
         let mut leased = Vec::new();
         let mut waiting = Vec::new();
         for mut row in rows {
@@ -197,7 +197,7 @@ async fn open_lanes(
         "with open as materialized (
              select lane_id, firm_id, host from lanes
               where lane_id = any($1) and cancel_cause is null and paused_at is null
-                and (due_at is null or due_at > $2)
+                and (due_at is null or due_at > $2) and parked_in is null
                 and ",
         not_held!(),
         "       and not ($3 and exists (select from unspread u where u.firm_id = lanes.firm_id))

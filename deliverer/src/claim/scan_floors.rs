@@ -10,6 +10,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use eventstore::LifeNumber;
 use tokio::time::Instant;
 
+/// The names of all queues of unresponsive hosts come after this one.
+const UNRESPONSIVE_QUEUES: &str = "u:";
+
 /// The wait between two scans that begin without floors.
 const FULL_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -17,8 +20,8 @@ const FULL_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 /// its rows are found by the next full scan.
 const COMMIT_WITHIN: TimeDelta = TimeDelta::seconds(10);
 
-/// The floors of one worker.
-#[derive(Debug, Default)]
+/// The floors of one worker, and how far it has visited the queues of unresponsive hosts.
+#[derive(Debug)]
 pub struct ScanFloors {
     life: LifeNumber,
     /// No wake of an older transaction is left.
@@ -26,6 +29,20 @@ pub struct ScanFloors {
     /// Nothing is due earlier.
     due_from: Option<DateTime<Utc>>,
     full_scan_at: Option<Instant>,
+    /// The next visit begins behind this queue.
+    pub(crate) behind_queue: String,
+}
+
+impl Default for ScanFloors {
+    fn default() -> Self {
+        Self {
+            life: LifeNumber::default(),
+            wakes_from_xid: 0,
+            due_from: None,
+            full_scan_at: None,
+            behind_queue: UNRESPONSIVE_QUEUES.to_owned(),
+        }
+    }
 }
 
 /// Where one scan begins.
@@ -46,7 +63,8 @@ impl ScanFloors {
     ) -> ScanStart {
         if self.life != life || self.full_scan_at.is_none_or(|at| instant >= at) {
             let full_scan_at = Some(instant + FULL_SCAN_INTERVAL);
-            *self = Self { life, full_scan_at, ..Self::default() };
+            let behind_queue = std::mem::take(&mut self.behind_queue);
+            *self = Self { life, full_scan_at, behind_queue, ..Self::default() };
         }
         let due_from = self.due_from.map(|from| from.min(now - COMMIT_WITHIN));
         ScanStart {

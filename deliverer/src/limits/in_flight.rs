@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::pressure::{FlightCounts, HostCaps};
+use domain::pressure::HostCaps;
+use domain::pressure::choice::FlightCounts;
 use uuid::Uuid;
 
 use super::host_slots::FirmAndHost;

@@ -3,6 +3,7 @@
 //!
 //! - [`Permits`] count the attempts of the process, in all and by firm.
 //! - [`InFlight`] counts attempts that are claimed and not answered, by lane, host and firm.
+//! - [`HostHealths`] knows which hosts answer, and the limit of each host that follows from it.
 //! - [`HostSlots`] count attempts that are being sent, by firm and host. For a host that answers
 //!   quickly more attempts may be claimed, and they wait for their slots.
 //! - [`SenderCount`] knows the number of sending processes. Each keeps its share of the limits per
@@ -11,6 +12,7 @@
 //! A reservation is made before its rows are leased, and lasts until the answer is handed over.
 //! Attempts of a process that is gone do not count (ruling 42, living processes).
 
+mod host_healths;
 mod host_slots;
 mod in_flight;
 mod process_permits;
@@ -18,10 +20,16 @@ mod senders;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use domain::pressure::{ClaimCandidate, FlightCounts, HostCaps, PermitUsage, choose};
+use domain::pressure::HostCaps;
+use domain::pressure::choice::{
+    ClaimCandidate, FlightCounts, PermitUsage, StandingRoom, choose, host_ceiling,
+};
+use domain::pressure::host_health::HostStanding;
 use uuid::Uuid;
 
+use self::host_healths::HostHealths;
 pub(crate) use self::host_slots::{FirmAndHost, HostSlot, HostSlots};
 use self::in_flight::{InFlight, InFlightGuard};
 use self::process_permits::{Permit, Permits};
@@ -34,6 +42,7 @@ pub struct SendLimits {
     permits: Permits,
     in_flight: InFlight,
     pub(crate) host_slots: HostSlots,
+    host_healths: HostHealths,
     senders: SenderCount,
     reserving: Mutex<()>,
 }
@@ -50,16 +59,34 @@ pub(crate) struct SendReservation {
 pub(crate) struct FullLimits {
     /// Firms that use their share of the permits.
     pub(crate) firms: Vec<Uuid>,
-    /// Hosts at their limit.
+    /// Hosts at their limit, or at their share of the permits.
     pub(crate) hosts: Vec<String>,
+    /// Hosts of these that do not answer promptly.
+    pub(crate) unresponsive_hosts: Vec<String>,
     /// Pairs of firm and host at their limit.
     pub(crate) pairs: Vec<FirmAndHost>,
+    /// Number of permits left for hosts that do not answer promptly.
+    pub(crate) unresponsive_room: usize,
+    /// Queues of hosts that did not answer promptly and do so again.
+    pub(crate) recovered_queues: Vec<String>,
+}
+
+/// Reserved capacity, and the lanes that got none because of their host's standing.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    /// The deliveries that got capacity.
+    pub(crate) deliveries: Vec<(Uuid, Arc<SendReservation>)>,
+    /// Lanes whose hosts do not answer promptly, while such hosts use all of their permits.
+    pub(crate) crowded_out: HashSet<Uuid>,
 }
 
 impl FullLimits {
     /// Whether no limit is reached.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.firms.is_empty() && self.hosts.is_empty() && self.pairs.is_empty()
+        self.firms.is_empty()
+            && self.hosts.is_empty()
+            && self.pairs.is_empty()
+            && self.unresponsive_room > 0
     }
 
     /// The firms and the hosts of the pairs, as two columns.
@@ -78,6 +105,7 @@ impl SendLimits {
             permits: Permits::new(settings.permits),
             in_flight: InFlight::default(),
             host_slots: HostSlots::new(each),
+            host_healths: HostHealths::default(),
             senders,
             reserving: Mutex::default(),
         }
@@ -89,11 +117,21 @@ impl SendLimits {
         Self::new(settings, SenderCount::alone())
     }
 
-    /// The process's share of the limits per host.
+    /// The process's share of the limits per host. One host holds fewer than all permits.
     fn caps(&self) -> HostCaps {
         let caps = self.settings.caps.share_of(self.senders.count());
         self.host_slots.resize(caps.per_firm_and_host);
-        caps
+        HostCaps { per_host: caps.per_host.min(host_ceiling(self.settings.permits)), ..caps }
+    }
+
+    /// Notes that the host answered, and after how long.
+    pub fn note_answer(&self, host: &str, took: Duration) {
+        self.host_healths.note_answer(host, took, self.caps());
+    }
+
+    /// Notes that an attempt to the host got no answer.
+    pub fn note_silence(&self, host: &str, began_at: Instant, ended_at: Instant) {
+        self.host_healths.note_silence(host, began_at, ended_at, self.caps());
     }
 
     /// Attempts that may be in flight from one firm to one host.
@@ -117,22 +155,46 @@ impl SendLimits {
         self.permits.permit_usage()
     }
 
+    /// Forgets that hosts have recovered, because nothing is left in their queues.
+    pub(crate) fn forget_drained(&self, queues: &[String]) {
+        self.host_healths.forget_drained(queues);
+    }
+
+    /// Attempts in flight, and the health of their hosts.
+    fn flight(&self, caps: HostCaps) -> FlightCounts {
+        let mut flight = self.in_flight.flight(caps);
+        let hosts = flight.permits.keys();
+        flight.health = self.host_healths.read(hosts.map(String::as_str));
+        flight
+    }
+
     /// The limits that are reached now.
     pub(crate) fn full(&self) -> FullLimits {
         let caps = self.caps();
         let usage = self.permit_usage();
-        let FlightCounts { pairs, hosts, .. } = self.in_flight.flight(caps);
+        let flight = self.flight(caps);
+        let mut hosts: HashSet<String> = usage.hosts_at_share(&flight).into_iter().collect();
+        let at_limit = flight.hosts.iter().filter(|(host, n)| **n >= flight.host_limit(host, caps));
+        hosts.extend(at_limit.map(|(host, _)| host.clone()));
+        let is_unresponsive = |host: &&String| flight.standing(host) == HostStanding::Unresponsive;
+        let room = StandingRoom::beside(&flight, usage.permits);
+        let unresponsive_hosts = hosts.iter().filter(is_unresponsive).cloned().collect();
+        let unresponsive_room = room.left_for(HostStanding::Unresponsive).unwrap_or(usage.free);
         let is_full = |pair: &FirmAndHost, count: usize| {
             count >= caps.per_firm_and_host.saturating_add(self.ahead(pair, caps).unwrap_or(0))
         };
         FullLimits {
             firms: usage.firms_at_share(),
-            hosts: hosts.into_iter().filter(|(_, n)| *n >= caps.per_host).map(|(h, _)| h).collect(),
-            pairs: pairs
+            hosts: hosts.into_iter().collect(),
+            unresponsive_hosts,
+            pairs: flight
+                .pairs
                 .into_iter()
                 .filter(|(pair, n)| is_full(pair, *n))
                 .map(|(p, _)| p)
                 .collect(),
+            unresponsive_room: unresponsive_room.min(usage.free),
+            recovered_queues: self.host_healths.recovered_queues(),
         }
     }
 
@@ -141,35 +203,38 @@ impl SendLimits {
         Some(caps.ahead(self.settings.ahead, self.host_slots.answers_in(pair)?))
     }
 
-    /// Reserves capacity for as many candidates as the limits allow. Lanes take turns, and firms
-    /// take turns. Returns the deliveries that got capacity.
-    pub(crate) fn reserve(&self, due: Vec<ClaimCandidate>) -> Vec<(Uuid, Arc<SendReservation>)> {
+    /// Reserves capacity for as many candidates as the limits allow. Hosts, firms and lanes take
+    /// turns.
+    pub(crate) fn reserve(&self, due: Vec<ClaimCandidate>) -> Reservations {
         if due.is_empty() {
-            return Vec::new();
+            return Reservations::default();
         }
         let _alone = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
         let caps = self.caps();
-        let mut flight = self.in_flight.flight(caps);
+        let mut flight = self.flight(caps);
+        flight.health.extend(self.host_healths.read(due.iter().map(|one| one.host.as_str())));
         let pairs: HashSet<FirmAndHost> =
             due.iter().map(|one| (one.firm_id, one.host.clone())).collect();
         flight.ahead = pairs
             .into_iter()
             .filter_map(|pair| Some((pair.clone(), self.ahead(&pair, caps)?)))
             .collect();
-        let whose: HashMap<Uuid, (Uuid, FirmAndHost)> = due
-            .iter()
-            .map(|one| (one.delivery_id, (one.lane_id, (one.firm_id, one.host.clone()))))
-            .collect();
-        let chosen = choose(due, &self.permit_usage(), flight, caps);
-        chosen
-            .into_iter()
-            .filter_map(|delivery_id| {
-                let (lane_id, pair) = whose.get(&delivery_id)?.clone();
-                let permit = self.permits.take(pair.0)?;
-                let flying = self.in_flight.note(lane_id, pair);
-                Some((delivery_id, Arc::new(SendReservation { _permit: permit, _flying: flying })))
-            })
-            .collect()
+        let candidates: HashMap<Uuid, ClaimCandidate> =
+            due.iter().map(|one| (one.delivery_id, one.clone())).collect();
+        let choice = choose(due, &self.permit_usage(), flight, caps);
+        let reserve = |delivery_id| {
+            let one: &ClaimCandidate = candidates.get(&delivery_id)?;
+            let permit = self.permits.take(one.firm_id)?;
+            if one.is_retry {
+                self.host_healths.note_retry(&one.host, caps);
+            }
+            let flying = self.in_flight.note(one.lane_id, (one.firm_id, one.host.clone()));
+            Some((delivery_id, Arc::new(SendReservation { _permit: permit, _flying: flying })))
+        };
+        Reservations {
+            deliveries: choice.deliveries.into_iter().filter_map(reserve).collect(),
+            crowded_out: choice.crowded_out,
+        }
     }
 }
 

@@ -55,6 +55,18 @@ macro_rules! waiting_from {
 }
 pub(crate) use waiting_from;
 
+/// SQL assignments: an update of `lanes l` that changes neither rows nor due times keeps the floor.
+macro_rules! keep_waiting_from {
+    () => {
+        concat!(
+            "waiting_from = ",
+            waiting_from!("l."),
+            ", waiting_from_xid = pg_current_xact_id()::xid "
+        )
+    };
+}
+pub(crate) use keep_waiting_from;
+
 /// Locks these lanes in the order of their ids, and returns the open ones. The lock excludes other
 /// work on the lane and its removal. It does not exclude the claim in an append, which takes `for
 /// key share`.
@@ -133,7 +145,8 @@ pub(crate) async fn due_by(
 
 /// Sets the due times of these locked lanes after rows were taken out. An open lane is due with its
 /// first row. A closed lane is due now, as long as it has rows to cancel. A due time never moves
-/// back: the claim's scan of due lanes may have passed it.
+/// back: the claim's scan of due lanes may have passed it. A parked lane joins the due lanes again,
+/// and is due from now on for the same reason.
 ///
 /// Each look begins behind the rows that were taken before, so it costs the same in a long lane and
 /// beside a held snapshot. An open lane that stays due is written only if its floor has moved by
@@ -162,7 +175,7 @@ pub(crate) async fn reschedule_from(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(concat!(
         "with looked as materialized (
-             select l.lane_id, l.due_at, l.cancel_cause, ",
+             select l.lane_id, l.due_at, l.cancel_cause, l.parked_in, ",
         waiting_from!("l."),
         " as waiting_from,
                     (select o.due_at from outbox o
@@ -174,19 +187,22 @@ pub(crate) async fn reschedule_from(
          next as materialized (
              select lane_id, waiting_from, first_due_at,
                     case when first_due_at is null then null
-                         when cancel_cause is null
+                         when cancel_cause is null and parked_in is null
                          then greatest(first_due_at, least(due_at, $2))
+                         when cancel_cause is null then greatest(first_due_at, $2)
                          else least(due_at, $2) end as due_at,
-                    coalesce(cancel_cause is null and due_at <= $2 and first_due_at <= $2
+                    coalesce(cancel_cause is null and parked_in is null
+                             and due_at <= $2 and first_due_at <= $2
                              and first_due_at >= waiting_from
                              and first_due_at < waiting_from + interval '0.5 s', false) as stays
                from looked)
          update lanes l
-            set due_at = n.due_at, waiting_from = coalesce(n.first_due_at, 'infinity'),
+            set due_at = n.due_at, parked_in = null,
+                waiting_from = coalesce(n.first_due_at, 'infinity'),
                 waiting_from_xid = pg_current_xact_id()::xid
            from next n
           where l.lane_id = n.lane_id and not n.stays
-            and (l.due_at is distinct from n.due_at
+            and (l.due_at is distinct from n.due_at or l.parked_in is not null
                  or n.waiting_from <> coalesce(n.first_due_at, 'infinity'))"
     ))
     .bind(lane_ids)

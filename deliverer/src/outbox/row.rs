@@ -10,7 +10,7 @@ use domain::context::EventContext;
 use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::notice::QueuedNotice;
 use domain::occurrence::Happening;
-use domain::pressure::ClaimCandidate;
+use domain::pressure::choice::ClaimCandidate;
 use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use domain::trace::Traceparent;
@@ -109,8 +109,8 @@ impl OutboxRow {
 
     /// The candidate that the limits choose from, for a lane with this host.
     pub(crate) const fn candidate(&self, host: String) -> ClaimCandidate {
-        let Self { delivery_id, lane_id, firm_id, .. } = *self;
-        ClaimCandidate { delivery_id, lane_id, firm_id, host }
+        let Self { delivery_id, lane_id, firm_id, tries, .. } = *self;
+        ClaimCandidate { delivery_id, lane_id, firm_id, host, is_retry: tries > 0 }
     }
 
     /// The occurrence and the subscription, if the next event is the first of its stream.

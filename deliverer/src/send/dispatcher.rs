@@ -118,6 +118,7 @@ impl Dispatcher {
                 return dispatch.release_with_others(vec![claimed]).await;
             };
             claimed.started_at = dispatch.deliverer.clock.now();
+            let began_at = Instant::now();
             // Boxed, because a task's future is moved several times as the task starts.
             let finished = Box::pin(run_attempt(&dispatch.deliverer, claimed)).await;
             if finished.exchange.answer == AttemptAnswer::OutOfDescriptors {
@@ -127,6 +128,7 @@ impl Dispatcher {
                 return dispatch.release_with_others(vec![finished.claimed]).await;
             }
             slot.note_answer(finished.exchange.answer.verdict());
+            dispatch.note_host(&finished, began_at);
             let Ok(answer) = dispatch.answers.reserve().await else {
                 tracing::error!("an answer could not be recorded; its lease will end");
                 return;
@@ -154,6 +156,23 @@ impl Dispatcher {
                 self.limits.host_slots.mark_slow(&pair);
                 None
             }
+        }
+    }
+
+    /// Notes whether the host answered.
+    fn note_host(&self, finished: &FinishedAttempt, began_at: Instant) {
+        let host = &finished.claimed.host;
+        let ended_at = Instant::now();
+        match finished.exchange.answer {
+            AttemptAnswer::Status(_) | AttemptAnswer::RedirectInvalid(_) => {
+                self.limits.note_answer(host, ended_at - began_at);
+            }
+            AttemptAnswer::NetworkError(_) => {
+                self.limits.note_silence(host, began_at.into_std(), ended_at.into_std());
+            }
+            AttemptAnswer::Refused(_)
+            | AttemptAnswer::NeverSent
+            | AttemptAnswer::OutOfDescriptors => {}
         }
     }
 

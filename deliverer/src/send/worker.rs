@@ -138,6 +138,7 @@ impl Worker for ClaimWorker {
                 dispatch.start_all(attempts, SendTiming::InTime);
                 Ok(NextStep::Busy)
             }
+            ClaimOutcome::Parked => Ok(NextStep::Busy),
             ClaimOutcome::NothingDue => {
                 until_due(&dispatch, &mut self.floors).await.map(NextStep::IdleFor)
             }

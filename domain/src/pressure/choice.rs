@@ -1,0 +1,568 @@
+//! The choice of the deliveries to send now: hosts take turns, and within a host firms take turns
+//! (ruling 34, pressure).
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use uuid::Uuid;
+
+use super::HostCaps;
+use super::host_health::{HostHealth, HostStanding};
+
+/// Number of a process's permits that are never lent.
+const fn reserved_permits(permits: usize) -> usize {
+    let quarter = permits / 4;
+    if quarter == 0 { 1 } else { quarter }
+}
+
+/// Largest number of a process's permits that one host may hold. Another host always finds one.
+#[must_use]
+pub const fn host_ceiling(permits: usize) -> usize {
+    let ceiling = permits.saturating_sub(reserved_permits(permits));
+    if ceiling == 0 { 1 } else { ceiling }
+}
+
+/// The permits of a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PermitUsage {
+    /// Number of permits in all.
+    pub permits: usize,
+    /// Number of free permits.
+    pub free: usize,
+    /// Number of permits that each firm holds.
+    pub held: HashMap<Uuid, usize>,
+}
+
+impl PermitUsage {
+    /// All permits are free.
+    #[must_use]
+    pub fn of(permits: usize) -> Self {
+        Self { permits, free: permits, held: HashMap::new() }
+    }
+
+    /// Number of permits that may be lent to firms and hosts that hold their share.
+    #[must_use]
+    pub fn lendable(&self) -> usize {
+        self.free.saturating_sub(reserved_permits(self.permits))
+    }
+
+    /// The share of one of so many firms, or of one of so many hosts, with work.
+    fn share(&self, sharers: usize) -> usize {
+        reserved_permits(self.permits).min(self.permits / (sharers + 1)).max(1)
+    }
+
+    /// The holders that get no permit now.
+    fn at_share<K: Clone + Eq + Hash>(&self, held: &HashMap<K, usize>) -> Vec<K> {
+        if self.lendable() > 0 {
+            return Vec::new();
+        }
+        let share = self.share(held.len());
+        held.iter().filter(|(_, held)| **held >= share).map(|(holder, _)| holder.clone()).collect()
+    }
+
+    /// The firms that get no permit now.
+    #[must_use]
+    pub fn firms_at_share(&self) -> Vec<Uuid> {
+        self.at_share(&self.held)
+    }
+
+    /// The hosts that get no permit now.
+    #[must_use]
+    pub fn hosts_at_share(&self, flight: &FlightCounts) -> Vec<String> {
+        self.at_share(&flight.permits)
+    }
+}
+
+/// Attempts that a process has claimed and that are not answered yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FlightCounts {
+    /// By lane.
+    pub lanes: HashMap<Uuid, usize>,
+    /// By firm and host.
+    pub pairs: HashMap<(Uuid, String), usize>,
+    /// By host. Each firm counts up to its limit in flight.
+    pub hosts: HashMap<String, usize>,
+    /// By host. Each attempt holds a permit.
+    pub permits: HashMap<String, usize>,
+    /// Number of deliveries that may be claimed ahead, by firm and host.
+    pub ahead: HashMap<(Uuid, String), usize>,
+    /// The health of hosts with attempts in flight or with candidates. The others are unknown.
+    pub health: HashMap<String, HostHealth>,
+}
+
+/// A due delivery. The candidates of a lane are in the order of their due times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimCandidate {
+    /// The delivery.
+    pub delivery_id: Uuid,
+    /// The lane of the delivery.
+    pub lane_id: Uuid,
+    /// The firm of the delivery.
+    pub firm_id: Uuid,
+    /// The host of the target.
+    pub host: String,
+    /// Whether the delivery was attempted before.
+    pub is_retry: bool,
+}
+
+/// The permits that may still be given to hosts of each standing. Hosts that do not answer
+/// promptly hold at most half of all permits together. With unknown hosts they hold at most three
+/// quarters, so a host that answers always finds a permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StandingRoom {
+    unresponsive: usize,
+    not_responsive: usize,
+}
+
+impl StandingRoom {
+    /// The room beside the attempts in flight.
+    #[must_use]
+    pub fn beside(flight: &FlightCounts, permits: usize) -> Self {
+        let held = |standing: HostStanding| -> usize {
+            let of_standing =
+                flight.permits.iter().filter(|(host, _)| flight.standing(host) == standing);
+            of_standing.map(|(_, held)| held).sum()
+        };
+        let unresponsive = held(HostStanding::Unresponsive);
+        let not_responsive = unresponsive + held(HostStanding::Unknown);
+        Self {
+            unresponsive: (permits / 2).max(1).saturating_sub(unresponsive),
+            not_responsive: host_ceiling(permits).saturating_sub(not_responsive),
+        }
+    }
+
+    /// Number of permits left for hosts of this standing. `None` if only the process's permits
+    /// bound it.
+    #[must_use]
+    pub fn left_for(self, standing: HostStanding) -> Option<usize> {
+        match standing {
+            HostStanding::Responsive => None,
+            HostStanding::Unknown => Some(self.not_responsive),
+            HostStanding::Unresponsive => Some(self.unresponsive.min(self.not_responsive)),
+        }
+    }
+
+    /// Takes a permit for a host of this standing, if one is left.
+    fn take(&mut self, standing: HostStanding) -> bool {
+        if self.left_for(standing) == Some(0) {
+            return false;
+        }
+        self.unresponsive -= usize::from(standing == HostStanding::Unresponsive);
+        self.not_responsive -= usize::from(standing != HostStanding::Responsive);
+        true
+    }
+}
+
+/// The deliveries to send now, and the lanes that wait because of their host's standing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClaimChoice {
+    /// The deliveries to send.
+    pub deliveries: Vec<Uuid>,
+    /// Lanes without a chosen delivery whose hosts have no room left for their standing.
+    pub crowded_out: HashSet<Uuid>,
+}
+
+/// Number of deliveries of a lane in one turn. Within a turn the oldest go first, so that lanes
+/// advance evenly. Deliveries of one occurrence are then claimed together, and their body is built
+/// once.
+const DELIVERIES_PER_TURN: usize = 8;
+
+/// A candidate that its host has a slot for.
+struct TurnOfCandidate {
+    candidate: ClaimCandidate,
+    standing: HostStanding,
+    host_turn: usize,
+    firm_turn: usize,
+}
+
+/// Chooses the deliveries to send now, within the limits. Hosts take turns, within a host its
+/// firms take turns, and within a firm its lanes.
+///
+/// A candidate within the shares of its host and its firm gets any free permit. Other candidates
+/// get permits that may be lent.
+#[must_use]
+pub fn choose(
+    due: Vec<ClaimCandidate>,
+    room: &PermitUsage,
+    mut flight: FlightCounts,
+    caps: HostCaps,
+) -> ClaimChoice {
+    let mut standings = StandingRoom::beside(&flight, room.permits);
+    let candidates = take_turns(due, room, &mut flight, caps);
+    let firms: HashSet<Uuid> = room
+        .held
+        .keys()
+        .copied()
+        .chain(candidates.iter().map(|one| one.candidate.firm_id))
+        .collect();
+    let hosts: HashSet<&str> = flight.permits.keys().map(String::as_str).collect();
+    let (firm_share, host_share) = (room.share(firms.len()), room.share(hosts.len()));
+    let (within, beyond): (Vec<_>, Vec<_>) = candidates
+        .into_iter()
+        .partition(|one| one.firm_turn < firm_share && one.host_turn < host_share);
+    let mut choice = ClaimChoice::default();
+    let mut served = HashSet::new();
+    let mut give = |candidates: Vec<TurnOfCandidate>, permits: usize| {
+        let mut left = permits;
+        for TurnOfCandidate { candidate, standing, .. } in candidates {
+            if left == 0 {
+                break;
+            }
+            if standings.take(standing) {
+                left -= 1;
+                served.insert(candidate.lane_id);
+                choice.deliveries.push(candidate.delivery_id);
+            } else {
+                choice.crowded_out.insert(candidate.lane_id);
+            }
+        }
+        permits - left
+    };
+    let given = give(within, room.free);
+    give(beyond, room.lendable().saturating_sub(given));
+    choice.crowded_out.retain(|lane_id| !served.contains(lane_id));
+    choice
+}
+
+/// The candidates that their hosts have slots for, in the order of their turns.
+fn take_turns(
+    due: Vec<ClaimCandidate>,
+    room: &PermitUsage,
+    flight: &mut FlightCounts,
+    caps: HostCaps,
+) -> Vec<TurnOfCandidate> {
+    let by_lane =
+        in_turn(due, |one| count_up(&mut flight.lanes, one.lane_id) / DELIVERIES_PER_TURN);
+    let mut pairs = HashMap::new();
+    let by_firm = in_turn(by_lane, |one| count_up(&mut pairs, (one.firm_id, one.host.clone())));
+    let mut held = room.held.clone();
+    let mut candidates = Vec::new();
+    for candidate in by_firm {
+        if flight.takes(&candidate, caps) {
+            candidates.push(TurnOfCandidate {
+                standing: flight.standing_of(&candidate),
+                host_turn: count_up(&mut flight.permits, candidate.host.clone()),
+                firm_turn: count_up(&mut held, candidate.firm_id),
+                candidate,
+            });
+        }
+    }
+    candidates.sort_by_key(|one| (one.host_turn, one.firm_turn));
+    candidates
+}
+
+impl FlightCounts {
+    /// Counts the claimed attempts of a lane.
+    pub fn count(
+        &mut self,
+        lane_id: Uuid,
+        firm_id: Uuid,
+        host: String,
+        claimed: usize,
+        caps: HostCaps,
+    ) {
+        self.lanes.insert(lane_id, claimed);
+        *self.permits.entry(host.clone()).or_default() += claimed;
+        let of_host = self.hosts.entry(host.clone()).or_default();
+        let of_pair = self.pairs.entry((firm_id, host)).or_default();
+        let before = caps.per_firm_and_host.min(*of_pair);
+        *of_pair += claimed;
+        *of_host += caps.per_firm_and_host.min(*of_pair) - before;
+    }
+
+    /// The standing of a host.
+    #[must_use]
+    pub fn standing(&self, host: &str) -> HostStanding {
+        self.health.get(host).map_or(HostStanding::Unknown, |health| health.standing)
+    }
+
+    /// Largest number of attempts in flight to a host.
+    #[must_use]
+    pub fn host_limit(&self, host: &str, caps: HostCaps) -> usize {
+        let limit = self.health.get(host).map_or(caps.per_firm_and_host, |health| health.limit);
+        limit.min(caps.per_host)
+    }
+
+    /// The standing that a candidate counts with. A retry to an unknown host is unresponsive.
+    fn standing_of(&self, one: &ClaimCandidate) -> HostStanding {
+        let mut health = self.health.get(&one.host).copied().unwrap_or(HostHealth::unknown(0));
+        if one.is_retry {
+            health.note_retry();
+        }
+        health.standing
+    }
+
+    /// Counts the candidate if its host has a slot, or if it may be claimed ahead. A delivery
+    /// claimed ahead waits for a slot of its firm and uses none of its host.
+    fn takes(&mut self, one: &ClaimCandidate, caps: HostCaps) -> bool {
+        let key = (one.firm_id, one.host.clone());
+        let ahead = self.ahead.get(&key).copied().unwrap_or(0);
+        let host_limit = self.host_limit(&one.host, caps);
+        let pair = self.pairs.entry(key).or_default();
+        let host = self.hosts.entry(one.host.clone()).or_default();
+        if *pair >= caps.per_firm_and_host {
+            let fits = *pair < caps.per_firm_and_host.saturating_add(ahead);
+            *pair += usize::from(fits);
+            return fits;
+        }
+        let fits = *host < host_limit;
+        *pair += usize::from(fits);
+        *host += usize::from(fits);
+        fits
+    }
+}
+
+/// Sorts the candidates by turn and keeps their order within a turn.
+fn in_turn(
+    due: Vec<ClaimCandidate>,
+    mut turn: impl FnMut(&ClaimCandidate) -> usize,
+) -> Vec<ClaimCandidate> {
+    let mut turns: Vec<(usize, ClaimCandidate)> =
+        due.into_iter().map(|one| (turn(&one), one)).collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, one)| one).collect()
+}
+
+/// Number of earlier items with this key.
+fn count_up<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) -> usize {
+    let count = counts.entry(key).or_default();
+    *count += 1;
+    *count - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const CAPS: HostCaps = HostCaps { per_firm_and_host: 3, per_host: 5 };
+
+    const HOSTS: &[&str] = &["a", "b", "bb", "a.example"];
+
+    /// So many deliveries of a firm, in one lane, to one host.
+    fn due(firm: u128, host: &str, count: u128) -> Vec<ClaimCandidate> {
+        let lane = firm * 1_000 + host.len() as u128;
+        (0..count)
+            .map(|number| ClaimCandidate {
+                delivery_id: Uuid::from_u128(lane * 1_000 + number),
+                lane_id: Uuid::from_u128(lane),
+                firm_id: Uuid::from_u128(firm),
+                host: host.to_owned(),
+                is_retry: false,
+            })
+            .collect()
+    }
+
+    /// Hosts that answer, with a limit that no test reaches.
+    fn responsive(hosts: &[&str]) -> FlightCounts {
+        let mut answering = HostHealth::unknown(10_000);
+        answering.note_answer(Duration::ZERO, 10_000);
+        let health = hosts.iter().map(|host| ((*host).to_owned(), answering)).collect();
+        FlightCounts { health, ..FlightCounts::default() }
+    }
+
+    fn chosen(
+        due: Vec<ClaimCandidate>,
+        room: &PermitUsage,
+        flight: FlightCounts,
+        caps: HostCaps,
+    ) -> Vec<Uuid> {
+        choose(due, room, flight, caps).deliveries
+    }
+
+    /// Another lane to the host `a`.
+    fn at_a(mut due: Vec<ClaimCandidate>) -> Vec<ClaimCandidate> {
+        due.iter_mut().for_each(|one| "a".clone_into(&mut one.host));
+        due
+    }
+
+    fn firms(chosen: &[Uuid]) -> Vec<u128> {
+        chosen.iter().map(|id| id.as_u128() / 1_000_000).collect()
+    }
+
+    fn ample() -> PermitUsage {
+        PermitUsage::of(1_000)
+    }
+
+    #[test]
+    fn a_firm_and_a_host_have_their_limits() {
+        let all: Vec<_> = (1..=3).flat_map(|firm| due(firm, "a.example", 9)).collect();
+        let sent = chosen(all, &ample(), responsive(HOSTS), CAPS);
+        assert_eq!(sent.len(), 5, "per host");
+        let sent = chosen(due(1, "a.example", 9), &ample(), responsive(HOSTS), CAPS);
+        assert_eq!(sent.len(), 3, "per firm and host");
+        let flight = FlightCounts {
+            pairs: HashMap::from([((Uuid::from_u128(1), "a.example".to_owned()), 2)]),
+            hosts: HashMap::from([("a.example".to_owned(), 4)]),
+            ..responsive(HOSTS)
+        };
+        let all: Vec<_> = (1..=3).flat_map(|firm| due(firm, "a.example", 9)).collect();
+        assert_eq!(chosen(all, &ample(), flight, CAPS).len(), 1, "what is in flight counts");
+    }
+
+    fn to_a(firm: u128) -> (Uuid, String) {
+        (Uuid::from_u128(firm), "a.example".to_owned())
+    }
+
+    #[test]
+    fn what_is_claimed_ahead_takes_no_place_of_its_host() {
+        let flight = FlightCounts { ahead: HashMap::from([(to_a(1), 4)]), ..responsive(HOSTS) };
+        let hog = due(1, "a.example", 9);
+        assert_eq!(chosen(hog.clone(), &ample(), flight.clone(), CAPS).len(), 3 + 4);
+        let mut all = hog;
+        all.extend(due(2, "a.example", 9));
+        let sent = firms(&chosen(all, &ample(), flight, CAPS));
+        assert_eq!(sent.iter().filter(|firm| **firm == 2).count(), 2, "five to the host");
+        let mut flight = responsive(HOSTS);
+        let (firm_id, host) = to_a(1);
+        flight.count(Uuid::from_u128(7), firm_id, host.clone(), 2, CAPS);
+        flight.count(Uuid::from_u128(8), firm_id, host, 5, CAPS);
+        assert_eq!((flight.pairs[&to_a(1)], flight.hosts["a.example"]), (7, 3));
+        assert_eq!(chosen(due(2, "a.example", 9), &ample(), flight, CAPS).len(), 2);
+    }
+
+    #[test]
+    fn lanes_take_turns_of_eight_and_each_begins_with_its_oldest() {
+        let mut all = due(1, "a", 20);
+        all.extend(at_a(due(1, "bb", 20)));
+        let caps = HostCaps { per_firm_and_host: 99, per_host: 99 };
+        let room = PermitUsage { permits: 64, free: 64, ..PermitUsage::default() };
+        let sent = chosen(all.clone(), &room, responsive(HOSTS), caps);
+        let turns = (0..8).chain(20..28).chain(8..16).chain(28..36);
+        let expected: Vec<_> = turns.map(|index| all[index].delivery_id).collect();
+        assert_eq!(sent[..32], expected);
+    }
+
+    #[test]
+    fn a_lane_that_is_behind_catches_up_within_a_turn() {
+        let (ahead, behind) = (due(1, "a", 4), at_a(due(1, "bb", 4)));
+        let flight =
+            FlightCounts { lanes: HashMap::from([(behind[0].lane_id, 3)]), ..responsive(HOSTS) };
+        let room = PermitUsage { permits: 16, free: 4, ..PermitUsage::default() };
+        let oldest_first = behind.iter().chain(&ahead).cloned().collect();
+        let sent = chosen(oldest_first, &room, flight, HostCaps::default());
+        assert_eq!(sent, behind.iter().map(|one| one.delivery_id).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn f3_a_firm_over_its_share_leaves_a_quarter_to_the_others() {
+        let caps = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
+        let hog = due(1, "a", 40);
+        let room = PermitUsage::of(16);
+        assert_eq!(chosen(hog.clone(), &room, responsive(HOSTS), caps).len(), 12);
+        let held = HashMap::from([(Uuid::from_u128(1), 12)]);
+        let full = PermitUsage { permits: 16, free: 4, held };
+        assert!(chosen(hog.clone(), &full, responsive(HOSTS), caps).is_empty());
+        assert_eq!(full.firms_at_share(), [Uuid::from_u128(1)]);
+        let mut both = hog;
+        both.extend(due(2, "b", 40));
+        let sent = chosen(both, &full, responsive(HOSTS), caps);
+        assert_eq!(firms(&sent), [2; 4]);
+    }
+
+    #[test]
+    fn f3_many_firms_at_their_share_leave_something_for_one_more() {
+        let held: HashMap<Uuid, usize> = (1..=4).map(|firm| (Uuid::from_u128(firm), 63)).collect();
+        let room = PermitUsage { permits: 256, free: 4, held };
+        let mut sated = room.firms_at_share();
+        sated.sort();
+        assert_eq!(sated, [1, 2, 3, 4].map(Uuid::from_u128));
+        let one_each = (1..=200).map(|firm| (Uuid::from_u128(firm), 1)).collect();
+        let busy = PermitUsage { permits: 256, free: 56, held: one_each };
+        assert_eq!(busy.firms_at_share().len(), 200, "the rest is for those who have none");
+    }
+
+    #[test]
+    fn f3_ten_firms_that_begin_together_leave_something_for_one_more() {
+        let caps = HostCaps { per_firm_and_host: 1_000, per_host: 10_000 };
+        let hosts: Vec<String> = (1..=10).map(|host| format!("{host}.example")).collect();
+        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let all: Vec<_> =
+            (1..=10).flat_map(|firm| due(firm, hosts[firm as usize - 1], 100)).collect();
+        let sent = chosen(all, &PermitUsage::of(256), responsive(&hosts), caps);
+        assert_eq!(sent.len(), 230);
+        assert!((1..=10).all(|firm| firms(&sent).iter().filter(|one| **one == firm).count() == 23));
+    }
+
+    #[test]
+    fn firms_take_turns() {
+        let caps = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
+        let mut all = due(1, "a", 9);
+        all.extend(due(2, "bb", 2));
+        let sent = chosen(all, &PermitUsage::of(64), responsive(HOSTS), caps);
+        assert_eq!(firms(&sent)[..4], [1, 2, 1, 2]);
+        assert_eq!(sent.len(), 11);
+    }
+
+    #[test]
+    fn nothing_is_chosen_without_room() {
+        let none = PermitUsage { permits: 16, ..PermitUsage::default() };
+        assert!(chosen(due(1, "a", 9), &none, responsive(HOSTS), HostCaps::default()).is_empty());
+        assert_eq!((reserved_permits(0), reserved_permits(3), reserved_permits(256)), (1, 1, 64));
+    }
+
+    /// 300 firms at one host held all permits, each within its share.
+    #[test]
+    fn many_firms_at_one_host_leave_permits() {
+        let all: Vec<_> = (1..=300).flat_map(|firm| due(firm, "a", 15)).collect();
+        let room = PermitUsage::of(256);
+        let sent = chosen(all, &room, responsive(HOSTS), HostCaps::default());
+        assert_eq!(sent.len(), host_ceiling(256));
+        let mut flight = responsive(HOSTS);
+        flight.permits.insert("a".to_owned(), 192);
+        let full = PermitUsage { permits: 256, free: 64, ..PermitUsage::default() };
+        assert_eq!(full.hosts_at_share(&flight), ["a"]);
+        assert_eq!(chosen(due(301, "b", 9), &full, flight, HostCaps::default()).len(), 9);
+    }
+
+    #[test]
+    fn hosts_take_turns_before_firms() {
+        let mut all: Vec<_> = (1..=30).flat_map(|firm| due(firm, "a", 1)).collect();
+        all.extend(due(31, "bb", 3));
+        let sent = chosen(all, &PermitUsage::of(64), responsive(HOSTS), HostCaps::default());
+        assert_eq!(firms(&sent)[..4], [1, 31, 2, 31]);
+    }
+
+    fn silent(hosts: &[&str]) -> FlightCounts {
+        let (begin, late) = (Instant::now(), Duration::from_secs(10));
+        let mut flight = responsive(hosts);
+        flight.health.values_mut().for_each(|health| health.note_silence(begin, begin + late));
+        flight
+    }
+
+    #[test]
+    fn silent_hosts_share_half_of_the_permits() {
+        let all: Vec<_> = HOSTS.iter().flat_map(|host| due(1, host, 30)).collect();
+        let caps = HostCaps { per_firm_and_host: 99, per_host: 99 };
+        let choice = choose(all.clone(), &PermitUsage::of(64), silent(HOSTS), caps);
+        assert_eq!(choice.deliveries.len(), 32);
+        assert!(choice.crowded_out.is_empty(), "each lane has some");
+        let mut flight = silent(HOSTS);
+        flight.permits.insert("b".to_owned(), 32);
+        let room = PermitUsage { permits: 64, free: 32, ..PermitUsage::default() };
+        let choice = choose(due(1, "a", 30), &room, flight.clone(), caps);
+        assert_eq!(
+            choice,
+            ClaimChoice { deliveries: Vec::new(), crowded_out: HashSet::from([all[0].lane_id]) }
+        );
+        flight.health.remove("a");
+        assert_eq!(chosen(due(1, "a", 30), &room, flight.clone(), caps).len(), 16, "unknown");
+        let mut retries = due(1, "a", 30);
+        retries.iter_mut().for_each(|one| one.is_retry = true);
+        assert!(chosen(retries, &room, flight, caps).is_empty(), "a retry to an unknown host");
+    }
+
+    #[test]
+    fn unknown_hosts_leave_a_quarter_to_responsive_ones() {
+        let hosts: Vec<String> = (1..=300).map(|host| format!("{host}.example")).collect();
+        let all: Vec<_> = (1..).zip(&hosts).flat_map(|(firm, host)| due(firm, host, 1)).collect();
+        let room = PermitUsage::of(256);
+        let choice = choose(all, &room, responsive(&["a"]), HostCaps::default());
+        assert_eq!((choice.deliveries.len(), choice.crowded_out.len()), (192, 108));
+        let mut flight = responsive(&["a"]);
+        flight.permits.extend(hosts.into_iter().take(192).map(|host| (host, 1)));
+        let room = PermitUsage { permits: 256, free: 64, ..PermitUsage::default() };
+        assert_eq!(chosen(due(400, "a", 9), &room, flight, HostCaps::default()).len(), 1);
+    }
+}
