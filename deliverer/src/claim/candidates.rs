@@ -25,10 +25,11 @@ macro_rules! lanes_in_window {
     };
 }
 
-/// Queues of unresponsive hosts that a claim visits.
+/// Queues of unresponsive hosts that a claim visits, if there is room for `$8` attempts to such
+/// hosts. Some of these hosts may be at their limit.
 macro_rules! unresponsive_queues_max {
     () => {
-        "256"
+        "least(16 + 2 * $8, 256)"
     };
 }
 
@@ -55,8 +56,8 @@ macro_rules! first_due {
     };
 }
 
-/// The lanes with spare capacity that are due at `$5`, `$7` of them: `near` are not parked, and
-/// `far` are parked.
+/// The lanes with spare capacity that are due at `$5`, `$7` of each kind: `near` are not parked,
+/// and `far` are parked.
 ///
 /// `far` visits the queues of hosts and firms that have capacity again, one step for each queue.
 /// Queues of unresponsive hosts may be many, so a claim visits some of them, beginning behind the
@@ -195,7 +196,8 @@ pub(crate) struct LockedLanes {
     pub(crate) drained_queues: Vec<String>,
 }
 
-/// Locks the lanes with spare capacity that are due first, at most `most` of them.
+/// Locks the lanes with spare capacity that are due first, and returns at most `most` of them.
+/// Parked lanes take turns with others.
 pub(crate) async fn lock_lanes(
     connection: &mut PgConnection,
     DueScan { now, from, behind_queue }: DueScan<'_>,
@@ -204,8 +206,11 @@ pub(crate) async fn lock_lanes(
 ) -> Result<LockedLanes, sqlx::Error> {
     let (firm_ids, hosts) = full.pair_columns();
     sqlx::query_as(due_lanes!(
-        "select array(select lane_id from near union all select lane_id from far limit $7)
-                    as lane_ids,
+        "select array(select lane_id
+                        from (select lane_id, row_number() over () as number from near
+                              union all
+                              select lane_id, row_number() over () from far) both_kinds
+                       order by number limit $7) as lane_ids,
                 (select min(due_at) from first) as first_due_at,
                 (select is_any from hidden) as hides_lanes,
                 (select last_queue from visit_end) as last_queue,
