@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use domain::pressure::{FlightCounts, HostCaps};
 use uuid::Uuid;
 
-use super::host_slots::FirmAndHost;
+use super::slot_table::FirmAndHost;
 
 /// The attempts in flight of a process.
 #[derive(Debug, Clone, Default)]

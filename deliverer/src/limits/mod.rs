@@ -15,6 +15,7 @@ mod host_slots;
 mod in_flight;
 mod process_permits;
 mod senders;
+mod slot_table;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +23,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use domain::pressure::{ClaimCandidate, FlightCounts, HostCaps, PermitUsage, choose};
 use uuid::Uuid;
 
-pub(crate) use self::host_slots::{FirmAndHost, HostSlot, HostSlots};
+pub(crate) use self::host_slots::{HostSlot, HostSlots};
 use self::in_flight::{InFlight, InFlightGuard};
 use self::process_permits::{Permit, Permits};
 pub use self::senders::{SenderCount, SenderMembership};
+pub(crate) use self::slot_table::FirmAndHost;
 use crate::settings::DelivererSettings;
 
 /// The limits of a process.
