@@ -32,12 +32,21 @@ pub(crate) fn delivery(of: &Reported, hook_id: Uuid) -> Uuid {
 }
 
 impl Audience {
+    /// So many firms, with one receiver for all.
     pub(crate) async fn subscribe(world: &World, count: usize) -> anyhow::Result<Self> {
-        let receiver = Hosts::start(1, 1, Manner::Well).await?;
+        Self::subscribe_to(Hosts::start(1, 1, Manner::Well).await?, world, count).await
+    }
+
+    /// So many firms, whose receivers are on these hosts in turn.
+    pub(crate) async fn subscribe_to(
+        receiver: Hosts,
+        world: &World,
+        count: usize,
+    ) -> anyhow::Result<Self> {
         let (mut firms, mut hooks) = (Vec::new(), HashMap::new());
-        for _ in 0..count {
+        for number in 0..count {
             let firm = world.firm().await;
-            hooks.insert(firm.id, world.subscribe(&firm, &receiver.target(0)).await);
+            hooks.insert(firm.id, world.subscribe(&firm, &receiver.target(number)).await);
             firms.push(firm);
         }
         Ok(Self { receiver, firms, hooks })

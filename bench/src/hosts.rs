@@ -19,12 +19,24 @@ use crate::receiver::{ANSWER, next};
 /// What is sent of an answer's head that has no end of its own.
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n";
 
+/// An answer that asks for a retry.
+const REFUSAL: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+
+/// The time to a slow answer.
+const SLOW_ANSWER_AFTER: Duration = Duration::from_secs(9);
+
 /// How a receiver answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Manner {
     /// 200 at once.
     Well,
+    /// 200 after 9 s, a second before a delivery stops waiting.
+    Slow,
+    /// 500 at once.
+    Refusing,
+    /// The connection is closed without an answer.
+    Down,
     /// Never.
     Silent,
     /// 200, and a byte of the body now and then, without end.
@@ -122,13 +134,17 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
             arrivals.push((without_time(delivery_id), Instant::now()));
         }
         let manner = *shared.manner.lock().unwrap_or_else(PoisonError::into_inner);
-        if manner != Manner::Well {
-            shared.out.fetch_add(1, Ordering::Relaxed);
-            answer_until_closed(stream, manner, shared).await;
-            shared.out.fetch_sub(1, Ordering::Relaxed);
-            return Ok(());
+        match manner {
+            Manner::Well => stream.write_all(ANSWER).await?,
+            Manner::Refusing => stream.write_all(REFUSAL).await?,
+            Manner::Down => return Ok(()),
+            Manner::Slow | Manner::Silent | Manner::Drip | Manner::Flood | Manner::Head => {
+                shared.out.fetch_add(1, Ordering::Relaxed);
+                answer_until_closed(stream, manner, shared).await;
+                shared.out.fetch_sub(1, Ordering::Relaxed);
+                return Ok(());
+            }
         }
-        stream.write_all(ANSWER).await?;
     }
     Ok(())
 }
@@ -142,7 +158,14 @@ async fn answer_until_closed(mut stream: TcpStream, manner: Manner, shared: &Sha
     let answer = async {
         // An error here is a sender that is gone.
         match manner {
-            Manner::Well | Manner::Silent => std::future::pending().await,
+            Manner::Slow => {
+                sleep(SLOW_ANSWER_AFTER).await;
+                writing.write_all(ANSWER).await?;
+                std::future::pending().await
+            }
+            Manner::Well | Manner::Refusing | Manner::Down | Manner::Silent => {
+                std::future::pending().await
+            }
             Manner::Head => {
                 writing.write_all(b"HTTP/1.1 200 OK\r\nx-long: ").await?;
                 endlessly(&mut writing, 4 << 10, Duration::from_millis(100)).await

@@ -37,6 +37,7 @@ mod running;
 mod scale;
 mod service;
 mod serving;
+mod sleeping;
 mod soak;
 mod statements;
 mod submissions;
@@ -90,7 +91,8 @@ enum Command {
     Endless(Endless),
     /// Losses and times of failovers: PostgreSQL under Patroni ends its primary again and again.
     Failover(Failover),
-    /// How long firms wait for their deliveries while another firm's receivers are black holes.
+    /// How long a firm waits for its deliveries beside hosts that hang, refuse or sleep, and how
+    /// receivers that were down come back.
     Fairness(Fairness),
     /// What kills cost: real processes, killed at random under load, and what must hold after it.
     Faults(Faults),
@@ -104,7 +106,7 @@ enum Command {
     Memory(MemoryUse),
     /// Time to the first byte and size of each screen of the console and the portal.
     Pages(Pages),
-    /// Claims, records and cancellations beside a held snapshot, long queues and full hosts.
+    /// Claims, records and cancellations beside a held snapshot, long queues and many lanes.
     Queues(Queues),
     /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
     Reads(Reads),

@@ -1,5 +1,5 @@
-//! Firms whose receivers are black holes: they hold what they were sent for the 10 s that a delivery
-//! waits for an answer.
+//! Firms whose receivers cost more than others: they never answer, answer late or refuse; and hosts
+//! with one retry each.
 
 use std::time::{Duration, Instant};
 
@@ -9,87 +9,81 @@ use tests::{Firm, World, activity, later};
 use tokio::time::{interval, sleep};
 use uuid::Uuid;
 
+use super::report::HogFigures;
 use crate::hosts::{Hosts, Manner};
 use crate::pace::{Pace, Reported, Reporter};
+use crate::sleeping::{add_sleeping_hosts, remove_sleeping_hosts};
 
-/// How long it may take until they are stuck, or gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take until their deliveries are queued, or gone.
+const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often to look how many are out.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The interval of looks at what is out.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many firms, and on how many hosts.
+/// Reports a second before a phase begins, at most.
+const REPORTS_PER_SECOND_MAX: f64 = 300.0;
+
+/// A shape of load: firms, and the hosts that they share.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct HogShape {
     pub(super) name: &'static str,
-    firms: usize,
-    hosts: u8,
-    network: u8,
-    /// Subscriptions of all of them; one firm may have 100.
-    hooks: usize,
-    /// Deliveries that are stuck before a phase begins.
-    stuck: usize,
-    /// More of them that come each second.
-    more_per_second: usize,
+    pub(super) firms: usize,
+    pub(super) hosts: u8,
+    /// The second byte of the hosts' addresses.
+    pub(super) network: u8,
+    pub(super) manner: Manner,
+    /// Subscriptions of all firms; one firm may have 100.
+    pub(super) hooks: usize,
+    /// Deliveries that are made before the phase begins.
+    pub(super) stuck: usize,
+    /// Deliveries that are made each second of the phase.
+    pub(super) more_per_second: usize,
+    /// Hosts with one retry each, due in an hour.
+    pub(super) sleeping_hosts: i32,
 }
 
-impl Kind {
-    /// Of eleven receivers one hangs, and is told of as much as each of the others.
-    pub(super) const ONE_HOOK: Self = Self {
-        name: "1 of 11 hangs",
-        firms: 1,
-        hosts: 1,
-        network: 4,
-        hooks: 1,
-        stuck: 60,
-        more_per_second: 6,
-    };
-
-    pub(super) const ONE_FIRM: Self =
-        Self { name: "one firm, 100 hosts", firms: 1, hosts: 100, network: 2, ..Self::MANY };
-
-    /// Each has a host of its own.
-    pub(super) const TEN_FIRMS: Self =
-        Self { name: "ten firms, 10 hosts", firms: 10, hosts: 10, network: 3, ..Self::MANY };
-
-    const MANY: Self = Self { hooks: 100, stuck: 10_000, more_per_second: 100, ..Self::ONE_HOOK };
-
-    const fn hooks_each(self) -> usize {
-        self.hooks / self.firms
+impl HogShape {
+    fn hooks_each(self) -> usize {
+        self.hooks.checked_div(self.firms).unwrap_or_default().max(1)
     }
 }
 
 /// The firms and their receivers.
 pub(super) struct Hogs {
-    kind: Kind,
-    holes: Hosts,
+    shape: HogShape,
+    hosts: Hosts,
     firms: Vec<Firm>,
 }
 
 impl Hogs {
-    pub(super) async fn subscribe(world: &World, kind: Kind) -> anyhow::Result<Self> {
-        let holes = Hosts::start(kind.network, kind.hosts, Manner::Silent).await?;
+    pub(super) async fn subscribe(world: &World, shape: HogShape) -> anyhow::Result<Self> {
+        let hosts = Hosts::start(shape.network, shape.hosts, shape.manner).await?;
         let mut firms = Vec::new();
-        for number in 0..kind.firms {
+        for number in 0..shape.firms {
             let firm = world.firm().await;
-            for hook in 0..kind.hooks_each() {
-                let host = if kind.firms == 1 { hook } else { number };
-                world.subscribe(&firm, &holes.target(host)).await;
+            for hook in 0..shape.hooks_each() {
+                let host = if shape.firms == 1 { hook } else { number };
+                world.subscribe(&firm, &hosts.target(host)).await;
             }
             firms.push(firm);
         }
-        Ok(Self { kind, holes, firms })
+        Ok(Self { shape, hosts, firms })
     }
 
-    /// Makes deliveries until so many are stuck, and as many are out as ever will be.
+    /// Makes deliveries until so many are queued, and as many are out as ever will be.
     pub(super) async fn get_stuck(&self, world: &World, by: &Reporter) -> anyhow::Result<()> {
-        let time = Duration::from_secs(2);
-        let count = self.kind.stuck / self.kind.hooks_each();
-        by.steadily(&self.firms, Pace { per_second: count as f64 / 2.0, time }).await?;
+        add_sleeping_hosts(world.pool(), self.shape.sleeping_hosts, world.clock.now().get())
+            .await?;
+        let events = (self.shape.stuck / self.shape.hooks_each()) as f64;
+        let per_second = REPORTS_PER_SECOND_MAX.min(events / 2.0);
+        if per_second > 0.0 {
+            let time = Duration::from_secs_f64(events / per_second);
+            by.steadily(&self.firms, Pace { per_second, time }).await?;
+        }
         let began = Instant::now();
-        while self.waiting(world).await? < i64::try_from(self.kind.stuck)? {
+        while self.unspread(world).await? > 0 {
             ensure!(began.elapsed() < PATIENCE, "deliveries are not queued");
-            sleep(LOOK_EVERY).await;
+            sleep(LOOK_INTERVAL).await;
         }
         // Whatever can be out is.
         sleep(Duration::from_secs(1)).await;
@@ -97,42 +91,76 @@ impl Hogs {
     }
 
     /// Makes more, and looks how many are out.
-    pub(super) async fn go_on(&self, by: &Reporter, time: Duration) -> anyhow::Result<Vec<usize>> {
-        let per_second = self.kind.more_per_second as f64 / self.kind.hooks_each() as f64;
-        let more = by.steadily(&self.firms, Pace { per_second, time });
+    pub(super) async fn go_on(
+        &self,
+        world: &World,
+        by: &Reporter,
+        time: Duration,
+    ) -> anyhow::Result<HogFigures> {
+        let more = async {
+            let per_second = self.shape.more_per_second as f64 / self.shape.hooks_each() as f64;
+            if per_second == 0.0 {
+                return Ok(Vec::new());
+            }
+            by.steadily(&self.firms, Pace { per_second, time }).await
+        };
         let (_, out): (Vec<Reported>, _) = tokio::try_join!(more, self.look(time))?;
-        Ok(out)
+        Ok(HogFigures::new(out, self.waiting(world).await?))
     }
 
     async fn look(&self, time: Duration) -> anyhow::Result<Vec<usize>> {
-        let (end, mut pace, mut out) = (Instant::now() + time, interval(LOOK_EVERY), Vec::new());
+        let (end, mut pace, mut out) = (Instant::now() + time, interval(LOOK_INTERVAL), Vec::new());
         while Instant::now() < end {
             pace.tick().await;
-            out.push(self.holes.out());
+            out.push(self.hosts.out());
         }
         Ok(out)
     }
 
-    /// Their deliveries that are not at their end.
-    pub(super) async fn waiting(&self, world: &World) -> Result<i64, sqlx::Error> {
-        let firm_ids: Vec<Uuid> = self.firms.iter().map(|firm| firm.id).collect();
-        sqlx::query_scalar("select count(*) from outbox where firm_id = any($1)")
-            .bind(firm_ids)
+    /// Their deliveries that have not ended.
+    async fn waiting(&self, world: &World) -> Result<i64, sqlx::Error> {
+        waiting(world, &self.firms).await
+    }
+
+    async fn unspread(&self, world: &World) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar("select count(*) from unspread where firm_id = any($1)")
+            .bind(ids(&self.firms))
             .fetch_one(world.pool())
             .await
     }
 
-    /// Closes the firms, which cancels what they have, and waits until nothing of it is out.
-    pub(super) async fn close(&self, world: &World) -> anyhow::Result<()> {
-        let closed = |firm: &Firm| later(activity(firm.id, "firm.closed", json!({})), 1);
-        let events: Vec<_> = self.firms.iter().map(closed).collect();
-        let answer = world.report(&events).await;
-        ensure!(answer.status == 202, "closing the hogs: {}", answer.body);
-        let began = Instant::now();
-        while self.waiting(world).await? > 0 {
-            ensure!(began.elapsed() < PATIENCE, "what closed firms have is not cancelled");
-            sleep(LOOK_EVERY).await;
-        }
-        Ok(())
+    /// Takes everything of the shape away.
+    pub(super) async fn leave(&self, world: &World) -> anyhow::Result<()> {
+        remove_sleeping_hosts(world.pool()).await?;
+        close(world, &self.firms).await
     }
+}
+
+/// Closes firms, which cancels their deliveries, and waits until nothing is out.
+pub(super) async fn close(world: &World, firms: &[Firm]) -> anyhow::Result<()> {
+    if firms.is_empty() {
+        return Ok(());
+    }
+    let closed = |firm: &Firm| later(activity(firm.id, "firm.closed", json!({})), 1);
+    let events: Vec<_> = firms.iter().map(closed).collect();
+    let answer = world.report(&events).await;
+    ensure!(answer.status == 202, "closing firms: {}", answer.body);
+    let began = Instant::now();
+    while waiting(world, firms).await? > 0 {
+        ensure!(began.elapsed() < PATIENCE, "deliveries of closed firms are not cancelled");
+        sleep(LOOK_INTERVAL).await;
+    }
+    Ok(())
+}
+
+/// Deliveries of these firms that have not ended.
+async fn waiting(world: &World, firms: &[Firm]) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("select count(*) from outbox where firm_id = any($1)")
+        .bind(ids(firms))
+        .fetch_one(world.pool())
+        .await
+}
+
+fn ids(firms: &[Firm]) -> Vec<Uuid> {
+    firms.iter().map(|firm| firm.id).collect()
 }

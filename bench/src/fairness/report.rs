@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! Tables for people, and one JSON line.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,41 +18,77 @@ pub(super) struct Report {
     postgres: String,
     rate: u32,
     seconds: u64,
-    phases: Vec<Phase>,
+    shapes: Vec<ShapeFigure>,
+    outages: Vec<OutageFigure>,
 }
 
-/// What the measured firms got.
+/// The measured firms alone, and beside a shape.
+#[derive(Debug, Serialize)]
+pub(super) struct ShapeFigure {
+    name: &'static str,
+    alone: Phase,
+    beside: Phase,
+    p50_ratio: f64,
+    p95_ratio: f64,
+    max_ratio: f64,
+    hogs: HogFigures,
+}
+
+/// The deliveries of the measured firms in one phase.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Phase {
-    pub(super) name: &'static str,
     events: usize,
     latency: Latency,
-    /// Of the 99th centiles, to that of the first phase.
-    ratio: f64,
     /// Not there a second after the last was due.
     pub(super) late: usize,
     lost: usize,
     twice: usize,
-    /// Tries of the others that were out at a time.
-    hog_out_median: usize,
-    hog_out_max: usize,
-    /// Deliveries of theirs that were not at their end after the phase.
-    pub(super) hog_waiting: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) statements: Vec<Statement>,
 }
 
+/// The deliveries of the firms beside.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct HogFigures {
+    /// Tries that were out at a time.
+    out_median: usize,
+    out_max: usize,
+    /// Deliveries that had not ended after the phase.
+    waiting: i64,
+}
+
+/// What came after all receivers were back.
+#[derive(Debug, Serialize)]
+pub(super) struct OutageFigure {
+    pub(super) name: &'static str,
+    pub(super) down_seconds: u64,
+    pub(super) per_second: f64,
+    pub(super) minutes: Vec<MinuteBack>,
+    /// Events that were due before the return.
+    pub(super) backlog: usize,
+    /// Those that had not arrived at the end.
+    pub(super) backlog_left: usize,
+    pub(super) half_drained_seconds: Option<f64>,
+    /// Until 90 % have arrived. The rest may wait for a retry.
+    pub(super) mostly_drained_seconds: Option<f64>,
+    /// Deliveries a second until then, with those of new events.
+    pub(super) drain_per_second: Option<f64>,
+    /// Deliveries a second while all receivers answered.
+    pub(super) burst_per_second: f64,
+    pub(super) drain_to_burst: Option<f64>,
+}
+
+/// New events of a minute after the return.
+#[derive(Debug, Serialize)]
+pub(super) struct MinuteBack {
+    pub(super) number: u64,
+    pub(super) events: usize,
+    /// Events that had not arrived at the end.
+    pub(super) late: usize,
+    pub(super) latency: Latency,
+}
+
 impl Phase {
-    pub(super) fn named(name: &'static str) -> Self {
-        Self { name, ..Self::default() }
-    }
-
-    pub(super) fn set_out(&mut self, mut out: Vec<usize>) {
-        out.sort_unstable();
-        self.hog_out_median = out.get(out.len() / 2).copied().unwrap_or_default();
-        self.hog_out_max = out.last().copied().unwrap_or_default();
-    }
-
     /// When deliveries were due, and when they came.
     pub(super) fn set_arrivals(
         &mut self,
@@ -75,24 +111,7 @@ impl Phase {
         Ok(())
     }
 
-    fn print(&self) {
-        let ms = |us: u64| us as f64 / 1e3;
-        println!(
-            "{:<22} {:>6} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>6.2} {:>5} {:>5} {:>5} {:>7} {:>7} {:>8}",
-            self.name,
-            self.events,
-            ms(self.latency.p50_us),
-            ms(self.latency.p95_us),
-            ms(self.latency.p99_us),
-            ms(self.latency.max_us),
-            self.ratio,
-            self.late,
-            self.lost,
-            self.twice,
-            self.hog_out_median,
-            self.hog_out_max,
-            self.hog_waiting,
-        );
+    fn print_statements(&self) {
         for of in &self.statements {
             println!(
                 "      {:>8.1} ms {:>6} calls {:>7} rows  {}",
@@ -102,29 +121,50 @@ impl Phase {
     }
 }
 
-impl Report {
-    pub(super) fn new(rate: u32, seconds: u64, postgres: String, mut phases: Vec<Phase>) -> Self {
-        let alone = phases.first().map_or(1, |phase| phase.latency.p99_us.max(1));
-        for phase in &mut phases {
-            phase.ratio = phase.latency.p99_us as f64 / alone as f64;
+impl HogFigures {
+    pub(super) fn new(mut out: Vec<usize>, waiting: i64) -> Self {
+        out.sort_unstable();
+        Self {
+            out_median: out.get(out.len() / 2).copied().unwrap_or_default(),
+            out_max: out.last().copied().unwrap_or_default(),
+            waiting,
         }
-        Self { bench: "fairness", postgres, rate, seconds, phases }
+    }
+}
+
+impl ShapeFigure {
+    pub(super) fn new(name: &'static str, alone: Phase, beside: Phase, hogs: HogFigures) -> Self {
+        let ratio =
+            |of: fn(&Latency) -> u64| of(&beside.latency) as f64 / of(&alone.latency).max(1) as f64;
+        Self {
+            name,
+            p50_ratio: ratio(|latency| latency.p50_us),
+            p95_ratio: ratio(|latency| latency.p95_us),
+            max_ratio: ratio(|latency| latency.max_us),
+            alone,
+            beside,
+            hogs,
+        }
     }
 
-    /// The table, then the line.
-    pub(super) fn print(&self) -> serde_json::Result<()> {
-        println!("PostgreSQL {}", self.postgres);
-        println!("{} events a second, {} s each", self.rate, self.seconds);
-        println!("{:>51} {:>46}", "due to arrival, ms", "of the black holes");
+    fn print_head() {
         println!(
-            "{:<22} {:>6} {:>8} {:>8} {:>8} {:>8} {:>6} {:>5} {:>5} {:>5} {:>7} {:>7} {:>8}",
-            "beside",
-            "events",
+            "{:<30} {:>24} {:>26} {:>20} {:>18} {:>19}",
+            "due to arrival, ms", "alone", "beside", "factor", "beside", "of the shape"
+        );
+        println!(
+            "{:<30} {:>8} {:>7} {:>7} {:>9} {:>8} {:>7} {:>6} {:>6} {:>6} {:>6} {:>5} {:>5} {:>5} \
+             {:>5} {:>7}",
+            "",
             "p50",
             "p95",
-            "p99",
             "max",
-            "ratio",
+            "p50",
+            "p95",
+            "max",
+            "p50",
+            "p95",
+            "max",
             "late",
             "lost",
             "twice",
@@ -132,15 +172,97 @@ impl Report {
             "most",
             "waiting"
         );
-        self.phases.iter().for_each(Phase::print);
+    }
+
+    fn print(&self) {
+        let Self { alone, beside, hogs, .. } = self;
+        let ms = |us: u64| us as f64 / 1e3;
+        println!(
+            "{:<30} {:>8.1} {:>7.1} {:>7.1} {:>9.1} {:>8.1} {:>7.1} {:>6.1} {:>6.1} {:>6.1} {:>6} \
+             {:>5} {:>5} {:>5} {:>5} {:>7}",
+            self.name,
+            ms(alone.latency.p50_us),
+            ms(alone.latency.p95_us),
+            ms(alone.latency.max_us),
+            ms(beside.latency.p50_us),
+            ms(beside.latency.p95_us),
+            ms(beside.latency.max_us),
+            self.p50_ratio,
+            self.p95_ratio,
+            self.max_ratio,
+            beside.late,
+            beside.lost,
+            beside.twice,
+            hogs.out_median,
+            hogs.out_max,
+            hogs.waiting,
+        );
+        beside.print_statements();
+    }
+}
+
+impl OutageFigure {
+    fn print(&self) {
+        let Self { name, down_seconds, per_second, backlog, backlog_left, .. } = self;
+        println!("{name}: {down_seconds} s at {per_second} events a second");
+        for MinuteBack { number, events, late, latency } in &self.minutes {
+            println!(
+                "  minute {number} after the return: {events} new events, p50 {:.0} ms, p95 {:.0} ms, \
+                 max {:.0} ms, {late} not there",
+                latency.p50_us as f64 / 1e3,
+                latency.p95_us as f64 / 1e3,
+                latency.max_us as f64 / 1e3,
+            );
+        }
+        let seconds =
+            |time: Option<f64>| time.map_or("not".to_owned(), |time| format!("after {time:.1} s"));
+        println!(
+            "  backlog of {backlog}: half drained {}, 90 % {}; {backlog_left} left at the end",
+            seconds(self.half_drained_seconds),
+            seconds(self.mostly_drained_seconds),
+        );
+        println!(
+            "  {:.0} deliveries a second until then; a burst {:.0}; ratio {:.2}",
+            self.drain_per_second.unwrap_or_default(),
+            self.burst_per_second,
+            self.drain_to_burst.unwrap_or_default(),
+        );
+    }
+}
+
+impl Report {
+    pub(super) const fn new(rate: u32, seconds: u64, postgres: String) -> Self {
+        Self { bench: "fairness", postgres, rate, seconds, shapes: Vec::new(), outages: Vec::new() }
+    }
+
+    pub(super) fn add_shape(&mut self, figure: ShapeFigure) {
+        self.shapes.push(figure);
+    }
+
+    pub(super) fn add_outage(&mut self, figure: OutageFigure) {
+        self.outages.push(figure);
+    }
+
+    /// The tables, then the line.
+    pub(super) fn print(&self) -> serde_json::Result<()> {
+        println!("PostgreSQL {}", self.postgres);
+        if !self.shapes.is_empty() {
+            println!("{} events a second, {} s each", self.rate, self.seconds);
+            ShapeFigure::print_head();
+            self.shapes.iter().for_each(ShapeFigure::print);
+        }
+        self.outages.iter().for_each(OutageFigure::print);
         println!("{}", serde_json::to_string(self)?);
         Ok(())
     }
 
     /// Whether everything arrived once.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        for Phase { name, lost, twice, .. } in &self.phases {
-            ensure!(*lost == 0 && *twice == 0, "{name}: {lost} were lost, {twice} came twice");
+        for figure in &self.shapes {
+            for Phase { lost, twice, .. } in [&figure.alone, &figure.beside] {
+                let name = figure.name;
+                ensure!(*lost == 0 && *twice == 0, "{name}: {lost} were lost, {twice} came twice");
+            }
         }
         Ok(())
     }

@@ -1,18 +1,21 @@
-//! `queues`: what a claim, a record and a cancellation cost when a queue has a past, a length or a full
-//! host: beside a held snapshot, with a long queue to cancel, and with the due lanes of a host that is
-//! full. Each figure stands beside that of a queue without.
+//! `queues`: what a claim, a record and a cancellation cost when a queue has a past, a length or many
+//! lanes: beside a held snapshot, with a long queue to cancel, with the due lanes of a full or a paused
+//! host, and beside many hosts with one retry each. Each figure stands beside that of a queue without.
+//! Last, a key is revoked whose subscription has a long queue that is not spread yet.
 
 mod cancelling;
-mod full_host;
 mod held;
+mod many_lanes;
+mod revoked;
 
 use std::time::{Duration, Instant};
 
-use clap::{Args, value_parser};
+use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
 use tests::{Connections, Firm, Templates, World, cluster_with};
 use uuid::Uuid;
 
+use self::revoked::RevokedFigure;
 use crate::service::{SETTINGS, described};
 
 /// Where nobody listens: nothing is sent here.
@@ -27,12 +30,37 @@ pub(crate) struct Queues {
     /// Deliveries of a removed subscription; and of fifty together.
     #[arg(long, default_value_t = 400_000, value_parser = value_parser!(i32).range(50_000..=4_000_000))]
     left: i32,
-    /// Due lanes of a full host.
+    /// Only these measurements. Without it, all.
+    #[arg(long = "part", value_enum)]
+    parts: Vec<QueuePart>,
+    /// Hosts with one retry each.
+    #[arg(long, default_value_t = 100_000, value_parser = value_parser!(i32).range(1_000..=1_000_000))]
+    hosts: i32,
+    /// Due lanes of a full host, and of a paused one.
     #[arg(long, default_value_t = 100_000, value_parser = value_parser!(i32).range(1_000..=1_000_000))]
     lanes: i32,
+    /// Unspread occurrences of a subscription whose key is revoked.
+    #[arg(long, default_value_t = 500_000, value_parser = value_parser!(i32).range(1_000..=4_000_000))]
+    unspread: i32,
+    /// Events a second of another firm meanwhile.
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u16).range(1..=1_000))]
+    rate: u16,
     /// Times of each measurement.
     #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(5..=1_000))]
     rounds: u32,
+}
+
+/// A measurement of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum QueuePart {
+    /// Beside a held snapshot.
+    Held,
+    /// Long queues of removed subscriptions.
+    Cancelling,
+    /// Many lanes that cannot be claimed.
+    Lanes,
+    /// A key is revoked whose subscription has many unspread occurrences.
+    Revoked,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,7 +70,10 @@ struct Report {
     finished: i32,
     left: i32,
     lanes: i32,
+    hosts: i32,
     rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked: Option<RevokedFigure>,
 }
 
 /// A median time without the burden and with it, in milliseconds.
@@ -65,10 +96,20 @@ impl Row {
 /// Measures and prints.
 pub(crate) async fn run(command: &Queues) -> anyhow::Result<()> {
     let cluster = cluster_with(&SETTINGS).await;
-    let mut rows = held::measure(&cluster, command).await?;
-    rows.extend(cancelling::measure(&cluster, command).await?);
-    rows.extend(full_host::measure(&cluster, command).await?);
-    let Queues { finished, left, lanes, .. } = *command;
+    let mut rows = Vec::new();
+    let mut revoked = None;
+    for part in QueuePart::value_variants() {
+        if !command.parts.is_empty() && !command.parts.contains(part) {
+            continue;
+        }
+        match part {
+            QueuePart::Held => rows.extend(held::measure(&cluster, command).await?),
+            QueuePart::Cancelling => rows.extend(cancelling::measure(&cluster, command).await?),
+            QueuePart::Lanes => rows.extend(many_lanes::measure(&cluster, command).await?),
+            QueuePart::Revoked => revoked = Some(revoked::measure(&cluster, command).await?),
+        }
+    }
+    let Queues { finished, left, lanes, hosts, .. } = *command;
     let scene = Scene::on(&cluster).await;
     let postgres = described(&scene.world.system).await?;
     println!("PostgreSQL {postgres}");
@@ -79,7 +120,8 @@ pub(crate) async fn run(command: &Queues) -> anyhow::Result<()> {
     for Row { name, without_ms, with_ms, ratio } in &rows {
         println!("{name:<58} {without_ms:>10.2} {with_ms:>10.2} {ratio:>7.2}");
     }
-    let report = Report { bench: "queues", postgres, finished, left, lanes, rows };
+    revoked.iter().for_each(RevokedFigure::print);
+    let report = Report { bench: "queues", postgres, finished, left, lanes, hosts, rows, revoked };
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }

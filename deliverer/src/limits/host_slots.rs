@@ -4,39 +4,26 @@
 //!
 //! The slots also measure how quickly hosts answer.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::answer::AnswerVerdict;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use uuid::Uuid;
+
+use super::slot_table::{FirmAndHost, SlotTable};
 
 /// Pairs that are remembered, at most.
 const PAIRS_MAX: usize = 10_000;
 
-/// Approximate number of answers in the mean.
-const MEAN_WEIGHT: u32 = 8;
-
-/// A firm, and a host that it sends to.
-pub(crate) type FirmAndHost = (Uuid, String);
-
 /// The slots of a process. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct HostSlots {
-    /// Slots of each pair.
-    each: Arc<AtomicUsize>,
-    pairs: Arc<Mutex<HashMap<FirmAndHost, PairState>>>,
+    table: Arc<Mutex<SlotTable<SlotSender>>>,
 }
 
-#[derive(Debug, Default)]
-struct PairState {
-    taken: usize,
-    waiting: VecDeque<oneshot::Sender<HostSlot>>,
-    answers_in: Option<Duration>,
-}
+/// A caller that waits for its slot.
+type SlotSender = oneshot::Sender<HostSlot>;
 
 /// A slot, held until it is dropped.
 #[derive(Debug)]
@@ -49,68 +36,50 @@ pub(crate) struct HostSlot {
 impl HostSlots {
     /// This many slots for each pair.
     pub(super) fn new(each: usize) -> Self {
-        Self { each: Arc::new(AtomicUsize::new(each)), pairs: Arc::default() }
+        Self { table: Arc::new(Mutex::new(SlotTable::new(each, PAIRS_MAX))) }
     }
 
     /// Changes the number of slots of each pair. If it falls, slots in use stay in use.
     pub(super) fn resize(&self, each: usize) {
-        if self.each.swap(each, Ordering::Relaxed) < each {
-            let pairs: Vec<FirmAndHost> = self.pairs().keys().cloned().collect();
-            pairs.iter().for_each(|pair| self.hand_on(pair));
+        let served = self.table().resize(each);
+        for (pair, caller) in served {
+            self.hand_over(&pair, Some(caller));
         }
     }
 
     /// Waits for a free slot. Callers are served in their order.
     pub(crate) async fn take(&self, pair: &FirmAndHost) -> HostSlot {
-        let waits = {
-            let mut pairs = self.pairs();
-            if pairs.len() >= PAIRS_MAX && !pairs.contains_key(pair) {
-                pairs.retain(|_, known| known.taken > 0);
-            }
-            let known = pairs.entry(pair.clone()).or_default();
-            let (give, waits) = oneshot::channel();
-            known.waiting.push_back(give);
-            waits
-        };
-        self.hand_on(pair);
+        let (caller, waits) = oneshot::channel();
+        let served = self.table().join_line(pair, caller);
+        self.hand_over(pair, served);
         match waits.await {
             Ok(slot) => slot,
-            // `hand_on` sends each waiting caller a slot, or keeps the sender.
-            Err(_) => unreachable!("a waiting sender was dropped"),
+            // The table keeps each caller until it is served.
+            Err(_) => unreachable!("a waiting caller was dropped"),
         }
     }
 
     /// The mean time to an answer, if the host answers quickly.
     pub(crate) fn answers_in(&self, pair: &FirmAndHost) -> Option<Duration> {
-        self.pairs().get(pair)?.answers_in
+        self.table().mean_answer(pair)
     }
 
     /// Forgets the mean: an attempt waited here too long for its slot.
     pub(crate) fn mark_slow(&self, pair: &FirmAndHost) {
-        if let Some(known) = self.pairs().get_mut(pair) {
-            known.answers_in = None;
-        }
+        self.table().note_answer(pair, None);
     }
 
-    /// Gives free slots to waiting callers.
-    fn hand_on(&self, pair: &FirmAndHost) {
-        loop {
-            let mut pairs = self.pairs();
-            let Some(known) = pairs.get_mut(pair) else { return };
-            if known.taken >= self.each.load(Ordering::Relaxed) {
-                return;
-            }
-            let Some(next) = known.waiting.pop_front() else { return };
-            known.taken += 1;
-            drop(pairs);
-            // A caller that no longer waits drops the slot, and the slot goes to the next caller.
+    /// Sends a caller the slot that it got. A caller that no longer waits drops the slot, and the
+    /// slot goes to the next caller.
+    fn hand_over(&self, pair: &FirmAndHost, caller: Option<SlotSender>) {
+        if let Some(caller) = caller {
             let slot = HostSlot { slots: self.clone(), pair: pair.clone(), since: Instant::now() };
-            drop(next.send(slot));
+            drop(caller.send(slot));
         }
     }
 
-    fn pairs(&self) -> MutexGuard<'_, HashMap<FirmAndHost, PairState>> {
-        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, SlotTable<SlotSender>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,21 +87,15 @@ impl HostSlot {
     /// Notes the time to an answer. A host that did not accept the delivery does not count as
     /// quick.
     pub(crate) fn note_answer(self, verdict: AnswerVerdict) {
-        let took = self.since.elapsed();
-        if let Some(known) = self.slots.pairs().get_mut(&self.pair) {
-            let before = known.answers_in.unwrap_or(took);
-            let mean = (before * (MEAN_WEIGHT - 1) + took) / MEAN_WEIGHT;
-            known.answers_in = (verdict == AnswerVerdict::Delivered).then_some(mean);
-        }
+        let took = (verdict == AnswerVerdict::Delivered).then(|| self.since.elapsed());
+        self.slots.table().note_answer(&self.pair, took);
     }
 }
 
 impl Drop for HostSlot {
     fn drop(&mut self) {
-        if let Some(known) = self.slots.pairs().get_mut(&self.pair) {
-            known.taken -= 1;
-        }
-        self.slots.hand_on(&self.pair);
+        let served = self.slots.table().give_back(&self.pair);
+        self.slots.hand_over(&self.pair, served);
     }
 }
 
@@ -142,6 +105,7 @@ mod tests {
 
     use futures::poll;
     use tokio::time::advance;
+    use uuid::Uuid;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use domain::pressure::HostCaps;
 use domain::pressure::choice::FlightCounts;
 use uuid::Uuid;
 
-use super::host_slots::FirmAndHost;
+use super::slot_table::FirmAndHost;
 
 /// The attempts in flight of a process.
 #[derive(Debug, Clone, Default)]

@@ -17,6 +17,7 @@ mod host_slots;
 mod in_flight;
 mod process_permits;
 mod senders;
+mod slot_table;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,10 +31,11 @@ use domain::pressure::host_health::HostStanding;
 use uuid::Uuid;
 
 use self::host_healths::HostHealths;
-pub(crate) use self::host_slots::{FirmAndHost, HostSlot, HostSlots};
+pub(crate) use self::host_slots::{HostSlot, HostSlots};
 use self::in_flight::{InFlight, InFlightGuard};
 use self::process_permits::{Permit, Permits};
 pub use self::senders::{SenderCount, SenderMembership};
+pub(crate) use self::slot_table::FirmAndHost;
 use crate::settings::DelivererSettings;
 
 /// The limits of a process.

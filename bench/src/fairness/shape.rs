@@ -1,0 +1,152 @@
+//! The shapes of load that stand beside the measured firms.
+
+use clap::ValueEnum;
+
+use super::hogs::HogShape;
+use super::outage::OutageShape;
+use crate::hosts::Manner;
+
+/// A shape by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ShapeName {
+    /// One of eleven receivers never answers.
+    #[value(name = "silent-1-of-11")]
+    OneOfEleven,
+    /// One firm with 100 silent hosts, and 10,000 deliveries stuck.
+    OneFirm,
+    /// Ten firms with a silent host each, and 10,000 deliveries stuck.
+    TenFirms,
+    /// 300 firms with 15 deliveries each to one host that never answers.
+    #[value(name = "silent-1")]
+    SilentOne,
+    /// The same deliveries to two silent hosts.
+    #[value(name = "silent-2")]
+    SilentTwo,
+    /// The same deliveries to ten silent hosts.
+    #[value(name = "silent-10")]
+    SilentTen,
+    /// The same deliveries to one host that answers after 9 s.
+    #[value(name = "slow-9s")]
+    Slow,
+    /// The same deliveries to one host that answers 500 at once.
+    #[value(name = "refusing")]
+    Refusing,
+    /// 50,000 hosts with one retry each.
+    Sleeping,
+    /// 50,000 hosts with one retry each, behind 2,000 due lanes of a silent host.
+    #[value(name = "sleeping-behind-silent")]
+    SleepingBehindSilent,
+    /// All receivers are silent for a time, and back.
+    #[value(name = "silent-and-back")]
+    SilentAndBack,
+    /// All receivers close connections for a time, and are back.
+    #[value(name = "down-and-back")]
+    DownAndBack,
+}
+
+/// Its two kinds.
+pub(super) enum Shape {
+    Hogs(HogShape),
+    Outage(OutageShape),
+}
+
+impl ShapeName {
+    pub(super) const fn shape(self) -> Shape {
+        let many = HogShape {
+            name: "",
+            firms: 300,
+            hosts: 1,
+            network: 0,
+            manner: Manner::Silent,
+            hooks: 300,
+            stuck: 300 * 15,
+            more_per_second: 20,
+            sleeping_hosts: 0,
+        };
+        Shape::Hogs(match self {
+            // The silent receiver gets as much as each of the others.
+            Self::OneOfEleven => HogShape {
+                name: "1 of 11 silent",
+                firms: 1,
+                network: 2,
+                hooks: 1,
+                stuck: 60,
+                more_per_second: 6,
+                ..many
+            },
+            Self::OneFirm => HogShape {
+                name: "one firm, 100 silent hosts",
+                firms: 1,
+                hosts: 100,
+                network: 3,
+                hooks: 100,
+                stuck: 10_000,
+                more_per_second: 100,
+                ..many
+            },
+            Self::TenFirms => HogShape {
+                name: "ten firms, 10 silent hosts",
+                firms: 10,
+                hosts: 10,
+                network: 4,
+                hooks: 100,
+                stuck: 10_000,
+                more_per_second: 100,
+                ..many
+            },
+            Self::SilentOne => HogShape { name: "300 firms, 1 silent host", network: 5, ..many },
+            Self::SilentTwo => {
+                HogShape { name: "300 firms, 2 silent hosts", network: 6, hosts: 2, ..many }
+            }
+            Self::SilentTen => {
+                HogShape { name: "300 firms, 10 silent hosts", network: 7, hosts: 10, ..many }
+            }
+            Self::Slow => HogShape {
+                name: "300 firms, answers after 9 s",
+                network: 8,
+                manner: Manner::Slow,
+                ..many
+            },
+            Self::Refusing => HogShape {
+                name: "300 firms, answers 500",
+                network: 9,
+                manner: Manner::Refusing,
+                ..many
+            },
+            Self::Sleeping => HogShape {
+                name: "50,000 hosts with a retry",
+                firms: 0,
+                network: 10,
+                hooks: 0,
+                stuck: 0,
+                more_per_second: 0,
+                sleeping_hosts: 50_000,
+                ..many
+            },
+            Self::SleepingBehindSilent => HogShape {
+                name: "these behind a silent host",
+                firms: 20,
+                network: 11,
+                hooks: 2_000,
+                stuck: 2_000,
+                more_per_second: 0,
+                sleeping_hosts: 50_000,
+                ..many
+            },
+            Self::SilentAndBack => {
+                return Shape::Outage(OutageShape {
+                    name: "all silent, and back",
+                    network: 12,
+                    manner: Manner::Silent,
+                });
+            }
+            Self::DownAndBack => {
+                return Shape::Outage(OutageShape {
+                    name: "all down, and back",
+                    network: 13,
+                    manner: Manner::Down,
+                });
+            }
+        })
+    }
+}
