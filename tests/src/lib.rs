@@ -18,6 +18,7 @@ pub mod raw;
 mod receiver;
 mod routed;
 mod sending;
+mod server_processes;
 mod settled;
 mod standby;
 mod statements;
@@ -32,13 +33,16 @@ pub mod smtp_server;
 pub use attempts::ATTEMPTS;
 pub use browser::Browser;
 pub use copy::Copies;
-pub use database::{Connections, Templates, TestDatabase, cluster_with, own_cluster};
+pub use database::{
+    Connections, Templates, TestDatabase, cluster_with, own_cluster, tcp_cluster,
+};
 pub use handicap::Handicap;
 pub use haproxy::{HAPROXY, HaProxy, printed_configuration};
 pub use multiply::multiply;
 pub use proxy::{DatabaseProxy, Fault};
 pub use receiver::{Received, Receiver, Reply};
 pub use sending::Sending;
+pub use server_processes::{ServerProcess, until_answering};
 pub use settled::settles;
 pub use standby::ReplicatedServer;
 pub use statements::counting_statements;
