@@ -33,9 +33,7 @@ pub mod smtp_server;
 pub use attempts::ATTEMPTS;
 pub use browser::Browser;
 pub use copy::Copies;
-pub use database::{
-    Connections, Templates, TestDatabase, cluster_with, own_cluster, tcp_cluster,
-};
+pub use database::{Connections, Templates, TestDatabase, cluster_with, own_cluster, tcp_cluster};
 pub use handicap::Handicap;
 pub use haproxy::{HAPROXY, HaProxy, printed_configuration};
 pub use multiply::multiply;
