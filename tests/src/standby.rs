@@ -75,6 +75,18 @@ impl ReplicatedServer {
         )
     }
 
+    /// A database on the server that was the primary at the start, whoever is it now.
+    #[must_use]
+    pub fn on_first(&self, database: &PgConnectOptions) -> PgConnectOptions {
+        self.primary.maintenance().database(database.get_database().unwrap())
+    }
+
+    /// A database on the server that was the standby at the start.
+    #[must_use]
+    pub fn on_second(&self, database: &PgConnectOptions) -> PgConnectOptions {
+        self.standby.clone().database(database.get_database().unwrap())
+    }
+
     fn standby_host(&self) -> String {
         as_host(&self.standby_folder())
     }
@@ -138,7 +150,8 @@ impl ReplicatedServer {
         self.promote().await;
     }
 
-    async fn promote(&self) {
+    /// Promotes the standby. The old primary lives on, and both take writes.
+    pub async fn promote(&self) {
         let mut standby = self.standby.connect().await.unwrap();
         run(&mut standby, "select pg_promote(true)").await;
         standby.close().await.unwrap();
