@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::OnceCell;
 use vault::{Keyring, WrappingKey};
 
+use crate::lasting::LastingFolder;
 use crate::standby::kill_server;
 use crate::watchdog::Watched;
 
@@ -23,9 +24,12 @@ static NUMBER: AtomicU32 = AtomicU32::new(1);
 /// after the first find little to write.
 const DROPPED_TOGETHER: usize = 10;
 
-/// A cluster whose templates are migrated. It goes with the process, even a killed one.
+/// A cluster whose templates are migrated. It goes with the process, even a killed one, unless it is
+/// one that lasts.
 pub struct Templates {
-    cluster: Cluster,
+    /// The folder of a server that lasts, which is stopped first.
+    pub(crate) lasting: Option<LastingFolder>,
+    pub(crate) cluster: Cluster,
     /// The numbers of those that nobody needs any more.
     done: Arc<Mutex<Vec<u32>>>,
 }
@@ -60,7 +64,11 @@ pub async fn own_cluster() -> Templates {
 /// A cluster of its own with these settings.
 pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     let pg_bin = std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into);
-    let cluster = Cluster::temporary(pg_bin, settings).await.unwrap();
+    prepare(Cluster::temporary(pg_bin, settings).await.unwrap()).await
+}
+
+/// Makes the templates of a new cluster.
+pub(crate) async fn prepare(cluster: Cluster) -> Templates {
     for name in ["template_main", "template_keyring"] {
         cluster.ensure_database(name).await.unwrap();
     }
@@ -70,7 +78,7 @@ pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     if by_roles() {
         make_roles(&templates.main, &templates.keyring, "firmforms").await.unwrap();
     }
-    Templates { cluster, done: Arc::default() }
+    Templates { lasting: None, cluster, done: Arc::default() }
 }
 
 impl TestDatabase {

@@ -138,7 +138,8 @@ impl ReplicatedServer {
         self.promote().await;
     }
 
-    async fn promote(&self) {
+    /// Promotes the standby. The old primary lives on, and both take writes.
+    pub async fn promote(&self) {
         let mut standby = self.standby.connect().await.unwrap();
         run(&mut standby, "select pg_promote(true)").await;
         standby.close().await.unwrap();
