@@ -30,7 +30,9 @@ pub async fn lasting_cluster() -> Templates {
         pg_bin: std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into),
     };
     let cluster = Cluster::open(&config).await.unwrap();
-    Templates { lasting: Some(LastingFolder(folder)), ..prepare(cluster).await }
+    let mut templates = prepare(cluster).await;
+    templates.lasting = Some(LastingFolder(folder));
+    templates
 }
 
 impl Templates {
