@@ -18,7 +18,7 @@ use domain::context::Actor;
 use domain::receiver::{FAILING_AFTER, FAILURES_MIN, hour_of};
 use domain::time::Timestamp;
 use eventstore::log_tail;
-use eventstore::presence::{self, ProcessGroup};
+use eventstore::presence::{self, ProcessGroup, SilentMember};
 use eventstore::{Clock, checkup, connect};
 use projector::receivers::{self, ReceiverTotals};
 use projector::{backups, firms, notices, pauses, replays, seals, signatures, verifications};
@@ -207,14 +207,21 @@ async fn queued(
     let oldest = found.oldest_due_at.map(|at| since(now, at));
     let mut findings = vec![Finding::backlog(found.queued, found.due_lanes, oldest)];
     if kind == ServerKind::Primary {
-        let senders = presence::count(&mut *pool.acquire().await?, ProcessGroup::Sending).await?;
+        let mut connection = pool.acquire().await?;
+        let senders = presence::count(&mut connection, ProcessGroup::Sending).await?;
+        let silent = presence::silent_members(&mut connection, ProcessGroup::Sending).await?;
+        let silent: Vec<String> = silent.iter().map(name_silent).collect();
         findings.push(Finding::unspread(found.unspread, senders));
-        findings.push(Finding::senders(senders, found.due_lanes));
+        findings.push(Finding::senders(senders, &silent, found.due_lanes));
     }
     findings.push(Finding::stuck(found.stuck_lanes));
     findings.push(Finding::leases(found.ended_leases));
     findings.push(Finding::bloat(live, dead));
     Ok(findings)
+}
+
+fn name_silent(SilentMember { session, silent_for }: &SilentMember) -> String {
+    format!("{session} for {} s", silent_for.as_secs())
 }
 
 /// Sums the attempts of this hour and the one before, and names the hosts that fail for a day.

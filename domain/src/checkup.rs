@@ -339,9 +339,9 @@ impl Finding {
         }
     }
 
-    /// Checks the number of senders while lanes are due.
+    /// Checks the number of senders while lanes are due, and names those whose machine has vanished.
     #[must_use]
-    pub fn senders(senders: usize, due_lanes: i64) -> Self {
+    pub fn senders(senders: usize, silent: &[String], due_lanes: i64) -> Self {
         if senders == 0 && due_lanes > 0 {
             return Self::wrong(
                 "senders",
@@ -349,7 +349,15 @@ impl Finding {
                 "start `firmforms serve` with the deliverer",
             );
         }
-        Self::fine("senders", format!("{senders} processes send"))
+        if silent.is_empty() {
+            return Self::fine("senders", format!("{senders} processes send"));
+        }
+        Self::notice(
+            "senders",
+            format!("{senders} processes send; silent, and not counted: {}", silent.join(", ")),
+            "look for their machines; PostgreSQL ends their sessions by itself, or with \
+             pg_terminate_backend",
+        )
     }
 
     /// Checks for lanes that have work and no due time.
@@ -655,9 +663,10 @@ mod tests {
             (Finding::unspread(0, 0), Fine),
             (Finding::unspread(9, 1), Fine),
             (Finding::unspread(9, 0), Wrong),
-            (Finding::senders(0, 0), Fine),
-            (Finding::senders(1, 9), Fine),
-            (Finding::senders(0, 9), Wrong),
+            (Finding::senders(0, &[], 0), Fine),
+            (Finding::senders(1, &[], 9), Fine),
+            (Finding::senders(1, &["a session".to_owned()], 9), Notice),
+            (Finding::senders(0, &[], 9), Wrong),
             (Finding::stuck(0), Fine),
             (Finding::stuck(1), Wrong),
             (Finding::leases(0), Fine),

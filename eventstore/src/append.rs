@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::digest::{DigestInput, canonical, digest};
 use crate::error::AppendError;
+use crate::positions::{self, cursor_column};
 
 /// An event that a caller wants to append.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,11 +116,15 @@ pub(crate) async fn insert(
     }
     let columns = EventColumns::of(&events)?;
     let statement = match taken {
-        OnConflict::Refuse => concat!(insert_sql!(), " returning position"),
+        OnConflict::Refuse => {
+            concat!(insert_sql!(), " returning position, ", cursor_column!())
+        }
         OnConflict::Skip => concat!(
             insert_sql!(),
             " on conflict (aggregate_type, aggregate_id, sequence) do nothing
-              returning position, aggregate_type, aggregate_id, sequence"
+              returning position, ",
+            cursor_column!(),
+            ", aggregate_type, aggregate_id, sequence"
         ),
     };
     let rows = sqlx::query(statement)
@@ -133,8 +138,11 @@ pub(crate) async fn insert(
         .bind(columns.firm_ids)
         .bind(columns.recorded_at)
         .bind(&columns.digests)
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
+    if let Some(first) = rows.first() {
+        positions::require_above(connection, first.try_get(0)?, first.try_get(1)?).await?;
+    }
     let positions = match taken {
         OnConflict::Refuse => in_order(&events, &rows)?,
         OnConflict::Skip => by_sequence(&events, &rows)?,
@@ -172,7 +180,7 @@ fn in_order(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sql
 fn by_sequence(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
     let mut inserted: HashMap<(&str, &str, i64), i64> = HashMap::with_capacity(rows.len());
     for row in rows {
-        inserted.insert((row.try_get(1)?, row.try_get(2)?, row.try_get(3)?), row.try_get(0)?);
+        inserted.insert((row.try_get(2)?, row.try_get(3)?, row.try_get(4)?), row.try_get(0)?);
     }
     let positions = events.iter().map(|new| {
         let place = (new.event.aggregate_type(), new.aggregate_id.as_str(), new.sequence);

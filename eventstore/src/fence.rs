@@ -28,7 +28,7 @@ use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::held::{ConnectionCache, ReusedConnection};
+use crate::held::ConnectionCache;
 use crate::life::{LifeNumber, LifeWatch};
 use crate::store::Store;
 
@@ -149,7 +149,8 @@ impl Fence {
     /// If the database does not answer.
     pub async fn look(&self) -> Result<SettledUpTo, sqlx::Error> {
         let mut state = self.state.lock().await;
-        let (life, mut connection) = self.connection().await?;
+        let mut connection = self.connections.take().await?;
+        let life = connection.life();
         if state.life != life {
             *state = FenceState { life, ..FenceState::default() };
             self.note(None);
@@ -157,17 +158,6 @@ impl Fence {
         let look = self.look_by(&mut connection, &mut state).await?;
         self.connections.give_back(connection);
         Ok(look)
-    }
-
-    /// Takes a connection, and the number of the life that its server is in.
-    async fn connection(&self) -> Result<(LifeNumber, ReusedConnection), sqlx::Error> {
-        loop {
-            let life = self.life().number();
-            let connection = self.connections.take().await?;
-            if self.life().number() == life {
-                return Ok((life, connection));
-            }
-        }
     }
 
     /// Returns whether the server is still in the life of this look. A caller asks once its own

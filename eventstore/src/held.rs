@@ -6,6 +6,7 @@
 //! one, which has its statements prepared. A connection that is dropped in the middle of its work
 //! goes back to the pool, which checks it.
 
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use sqlx::postgres::PgTransactionManager;
 use sqlx::{Connection, PgConnection, PgPool, Postgres, TransactionManager};
 use tokio::time::timeout;
 
-use crate::life::LifeWatch;
+use crate::life::{LifeNumber, LifeWatch};
 use crate::pool::{ACQUIRE_TIMEOUT, PING_AFTER_IDLE};
 
 /// One connection in two may stay out of the pool. All other users share the rest.
@@ -36,6 +37,9 @@ pub struct ConnectionCache {
 #[derive(Debug)]
 pub struct ReusedConnection {
     connection: PoolConnection<Postgres>,
+    watch: LifeWatch,
+    /// The life of the server that it is connected to.
+    life: LifeNumber,
     taken: Instant,
     used: Instant,
 }
@@ -71,7 +75,7 @@ impl ConnectionCache {
     /// If the database does not answer, or no connection is free in time.
     pub async fn take(&self) -> Result<ReusedConnection, sqlx::Error> {
         while let Some(mut held) = self.next_waiting() {
-            if !self.life.had_begun_at(held.taken) {
+            if !held.is_of_this_life() {
                 continue;
             }
             if held.used.elapsed() <= PING_AFTER_IDLE
@@ -80,9 +84,16 @@ impl ConnectionCache {
                 return Ok(held);
             }
         }
-        let connection = self.pool.acquire().await?;
-        let now = Instant::now();
-        Ok(ReusedConnection { connection, taken: now, used: now })
+        loop {
+            let life = self.life.number();
+            let connection = self.pool.acquire().await?;
+            // A new connection may be the first to another life, and an old one the last to an
+            // earlier one.
+            if self.life.number() == life {
+                let (watch, now) = (self.life.clone(), Instant::now());
+                return Ok(ReusedConnection { connection, watch, life, taken: now, used: now });
+            }
+        }
     }
 
     /// Takes a connection and begins a transaction.
@@ -130,12 +141,35 @@ impl ConnectionCache {
 }
 
 impl ReusedConnection {
-    /// Commits the transaction.
+    /// Returns the life of the server that it is connected to.
+    #[must_use]
+    pub const fn life(&self) -> LifeNumber {
+        self.life
+    }
+
+    /// Commits the transaction, unless the server is in another life or another server is the
+    /// primary now. A commit that an old primary answers late is not believed either.
     ///
     /// # Errors
-    /// If the connection is lost. The caller then does not know whether the commit happened.
+    /// If the connection is lost or of an earlier life. The caller then does not know whether the
+    /// commit happened.
     pub async fn commit(&mut self) -> Result<(), sqlx::Error> {
-        PgTransactionManager::commit(&mut self.connection).await
+        self.require_this_life()?;
+        PgTransactionManager::commit(&mut self.connection).await?;
+        self.require_this_life()
+    }
+
+    fn is_of_this_life(&self) -> bool {
+        self.watch.number() == self.life
+    }
+
+    /// Refuses to believe what a server of an earlier life has answered.
+    ///
+    /// # Errors
+    /// If the server is in another life by now.
+    pub fn require_this_life(&self) -> Result<(), sqlx::Error> {
+        let left = "the connection is to an earlier life of the server";
+        if self.is_of_this_life() { Ok(()) } else { Err(io::Error::other(left).into()) }
     }
 
     /// Rolls the transaction back.

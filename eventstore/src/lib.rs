@@ -48,6 +48,7 @@ pub mod log_tail;
 mod nudge;
 pub mod outage;
 mod pool;
+mod positions;
 pub mod presence;
 mod primary;
 pub mod progress;
@@ -74,6 +75,6 @@ pub use load::{StreamName, load, load_all, load_first, load_many, load_recorded_
 pub use nudge::{Nudge, WakeScope, announce, relay};
 pub use pool::{bring_up, connect, connect_guarded, main_migrations, migrate};
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
-pub use store::{AppendTransaction, Outbox, Store, WithAppend};
+pub use store::{AppendTransaction, CHECKED_AFTER, Outbox, Store, WithAppend};
 pub use sweep::SweepTimer;
 pub use upcast::Upcasters;

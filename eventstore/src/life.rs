@@ -5,9 +5,14 @@
 //! remembers of the log outlives a life. Each memory keeps the [`LifeNumber`] it was made in, and
 //! its owner drops it when the number has changed.
 //!
+//! The death of one process of the server is a crash, too: the postmaster ends all the others and
+//! recovers, and it keeps its start. Such a recovery empties the statistics, and only that shows to
+//! every login. An operator who empties the statistics of the archiver begins a life by mistake,
+//! which costs a few reads.
+//!
 //! Every new connection of a watched pool asks which life its server is in. The number changes
 //! before the first use of the first connection to another life. A connection of an earlier life is
-//! not used again.
+//! not used again, and commits nothing more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -33,7 +38,8 @@ macro_rules! life_columns {
         "(select system_identifier from pg_control_system()) as system_identifier,
          case when not pg_is_in_recovery()
               then left(pg_walfile_name(pg_current_wal_lsn()), 8) end as timeline,
-         pg_postmaster_start_time() as started_at"
+         pg_postmaster_start_time() as started_at,
+         (select stats_reset from pg_stat_archiver) as recovered_at"
     };
 }
 pub(crate) use life_columns;
@@ -45,8 +51,10 @@ pub struct ServerLife {
     pub system_identifier: i64,
     /// The timeline, which changes with a promotion. `None` on a standby.
     pub timeline: Option<String>,
-    /// The start of the server.
+    /// The start of the postmaster.
     pub started_at: DateTime<Utc>,
+    /// The last time at which the statistics were emptied, as each recovery from a crash does.
+    pub recovered_at: Option<DateTime<Utc>>,
 }
 
 impl ServerLife {
@@ -57,13 +65,22 @@ impl ServerLife {
     pub async fn of(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
         sqlx::query_as(concat!("select ", life_columns!())).fetch_one(connection).await
     }
+
+    /// Returns whether this server of the same cluster was left behind by a promotion.
+    pub(crate) fn is_older_than(&self, newest: &Self) -> bool {
+        newest.system_identifier == self.system_identifier && self.timeline < newest.timeline
+    }
 }
 
 impl fmt::Display for ServerLife {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { system_identifier, timeline, started_at } = self;
+        let Self { system_identifier, timeline, started_at, recovered_at } = self;
         let timeline = timeline.as_deref().unwrap_or("of a standby");
-        write!(formatter, "system {system_identifier}, timeline {timeline}, since {started_at}")
+        write!(formatter, "system {system_identifier}, timeline {timeline}, since {started_at}")?;
+        match recovered_at {
+            Some(at) if at > started_at => write!(formatter, ", recovered {at}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -98,6 +115,18 @@ struct Watched {
     state: Mutex<WatchState>,
     /// The name of the database in the log, if only its primary will do.
     primary_of: Option<&'static str>,
+    /// Whether a server with a lower timeline is an old primary that stands beside the new one.
+    older_timelines: OlderTimelines,
+}
+
+/// The treatment of a server of the same cluster with a lower timeline than the last one's.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OlderTimelines {
+    /// The only host has been replaced, by a restore for example.
+    #[default]
+    Used,
+    /// With several hosts, the old primary stands beside the new one.
+    Refused,
 }
 
 #[derive(Debug, Default)]
@@ -107,15 +136,18 @@ struct WatchState {
     noticed: Option<Instant>,
     /// The newest committed events, with the life in which they were seen.
     seen: VecDeque<(LifeNumber, SeenEvent)>,
-    /// The last moment at which a refused standby was logged.
+    /// The last moment at which a refused server was logged.
     refusal_logged: Option<Instant>,
+    /// The other hosts that take writes, at the last look.
+    other_primaries: Vec<String>,
 }
 
 impl LifeWatch {
     /// Makes a watch whose pools refuse every standby. `name` stands for the database in the log.
     #[must_use]
-    pub fn of_primary(name: &'static str) -> Self {
-        Self(Arc::new(Watched { primary_of: Some(name), ..Watched::default() }))
+    pub(crate) fn of_primary(name: &'static str, older_timelines: OlderTimelines) -> Self {
+        let watched = Watched { primary_of: Some(name), older_timelines, ..Watched::default() };
+        Self(Arc::new(watched))
     }
 
     /// Returns the name of the database in the log.
@@ -126,23 +158,36 @@ impl LifeWatch {
     /// Notes the life behind a new connection, or refuses it.
     ///
     /// # Errors
-    /// If the server is a standby, and only a primary will do.
+    /// If the server is a standby or an old primary, and only the primary will do.
     pub(crate) fn admit(&self, life: ServerLife) -> Result<(), sqlx::Error> {
-        if life.timeline.is_some() || self.0.primary_of.is_none() {
+        let Some(refusal) = self.refusal(&life) else {
             self.note(life);
             return Ok(());
-        }
+        };
         let now = Instant::now();
         let mut state = self.state();
         if state.refusal_logged.is_none_or(|at| now - at >= REFUSAL_LOG_INTERVAL) {
             state.refusal_logged = Some(now);
             tracing::warn!(
-                "the server of {} is a standby: its connections are refused until a primary \
+                "the server of {} is {refusal}: its connections are refused until a primary \
                  answers",
                 self.name()
             );
         }
-        Err(sqlx::Error::Configuration("the server is a standby".into()))
+        Err(sqlx::Error::Configuration(format!("the server is {refusal}").into()))
+    }
+
+    /// Returns why this server will not do.
+    fn refusal(&self, life: &ServerLife) -> Option<&'static str> {
+        self.0.primary_of?;
+        let is_old = || {
+            self.0.older_timelines == OlderTimelines::Refused
+                && self.state().life.as_ref().is_some_and(|newest| life.is_older_than(newest))
+        };
+        match life.timeline {
+            None => Some("a standby"),
+            Some(_) => is_old().then_some("an old primary"),
+        }
     }
 
     /// Returns the number of the present life.
@@ -174,12 +219,39 @@ impl LifeWatch {
                     now = %life,
                     "the database's server is in another life: what was read of the log is dropped"
                 );
-                state.noticed = Some(Instant::now());
-                self.0.number.fetch_add(1, Ordering::SeqCst);
+                self.begin_life(&mut state);
             }
             None => {}
         }
         state.life = Some(life);
+    }
+
+    /// Ends the use of all connections of now, because they have fallen silent. The server may have
+    /// vanished and come back, so what was read of the log is dropped, too.
+    pub(crate) fn renew(&self) {
+        self.begin_life(&mut self.state());
+    }
+
+    fn begin_life(&self, state: &mut WatchState) {
+        state.noticed = Some(Instant::now());
+        self.0.number.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the other hosts of this database that take writes, at the last look of this process.
+    /// There should be none: events written to an older primary are lost. The text names each by
+    /// its address.
+    #[must_use]
+    pub fn other_primaries(&self) -> Vec<String> {
+        self.state().other_primaries.clone()
+    }
+
+    /// Notes the other hosts that take writes, and returns those that did not before.
+    pub(crate) fn note_other_primaries(&self, places: Vec<String>) -> Vec<String> {
+        let mut state = self.state();
+        let is_new = |place: &&String| !state.other_primaries.contains(place);
+        let new = places.iter().filter(is_new).cloned().collect();
+        state.other_primaries = places;
+        new
     }
 
     /// Remembers an event whose commit this process has seen.
@@ -217,7 +289,12 @@ mod tests {
 
     fn life(started_at: &str, timeline: &str) -> ServerLife {
         let started_at = started_at.parse().unwrap();
-        ServerLife { system_identifier: 7, timeline: Some(timeline.to_owned()), started_at }
+        ServerLife {
+            system_identifier: 7,
+            timeline: Some(timeline.to_owned()),
+            started_at,
+            recovered_at: None,
+        }
     }
 
     fn event(position: i64) -> SeenEvent {
@@ -240,13 +317,50 @@ mod tests {
     }
 
     #[test]
+    fn a_recovery_and_a_silence_begin_a_life() {
+        let watch = LifeWatch::default();
+        let first = life("2026-11-01T12:00:00Z", "00000001");
+        watch.note(first.clone());
+        let recovered_at = Some("2026-11-01T13:00:00Z".parse().unwrap());
+        watch.note(ServerLife { recovered_at, ..first });
+        assert_eq!(watch.number(), LifeNumber(1));
+        let before = Instant::now();
+        watch.renew();
+        assert_eq!(watch.number(), LifeNumber(2));
+        assert!(!watch.had_begun_at(before));
+    }
+
+    #[test]
     fn a_standby_is_refused_only_where_a_primary_is_needed() {
         let standby = || ServerLife { timeline: None, ..life("2026-11-01T12:00:00Z", "00000001") };
         assert!(LifeWatch::default().admit(standby()).is_ok());
-        let serving = LifeWatch::of_primary("the main database");
+        let serving = LifeWatch::of_primary("the main database", OlderTimelines::Used);
         serving.admit(life("2026-11-01T12:00:00Z", "00000001")).unwrap();
         serving.admit(standby()).unwrap_err();
         assert_eq!(serving.number(), LifeNumber(0), "a refused server begins no life");
+    }
+
+    #[test]
+    fn an_old_primary_is_refused_beside_other_hosts() {
+        let newest = || life("2026-11-01T12:00:00Z", "00000002");
+        let older = || life("2026-11-01T11:00:00Z", "00000001");
+        for (older_timelines, lives) in [(OlderTimelines::Refused, 0), (OlderTimelines::Used, 1)] {
+            let watch = LifeWatch::of_primary("the main database", older_timelines);
+            watch.admit(newest()).unwrap();
+            assert_eq!(watch.admit(older()).is_ok(), older_timelines == OlderTimelines::Used);
+            assert_eq!(watch.number(), LifeNumber(lives));
+        }
+    }
+
+    #[test]
+    fn another_primary_is_news_once() {
+        let watch = LifeWatch::default();
+        let places = || vec!["db-a:5432".to_owned()];
+        assert_eq!(watch.note_other_primaries(places()), places());
+        assert_eq!(watch.note_other_primaries(places()), Vec::<String>::new());
+        assert_eq!(watch.other_primaries(), places());
+        watch.note_other_primaries(Vec::new());
+        assert_eq!(watch.note_other_primaries(places()), places());
     }
 
     #[test]

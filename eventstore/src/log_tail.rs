@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
 use crate::life::{LifeNumber, SeenEvent, ServerLife};
+use crate::positions::leave_out_passed;
 use crate::store::Store;
 use crate::worker::{NextStep, WakeOn, Worker};
 
@@ -23,11 +24,14 @@ pub struct LostTail {
     pub to_position: i64,
 }
 
-/// The worker that looks for a lost end of the log.
+/// The worker that begins each life of the server: it moves the sequence of positions above all
+/// cursors, and looks for a lost end of the log.
 pub struct LogTailCheck {
     store: Store,
     /// The life up to which everything is checked.
     checked: LifeNumber,
+    /// The life in which positions are above all cursors.
+    above_cursors: Option<LifeNumber>,
 }
 
 impl LogTailCheck {
@@ -35,7 +39,7 @@ impl LogTailCheck {
     #[must_use]
     pub fn new(store: Store) -> Self {
         let checked = store.life().number();
-        Self { store, checked }
+        Self { store, checked, above_cursors: None }
     }
 }
 
@@ -49,6 +53,10 @@ impl Worker for LogTailCheck {
         let mut connection = self.store.connections().take().await?;
         let watch = self.store.life();
         let number = watch.number();
+        if self.above_cursors != Some(number) {
+            leave_out_passed(&mut connection).await?;
+            self.above_cursors = Some(number);
+        }
         if number != self.checked {
             let missing = missing(&mut connection, &watch.seen_before(number)).await?;
             if let (Some(from), Some(to)) = (missing.iter().min(), missing.iter().max()) {

@@ -1,10 +1,36 @@
 //! Presence counts the processes that work on a database.
 //!
-//! Each process holds a shared lock of its session as long as it lives. The server's list of locks
-//! then says how many processes there are. A killed process stops counting as soon as the server
-//! has closed its connection.
+//! Each process holds a lock of its session as long as it lives. The server's list of locks then
+//! says how many processes there are. A killed process stops counting as soon as the server has
+//! closed its connection.
+//!
+//! The server does not learn that a machine has vanished, or that its network is cut. So a member
+//! of a group of numbered places also has a heartbeat: a second lock, whose key is the server's
+//! time of the beat. A beat takes the lock of now and releases the one before, so it writes nothing
+//! to a table. A member that was silent for [`SILENT_AFTER`] does not count (ruling 57).
 
-use sqlx::PgConnection;
+use std::time::Duration;
+
+use sqlx::{FromRow, PgConnection};
+
+/// A member without a beat for so long does not count.
+pub const SILENT_AFTER: Duration = Duration::from_secs(15);
+
+/// A living member beats each second. One without a beat for so long is not at work now: it has
+/// vanished, or its own look has failed by then.
+const UNHEARD_AFTER: Duration = Duration::from_secs(4);
+
+/// The name of a session `a` of `pg_stat_activity`, for an operator.
+macro_rules! session_name {
+    ($pid:literal) => {
+        concat!(
+            "concat(coalesce(nullif(a.application_name, ''), 'a process'), ' (login ', a.usename,
+                    ', pid ', ",
+            $pid,
+            ", coalesce(', at ' || a.client_addr, ''), ')')"
+        )
+    };
+}
 
 /// A group of processes. The value is the number of its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +86,133 @@ pub async fn join_limited(
     .await
 }
 
+/// The place of a process in a group, and its last beat.
+#[derive(Debug, Clone, Copy)]
+pub struct Membership {
+    group: ProcessGroup,
+    place: i32,
+    beat: Option<i64>,
+}
+
+/// A group, as one of its members finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct GroupStanding {
+    /// Members that are not silent, this one included.
+    pub living: i64,
+    /// Other members that are at work now. A build without heartbeats counts as one.
+    pub heard: i64,
+    /// Living members with a lower place.
+    pub ahead: i64,
+}
+
+/// A member that keeps its place and has no heartbeat any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SilentMember {
+    /// The session, for an operator.
+    pub session: String,
+    /// The time since its last beat.
+    pub silent_for: Duration,
+}
+
+/// The statement that reads the members of a group, with their places and the age of their last
+/// beat in seconds. A key of one number has its upper half in `classid`; a place has two numbers.
+macro_rules! members {
+    () => {
+        "members as (
+             select pid, min(objid::bigint) filter (where objsubid = 2) as place,
+                    extract(epoch from clock_timestamp())::float8
+                        - max(objid::bigint) filter (where objsubid = 1) as age
+               from pg_locks
+              where locktype = 'advisory' and classid = $1::int::oid and granted
+                and database = (select oid from pg_database where datname = current_database())
+              group by pid
+             having bool_or(objsubid = 2))"
+    };
+}
+
+impl Membership {
+    /// Takes one of `places` numbers in a group for as long as this session lasts. Returns `None`
+    /// if all numbers are taken.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn join(
+        connection: &mut PgConnection,
+        group: ProcessGroup,
+        places: usize,
+    ) -> Result<Option<Self>, sqlx::Error> {
+        let place = join_limited(connection, group, places).await?;
+        Ok(place.map(|place| Self { group, place, beat: None }))
+    }
+
+    /// Beats once, and returns what the group is then.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn beat(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<GroupStanding, sqlx::Error> {
+        let group = self.group as i32;
+        // The list is evaluated from left to right, so there is a beat at each moment. A shared
+        // lock waits for nobody, since every member shares it.
+        let (beat, _): (i64, bool) = sqlx::query_as(
+            "select at, case when at is distinct from $2
+                        then pg_try_advisory_lock_shared(($1::bigint << 32) | at)
+                             and coalesce(pg_advisory_unlock_shared(($1::bigint << 32) | $2), true)
+                        else true end
+               from (select floor(extract(epoch from clock_timestamp()))::bigint as at) as clock",
+        )
+        .bind(group)
+        .bind(self.beat)
+        .fetch_one(&mut *connection)
+        .await?;
+        self.beat = Some(beat);
+        sqlx::query_as(concat!(
+            "with ",
+            members!(),
+            " select count(*) as living,
+                     count(*) filter (where place <> $2 and (age is null or age < $3)) as heard,
+                     count(*) filter (where place < $2) as ahead
+                from members where age is null or age < $4"
+        ))
+        .bind(group)
+        .bind(i64::from(self.place))
+        .bind(UNHEARD_AFTER.as_secs_f64())
+        .bind(SILENT_AFTER.as_secs_f64())
+        .fetch_one(connection)
+        .await
+    }
+}
+
+/// Returns the members of a group that keep their places and are silent.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn silent_members(
+    connection: &mut PgConnection,
+    group: ProcessGroup,
+) -> Result<Vec<SilentMember>, sqlx::Error> {
+    let members: Vec<(String, f64)> = sqlx::query_as(concat!(
+        "with ",
+        members!(),
+        " select ",
+        session_name!("m.pid"),
+        ", m.age
+            from members m left join pg_stat_activity a on a.pid = m.pid
+           where m.age >= $2 order by m.age desc"
+    ))
+    .bind(group as i32)
+    .bind(SILENT_AFTER.as_secs_f64())
+    .fetch_all(connection)
+    .await?;
+    let silent = |(session, seconds): (String, f64)| SilentMember {
+        session,
+        silent_for: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+    };
+    Ok(members.into_iter().map(silent).collect())
+}
+
 /// Takes the only place in a group for as long as this session lasts. Waits for the place as long
 /// as the session's `lock_timeout` says.
 ///
@@ -89,23 +242,22 @@ fn is_lock_timeout(error: &sqlx::Error) -> bool {
 
 /// Names the session that has the only place in a group, for an operator.
 async fn holder(connection: &mut PgConnection, group: ProcessGroup) -> Result<String, sqlx::Error> {
-    let name: Option<String> = sqlx::query_scalar(
-        "select concat(coalesce(nullif(a.application_name, ''), 'a process'),
-                       ' (login ', a.usename, ', pid ', l.pid, coalesce(', at ' || a.client_addr, ''),
-                       ')')
-           from pg_locks l left join pg_stat_activity a on a.pid = l.pid
-          where l.locktype = 'advisory' and l.classid = $1::int::oid and l.objsubid = 2
-            and l.granted
-            and l.database = (select oid from pg_database where datname = current_database())
-          limit 1",
-    )
+    let name: Option<String> = sqlx::query_scalar(concat!(
+        "select ",
+        session_name!("l.pid"),
+        " from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+              where l.locktype = 'advisory' and l.classid = $1::int::oid and l.objsubid = 2
+                and l.granted
+                and l.database = (select oid from pg_database where datname = current_database())
+              limit 1"
+    ))
     .bind(group as i32)
     .fetch_optional(connection)
     .await?;
     Ok(name.unwrap_or_else(|| "a process that has just ended".to_owned()))
 }
 
-/// Counts the sessions of this database in a group.
+/// Counts the members of a group in this database that are not silent.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -113,12 +265,13 @@ pub async fn count(
     connection: &mut PgConnection,
     group: ProcessGroup,
 ) -> Result<usize, sqlx::Error> {
-    let count: i64 = sqlx::query_scalar(
-        "select count(*) from pg_locks
-          where locktype = 'advisory' and classid = $1::int::oid and objsubid = 2 and granted
-            and database = (select oid from pg_database where datname = current_database())",
-    )
+    let count: i64 = sqlx::query_scalar(concat!(
+        "with ",
+        members!(),
+        " select count(*) from members where age is null or age < $2"
+    ))
     .bind(group as i32)
+    .bind(SILENT_AFTER.as_secs_f64())
     .fetch_one(connection)
     .await?;
     Ok(usize::try_from(count).unwrap_or_default())

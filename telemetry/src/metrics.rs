@@ -54,6 +54,9 @@ metrics! {
         "Processes that send deliveries from this database.";
     LANES = Gauge "firmforms_lanes",
         "Lanes with work, by state: due, waiting, paused, or closing; each counted to 100,000.";
+    OTHER_PRIMARIES = Gauge "firmforms_other_primaries",
+        "Hosts beside the one in use that take writes too, by database: main or keyring. 0 is \
+         right.";
     LOST_TAILS = Gauge "firmforms_lost_tails",
         "Losses of the end of the log that no operator has acknowledged.";
     FENCE_AGE = Gauge "firmforms_fence_age_seconds",

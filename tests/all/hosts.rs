@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use eventstore::{connect, connect_guarded};
 use sqlx::{ConnectOptions, Connection, Executor};
-use tests::{Receiver, ReplicatedServer, TestDatabase, World, cluster_with};
+use tests::{Receiver, ReplicatedServer, TestDatabase, World, cluster_with, submitted};
 
-use crate::process::{Listening, data_dir, firmforms, get, serve, serve_with, until};
+use crate::process::{Listening, data_dir, firmforms, get, report, serve, serve_with, until};
 
 /// The variables that name both databases.
 struct DatabaseUrls {
@@ -93,6 +93,53 @@ async fn a_service_with_two_hosts_delivers_on_after_a_failover() {
         assert_eq!(count(&log, &format!("{database} is served by")), 1, "{log}");
     }
     assert_eq!(count(&log, "lost the end of its log"), 0, "{log}");
+}
+
+/// A process asked only the server that it used. So it stayed on an old primary that lived on, and
+/// acknowledged what was lost with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_leaves_an_old_primary_beside_a_new_one() {
+    let (server, database) = ReplicatedServer::start().await;
+    let urls = DatabaseUrls::on_both_hosts(&server, &database);
+    let second = server.on_second(&database.main);
+    let world = World::real_time(database).await;
+    let firm = world.firm().await;
+    std::fs::create_dir_all(data_dir(&world.database)).unwrap();
+    let served = serve_with(&world.database, &[], &urls.variables()).await;
+    server.until_in_step().await;
+    server.promote().await;
+
+    let promoted = Instant::now();
+    let mut acknowledged = Vec::new();
+    let reporting = async {
+        while acknowledged.len() < 5 {
+            let id = world.id();
+            let batch = serde_json::to_string(&[submitted(&firm, id)]).unwrap();
+            let has_moved = ["the main database", "the keyring"].into_iter().all(|database| {
+                served.log.lock().unwrap().contains(&format!("{database} is served by"))
+            });
+            let status = report(served.internal, world.token(), &batch).await;
+            if has_moved && acknowledged.is_empty() {
+                println!("moved {:?} after the promotion", promoted.elapsed());
+            }
+            if has_moved && status.is_some_and(|status| status == 202) {
+                acknowledged.push(id);
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), reporting).await.expect("the service moves");
+    let mut second = second.connect().await.unwrap();
+    let kept: i64 =
+        sqlx::query_scalar("select count(*) from responses where response_id = any($1)")
+            .bind(&acknowledged)
+            .fetch_one(&mut second)
+            .await
+            .unwrap();
+    assert_eq!(usize::try_from(kept), Ok(acknowledged.len()));
+    let other = "firmforms_other_primaries{database=\"main\"} 1";
+    while !get(served.internal, "/metrics").await.1.contains(other) {}
+    let told = "takes writes, too, as a primary of the main database";
+    assert_eq!(count(&served.log.lock().unwrap(), told), 1);
 }
 
 /// The old primary answers nothing and ends no connection. Steps that wait for it are given up.

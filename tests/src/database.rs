@@ -30,6 +30,8 @@ pub struct Templates {
     /// The folder of a server that lasts, which is stopped first.
     pub(crate) lasting: Option<LastingFolder>,
     pub(crate) cluster: Cluster,
+    /// The address of the loopback that the server listens on.
+    pub(crate) address: Option<String>,
     /// The numbers of those that nobody needs any more.
     done: Arc<Mutex<Vec<u32>>>,
 }
@@ -61,6 +63,20 @@ pub async fn own_cluster() -> Templates {
     cluster_with(&[]).await
 }
 
+/// A cluster of its own that listens on an address of the loopback, too.
+pub async fn tcp_cluster(settings: &[(&str, &str)]) -> Templates {
+    let address = loopback_address();
+    let settings = [&[("listen_addresses", address.as_str())], settings].concat();
+    Templates { address: Some(address), ..cluster_with(&settings).await }
+}
+
+/// An address that no other server of this machine's tests listens on. All have one port.
+pub(crate) fn loopback_address() -> String {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed) % 254 + 1;
+    format!("127.{high}.{low}.{number}")
+}
+
 /// A cluster of its own with these settings.
 pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     let pg_bin = std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into);
@@ -78,7 +94,7 @@ pub(crate) async fn prepare(cluster: Cluster) -> Templates {
     if by_roles() {
         make_roles(&templates.main, &templates.keyring, "firmforms").await.unwrap();
     }
-    Templates { lasting: None, cluster, done: Arc::default() }
+    Templates { lasting: None, cluster, address: None, done: Arc::default() }
 }
 
 impl TestDatabase {
@@ -145,6 +161,17 @@ impl Templates {
     /// The database that every server has.
     pub(crate) fn maintenance(&self) -> PgConnectOptions {
         self.cluster.connect("postgres")
+    }
+
+    /// This database over TCP.
+    #[must_use]
+    pub fn over_tcp(&self, database: &PgConnectOptions) -> PgConnectOptions {
+        let name = database.get_database().unwrap();
+        let address = self.address.as_ref().expect("a cluster that listens");
+        let mut url = self.cluster.connect(name).to_url_lossy();
+        url.set_query(Some("sslmode=disable"));
+        url.set_host(Some(address)).unwrap();
+        url.as_str().parse().unwrap()
     }
 
     /// The folder of the server's data.

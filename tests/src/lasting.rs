@@ -9,29 +9,31 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::database::{Templates, prepare};
-
-/// No commit is lost when a process of the server is killed. A crash of the machine may lose all.
-const SETTINGS: [(&str, &str); 2] = [("max_connections", "300"), ("synchronous_commit", "on")];
+use crate::database::{Templates, loopback_address, prepare};
 
 /// The folder of a cluster. The server is stopped before the folder is removed.
 pub(crate) struct LastingFolder(TempDir);
 
 /// A cluster of its own that loses no commit when any of its processes is killed, and whose server
-/// is started again after its postmaster.
+/// is started again after its postmaster. It listens on an address of the loopback, too.
 pub async fn lasting_cluster() -> Templates {
     let folder = tempfile::tempdir().unwrap();
     // PostgreSQL may run as another user, who must reach its own folder in this one.
     fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
+    let address = loopback_address();
+    // A crash of the machine may lose all.
+    let settings =
+        [("max_connections", "300"), ("synchronous_commit", "on"), ("listen_addresses", &address)];
     let config = ClusterConfig {
         data_dir: folder.path().to_owned(),
         durability: Durability::ForTests,
-        settings: SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        settings: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         pg_bin: std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into),
     };
     let cluster = Cluster::open(&config).await.unwrap();
     let mut templates = prepare(cluster).await;
     templates.lasting = Some(LastingFolder(folder));
+    templates.address = Some(address);
     templates
 }
 

@@ -36,7 +36,7 @@ pub mod smtp_server;
 pub use attempts::ATTEMPTS;
 pub use browser::Browser;
 pub use copy::Copies;
-pub use database::{Connections, Templates, TestDatabase, cluster_with, own_cluster};
+pub use database::{Connections, Templates, TestDatabase, cluster_with, own_cluster, tcp_cluster};
 pub use fault_plan::{DrawnFault, FaultKind, Random, draw_faults};
 pub use handicap::Handicap;
 pub use haproxy::{HAPROXY, HaProxy, printed_configuration};

@@ -1,6 +1,7 @@
-//! A proxy in front of PostgreSQL that does what networks do: it delays, swallows, resets, and
-//! loses the answer of a COMMIT. It listens on the loopback and hands on to the server's socket.
+//! A proxy in front of PostgreSQL that does what networks do: it delays, swallows, resets, loses the
+//! answer of a COMMIT, and vanishes. It listens on the loopback and hands on to the server's socket.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use socket2::{SockFilter, SockRef};
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -15,6 +17,9 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
 use crate::server_messages::ServerMessages;
+
+/// The instruction of a socket filter (BPF) that keeps no byte of a packet.
+const DROP_PACKET: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
 /// What the proxy does to what passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,25 +47,55 @@ pub struct DatabaseProxy {
     shared: Arc<Shared>,
 }
 
+/// Where a server listens.
+#[derive(Debug, Clone)]
+enum ServerSocket {
+    Unix(PathBuf),
+    Tcp(String, u16),
+}
+
+/// A connection to the server.
+enum ServerStream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// How a connection through the proxy ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConnectionEnd {
+    /// Both ends are closed.
+    Closed,
+    /// The client gets a reset.
+    Reset,
+    /// Neither end learns of it.
+    Vanished,
+}
+
 struct Shared {
-    server: Mutex<PathBuf>,
+    server: Mutex<ServerSocket>,
     fault: watch::Sender<Fault>,
     lost_commits: AtomicUsize,
     resets: watch::Sender<usize>,
     /// Counts the cuts of all connections.
     cuts: watch::Sender<usize>,
+    /// Counts the times at which all connections vanished.
+    vanishings: watch::Sender<usize>,
 }
 
 impl DatabaseProxy {
     /// A proxy to the server that listens on this socket.
     pub async fn to(server: &Path) -> Self {
+        Self::of(ServerSocket::Unix(server.to_owned())).await
+    }
+
+    async fn of(server: ServerSocket) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (fault, lost_commits) = (watch::Sender::new(Fault::None), AtomicUsize::new(0));
         let resets = watch::Sender::new(0);
-        let cuts = watch::Sender::new(0);
-        let server = Mutex::new(server.to_owned());
-        let shared = Arc::new(Shared { server, fault, lost_commits, resets, cuts });
+        let [cuts, vanishings] = [(); 2].map(|()| watch::Sender::new(0));
+        let server = Mutex::new(server);
+        let shared = Arc::new(Shared { server, fault, lost_commits, resets, cuts, vanishings });
         let weak = Arc::downgrade(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -73,7 +108,7 @@ impl DatabaseProxy {
 
     /// The proxy to the server of this database.
     pub async fn before(database: &PgConnectOptions) -> Self {
-        Self::to(&socket_of(database)).await
+        Self::of(socket_of(database)).await
     }
 
     /// The same database through the proxy, as a URL.
@@ -94,6 +129,13 @@ impl DatabaseProxy {
     /// Ends every connection of now, and none that begins later.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// The far end of every connection of now vanishes, for the client and for the server: no byte
+    /// passes any more, nothing is closed, and no packet is acknowledged. So TCP's own probes go
+    /// unanswered where the connection is a TCP one. New connections pass.
+    pub fn vanish(&self) {
+        self.shared.vanishings.send_modify(|vanishings| *vanishings += 1);
     }
 
     /// Where the proxy listens.
@@ -121,32 +163,91 @@ impl DatabaseProxy {
 }
 
 /// The socket of a database's server.
-fn socket_of(database: &PgConnectOptions) -> PathBuf {
-    database.get_socket().unwrap().join(format!(".s.PGSQL.{}", database.get_port()))
+fn socket_of(database: &PgConnectOptions) -> ServerSocket {
+    let port = database.get_port();
+    match database.get_socket() {
+        Some(folder) => ServerSocket::Unix(folder.join(format!(".s.PGSQL.{port}"))),
+        None => ServerSocket::Tcp(database.get_host().to_owned(), port),
+    }
+}
+
+impl ServerSocket {
+    async fn connect(self) -> io::Result<ServerStream> {
+        match self {
+            Self::Unix(path) => Ok(ServerStream::Unix(UnixStream::connect(path).await?)),
+            Self::Tcp(host, port) => {
+                let stream = TcpStream::connect((host, port)).await?;
+                stream.set_nodelay(true)?;
+                Ok(ServerStream::Tcp(stream))
+            }
+        }
+    }
+}
+
+impl ServerStream {
+    fn split(
+        &mut self,
+    ) -> (Box<dyn AsyncRead + Send + Unpin + '_>, Box<dyn AsyncWrite + Send + Unpin + '_>) {
+        match self {
+            Self::Unix(stream) => {
+                let (read, write) = stream.split();
+                (Box::new(read), Box::new(write))
+            }
+            Self::Tcp(stream) => {
+                let (read, write) = stream.split();
+                (Box::new(read), Box::new(write))
+            }
+        }
+    }
+
+    /// The kernel drops what arrives from now on, and acknowledges none of it. A Unix socket has no
+    /// packets.
+    fn fall_silent(&self) {
+        match self {
+            Self::Unix(_) => {}
+            Self::Tcp(stream) => drop_packets(stream),
+        }
+    }
+}
+
+fn drop_packets(stream: &TcpStream) {
+    SockRef::from(stream).attach_filter(&[DROP_PACKET]).unwrap();
 }
 
 impl Shared {
-    async fn connect(&self, client: TcpStream) {
+    async fn connect(&self, mut client: TcpStream) {
         let mut cuts = self.cuts.subscribe();
+        let mut vanishings = self.vanishings.subscribe();
         let server = self.server.lock().unwrap().clone();
-        let Ok(server) = UnixStream::connect(server).await else { return };
+        let Ok(mut server) = server.connect().await else { return };
         let _ = client.set_nodelay(true);
-        let (mut client, mut server) = (client, server);
         let is_meant = watch::Sender::new(false);
-        let resets = {
+        let end = {
             let (from_client, to_client) = client.split();
             let (from_server, to_server) = server.split();
             let reset = self.reset();
             tokio::select! {
-                _ = self.questions(from_client, to_server, &is_meant) => false,
-                resets = self.answers(from_server, to_client, &is_meant) => resets.unwrap_or(false),
-                () = reset => true,
-                Ok(()) = cuts.changed() => true,
+                _ = self.questions(from_client, to_server, &is_meant) => ConnectionEnd::Closed,
+                end = self.answers(from_server, to_client, &is_meant) => {
+                    end.unwrap_or(ConnectionEnd::Closed)
+                }
+                () = reset => ConnectionEnd::Reset,
+                Ok(()) = cuts.changed() => ConnectionEnd::Reset,
+                Ok(()) = vanishings.changed() => ConnectionEnd::Vanished,
             }
         };
-        if resets {
-            let _ = client.set_zero_linger();
-            self.resets.send_modify(|resets| *resets += 1);
+        match end {
+            ConnectionEnd::Closed => {}
+            ConnectionEnd::Reset => {
+                let _ = client.set_zero_linger();
+                self.resets.send_modify(|resets| *resets += 1);
+            }
+            ConnectionEnd::Vanished => {
+                drop_packets(&client);
+                server.fall_silent();
+                // A closed socket would say so to its far end.
+                pending::<()>().await;
+            }
         }
     }
 
@@ -182,13 +283,13 @@ impl Shared {
         mut server: impl AsyncRead + Unpin,
         mut client: impl AsyncWrite + Unpin,
         is_meant: &watch::Sender<bool>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<ConnectionEnd> {
         let (mut bytes, mut passed) = (vec![0; 64 * 1024], 0);
         let mut messages = ServerMessages::default();
         loop {
             let count = server.read(&mut bytes).await?;
             if count == 0 {
-                return Ok(false);
+                return Ok(ConnectionEnd::Closed);
             }
             self.out_of_the_hole().await;
             passed += count;
@@ -202,12 +303,12 @@ impl Shared {
             if let Some(before) = before_commit.filter(|_| loses_commit) {
                 client.write_all(&bytes[..before]).await?;
                 self.lost_commits.fetch_add(1, Ordering::SeqCst);
-                return Ok(true);
+                return Ok(ConnectionEnd::Reset);
             }
             match fault {
                 Fault::Latency(time) => tokio::time::sleep(time).await,
-                Fault::CutAfter(limit) if passed > limit => return Ok(true),
-                Fault::Reset => return Ok(true),
+                Fault::CutAfter(limit) if passed > limit => return Ok(ConnectionEnd::Reset),
+                Fault::Reset => return Ok(ConnectionEnd::Reset),
                 _ => {}
             }
             client.write_all(&bytes[..count]).await?;

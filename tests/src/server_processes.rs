@@ -58,7 +58,7 @@ impl ServerProcess {
     pub async fn kill_unwatched(self, database: &PgConnectOptions) {
         let mut session = until_answering(database).await;
         let pid = match self {
-            Self::Backend => sqlx::query_scalar("select pg_backend_pid()"),
+            Self::Backend => sqlx::query_scalar::<_, i32>("select pg_backend_pid()"),
             Self::Checkpointer
             | Self::WalWriter
             | Self::BackgroundWriter

@@ -75,6 +75,18 @@ impl ReplicatedServer {
         )
     }
 
+    /// A database on the server that was the primary at the start, whoever is it now.
+    #[must_use]
+    pub fn on_first(&self, database: &PgConnectOptions) -> PgConnectOptions {
+        self.primary.maintenance().database(database.get_database().unwrap())
+    }
+
+    /// A database on the server that was the standby at the start.
+    #[must_use]
+    pub fn on_second(&self, database: &PgConnectOptions) -> PgConnectOptions {
+        self.standby.clone().database(database.get_database().unwrap())
+    }
+
     fn standby_host(&self) -> String {
         as_host(&self.standby_folder())
     }

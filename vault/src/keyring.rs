@@ -137,6 +137,12 @@ impl Keyring {
         self.main.as_ref()?.life().map(|life| life.started_at)
     }
 
+    /// The watch of its server's life.
+    #[must_use]
+    pub const fn life(&self) -> &LifeWatch {
+        self.connections.life()
+    }
+
     /// The connection pool, for metrics and checks.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
@@ -204,6 +210,8 @@ impl Keyring {
         .bind(self.main_started_at())
         .fetch_all(&mut *connection)
         .await?;
+        // A key on an old primary would be lost, and what it encrypts with it.
+        connection.require_this_life()?;
         self.connections.give_back(connection);
         Ok(self.unwrap(&rows))
     }

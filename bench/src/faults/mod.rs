@@ -91,7 +91,8 @@ async fn violations_after(faults: &[DrawnFault], rate: u32) -> anyhow::Result<Ve
     let receivers = Receivers::start(Instant::now() + work / 2).await?;
     let load = Load::prepare(&world, &receivers).await;
     let data_dir = tempfile::tempdir()?;
-    let services = Services::start_behind_proxies(&world.database, data_dir.path()).await?;
+    let services =
+        Services::start_behind_proxies(&cluster, &world.database, data_dir.path()).await?;
     services.ready().await?;
     let pace = Pace { responses_per_second: rate, stop: CancellationToken::new() };
     let mut scene = FaultScene {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use sqlx::postgres::PgConnectOptions;
-use tests::{DatabaseProxy, Fault, TestDatabase};
+use tests::{DatabaseProxy, Fault, Templates, TestDatabase};
 use tokio::process::Child;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -23,9 +23,8 @@ const ROLES: [(&str, &str); 4] = [
     ("deliverer 2", "deliverer"),
 ];
 
-/// The server closes the connections of a vanished machine after this time, by TCP's keepalives
-/// (ruling 57). The kernel answers them for a proxy, so the connections are cut by hand.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+/// A machine is killed this long after its connections fell silent, so that no end of one is heard.
+const VANISHED_AFTER: Duration = Duration::from_millis(100);
 
 /// The running processes.
 pub(crate) struct Services {
@@ -53,13 +52,16 @@ impl Services {
         Self::start(Serving::on(database)?.with_data_in(data_dir), None).await
     }
 
-    /// The same, each behind a proxy of its own.
+    /// The same, each behind a proxy of its own to a server that listens on the loopback.
     pub(super) async fn start_behind_proxies(
+        cluster: &Templates,
         database: &TestDatabase,
         data_dir: &Path,
     ) -> anyhow::Result<Self> {
-        let databases =
-            Databases { main: database.main.clone(), keyring: database.keyring.clone() };
+        let databases = Databases {
+            main: cluster.over_tcp(&database.main),
+            keyring: cluster.over_tcp(&database.keyring),
+        };
         Self::start(Serving::on(database)?.with_data_in(data_dir), Some(databases)).await
     }
 
@@ -119,13 +121,10 @@ impl Services {
         let place = place_of(choice)?;
         let mut processes = self.processes.lock().await;
         let (_, role) = ROLES[place];
-        processes[place].proxy()?.set(Fault::BlackHole);
+        processes[place].proxy()?.vanish();
+        sleep(VANISHED_AFTER).await;
         processes[place].child.kill().await?;
-        let lost = std::mem::replace(&mut processes[place], self.process(role).await?);
-        tokio::spawn(async move {
-            sleep(KEEPALIVE).await;
-            lost.proxy.inspect(DatabaseProxy::cut);
-        });
+        processes[place] = self.process(role).await?;
         Ok(())
     }
 

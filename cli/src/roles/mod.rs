@@ -260,11 +260,16 @@ async fn grant(
         let grant = format!("grant {right} on public.{table} to {prefix}_service");
         connection.execute(grant.as_str()).await.with_context(|| grant.clone())?;
     }
-    // The fence reads the sequence of positions.
+    // The fence reads the sequence of positions. After a fault every process that appends may leave
+    // positions out, and none may move the sequence back.
     if table == "events" {
-        let fence =
-            format!("grant select on sequence public.events_position_seq to {}", groups(prefix));
-        connection.execute(fence.as_str()).await?;
+        let [api, projector, deliverer, auditor] = GROUPS.map(|group| format!("{prefix}_{group}"));
+        let sequence = format!(
+            "grant select on sequence public.events_position_seq to {auditor};
+             grant select, usage on sequence public.events_position_seq
+                to {api}, {projector}, {deliverer}"
+        );
+        connection.execute(sequence.as_str()).await?;
     }
     Ok(())
 }

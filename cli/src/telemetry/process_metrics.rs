@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::internal::Exposition;
-use eventstore::{Clock, Fence};
+use eventstore::{Clock, Fence, LifeWatch};
 use futures::future::BoxFuture;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use metrics_process::Collector;
@@ -42,6 +42,8 @@ pub(crate) struct ProcessMetrics {
 /// Parts of the system that a scrape reads.
 struct MetricSources {
     pools: [(&'static str, PgPool); 6],
+    /// The watches of both databases' servers.
+    lives: [(&'static str, LifeWatch); 2],
     fence: Fence,
     clock: Clock,
     health: PgPool,
@@ -82,6 +84,10 @@ impl ProcessMetrics {
                 ("workers", system.deliverer.store.pool().clone()),
                 ("health", service.health.clone()),
                 ("keyring", service.keyring.pool().clone()),
+            ],
+            lives: [
+                ("main", service.store.life().clone()),
+                ("keyring", service.keyring.life().clone()),
             ],
             fence: system.fence.clone(),
             clock: service.clock.clone(),
@@ -141,6 +147,9 @@ impl MetricSources {
             for (state, count) in states {
                 metrics::POOL.set_count(&[("pool", name), ("state", state)], count);
             }
+        }
+        for (name, life) in &self.lives {
+            metrics::OTHER_PRIMARIES.set_count(&[("database", name)], life.other_primaries().len());
         }
         metrics::FENCE_AGE.set(&[], self.fence.age().as_secs_f64());
         metrics::CLOCK_OFFSET.set(&[], seconds(self.clock.offset()));

@@ -1,27 +1,36 @@
 //! Senders: the processes that send from one database. Each holds a session lock as long as it
 //! lives, so the server knows their number. A killed process stops counting as soon as its
-//! connection is gone.
+//! connection is gone, and a vanished one when its heartbeat is too old ([`Membership`]).
 //!
-//! A process that joins others waits before it sends, until they have come down to their shares.
+//! A process that joins others waits before it sends, until they have come down to their shares. It
+//! does not wait for others that are not at work any more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use eventstore::outage::FailureLog;
-use eventstore::presence::{self, ProcessGroup};
+use eventstore::presence::{GroupStanding, Membership, ProcessGroup, SILENT_AFTER};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Sending processes, at most. The limit of 32 per firm and host has no more shares.
 pub(super) const SENDERS_MAX: usize = 32;
 
-/// The wait between two looks at the other senders.
+/// Places of senders, living and silent. A silent one keeps its place until the server has closed
+/// its connection.
+const PLACES_MAX: usize = 4 * SENDERS_MAX;
+
+/// The wait between two looks at the other senders. Each look is a heartbeat, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Time limit of a look. A process that has lost its connection does not send until it has a new
-/// one.
-const LOOK_WITHIN: Duration = Duration::from_secs(5);
+/// one. It stops before others take its share.
+const LOOK_WITHIN: Duration = Duration::from_secs(3);
+
+/// The shortest wait of a process that joins others. Within it every other sender at work has
+/// looked, and has seen this one.
+const HEARD_WITHIN: Duration = Duration::from_secs(4);
 
 /// The number of sending processes at the last look. Clones share it.
 #[derive(Debug, Clone)]
@@ -95,22 +104,25 @@ impl SenderMembership {
     async fn join_and_look(&self, changed: &impl Fn()) -> Result<(), sqlx::Error> {
         let options = self.pool.connect_options();
         let mut connection = in_time(PgConnection::connect_with(&options)).await?;
-        let joined = presence::join_limited(&mut connection, ProcessGroup::Sending, SENDERS_MAX);
-        if in_time(joined).await?.is_none() {
-            tracing::warn!(
-                most = SENDERS_MAX,
-                "this process does not send: there are enough senders"
-            );
-            sleep(LOOK_EVERY).await;
-            return Ok(());
-        }
+        let joined = Membership::join(&mut connection, ProcessGroup::Sending, PLACES_MAX);
+        let Some(mut membership) = in_time(joined).await? else {
+            return stay_out().await;
+        };
         let joined = Instant::now();
+        let mut looked = joined;
         loop {
-            let count = in_time(presence::count(&mut connection, ProcessGroup::Sending)).await?;
-            let count = count.clamp(1, SENDERS_MAX);
+            let group = in_time(membership.beat(&mut connection)).await?;
+            if group.ahead >= SENDERS_MAX as i64 {
+                return stay_out().await;
+            }
+            // Others have taken this process's share meanwhile, so it joins them anew.
+            if looked.elapsed() >= SILENT_AFTER {
+                return Ok(());
+            }
+            looked = Instant::now();
+            let count = usize::try_from(group.living).unwrap_or_default().clamp(1, SENDERS_MAX);
             let before = self.senders.count.swap(count, Ordering::Relaxed);
-            let may_send =
-                count == 1 || self.senders.may_send() || joined.elapsed() >= self.join_wait;
+            let may_send = self.senders.may_send() || self.may_begin(group, joined.elapsed());
             let began = may_send && !self.senders.may_send.swap(may_send, Ordering::Relaxed);
             if began || before != count {
                 changed();
@@ -122,8 +134,41 @@ impl SenderMembership {
             }
         }
     }
+
+    /// Whether a process that joined so long ago may begin to send.
+    fn may_begin(&self, group: GroupStanding, waited: Duration) -> bool {
+        let is_alone = group.living <= 1 || group.heard == 0 && waited >= HEARD_WITHIN;
+        is_alone || waited >= self.join_wait
+    }
+}
+
+/// Waits for a while outside the senders.
+async fn stay_out() -> Result<(), sqlx::Error> {
+    tracing::warn!(most = SENDERS_MAX, "this process does not send: there are enough senders");
+    sleep(LOOK_EVERY).await;
+    Ok(())
 }
 
 async fn in_time<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
     timeout(LOOK_WITHIN, asked).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::postgres::PgConnectOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sender_waits_only_for_others_at_work() {
+        let pool = PgPool::connect_lazy_with(PgConnectOptions::new_without_pgpass());
+        let membership = SenderMembership::new(pool, Duration::from_secs(12));
+        let begins = |living, heard, seconds| {
+            let group = GroupStanding { living, heard, ahead: 0 };
+            membership.may_begin(group, Duration::from_secs(seconds))
+        };
+        assert!(begins(1, 0, 0), "it is alone");
+        assert!(!begins(2, 1, 11) && begins(2, 1, 12), "another comes down to its share");
+        assert!(!begins(2, 0, 3) && begins(2, 0, 4), "another has vanished");
+    }
 }

@@ -46,7 +46,9 @@ pub(super) fn choose(
         .iter()
         .enumerate()
         .filter_map(|(host, state)| match state {
-            HostState::Primary(life) if !is_out_of_date(life, newest) => {
+            HostState::Primary(life)
+                if !newest.is_some_and(|newest| life.is_older_than(newest)) =>
+            {
                 Some((&life.timeline, std::cmp::Reverse(host)))
             }
             _ => None,
@@ -60,12 +62,6 @@ pub(super) fn choose(
     }
 }
 
-fn is_out_of_date(life: &ServerLife, newest: Option<&ServerLife>) -> bool {
-    newest.is_some_and(|newest| {
-        newest.system_identifier == life.system_identifier && life.timeline < newest.timeline
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,7 +69,7 @@ mod tests {
     fn life(cluster: i64, timeline: Option<&str>) -> ServerLife {
         let started_at = "2026-11-01T12:00:00Z".parse().unwrap();
         let timeline = timeline.map(|number| format!("000000{number}"));
-        ServerLife { system_identifier: cluster, timeline, started_at }
+        ServerLife { system_identifier: cluster, timeline, started_at, recovered_at: None }
     }
 
     fn primary(timeline: &str) -> HostState {

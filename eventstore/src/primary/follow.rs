@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::choice::{HostState, ServerKind, choose};
-use super::{DatabaseHosts, NoPrimary, ask_all, place, reports};
-use crate::life::{LifeWatch, ServerLife};
+use super::{DatabaseHosts, HostAnswer, NoPrimary, ask, ask_all, place, reports};
+use crate::life::{LifeWatch, OlderTimelines, ServerLife};
 use crate::nudge::Nudge;
 use crate::outage::Outage;
 use crate::pool::{APPLICATION_NAME, FirmAtStart, session_options};
@@ -23,6 +24,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// which finds the same primary.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The wait between two looks at the hosts beside the one in use (ruling 55). With the time limit
+/// of a look, a process leaves an old primary within 5 s.
+const SURVEY_INTERVAL: Duration = Duration::from_secs(2);
+
 /// The pools of one database in this process, and the hosts that may be its primary.
 pub struct PrimaryFollower {
     hosts: DatabaseHosts,
@@ -36,11 +41,39 @@ struct FollowingPool {
     options: Vec<PgConnectOptions>,
 }
 
+/// A host beside the one in use, and the connection of the last look at it.
+struct OtherHost {
+    options: PgConnectOptions,
+    connection: Option<PgConnection>,
+}
+
+/// The end of the use of a server.
+enum ServerLoss {
+    /// The connection ended.
+    Closed,
+    /// The server did not answer on this connection, which may be the connection's fault alone.
+    Silent(PgConnection),
+    /// Another host is the primary now, in this life.
+    Superseded(ServerLife),
+}
+
+/// A primary that was found.
+struct FoundPrimary {
+    host: usize,
+    life: ServerLife,
+    connection: PgConnection,
+}
+
 impl PrimaryFollower {
     /// Follows the primary of this database. `name` stands for it in the log.
     #[must_use]
     pub fn of(hosts: DatabaseHosts, name: &'static str) -> Self {
-        Self { hosts, life: LifeWatch::of_primary(name), pools: Vec::new() }
+        // With one host there is no newer primary that an old one could stand beside.
+        let older_timelines = match hosts.hosts.len() {
+            ..=1 => OlderTimelines::Used,
+            _ => OlderTimelines::Refused,
+        };
+        Self { hosts, life: LifeWatch::of_primary(name, older_timelines), pools: Vec::new() }
     }
 
     /// Returns the watch that all pools tell of new connections.
@@ -77,56 +110,170 @@ impl PrimaryFollower {
     /// Follows the primary until dropped. After a change, the nudge tells the workers of this
     /// process, whose steps under way may wait for a server that is cut off.
     pub async fn follow(mut self, nudge: Nudge) {
+        self.hosts = self.hosts.clone().with(|host| host.application_name(APPLICATION_NAME));
+        let mut loss = ServerLoss::Closed;
         loop {
-            let server = self.until_found(&nudge).await;
-            until_lost(server).await;
+            let server = self.until_found(loss, &nudge).await;
+            loss = self.until_lost(server).await;
         }
     }
 
     /// Looks for the primary until one is there, and leads the pools to it.
-    async fn until_found(&mut self, nudge: &Nudge) -> PgConnection {
-        let hosts = self.hosts.clone().with(|host| host.application_name(APPLICATION_NAME)).hosts;
+    async fn until_found(&mut self, loss: ServerLoss, nudge: &Nudge) -> PgConnection {
+        let mut silent = match loss {
+            ServerLoss::Closed => None,
+            ServerLoss::Silent(connection) => Some(connection),
+            ServerLoss::Superseded(newest) => {
+                // From here on no commit on the old primary is believed, and no connection to it
+                // is used.
+                self.life.note(newest);
+                None
+            }
+        };
         let mut outage = Outage::of(self.life.name());
         loop {
-            let mut answers = ask_all(&hosts, CHECK_TIMEOUT).await;
-            let states: Vec<&HostState> = answers.iter().map(|answer| &answer.state).collect();
-            // With one host there is no newer primary that an old one could stand beside.
-            let newest = self.life.life().filter(|_| hosts.len() > 1);
-            if let Some(host) = choose(&states, newest.as_ref(), ServerKind::Primary) {
-                let chosen = answers.swap_remove(host);
-                if let (HostState::Primary(life), Some(server)) = (chosen.state, chosen.connection)
-                {
-                    self.move_to(host, life, nudge);
-                    outage.end();
-                    return server;
+            let mut answers = ask_all(&self.hosts.hosts, CHECK_TIMEOUT).await;
+            if let Some(found) = self.find(&mut answers) {
+                let is_same = found.host == self.hosts.in_use
+                    && self.life.life().as_ref() == Some(&found.life);
+                match silent.take() {
+                    Some(mut earlier) if is_same => {
+                        if does_answer(&mut earlier).await {
+                            outage.end();
+                            return earlier;
+                        }
+                        // The same server answers on a new connection and not on an older one.
+                        self.life.renew();
+                        self.lead_pools(nudge);
+                    }
+                    _ => self.move_to(found.host, found.life, nudge),
                 }
+                outage.end();
+                return found.connection;
             }
-            outage.tell(NoPrimary(reports(&hosts, answers)).to_string(), Instant::now());
+            outage.tell(NoPrimary(reports(&self.hosts.hosts, answers)).to_string(), Instant::now());
             sleep(LOOK_INTERVAL).await;
         }
+    }
+
+    /// Chooses among the answers of all hosts.
+    fn find(&self, answers: &mut [HostAnswer]) -> Option<FoundPrimary> {
+        let states: Vec<&HostState> = answers.iter().map(|answer| &answer.state).collect();
+        let newest = self.life.life().filter(|_| self.hosts.hosts.len() > 1);
+        let host = choose(&states, newest.as_ref(), ServerKind::Primary)?;
+        let HostState::Primary(life) = &answers[host].state else { return None };
+        let life = life.clone();
+        Some(FoundPrimary { host, life, connection: answers[host].connection.take()? })
     }
 
     /// Leads all pools to this host. The new life makes them drop their older connections.
     fn move_to(&mut self, host: usize, life: ServerLife, nudge: &Nudge) {
         let moves = host != self.hosts.in_use;
         self.hosts.in_use = host;
-        if moves {
-            for one in &self.pools {
-                one.pool.set_connect_options(one.options[host].clone());
-            }
-        }
         self.life.note(life);
         if moves {
-            nudge.server_moved();
+            self.lead_pools(nudge);
             tracing::warn!("{} is served by {} now", self.life.name(), place(self.hosts.options()));
+        }
+    }
+
+    /// Gives all pools new options of the host in use, so that connections beside them are made
+    /// anew, too. Ends the steps under way.
+    fn lead_pools(&self, nudge: &Nudge) {
+        for one in &self.pools {
+            one.pool.set_connect_options(one.options[self.hosts.in_use].clone());
+        }
+        nudge.server_moved();
+    }
+
+    /// Returns when the server has ended, does not answer, or is no longer the newest primary. A
+    /// primary becomes a standby only by a restart.
+    async fn until_lost(&self, mut server: PgConnection) -> ServerLoss {
+        let lost = tokio::select! {
+            loss = until_unanswered(&mut server) => loss,
+            newest = self.until_superseded() => return ServerLoss::Superseded(newest),
+        };
+        match lost {
+            Unanswered::Closed => ServerLoss::Closed,
+            Unanswered::Silent => ServerLoss::Silent(server),
+        }
+    }
+
+    /// Asks the other hosts until one of them is a newer primary, and returns its life.
+    async fn until_superseded(&self) -> ServerLife {
+        let in_use = self.hosts.in_use;
+        let hosts = self.hosts.hosts.iter().enumerate().filter(|(host, _)| *host != in_use);
+        let mut others: Vec<OtherHost> = hosts.map(|(_, host)| OtherHost::of(host)).collect();
+        loop {
+            sleep(SURVEY_INTERVAL).await;
+            let states = join_all(others.iter_mut().map(OtherHost::ask)).await;
+            self.tell_other_primaries(&others, &states);
+            let is_newer = |life: &ServerLife| {
+                self.life.life().is_some_and(|in_use| in_use.is_older_than(life))
+            };
+            let lives = states.into_iter().filter_map(|state| match state {
+                HostState::Primary(life) => Some(life),
+                HostState::Standby(_) | HostState::Away(_) => None,
+            });
+            let newest = lives.filter(is_newer).max_by(|a, b| a.timeline.cmp(&b.timeline));
+            if let Some(newest) = newest {
+                return newest;
+            }
+        }
+    }
+
+    /// Keeps the list of other primaries, and logs each once. There are none without a mistake of
+    /// whoever promotes.
+    fn tell_other_primaries(&self, others: &[OtherHost], states: &[HostState]) {
+        let takes_writes = states.iter().map(|state| matches!(state, HostState::Primary(_)));
+        let places = others
+            .iter()
+            .zip(takes_writes)
+            .filter_map(|(other, takes_writes)| takes_writes.then(|| place(&other.options)));
+        for place in self.life.note_other_primaries(places.collect()) {
+            tracing::error!(
+                "{place} takes writes, too, as a primary of {}: stop all but the newest primary",
+                self.life.name()
+            );
         }
     }
 }
 
-/// Returns when the server has ended or does not answer. A primary becomes a standby only by a
-/// restart.
-async fn until_lost(mut server: PgConnection) {
-    while let Ok(Ok(())) = timeout(CHECK_TIMEOUT, server.ping()).await {
-        sleep(CHECK_INTERVAL).await;
+/// The reason why a server gave no answer.
+enum Unanswered {
+    Closed,
+    Silent,
+}
+
+async fn until_unanswered(server: &mut PgConnection) -> Unanswered {
+    loop {
+        match timeout(CHECK_TIMEOUT, server.ping()).await {
+            Ok(Ok(())) => sleep(CHECK_INTERVAL).await,
+            Ok(Err(_)) => return Unanswered::Closed,
+            Err(_) => return Unanswered::Silent,
+        }
+    }
+}
+
+async fn does_answer(server: &mut PgConnection) -> bool {
+    matches!(timeout(CHECK_TIMEOUT, server.ping()).await, Ok(Ok(())))
+}
+
+impl OtherHost {
+    fn of(options: &PgConnectOptions) -> Self {
+        Self { options: options.clone(), connection: None }
+    }
+
+    /// Asks the host on the connection of the last look, if there is one.
+    async fn ask(&mut self) -> HostState {
+        if let Some(mut kept) = self.connection.take()
+            && let Ok(Ok(life)) = timeout(CHECK_TIMEOUT, ServerLife::of(&mut kept)).await
+        {
+            self.connection = Some(kept);
+            return HostState::of(life);
+        }
+        let answer = ask(&self.options, CHECK_TIMEOUT).await;
+        self.connection = answer.connection;
+        answer.state
     }
 }

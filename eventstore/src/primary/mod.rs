@@ -25,7 +25,7 @@ pub use self::follow::PrimaryFollower;
 pub use self::url::UrlError;
 use crate::failure::Failure;
 use crate::life::ServerLife;
-use crate::pool::begin_session;
+use crate::pool::{begin_session, with_keepalives};
 
 /// A host that takes longer to answer counts as away.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ impl std::error::Error for NoPrimary {}
 
 impl From<PgConnectOptions> for DatabaseHosts {
     fn from(host: PgConnectOptions) -> Self {
-        Self { hosts: vec![host], in_use: 0 }
+        Self { hosts: vec![with_keepalives(host)], in_use: 0 }
     }
 }
 

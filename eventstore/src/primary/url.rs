@@ -9,6 +9,7 @@ use std::str::FromStr;
 use sqlx::postgres::PgConnectOptions;
 
 use super::DatabaseHosts;
+use crate::pool::with_keepalives;
 
 const DEFAULT_PORT: &str = "5432";
 
@@ -77,7 +78,7 @@ impl FromStr for DatabaseHosts {
         let hosts = parts.take_hosts()?;
         let read = |(number, host): (usize, &HostPart)| parts.options(number + 1, host);
         let hosts = hosts.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-        Ok(Self { hosts, in_use: 0 })
+        Ok(Self { hosts, in_use: 0 }.with(with_keepalives))
     }
 }
 
