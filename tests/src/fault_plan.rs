@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::server_processes::ServerProcess;
 
 /// The shortest and the longest time of work between two faults, in milliseconds.
-const WORK_MILLIS: (u64, u64) = (1_000, 5_000);
+const WORK_MILLIS: (u64, u64) = (200, 3_000);
 
 /// The shortest and the longest time of a fault that lasts, in milliseconds.
-const FAULT_MILLIS: (u64, u64) = (200, 3_000);
+const FAULT_MILLIS: (u64, u64) = (200, 2_000);
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -46,7 +46,7 @@ const PROOFS: [&[&str]; 4] = [
 /// Which faults, how many, and under which load.
 #[derive(Debug, Args)]
 pub(crate) struct Faults {
-    /// The number of faults, some four seconds apart.
+    /// The number of faults, some three seconds apart.
     #[arg(long, default_value_t = 400)]
     faults: usize,
     /// Kinds of faults to draw from, with commas between them; all by default.
