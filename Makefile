@@ -24,8 +24,8 @@ test:
 demo:
 	./scripts/demo --once
 
-# Before a release only: alerts, dashboards, units, cells, package, archive, an installation, a restore
-# to any moment.
+# Before a release only: alerts, dashboards, units, cells, faults, package, archive, an installation, a
+# restore to any moment.
 release-check:
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
@@ -34,6 +34,8 @@ release-check:
 	./scripts/check-dashboards
 	./scripts/simulate-cells --check
 	./scripts/test-through-haproxy
+	cargo run --locked --release -p bench -- faults --seed 44 --faults 36
+	cargo run --locked --release -p bench -- faults --seed 44 --promotions 2
 	./scripts/package-deb
 	./scripts/package-archive
 	./scripts/rehearse-install target/package/firmforms_*.deb

@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
 use tests::TestDatabase;
 use tests::raw::get;
 use tokio::process::{Child, Command};
@@ -17,10 +18,26 @@ use tokio::time::{sleep, timeout};
 /// How long it may take until it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
+/// Where its databases are.
+#[derive(Debug, Clone)]
+pub(crate) struct DatabaseUrls {
+    pub(crate) main: String,
+    pub(crate) keyring: String,
+}
+
+impl DatabaseUrls {
+    pub(crate) fn of(database: &TestDatabase) -> Self {
+        let url = |options: &PgConnectOptions| options.to_url_lossy().to_string();
+        Self { main: url(&database.main), keyring: url(&database.keyring) }
+    }
+}
+
 /// Where it is served: its databases, and the doors that it gets back each time it is started.
+#[derive(Debug, Clone)]
 pub(crate) struct Serving {
     pub(crate) public: SocketAddr,
     pub(crate) internal: SocketAddr,
+    urls: DatabaseUrls,
     environment: Vec<(&'static str, String)>,
     /// The limit of descriptors of its processes, if it is lower than this one's.
     descriptors: Option<u32>,
@@ -28,14 +45,20 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn on(database: &TestDatabase) -> anyhow::Result<Self> {
-        let environment = vec![
-            ("DATABASE_URL", database.main.to_url_lossy().to_string()),
-            ("FIRMFORMS_KEYRING_URL", database.keyring.to_url_lossy().to_string()),
-            ("FIRMFORMS_WRAPPING_KEY", "07".repeat(32)),
-        ];
+        Self::at(DatabaseUrls::of(database))
+    }
+
+    /// Serves from the databases at these URLs.
+    pub(crate) fn at(urls: DatabaseUrls) -> anyhow::Result<Self> {
+        let environment = vec![("FIRMFORMS_WRAPPING_KEY", "07".repeat(32))];
         let public = free_address()?;
         let internal = free_address()?;
-        Ok(Self { public, internal, environment, descriptors: None })
+        Ok(Self { public, internal, urls, environment, descriptors: None })
+    }
+
+    /// The same service with other ways to its databases.
+    pub(crate) fn with_urls(&self, urls: DatabaseUrls) -> Self {
+        Self { urls, ..self.clone() }
     }
 
     /// Gives its processes so many descriptors.
@@ -81,6 +104,8 @@ impl Serving {
         };
         command
             .env_clear()
+            .env("DATABASE_URL", &self.urls.main)
+            .env("FIRMFORMS_KEYRING_URL", &self.urls.keyring)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .arg("service")
             .args(arguments);

@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::OnceCell;
 use vault::{Keyring, WrappingKey};
 
+use crate::lasting::LastingFolder;
 use crate::standby::kill_server;
 use crate::watchdog::Watched;
 
@@ -23,11 +24,14 @@ static NUMBER: AtomicU32 = AtomicU32::new(1);
 /// after the first find little to write.
 const DROPPED_TOGETHER: usize = 10;
 
-/// A cluster whose templates are migrated. It goes with the process, even a killed one.
+/// A cluster whose templates are migrated. It goes with the process, even a killed one, unless it is
+/// one that lasts.
 pub struct Templates {
-    cluster: Cluster,
+    /// The folder of a server that lasts, which is stopped first.
+    pub(crate) lasting: Option<LastingFolder>,
+    pub(crate) cluster: Cluster,
     /// The address of the loopback that the server listens on.
-    address: Option<String>,
+    pub(crate) address: Option<String>,
     /// The numbers of those that nobody needs any more.
     done: Arc<Mutex<Vec<u32>>>,
 }
@@ -63,11 +67,12 @@ pub async fn own_cluster() -> Templates {
 pub async fn tcp_cluster(settings: &[(&str, &str)]) -> Templates {
     let address = loopback_address();
     let settings = [&[("listen_addresses", address.as_str())], settings].concat();
-    Templates { address: Some(address), ..cluster_with(&settings).await }
+    let cluster = cluster_with(&settings).await;
+    Templates { address: Some(address), ..cluster }
 }
 
 /// An address that no other server of this machine's tests listens on. All have one port.
-fn loopback_address() -> String {
+pub(crate) fn loopback_address() -> String {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) % 254 + 1;
     format!("127.{high}.{low}.{number}")
@@ -76,7 +81,11 @@ fn loopback_address() -> String {
 /// A cluster of its own with these settings.
 pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     let pg_bin = std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into);
-    let cluster = Cluster::temporary(pg_bin, settings).await.unwrap();
+    prepare(Cluster::temporary(pg_bin, settings).await.unwrap()).await
+}
+
+/// Makes the templates of a new cluster.
+pub(crate) async fn prepare(cluster: Cluster) -> Templates {
     for name in ["template_main", "template_keyring"] {
         cluster.ensure_database(name).await.unwrap();
     }
@@ -86,7 +95,7 @@ pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
     if by_roles() {
         make_roles(&templates.main, &templates.keyring, "firmforms").await.unwrap();
     }
-    Templates { cluster, address: None, done: Arc::default() }
+    Templates { lasting: None, cluster, address: None, done: Arc::default() }
 }
 
 impl TestDatabase {

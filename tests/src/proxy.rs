@@ -16,6 +16,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
+use crate::server_messages::ServerMessages;
+
 /// The instruction of a socket filter (BPF) that keeps no byte of a packet.
 const DROP_PACKET: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
@@ -33,6 +35,8 @@ pub enum Fault {
     /// The COMMIT of a transaction in which this text was sent reaches the server and is carried
     /// out; its answer is lost with the connection.
     ResetAfterCommitOf(&'static str),
+    /// The same for every transaction.
+    ResetAfterCommit,
     /// A connection ends after so many bytes of answers.
     CutAfter(usize),
 }
@@ -217,14 +221,14 @@ impl Shared {
         let server = self.server.lock().unwrap().clone();
         let Ok(mut server) = server.connect().await else { return };
         let _ = client.set_nodelay(true);
-        let commit = watch::Sender::new(false);
+        let is_meant = watch::Sender::new(false);
         let end = {
             let (from_client, to_client) = client.split();
             let (from_server, to_server) = server.split();
             let reset = self.reset();
             tokio::select! {
-                _ = self.questions(from_client, to_server, &commit) => ConnectionEnd::Closed,
-                end = self.answers(from_server, to_client, &commit) => {
+                _ = self.questions(from_client, to_server, &is_meant) => ConnectionEnd::Closed,
+                end = self.answers(from_server, to_client, &is_meant) => {
                     end.unwrap_or(ConnectionEnd::Closed)
                 }
                 () = reset => ConnectionEnd::Reset,
@@ -252,14 +256,14 @@ impl Shared {
         let _ = fault.wait_for(|fault| *fault == Fault::Reset).await;
     }
 
-    /// What the client asks, until it leaves.
+    /// What the client asks, until it leaves. Notes whether the transaction is meant by the fault.
     async fn questions(
         &self,
         mut client: impl AsyncRead + Unpin,
         mut server: impl AsyncWrite + Unpin,
-        commit: &watch::Sender<bool>,
+        is_meant: &watch::Sender<bool>,
     ) -> io::Result<()> {
-        let (mut bytes, mut is_meant) = (vec![0; 64 * 1024], false);
+        let mut bytes = vec![0; 64 * 1024];
         loop {
             let count = client.read(&mut bytes).await?;
             if count == 0 {
@@ -267,8 +271,8 @@ impl Shared {
             }
             self.out_of_the_hole().await;
             let asked = &bytes[..count];
-            is_meant = !is_query(asked, "BEGIN") && (is_meant || self.is_meant(asked));
-            commit.send_replace(is_meant && is_query(asked, "COMMIT"));
+            let has_begun = is_query(asked, "BEGIN");
+            is_meant.send_modify(|meant| *meant = !has_begun && *meant || self.is_meant(asked));
             server.write_all(asked).await?;
         }
     }
@@ -278,9 +282,10 @@ impl Shared {
         &self,
         mut server: impl AsyncRead + Unpin,
         mut client: impl AsyncWrite + Unpin,
-        commit: &watch::Sender<bool>,
+        is_meant: &watch::Sender<bool>,
     ) -> io::Result<ConnectionEnd> {
         let (mut bytes, mut passed) = (vec![0; 64 * 1024], 0);
+        let mut messages = ServerMessages::default();
         loop {
             let count = server.read(&mut bytes).await?;
             if count == 0 {
@@ -288,19 +293,23 @@ impl Shared {
             }
             self.out_of_the_hole().await;
             passed += count;
+            let before_commit = messages.find_commit(&bytes[..count]);
             let fault = *self.fault.borrow();
+            let loses_commit = match fault {
+                Fault::ResetAfterCommit => true,
+                Fault::ResetAfterCommitOf(_) => *is_meant.borrow(),
+                _ => false,
+            };
+            if let Some(before) = before_commit.filter(|_| loses_commit) {
+                client.write_all(&bytes[..before]).await?;
+                self.lost_commits.fetch_add(1, Ordering::SeqCst);
+                return Ok(ConnectionEnd::Reset);
+            }
             match fault {
                 Fault::Latency(time) => tokio::time::sleep(time).await,
-                Fault::ResetAfterCommitOf(_) if *commit.borrow() => {
-                    self.lost_commits.fetch_add(1, Ordering::SeqCst);
-                    return Ok(ConnectionEnd::Reset);
-                }
                 Fault::CutAfter(limit) if passed > limit => return Ok(ConnectionEnd::Reset),
                 Fault::Reset => return Ok(ConnectionEnd::Reset),
-                Fault::None
-                | Fault::BlackHole
-                | Fault::ResetAfterCommitOf(_)
-                | Fault::CutAfter(_) => {}
+                _ => {}
             }
             client.write_all(&bytes[..count]).await?;
         }
@@ -318,7 +327,7 @@ impl Shared {
     }
 }
 
-/// Whether the client asks just this, in a message of its own: as the service begins and commits.
+/// Whether the client asks just this, in a message of its own: as the service begins.
 fn is_query(asked: &[u8], text: &str) -> bool {
     asked.first() == Some(&b'Q')
         && asked.get(5..).and_then(|rest| rest.strip_suffix(b"\0")) == Some(text.as_bytes())

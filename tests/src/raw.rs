@@ -32,6 +32,21 @@ pub async fn report(server: SocketAddr, token: &str, batch: &str) -> Option<Stat
     Some(exchange(server, &request).await?.0)
 }
 
+/// One call to the internal door; its status, and all of the answer.
+pub async fn call_internally(
+    server: SocketAddr,
+    (method, path): (&str, &str),
+    token: &str,
+    body: &str,
+) -> Option<(StatusCode, String)> {
+    let request = format!(
+        "{method} /internal/v1{path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    exchange(server, &request).await
+}
+
 /// A question without a key to any path; its status, and all of the answer.
 pub async fn get(server: SocketAddr, path: &str) -> Option<(StatusCode, String)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");

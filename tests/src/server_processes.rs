@@ -23,12 +23,19 @@ pub enum ServerProcess {
     WalWriter,
     /// The process that writes changed pages.
     BackgroundWriter,
+    /// The process that starts the workers of autovacuum.
+    AutovacuumLauncher,
 }
 
 impl ServerProcess {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::Backend, Self::Checkpointer, Self::WalWriter, Self::BackgroundWriter];
+    pub const ALL: [Self; 5] = [
+        Self::Backend,
+        Self::Checkpointer,
+        Self::WalWriter,
+        Self::BackgroundWriter,
+        Self::AutovacuumLauncher,
+    ];
 
     const fn backend_type(self) -> &'static str {
         match self {
@@ -36,6 +43,7 @@ impl ServerProcess {
             Self::Checkpointer => "checkpointer",
             Self::WalWriter => "walwriter",
             Self::BackgroundWriter => "background writer",
+            Self::AutovacuumLauncher => "autovacuum launcher",
         }
     }
 
@@ -48,18 +56,33 @@ impl ServerProcess {
 
     /// Kills this process, and waits only until the server has ended the others.
     pub async fn kill_unwatched(self, database: &PgConnectOptions) {
-        let mut session = until_answering(database).await;
-        let pid = match self {
-            Self::Backend => sqlx::query_scalar::<_, i32>("select pg_backend_pid()"),
-            Self::Checkpointer | Self::WalWriter | Self::BackgroundWriter => {
-                sqlx::query_scalar("select pid from pg_stat_activity where backend_type = $1")
-                    .bind(self.backend_type())
+        let mut witness = until_answering(database).await;
+        let mut victim = until_answering(database).await;
+        let pid = self.find_in(&mut victim).await;
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        while witness.ping().await.is_ok() {
+            sleep(AGAIN).await;
+        }
+    }
+}
+
+impl ServerProcess {
+    /// Waits for such a process, which starts a moment after the server answers.
+    async fn find_in(self, session: &mut PgConnection) -> i32 {
+        let statement = match self {
+            Self::Backend => "select pg_backend_pid() where $1 = 'client backend'",
+            Self::Checkpointer
+            | Self::WalWriter
+            | Self::BackgroundWriter
+            | Self::AutovacuumLauncher => {
+                "select pid from pg_stat_activity where backend_type = $1"
             }
         };
-        let pid: i32 = pid.fetch_one(&mut session).await.unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-        // The session ends with the server's other processes.
-        while session.ping().await.is_ok() {
+        loop {
+            let found = sqlx::query_scalar(statement).bind(self.backend_type());
+            if let Some(pid) = found.fetch_optional(&mut *session).await.unwrap() {
+                return pid;
+            }
             sleep(AGAIN).await;
         }
     }

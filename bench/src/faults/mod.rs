@@ -1,12 +1,12 @@
-//! The long fault run: real processes on one database, killed at random again and again, while
-//! responses come in, subscriptions come and go, and receivers answer as receivers do. Then all
-//! comes to rest, and the invariants are asked (docs/reference/cases.md, I1–I9).
+//! The long fault run: real processes on one PostgreSQL, with faults that a seed draws, while
+//! responses come in, keys and subscriptions come and go, and receivers answer as receivers do. Then
+//! all comes to rest, and the invariants are asked (docs/reference/cases.md, I1–I9).
 //!
 //! Waits pass faster than they should; the lease is the shortest there is.
 
-mod killer;
+mod causing;
 pub(crate) mod load;
-mod random;
+mod primaries;
 pub(crate) mod receivers;
 pub(crate) mod report;
 pub(crate) mod service;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use clap::Args;
 use tests::invariants::Run;
-use tests::{World, own_cluster, place_witness, settles};
+use tests::{DrawnFault, FaultKind, World, draw_faults, lasting_cluster, place_witness, settles};
 use tokio_util::sync::CancellationToken;
 use vault::{Entropy, SystemEntropy};
 
+use self::causing::FaultScene;
 use self::load::{Load, Pace};
-use self::random::Random;
-use self::receivers::{KINDS, Receivers};
-use self::report::Report;
+use self::receivers::Receivers;
+use self::report::{Report, print_caused, print_drawn};
 use self::service::Services;
 
 /// How much faster waits pass: the schedule's 123 minutes in about one.
@@ -35,16 +35,30 @@ pub(crate) const LEASE: Duration = Duration::from_secs(25);
 /// Longer than the schedule, with a lease at each try.
 const REST: Duration = Duration::from_secs(600);
 
-/// How long, how much, and which.
+/// Commands that must end well after a run.
+const PROOFS: [&[&str]; 4] = [
+    &["verify", "deliveries"],
+    &["projections", "verify", "--all"],
+    &["audit", "checkpoint"],
+    &["audit", "verify"],
+];
+
+/// Which faults, how many, and under which load.
 #[derive(Debug, Args)]
 pub(crate) struct Faults {
-    /// How long processes are killed.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=720))]
-    minutes: u64,
-    /// How many deliveries are made in that time, about.
-    #[arg(long, default_value_t = 50_000)]
-    deliveries: usize,
-    /// Another number, other kills; by default a new one, which is printed.
+    /// The number of faults, some three seconds apart.
+    #[arg(long, default_value_t = 400)]
+    faults: usize,
+    /// Kinds of faults to draw from, with commas between them; all by default.
+    #[arg(long, value_delimiter = ',', value_parser = parse_kind)]
+    kinds: Vec<FaultKind>,
+    /// Instead of other faults, promotes a standby so many times while its old primary lives.
+    #[arg(long, conflicts_with_all = ["faults", "kinds"])]
+    promotions: Option<usize>,
+    /// Responses a second; each is delivered to ten subscriptions.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rate: u32,
+    /// Draws the faults; by default a new number, which is printed.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -52,41 +66,79 @@ pub(crate) struct Faults {
 /// Runs, prints, and fails if anything that must hold does not.
 pub(crate) async fn run(command: &Faults) -> anyhow::Result<()> {
     let seed = command.seed.unwrap_or_else(|| u64::from_le_bytes(first_eight()));
-    println!("seed {seed}: {} minutes, {} deliveries", command.minutes, command.deliveries);
-    let cluster = own_cluster().await;
+    println!("seed {seed}");
+    if let Some(promotions) = command.promotions {
+        return primaries::run(promotions, command.rate, seed).await;
+    }
+    let kinds =
+        if command.kinds.is_empty() { &FaultKind::ALL[..] } else { command.kinds.as_slice() };
+    let faults = draw_faults(seed, kinds, command.faults);
+    print_drawn(&faults);
+    let violations = violations_after(&faults, command.rate).await?;
+    for violation in &violations {
+        println!("VIOLATED {violation}");
+    }
+    ensure!(violations.is_empty(), "seed {seed}: something that must hold does not");
+    Ok(())
+}
+
+/// Causes the faults under load. Returns what does not hold after it.
+async fn violations_after(faults: &[DrawnFault], rate: u32) -> anyhow::Result<Vec<String>> {
+    let mut cluster = lasting_cluster().await;
     let world = World::real_time(cluster.database().await).await;
     place_witness(world.pool()).await;
-    let until = Instant::now() + Duration::from_secs(command.minutes * 60);
-    let receivers = Receivers::start(until - Duration::from_secs(command.minutes * 30)).await?;
+    let work: Duration = faults.iter().map(|fault| fault.work + fault.lasts).sum();
+    let receivers = Receivers::start(Instant::now() + work / 2).await?;
     let load = Load::prepare(&world, &receivers).await;
-    let services = Services::start(&world.database).await?;
-    let responses = u32::try_from(command.deliveries / KINDS.len())?;
-    let seconds = u32::try_from(command.minutes * 60)?;
-    let responses_per_second = responses.div_ceil(seconds).max(1);
-    let pace = Pace { responses_per_second, stop: CancellationToken::new() };
-    let killing = async {
-        let kills = killer::until(until, &services, Random::new(seed)).await;
-        pace.stop.cancel();
-        kills
+    let data_dir = tempfile::tempdir()?;
+    let services =
+        Services::start_behind_proxies(&cluster, &world.database, data_dir.path()).await?;
+    services.ready().await?;
+    let pace = Pace { responses_per_second: rate, stop: CancellationToken::new() };
+    let mut scene = FaultScene {
+        cluster: &mut cluster,
+        database: &world.database,
+        services: &services,
+        load: &load,
     };
-    let (acknowledged, kills) = tokio::try_join!(load.run(&pace, &world, &services), killing)?;
-    let killed_for = Instant::now();
-    ensure!(settles(world.pool(), REST).await, "seed {seed}: it did not come to rest");
-    let rested = killed_for.elapsed();
+    let causing = async {
+        let caused = scene.cause_all(faults).await;
+        pace.stop.cancel();
+        caused
+    };
+    let (acknowledged, caused) = tokio::try_join!(load.run(&pace, &world, &services), causing)?;
+    let ended = Instant::now();
+    print_caused(&caused);
+    let mut violations = Vec::new();
+    if !settles(world.pool(), REST).await {
+        violations.push("it does not come to rest".to_owned());
+    }
+    let rested = ended.elapsed();
+    for proof in PROOFS {
+        if let Err(error) = services.command(proof).await {
+            violations.push(format!("{error:#}"));
+        }
+    }
     services.stop().await?;
     let requests = receivers.requests();
     let run =
         Run { pool: world.pool(), requests: &requests, acknowledged: &acknowledged, lease: LEASE };
-    let violations = run.violations().await;
-    let report = Report::of(&run, &receivers, kills).await?;
-    report.print(seed, rested);
-    for violation in &violations {
-        println!("VIOLATED {violation}");
+    violations.extend(run.violations().await);
+    let report = Report::of(&run, &receivers).await?;
+    report.print_states(rested);
+    if !report.is_clean() {
+        violations
+            .push("deliveries are lost, doubled without a reason, or sent too often".to_owned());
     }
-    if violations.is_empty() && report.is_clean() {
-        return Ok(());
-    }
-    bail!("seed {seed}: something that must hold does not")
+    Ok(violations)
+}
+
+fn parse_kind(name: &str) -> anyhow::Result<FaultKind> {
+    let Some(kind) = FaultKind::named(name) else {
+        let names = FaultKind::ALL.map(FaultKind::name);
+        bail!("the kinds are {}", names.join(", "));
+    };
+    Ok(kind)
 }
 
 fn first_eight() -> [u8; 8] {

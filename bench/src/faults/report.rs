@@ -4,18 +4,37 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::PgPool;
-use tests::ATTEMPTS;
-use tests::invariants::Run;
+use tests::invariants::{Acknowledged, Run};
+use tests::{ATTEMPTS, DrawnFault, FaultKind};
 use uuid::Uuid;
 
+use super::causing::CausedFault;
 use super::receivers::Receivers;
 
 /// Tries of a delivery (contract, section Retries).
 const TRIES: usize = 8;
 
+/// Prints the faults that were drawn, in their order.
+pub(super) fn print_drawn(faults: &[DrawnFault]) {
+    let names: Vec<&str> = faults.iter().map(|fault| fault.kind.name()).collect();
+    println!("drawn: {}", names.join(" "));
+}
+
+/// Prints a line for each kind of fault.
+pub(super) fn print_caused(caused: &[CausedFault]) {
+    println!("{:<20} {:>6} {:>24}", "fault", "number", "slowest to take in (s)");
+    for kind in FaultKind::ALL {
+        let of_kind = || caused.iter().filter(|fault| fault.kind == kind);
+        let Some(slowest) = of_kind().map(|fault| fault.until_taken).max() else { continue };
+        let (name, number) = (kind.name(), of_kind().count());
+        println!("{name:<20} {number:>6} {:>24.2}", slowest.as_secs_f64());
+    }
+    let lost: usize = caused.iter().map(|fault| fault.lost_commits).sum();
+    println!("answers to COMMITs that were lost: {lost}");
+}
+
 /// The numbers.
 pub(crate) struct Report {
-    kills: Vec<(&'static str, usize)>,
     states: Vec<(String, i64)>,
     requests: usize,
     lost: usize,
@@ -26,16 +45,12 @@ pub(crate) struct Report {
     interrupted: i64,
     too_often: usize,
     after_removal: i64,
-    acknowledged: (usize, usize, usize),
+    acknowledged: Acknowledged,
     removed: i64,
 }
 
 impl Report {
-    pub(crate) async fn of(
-        run: &Run<'_>,
-        receivers: &Receivers,
-        kills: Vec<(&'static str, usize)>,
-    ) -> anyhow::Result<Self> {
+    pub(crate) async fn of(run: &Run<'_>, receivers: &Receivers) -> anyhow::Result<Self> {
         let told = Told::by(run.pool).await?;
         let (answered, arrived) = (receivers.answered_well(), receivers.arrived());
         let again: Vec<_> = answered.iter().filter(|(_, times)| **times > 1).collect();
@@ -45,9 +60,7 @@ impl Report {
         }
         let never_came = told.delivered.iter().filter(|id| !answered.contains_key(id)).count();
         let failed_unseen = told.failed.iter().filter(|id| !arrived.contains(id)).count();
-        let acknowledged = run.acknowledged;
         Ok(Self {
-            kills,
             requests: run.requests.len(),
             lost: never_came + failed_unseen,
             duplicates: again.len(),
@@ -56,11 +69,7 @@ impl Report {
             too_often: requests.values().filter(|times| **times > TRIES).count(),
             after_removal: count(run.pool, "select count(*) from witness.claims where lane_closed")
                 .await?,
-            acknowledged: (
-                acknowledged.responses.len(),
-                acknowledged.hooks.len(),
-                acknowledged.removed_hooks.len(),
-            ),
+            acknowledged: run.acknowledged.clone(),
             removed: count(
                 run.pool,
                 "select count(*) from hooks where removal_reason = 'target_gone'",
@@ -75,12 +84,6 @@ impl Report {
         self.lost == 0 && self.unexplained == 0 && self.too_often == 0 && self.after_removal == 0
     }
 
-    pub(super) fn print(&self, seed: u64, rested: Duration) {
-        let kills: usize = self.kills.iter().map(|(_, times)| times).sum();
-        println!("seed {seed}: {kills} kills {:?}", self.kills);
-        self.print_states(rested);
-    }
-
     /// Deliveries that never arrived, though history says that they did or failed.
     pub(crate) const fn lost(&self) -> usize {
         self.lost
@@ -88,8 +91,14 @@ impl Report {
 
     pub(crate) fn print_states(&self, rested: Duration) {
         println!("at rest {rested:.0?} later");
-        let (responses, hooks, removals) = self.acknowledged;
-        println!("acknowledged: {responses} responses, {hooks} subscriptions, {removals} removals");
+        let Acknowledged { responses, hooks, removed_hooks, revoked_keys } = &self.acknowledged;
+        println!(
+            "acknowledged: {} responses, {} subscriptions, {} removals, {} revocations",
+            responses.len(),
+            hooks.len(),
+            removed_hooks.len(),
+            revoked_keys.len()
+        );
         println!("deliveries: {:?}; {} requests", self.states, self.requests);
         println!("subscriptions removed by 410: {}", self.removed);
         println!("lost: {}", self.lost);

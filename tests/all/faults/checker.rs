@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use api::commands::keys;
+use domain::context::Actor;
 use sqlx::Executor;
 use sqlx::postgres::PgPoolOptions;
 use tests::TestDatabase;
@@ -19,6 +21,10 @@ async fn good_run() -> Scene {
     let removed = scene.world.call(&scene.firm.key, "DELETE", &path, ().into()).await;
     assert_eq!(removed.status, 200);
     scene.acknowledged.removed_hooks.push(scene.hook);
+    let (service, firm) = (scene.world.service(), &scene.firm);
+    let key = keys::create(service, firm.id, firm.owner, "a guest").await.unwrap();
+    keys::revoke(service, firm.id, key.id, Actor::System).await.unwrap();
+    scene.acknowledged.revoked_keys.push(key.id);
     scene.assert_held().await;
     scene
 }
@@ -67,6 +73,8 @@ async fn what_breaks_i1_and_i8_in_the_log_is_found() {
     assert_found(scene, "I8: an acknowledged subscription", "delete from hooks").await;
     let back = "update hooks set removed_at = null, removed_position = null, removal_reason = null";
     assert_found(scene, "I8: an acknowledged removal", back).await;
+    let valid = "update key_auth set revoked_at = null";
+    assert_found(scene, "I8: an acknowledged revocation", valid).await;
 }
 
 #[tokio::test]
@@ -75,6 +83,8 @@ async fn what_breaks_i6_in_the_audit_log_is_found() {
     scene.world.project().await;
     let lost = "delete from audit_log where action = 'hook_removed'";
     assert_found(scene, "I6: a removal has no entry", lost).await;
+    let silent = "delete from audit_log where action = 'key_revoked'";
+    assert_found(scene, "I6: a revocation has no entry", silent).await;
     let torn = "delete from audit_log where sequence = 2";
     assert_found(scene, "I6: a chain", torn).await;
     let changed = "update audit_log set entry = set_byte(entry, 9, 1) where sequence = 2";

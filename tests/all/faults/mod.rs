@@ -6,9 +6,11 @@ mod commands;
 mod conflicts;
 mod database;
 mod disk;
+mod drawn;
 mod kills;
 mod partition;
 mod revocation;
+mod server;
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::Acknowledged;
 
 /// A rule, and the statement that counts what breaks it.
-const RULES: [(&str, &str); 16] = [
+const RULES: [(&str, &str); 17] = [
     (
         "something waits in a lane that neither has a due time nor was woken",
         "select count(*) from outbox o join lanes l using (lane_id)
@@ -53,6 +53,14 @@ const RULES: [(&str, &str); 16] = [
             and e.position <= (select max(position) from checkpoints where name = 'audit_log')
             and (select count(*) from audit_log a
                   where a.position = e.position and a.action = 'hook_removed') <> 1",
+    ),
+    (
+        "I6: a revocation has no entry in the audit log, or more than one",
+        "select count(*) from events e
+          where e.event_type = 'KeyRevoked'
+            and e.position <= (select max(position) from checkpoints where name = 'audit_log')
+            and (select count(*) from audit_log a
+                  where a.position = e.position and a.action = 'key_revoked') <> 1",
     ),
     (
         "I6: a chain of the audit log is broken",
@@ -203,10 +211,14 @@ pub(super) async fn forgotten(pool: &PgPool, acknowledged: &Acknowledged) -> Vec
     let responses = "select count(*) from unnest($1) t(id) where not exists (
                        select from events where event_type = 'OccurrenceRecorded'
                           and payload->'OccurrenceRecorded'->>'response_id' = t.id::text)";
+    let revoked = "select count(*) from unnest($1) t(id)
+                    where not exists (
+                       select from key_auth where key_id = t.id and revoked_at is not null)";
     let mut found = Vec::new();
-    let asked: [(&str, &str, &[Uuid]); 3] = [
+    let asked: [(&str, &str, &[Uuid]); 4] = [
         ("I8: an acknowledged subscription is not there", hooks, &acknowledged.hooks),
         ("I8: an acknowledged removal did not last", removed, &acknowledged.removed_hooks),
+        ("I8: an acknowledged revocation did not last", revoked, &acknowledged.revoked_keys),
         ("I8: an acknowledged response is not there", responses, &acknowledged.responses),
     ];
     for (rule, statement, ids) in asked {

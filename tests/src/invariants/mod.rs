@@ -38,6 +38,8 @@ pub struct Acknowledged {
     pub hooks: Vec<Uuid>,
     /// Subscriptions whose removal was answered 200, by themselves or with their key.
     pub removed_hooks: Vec<Uuid>,
+    /// Keys whose revocation was answered 200, or 404 after an answer that was lost.
+    pub revoked_keys: Vec<Uuid>,
     /// Submitted responses answered 202.
     pub responses: Vec<Uuid>,
 }
