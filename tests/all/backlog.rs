@@ -29,7 +29,7 @@ fn deliverer(world: &World, permits: usize, caps: HostCaps) -> DelivererContext 
 async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
     let world = World::new().await;
     let (hog, other) = (world.firm().await, world.firm().await);
-    let (black_hole, receiver) = (Receiver::start().await, Receiver::start().await);
+    let (black_hole, receiver) = (Receiver::start().await, Receiver::start_at("127.0.0.2").await);
     black_hole.hold();
     for hook in 0..10 {
         world.subscribe(&hog, &black_hole.url(&format!("/{hook}"))).await;
@@ -146,6 +146,9 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
 
     let deliverer = deliverer(&world, 64, HostCaps { per_firm_and_host: 5, per_host: 8 });
     let (mut lanes, limits) = (queued(&world).await, SendLimits::alone(deliverer.settings));
+    for host in ["127.0.0.1", "127.0.0.2"].repeat(8) {
+        limits.note_answer(host, Duration::ZERO);
+    }
     assert_eq!(lanes.values().map(VecDeque::len).sum::<usize>(), 84);
     let mut rounds = Vec::new();
     while lanes.values().any(|waiting| !waiting.is_empty()) {

@@ -146,10 +146,8 @@ impl ClaimProgress {
         }
         self.locked.clone_from(&lane_ids);
         let lanes = LanesToClaim { lane_ids: &lane_ids, rows_from: woken.rows_from };
-        let ChosenRows { rows, mut blocked, crowded_out } =
+        let ChosenRows { rows, blocked, crowded_out } =
             candidates::choose_rows(connection, lanes, now.get(), limits).await?;
-        // A woken lane was not written yet, so it is rescheduled even if nothing was taken from it.
-        blocked.retain(|lane_id| !woken.lane_ids.contains(lane_id));
         let chosen =
             candidates::within_memory(connection, rows, deliverer.settings.claim_bytes).await?;
         let mut screened = ScreenedRows::of(connection, chosen).await?;
@@ -167,11 +165,13 @@ impl ClaimProgress {
         let terms =
             LeaseTerms { now: now.get(), end: now.get() + deliverer.settings.scale.lease() };
         lease(connection, &leased, &composed, terms).await?;
-        let crowded_out: Vec<Uuid> = blocked.intersection(&crowded_out).copied().collect();
-        self.lanes_parked += candidates::park_unresponsive(connection, &crowded_out).await?;
-        let touched: Vec<Uuid> =
-            lane_ids.iter().filter(|lane_id| !blocked.contains(lane_id)).copied().collect();
+        // A woken lane was not written yet, so it is rescheduled even if nothing was taken from it.
+        let is_touched =
+            |lane_id: &&Uuid| !blocked.contains(lane_id) || woken.lane_ids.contains(lane_id);
+        let touched: Vec<Uuid> = lane_ids.iter().filter(is_touched).copied().collect();
         lanes::reschedule_from(connection, &touched, now.get(), woken.rows_from).await?;
+        let crowded_out: Vec<Uuid> = crowded_out.into_iter().collect();
+        self.lanes_parked += candidates::park_unresponsive(connection, &crowded_out).await?;
         replays::conclude(connection, &screened.dropped_replays()).await?;
         appending.append(screened.cancelled(now)).await?;
         let taken =

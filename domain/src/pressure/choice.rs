@@ -107,11 +107,14 @@ pub struct ClaimCandidate {
 
 /// The permits that may still be given to hosts of each standing. Hosts that do not answer
 /// promptly hold at most half of all permits together. With unknown hosts they hold at most three
-/// quarters, so a host that answers always finds a permit.
+/// quarters, and seven eighths if each further unknown host holds one. So a host that answers
+/// always finds a permit, and so does a new host while few hosts hold many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StandingRoom {
     unresponsive: usize,
     not_responsive: usize,
+    /// For unknown hosts without an attempt in flight.
+    first_attempts: usize,
 }
 
 impl StandingRoom {
@@ -128,6 +131,7 @@ impl StandingRoom {
         Self {
             unresponsive: (permits / 2).max(1).saturating_sub(unresponsive),
             not_responsive: host_ceiling(permits).saturating_sub(not_responsive),
+            first_attempts: (permits - permits / 8).saturating_sub(not_responsive),
         }
     }
 
@@ -142,13 +146,18 @@ impl StandingRoom {
         }
     }
 
-    /// Takes a permit for a host of this standing, if one is left.
-    fn take(&mut self, standing: HostStanding) -> bool {
-        if self.left_for(standing) == Some(0) {
+    /// Takes a permit for a host of this standing, which is its permit number `host_turn`, if one
+    /// is left.
+    fn take(&mut self, standing: HostStanding, host_turn: usize) -> bool {
+        let is_first = standing == HostStanding::Unknown && host_turn == 0;
+        let left = if is_first { Some(self.first_attempts) } else { self.left_for(standing) };
+        if left == Some(0) {
             return false;
         }
+        let taken = usize::from(standing != HostStanding::Responsive);
         self.unresponsive -= usize::from(standing == HostStanding::Unresponsive);
-        self.not_responsive -= usize::from(standing != HostStanding::Responsive);
+        self.not_responsive = self.not_responsive.saturating_sub(taken);
+        self.first_attempts = self.first_attempts.saturating_sub(taken);
         true
     }
 }
@@ -204,11 +213,11 @@ pub fn choose(
     let mut served = HashSet::new();
     let mut give = |candidates: Vec<TurnOfCandidate>, permits: usize| {
         let mut left = permits;
-        for TurnOfCandidate { candidate, standing, .. } in candidates {
+        for TurnOfCandidate { candidate, standing, host_turn, .. } in candidates {
             if left == 0 {
                 break;
             }
-            if standings.take(standing) {
+            if standings.take(standing, host_turn) {
                 left -= 1;
                 served.insert(candidate.lane_id);
                 choice.deliveries.push(candidate.delivery_id);
@@ -554,15 +563,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_hosts_leave_a_quarter_to_responsive_ones() {
+    fn unknown_hosts_leave_an_eighth_to_responsive_ones() {
         let hosts: Vec<String> = (1..=300).map(|host| format!("{host}.example")).collect();
         let all: Vec<_> = (1..).zip(&hosts).flat_map(|(firm, host)| due(firm, host, 1)).collect();
         let room = PermitUsage::of(256);
         let choice = choose(all, &room, responsive(&["a"]), HostCaps::default());
-        assert_eq!((choice.deliveries.len(), choice.crowded_out.len()), (192, 108));
+        assert_eq!((choice.deliveries.len(), choice.crowded_out.len()), (224, 76));
         let mut flight = responsive(&["a"]);
-        flight.permits.extend(hosts.into_iter().take(192).map(|host| (host, 1)));
-        let room = PermitUsage { permits: 256, free: 64, ..PermitUsage::default() };
+        flight.permits.extend(hosts.into_iter().take(224).map(|host| (host, 1)));
+        let room = PermitUsage { permits: 256, free: 32, ..PermitUsage::default() };
         assert_eq!(chosen(due(400, "a", 9), &room, flight, HostCaps::default()).len(), 1);
     }
 }
