@@ -63,7 +63,8 @@ pub async fn own_cluster() -> Templates {
 pub async fn tcp_cluster(settings: &[(&str, &str)]) -> Templates {
     let address = loopback_address();
     let settings = [&[("listen_addresses", address.as_str())], settings].concat();
-    Templates { address: Some(address), ..cluster_with(&settings).await }
+    let cluster = cluster_with(&settings).await;
+    Templates { address: Some(address), ..cluster }
 }
 
 /// An address that no other server of this machine's tests listens on. All have one port.

@@ -48,7 +48,8 @@ impl ServerProcess {
 
     /// Kills this process, and waits only until the server has ended the others.
     pub async fn kill_unwatched(self, database: &PgConnectOptions) {
-        let mut session = until_answering(database).await;
+        let mut witness = until_answering(database).await;
+        let mut victim = until_answering(database).await;
         let pid = match self {
             Self::Backend => sqlx::query_scalar::<_, i32>("select pg_backend_pid()"),
             Self::Checkpointer | Self::WalWriter | Self::BackgroundWriter => {
@@ -56,10 +57,9 @@ impl ServerProcess {
                     .bind(self.backend_type())
             }
         };
-        let pid: i32 = pid.fetch_one(&mut session).await.unwrap();
+        let pid = pid.fetch_one(&mut victim).await.unwrap();
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-        // The session ends with the server's other processes.
-        while session.ping().await.is_ok() {
+        while witness.ping().await.is_ok() {
             sleep(AGAIN).await;
         }
     }
