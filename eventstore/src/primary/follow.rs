@@ -207,18 +207,18 @@ impl PrimaryFollower {
         loop {
             sleep(SURVEY_INTERVAL).await;
             let states = join_all(others.iter_mut().map(OtherHost::ask)).await;
-            self.tell_other_primaries(&others, &states);
-            let is_newer = |life: &ServerLife| {
-                self.life.life().is_some_and(|in_use| in_use.is_older_than(life))
-            };
-            let lives = states.into_iter().filter_map(|state| match state {
+            let lives = states.iter().filter_map(|state| match state {
                 HostState::Primary(life) => Some(life),
                 HostState::Standby(_) | HostState::Away(_) => None,
             });
+            let is_newer = |life: &&ServerLife| {
+                self.life.life().is_some_and(|in_use| in_use.is_older_than(life))
+            };
             let newest = lives.filter(is_newer).max_by(|a, b| a.timeline.cmp(&b.timeline));
             if let Some(newest) = newest {
-                return newest;
+                return newest.clone();
             }
+            self.tell_other_primaries(&others, &states);
         }
     }
 
