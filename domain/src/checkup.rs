@@ -339,7 +339,7 @@ impl Finding {
         }
     }
 
-    /// Checks the number of senders while lanes are due, and names those whose machine has vanished.
+    /// Checks the number of senders while lanes are due, and names the silent ones.
     #[must_use]
     pub fn senders(senders: usize, silent: &[String], due_lanes: i64) -> Self {
         if senders == 0 && due_lanes > 0 {

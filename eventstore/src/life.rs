@@ -227,7 +227,7 @@ impl LifeWatch {
     }
 
     /// Ends the use of all connections of now, because they have fallen silent. The server may have
-    /// vanished and come back, so what was read of the log is dropped, too.
+    /// vanished and come back, so all memory of the log ends, too.
     pub(crate) fn renew(&self) {
         self.begin_life(&mut self.state());
     }

@@ -2,7 +2,7 @@
 //! positions are drawn above all cursors, and an append that is not above them is refused.
 //!
 //! No healthy server draws such a position. A process that trusted an earlier life of the server
-//! could move a cursor too far. The cursor of the seals moves with each seal, so it stands for them.
+//! could move a cursor too far. The cursor of the seals moves with each seal, so it stands for all.
 
 use sqlx::PgConnection;
 
@@ -16,7 +16,7 @@ macro_rules! cursor_column {
 }
 pub(crate) use cursor_column;
 
-/// Moves the sequence of positions above every cursor, and returns the number of positions left out.
+/// Moves the sequence of positions above every cursor. Returns the number of positions left out.
 /// It only draws from the sequence, so others may draw at the same time.
 ///
 /// # Errors

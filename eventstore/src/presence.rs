@@ -88,7 +88,7 @@ pub async fn join_limited(
 
 /// The place of a process in a group, and its last beat.
 #[derive(Debug, Clone, Copy)]
-pub struct Membership {
+pub struct GroupMembership {
     group: ProcessGroup,
     place: i32,
     beat: Option<i64>,
@@ -130,7 +130,7 @@ macro_rules! members {
     };
 }
 
-impl Membership {
+impl GroupMembership {
     /// Takes one of `places` numbers in a group for as long as this session lasts. Returns `None`
     /// if all numbers are taken.
     ///
@@ -145,7 +145,7 @@ impl Membership {
         Ok(place.map(|place| Self { group, place, beat: None }))
     }
 
-    /// Beats once, and returns what the group is then.
+    /// Beats once, and returns the standing of the group.
     ///
     /// # Errors
     /// If the database does not answer.

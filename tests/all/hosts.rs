@@ -96,7 +96,7 @@ async fn a_service_with_two_hosts_delivers_on_after_a_failover() {
 }
 
 /// A process asked only the server that it used. So it stayed on an old primary that lived on, and
-/// acknowledged what was lost with it.
+/// acknowledged reports that were lost with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_leaves_an_old_primary_beside_a_new_one() {
     let (server, database) = ReplicatedServer::start().await;

@@ -11,7 +11,7 @@ use eventstore::{
     AppendError, DatabaseHosts, Fence, LifeWatch, NewEvent, Nudge, PrimaryFollower, Store,
 };
 use sqlx::{ConnectOptions, Executor};
-use tests::{ReplicatedServer, ServerProcess, Templates, TestDatabase, own_cluster};
+use tests::{ReplicatedServer, ServerProcess, Templates, TestDatabase, cluster_with};
 use uuid::Uuid;
 
 /// From one look to the next.
@@ -26,7 +26,8 @@ struct WatchedLog {
 
 impl WatchedLog {
     async fn start() -> Self {
-        let server = own_cluster().await;
+        // Uncommitted work stays unflushed, and is lost in a crash.
+        let server = cluster_with(&[("wal_writer_delay", "10s")]).await;
         let database = server.database().await;
         let life = LifeWatch::default();
         let pool = life.connect(database.main.clone(), 4);
@@ -80,7 +81,6 @@ async fn a_dead_backend_ends_what_the_fence_remembers() {
     let fence = Fence::of(&log.store);
     log.store.append(vec![event(1)]).await.unwrap();
     while fence.look().await.unwrap().more {}
-    // The WAL writer would flush the drawn ids within 200 ms.
     let mut lost = log.store.begin().await.unwrap();
     let batch = (2..34).map(event).collect();
     let drawn = lost.append(batch).await.unwrap().last().unwrap().position;

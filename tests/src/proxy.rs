@@ -1,5 +1,6 @@
-//! A proxy in front of PostgreSQL that does what networks do: it delays, swallows, resets, loses the
-//! answer of a COMMIT, and vanishes. It listens on the loopback and hands on to the server's socket.
+//! A proxy in front of PostgreSQL with the faults of a network: it delays, swallows, resets, loses
+//! the answer of a COMMIT, and vanishes. It listens on the loopback, and its server has a Unix or a
+//! TCP socket.
 
 use std::future::pending;
 use std::io;
@@ -200,8 +201,7 @@ impl ServerStream {
         }
     }
 
-    /// The kernel drops what arrives from now on, and acknowledges none of it. A Unix socket has no
-    /// packets.
+    /// The kernel drops all later packets and acknowledges none. A Unix socket has no packets.
     fn fall_silent(&self) {
         match self {
             Self::Unix(_) => {}

@@ -75,7 +75,7 @@ impl ReplicatedServer {
         )
     }
 
-    /// A database on the server that was the primary at the start, whoever is it now.
+    /// A database on the server that was the primary at the start.
     #[must_use]
     pub fn on_first(&self, database: &PgConnectOptions) -> PgConnectOptions {
         self.primary.maintenance().database(database.get_database().unwrap())

@@ -210,7 +210,7 @@ impl Keyring {
         .bind(self.main_started_at())
         .fetch_all(&mut *connection)
         .await?;
-        // A key on an old primary would be lost, and what it encrypts with it.
+        // A key on an old primary would be lost, and the data that it encrypts with it.
         connection.require_this_life()?;
         self.connections.give_back(connection);
         Ok(self.unwrap(&rows))

@@ -1,6 +1,6 @@
 //! Senders: the processes that send from one database. Each holds a session lock as long as it
 //! lives, so the server knows their number. A killed process stops counting as soon as its
-//! connection is gone, and a vanished one when its heartbeat is too old ([`Membership`]).
+//! connection is gone, and a vanished one when its heartbeat is too old ([`GroupMembership`]).
 //!
 //! A process that joins others waits before it sends, until they have come down to their shares. It
 //! does not wait for others that are not at work any more.
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use eventstore::outage::FailureLog;
-use eventstore::presence::{GroupStanding, Membership, ProcessGroup, SILENT_AFTER};
+use eventstore::presence::{GroupMembership, GroupStanding, ProcessGroup, SILENT_AFTER};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -104,7 +104,7 @@ impl SenderMembership {
     async fn join_and_look(&self, changed: &impl Fn()) -> Result<(), sqlx::Error> {
         let options = self.pool.connect_options();
         let mut connection = in_time(PgConnection::connect_with(&options)).await?;
-        let joined = Membership::join(&mut connection, ProcessGroup::Sending, PLACES_MAX);
+        let joined = GroupMembership::join(&mut connection, ProcessGroup::Sending, PLACES_MAX);
         let Some(mut membership) = in_time(joined).await? else {
             return stay_out().await;
         };
@@ -112,7 +112,7 @@ impl SenderMembership {
         let mut looked = joined;
         loop {
             let group = in_time(membership.beat(&mut connection)).await?;
-            if group.ahead >= SENDERS_MAX as i64 {
+            if usize::try_from(group.ahead).is_ok_and(|ahead| ahead >= SENDERS_MAX) {
                 return stay_out().await;
             }
             // Others have taken this process's share meanwhile, so it joins them anew.

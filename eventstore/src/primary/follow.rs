@@ -194,8 +194,8 @@ impl PrimaryFollower {
             newest = self.until_superseded() => return ServerLoss::Superseded(newest),
         };
         match lost {
-            Unanswered::Closed => ServerLoss::Closed,
-            Unanswered::Silent => ServerLoss::Silent(server),
+            PingFailure::Closed => ServerLoss::Closed,
+            PingFailure::Silent => ServerLoss::Silent(server),
         }
     }
 
@@ -207,23 +207,22 @@ impl PrimaryFollower {
         loop {
             sleep(SURVEY_INTERVAL).await;
             let states = join_all(others.iter_mut().map(OtherHost::ask)).await;
-            self.tell_other_primaries(&others, &states);
-            let is_newer = |life: &ServerLife| {
-                self.life.life().is_some_and(|in_use| in_use.is_older_than(life))
-            };
-            let lives = states.into_iter().filter_map(|state| match state {
+            let lives = states.iter().filter_map(|state| match state {
                 HostState::Primary(life) => Some(life),
                 HostState::Standby(_) | HostState::Away(_) => None,
             });
+            let is_newer = |life: &&ServerLife| {
+                self.life.life().is_some_and(|in_use| in_use.is_older_than(life))
+            };
             let newest = lives.filter(is_newer).max_by(|a, b| a.timeline.cmp(&b.timeline));
             if let Some(newest) = newest {
-                return newest;
+                return newest.clone();
             }
+            self.tell_other_primaries(&others, &states);
         }
     }
 
-    /// Keeps the list of other primaries, and logs each once. There are none without a mistake of
-    /// whoever promotes.
+    /// Keeps the list of other primaries, and logs each once.
     fn tell_other_primaries(&self, others: &[OtherHost], states: &[HostState]) {
         let takes_writes = states.iter().map(|state| matches!(state, HostState::Primary(_)));
         let places = others
@@ -240,17 +239,17 @@ impl PrimaryFollower {
 }
 
 /// The reason why a server gave no answer.
-enum Unanswered {
+enum PingFailure {
     Closed,
     Silent,
 }
 
-async fn until_unanswered(server: &mut PgConnection) -> Unanswered {
+async fn until_unanswered(server: &mut PgConnection) -> PingFailure {
     loop {
         match timeout(CHECK_TIMEOUT, server.ping()).await {
             Ok(Ok(())) => sleep(CHECK_INTERVAL).await,
-            Ok(Err(_)) => return Unanswered::Closed,
-            Err(_) => return Unanswered::Silent,
+            Ok(Err(_)) => return PingFailure::Closed,
+            Err(_) => return PingFailure::Silent,
         }
     }
 }
