@@ -104,7 +104,7 @@ impl SpreadWorker {
                 })?;
             appending.deliveries_wait();
             let leased = leased.filter(|leased| !leased.is_empty());
-            leased.map_or(SpreadEffect::Waiting, SpreadEffect::Leased)
+            leased.map_or(SpreadEffect::Waiting, |leased| SpreadEffect::Leased(Box::new(leased)))
         };
         if !cancelled.is_empty() {
             appending.append(cancelled).await?;
@@ -124,7 +124,7 @@ struct SpreadBatch {
 /// The effect of a step on the rows of its occurrences.
 enum SpreadEffect {
     /// Some got a lease.
-    Leased(LeasedClaim),
+    Leased(Box<LeasedClaim>),
     /// Those that were inserted wait.
     Waiting,
     /// No row was inserted.
