@@ -1,14 +1,12 @@
 //! Hosts with one retry each: a lane and a row of the outbox that are due in an hour.
 
-use chrono::{DateTime, Utc};
-use sqlx::PgPool;
+use sqlx::{Connection, PgConnection};
+use tests::World;
 
-/// Adds so many of these hosts. Their retries are due an hour after `now`.
-pub(crate) async fn add_sleeping_hosts(
-    pool: &PgPool,
-    count: i32,
-    now: DateTime<Utc>,
-) -> Result<(), sqlx::Error> {
+/// Adds so many of these hosts.
+pub(crate) async fn add_sleeping_hosts(world: &World, count: i32) -> Result<(), sqlx::Error> {
+    // A pool's statements have a time limit.
+    let mut connection = PgConnection::connect_with(&world.database.main).await?;
     sqlx::query(
         "with retries as (
              insert into lanes (lane_id, firm_id, kind, host, due_at)
@@ -23,20 +21,21 @@ pub(crate) async fn add_sleeping_hosts(
            from retries",
     )
     .bind(count)
-    .bind(now)
-    .execute(pool)
+    .bind(world.clock.now().get())
+    .execute(&mut connection)
     .await?;
-    Ok(())
+    connection.close().await
 }
 
 /// Removes the hosts and their retries.
-pub(crate) async fn remove_sleeping_hosts(pool: &PgPool) -> Result<(), sqlx::Error> {
+pub(crate) async fn remove_sleeping_hosts(world: &World) -> Result<(), sqlx::Error> {
+    let mut connection = PgConnection::connect_with(&world.database.main).await?;
     sqlx::query(
         "with gone as (
              delete from lanes where host like '%.sleeping.example' returning lane_id)
          delete from outbox o using gone g where o.lane_id = g.lane_id",
     )
-    .execute(pool)
+    .execute(&mut connection)
     .await?;
-    Ok(())
+    connection.close().await
 }

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::commands::keys;
 use deliverer::inspect::proof::{LogFilter, ProofReport, ProofScope, verify};
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver_once;
+use domain::context::Actor;
 use eventstore::worker::{NextStep, Worker};
 use serde_json::{Value, json};
 use sqlx::Executor;
@@ -19,6 +21,20 @@ const ALL: ProofScope = ProofScope {
     part: LogFilter { firm_id: None, since: None, until: None },
     examples: 3,
 };
+
+/// Cancellations that come before one of an older occurrence (ruling 26).
+const CANCELLED_OUT_OF_ORDER: &str = "
+    with cancelled as (
+        select c.position, o.position as occurrence_position
+          from events c
+          join events o on o.aggregate_type = 'Occurrence'
+           and o.aggregate_id = c.payload -> 'DeliveryCancelled' -> 'of' ->> 'occurrence_id'
+         where c.event_type = 'DeliveryCancelled'),
+    next as (
+        select occurrence_position,
+               lead(occurrence_position) over (order by position) as next_position
+          from cancelled)
+    select count(*) from next where next_position < occurrence_position";
 
 struct Scene {
     world: World,
@@ -123,17 +139,53 @@ fn cancelled(cause: &str, count: i64) -> (String, Option<String>, i64) {
 #[tokio::test]
 async fn what_is_too_much_for_its_call_is_spread_once_in_the_order_of_the_log() {
     let scene = Scene::new().await;
-    let (firm, _) = scene.firm(10).await;
-    scene.submit(&firm, 35).await;
+    let (firm, _) = scene.firm(100).await;
+    scene.submit(&firm, 12).await;
     let behind = "select count(*) from outbox o join unspread u on u.position <= o.position";
-    assert_eq!(scene.queue().await, (100, 25));
-    for queue in [(200, 15), (300, 5), (350, 0)] {
+    assert_eq!(scene.queue().await, (100, 11));
+    for queue in [(1_100, 1), (1_200, 0)] {
         assert_eq!(scene.count(behind).await, 0, "the oldest first");
         scene.spread_some().await;
         assert_eq!(scene.queue().await, queue);
     }
     assert_eq!(scene.spreader().step().await.unwrap(), NextStep::IDLE);
-    scene.assert_all_arrive_once(350).await;
+    scene.assert_all_arrive_once(1_200).await;
+}
+
+/// The list of the firm's oldest occurrence says how many are looked at.
+#[tokio::test]
+async fn a_step_leaves_lists_that_grow() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(1).await;
+    scene.submit(&firm, 101).await;
+    for hook in 1..100 {
+        scene.world.subscribe(&firm, &scene.receiver.url(&format!("/{hook}"))).await;
+    }
+    scene.submit(&firm, 12).await;
+    assert_eq!(scene.queue().await, (200, 12));
+    scene.spread_some().await;
+    assert_eq!(scene.queue().await, (1_101, 2), "of 1,001 rows the last 100 are left");
+    scene.spread_some().await;
+    assert_eq!(scene.queue().await, (1_301, 0));
+}
+
+/// Each of these got a row in a step of ten, and the cancel worker took the row out again: below
+/// 1,000 a second.
+#[tokio::test]
+async fn unspread_deliveries_of_a_revoked_key_get_no_rows() {
+    let scene = Scene::new().await;
+    let (firm, _) = scene.firm(1).await;
+    scene.submit(&firm, 300).await;
+    assert_eq!(scene.queue().await, (100, 200));
+    keys::revoke(scene.world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
+    scene.world.cancel().await;
+    assert_eq!(scene.queue().await, (0, 200));
+    assert_eq!(scene.spreader().step().await.unwrap(), NextStep::Busy);
+    assert_eq!(scene.queue().await, (0, 0));
+    assert_eq!(scene.states().await, [cancelled("key_revoked", 300)]);
+    assert_eq!(scene.count(CANCELLED_OUT_OF_ORDER).await, 0);
+    scene.assert_proven().await;
+    assert_eq!(scene.spreader().step().await.unwrap(), NextStep::IDLE);
 }
 
 #[tokio::test]
@@ -167,21 +219,21 @@ async fn f3_a_lane_that_somebody_holds_keeps_no_other_lane_from_being_woken() {
     assert_eq!(deliver_once(scene.world.deliverer()).await.unwrap(), 1);
 }
 
-/// F3: two firms with 30 occurrences each.
+/// F3: two firms with 60 occurrences each.
 #[tokio::test]
 async fn f3_firms_with_a_burst_each_take_turns() {
     let scene = Scene::new().await;
     let (one, another) = (scene.firm(10).await.0, scene.firm(10).await.0);
     for firm in [&one, &another] {
-        scene.submit(firm, 40).await;
-        assert_eq!(scene.unspread_of(firm).await, 30);
+        scene.submit(firm, 70).await;
+        assert_eq!(scene.unspread_of(firm).await, 60);
     }
     scene.spread_some().await;
     for firm in [&one, &another] {
-        assert_eq!(scene.unspread_of(firm).await, 25, "each has some");
+        assert_eq!(scene.unspread_of(firm).await, 10, "each has half of the rows");
     }
     scene.world.spread().await;
-    scene.assert_all_arrive_once(800).await;
+    scene.assert_all_arrive_once(1_400).await;
 }
 
 /// F3: more firms than are taken at a time.

@@ -8,8 +8,10 @@ use serde_json::json;
 use tests::{Firm, World, activity, later};
 use tokio::time::{interval, sleep};
 use uuid::Uuid;
+use vault::{Entropy, SystemEntropy};
 
 use super::report::HogFigures;
+use crate::activity::submitted_at;
 use crate::hosts::{Hosts, Manner};
 use crate::pace::{Pace, Reported, Reporter};
 use crate::sleeping::{add_sleeping_hosts, remove_sleeping_hosts};
@@ -20,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The interval of looks at what is out.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Reports a second before a phase begins, at most.
-const REPORTS_PER_SECOND_MAX: f64 = 300.0;
+/// Events of a call that reports many at once.
+const EVENTS_PER_CALL: usize = 100;
 
 /// A shape of load: firms, and the hosts that they share.
 #[derive(Debug, Clone, Copy)]
@@ -71,15 +73,10 @@ impl Hogs {
     }
 
     /// Makes deliveries until so many are queued, and as many are out as ever will be.
-    pub(super) async fn get_stuck(&self, world: &World, by: &Reporter) -> anyhow::Result<()> {
-        add_sleeping_hosts(world.pool(), self.shape.sleeping_hosts, world.clock.now().get())
-            .await?;
-        let events = (self.shape.stuck / self.shape.hooks_each()) as f64;
-        let per_second = REPORTS_PER_SECOND_MAX.min(events / 2.0);
-        if per_second > 0.0 {
-            let time = Duration::from_secs_f64(events / per_second);
-            by.steadily(&self.firms, Pace { per_second, time }).await?;
-        }
+    pub(super) async fn get_stuck(&self, world: &World) -> anyhow::Result<()> {
+        add_sleeping_hosts(world, self.shape.sleeping_hosts).await?;
+        let events = self.shape.stuck / self.shape.hooks_each();
+        submit_at_once(world, &self.firms, events).await?;
         let began = Instant::now();
         while self.unspread(world).await? > 0 {
             ensure!(began.elapsed() < PATIENCE, "deliveries are not queued");
@@ -131,9 +128,25 @@ impl Hogs {
 
     /// Takes everything of the shape away.
     pub(super) async fn leave(&self, world: &World) -> anyhow::Result<()> {
-        remove_sleeping_hosts(world.pool()).await?;
+        remove_sleeping_hosts(world).await?;
         close(world, &self.firms).await
     }
+}
+
+/// Reports so many responses of these firms in turn, in calls one after the other.
+pub(super) async fn submit_at_once(
+    world: &World,
+    firms: &[Firm],
+    count: usize,
+) -> anyhow::Result<()> {
+    let firms: Vec<&Firm> = firms.iter().cycle().take(count).collect();
+    for firms in firms.chunks(EVENTS_PER_CALL) {
+        let now = world.clock.now();
+        let submitted = |firm: &&Firm| submitted_at(now, firm, SystemEntropy.id());
+        let answer = world.report(&firms.iter().map(submitted).collect::<Vec<_>>()).await;
+        ensure!(answer.status == 202, "reporting: {}", answer.body);
+    }
+    Ok(())
 }
 
 /// Closes firms, which cancels their deliveries, and waits until nothing is out.

@@ -135,7 +135,7 @@ impl Bench<'_> {
     async fn beside(&self, shape: HogShape) -> anyhow::Result<ShapeFigure> {
         let (alone, _) = self.phase(None).await?;
         let hogs = Hogs::subscribe(&self.world, shape).await?;
-        hogs.get_stuck(&self.world, &self.reporter).await?;
+        hogs.get_stuck(&self.world).await?;
         let (beside, figures) = self.phase(Some(&hogs)).await?;
         Ok(ShapeFigure::new(shape.name, alone, beside, figures))
     }

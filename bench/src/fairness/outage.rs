@@ -8,7 +8,7 @@ use tests::World;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::hogs::close;
+use super::hogs::{close, submit_at_once};
 use super::report::{MinuteBack, OutageFigure};
 use crate::audience::Audience;
 use crate::hosts::{Hosts, Manner};
@@ -19,8 +19,8 @@ use crate::pace::{Pace, Reporter};
 const FIRMS: usize = 40;
 const HOSTS: u8 = 40;
 
-/// The time of the burst that the return is compared with.
-const BURST_TIME: Duration = Duration::from_secs(5);
+/// The return is compared with a burst of as many events as come in this time.
+const BURST_TIME: Duration = Duration::from_secs(20);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,8 @@ pub(super) async fn measure(
 ) -> anyhow::Result<OutageFigure> {
     let hosts = Hosts::start(shape.network, HOSTS, Manner::Well).await?;
     let audience = Audience::subscribe_to(hosts, world, FIRMS).await?;
-    let burst_per_second = burst(&audience, reporter).await?;
+    let events = times.per_second * BURST_TIME.as_secs_f64();
+    let burst_per_second = burst(world, &audience, events as usize).await?;
     audience.receiver.behave(shape.manner);
     let pace = Pace { per_second: times.per_second, time: times.down + times.after };
     let outage = async {
@@ -73,10 +74,10 @@ pub(super) async fn measure(
 }
 
 /// Deliveries a second while all receivers answer.
-async fn burst(audience: &Audience, reporter: &Reporter) -> anyhow::Result<f64> {
+async fn burst(world: &World, audience: &Audience, events: usize) -> anyhow::Result<f64> {
     let began = Instant::now();
-    let reported = reporter.flat_out(&audience.firms, BURST_TIME).await?;
-    audience.arrived(reported.len()).await;
+    submit_at_once(world, &audience.firms, events).await?;
+    audience.arrived(events).await;
     let arrivals = audience.receiver.take_arrivals();
     let last = arrivals.iter().map(|(_, at)| *at).max().context("nothing arrived")?;
     Ok(arrivals.len() as f64 / (last - began).as_secs_f64())

@@ -13,7 +13,7 @@ use deliverer::{DelivererContext, SendLimits};
 
 use domain::pressure::HostCaps;
 use serde_json::json;
-use sqlx::Executor;
+use sqlx::{Connection, Executor, PgConnection};
 use tests::{Firm, Templates};
 
 use super::{Queues, Row, Scene, timed};
@@ -115,10 +115,9 @@ impl Lookers {
                 self.pause(PAUSED_HOST).await
             }
             Burden::Retries | Burden::RetriesBehindFullHost => {
-                let world = &self.scene.world;
-                add_sleeping_hosts(world.pool(), command.hosts, world.clock.now().get()).await?;
-                world.pool().execute("vacuum analyze outbox").await?;
-                self.vacuum_lanes().await
+                add_sleeping_hosts(&self.scene.world, command.hosts).await?;
+                self.vacuum("outbox").await?;
+                self.vacuum("lanes").await
             }
         }
     }
@@ -134,14 +133,19 @@ impl Lookers {
         .bind(count)
         .bind(self.scene.world.clock.now().get())
         .bind(host)
-        .execute(self.scene.world.pool())
+        .execute(&mut self.connect().await?)
         .await?;
-        self.vacuum_lanes().await
+        self.vacuum("lanes").await
     }
 
-    async fn vacuum_lanes(&self) -> anyhow::Result<()> {
-        self.scene.world.pool().execute("vacuum analyze lanes").await?;
+    async fn vacuum(&self, table: &str) -> anyhow::Result<()> {
+        self.connect().await?.execute(format!("vacuum analyze {table}").as_str()).await?;
         Ok(())
+    }
+
+    /// A connection without the time limit of a pool's statements.
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        PgConnection::connect_with(&self.scene.world.database.main).await
     }
 
     /// Pauses a host as an operator does.

@@ -9,7 +9,7 @@ use anyhow::ensure;
 use api::commands::keys;
 use domain::context::Actor;
 use serde::Serialize;
-use sqlx::{Executor, PgPool};
+use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tests::{Firm, Templates, World};
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -94,7 +94,8 @@ pub(super) async fn measure(
     };
     other.latency(&other.report(REPORT_TIME).await?).await;
     let alone = other.latency(&other.report(ALONE).await?).await;
-    world.pool().execute("insert into unspread table unspread_aside").await?;
+    let mut connection = PgConnection::connect_with(&world.database.main).await?;
+    connection.execute("insert into unspread table unspread_aside").await?;
     keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await?;
     let watch = Watch { pool: world.pool(), firm_id: firm.id, began: Instant::now() };
     let (times, reported) = tokio::try_join!(watch.times(), other.report_until(&watch))?;
@@ -133,11 +134,14 @@ async fn set_aside(world: &World, firm: &Firm, count: i32) -> anyhow::Result<()>
         delete from unspread;
         delete from lane_wakes;
         vacuum analyze unspread;";
+    // A pool's statements have a time limit.
+    let mut connection = PgConnection::connect_with(&world.database.main).await?;
     for statement in aside.split_inclusive(';') {
-        world.pool().execute(statement).await?;
+        connection.execute(statement).await?;
     }
-    let found: i64 =
-        sqlx::query_scalar("select count(*) from unspread_aside").fetch_one(world.pool()).await?;
+    let found: i64 = sqlx::query_scalar("select count(*) from unspread_aside")
+        .fetch_one(&mut connection)
+        .await?;
     ensure!(found == i64::from(count), "{found} are unspread");
     Ok(())
 }

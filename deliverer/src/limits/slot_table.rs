@@ -1,7 +1,8 @@
 //! The slot table: which pairs of a firm and a host have slots taken, and which callers wait.
 //!
-//! Each operation is one change under the table's lock, and returns the callers that got a slot. The
-//! table knows neither its lock nor how a caller is told, so that a model can check it with loom.
+//! Each operation is one change under the table's lock, and returns the callers that got a slot.
+//! The table knows neither its lock nor how a caller is told, so that a model can check it with
+//! loom.
 //!
 //! Between two operations a caller waits only while all slots of its pair are taken.
 

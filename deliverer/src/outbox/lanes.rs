@@ -4,9 +4,11 @@
 //! order of their commits decides whether a delivery was in flight (ruling 29, in flight at
 //! removal).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use domain::delivery::{CancelCause, UnknownCause};
+use eventstore::AppendError;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -85,6 +87,31 @@ pub(crate) async fn lock_open(
     .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().filter(|(_, open)| *open).map(|(lane_id, _)| lane_id).collect())
+}
+
+/// The closed lanes among these, with their causes. A closed lane never opens again, so the look
+/// takes no lock. A lane that is being closed may still look open.
+///
+/// # Errors
+/// If the database does not answer, or a cause is unknown.
+pub(crate) async fn closed_among(
+    connection: &mut PgConnection,
+    lane_ids: &[Uuid],
+) -> Result<HashMap<Uuid, CancelCause>, AppendError> {
+    let closed: Vec<(Uuid, String)> = sqlx::query_as(
+        "select lane_id, cancel_cause from lanes
+          where lane_id = any($1) and cancel_cause is not null",
+    )
+    .bind(lane_ids)
+    .fetch_all(connection)
+    .await?;
+    let cause = |(lane_id, cause): (Uuid, String)| Ok((lane_id, parse_cause(&cause)?));
+    closed.into_iter().map(cause).collect()
+}
+
+/// The cause that a lane's row names.
+pub(crate) fn parse_cause(name: &str) -> Result<CancelCause, AppendError> {
+    name.parse().map_err(|error: UnknownCause| AppendError::Unreadable(error.to_string()))
 }
 
 /// Makes the lane due at `until` and not before. A lane that another transaction has locked stays

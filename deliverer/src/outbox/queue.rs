@@ -76,6 +76,7 @@ pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
                 firm_id: recorded.context.firm_id,
                 position: recorded.position,
                 occurrence_id,
+                rows_listed: i32::try_from(count).unwrap_or(i32::MAX),
             });
         }
     }

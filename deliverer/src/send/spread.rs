@@ -2,13 +2,19 @@
 //!
 //! Firms take turns, and any number of processes work side by side. A process that sends leases
 //! the rows it can send at once.
+//!
+//! A delivery to a removed subscription is cancelled here and gets no row (ruling 27, cancelled).
+//! Rows of a lane that is being closed meanwhile are cancelled by the cancel worker.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use domain::delivery::DeliveryEvent;
+use domain::time::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{crash, load_first};
+use eventstore::{NewEvent, crash, load_first};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -16,6 +22,7 @@ use super::dispatcher::{Dispatcher, SendTiming};
 use crate::claim::leased::LeasedClaim;
 use crate::claim::leasing::{BodySource, LeasedAndWaitingRows, RowLeasing};
 use crate::error::DeliveryError;
+use crate::outbox::lanes;
 use crate::outbox::queue::rows;
 use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
 use crate::outbox::unspread::take_unspread;
@@ -47,8 +54,8 @@ enum SpreadMode {
     /// Inserts without leases, for one step. Entered when the database refused the rows of a step.
     /// A refused commit does not count: its rows may be leased again.
     InsertingOnly,
-    /// Leaves the machine to others. Entered after a step that leased nothing, for as long as that
-    /// step took, so that rows that only wait take half of the time.
+    /// Leaves the machine to others. Entered after a step that leased nothing and whose rows wait,
+    /// for as long as that step took, so that rows that only wait take half of the time.
     Resting { until: Instant },
 }
 
@@ -71,7 +78,7 @@ impl SpreadWorker {
         sender: Option<&Dispatcher>,
     ) -> Result<Option<SpreadBatch>, DeliveryError> {
         let store = &self.deliverer.store;
-        let now = self.deliverer.clock.now().get();
+        let now = self.deliverer.clock.now();
         let mut appending = store.begin().await?;
         let connection = appending.connection();
         let taken = take_unspread(connection, self.last_firm_id).await?;
@@ -84,23 +91,62 @@ impl SpreadWorker {
         let mut occurrences =
             load_first(connection, &store.upcasters(), "Occurrence", &ids).await?;
         occurrences.sort_unstable_by_key(|event| event.position);
-        let rows = occurrences.iter().flat_map(rows).collect();
-        let leased = put_in(connection, rows, sender, now).await.inspect_err(|error| {
-            if !error.is_transient() {
-                self.mode = SpreadMode::InsertingOnly;
-            }
-        })?;
-        appending.deliveries_wait();
+        let mut rows: Vec<OutboxRow> = occurrences.iter().flat_map(rows).collect();
+        let cancelled = cancel_closed(connection, &mut rows, now).await?;
+        let effect = if rows.is_empty() {
+            SpreadEffect::Cancelled
+        } else {
+            let leased =
+                put_in(connection, rows, sender, now.get()).await.inspect_err(|error| {
+                    if !error.is_transient() {
+                        self.mode = SpreadMode::InsertingOnly;
+                    }
+                })?;
+            appending.deliveries_wait();
+            let leased = leased.filter(|leased| !leased.is_empty());
+            leased.map_or(SpreadEffect::Waiting, |leased| SpreadEffect::Leased(Box::new(leased)))
+        };
+        if !cancelled.is_empty() {
+            appending.append(cancelled).await?;
+        }
         crash::point("spreading");
         appending.commit().await?;
-        Ok(Some(SpreadBatch { last_firm_id, leased: leased.filter(|leased| !leased.is_empty()) }))
+        Ok(Some(SpreadBatch { last_firm_id, effect }))
     }
 }
 
-/// The committed rows of one step.
+/// A committed step.
 struct SpreadBatch {
     last_firm_id: Uuid,
-    leased: Option<LeasedClaim>,
+    effect: SpreadEffect,
+}
+
+/// The effect of a step on the rows of its occurrences.
+enum SpreadEffect {
+    /// Some got a lease.
+    Leased(Box<LeasedClaim>),
+    /// Those that were inserted wait.
+    Waiting,
+    /// No row was inserted.
+    Cancelled,
+}
+
+/// Takes out the rows of closed lanes. Returns their cancellations, in the order of the log.
+async fn cancel_closed(
+    connection: &mut PgConnection,
+    rows: &mut Vec<OutboxRow>,
+    now: Timestamp,
+) -> Result<Vec<NewEvent>, DeliveryError> {
+    let lane_ids: BTreeSet<Uuid> = rows.iter().map(|row| row.lane_id).collect();
+    let lane_ids: Vec<Uuid> = lane_ids.into_iter().collect();
+    let closed = lanes::closed_among(connection, &lane_ids).await?;
+    let of_closed = rows.extract_if(.., |row| closed.contains_key(&row.lane_id));
+    let cancelled = of_closed.filter_map(|row| {
+        let cause = *closed.get(&row.lane_id)?;
+        let of = row.delivery_of();
+        Some(row.next(DeliveryEvent::DeliveryCancelled { cause, of }, now))
+    });
+    Ok(cancelled.collect())
 }
 
 /// Inserts the rows. With a sender, the rows that can be sent now get a lease.
@@ -169,18 +215,23 @@ impl Worker for SpreadWorker {
         let sender = self.dispatch.clone().filter(|sender| sender.may_send());
         let sender = sender.filter(|_| mode != SpreadMode::InsertingOnly);
         let batch = self.spread(sender.as_deref()).await?;
-        let Some(SpreadBatch { last_firm_id, leased }) = batch else {
+        let Some(SpreadBatch { last_firm_id, effect }) = batch else {
             // Firms before the last one may have new occurrences.
             let last_firm_id = std::mem::replace(&mut self.last_firm_id, Uuid::nil());
             return Ok(if last_firm_id.is_nil() { NextStep::IDLE } else { NextStep::Busy });
         };
         self.last_firm_id = last_firm_id;
-        if let Some((sender, leased)) = sender.zip(leased) {
-            sender.start_all(leased.hand_over(&self.deliverer).await?, SendTiming::InTime);
-            return Ok(NextStep::Busy);
+        match (effect, sender) {
+            (SpreadEffect::Leased(leased), Some(sender)) => {
+                sender.start_all(leased.hand_over(&self.deliverer).await?, SendTiming::InTime);
+                Ok(NextStep::Busy)
+            }
+            (SpreadEffect::Cancelled, _) => Ok(NextStep::Busy),
+            (SpreadEffect::Leased(_) | SpreadEffect::Waiting, _) => {
+                let took = began.elapsed();
+                self.mode = SpreadMode::Resting { until: Instant::now() + took };
+                Ok(NextStep::IdleFor(took))
+            }
         }
-        let took = began.elapsed();
-        self.mode = SpreadMode::Resting { until: Instant::now() + took };
-        Ok(NextStep::IdleFor(took))
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{CancelCause, DeliveryEvent, SUSPENDED_WAIT_MAX, UnknownCause};
+use domain::delivery::{CancelCause, DeliveryEvent, SUSPENDED_WAIT_MAX};
 use domain::time::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, NewEvent};
@@ -194,10 +194,7 @@ async fn take_left(
 impl LeftoverRow {
     /// The cancellation of the delivery. `None` for a replayed delivery, which had ended before.
     fn ended(&self, now: Timestamp) -> Result<Option<NewEvent>, AppendError> {
-        let cause: CancelCause = self
-            .cancel_cause
-            .parse()
-            .map_err(|error: UnknownCause| AppendError::Unreadable(error.to_string()))?;
+        let cause = lanes::parse_cause(&self.cancel_cause)?;
         if self.row.replay_id.is_some() {
             return Ok(None);
         }
