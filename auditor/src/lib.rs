@@ -17,8 +17,8 @@
 //! checkpoint; a change before the first signed checkpoint cannot be seen.
 
 pub mod bundle;
-pub mod cover;
 mod complete;
+pub mod cover;
 mod error;
 mod files;
 mod keys;

@@ -98,11 +98,7 @@ impl RecordedEvent {
     /// Returns the place of the event.
     #[must_use]
     pub fn place(&self) -> EventPlace {
-        EventPlace {
-            position: self.position,
-            firm_id: self.context.firm_id,
-            event_id: self.id(),
-        }
+        EventPlace { position: self.position, firm_id: self.context.firm_id, event_id: self.id() }
     }
 }
 

@@ -110,7 +110,10 @@ pub(super) struct VisitedRows {
 
 impl VisitedRows {
     /// Requires that the index led to as many rows as the table has.
-    pub(super) async fn require_all(&self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
+    pub(super) async fn require_all(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<(), VerifyStop> {
         let Self { table, condition, count } = self;
         let statement = format!("select count(*) from {table} where {condition}");
         proof::read_without_indexes(connection).await?;

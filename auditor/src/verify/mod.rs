@@ -109,8 +109,7 @@ pub async fn database(
         // Read before the snapshot begins: the database must then hold everything that a checkpoint
         // signs.
         let installation_id = installation::id_seen_by(&mut *pool.acquire().await?).await?;
-        let witnesses =
-            TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
+        let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
         let mut transaction = snapshot::begin_long(pool).await?;
         walk(&mut transaction, witnesses, progress).await
     };

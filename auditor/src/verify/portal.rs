@@ -24,9 +24,7 @@ pub(super) struct PortalComparison {
 }
 
 /// Compares each session with its beginning: the member, the firm and the end.
-pub(super) async fn compare(
-    connection: &mut PgConnection,
-) -> Result<PortalComparison, VerifyStop> {
+pub(super) async fn compare(connection: &mut PgConnection) -> Result<PortalComparison, VerifyStop> {
     let mut compared = PortalComparison::default();
     let condition = "cookie_sha256 is not null";
     let mut visited = VisitedRows { table: portal_sessions::TABLE, condition, count: 0 };

@@ -78,8 +78,7 @@ impl SteppedWalk {
         require_keys(notary, &trusted)?;
         // Read before the first snapshot: the database must hold all that a checkpoint signs.
         let installation_id = installation::id_seen_by(&mut *pool.acquire().await?).await?;
-        let witnesses =
-            TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
+        let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
         let mut transaction = snapshot::begin(pool).await?;
         let unwitnessed = witnesses.unknown(&mut transaction).await?;
         let stated = stated(&mut transaction).await?;

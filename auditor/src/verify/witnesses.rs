@@ -122,9 +122,7 @@ fn refuse_other_installation(
         return Ok(());
     };
     match signed.checkpoint.other_installation(installation_id) {
-        Some(other) => {
-            broken(FlawLocation::Checkpoint { number: other.number }, other.to_string())
-        }
+        Some(other) => broken(FlawLocation::Checkpoint { number: other.number }, other.to_string()),
         None => Ok(()),
     }
 }

@@ -37,7 +37,8 @@ pub use period::{
 pub use series::{LastSignature, SeriesState, SigningRefusal};
 pub use stored::{StoredEntry, StoredParty};
 pub use verification::{
-    EndedVerification, NextVerification, RunningVerification, VerificationOutcome, VerificationState,
+    EndedVerification, NextVerification, RunningVerification, VerificationOutcome,
+    VerificationState,
 };
 
 /// Version of an entry's shape. A new shape gets a new version, and old entries keep theirs.

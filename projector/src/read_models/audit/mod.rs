@@ -29,8 +29,8 @@ pub use chains::{
 pub use placed::{PlacedEntry, placed_entries};
 pub use questions::{
     AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count, count_firms, find_at,
-    find_at_all, followed_to, hashes, hashes_after, last_position, list, list_after, list_from, of_subject,
-    operators, position_of_event, proving_span, sequences_at, sign_ins, span, stretch,
+    find_at_all, followed_to, hashes, hashes_after, last_position, list, list_after, list_from,
+    of_subject, operators, position_of_event, proving_span, sequences_at, sign_ins, span, stretch,
 };
 
 /// The writer of the audit log.
@@ -154,8 +154,7 @@ async fn without_present(
 ) -> Result<Vec<AuditEntry>, sqlx::Error> {
     let late = placed.iter().filter(|placed| placed.is_late());
     let late: Vec<i64> = late.map(|placed| placed.entry.position).collect();
-    let present =
-        if late.is_empty() { Vec::new() } else { find_at_all(connection, &late).await? };
+    let present = if late.is_empty() { Vec::new() } else { find_at_all(connection, &late).await? };
     let is_present = |placed: &PlacedEntry| {
         placed.is_late() && present.iter().any(|row| row.position == placed.entry.position)
     };

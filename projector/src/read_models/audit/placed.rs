@@ -66,8 +66,7 @@ async fn late_event(
     late: &LateStatements,
 ) -> Result<Option<RecordedEvent>, TailError> {
     let firm_id = event.context.firm_id;
-    let statement =
-        LateStatement::of(event.position, firm_id, &event.aggregate_id, &event.event);
+    let statement = LateStatement::of(event.position, firm_id, &event.aggregate_id, &event.event);
     let Some(statement) = statement else {
         return Ok(None);
     };

@@ -238,10 +238,7 @@ pub async fn find_at_all(
     connection: &mut PgConnection,
     positions: &[i64],
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
-    sqlx::query_as(entries_where!("position = any($1)"))
-        .bind(positions)
-        .fetch_all(connection)
-        .await
+    sqlx::query_as(entries_where!("position = any($1)")).bind(positions).fetch_all(connection).await
 }
 
 /// Finds the sequences of the entries of the events at these positions, by position.
