@@ -124,7 +124,9 @@ impl ChainWalk {
         }
         let ExpectedEntries { own, late } = expected;
         let statement = match &own {
-            ExpectedEntry::Entry(entry) => Some(entry.clone()),
+            ExpectedEntry::Entry(entry) if entry.deed.action == Action::LateEntryAdded => {
+                Some(entry.clone())
+            }
             _ => None,
         };
         self.compare_own(event, own, row)?;
@@ -160,9 +162,6 @@ impl ChainWalk {
         statement: &AuditEntry,
         late: &[AuditEntry],
     ) -> Result<(), VerifyStop> {
-        if statement.deed.action != Action::LateEntryAdded {
-            return Ok(());
-        }
         if late.is_empty() {
             let place = FlawLocation::Event { position: statement.position };
             return broken(place, "it states that an entry is late, and no event has that entry");
