@@ -328,6 +328,8 @@ impl From<AuditError> for Error {
             | AuditError::Unreadable { .. }
             | AuditError::BrokenHead(_)
             | AuditError::Flawed(_)
+            | AuditError::Gap(_)
+            | AuditError::UnreadableEvent(_)
             | AuditError::Lost { .. }
             | AuditError::SignedElsewhere { .. }
             | AuditError::Refused(_)

@@ -168,6 +168,7 @@ mod tests {
             open: OpenBlock { events: 0, root: [0; 32] },
             previous: [0; 32],
             key_id: "0123456789abcdef".into(),
+            installation_id: None,
         };
         BundleSummary {
             firm_id: Uuid::from_u128(1),

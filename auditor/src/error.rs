@@ -4,8 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use domain::audit::{BackwardPeriod, SigningRefusal};
+use eventstore::tail::TailError;
 use uuid::Uuid;
 
+use crate::complete::MissingEntry;
 use crate::verify::Flaw;
 
 /// Why a part of the proof could not be made or read.
@@ -36,6 +38,16 @@ pub enum AuditError {
     /// The proof contradicts itself, so it is not signed.
     #[error("{0}. Nothing is signed: run `firmforms audit verify`")]
     Flawed(Flaw),
+    /// The audit log lacks an entry of an event that it has followed.
+    #[error(
+        "event at position {}: the audit log lacks its entry, {} of firm {}. Nothing is signed: \
+         `firmforms audit mend` adds the entry; see docs/explanation/proof.md",
+        .0.position, .0.action, .0.firm_id
+    )]
+    Gap(MissingEntry),
+    /// An event cannot be read, so its entry cannot be compared.
+    #[error("{0}: it may be of a newer build. Nothing is signed")]
+    UnreadableEvent(TailError),
     /// The log differs from the last signed checkpoint.
     #[error(
         "the log up to position {position} is not what checkpoint {number} has signed: its end is \
@@ -74,7 +86,32 @@ pub enum AuditError {
     Output(#[from] io::Error),
 }
 
+impl From<TailError> for AuditError {
+    fn from(error: TailError) -> Self {
+        match error {
+            TailError::Database(error) => Self::Database(error),
+            unreadable @ TailError::Unreadable { .. } => Self::UnreadableEvent(unreadable),
+        }
+    }
+}
+
 impl AuditError {
+    /// What the error says against the audit log, in words of a verdict. `None` for an error that
+    /// says nothing against it.
+    pub(crate) fn flaw(&self) -> Option<String> {
+        match self {
+            Self::Flawed(flaw) => Some(flaw.to_string()),
+            Self::Gap(gap) => {
+                let MissingEntry { position, action, firm_id, .. } = gap;
+                Some(format!(
+                    "event at position {position}: the audit log lacks its entry, {action} of firm \
+                     {firm_id}: see `firmforms audit mend`"
+                ))
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |error| Self::File { path, error }

@@ -5,6 +5,7 @@
 //! - [`CheckpointFolder`] holds the signed checkpoints and public keys. No file is ever replaced.
 //! - [`Notary`] has both folders, and takes a new signed checkpoint when it is its turn.
 //! - [`Checkpointer`] is the worker that takes one each hour.
+//! - [`missing_entries`] finds the entries that the audit log lacks.
 //! - [`AuditVerifier`] is the worker that verifies the log about once a day.
 //! - [`verify`] compares the database with the log and with all signed checkpoints.
 //! - [`bundle`] writes and verifies a file that proves itself to an outsider.
@@ -16,6 +17,7 @@
 //! checkpoint; a change before the first signed checkpoint cannot be seen.
 
 pub mod bundle;
+mod complete;
 pub mod cover;
 mod error;
 mod files;
@@ -29,6 +31,7 @@ mod verifier;
 pub mod verify;
 mod worker;
 
+pub use complete::{MissingEntry, missing_entries};
 pub use error::AuditError;
 pub use files::{CheckpointFolder, SignedCheckpoint};
 pub use keys::{KeyFolder, PublicKey};

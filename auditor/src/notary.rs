@@ -3,9 +3,12 @@
 
 use domain::audit::{LastSignature, SeriesState, SigningRefusal};
 use domain::time::Timestamp;
+use projector::signatures;
 use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
 use vault::Entropy;
 
+use crate::complete::{LogStretch, require_complete};
 use crate::error::AuditError;
 use crate::files::{CheckpointFolder, SignedCheckpoint};
 use crate::keys::{KeyFolder, PublicKey};
@@ -68,13 +71,14 @@ impl Notary {
         SigningTurn::begin(self, pool, SignatureSeries::New).await?.take(pool, entropy, at).await
     }
 
-    /// Why this notary may not sign the next checkpoint.
+    /// Why this notary may not sign the next checkpoint of an installation.
     ///
     /// # Errors
     /// If a file cannot be read.
     pub fn refusal(
         &self,
         remembered: Option<&LastSignature>,
+        installation_id: Option<Uuid>,
     ) -> Result<Option<SigningRefusal>, AuditError> {
         let remembered_file = match remembered {
             Some(remembered) => self.checkpoints.numbered(remembered.number)?,
@@ -89,6 +93,7 @@ impl Notary {
             last_file: last_file.as_ref().map(|file| &file.checkpoint),
             key_ids: &key_ids,
             signing_key_id: signing_key_id.as_deref(),
+            installation_id,
         };
         Ok(state.check().err())
     }
@@ -121,14 +126,24 @@ impl Notary {
         SigningTurn::begin(self, pool, SignatureSeries::Current).await
     }
 
-    /// The current state, if the log agrees with the last signed checkpoint.
+    /// The current state, if the log agrees with the last signed checkpoint, and the audit log has
+    /// the entry of each event since.
     pub(crate) async fn standing(
         &self,
         connection: &mut PgConnection,
     ) -> Result<AuditSnapshot, AuditError> {
-        if let Some(last) = self.checkpoints.last()? {
+        let last = self.checkpoints.last()?;
+        if let Some(last) = &last {
             snapshot::require_unbroken(connection, &last.checkpoint).await?;
         }
-        AuditSnapshot::read(connection).await
+        let standing = AuditSnapshot::read(connection).await?;
+        // A new series begins in an empty folder, and the database knows the last signature.
+        let after = match last {
+            Some(last) => last.checkpoint.position,
+            None => signatures::last(connection).await?.map_or(0, |last| last.position),
+        };
+        let stretch = LogStretch { after, through: standing.position };
+        require_complete(connection, stretch).await?;
+        Ok(standing)
     }
 }

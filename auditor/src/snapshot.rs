@@ -24,8 +24,20 @@ const UNSEALED_BLOCKS_MAX: i64 = 100_000;
 /// before the first read: a rebuild swaps tables, and the new table would lack rows of the
 /// snapshot.
 pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, AuditError> {
-    let mut transaction = proof::snapshot(pool).await?;
-    // A count of all rows takes longer than a statement of the service may.
+    opened(proof::snapshot(pool).await?).await
+}
+
+/// Begins the transaction of a read whose client may take its time.
+pub(crate) async fn begin_long(
+    pool: &PgPool,
+) -> Result<Transaction<'static, Postgres>, AuditError> {
+    opened(proof::long_snapshot(pool).await?).await
+}
+
+async fn opened(
+    mut transaction: Transaction<'static, Postgres>,
+) -> Result<Transaction<'static, Postgres>, AuditError> {
+    // A signer's read of a long stretch takes longer than a statement of the service may.
     transaction.execute("set local statement_timeout = 0").await?;
     if let Some(flaw) = tables::first_flaw(&mut transaction).await? {
         return Err(AuditError::Flawed(flaw));

@@ -7,7 +7,8 @@ use eventstore::crash;
 use eventstore::presence::{self, ProcessGroup, SolePlace};
 use projector::signatures;
 use sqlx::{Connection, PgConnection, PgPool};
-use vault::Entropy;
+use uuid::Uuid;
+use vault::{Entropy, installation};
 
 use crate::error::AuditError;
 use crate::files::SignedCheckpoint;
@@ -21,6 +22,7 @@ pub(crate) struct SigningTurn<'a> {
     connection: PgConnection,
     remembered: Option<LastSignature>,
     series: SignatureSeries,
+    installation_id: Option<Uuid>,
 }
 
 /// The series of a signature.
@@ -47,13 +49,14 @@ impl<'a> SigningTurn<'a> {
         }
         notary.keys.complete()?;
         let remembered = signatures::last_for_signer(&mut connection).await?;
+        let installation_id = installation::id_seen_by(&mut connection).await?;
         let refusal = match series {
-            SignatureSeries::Current => notary.refusal(remembered.as_ref())?,
+            SignatureSeries::Current => notary.refusal(remembered.as_ref(), installation_id)?,
             SignatureSeries::New => notary.new_series_refusal()?,
         };
         match refusal {
             Some(refusal) => Err(refusal.into()),
-            None => Ok(Self { notary, connection, remembered, series }),
+            None => Ok(Self { notary, connection, remembered, series, installation_id }),
         }
     }
 
@@ -121,6 +124,7 @@ impl<'a> SigningTurn<'a> {
             open: standing.open,
             previous: before.map_or(GENESIS_HASH, |before| before.hash()),
             key_id: key.public().id(),
+            installation_id: self.installation_id,
         })
     }
 

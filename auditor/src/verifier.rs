@@ -1,9 +1,12 @@
-//! Verifies the whole log about once a day, in short steps. Of several processes one verifies at a
+//! Verifies the whole log about once a day, in short steps. After a broken verification it verifies
+//! again at once, and then each hour until the log is whole. Of several processes one verifies at a
 //! time; if it ends, another one resumes at its position.
 
 use std::time::Duration;
 
-use domain::audit::{EndedVerification, RunningVerification, VerificationOutcome};
+use domain::audit::{
+    EndedVerification, NextVerification, RunningVerification, VerificationOutcome,
+};
 use domain::time::Timestamp;
 use eventstore::Clock;
 use eventstore::presence::{self, ProcessGroup};
@@ -21,6 +24,12 @@ const STEP_INTERVAL: Duration = Duration::from_millis(100);
 /// The wait after a failure, and of a process that leaves the work to another one.
 const RETRY_SECONDS: i64 = 60;
 
+/// The time between two looks whether a verification is due. Another process may have ended one, or
+/// a signer may have noted a flaw.
+const LOOK_SECONDS: i64 = 60;
+
+const HOUR_SECONDS: i64 = 3_600;
+
 /// The worker that verifies the log.
 pub struct AuditVerifier {
     notary: Notary,
@@ -28,6 +37,8 @@ pub struct AuditVerifier {
     clock: Clock,
     interval: Duration,
     mode: VerifierMode,
+    /// Verifications in a row that this worker found broken.
+    broken_in_row: u32,
 }
 
 enum VerifierMode {
@@ -50,17 +61,17 @@ impl AuditVerifier {
     #[must_use]
     pub const fn new(notary: Notary, pool: PgPool, clock: Clock, interval: Duration) -> Self {
         let mode = VerifierMode::Waiting { until: 0 };
-        Self { notary, pool, clock, interval, mode }
+        Self { notary, pool, clock, interval, mode, broken_in_row: 0 }
     }
 
     /// Begins or resumes a verification if one is due, and no other process has it.
-    async fn begin(&self, now: Timestamp) -> Result<VerifierMode, AuditError> {
+    async fn begin(&mut self, now: Timestamp) -> Result<VerifierMode, AuditError> {
         let later = VerifierMode::Waiting { until: second(now) + RETRY_SECONDS };
         let mut session = self.pool.acquire().await?;
         let state = verifications::state(&mut session).await?;
-        let due = state.ended.map_or(0, |ended| second(ended.at) + self.interval_seconds());
+        let due = state.ended.map_or(0, |ended| self.next_due(&ended));
         if state.running.is_none() && second(now) < due {
-            return Ok(VerifierMode::Waiting { until: due });
+            return Ok(VerifierMode::Waiting { until: due.min(second(now) + LOOK_SECONDS) });
         }
         let is_signed = signatures::last(&mut session).await?.is_some();
         if !is_signed || self.notary.checkpoints.files()?.is_empty() {
@@ -91,7 +102,7 @@ impl AuditVerifier {
 
     /// Notes the end of a verification. A flaw is an error in the log.
     async fn end(
-        &self,
+        &mut self,
         session: &mut PgConnection,
         ended: EndedVerification,
     ) -> Result<VerifierMode, AuditError> {
@@ -107,13 +118,26 @@ impl AuditVerifier {
                 tracing::warn!(why, through, "the log could not be verified completely");
             }
         }
+        self.broken_in_row =
+            if ended.outcome.is_broken() { self.broken_in_row.saturating_add(1) } else { 0 };
         verifications::note_end(session, &ended).await?;
-        Ok(VerifierMode::Waiting { until: second(ended.at) + self.interval_seconds() })
+        let until = self.next_due(&ended).min(second(ended.at) + LOOK_SECONDS);
+        Ok(VerifierMode::Waiting { until })
+    }
+
+    /// The second at which the verification after this one is due.
+    fn next_due(&self, ended: &EndedVerification) -> i64 {
+        let wait = match ended.outcome.next(self.broken_in_row) {
+            NextVerification::AtOnce => 0,
+            NextVerification::AfterAnHour => HOUR_SECONDS.min(self.interval_seconds()),
+            NextVerification::AfterInterval => self.interval_seconds(),
+        };
+        second(ended.at) + wait
     }
 
     /// Does one step of a verification.
     async fn go_on(
-        &self,
+        &mut self,
         mut verification: Box<Verification>,
         now: Timestamp,
     ) -> Result<VerifierMode, AuditError> {

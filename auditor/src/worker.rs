@@ -4,10 +4,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use domain::audit::{EndedVerification, VerificationOutcome};
 use domain::time::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Clock, outage};
-use projector::signatures;
+use projector::{signatures, verifications};
 use sqlx::PgPool;
 use vault::Entropy;
 
@@ -65,6 +66,21 @@ impl Checkpointer {
         Ok(())
     }
 
+    /// Notes a flaw that keeps this worker from signing, as the verdict of a verification. Doctor and
+    /// metrics show the verdict, and a verification that is broken runs again soon.
+    async fn note_flaw(&self, flaw: String, now: Timestamp) -> Result<(), AuditError> {
+        let mut connection = self.pool.acquire().await?;
+        let ended = verifications::state(&mut connection).await?.ended;
+        let position = ended.as_ref().map_or(0, |ended| ended.position);
+        // Each try finds the same flaw, and the first verdict tells its age.
+        if !ended.is_some_and(|ended| ended.outcome.is_broken()) {
+            let outcome = VerificationOutcome::Broken(flaw);
+            let ended = EndedVerification { at: now, position, outcome };
+            verifications::note_end(&mut connection, &ended).await?;
+        }
+        Ok(())
+    }
+
     async fn take(&self, turn: SigningTurn<'_>, now: Timestamp) -> Result<(), AuditError> {
         let taken = turn.take(&self.pool, &*self.entropy, now).await?.checkpoint;
         tracing::info!(number = taken.number, position = taken.position, "a checkpoint was signed");
@@ -100,6 +116,11 @@ impl Worker for Checkpointer {
             Err(error) => {
                 if !outage::explains(&error) {
                     tracing::error!(%error, "no checkpoint of the audit log could be taken");
+                }
+                if let Some(flaw) = error.flaw()
+                    && let Err(error) = self.note_flaw(flaw, now).await
+                {
+                    tracing::error!(%error, "the flaw of the audit log could not be noted");
                 }
                 second + RETRY_SECONDS
             }

@@ -258,11 +258,14 @@ async fn checkpoints(
     now: DateTime<Utc>,
 ) -> anyhow::Result<Finding> {
     let notary = storage.notary();
-    let remembered = signatures::last(&mut *pool.acquire().await?).await?;
+    let mut connection = pool.acquire().await?;
+    let remembered = signatures::last(&mut connection).await?;
+    let ours = installation::id_seen_by(&mut connection).await?;
+    drop(connection);
     let last = notary.checkpoints.last()?.map(|last| last.checkpoint.at);
     let signed_at = remembered.as_ref().map(|remembered| remembered.at).max(last);
     let age = signed_at.map(|at| since(now, at.get()));
-    let health = match (notary.refusal(remembered.as_ref())?, age) {
+    let health = match (notary.refusal(remembered.as_ref(), ours)?, age) {
         _ if !notary.checkpoints.is_writable() => SigningHealth::NotWritable,
         (_, None) => SigningHealth::NeverSigned,
         (None, Some(age)) => SigningHealth::Signing { age },

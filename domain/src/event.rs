@@ -13,6 +13,7 @@ use crate::firm::{Firm, FirmEvent};
 use crate::form::{Form, FormEvent};
 use crate::invite::{Invite, InviteEvent};
 use crate::key::{Key, KeyEvent};
+use crate::late_entry::{LateEntry, LateEntryEvent};
 use crate::maintenance::{Maintenance, MaintenanceEvent};
 use crate::notice::{NoticeSending, NoticeSendingEvent};
 use crate::occurrence::{Happening, Occurrence, OccurrenceEvent};
@@ -223,6 +224,7 @@ all_events!(
     TargetTest(TargetTestEvent),
     SignIn(SignInEvent),
     NoticeSending(NoticeSendingEvent),
+    LateEntry(LateEntryEvent),
 );
 
 /// The stored event cannot be read by this build.

@@ -8,8 +8,8 @@
 //!
 //! The **aggregates** decide: [`firm`], [`form`], [`key`], [`subscription`], [`occurrence`],
 //! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
-//! [`repair`], [`checkpoint_series`], [`access_token`], [`maintenance`], [`notice`]. Each has a
-//! command, an event, a rejection and one `decide`. A refused command has no events. [`event`]
+//! [`repair`], [`late_entry`], [`checkpoint_series`], [`access_token`], [`maintenance`],
+//! [`notice`]. Each has a command, an event, a rejection and one `decide`. A refused command has no events. [`event`]
 //! joins all events into one closed type, [`context`] is their metadata, and [`operator`] names
 //! people at a terminal.
 //!
@@ -38,7 +38,7 @@
 //!   [`content`] judges if a body or an answer is shown, and [`growth`] forecasts sizes of tables.
 //!   [`search`] reads a text that an operator looks for, and [`access`] folds who could do what.
 //!   [`target_test`] orders a sample to a target.
-//! - [`sign_in`] gives users of a provider their roles.
+//! - [`sign_in`] gives users of a provider their roles. [`portal`] bounds the sessions of members.
 //! - [`ids`], [`time`], [`trace`], [`label`] and [`object`] read and write the basic formats.
 //!   [`printable`] makes foreign text safe to print. [`id_range`] and [`when`] read ids and times
 //!   as a person shortens them.
@@ -76,6 +76,7 @@ pub mod invite;
 pub mod key;
 pub mod label;
 pub mod lang;
+pub mod late_entry;
 pub mod link;
 pub mod maintenance;
 pub mod merkle;
@@ -88,6 +89,7 @@ pub mod operator;
 pub mod pause;
 pub mod payload;
 pub mod person;
+pub mod portal;
 pub mod pressure;
 pub mod printable;
 pub mod quota;

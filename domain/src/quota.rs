@@ -84,6 +84,7 @@ impl Quota {
             | Event::Replay(_)
             | Event::Pause(_)
             | Event::Repair(_)
+            | Event::LateEntry(_)
             | Event::CheckpointSeries(_)
             | Event::AccessToken(_)
             | Event::Maintenance(_)

@@ -15,6 +15,7 @@ use crate::firm::{FirmEvent, MemberRole};
 use crate::form::FormEvent;
 use crate::invite::{InviteEvent, InviteOf};
 use crate::key::{KeyEvent, RevocationReason};
+use crate::late_entry::LateEntryEvent;
 use crate::maintenance::MaintenanceEvent;
 use crate::notice::{NoticeChannel, NoticeSendingEvent, SentNotice};
 use crate::occurrence::{Happening, OccurrenceEvent};
@@ -118,6 +119,10 @@ impl NameBook {
                     counted(repaired.deliveries, "missing delivery", "missing deliveries");
                 format!("a repair queued {deliveries}, because: {}", repaired.reason)
             }
+            Event::LateEntry(LateEntryEvent::LateEntryAdded(of)) => format!(
+                "the missing audit entry of position {} was added, because: {}",
+                of.position, of.reason
+            ),
             Event::CheckpointSeries(CheckpointSeriesEvent::CheckpointSeriesBegun(begun)) => {
                 format!("a new series of signed checkpoints began, because: {}", begun.reason)
             }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
+use domain::audit::EventPlace;
 use domain::context::EventContext;
 use domain::event::Event;
 use domain::occurrence::event_id;
@@ -93,6 +94,12 @@ impl RecordedEvent {
     #[must_use]
     pub fn id(&self) -> Uuid {
         event_id(self.event.aggregate_type(), &self.aggregate_id, self.sequence)
+    }
+
+    /// Returns the place of the event.
+    #[must_use]
+    pub fn place(&self) -> EventPlace {
+        EventPlace { position: self.position, firm_id: self.context.firm_id, event_id: self.id() }
     }
 }
 

@@ -61,6 +61,7 @@ impl WakeScope {
             | Event::Replay(_)
             | Event::Pause(_)
             | Event::Repair(_)
+            | Event::LateEntry(_)
             | Event::CheckpointSeries(_)
             | Event::AccessToken(_)
             | Event::Maintenance(_)

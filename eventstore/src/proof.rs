@@ -1,12 +1,13 @@
 //! The proof reads the log here: digests in their order, and events with digests computed again.
 
 use chrono::{DateTime, Utc};
+use domain::audit::{LateStatement, LateStatements};
 use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
 use crate::stored_event::{StoredEvent, events_where};
-use crate::tail::{TailError, read_all};
+use crate::tail::{LogRange, TailError, read_all};
 use crate::upcast::Upcasters;
 
 /// Begins a transaction that reads the database as it was at the begin. The transaction draws no
@@ -24,6 +25,61 @@ pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, s
         )
         .await?;
     Ok(transaction)
+}
+
+/// Begins the snapshot of a long read. A page may take longer than a statement of the service may.
+/// The transaction may be idle for as long as its client works on a page, or waits for its output.
+/// The planner's settings are pinned like the search path: a setting of the database or the login
+/// must not choose the index by which rows are found.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn long_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    let mut transaction = snapshot(pool).await?;
+    transaction
+        .execute(
+            "set local statement_timeout = 0;
+             set local idle_in_transaction_session_timeout = 0;
+             set local jit = off;
+             set local enable_seqscan = on; set local enable_indexscan = on;
+             set local enable_indexonlyscan = on; set local enable_bitmapscan = on;
+             set local enable_sort = on; set local enable_nestloop = on;
+             set local enable_hashjoin = on; set local enable_mergejoin = on;
+             set local seq_page_cost = 1; set local random_page_cost = 4;
+             set local cpu_tuple_cost = 0.01; set local cpu_index_tuple_cost = 0.005;
+             set local cpu_operator_cost = 0.0025",
+        )
+        .await?;
+    Ok(transaction)
+}
+
+/// Makes the next statements of a transaction read tables alone, so that a count finds rows that an
+/// index does not have.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn read_without_indexes(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    connection
+        .execute(
+            "set local enable_indexscan = off; set local enable_indexonlyscan = off;
+             set local enable_bitmapscan = off; set local enable_seqscan = on",
+        )
+        .await?;
+    Ok(())
+}
+
+/// Ends [`read_without_indexes`].
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn read_with_indexes(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    connection
+        .execute(
+            "set local enable_indexscan = on; set local enable_indexonlyscan = on;
+             set local enable_bitmapscan = on",
+        )
+        .await?;
+    Ok(())
 }
 
 /// Lets another session read this transaction's snapshot, by the returned name. The transaction may
@@ -131,6 +187,51 @@ pub async fn checked(
         .fetch_all(connection)
         .await?;
     rows.iter().map(|row| Ok(StoredEvent::of(row)?.checked(upcasters))).collect()
+}
+
+/// Reads the statements that entries are late. A statement of another build states nothing here:
+/// its reader reports it.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn late_statements(connection: &mut PgConnection) -> Result<LateStatements, sqlx::Error> {
+    // The kind is no parameter: a generic plan would expect as many of them as of any other kind.
+    let rows = sqlx::query(events_where!(
+        "aggregate_type = 'LateEntry' and sequence = 1 order by aggregate_id"
+    ))
+    .fetch_all(connection)
+    .await?;
+    let mut statements = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if let Ok(read) = StoredEvent::of(row)?.read(&Upcasters::current()) {
+            let firm_id = read.context.firm_id;
+            let id = &read.aggregate_id;
+            statements.extend(LateStatement::of(read.position, firm_id, id, &read.event));
+        }
+    }
+    Ok(statements.into_iter().collect())
+}
+
+/// Reads a firm's events of a range in order, without the events of the excluded names.
+///
+/// # Errors
+/// [`TailError`]; with [`TailError::Unreadable`], nothing of the batch is handed out.
+pub async fn of_firm(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    range: LogRange,
+    excluded: &[&str],
+) -> Result<Vec<RecordedEvent>, TailError> {
+    let statement = sqlx::query(events_where!(
+        "position > $1 and position <= $2 and event_type <> all($4) and firm_id = $5
+          order by position limit $3"
+    ))
+    .bind(range.after)
+    .bind(range.settled)
+    .bind(range.limit)
+    .bind(excluded)
+    .bind(firm_id);
+    read_all(statement, connection, &Upcasters::current()).await
 }
 
 /// A part of the log, chosen by firm and time.

@@ -86,6 +86,19 @@ pub async fn read_except(
     read_all(statement, connection, upcasters).await
 }
 
+/// Reads the event at this position, if there is one.
+///
+/// # Errors
+/// [`TailError`].
+pub async fn read_at(
+    connection: &mut PgConnection,
+    upcasters: &Upcasters,
+    position: i64,
+) -> Result<Option<RecordedEvent>, TailError> {
+    let statement = sqlx::query(events_where!("position = $1")).bind(position);
+    Ok(read_all(statement, connection, upcasters).await?.pop())
+}
+
 /// Reads the erasures of a range, in order. Erasures are few and have an index of their own.
 ///
 /// # Errors

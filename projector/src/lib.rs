@@ -13,7 +13,8 @@
 //! - [`activity_ids`] has the ids of past activities, and [`hook_requests`] the requests that
 //!   callers may repeat. [`tokens`] has the bearer tokens of the internal door, and
 //!   [`portal_sessions`] the links and sessions of the portal. [`signatures`] and [`verifications`]
-//!   have the last signature and the last verification of the log. None of them has events.
+//!   have the last signature and the last verification of the log. None of them follows from events
+//!   alone.
 //! - `actors` checks in each append that the actor may still act.
 //! - [`rebuild`] makes read models again from the log, and compares them with the live tables.
 //! - [`as_of`] reads subscriptions and deliveries from the log, as they were at a moment.

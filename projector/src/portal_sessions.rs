@@ -1,10 +1,11 @@
 //! Links to the portal, and the sessions that begin with them (ruling 48). A row is a link until
-//! the link is used, and then it is the session. No events stand for the rows.
+//! the link is used, and then it is the session. The log has the beginning of each session, and
+//! nothing of its link.
 
 use chrono::{DateTime, Utc};
 use domain::firm::FirmBrand;
 use sqlx::types::Json;
-use sqlx::{FromRow, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 /// A new link.
@@ -57,22 +58,62 @@ pub struct UsedLink {
     pub ends_at: DateTime<Utc>,
 }
 
-/// Turns a link into a session. Of two uses at once, one finds the link used.
+/// Turns a link into a session. Returns the link; `None` if it is over or used. Of two uses at once,
+/// one finds the link used.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn begin(pool: &PgPool, used: UsedLink) -> Result<bool, sqlx::Error> {
-    let begun = sqlx::query(
+pub async fn begin(
+    connection: &mut PgConnection,
+    used: UsedLink,
+) -> Result<Option<SpentLinkRow>, sqlx::Error> {
+    sqlx::query_as(
         "update portal_sessions set cookie_sha256 = $2, ends_at = $4
-          where link_sha256 = $1 and cookie_sha256 is null and ends_at > $3",
+          where link_sha256 = $1 and cookie_sha256 is null and ends_at > $3
+         returning firm_id, member_id, frame_origin",
     )
     .bind(used.link_sha256)
     .bind(used.cookie_sha256)
     .bind(used.now)
     .bind(used.ends_at)
-    .execute(pool)
-    .await?;
-    Ok(begun.rows_affected() == 1)
+    .fetch_optional(connection)
+    .await
+}
+
+/// The name of the table.
+pub const TABLE: &str = "portal_sessions";
+
+/// A session as its row says. A verifier compares it with the log.
+#[derive(Debug, Clone, FromRow)]
+pub struct StoredPortalSession {
+    /// The SHA-256 of the cookie.
+    pub cookie_sha256: [u8; 32],
+    /// The firm.
+    pub firm_id: Uuid,
+    /// The member.
+    pub member_id: Uuid,
+    /// The end of the session.
+    pub ends_at: DateTime<Utc>,
+}
+
+/// Lists up to `limit` sessions after one, in the order of their cookies. Links are not among them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn begun_after(
+    connection: &mut PgConnection,
+    after: Option<[u8; 32]>,
+    limit: i64,
+) -> Result<Vec<StoredPortalSession>, sqlx::Error> {
+    sqlx::query_as(
+        "select cookie_sha256, firm_id, member_id, ends_at from portal_sessions
+          where cookie_sha256 is not null and ($1::bytea is null or cookie_sha256 > $1)
+          order by cookie_sha256 limit $2",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
 }
 
 /// A session, with its firm and its member as they are now.

@@ -1,13 +1,17 @@
 //! Sessions of users of a provider, and the names of these users. The events of sign-ins hold no
 //! hash of a cookie, so these tables are no read models.
 
+mod stored;
+
 use chrono::{DateTime, Utc};
-use domain::sign_in::{FLOW_TIME, SignInScope};
+use domain::event::Event;
+use domain::sign_in::{FLOW_TIME, SignInEvent, SignInScope};
+use eventstore::tail::TailError;
+use eventstore::{Upcasters, load_first};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-/// Names of users that a page may need, at most.
-const NAMES_MAX: i64 = 10_000;
+pub use stored::{StoredSignIn, StoredUser};
 
 /// A session to insert.
 #[derive(Debug, Clone, Copy)]
@@ -172,15 +176,27 @@ pub async fn end_of_user(
     .await
 }
 
-/// The names of all users.
+/// The names of these users, as the event of the last sign-in of each says. The table leads to the
+/// event, and its own name is not asked: a row can be changed, and the event cannot.
 ///
 /// # Errors
-/// If the database does not answer.
-pub async fn names(pool: &PgPool) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    sqlx::query_as("select user_id, name from users order by user_id limit $1")
-        .bind(NAMES_MAX)
-        .fetch_all(pool)
-        .await
+/// [`TailError`].
+pub async fn names(
+    connection: &mut PgConnection,
+    user_ids: &[Uuid],
+) -> Result<Vec<(Uuid, String)>, TailError> {
+    let sign_ins: Vec<String> =
+        sqlx::query_scalar("select sign_in_id::text from users where user_id = any($1)")
+            .bind(user_ids)
+            .fetch_all(&mut *connection)
+            .await?;
+    let ids: Vec<&str> = sign_ins.iter().map(String::as_str).collect();
+    let events = load_first(connection, &Upcasters::current(), "SignIn", &ids).await?;
+    let names = events.into_iter().filter_map(|recorded| match recorded.event {
+        Event::SignIn(SignInEvent::UserSignedIn(scope)) => Some((scope.user_id, scope.name)),
+        _ => None,
+    });
+    Ok(names.filter(|(user_id, _)| user_ids.contains(user_id)).collect())
 }
 
 /// Forgets up to `limit` sessions whose end and whose way to the provider are past. Returns their

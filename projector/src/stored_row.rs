@@ -10,14 +10,19 @@ pub trait StoredRow: Sized {
     /// The name of the table.
     const TABLE: &'static str;
 
-    /// The kind of the stream.
+    /// The kind of the stream that leads to the row.
     const AGGREGATE: &'static str;
 
     /// A column that decides. A login that may not read it cannot compare.
     const COLUMN: &'static str;
 
-    /// Returns the id of the row, which is the id of its stream.
+    /// Returns the id of the row.
     fn key(&self) -> Uuid;
+
+    /// Returns the id of the row's stream.
+    fn stream(&self) -> Uuid {
+        self.key()
+    }
 
     /// Makes the row that a stream leads to. Returns `None` if the stream makes no row.
     fn of(stream: &[&RecordedEvent]) -> Option<Self>;

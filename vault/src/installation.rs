@@ -1,7 +1,7 @@
 //! The id of the installation, which the main database and its keyring share.
 
 use domain::restore::{InstallationIds, StrangeKeyring};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::keyring::Keyring;
@@ -56,6 +56,19 @@ pub async fn note(main: &PgPool, keyring: &Keyring, new: Uuid) -> Result<(), Pai
 /// If the database does not answer.
 pub async fn id_in(pool: &PgPool) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("select installation_id from installation").fetch_optional(pool).await
+}
+
+/// Reads the id of the main database on this connection. `None` if it has none yet, or if this login
+/// may not read it.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn id_seen_by(connection: &mut PgConnection) -> Result<Option<Uuid>, sqlx::Error> {
+    let may_read = "select has_table_privilege('installation', 'select')";
+    if !sqlx::query_scalar::<_, bool>(may_read).fetch_one(&mut *connection).await? {
+        return Ok(None);
+    }
+    sqlx::query_scalar("select installation_id from installation").fetch_optional(connection).await
 }
 
 async fn store(pool: &PgPool, id: Uuid) -> Result<(), sqlx::Error> {

@@ -7,7 +7,8 @@
 //! - [`pauses`], [`replays`] and [`reissue`] are the operators' commands about deliveries.
 //! - [`readings`] records that somebody reads a firm's data, [`targets`] shows whole targets, and
 //!   [`contents`] bodies and answers.
-//! - [`checkpoint_series`] records that a new series of signed checkpoints begins.
+//! - [`checkpoint_series`] records that a new series of signed checkpoints begins. [`late_entries`]
+//!   adds missing entries of the audit log.
 
 pub mod checkpoint_series;
 pub mod contents;
@@ -15,6 +16,7 @@ pub mod hook_tests;
 pub(crate) mod hooks;
 pub(crate) mod invites;
 pub mod keys;
+pub mod late_entries;
 pub mod pauses;
 pub mod readings;
 pub mod reissue;

@@ -89,6 +89,7 @@ impl KnownState {
                 | Event::Replay(_)
                 | Event::Pause(_)
                 | Event::Repair(_)
+                | Event::LateEntry(_)
                 | Event::CheckpointSeries(_)
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)

@@ -6,14 +6,16 @@
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chrono::TimeDelta;
 use domain::context::Actor;
 use domain::firm::FirmBrand;
 use domain::lang::Lang;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+pub use domain::portal::SESSION_TIME;
+use domain::portal::reading_id;
+use domain::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use domain::text::is_bare_secret;
 use domain::time::Timestamp;
-use projector::portal_sessions::{self, PortalSessionRow, UsedLink};
+use eventstore::{AppendError, AppendTransaction, NewEvent};
+use projector::portal_sessions::{self, PortalSessionRow, SpentLinkRow, UsedLink};
 use uuid::Uuid;
 
 use super::links::sha256;
@@ -21,9 +23,6 @@ use crate::commands::readings;
 use crate::error::Error;
 use crate::public::client;
 use crate::service::Service;
-
-/// The time of a session (ruling 48).
-pub const SESSION_TIME: TimeDelta = TimeDelta::minutes(30);
 
 /// Most cookies of a request that are looked up. A neighbour in the domain may have set one.
 const COOKIES_MAX: usize = 3;
@@ -95,10 +94,20 @@ pub async fn enter(service: &Service, parts: &Parts, code: &str, cookies: &[&str
         now,
         ends_at: now + SESSION_TIME,
     };
-    let pool = service.store.pool();
-    if portal_sessions::begin(pool, used).await? {
-        return begun(service, cookie).await;
+    let mut appending = service.store.begin().await?;
+    if let Some(link) = portal_sessions::begin(appending.connection(), used).await? {
+        return match record_beginning(service, appending, used, &link).await {
+            Ok(()) => begun(service, cookie).await,
+            // The member manages the firm no more, and the link stays unused until its end.
+            Err(AppendError::ActorInactive) => Ok(PortalEntry::Refused {
+                why: Error::Unauthorized,
+                frame_origin: link.frame_origin,
+            }),
+            Err(error) => Err(error.into()),
+        };
     }
+    appending.rollback().await?;
+    let pool = service.store.pool();
     let spent = portal_sessions::find_link(pool, used.link_sha256).await?;
     if let Some(spent) = &spent
         && let PortalStanding::Open(session) = standing(service, cookies).await?
@@ -115,11 +124,30 @@ pub async fn enter(service: &Service, parts: &Parts, code: &str, cookies: &[&str
 /// The outcome of [`enter`].
 type Entered = Result<PortalEntry, Error>;
 
+/// Records the beginning of a session in the transaction that begins it. So no row of a session is
+/// without its event.
+async fn record_beginning(
+    service: &Service,
+    mut appending: AppendTransaction<'_>,
+    used: UsedLink,
+    link: &SpentLinkRow,
+) -> Result<(), AppendError> {
+    let beginning = ReadingDetails::at(ReadingSubject::Portal, ReadAs::Page);
+    let context = service.context(link.firm_id, Actor::Member(link.member_id));
+    let stream = reading_id(&used.cookie_sha256).to_string();
+    let event = ReadingEvent::AuditRead(beginning);
+    match appending.append(NewEvent::after(0, &stream, &context, [event])).await {
+        Ok(_) => appending.commit().await,
+        Err(error) => {
+            appending.rollback().await?;
+            Err(error)
+        }
+    }
+}
+
 async fn begun(service: &Service, cookie: String) -> Entered {
     match standing(service, &[&cookie]).await? {
         PortalStanding::Open(session) => {
-            let beginning = ReadingDetails::at(ReadingSubject::Portal, ReadAs::Page);
-            session.record(service, beginning).await?;
             Ok(PortalEntry::Begun { cookie, session: Box::new(session) })
         }
         PortalStanding::Over { why, frame_origin } => {

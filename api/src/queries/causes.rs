@@ -142,18 +142,29 @@ pub(super) async fn names<'a>(
     service: &Service,
     events: impl Iterator<Item = &'a RecordedEvent>,
 ) -> Result<NameBook, Error> {
-    let key_ids: HashSet<Uuid> = events.flat_map(keys_in).collect();
+    let events: Vec<&RecordedEvent> = events.collect();
+    let key_ids: HashSet<Uuid> = events.iter().copied().flat_map(keys_in).collect();
     let key_ids: Vec<Uuid> = key_ids.into_iter().collect();
+    let user_ids: HashSet<Uuid> = events.iter().copied().filter_map(user_in).collect();
+    let user_ids: Vec<Uuid> = user_ids.into_iter().collect();
     let mut connection = service.store.pool().acquire().await?;
     let keys = keys::named(&mut connection, &key_ids).await?;
+    let users = sign_ins::names(&mut connection, &user_ids).await.map_err(unread)?;
     drop(connection);
     let keys =
         keys.into_iter().map(|key| (key.key_id, KeyName { name: key.name, prefix: key.prefix }));
     let tokens = tokens::list(service.store.pool()).await?;
     let tokens: HashMap<Uuid, String> =
         tokens.into_iter().map(|token| (token.token_id, token.name)).collect();
-    let users = sign_ins::names(service.store.pool()).await?.into_iter().collect();
-    Ok(NameBook { keys: keys.collect(), tokens, users })
+    Ok(NameBook { keys: keys.collect(), tokens, users: users.into_iter().collect() })
+}
+
+/// The holder of a token or the user of the provider who acted, if one did.
+const fn user_in(recorded: &RecordedEvent) -> Option<Uuid> {
+    match recorded.context.actor {
+        Actor::Operator(id) | Actor::Auditor(id) => Some(id),
+        _ => None,
+    }
 }
 
 /// The keys that the sentence of an event names.

@@ -116,7 +116,7 @@ pub async fn export(
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<BundleSummary, AuditError> {
     let turn = signing.notary.turn(pool).await?;
-    let mut transaction = snapshot::begin(pool).await?;
+    let mut transaction = snapshot::begin_long(pool).await?;
     let standing = signing.notary.standing(&mut transaction).await?;
     let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
     let head = kept.ok_or(AuditError::Nothing)?;

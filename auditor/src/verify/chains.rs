@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use domain::audit::{AuditChain, AuditEntry, LinkedEntry, StoredEntry};
+use domain::audit::{Action, AuditChain, AuditEntry, EntryParty, LinkedEntry, StoredEntry};
 use domain::merkle::{Hash, MerkleFrontier};
 use domain::time::Timestamp;
-use projector::audit::{ChainHash, EntryRow};
+use projector::audit::{ChainHash, EntryRow, find_at_all};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::events::{ExpectedEntry, WalkedEvent};
+use super::events::{ExpectedEntries, ExpectedEntry, WalkedEvent};
 use super::rows::PagedRows;
 use super::{FlawLocation, VerifyStop, broken};
 
@@ -30,6 +30,30 @@ pub struct AwaitedEntry {
     pub action: &'static str,
 }
 
+/// Late entries that a report lists.
+const LATE_LISTED_MAX: usize = 100;
+
+/// An entry that was missing, and was added at the end of its chain by a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedLate {
+    /// The firm of the chain.
+    pub firm_id: Uuid,
+    /// The place in the chain.
+    pub sequence: i64,
+    /// The position of the event.
+    pub position: i64,
+    /// The time at which the event was recorded.
+    pub at: Timestamp,
+    /// The word of the action.
+    pub action: &'static str,
+    /// The position of the statement.
+    pub stated_at: i64,
+    /// The actor of the statement, by kind and id.
+    pub stated_by: String,
+    /// The reason in the statement.
+    pub reason: Option<String>,
+}
+
 /// The chains up to the position of the walk.
 pub(super) struct ChainWalk {
     pub(super) rows: PagedRows<EntryRow>,
@@ -45,6 +69,10 @@ pub(super) struct ChainWalk {
     pub(super) entries_awaited: u64,
     /// The first of these entries.
     pub(super) first_awaited: Vec<AwaitedEntry>,
+    /// Late entries.
+    pub(super) late_entries: u64,
+    /// The first of these entries.
+    pub(super) first_late: Vec<AddedLate>,
 }
 
 impl ChainWalk {
@@ -58,6 +86,8 @@ impl ChainWalk {
             events_awaited: 0,
             entries_awaited: 0,
             first_awaited: Vec::new(),
+            late_entries: 0,
+            first_late: Vec::new(),
         }
     }
 
@@ -77,26 +107,90 @@ impl ChainWalk {
         self.rows.reopen();
     }
 
-    /// Compares the expected entry of an event with the stored row.
+    /// Compares the entries that stand where an event stands with the stored rows.
     pub(super) async fn compare(
         &mut self,
         connection: &mut PgConnection,
         event: &WalkedEvent,
-        entry: ExpectedEntry,
+        expected: ExpectedEntries,
     ) -> Result<(), VerifyStop> {
         let row = self.rows.next_through(connection, event.position).await?;
         if let Some(row) = row.as_ref().filter(|row| row.position < event.position) {
             return refuse_stray(row);
         }
         if event.position > self.followed_to {
-            self.wait_for(entry);
+            self.wait_for(expected);
             return row.as_ref().map_or(Ok(()), refuse_stray);
         }
-        match (entry, row) {
+        let ExpectedEntries { own, late } = expected;
+        let statement = match &own {
+            ExpectedEntry::Entry(entry) if entry.deed.action == Action::LateEntryAdded => {
+                Some(entry.clone())
+            }
+            _ => None,
+        };
+        self.compare_own(event, own, row)?;
+        match statement {
+            Some(statement) => self.add_late(connection, &statement, &late).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the entry of an event with the stored row.
+    fn compare_own(
+        &mut self,
+        event: &WalkedEvent,
+        own: ExpectedEntry,
+        row: Option<EntryRow>,
+    ) -> Result<(), VerifyStop> {
+        match (own, row) {
+            // The row is compared where its statement stands.
+            (ExpectedEntry::Late { stated_at }, _) if stated_at <= self.followed_to => Ok(()),
+            (ExpectedEntry::Late { .. }, None) => Ok(()),
+            (ExpectedEntry::Late { .. }, Some(row)) => refuse_stray(&row),
             (ExpectedEntry::None | ExpectedEntry::Unknown, None) => Ok(()),
             (ExpectedEntry::None, Some(row)) => refuse_stray(&row),
             (ExpectedEntry::Unknown, Some(row)) => self.take_over(event, &row),
             (ExpectedEntry::Entry(entry), row) => self.add(&entry, row.as_ref()),
+        }
+    }
+
+    /// Adds the late entries that a statement is about, and compares their rows.
+    async fn add_late(
+        &mut self,
+        connection: &mut PgConnection,
+        statement: &AuditEntry,
+        late: &[AuditEntry],
+    ) -> Result<(), VerifyStop> {
+        if late.is_empty() {
+            let place = FlawLocation::Event { position: statement.position };
+            return broken(place, "it states that an entry is late, and no event has that entry");
+        }
+        let positions: Vec<i64> = late.iter().map(|entry| entry.position).collect();
+        let rows = find_at_all(connection, &positions).await?;
+        for entry in late {
+            self.add(entry, rows.iter().find(|row| row.position == entry.position))?;
+            self.late_entries += 1;
+            if self.first_late.len() < LATE_LISTED_MAX {
+                let added = self.added_late(statement, entry);
+                self.first_late.push(added);
+            }
+        }
+        Ok(())
+    }
+
+    fn added_late(&self, statement: &AuditEntry, entry: &AuditEntry) -> AddedLate {
+        let AuditEntry { firm_id, position, at, ref deed, .. } = *entry;
+        let EntryParty { kind, id } = &statement.actor;
+        AddedLate {
+            firm_id,
+            sequence: self.chain(firm_id).map_or(0, AuditChain::sequence).cast_signed(),
+            position,
+            at,
+            action: deed.action.name(),
+            stated_at: statement.position,
+            stated_by: id.as_ref().map_or_else(|| kind.to_string(), |id| format!("{kind} {id}")),
+            reason: statement.deed.reason.clone(),
         }
     }
 
@@ -141,16 +235,18 @@ impl ChainWalk {
         add(self.chains.entry(firm_id).or_default())
     }
 
-    fn wait_for(&mut self, entry: ExpectedEntry) {
+    fn wait_for(&mut self, expected: ExpectedEntries) {
         self.events_awaited += 1;
-        let ExpectedEntry::Entry(entry) = entry else {
-            return;
+        let own = match expected.own {
+            ExpectedEntry::Entry(entry) => Some(*entry),
+            _ => None,
         };
-        let AuditEntry { position, firm_id, at, ref deed, .. } = *entry;
-        self.entries_awaited += 1;
-        if self.first_awaited.len() < AWAITED_LISTED_MAX {
-            let action = deed.action.name();
-            self.first_awaited.push(AwaitedEntry { position, firm_id, at, action });
+        for AuditEntry { position, firm_id, at, deed, .. } in own.into_iter().chain(expected.late) {
+            self.entries_awaited += 1;
+            if self.first_awaited.len() < AWAITED_LISTED_MAX {
+                let action = deed.action.name();
+                self.first_awaited.push(AwaitedEntry { position, firm_id, at, action });
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! A page of events, with the entry that each of them leads to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use domain::audit::AuditEntry;
+use domain::audit::{AuditEntry, EventPlace, LateStatements};
 use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::key::KeyEvent;
@@ -12,7 +12,7 @@ use domain::time::Timestamp;
 use eventstore::proof::{self, CheckedEvent};
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, Upcasters};
-use projector::audit::entries_of;
+use projector::audit::{PlacedEntry, placed_entries};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -27,14 +27,34 @@ pub(super) struct WalkedEvent {
     pub(super) digest: Hash,
 }
 
+impl WalkedEvent {
+    fn place(&self) -> EventPlace {
+        let Self { position, firm_id, event_id, .. } = *self;
+        EventPlace { position, firm_id, event_id }
+    }
+}
+
 /// The entry that an event leads to.
 pub(super) enum ExpectedEntry {
     /// This entry.
     Entry(Box<AuditEntry>),
+    /// An entry that stands later, where a statement at this position says so.
+    Late {
+        /// The position of the statement.
+        stated_at: i64,
+    },
     /// No entry.
     None,
     /// This build cannot tell.
     Unknown,
+}
+
+/// The entries that stand where an event stands.
+pub(super) struct ExpectedEntries {
+    /// The entry of the event.
+    pub(super) own: ExpectedEntry,
+    /// The late entries that the event states.
+    pub(super) late: Vec<AuditEntry>,
 }
 
 /// Rows of other tables that the log leads to.
@@ -52,7 +72,9 @@ pub(super) struct EventPage {
     events: Vec<Result<WalkedEvent, i64>>,
     /// The lowest position of the next page; `None` after the last page.
     pub(super) next: Option<i64>,
-    entries: HashMap<i64, AuditEntry>,
+    /// The entries, by the position at which they stand.
+    entries: HashMap<i64, Vec<PlacedEntry>>,
+    late: LateStatements,
     /// Events that do not tell their entry, and why not.
     unread: BTreeMap<i64, String>,
 }
@@ -69,8 +91,15 @@ impl EventPage {
         let is_last = i64::try_from(checked.len()).unwrap_or(i64::MAX) < ROWS_PER_PAGE;
         let last = checked.last().filter(|_| !is_last);
         let next = last.and_then(|last| last.position.checked_add(1));
-        let mut page =
-            Self { events: Vec::new(), next, entries: HashMap::new(), unread: BTreeMap::new() };
+        let late = proof::late_statements(connection).await?;
+        refuse_unlisted(&late, from, next, &checked)?;
+        let mut page = Self {
+            events: Vec::new(),
+            next,
+            entries: HashMap::new(),
+            late,
+            unread: BTreeMap::new(),
+        };
         let mut recorded = Vec::new();
         for CheckedEvent { position, firm_id, event_id, digest, event } in checked {
             match event {
@@ -105,12 +134,13 @@ impl EventPage {
         connection: &mut PgConnection,
         recorded: &[RecordedEvent],
     ) -> Result<(), VerifyStop> {
-        match entries_of(connection, recorded).await {
+        match placed_entries(connection, recorded, &self.late).await {
             Ok(entries) => self.keep(entries),
             Err(TailError::Database(error)) => return Err(error.into()),
             Err(TailError::Unreadable { .. }) => {
                 for event in recorded {
-                    match entries_of(connection, std::slice::from_ref(event)).await {
+                    let one = std::slice::from_ref(event);
+                    match placed_entries(connection, one, &self.late).await {
                         Ok(entries) => self.keep(entries),
                         Err(TailError::Database(error)) => return Err(error.into()),
                         Err(unreadable) => {
@@ -123,15 +153,17 @@ impl EventPage {
         Ok(())
     }
 
-    fn keep(&mut self, entries: Vec<AuditEntry>) {
-        self.entries.extend(entries.into_iter().map(|entry| (entry.position, entry)));
+    fn keep(&mut self, entries: Vec<PlacedEntry>) {
+        for placed in entries {
+            self.entries.entry(placed.place).or_default().push(placed);
+        }
     }
 
-    /// The events in order, each with its entry. Ends at an event whose digest is wrong.
+    /// The events in order, each with the entries that stand there. Ends at an event whose digest is wrong.
     pub(super) fn into_events(
         self,
-    ) -> impl Iterator<Item = Result<(WalkedEvent, ExpectedEntry), VerifyStop>> {
-        let Self { events, mut entries, unread, .. } = self;
+    ) -> impl Iterator<Item = Result<(WalkedEvent, ExpectedEntries), VerifyStop>> {
+        let Self { events, mut entries, late, unread, .. } = self;
         events.into_iter().map(move |event| {
             let event = match event {
                 Ok(event) => event,
@@ -140,18 +172,40 @@ impl EventPage {
                     return broken(place, "its digest is not that of what is stored");
                 }
             };
-            let entry = match entries.remove(&event.position) {
-                Some(entry) => ExpectedEntry::Entry(Box::new(entry)),
+            let mut there = entries.remove(&event.position).unwrap_or_default().into_iter();
+            let own = match late.about(event.place()) {
+                Some(statement) => ExpectedEntry::Late { stated_at: statement.stated_at },
                 None if unread.contains_key(&event.position) => ExpectedEntry::Unknown,
-                None => ExpectedEntry::None,
+                None => match there.next() {
+                    Some(PlacedEntry { entry, .. }) => ExpectedEntry::Entry(Box::new(entry)),
+                    None => ExpectedEntry::None,
+                },
             };
-            Ok((event, entry))
+            let late: Vec<AuditEntry> = there.map(|placed| placed.entry).collect();
+            Ok((event, ExpectedEntries { own, late }))
         })
     }
 
     /// The first event that does not tell its entry, and why not.
     pub(super) fn first_unread(&self) -> Option<&String> {
         self.unread.values().next()
+    }
+}
+
+/// Refuses a statement in the stretch of a page that the page does not have. Statements are found by
+/// another index than pages.
+fn refuse_unlisted(
+    late: &LateStatements,
+    from: i64,
+    next: Option<i64>,
+    checked: &[CheckedEvent],
+) -> Result<(), VerifyStop> {
+    let listed: HashSet<i64> = checked.iter().map(|event| event.position).collect();
+    let is_in_page = |position: i64| position >= from && next.is_none_or(|next| position < next);
+    let unlisted = |position: &i64| is_in_page(*position) && !listed.contains(position);
+    match late.iter().map(|statement| statement.stated_at).find(unlisted) {
+        Some(position) => broken(FlawLocation::Event { position }, "an index does not have it"),
+        None => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! - `walk` visits every row of the log and its proof once, in the order of positions.
 //! - `events` reads a page of events, and the entries that they lead to.
 //! - `chains` compares entries, `blocks` seals, `witnesses` has the signed checkpoints.
-//! - `deciding` compares tables that decide and are in no chain.
+//! - `deciding` compares tables that decide and are in no chain, `portal` the portal's sessions.
 //! - `stepped` walks in steps with a short snapshot each, for the worker.
 //!
 //! The walk computes digests, seals, entries, links and heads from the first event on. At each
@@ -15,6 +15,7 @@ mod chains;
 mod deciding;
 mod events;
 mod flaw;
+mod portal;
 mod rows;
 mod stepped;
 mod walk;
@@ -26,6 +27,7 @@ use eventstore::proof;
 use projector::audit::{followed_to, heads_after};
 use projector::seals::sealed_to;
 use sqlx::{PgConnection, PgPool};
+use vault::installation;
 
 use crate::error::AuditError;
 use crate::keys::PublicKey;
@@ -34,7 +36,7 @@ use crate::snapshot;
 use walk::{AuditWalk, StatedPositions};
 use witnesses::TrustedCheckpoints;
 
-pub use chains::AwaitedEntry;
+pub use chains::{AddedLate, AwaitedEntry};
 pub use deciding::ComparedRows;
 pub use flaw::{Flaw, FlawLocation};
 pub(crate) use flaw::{VerifyStop, broken};
@@ -79,6 +81,10 @@ pub struct DatabaseReport {
     pub entries_awaited: u64,
     /// The first of these entries.
     pub first_awaited: Vec<AwaitedEntry>,
+    /// Entries that were missing, and were added at the end of their chains.
+    pub late_entries: u64,
+    /// The first of these entries.
+    pub first_late: Vec<AddedLate>,
     /// Whole blocks that are not sealed yet.
     pub blocks_awaited: i64,
     /// Rows of tables that are in no chain.
@@ -102,8 +108,9 @@ pub async fn database(
         require_keys(notary, &trusted)?;
         // Read before the snapshot begins: the database must then hold everything that a checkpoint
         // signs.
-        let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted)?;
-        let mut transaction = snapshot::begin(pool).await?;
+        let installation_id = installation::id_seen_by(&mut *pool.acquire().await?).await?;
+        let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
+        let mut transaction = snapshot::begin_long(pool).await?;
         walk(&mut transaction, witnesses, progress).await
     };
     match verified.await {
@@ -143,6 +150,7 @@ async fn walk(
     let unknown = walk.unread.take().map_or(unwitnessed, |why| {
         Some(format!("an event of another build: {why}; nothing contradicts its digest"))
     });
+    let unknown = unknown.or_else(|| compared.undecided.clone());
     Ok((DatabaseReport { compared, ..walk.report() }, unknown))
 }
 

@@ -7,9 +7,11 @@
 //! that are in no chain to `audit verify`.
 
 use domain::audit::{Seal, VerificationOutcome};
+use eventstore::proof;
 use projector::audit::{ChainHash, hashes_after};
 use projector::seals;
 use sqlx::{PgConnection, PgPool};
+use vault::installation;
 
 use super::walk::AuditWalk;
 use super::witnesses::TrustedCheckpoints;
@@ -75,7 +77,8 @@ impl SteppedWalk {
         let trusted = notary.known_keys()?.keys;
         require_keys(notary, &trusted)?;
         // Read before the first snapshot: the database must hold all that a checkpoint signs.
-        let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted)?;
+        let installation_id = installation::id_seen_by(&mut *pool.acquire().await?).await?;
+        let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
         let mut transaction = snapshot::begin(pool).await?;
         let unwitnessed = witnesses.unknown(&mut transaction).await?;
         let stated = stated(&mut transaction).await?;
@@ -117,7 +120,10 @@ impl SteppedWalk {
         after: Option<ChainHash>,
     ) -> Result<WalkStep, VerifyStop> {
         let through = self.walk.last();
-        let hashes = hashes_after(connection, after, through, HASHES_PER_STEP).await?;
+        let late = proof::late_statements(connection).await?;
+        let later = late.iter().filter(|statement| statement.stated_at > through);
+        let later: Vec<i64> = later.map(|statement| statement.about.position).collect();
+        let hashes = hashes_after(connection, after, through, &later, HASHES_PER_STEP).await?;
         self.stage = match hashes.last() {
             Some(last) => WalkStage::Restoring(Some(*last)),
             None => WalkStage::Walking(through + 1),

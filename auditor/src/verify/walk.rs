@@ -7,7 +7,7 @@ use domain::time::Timestamp;
 use eventstore::proof;
 use projector::seals::SealRow;
 use projector::{audit, seals};
-use sqlx::{Executor, PgConnection};
+use sqlx::PgConnection;
 
 use super::blocks::BlockWalk;
 use super::chains::ChainWalk;
@@ -115,9 +115,9 @@ impl AuditWalk {
         let next = page.next;
         self.unread = self.unread.take().or_else(|| page.first_unread().cloned());
         for event in page.into_events() {
-            let (event, entry) = event?;
+            let (event, expected) = event?;
             self.step(connection, &event).await?;
-            self.chains.compare(connection, &event, entry).await?;
+            self.chains.compare(connection, &event, expected).await?;
         }
         Ok(next)
     }
@@ -224,23 +224,13 @@ impl AuditWalk {
     /// Compares the number of rows with the number of visited rows. The count reads the tables and
     /// not the index of positions, so it finds rows that the index does not have.
     async fn compare_counts(&self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
-        connection
-            .execute(
-                "set local enable_indexscan = off; set local enable_indexonlyscan = off;
-                 set local enable_bitmapscan = off; set local enable_seqscan = on",
-            )
-            .await?;
+        proof::read_without_indexes(connection).await?;
         let counts = [
             ("events", proof::count(connection).await?, self.events),
             ("audit_log", audit::count(connection).await?, self.chains.rows.walked),
             ("seals", seals::count(connection).await?, self.blocks.rows.walked),
         ];
-        connection
-            .execute(
-                "set local enable_indexscan = on; set local enable_indexonlyscan = on;
-                 set local enable_bitmapscan = on",
-            )
-            .await?;
+        proof::read_with_indexes(connection).await?;
         for (name, there, walked) in counts {
             if there != walked {
                 let why = format!("it has {there} rows, and {walked} of them have a position");
@@ -268,6 +258,8 @@ impl AuditWalk {
             events_awaited: self.chains.events_awaited,
             entries_awaited: self.chains.entries_awaited,
             first_awaited: self.chains.first_awaited.clone(),
+            late_entries: self.chains.late_entries,
+            first_late: self.chains.first_late.clone(),
             blocks_awaited: (drawn - sealed_to) / domain::audit::Seal::POSITIONS_PER_BLOCK,
             ..DatabaseReport::default()
         }

@@ -7,6 +7,7 @@ use domain::audit::{AuditCheckpoint, GENESIS_HASH};
 use domain::merkle::Hash;
 use eventstore::proof;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::{FlawLocation, VerifyStop, broken};
 use crate::files::{self, CheckpointFolder};
@@ -20,11 +21,14 @@ pub(super) struct TrustedCheckpoints {
 }
 
 impl TrustedCheckpoints {
-    /// Reads all signed checkpoints, and checks each signature and link.
+    /// Reads all signed checkpoints, and checks each signature and link. A folder of another
+    /// installation is named as one first: its keys and its log are foreign, too.
     pub(super) fn read(
         checkpoints: &CheckpointFolder,
         trusted: &[PublicKey],
+        installation_id: Option<Uuid>,
     ) -> Result<Self, VerifyStop> {
+        refuse_other_installation(checkpoints, installation_id)?;
         let mut witnesses = Self::default();
         let mut next = 1;
         let mut previous = GENESIS_HASH;
@@ -104,5 +108,21 @@ impl TrustedCheckpoints {
     /// Removes and returns the next checkpoint.
     pub(super) fn take_next(&mut self) -> Option<AuditCheckpoint> {
         self.all.pop_front()
+    }
+}
+
+fn refuse_other_installation(
+    checkpoints: &CheckpointFolder,
+    installation_id: Option<Uuid>,
+) -> Result<(), VerifyStop> {
+    let files = checkpoints.files()?;
+    // The walk names a file that is no checkpoint.
+    let last = files.last().and_then(|(_, path)| files::read(path).ok());
+    let Some(signed) = last else {
+        return Ok(());
+    };
+    match signed.checkpoint.other_installation(installation_id) {
+        Some(other) => broken(FlawLocation::Checkpoint { number: other.number }, other.to_string()),
+        None => Ok(()),
     }
 }

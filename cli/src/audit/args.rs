@@ -10,6 +10,8 @@ use uuid::Uuid;
 
 use crate::answers::HookTestArgs;
 use crate::answers::why::WhyHookArgs;
+use crate::args::reason;
+use crate::confirm::ConsentArgs;
 use crate::names;
 use crate::output::{OutputArgs, ReportArgs};
 
@@ -24,6 +26,8 @@ pub(crate) enum AuditCommand {
     Verify(AuditVerifyArgs),
     /// Make a signed checkpoint now, outside the database.
     Checkpoint(AuditCheckpointArgs),
+    /// Add entries that a firm's audit log lacks, under statements that say why.
+    Mend(AuditMendArgs),
     /// Manage the keys that sign checkpoints.
     #[command(subcommand)]
     Keys(AuditKeysCommand),
@@ -128,6 +132,24 @@ pub(crate) struct AuditCheckpointArgs {
     /// The reason for a new series; kept in the log.
     #[arg(long, requires = "new_series")]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditMendArgs {
+    /// The firm: its id, the beginning of its id, or its name; the nil UUID for the chain of the
+    /// service.
+    #[arg(long)]
+    pub(crate) firm: String,
+    /// The reason why the entries are late; kept in the log.
+    #[arg(long, value_parser = reason)]
+    pub(crate) reason: String,
+    /// Only list the missing entries.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) consent: ConsentArgs,
     #[command(flatten)]
     pub(crate) json: OutputArgs,
 }

@@ -4,6 +4,7 @@ pub(crate) mod args;
 mod checkpoint;
 mod export;
 mod hooks;
+mod mend;
 pub(crate) mod new_file;
 mod verify;
 
@@ -47,6 +48,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow:
         AuditCommand::List(list) => show(storage, list).await?,
         AuditCommand::Export(export) => export::run(storage, &export).await?,
         AuditCommand::Verify(verify) => return Ok(verify::run(storage, &verify).await),
+        AuditCommand::Mend(asked) => mend::run(storage, asked).await?,
         AuditCommand::Checkpoint(asked) => checkpoint::run(storage, &asked).await?,
         AuditCommand::Keys(command) => keys(storage, &command)?,
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use auditor::bundle::{self, BundleReport};
-use auditor::verify::{self, AuditVerdict, AwaitedEntry, ComparedRows, DatabaseReport};
+use auditor::verify::{self, AddedLate, AuditVerdict, AwaitedEntry, ComparedRows, DatabaseReport};
 use auditor::{KeySource, PublicKey};
 use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use domain::audit::{AuditPeriod, EntryTime, ProvedPeriod};
@@ -133,8 +133,8 @@ fn print_verdict_json<R>(verdict: &AuditVerdict<R>, report: impl Fn(&R) -> Value
     }
 }
 
-/// Tables that no proof covers.
-const NOT_PROVED: [&str; 1] = ["tokens"];
+/// Tables and rows that no proof covers.
+const NOT_PROVED: [&str; 2] = ["tokens", "portal_links"];
 
 /// The word of the internal API for the source of the trusted keys.
 const fn source_word(source: Option<KeySource>) -> &'static str {
@@ -159,8 +159,20 @@ fn database_json(
         "trusted_keys": source_word(source), "not_proved": NOT_PROVED,
         "events_awaited": report.events_awaited,
         "entries_awaited": report.entries_awaited, "blocks_awaited": report.blocks_awaited,
+        "late_entries": report.late_entries,
+        "late": report.first_late.iter().map(late_json).collect::<Vec<_>>(),
         "compared": {"keys": compared.keys, "hooks": compared.hooks, "secrets": compared.secrets,
-                     "lanes": lanes.lanes, "unreadable": compared.unreadable},
+                     "lanes": lanes.lanes, "sign_ins": compared.sign_ins,
+                     "users": compared.users, "portal_sessions": compared.portal_sessions,
+                     "unreadable": compared.unreadable},
+    })
+}
+
+fn late_json(late: &AddedLate) -> Value {
+    let AddedLate { firm_id, sequence, position, at, action, stated_at, stated_by, reason } = late;
+    json!({
+        "firm_id": firm_id, "sequence": sequence, "position": position, "at": at,
+        "action": action, "stated_at": stated_at, "stated_by": stated_by, "reason": reason,
     })
 }
 
@@ -201,17 +213,37 @@ fn of_database(report: &DatabaseReport) -> Vec<String> {
             ));
         }
     }
+    if report.late_entries > 0 {
+        lines.push(format!("        {} entries were added late:", report.late_entries));
+    }
+    lines.extend(report.first_late.iter().map(late_line));
     lines
+}
+
+fn late_line(late: &AddedLate) -> String {
+    let AddedLate { firm_id, sequence, position, at, action, stated_at, stated_by, reason } = late;
+    let reason = reason.as_deref().unwrap_or_default();
+    format!(
+        "          entry {sequence} of firm {firm_id}: {action} of {at}, position {position}; \
+         {stated_by} stated at position {stated_at}: {reason}"
+    )
 }
 
 /// The tables that are in no chain, and how far the proof is behind the log.
 fn of_tables(report: &DatabaseReport, lanes: &LaneComparison) -> Vec<String> {
-    let ComparedRows { keys, hooks, secrets, unreadable } = &report.compared;
+    let ComparedRows { keys, hooks, secrets, sign_ins, users, portal_sessions, unreadable, .. } =
+        &report.compared;
     let lanes = lanes.lanes;
-    let mut lines = vec![format!(
-        "        {keys} keys, {hooks} subscriptions, {lanes} lanes and the age of {secrets} signing \
-         secrets are as the log says"
-    )];
+    let mut lines = vec![
+        format!(
+            "        {keys} keys, {hooks} subscriptions, {lanes} lanes and the age of {secrets} \
+             signing secrets are as the log says"
+        ),
+        format!(
+            "        {sign_ins} sign-ins, {users} users and {portal_sessions} portal sessions are \
+             as the log says"
+        ),
+    ];
     if !unreadable.is_empty() {
         let tables = unreadable.join(", ");
         lines.push(format!("        not compared, since this login may not read it: {tables}"));
@@ -229,7 +261,8 @@ fn of_tables(report: &DatabaseReport, lanes: &LaneComparison) -> Vec<String> {
         lines.push(format!("        the seals are {} blocks behind", report.blocks_awaited));
     }
     lines.push(
-        "        not proved: the table of tokens of the internal API (`firmforms tokens list`)"
+        "        not proved: the table of tokens of the internal API (`firmforms tokens list`), \
+         and unused links to the portal"
             .to_owned(),
     );
     lines

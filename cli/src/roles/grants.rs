@@ -16,6 +16,10 @@ const APPEND: &str = "select, insert (aggregate_type, aggregate_id, sequence, ev
                       event_version, payload, metadata, firm_id, recorded_at, digest)";
 /// An auditor compares keys with the log, which has their hashes too.
 const COMPARE_KEYS: &str = "select (key_id, firm_id, member_id, sha256, created_at, revoked_at)";
+/// An auditor compares sessions with the log. The log knows a session of the portal by the hash of
+/// its cookie, which is no secret.
+const COMPARE_SIGN_INS: &str = "select (sign_in_id, user_id, role, firm_ids, ends_at)";
+const COMPARE_PORTAL: &str = "select (cookie_sha256, firm_id, member_id, ends_at)";
 const CHANGE: &str = "select, update";
 const DROP: &str = "select, delete";
 const TAKE: &str = "select, update, delete";
@@ -67,9 +71,9 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("lost_tails", [WRITE, WRITE, WRITE, READ]),
     // Tables of the doors.
     ("tokens", ["select, update (last_used_at)", NO, NO, NO]),
-    ("portal_sessions", [ALL, TAKE, NO, NO]),
-    ("sign_ins", [ALL, TAKE, NO, NO]),
-    ("users", [WRITE, NO, NO, NO]),
+    ("portal_sessions", [ALL, TAKE, NO, COMPARE_PORTAL]),
+    ("sign_ins", [ALL, TAKE, NO, COMPARE_SIGN_INS]),
+    ("users", [WRITE, NO, NO, READ]),
     ("key_calls", [WRITE, NO, NO, NO]),
     ("wrong_keys", [WRITE, NO, NO, NO]),
     ("invite_tries", [WRITE, TAKE, NO, NO]),
@@ -88,7 +92,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("webhook_secrets", [WRITE, NO, DROP, NO]),
     ("firm_contacts", [ALL, NO, DROP, NO]),
     ("identity_check", [ADD, ADD, ADD, NO]),
-    ("installation", [ADD, ADD, ADD, NO]),
+    ("installation", [ADD, ADD, ADD, READ]),
     ("cell", [ADD, ADD, ADD, NO]),
     // The list of migrations. A process checks it against its own schema.
     ("_sqlx_migrations", [READ, READ, READ, READ]),

@@ -53,7 +53,7 @@ struct ComparedLane {
 /// # Errors
 /// If the database does not answer.
 pub async fn compare(pool: &PgPool) -> Result<LaneComparison, DeliveryError> {
-    let mut transaction = proof::snapshot(pool).await?;
+    let mut transaction = proof::long_snapshot(pool).await?;
     let connection = &mut *transaction;
     let mut compared = LaneComparison::default();
     let mut after = None;

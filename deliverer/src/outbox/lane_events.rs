@@ -148,6 +148,7 @@ impl<'a> LaneEffects<'a> {
                 | Event::Replay(_)
                 | Event::Pause(_)
                 | Event::Repair(_)
+                | Event::LateEntry(_)
                 | Event::CheckpointSeries(_)
                 | Event::AccessToken(_)
                 | Event::Maintenance(_)

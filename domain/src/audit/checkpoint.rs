@@ -98,6 +98,21 @@ pub struct OpenBlock {
     pub root: Hash,
 }
 
+/// A checkpoint of another installation lies in the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the folder belongs to another installation: checkpoint {number} in it is of {theirs}, and this \
+     database is of {ours}"
+)]
+pub struct OtherInstallation {
+    /// Number of the checkpoint.
+    pub number: u64,
+    /// The installation that the checkpoint names.
+    pub theirs: Uuid,
+    /// The installation of the database.
+    pub ours: Uuid,
+}
+
 /// A signed checkpoint: the heads of all chains, the last seal and the open block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -127,9 +142,22 @@ pub struct AuditCheckpoint {
     pub previous: Hash,
     /// Id of the signing key.
     pub key_id: String,
+    /// The installation whose log was signed. `None` in checkpoints of builds before 0.3.0, whose
+    /// bytes lack the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installation_id: Option<Uuid>,
 }
 
 impl AuditCheckpoint {
+    /// The other installation that the checkpoint names. `None` for one of this installation, and
+    /// where one of the two ids is not known.
+    #[must_use]
+    pub fn other_installation(&self, ours: Option<Uuid>) -> Option<OtherInstallation> {
+        let theirs = self.installation_id?;
+        let ours = ours.filter(|ours| *ours != theirs)?;
+        Some(OtherInstallation { number: self.number, theirs, ours })
+    }
+
     /// The checkpoint as canonical JSON.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
@@ -146,5 +174,54 @@ impl AuditCheckpoint {
     #[must_use]
     pub fn signed_bytes(&self) -> Vec<u8> {
         [SIGNED_PREFIX, &self.canonical()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{FORMAT_VERSION, GENESIS_HASH};
+
+    fn signed_by(installation_id: Option<Uuid>) -> AuditCheckpoint {
+        AuditCheckpoint {
+            v: FORMAT_VERSION,
+            number: 7,
+            at: "2026-11-01T12:00:00.000Z".parse().unwrap(),
+            position: 7,
+            firms: 1,
+            heads: GENESIS_HASH,
+            seals: 0,
+            sealed: GENESIS_HASH,
+            open: OpenBlock { events: 7, root: GENESIS_HASH },
+            previous: GENESIS_HASH,
+            key_id: "4d0d0118ac23cb68".to_owned(),
+            installation_id,
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_without_an_installation_keeps_its_bytes() {
+        let bytes = signed_by(None).canonical();
+        assert!(!String::from_utf8_lossy(&bytes).contains("installation"));
+        let read: AuditCheckpoint = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(read.canonical(), bytes);
+        let named = signed_by(Some(Uuid::from_u128(1)));
+        let read: AuditCheckpoint = serde_json::from_slice(&named.canonical()).unwrap();
+        assert_eq!(read, named);
+    }
+
+    #[test]
+    fn only_two_known_ids_name_another_installation() {
+        let [ours, theirs] = [1, 2].map(|id| Some(Uuid::from_u128(id)));
+        for (signed, database, is_other) in [
+            (theirs, ours, true),
+            (ours, ours, false),
+            (None, ours, false),
+            (theirs, None, false),
+            (None, None, false),
+        ] {
+            let other = signed_by(signed).other_installation(database);
+            assert_eq!(other.is_some(), is_other, "{signed:?} {database:?}");
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::delivery::DeliveryEvent;
 use crate::event::Event;
 use crate::firm::FirmEvent;
 use crate::key::KeyEvent;
+use crate::late_entry::LateEntryEvent;
 use crate::maintenance::MaintenanceEvent;
 use crate::notice::{NoticeSendingEvent, SentNotice};
 use crate::pause::PauseEvent;
@@ -89,6 +90,7 @@ actions! {
     DeliveriesPaused = "deliveries_paused": "Deliveries were paused.",
     DeliveriesResumed = "deliveries_resumed": "Paused deliveries were resumed.",
     DeliveriesRepaired = "deliveries_repaired": "Missing deliveries were queued.",
+    LateEntryAdded = "late_entry_added": "A missing entry was added at the end of its chain.",
     CheckpointSeriesBegun = "checkpoint_series_begun": "A new series of signed checkpoints began.",
     TokenCreated = "token_created": "A token of the internal API was created.",
     TokenRevoked = "token_revoked": "A token of the internal API was revoked.",
@@ -251,6 +253,11 @@ impl Deed {
                 Self::new(Action::DeliveriesRepaired, "repair", id)
                     .with(json!({"deliveries": repaired.deliveries}))
                     .why(&repaired.reason),
+            ),
+            Event::LateEntry(LateEntryEvent::LateEntryAdded(of)) => Some(
+                Self::new(Action::LateEntryAdded, "event", id)
+                    .with(json!({"position": of.position}))
+                    .why(&of.reason),
             ),
             Event::CheckpointSeries(CheckpointSeriesEvent::CheckpointSeriesBegun(beginning)) => {
                 Some(

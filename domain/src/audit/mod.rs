@@ -9,6 +9,7 @@
 
 mod checkpoint;
 mod deed;
+mod late;
 mod period;
 mod series;
 mod stored;
@@ -25,17 +26,19 @@ use crate::merkle::{self, Hash, MerkleFrontier};
 use crate::occurrence::event_id;
 use crate::time::Timestamp;
 
-pub use checkpoint::{AuditCheckpoint, ChainHead, OpenBlock, Seal};
+pub use checkpoint::{AuditCheckpoint, ChainHead, OpenBlock, OtherInstallation, Seal};
 pub use deed::{
     Action, Deed, SubscriptionOrigin, UNAUDITED_EVENTS, UnknownAction, subscription_in,
 };
+pub use late::{EventPlace, LateStatement, LateStatements};
 pub use period::{
     AuditPeriod, BackwardPeriod, EntryTime, PeriodStretch, ProvedPeriod, UnprovedPeriod,
 };
 pub use series::{LastSignature, SeriesState, SigningRefusal};
 pub use stored::{StoredEntry, StoredParty};
 pub use verification::{
-    EndedVerification, RunningVerification, VerificationOutcome, VerificationState,
+    EndedVerification, NextVerification, RunningVerification, VerificationOutcome,
+    VerificationState,
 };
 
 /// Version of an entry's shape. A new shape gets a new version, and old entries keep theirs.

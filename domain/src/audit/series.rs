@@ -2,8 +2,9 @@
 //! it to the next key. The rule here decides whether a signer may continue a series.
 
 use thiserror::Error;
+use uuid::Uuid;
 
-use super::AuditCheckpoint;
+use super::{AuditCheckpoint, OtherInstallation};
 use crate::merkle::Hash;
 use crate::time::Timestamp;
 
@@ -38,11 +39,16 @@ pub struct SeriesState<'a> {
     pub key_ids: &'a [String],
     /// Id of the key in that folder that can sign.
     pub signing_key_id: Option<&'a str>,
+    /// The installation of the database, if it is known.
+    pub installation_id: Option<Uuid>,
 }
 
 /// Why a signer may not continue a series.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SigningRefusal {
+    /// The folder of checkpoints belongs to another installation.
+    #[error(transparent)]
+    OtherInstallation(#[from] OtherInstallation),
     /// The series has a key, and the folder of keys has no key that can sign.
     #[error("the key {key_id} signs this series, and is not in the folder of keys")]
     MissingKey {
@@ -93,8 +99,14 @@ impl SeriesState<'_> {
     /// of a database is always allowed.
     ///
     /// # Errors
-    /// [`SigningRefusal`]. The key is judged before the files.
+    /// [`SigningRefusal`]. The installation is judged first, then the key, then the files: a foreign
+    /// folder has foreign keys, too.
     pub fn check(&self) -> Result<(), SigningRefusal> {
+        let files = [self.remembered_file, self.last_file].into_iter().flatten();
+        let mut others = files.filter_map(|file| file.other_installation(self.installation_id));
+        if let Some(other) = others.next() {
+            return Err(other.into());
+        }
         if let Some(key_id) = self.series_key_id() {
             self.check_key(key_id)?;
         }
@@ -136,6 +148,8 @@ mod tests {
     use super::*;
     use crate::audit::{FORMAT_VERSION, GENESIS_HASH, OpenBlock};
 
+    const OURS: Uuid = Uuid::from_u128(1);
+
     fn file(number: u64, key_id: &str) -> AuditCheckpoint {
         AuditCheckpoint {
             v: FORMAT_VERSION,
@@ -149,6 +163,7 @@ mod tests {
             open: OpenBlock { events: 7, root: GENESIS_HASH },
             previous: GENESIS_HASH,
             key_id: key_id.to_owned(),
+            installation_id: None,
         }
     }
 
@@ -178,6 +193,7 @@ mod tests {
             last_file: folders.last_file,
             key_ids: &key_ids,
             signing_key_id: folders.keys.last().copied(),
+            installation_id: Some(OURS),
         };
         state.check()
     }
@@ -210,8 +226,27 @@ mod tests {
             last_file: files,
             key_ids: &key_ids,
             signing_key_id: None,
+            installation_id: None,
         };
         assert_eq!(public_halves_alone.check(), Err(missing));
+    }
+
+    #[test]
+    fn no_series_goes_on_in_a_folder_of_another_installation() {
+        let of = |id| AuditCheckpoint { installation_id: Some(id), ..file(3, "b") };
+        let (own, foreign) = (of(OURS), of(Uuid::from_u128(2)));
+        let memory = remembered(&own);
+        let in_folder = |keys, file| {
+            check(
+                Some(&memory),
+                &Folders { keys, remembered_file: Some(file), last_file: Some(file) },
+            )
+        };
+        assert_eq!(in_folder(&["b"], &own), Ok(()));
+        let refusal = in_folder(&["b"], &foreign).unwrap_err();
+        let named = "the folder belongs to another installation: checkpoint 3";
+        assert!(refusal.to_string().starts_with(named), "{refusal}");
+        assert_eq!(in_folder(&["c"], &foreign), Err(refusal), "before its key is judged");
     }
 
     #[test]

@@ -31,6 +31,17 @@ pub struct EndedVerification {
     pub outcome: VerificationOutcome,
 }
 
+/// The begin of the verification after one that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextVerification {
+    /// Now: the fault may be gone already, such as a folder that is in its place again.
+    AtOnce,
+    /// An hour after the end.
+    AfterAnHour,
+    /// After the ordinary interval.
+    AfterInterval,
+}
+
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VerificationOutcome {
@@ -43,6 +54,24 @@ pub enum VerificationOutcome {
 }
 
 impl VerificationOutcome {
+    /// Whether the log contradicts its proof.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        matches!(self, Self::Broken(_))
+    }
+
+    /// The begin of the next verification. `broken_in_row` is the number of verifications that this
+    /// worker has just found broken, one after the other. A worker that has started, or that sees
+    /// the verdict of another one, has found none.
+    #[must_use]
+    pub const fn next(&self, broken_in_row: u32) -> NextVerification {
+        match (self, broken_in_row) {
+            (Self::Broken(_), 0 | 1) => NextVerification::AtOnce,
+            (Self::Broken(_), _) => NextVerification::AfterAnHour,
+            (Self::Intact | Self::Incomplete(_), _) => NextVerification::AfterInterval,
+        }
+    }
+
     /// The word and the text of the outcome, as they are stored.
     #[must_use]
     pub fn parts(&self) -> (&'static str, Option<&str>) {
@@ -67,6 +96,22 @@ impl VerificationOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broken_log_is_verified_at_once_then_hourly() {
+        let broken = VerificationOutcome::Broken("seal 7: it is missing".into());
+        let incomplete = VerificationOutcome::Incomplete("there is no checkpoint".into());
+        for (outcome, broken_in_row, expected) in [
+            (&broken, 0, NextVerification::AtOnce),
+            (&broken, 1, NextVerification::AtOnce),
+            (&broken, 2, NextVerification::AfterAnHour),
+            (&broken, 9, NextVerification::AfterAnHour),
+            (&incomplete, 0, NextVerification::AfterInterval),
+            (&VerificationOutcome::Intact, 0, NextVerification::AfterInterval),
+        ] {
+            assert_eq!(outcome.next(broken_in_row), expected, "{outcome:?} {broken_in_row}");
+        }
+    }
 
     #[test]
     fn an_outcome_reads_back_as_itself() {

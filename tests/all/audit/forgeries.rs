@@ -369,6 +369,31 @@ async fn g2_a_forged_row_of_a_table_that_decides_is_found(
     found(vec![statement], 1, says).await;
 }
 
+/// A key with a row that its index does not have opened the door, and was not counted.
+#[rstest]
+#[case::among_few_keys("analyze key_auth", "two rows have this id")]
+#[case::among_many_keys(
+    "update pg_class set reltuples = 1000000, relpages = 1 where oid = 'key_auth'::regclass",
+    "table key_auth: it has 2 rows, and an index leads to 1 of them"
+)]
+#[case::where_the_database_prefers_indexes(
+    "do $$ begin execute format('alter database %I set enable_seqscan = off',
+                                current_database()); end $$",
+    "key_auth"
+)]
+#[tokio::test]
+async fn a_key_that_an_index_hides_is_found(#[case] statement: &str, #[case] says: &str) {
+    let ready = |is: &str| {
+        format!(
+            "update pg_index set indisready = {is} where indexrelid = 'key_auth_pkey'::regclass"
+        )
+    };
+    let copy = "insert into key_auth select key_id, firm_id, member_id, name, prefix, sha256('x'),
+                       created_at from key_auth";
+    let statements = [&ready("false"), copy, &ready("true"), statement];
+    found(plain(&statements), 1, says).await;
+}
+
 /// These are outside of the proof, as docs/explanation/proof.md says.
 #[rstest]
 #[case::an_event_deleted_and_put_back(

@@ -6,6 +6,7 @@ mod browser;
 mod entrance;
 mod limits;
 mod pages;
+mod proved;
 mod refusals;
 
 use std::time::Duration;

@@ -39,7 +39,7 @@ pub async fn verify(
     scope: ProofScope,
     progress: impl Fn(i64, i64) + Send,
 ) -> Result<ProofReport, DeliveryError> {
-    let mut transaction = proof::snapshot(pool).await?;
+    let mut transaction = proof::long_snapshot(pool).await?;
     let connection = &mut *transaction;
     let through = proof::height(connection).await?.min(scope.to);
     let lives = lives(connection, scope.part.firm_id).await?;

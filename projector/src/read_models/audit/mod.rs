@@ -3,19 +3,19 @@
 //! is never changed (case G1).
 
 mod chains;
+mod placed;
 mod questions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::audit::{
-    AuditChain, AuditEntry, EntrySource, LinkedEntry, StoredEntry, SubscriptionOrigin,
-    UNAUDITED_EVENTS, subscription_in,
+    AuditChain, AuditEntry, LinkedEntry, StoredEntry, SubscriptionOrigin, UNAUDITED_EVENTS,
 };
 use domain::merkle::Hash;
 use eventstore::tail::TailError;
 use eventstore::worker::WakeOn;
-use eventstore::{RecordedEvent, Upcasters, load_first};
+use eventstore::{RecordedEvent, Upcasters, load_first, proof};
 use futures::future::BoxFuture;
 use sqlx::types::JsonValue;
 use sqlx::{FromRow, PgConnection};
@@ -26,10 +26,11 @@ use crate::follow::Projection;
 pub use chains::{
     ComparedHead, GrownChain, HeadRow, chains, compared_heads_after, grown_after, heads_after,
 };
+pub use placed::{PlacedEntry, placed_entries};
 pub use questions::{
     AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count, count_firms, find_at,
-    followed_to, hashes, hashes_after, last_position, list, list_after, list_from, of_subject,
-    operators, position_of_event, proving_span, sequences_at, sign_ins, span, stretch,
+    find_at_all, followed_to, hashes, hashes_after, last_position, list, list_after, list_from,
+    of_subject, operators, position_of_event, proving_span, sequences_at, sign_ins, span, stretch,
 };
 
 /// The writer of the audit log.
@@ -46,12 +47,15 @@ impl Projection for AuditLog {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            let entries = entries_of(connection, events).await.map_err(|error| match error {
+            let late = proof::late_statements(connection).await?;
+            let placed = placed_entries(connection, events, &late).await;
+            let placed = placed.map_err(|error| match error {
                 TailError::Database(error) => error,
                 unreadable @ TailError::Unreadable { .. } => {
                     sqlx::Error::Decode(Box::new(unreadable))
                 }
             })?;
+            let entries = without_present(connection, placed).await?;
             if entries.is_empty() {
                 return Ok(());
             }
@@ -142,32 +146,20 @@ impl EntryRow {
     }
 }
 
-/// Makes the entries of these events, in order. The origins of subscriptions are read from the log
-/// in one statement. An entry depends on the log alone.
-///
-/// # Errors
-/// If the database does not answer, or the first event of a subscription cannot be read.
-pub async fn entries_of(
+/// Drops late entries that the chain has. A statement about one that was never missing is wrong,
+/// and the verification says so. It must not stop the follower.
+async fn without_present(
     connection: &mut PgConnection,
-    events: &[RecordedEvent],
-) -> Result<Vec<AuditEntry>, TailError> {
-    let about = |recorded: &RecordedEvent| {
-        subscription_in(&recorded.aggregate_id, &recorded.event).map(str::to_owned)
+    placed: Vec<PlacedEntry>,
+) -> Result<Vec<AuditEntry>, sqlx::Error> {
+    let late = placed.iter().filter(|placed| placed.is_late());
+    let late: Vec<i64> = late.map(|placed| placed.entry.position).collect();
+    let present = if late.is_empty() { Vec::new() } else { find_at_all(connection, &late).await? };
+    let is_present = |placed: &PlacedEntry| {
+        placed.is_late() && present.iter().any(|row| row.position == placed.entry.position)
     };
-    let hooks: BTreeSet<String> = events.iter().filter_map(about).collect();
-    let subscribed = subscribed(connection, &hooks).await?;
-    let entry = |recorded: &RecordedEvent| {
-        let stored = EntrySource {
-            position: recorded.position,
-            digest: recorded.digest,
-            aggregate_id: &recorded.aggregate_id,
-            sequence: recorded.sequence,
-            event: &recorded.event,
-            context: &recorded.context,
-        };
-        AuditEntry::of(stored, subscribed.get(&recorded.aggregate_id))
-    };
-    Ok(events.iter().filter_map(entry).collect())
+    let entries = placed.into_iter().filter(|placed| !is_present(placed));
+    Ok(entries.map(|placed| placed.entry).collect())
 }
 
 async fn subscribed(

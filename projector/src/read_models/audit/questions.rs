@@ -230,6 +230,17 @@ pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, s
     sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
 }
 
+/// Lists the entries of the events at these positions, in no order.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn find_at_all(
+    connection: &mut PgConnection,
+    positions: &[i64],
+) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("position = any($1)")).bind(positions).fetch_all(connection).await
+}
+
 /// Finds the sequences of the entries of the events at these positions, by position.
 ///
 /// # Errors
@@ -530,7 +541,8 @@ pub struct ChainHash {
     pub hash: Hash,
 }
 
-/// Lists the hashes of all entries up to a position, chain by chain, after this one.
+/// Lists the hashes of all entries up to a position, chain by chain, after this one. `later` has the
+/// positions of late entries whose statements are above that position.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -538,17 +550,19 @@ pub async fn hashes_after(
     connection: &mut PgConnection,
     after: Option<ChainHash>,
     through: i64,
+    later: &[i64],
     limit: i64,
 ) -> Result<Vec<ChainHash>, sqlx::Error> {
     sqlx::query_as(
         "select firm_id, sequence, hash from audit_log
-          where (firm_id, sequence) > ($1, $2) and position <= $3
+          where (firm_id, sequence) > ($1, $2) and position <= $3 and position <> all($5)
           order by firm_id, sequence limit $4",
     )
     .bind(after.map_or(Uuid::nil(), |after| after.firm_id))
     .bind(after.map_or(0, |after| after.sequence))
     .bind(through)
     .bind(limit)
+    .bind(later)
     .fetch_all(connection)
     .await
 }
