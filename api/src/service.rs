@@ -330,6 +330,7 @@ pub(crate) mod tests {
             mailer: Mailer::off(),
             sender: "forms@example.com".parse().unwrap(),
             public_url: "https://forms.example".into(),
+            cell: None,
             wait: inviter::InviteWait::default(),
             under_way: TaskTracker::new(),
         };

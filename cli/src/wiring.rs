@@ -258,6 +258,7 @@ impl System {
             mailer: setup.mailer.clone(),
             sender: setup.sender.clone(),
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
+            cell,
             wait: setup.patience,
             under_way: TaskTracker::new(),
         };
