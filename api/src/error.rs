@@ -12,10 +12,10 @@ use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::activity::BATCH_MAX_EVENTS;
-use domain::clock::ClockFault;
 use domain::delivery::NotReissued;
 use domain::quota::Quota;
 use domain::target::TargetRefusal;
+use eventstore::disk::count_refusal;
 use eventstore::{AppendError, Failure, outage};
 use inviter::InviteError;
 use serde::Serialize;
@@ -152,15 +152,12 @@ pub enum Error {
     /// A defect of the service. The detail is for the log.
     #[error("something went wrong on our side")]
     Internal(String),
-    /// The clock cannot be trusted, so no call is answered. The clock itself has logged the fault.
-    #[error(transparent)]
-    ClockOff(#[from] ClockFault),
-    /// The database lost the end of its log, from about this position on (ruling 43). Only
-    /// `/readyz` answers so.
-    #[error(
-        "the database lost the end of its log, from about position {0}; run `firmforms doctor`"
-    )]
-    LogShortened(i64),
+    /// The keyring cannot answer now. The detail is for the log. Only `/readyz` answers so.
+    #[error("the keyring does not answer")]
+    NoKeyring(String),
+    /// A full disk refuses every report (case E15). Only `/readyz` answers so.
+    #[error("the disk of a database is full: no report can be taken in")]
+    DiskFull,
     /// The database cannot answer now. The detail is for the log.
     #[error("the service cannot answer right now; try again in a moment")]
     Unavailable(String),
@@ -247,7 +244,7 @@ impl Error {
             Self::InviteLimitReached(_) => (StatusCode::TOO_MANY_REQUESTS, "invite_limit_reached"),
             Self::SendFailed => (StatusCode::BAD_GATEWAY, "send_failed"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
-            Self::ClockOff(_) | Self::LogShortened(_) | Self::Unavailable(_) => {
+            Self::NoKeyring(_) | Self::DiskFull | Self::Unavailable(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
             }
         }
@@ -281,7 +278,7 @@ impl Error {
             Self::RateLimited(seconds) | Self::InviteLimitReached(seconds) => {
                 Some((RETRY_AFTER, HeaderValue::from(*seconds)))
             }
-            Self::ClockOff(_) | Self::Unavailable(_) => {
+            Self::NoKeyring(_) | Self::DiskFull | Self::Unavailable(_) => {
                 Some((RETRY_AFTER, HeaderValue::from_static("1")))
             }
             _ => None,
@@ -292,7 +289,7 @@ impl Error {
     fn log(&self) {
         if let Self::Internal(detail) = self {
             tracing::error!(detail, "a call failed");
-        } else if let Self::Unavailable(detail) = self
+        } else if let Self::Unavailable(detail) | Self::NoKeyring(detail) = self
             && !outage::is_known()
         {
             tracing::warn!(detail, "a call could not be answered");
@@ -403,6 +400,7 @@ impl From<VaultError> for Error {
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
+        count_refusal(&error);
         if Failure::of(&error).may_pass() {
             Self::Unavailable(error.to_string())
         } else {
@@ -435,8 +433,8 @@ mod tests {
     #[case(Error::HeadTooLarge, 431, "invalid_request")]
     #[case(Error::Internal("x".into()), 500, "internal_error")]
     #[case(Error::Unavailable("x".into()), 503, "unavailable")]
-    #[case(ClockFault::Apart { seconds: 31 }.into(), 503, "unavailable")]
-    #[case(Error::LogShortened(7), 503, "unavailable")]
+    #[case(Error::NoKeyring("x".into()), 503, "unavailable")]
+    #[case(Error::DiskFull, 503, "unavailable")]
     #[case(Error::Forbidden, 403, "forbidden")]
     #[case(Error::NotAManager, 403, "not_a_manager")]
     #[case(Error::NoSuchMember, 403, "not_a_manager")]
@@ -503,7 +501,9 @@ mod tests {
     #[test]
     fn details_stay_in_the_log() {
         let detail = "secret detail";
-        for error in [Error::Internal(detail.into()), Error::Unavailable(detail.into())] {
+        let errors: [fn(String) -> Error; 3] =
+            [Error::Internal, Error::Unavailable, Error::NoKeyring];
+        for error in errors.map(|error| error(detail.to_owned())) {
             assert!(!error.to_string().contains(detail));
         }
     }

@@ -33,6 +33,7 @@ mod docs;
 mod encoding;
 mod error;
 mod opening;
+mod readiness;
 mod service;
 mod token_holder;
 

@@ -28,7 +28,7 @@ use vault::{DataKey, Entropy, Keyring};
 
 use crate::audit_access::AuditAccess;
 use crate::batching::token_cache::TokenCache;
-use crate::intake::{self, IntakeBatcher};
+use crate::intake::{self, IntakeBatcher, RefusedReports};
 use crate::portal::PortalRates;
 use crate::public::{KeyBatchers, WrongKeys};
 use crate::sign_in::SignInRates;
@@ -48,6 +48,8 @@ pub struct Service {
     /// Connections for health alone. Callers who wait for a connection do not make the service look
     /// dead (case E16).
     pub health: PgPool,
+    /// A connection to the keyring for health alone.
+    pub keyring_health: PgPool,
     /// The data keys.
     pub keyring: Keyring,
     /// The clock.
@@ -77,6 +79,8 @@ pub struct Service {
     pub portal_rates: PortalRates,
     /// Rates of sign-ins by the provider.
     pub sign_in_rates: SignInRates,
+    /// Reports that a full disk refused.
+    pub refused_reports: RefusedReports,
     /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
     /// The provider by which users sign in at the console, if one is set.
@@ -330,6 +334,7 @@ pub(crate) mod tests {
             mailer: Mailer::off(),
             sender: "forms@example.com".parse().unwrap(),
             public_url: "https://forms.example".into(),
+            cell: None,
             wait: inviter::InviteWait::default(),
             under_way: TaskTracker::new(),
         };
@@ -337,6 +342,7 @@ pub(crate) mod tests {
             readers: store.pool().clone(),
             key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
+            keyring_health: keyring.pool().clone(),
             intake: store.clone(),
             store,
             keyring,
@@ -353,6 +359,7 @@ pub(crate) mod tests {
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
             sign_in_rates: SignInRates::default(),
+            refused_reports: RefusedReports::default(),
             provider: None,
             operator: None,
             batchers: CallBatchers::default(),

@@ -44,6 +44,15 @@ pub(crate) enum Installation {
     MustExist,
 }
 
+/// Whether a server of the keyring can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyringPresence {
+    /// A server answers.
+    Readable,
+    /// No host answers.
+    Away,
+}
+
 /// The names of the two databases in the private cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DatabaseNames {
@@ -156,6 +165,18 @@ impl Databases {
         Ok(())
     }
 
+    /// Requires a server of the main database that can be read, and looks for one of the keyring.
+    /// Tells the operator of a standby. A refusal, such as a wrong password, is an error.
+    pub(crate) async fn require_main(&mut self) -> anyhow::Result<KeyringPresence> {
+        find_readable(MAIN, &mut self.main).await?;
+        match self.keyring.find_readable().await {
+            Ok(found) => note_standby(KEYRING, &found),
+            Err(none) if none.refusal().is_some() => bail!("{KEYRING} {none}"),
+            Err(_) => return Ok(KeyringPresence::Away),
+        }
+        Ok(KeyringPresence::Readable)
+    }
+
     /// Waits for the primaries of both databases (case E11). A refusal is an error at once: a wrong
     /// password or a missing database does not pass by itself.
     pub(crate) async fn wait(&mut self) -> anyhow::Result<()> {
@@ -217,13 +238,18 @@ impl MainDatabase {
     }
 }
 
-/// Finds a server to read from. The operator must know that a standby may lack the newest rows.
+/// Finds a server to read from.
 async fn find_readable(name: &str, database: &mut DatabaseHosts) -> anyhow::Result<()> {
     let found = database.find_readable().await.map_err(|none| anyhow!("{name} {none}"))?;
+    note_standby(name, &found);
+    Ok(())
+}
+
+/// Tells the operator of a standby, which may lack the newest rows.
+fn note_standby(name: &str, found: &HostReport) {
     if let HostReport { place, state: HostState::Standby(_) } = found {
         print_note(&format!("note: {place} is a standby of {name}: it may be behind the primary"));
     }
-    Ok(())
 }
 
 /// Waits for the primary of one database. The log says why no host is the primary, once for each

@@ -19,7 +19,7 @@ use domain::receiver::{FAILING_AFTER, FAILURES_MIN, hour_of};
 use domain::time::Timestamp;
 use eventstore::log_tail;
 use eventstore::presence::{self, ProcessGroup, SilentMember};
-use eventstore::{Clock, checkup, connect};
+use eventstore::{Clock, checkup, connect, disk};
 use projector::receivers::{self, ReceiverTotals};
 use projector::{backups, firms, notices, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ use uuid::Uuid;
 use vault::{Keyring, installation, secrets};
 
 use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
+use crate::databases::KeyringPresence;
 use crate::operator;
 use crate::output::{Column, ListTable, ReportArgs};
 use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
@@ -48,7 +49,7 @@ const POOL_CONNECTIONS: u32 = 2;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Acknowledges a lost end of the log first. `/readyz` is then 200 again.
+    /// Acknowledges a lost end of the log first. Its alarm then ends.
     #[arg(long)]
     acknowledge: bool,
     #[command(flatten)]
@@ -95,24 +96,29 @@ async fn acknowledge_lost_tails(
 
 async fn look(storage: &StorageArgs, databases: &mut Databases) -> anyhow::Result<Vec<Finding>> {
     let wrapping = storage.wrapping_key(Installation::MustExist)?;
-    databases.require_readable().await?;
+    let presence = databases.require_main().await?;
     let pool = connect(databases.main.options().clone(), POOL_CONNECTIONS);
     let keyring = connect(databases.keyring.options().clone(), POOL_CONNECTIONS);
     let keyring = Keyring::new(keyring, wrapping);
-    let (keys, known) = keyring.schema();
     let server = Finding::server(checkup::server_version(&pool).await?);
     let (missing, unknown) = checkup::main_migrations(&pool).await?;
-    let (keys_missing, keys_unknown) = checkup::migrations(keys, known).await?;
-    let mut findings = vec![
-        server,
-        Finding::schema("schema", missing, unknown),
-        Finding::schema("keyring_schema", keys_missing, keys_unknown),
-    ];
+    let mut findings = vec![server, Finding::schema("schema", missing, unknown)];
     let main = servers::look(&pool, &databases.main, MAIN_CHECKS).await?;
-    let keys = servers::look(keyring.pool(), &databases.keyring, KEYRING_CHECKS).await?;
+    let keys = match presence {
+        KeyringPresence::Readable => {
+            let (keys, known) = keyring.schema();
+            let (missing, unknown) = checkup::migrations(keys, known).await?;
+            findings.push(Finding::schema("keyring_schema", missing, unknown));
+            servers::look(keys, &databases.keyring, KEYRING_CHECKS).await?
+        }
+        KeyringPresence::Away => servers::survey_hosts(&databases.keyring, KEYRING_CHECKS).await,
+    };
     // Later checks need tables that a missing schema does not have.
     if findings.iter().all(|finding| finding.verdict == CheckVerdict::Fine) {
-        findings.extend(look_inside(storage, &pool, &keyring, main.kind).await?);
+        if presence == KeyringPresence::Readable {
+            findings.extend(look_at_pair(&pool, &keyring, keys.kind).await?);
+        }
+        findings.extend(look_inside(storage, &pool, main.kind).await?);
     }
     findings.extend(main.findings.into_iter().chain(keys.findings));
     pool.close().await;
@@ -120,17 +126,36 @@ async fn look(storage: &StorageArgs, databases: &mut Databases) -> anyhow::Resul
     Ok(findings)
 }
 
-async fn look_inside(
-    storage: &StorageArgs,
+/// The checks that need the keyring, whose server is of this kind.
+async fn look_at_pair(
     pool: &PgPool,
     keyring: &Keyring,
     kind: ServerKind,
 ) -> anyhow::Result<Vec<Finding>> {
-    let clock = Clock::of_database(pool).await?;
-    let now = clock.now().get();
+    let now = Clock::of_database(pool).await?.now().get();
     let mut findings = keys(pool, keyring).await;
     findings.extend(pair(pool, keyring).await?);
-    findings.push(Finding::clock(clock.fault()));
+    if kind == ServerKind::Primary {
+        let tried = vault::try_keyring_write(&mut *keyring.pool().acquire().await?).await;
+        findings.push(servers::disk(KEYRING_CHECKS, tried));
+    }
+    findings.push(backup(pool, keyring.pool(), now).await?);
+    findings.push(missing_secrets(pool, keyring).await?);
+    Ok(findings)
+}
+
+async fn look_inside(
+    storage: &StorageArgs,
+    pool: &PgPool,
+    kind: ServerKind,
+) -> anyhow::Result<Vec<Finding>> {
+    let clock = Clock::of_database(pool).await?;
+    let now = clock.now().get();
+    let mut findings = vec![Finding::clock(clock.fault())];
+    if kind == ServerKind::Primary {
+        let tried = disk::try_log_write(&mut *pool.acquire().await?).await;
+        findings.push(servers::disk(MAIN_CHECKS, tried));
+    }
     findings.push(lost_tail(pool).await?);
     let log = checkup::log_end(pool).await?;
     findings.push(Finding::positions(log.next, log.highest));
@@ -149,8 +174,6 @@ async fn look_inside(
     findings.push(Finding::replays(running, held, stalled));
     findings.push(checkpoints(storage, pool, now).await?);
     findings.push(verification(pool, now).await?);
-    findings.push(backup(pool, keyring.pool(), now).await?);
-    findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
 }
 

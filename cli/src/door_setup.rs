@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use door::{DoorSettings, DoorTimeouts, TlsCertificate, TlsPaths};
+use door::{DoorSettings, DoorTimeouts, TlsCertificate, TlsPaths, UrlScheme};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::ServeArgs;
@@ -53,6 +53,14 @@ impl DoorPair {
             connections_per_peer: shares.internal,
             ..plain.internal
         };
+        let console = serve.oidc.oidc_redirect_url.as_deref().unwrap_or_default();
+        let internal = DoorSettings {
+            scheme: match internal.tls {
+                Some(_) => UrlScheme::Https,
+                None => UrlScheme::of_url(console),
+            },
+            ..internal
+        };
         let mut pair = Self { public, internal, egress: serve.egress_bind.clone(), ..plain };
         pair.public.timeouts.idle = idle;
         pair.internal.timeouts.idle = idle;
@@ -69,7 +77,11 @@ impl DoorPair {
         Self {
             base_url: base_url.to_owned(),
             egress: Vec::new(),
-            public: DoorSettings { name: "public", ..DoorSettings::default() },
+            public: DoorSettings {
+                name: "public",
+                scheme: UrlScheme::of_url(base_url),
+                ..DoorSettings::default()
+            },
             internal: DoorSettings { name: "internal", timeouts, ..DoorSettings::default() },
         }
     }
@@ -180,6 +192,23 @@ mod tests {
     ) {
         let serve = parsed(arguments);
         assert_eq!((is_internal_clear(&serve), is_public_clear(&serve)), (internal, public));
+    }
+
+    #[rstest]
+    #[case("http://localhost:8080", "", UrlScheme::Http, UrlScheme::Http)]
+    #[case("https://forms.example.com", "", UrlScheme::Https, UrlScheme::Http)]
+    #[case("", "http://localhost:8081/console/sign-in/return", UrlScheme::Http, UrlScheme::Http)]
+    #[case("", "https://ops.example.com/console/sign-in/return", UrlScheme::Http, UrlScheme::Https)]
+    fn a_door_has_the_scheme_of_its_url(
+        #[case] base_url: &str,
+        #[case] console: &str,
+        #[case] public: UrlScheme,
+        #[case] internal: UrlScheme,
+    ) {
+        let mut serve = parsed("");
+        serve.oidc.oidc_redirect_url = Some(console.to_owned());
+        let pair = DoorPair::of(&serve, DoorShares { public: 1, internal: 1 }, base_url).unwrap();
+        assert_eq!((pair.public.scheme, pair.internal.scheme), (public, internal));
     }
 
     #[test]

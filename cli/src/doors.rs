@@ -146,7 +146,8 @@ impl ServedDoors {
             let public =
                 api::public::router(service.clone()).merge(console::portal(service.clone()));
             self.public.open(public.layer(map_request(with_peer)));
-            api::internal::router(service.clone()).merge(console::router(service.clone()))
+            let internal = api::internal::router(service.clone());
+            internal.merge(console::router(service.clone())).layer(map_request(with_peer))
         } else {
             api::internal::watched(service.clone())
         };
@@ -161,7 +162,7 @@ fn request_ids() -> RequestIds {
     RequestIds::new(|| SystemEntropy.id_at(chrono::Utc::now()))
 }
 
-/// Adds the socket's address to a request, as the public door's extractors need it.
+/// Adds the socket's address to a request, which limits on callers without a key count by.
 async fn with_peer(mut request: Request) -> Request {
     if let Some(door::SocketPeer(address)) = request.extensions().get().copied() {
         request.extensions_mut().insert(PeerAddress(address));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use api::intake::RefusedReports;
 use api::portal::PortalRates;
 use api::public::KeyBatchers;
 use api::sign_in::SignInRates;
@@ -214,6 +215,7 @@ impl System {
         let life = main.life().clone();
         let mut keys = PrimaryFollower::of(databases.keyring, KEYRING);
         let keyring_pool = keys.pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
+        let keyring_health = keys.pool(&[], 1);
         let keyring = Keyring::new(keyring_pool.clone(), wrapping).watched_by(keys.life().clone());
         if installation == Installation::MustExist {
             require_schema(&pool, &keyring_pool).await?;
@@ -227,6 +229,7 @@ impl System {
         system.service.intake = system.service.store.with_pool(intake);
         system.service.readers = readers;
         system.service.health = health;
+        system.service.keyring_health = keyring_health;
         system.deliverer.store = system.service.store.with_pool(workers);
         system.fence = Fence::of(&system.deliverer.store);
         let cluster = databases.cluster.map(|cluster| Arc::new(Mutex::new(cluster)));
@@ -258,6 +261,7 @@ impl System {
             mailer: setup.mailer.clone(),
             sender: setup.sender.clone(),
             public_url: setup.base_url.strip_suffix("/api/v1").unwrap_or(&setup.base_url).into(),
+            cell,
             wait: setup.patience,
             under_way: TaskTracker::new(),
         };
@@ -267,6 +271,7 @@ impl System {
             readers: store.pool().clone(),
             key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
+            keyring_health: keyring.pool().clone(),
             intake: store.clone(),
             queue: Arc::new(OutboxView(store.pool().clone())),
             samples: Arc::new(Samples(deliverer.outgoing.clone(), clock.clone())),
@@ -285,6 +290,7 @@ impl System {
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
             sign_in_rates: SignInRates::default(),
+            refused_reports: RefusedReports::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
             egress: setup.egress.into(),
@@ -321,6 +327,7 @@ impl System {
         self.service.intake.connections().close().await;
         self.service.readers.close().await;
         self.service.health.close().await;
+        self.service.keyring_health.close().await;
         self.deliverer.store.connections().close().await;
         self.service.keyring.close().await;
         if let Some(cluster) = self.cluster.and_then(Arc::into_inner) {

@@ -9,7 +9,7 @@ mod servers;
 use std::time::Duration;
 
 pub use self::backup::BackupAges;
-pub use self::servers::{HostFound, HostRole, ServerState};
+pub use self::servers::{HostFound, HostRole, ServerState, TrialWrite};
 use crate::audit::{EndedVerification, SigningRefusal, VerificationOutcome};
 use crate::clock::ClockFault;
 use crate::receiver::FAILURES_MIN;
@@ -113,6 +113,12 @@ pub enum SigningHealth {
         /// Age of the last signature.
         age: Duration,
     },
+}
+
+/// Whether a log that has gone without a signed checkpoint for this long needs an operator.
+#[must_use]
+pub fn is_signature_late(age: Duration) -> bool {
+    age > CHECKPOINT_AGE_MAX
 }
 
 /// Result of one check.
@@ -493,7 +499,7 @@ impl Finding {
                 "`firmforms audit checkpoint` signs one; `serve` does each hour",
             ),
             SigningHealth::Refused { refusal, age }
-                if refusal.is_about_key() && *age <= CHECKPOINT_AGE_MAX =>
+                if refusal.is_about_key() && !is_signature_late(*age) =>
             {
                 let says = format!("{}; this machine cannot sign: {refusal}", signed(*age));
                 Self::notice("checkpoints", says, SIGNER_ADVICE)
@@ -501,7 +507,7 @@ impl Finding {
             SigningHealth::Refused { refusal, age } => {
                 Self::wrong("checkpoints", format!("{}: {refusal}", signed(*age)), SIGNER_ADVICE)
             }
-            SigningHealth::Signing { age } if *age > CHECKPOINT_AGE_MAX => Self::wrong(
+            SigningHealth::Signing { age } if is_signature_late(*age) => Self::wrong(
                 "checkpoints",
                 signed(*age),
                 "is a projector running, with this --checkpoints-dir?",

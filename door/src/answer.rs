@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::CONNECTION;
+use axum::http::header::{CONNECTION, STRICT_TRANSPORT_SECURITY};
 use axum::http::{HeaderName, HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use tower::ServiceExt;
 use crate::deadline::Deadline;
 use crate::exchange::GateFindings;
 use crate::refusal::{Refusal, count_refusal};
-use crate::settings::DoorTimeouts;
+use crate::settings::{DoorTimeouts, UrlScheme};
 
 /// The peer's address, an extension of every request. An IPv4 address stays IPv4 on a socket of
 /// both families (ruling 5, client address).
@@ -36,7 +36,11 @@ pub(crate) struct ConnectionService {
     pub(crate) timeouts: DoorTimeouts,
     pub(crate) exchange: Arc<GateFindings>,
     pub(crate) request_ids: Option<RequestIds>,
+    pub(crate) scheme: UrlScheme,
 }
+
+/// A year, for this host alone: its other names and subdomains are not the service's.
+const HTTPS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 const REQUEST_ID: HeaderName = HeaderName::from_static(REQUEST_ID_HEADER);
 
@@ -49,6 +53,7 @@ impl ConnectionService {
     ) -> Result<Response, Infallible> {
         let exchange = Arc::clone(&self.exchange);
         let id = self.name(&mut request);
+        let scheme = self.scheme;
         let answered = async {
             match exchange.refusal() {
                 Some(refusal) => refused(self.door, refusal),
@@ -58,6 +63,9 @@ impl ConnectionService {
         let mut response = request_id::scope(id.clone(), answered).await;
         if let Some(id) = id.as_ref().and_then(header) {
             response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if scheme == UrlScheme::Https {
+            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, HTTPS_ONLY);
         }
         if !exchange.is_whole() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

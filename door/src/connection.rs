@@ -21,7 +21,7 @@ use crate::exchange::GateFindings;
 use crate::gate::Gate;
 use crate::refusal::count_refusal;
 use crate::roster::ConnectionState;
-use crate::settings::DoorTimeouts;
+use crate::settings::{DoorTimeouts, UrlScheme};
 use crate::tls::TlsCertificate;
 
 /// The most bytes of a message that hyper buffers. More than a request head has, so that the gate
@@ -36,6 +36,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) tls: Option<TlsCertificate>,
     pub(crate) timeouts: DoorTimeouts,
     pub(crate) request_ids: Option<RequestIds>,
+    pub(crate) scheme: UrlScheme,
     pub(crate) stop: CancellationToken,
 }
 
@@ -98,6 +99,7 @@ async fn serve_requests<S>(
         timeouts: shared.timeouts,
         exchange,
         request_ids: shared.request_ids.clone(),
+        scheme: shared.scheme,
     };
     let service = service_fn(move |request| answering.clone().answer(request));
     let mut connection = http1::Builder::new()

@@ -55,7 +55,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::answer::SocketPeer;
 pub use crate::probe::{ProbeError, ProbedDoor, probe};
-pub use crate::settings::{DoorSettings, DoorTimeouts};
+pub use crate::settings::{DoorSettings, DoorTimeouts, UrlScheme};
 pub use crate::tls::{TlsCertificate, TlsError, TlsPaths};
 
 use crate::connection::ConnectionContext;
@@ -127,8 +127,9 @@ impl DoorConnections {
     fn new(router: Router, settings: DoorSettings, stop: CancellationToken) -> Self {
         let roster = Roster::new(settings.connections, settings.connections_per_peer);
         let tasks_max = settings.connections.saturating_add(EVICTED_MAX);
-        let DoorSettings { name, tls, timeouts, request_ids, .. } = settings;
-        let shared = ConnectionContext { door: name, router, tls, timeouts, request_ids, stop };
+        let DoorSettings { name, tls, timeouts, request_ids, scheme, .. } = settings;
+        let shared =
+            ConnectionContext { door: name, router, tls, timeouts, request_ids, scheme, stop };
         Self { shared: Arc::new(shared), roster, tasks: JoinSet::new(), tasks_max }
     }
 

@@ -25,6 +25,26 @@ pub struct DoorSettings {
     /// The source of request ids, for every request and every refusal (ruling 38). Without one the
     /// router names its own answers, and refusals have no id.
     pub request_ids: Option<RequestIds>,
+    /// The scheme of the door's URL for callers, which a proxy in front may serve.
+    pub scheme: UrlScheme,
+}
+
+/// The scheme by which callers reach a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UrlScheme {
+    /// Clear text, at least for some callers.
+    Http,
+    /// TLS for all callers. Every answer tells browsers never to ask in clear text again (RFC
+    /// 6797).
+    Https,
+}
+
+impl UrlScheme {
+    /// The scheme of a URL.
+    #[must_use]
+    pub fn of_url(url: &str) -> Self {
+        if url.starts_with("https://") { Self::Https } else { Self::Http }
+    }
 }
 
 impl Default for DoorSettings {
@@ -36,6 +56,7 @@ impl Default for DoorSettings {
             connections: 8_192,
             connections_per_peer: 4_096,
             request_ids: None,
+            scheme: UrlScheme::Http,
         }
     }
 }

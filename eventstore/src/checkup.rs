@@ -88,6 +88,18 @@ pub async fn log_end(pool: &PgPool) -> Result<LogEnd, sqlx::Error> {
     .await
 }
 
+/// Returns the time of the first event; `None` for an empty log.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn log_began_at(
+    connection: &mut PgConnection,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar("select recorded_at from events order by position limit 1")
+        .fetch_optional(connection)
+        .await
+}
+
 /// Whether the database has no table, view or sequence, as a restore needs it.
 ///
 /// # Errors

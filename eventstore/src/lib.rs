@@ -22,7 +22,8 @@
 //! - [`worker`] is the loop of every worker. [`SweepTimer`] is the time of those that delete old
 //!   rows.
 //! - [`ConnectionCache`] passes connections from one transaction to the next without a round trip.
-//! - [`Failure`] classifies database errors. Every caller that retries uses it.
+//! - [`Failure`] classifies database errors. Every caller that retries uses it. [`disk`] tells
+//!   whether a server has room for writes.
 //! - [`Clock`] shows the database's time, and says when that time cannot be trusted.
 //! - [`presence`] counts the processes of a group.
 //! - [`proof`] reads events and computes their digests again. [`progress`] and [`checkup`] measure
@@ -37,6 +38,7 @@ mod clock;
 mod command;
 pub mod crash;
 mod digest;
+pub mod disk;
 mod error;
 mod failure;
 mod fence;

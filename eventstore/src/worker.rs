@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::disk::count_refusal;
 use crate::nudge::Nudge;
 use crate::outage::FailureLog;
 
@@ -142,6 +143,7 @@ pub async fn run<W: Worker>(
             }
             Ok(Err(error)) => {
                 log_failure(W::NAME, &error, &mut failures);
+                count_refusal(&error);
                 WORKER_FAILURES.count(&[("worker", W::NAME)]);
                 nudge.mark_unchanged();
                 sleep_unless_stopped(FAILURE_BACKOFF, &stop).await;

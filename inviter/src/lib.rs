@@ -227,7 +227,7 @@ impl Inviter {
 
     /// The unsubscribe link, one per person and firm. The link works without a key.
     fn unsubscribe_url(&self, recipient: MailRecipient, lang: Lang) -> String {
-        let link = self.identity.link(recipient);
+        let link = self.identity.link(recipient, self.cell);
         format!("{}/unsubscribe/{link}?lang={}", self.public_url, lang.code())
     }
 

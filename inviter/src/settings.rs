@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::cell::Cell;
 use domain::invite::InviteRejection;
 use eventstore::{AppendError, AsConflict, Clock, Store};
 use mailer::{Mailer, NoTurn, SenderAddress};
@@ -30,6 +31,8 @@ pub struct Inviter {
     pub sender: SenderAddress,
     /// The public door's URL, without a path. The unsubscribe page lies there.
     pub public_url: Arc<str>,
+    /// The cell that unsubscribe links name, if this installation is one of several (ruling 47).
+    pub cell: Option<Cell>,
     /// The waits of a call.
     pub wait: InviteWait,
     /// The invites under way. Each has a task of its own.

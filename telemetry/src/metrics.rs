@@ -42,6 +42,10 @@ metrics! {
     BUILD_INFO = Gauge "firmforms_build_info", "1; the version is a label.";
     DATABASE_UP = Gauge "firmforms_database_up",
         "1 when the main database answered the last scrape that asked it, if only with a refusal.";
+    KEYRING_UP = Gauge "firmforms_keyring_up",
+        "1 when the keyring answered the last scrape that asked it.";
+    DISK_FULL_REFUSALS = Counter "firmforms_disk_full_refusals_total",
+        "Calls, steps of workers and trial writes that a database refused because its disk is full.";
     DATABASE_AGE = Gauge "firmforms_database_figures_age_seconds",
         "For how long not every question of a scrape was answered by the database.";
     BACKLOG = Gauge "firmforms_backlog_deliveries",
@@ -123,7 +127,7 @@ metrics! {
     CLOCK_OFFSET = Gauge "firmforms_clock_offset_seconds",
         "This machine's clock less the database's; above 0 when this machine's is ahead.";
     CLOCK_FAULT = Gauge "firmforms_clock_fault",
-        "1 while the time cannot be trusted: nothing is sent, and the process is not ready.";
+        "1 while the time cannot be trusted: nothing is sent.";
 }
 
 impl Metric {

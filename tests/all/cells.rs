@@ -11,9 +11,12 @@ use nix::sys::signal::Signal;
 use tests::raw::exchange;
 use tests::{Firm, HAPROXY, HaProxy, TestDatabase, World, printed_configuration};
 use tokio::process::Command;
+use uuid::Uuid;
+use vault::MailRecipient;
 
 use crate::portal::link_of_owner;
-use crate::process::{Served, call, firmforms, serve, signal, until};
+use crate::process::{Served, call, firmforms, get, serve, signal, until};
+use crate::telemetry::scrape::Scrape;
 
 /// A service that is a cell, with a firm in it.
 struct CellScene {
@@ -38,6 +41,49 @@ impl CellScene {
         let server = format!("{{ public = \"{public}\", internal = \"{internal}\" }}");
         format!("[[cells]]\ncell = {number}\nservers = [{server}]\n")
     }
+
+    /// An unsubscribe link of a person, as mails of this cell have it, or older mails.
+    fn link(&self, person: u128, cell: Option<Cell>) -> String {
+        let person_id = Uuid::from_u128(person);
+        let recipient = MailRecipient { firm_id: self.firm.id, person_id };
+        self.world.service().inviter.identity.link(recipient, cell)
+    }
+
+    /// Number of people who unsubscribed in this cell.
+    async fn unsubscribed(&self) -> i64 {
+        let events = "select count(*) from events where event_type = 'AddressUnsubscribed'";
+        sqlx::query_scalar(events).fetch_one(self.world.pool()).await.unwrap()
+    }
+
+    /// Requests of `/readyz` that were answered.
+    async fn readiness_checks(&self) -> f64 {
+        self.answered("/readyz").await
+    }
+
+    /// Visits of unsubscribe links that were answered.
+    async fn visits(&self) -> f64 {
+        self.answered("/unsubscribe/{link}").await
+    }
+
+    async fn answered(&self, route: &str) -> f64 {
+        let scrape = Scrape::of(self.served.internal).await;
+        let route = format!("route=\"{route}\"");
+        let counts = scrape.series.iter().filter(|(series, _)| {
+            series.starts_with("firmforms_http_requests_total{") && series.contains(&route)
+        });
+        counts.map(|(_, count)| count).sum()
+    }
+}
+
+/// A visit of an unsubscribe link by the public address: the status.
+async fn visit(router: &HaProxy, method: &str, link: &str) -> StatusCode {
+    let sent = if method == "POST" { "List-Unsubscribe=One-Click" } else { "" };
+    let request = format!(
+        "{method} /unsubscribe/{link}?lang=en HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{sent}",
+        sent.len()
+    );
+    exchange(router.public, &request).await.unwrap().0
 }
 
 /// HAProxy in front of these cells, if it is installed.
@@ -200,6 +246,87 @@ async fn r47_an_internal_call_names_its_cell_in_a_header_or_by_its_host() {
     }
 }
 
+/// The alarm of a lost end of the log once closed both doors for every firm until a person acted
+/// (review of operation).
+#[tokio::test]
+async fn r54_both_doors_answer_through_haproxy_during_an_alarm() {
+    let scene = CellScene::new("3").await;
+    let Some(router) = haproxy(&[&scene]).await else { return };
+    let lost = "insert into lost_tails (system_identifier, timeline, started_at, noticed_at,
+                                        from_position, to_position)
+                values (1, '', now(), now(), 1, 1)";
+    sqlx::query(lost).execute(scene.world.pool()).await.unwrap();
+    let (status, told) = get(scene.served.internal, "/readyz").await;
+    assert_eq!((status, told.contains(r#""name":"log_tail""#)), (StatusCode::OK, true), "{told}");
+    // HAProxy takes a server away after two failed checks.
+    let checks = scene.readiness_checks().await;
+    let checked = async { while scene.readiness_checks().await < checks + 4.0 {} };
+    tokio::time::timeout(Duration::from_secs(60), checked).await.unwrap();
+    let me = call(router.public, ("GET", "/me"), &scene.firm.key, "").await;
+    assert_eq!(me.0, StatusCode::OK, "{}", me.1);
+    let report = format!(
+        "POST /internal/v1/activity HTTP/1.1\r\nHost: test\r\nX-Firmforms-Cell: 3\r\n\
+         Authorization: Bearer {}\r\nContent-Type: application/cloudevents-batch+json\r\n\
+         Content-Length: 2\r\nConnection: close\r\n\r\n[]",
+        scene.world.token()
+    );
+    let reported = exchange(router.internal, &report).await.unwrap();
+    assert_eq!(reported.0, StatusCode::ACCEPTED, "{}", reported.1);
+}
+
+/// Nine of twenty links were unknown behind two cells, and people could not withdraw consent
+/// (review of security).
+#[tokio::test]
+async fn r47_an_unsubscribe_link_is_routed_by_its_first_character() {
+    let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
+    let Some(router) = haproxy(&[&three, &forty]).await else { return };
+    for scene in [&three, &forty] {
+        for number in 0..5 {
+            let link = scene.link(number, Some(scene.cell));
+            assert_eq!(link.chars().next(), Some(scene.cell.digit()));
+            assert_eq!(visit(&router, "GET", &link).await, StatusCode::OK, "{link}");
+            assert_eq!(visit(&router, "POST", &link).await, StatusCode::OK, "{link}");
+        }
+        assert_eq!(scene.unsubscribed().await, 5);
+    }
+}
+
+/// Links of 0.2.0 name no cell. More retries pass here than an address has failures.
+#[tokio::test]
+async fn r47_an_older_unsubscribe_link_finds_its_cell() {
+    let (three, forty, other) =
+        tokio::join!(CellScene::new("3"), CellScene::new("40"), CellScene::new("41"));
+    let Some(router) = haproxy(&[&three, &forty, &other]).await else { return };
+    for scene in [&three, &forty, &other] {
+        for number in 0..10 {
+            let link = scene.link(number, None);
+            assert_eq!(visit(&router, "GET", &link).await, StatusCode::OK, "{link}");
+            assert_eq!(visit(&router, "POST", &link).await, StatusCode::OK, "{link}");
+        }
+        assert_eq!(scene.unsubscribed().await, 10);
+    }
+}
+
+/// An address that guesses links asks one cell for each call.
+#[tokio::test]
+async fn r47_wrong_unsubscribe_links_are_not_asked_of_every_cell_for_long() {
+    let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
+    let Some(router) = haproxy(&[&three, &forty]).await else { return };
+    let wrong = "A".repeat(64);
+    let visits = async || three.visits().await + forty.visits().await;
+    assert_eq!(visit(&router, "GET", &wrong).await, StatusCode::NOT_FOUND);
+    let first = visits().await;
+    assert!(first > 1.0, "each cell is asked: {first}");
+    for _ in 0..40 {
+        assert_eq!(visit(&router, "GET", &wrong).await, StatusCode::NOT_FOUND);
+    }
+    let before = visits().await;
+    for _ in 0..10 {
+        assert_eq!(visit(&router, "GET", &wrong).await, StatusCode::NOT_FOUND);
+    }
+    assert_eq!(visits().await - before, 10.0);
+}
+
 #[tokio::test]
 async fn r47_a_cell_that_is_down_is_unavailable_and_the_other_goes_on() {
     let (mut three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
@@ -256,4 +383,9 @@ async fn haproxy_takes_the_configuration_of_sixty_four_cells() {
     let checked = Command::new(HAPROXY).args(["-c", "-f"]).arg(&file).output().await.unwrap();
     let told = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && !told.contains("[WARNING]"), "{told}");
+    let header = "Strict-Transport-Security";
+    assert!(fs::read_to_string(&file).unwrap().contains(header));
+    let clear = plan.lines().filter(|line| !line.starts_with("certificate"));
+    let clear = clear.collect::<Vec<_>>().join("\n");
+    assert!(!printed_configuration(folder.path(), &clear).await.unwrap().contains(header));
 }

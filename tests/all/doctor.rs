@@ -10,6 +10,7 @@ use serde_json::Value;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tests::{TestDatabase, World, cluster_with};
 
+use crate::faults::disk::{FULL, KEYRING_FULL};
 use crate::process::firmforms;
 
 /// The exit code, and each check's verdict.
@@ -51,7 +52,7 @@ async fn an_installation_that_is_well_has_nothing_wrong() {
     world.firm().await;
     world.deliver().await;
     let (code, verdicts) = doctor(&world.database).await;
-    assert_eq!((code, verdicts.len()), (0, 42), "{verdicts:?}");
+    assert_eq!((code, verdicts.len()), (0, 44), "{verdicts:?}");
     for check in ["durability", "keyring_durability"] {
         assert_eq!(verdicts[check], "fine");
     }
@@ -124,6 +125,21 @@ async fn settings_that_lose_commits_are_found() {
     assert_eq!((code, verdicts["durability"].as_str()), (1, "wrong"));
 }
 
+/// Writes fail and reads work, so nothing else is wrong (review of first use).
+#[tokio::test]
+async fn a_full_disk_of_either_database_is_found() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    world.firm().await;
+    world.deliver().await;
+    let full = [(world.pool(), FULL, "disk"), (world.keys(), KEYRING_FULL, "keyring_disk")];
+    for (database, fault, check) in full {
+        assert_eq!(doctor(&world.database).await.1[check], "fine");
+        database.execute(fault).await.unwrap();
+        let (code, verdicts) = doctor(&world.database).await;
+        assert_eq!((code, verdicts[check].as_str()), (1, "wrong"), "{verdicts:?}");
+    }
+}
+
 /// As an upgrade by logical replication leaves it.
 #[tokio::test]
 async fn a_sequence_of_positions_that_was_left_behind_is_found() {
@@ -134,7 +150,12 @@ async fn a_sequence_of_positions_that_was_left_behind_is_found() {
     let (code, found) = found(&world.database).await;
     assert_eq!(
         (code, found),
-        (1, [NO_BACKUP, UNSIGNED, "positions: wrong", UNVERIFIED].map(str::to_owned).to_vec())
+        (
+            1,
+            [NO_BACKUP, UNSIGNED, "disk: notice", "positions: wrong", UNVERIFIED]
+                .map(str::to_owned)
+                .to_vec()
+        )
     );
     let advised = "select setval('events_position_seq', (select max(position) from events))";
     world.pool().execute(advised).await.unwrap();

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use futures::stream;
 use serde_json::{Value, json};
+use sqlx::Executor;
 use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;
 
@@ -550,6 +551,43 @@ async fn health_is_asked_without_a_token() {
     let unready = world.internal(ask("/readyz")).await;
     assert_eq!(unready.code(), (503, "unavailable"));
     assert_eq!(unready.headers["retry-after"], "1");
+}
+
+/// Each alarm is a fault that needs a person, and none of them once closed a door.
+#[tokio::test]
+async fn r54_alarms_are_told_by_a_process_that_is_ready() {
+    let world = World::new().await;
+    world.firm().await;
+    let alarms = async || {
+        let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let alarms = answer.body["alarms"].as_array().cloned().unwrap_or_default();
+        let names = alarms.iter().map(|alarm| alarm["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let wound = "insert into last_verification (ended_at, verified_to, outcome, reason)
+                 values (now(), 1, 'broken', 'entry 1 of firm X')";
+    world.pool().execute(wound).await.unwrap();
+    assert_eq!(alarms().await, ["verification"]);
+    world.pass(Duration::from_secs(2 * 3_600));
+    assert_eq!(alarms().await, ["verification"]);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(alarms().await, ["verification", "checkpoints"], "nothing was signed");
+    let body = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    assert!(!body.text().contains("firm"), "no token was needed: {}", body.text());
+}
+
+/// A table that is not there once made a 500, which no supervisor asks for.
+#[tokio::test]
+async fn r54_a_schema_that_cannot_be_used_is_unready() {
+    let ready = async |world: &World| {
+        let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+        answer.code().0
+    };
+    let (main, keyring) = (World::new().await, World::new().await);
+    main.pool().execute("alter table lost_tails rename to other").await.unwrap();
+    keyring.keys().execute("alter table wrapping_check rename to other").await.unwrap();
+    assert_eq!((ready(&main).await, ready(&keyring).await), (503, 503));
 }
 
 #[tokio::test]

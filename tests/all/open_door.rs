@@ -18,6 +18,9 @@ use crate::process::{Listening, Served, firmforms, get, limited, serve, serving}
 
 const READYZ: &str = "GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
+/// The header that a door with https sends (RFC 6797).
+const HTTPS_ONLY: &str = "\r\nstrict-transport-security: max-age=31536000\r\n";
+
 /// The soft and the hard limit of descriptors of a process.
 fn descriptors(served: &Served) -> (String, String) {
     let limits = format!("/proc/{}/limits", served.child.id().unwrap());
@@ -168,7 +171,21 @@ async fn doors17_the_internal_door_can_have_a_certificate_and_ask_for_one() {
         .unwrap();
     let answer = over_tls(&served, known).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains(HTTPS_ONLY), "{answer}");
     assert!(over_tls(&served, config().with_no_client_auth()).await.is_err());
+}
+
+/// A proxy ends the TLS of the public door, and nobody that of the internal one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_public_url_in_https_is_told_to_browsers() {
+    let database = TestDatabase::new().await;
+    let served = serve(&database, &["--base-url", "https://forms.example.com"]).await;
+    for path in ["/api/v1/me", "/docs", "/portal/keys"] {
+        let (_, answer) = get(served.public, path).await;
+        assert!(answer.contains(HTTPS_ONLY), "{path}: {answer}");
+    }
+    let (_, answer) = get(served.internal, "/readyz").await;
+    assert!(!answer.contains("strict-transport-security"), "{answer}");
 }
 
 async fn over_tls(served: &Served, config: ClientConfig) -> io::Result<String> {

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::health::health;
 use crate::process::{Listening, Served, call, firmforms, get, serve, serve_with, until};
+use crate::telemetry::scrape::Scrape;
 
 /// A server that can be stopped and started again, where it was.
 struct Server {
@@ -261,4 +262,39 @@ async fn until_waiting(world: &World, count: i64) {
         .unwrap()
     };
     while waiting().await < count {}
+}
+
+/// Every submission failed meanwhile, and readiness and metrics told nothing (review of operation).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_keyring_that_is_away_is_told() {
+    let database = TestDatabase::new().await;
+    let proxy = DatabaseProxy::before(&database.keyring).await;
+    let keyring = proxy.url(&database.keyring);
+    let served = serve_with(&database, &[], &[("FIRMFORMS_KEYRING_URL", &*keyring)]).await;
+    let up = |scrape: &Scrape, database: &str| scrape.value(&format!("firmforms_{database}_up"));
+    Scrape::until(served.internal, |scrape| up(scrape, "keyring") > 0.0).await;
+    let doctor = async || {
+        let mut command = firmforms(&database);
+        command.env("FIRMFORMS_KEYRING_URL", &keyring).args(["doctor"]);
+        let output = command.output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    for fault in [Fault::Reset, Fault::BlackHole] {
+        proxy.set(fault);
+        until(served.internal, "/readyz", 503).await;
+        let (_, told) = get(served.internal, "/readyz").await;
+        assert!(told.contains(r#""error":"the keyring does not answer"#), "{fault:?} {told}");
+        assert_eq!(get(served.internal, "/livez").await.0, 200);
+        let away = Scrape::until(served.internal, |scrape| up(scrape, "keyring") < 1.0).await;
+        assert!(up(&away, "database") > 0.0, "{fault:?} {}", away.text);
+        if fault == Fault::Reset {
+            let (code, said) = doctor().await;
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains("wrong\tkeyring_primary\t"), "{said}");
+            assert!(said.contains("fine\tprimary\t") && said.contains("\tlog_tail\t"), "{said}");
+        }
+        proxy.set(Fault::None);
+        until(served.internal, "/readyz", 200).await;
+        Scrape::until(served.internal, |scrape| up(scrape, "keyring") > 0.0).await;
+    }
 }

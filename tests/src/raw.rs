@@ -1,10 +1,10 @@
 //! Calls on a socket of their own, to a server that may not answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// One call to the public door; its status, and all of the answer.
 pub async fn try_call(
@@ -55,7 +55,21 @@ pub async fn get(server: SocketAddr, path: &str) -> Option<(StatusCode, String)>
 
 /// Any request; its status, and all of the answer.
 pub async fn exchange(server: SocketAddr, request: &str) -> Option<(StatusCode, String)> {
-    let mut stream = TcpStream::connect(server).await.ok()?;
+    exchange_over(TcpStream::connect(server).await.ok()?, request).await
+}
+
+/// Any request from this loopback address; its status, and all of the answer.
+pub async fn exchange_from(
+    caller: IpAddr,
+    server: SocketAddr,
+    request: &str,
+) -> Option<(StatusCode, String)> {
+    let socket = TcpSocket::new_v4().ok()?;
+    socket.bind(SocketAddr::new(caller, 0)).ok()?;
+    exchange_over(socket.connect(server).await.ok()?, request).await
+}
+
+async fn exchange_over(mut stream: TcpStream, request: &str) -> Option<(StatusCode, String)> {
     stream.write_all(request.as_bytes()).await.ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.ok()?;

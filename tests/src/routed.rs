@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use telemetry::request_id::RequestIds;
 use tokio::net::TcpSocket;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use vault::{Entropy, SystemEntropy};
+use vault::{Entropy, SystemEntropy, UNROUTED_LINK_CHARS};
 
 use crate::haproxy::HaProxy;
 
@@ -143,8 +143,8 @@ async fn refuse(State(cell): State<Cell>, request: Request, next: Next) -> Respo
     next.run(request).await
 }
 
-/// Whether a key, or a code or cookie of the portal, names this cell. A key in no place of a key
-/// names none.
+/// Whether a key, a code or cookie of the portal, or an unsubscribe link names this cell. A key in no
+/// place of a key names none, nor does a link of another length.
 fn names(request: &Request, cell: Cell) -> bool {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let at_start = |text: &str, before: &str| {
@@ -158,5 +158,8 @@ fn names(request: &Request, cell: Cell) -> bool {
         header("cookie").and_then(|cookie| inside(cookie, "firmforms_portal=")),
         request.uri().query().and_then(|query| inside(query, "code=")),
     ];
-    marked.into_iter().flatten().any(|secret| secret.starts_with(cell.digit()))
+    let link = request.uri().path().strip_prefix("/unsubscribe/");
+    let link = link.filter(|link| link.len() == UNROUTED_LINK_CHARS + 1).map(str::to_owned);
+    let marked = marked.into_iter().chain([link]);
+    marked.flatten().any(|secret| secret.starts_with(cell.digit()))
 }

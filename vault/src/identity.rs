@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::cell::Cell;
 use domain::email::EmailAddress;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -18,6 +19,9 @@ use crate::seal::BrokenSeal;
 
 /// Bytes of a link's signature.
 const MAC_BYTES: usize = 16;
+
+/// Characters of a link without the digit of a cell: firm, person and signature as base64url.
+pub const UNROUTED_LINK_CHARS: usize = (16 + 16 + MAC_BYTES) * 4 / 3;
 
 /// The key that makes ids of people and digests of URLs, and signs unsubscribe links.
 #[derive(Clone)]
@@ -84,17 +88,26 @@ impl IdentityKey {
         self.whole_mac(&named)
     }
 
-    /// The text of an unsubscribe link.
+    /// The text of an unsubscribe link. In a cell the link begins with the cell's digit, by which a
+    /// router finds the cell (ruling 47).
     #[must_use]
-    pub fn link(&self, recipient: MailRecipient) -> String {
+    pub fn link(&self, recipient: MailRecipient, cell: Option<Cell>) -> String {
         let who = recipient.bytes();
-        URL_SAFE_NO_PAD.encode([who.as_slice(), &self.sign(&who)].concat())
+        let mut link: String = cell.map(Cell::digit).into_iter().collect();
+        URL_SAFE_NO_PAD.encode_string([who.as_slice(), &self.sign(&who)].concat(), &mut link);
+        link
     }
 
-    /// The recipient that a link belongs to, if this service signed the link.
+    /// The recipient that a link belongs to, if this service signed the link. A link from before
+    /// links named a cell has no digit.
     #[must_use]
-    pub fn read_link(&self, text: &str) -> Option<MailRecipient> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    pub fn read_link(&self, text: &str, cell: Option<Cell>) -> Option<MailRecipient> {
+        let named = text.len() == UNROUTED_LINK_CHARS + 1;
+        let signed = match cell.filter(|_| named) {
+            Some(cell) => text.strip_prefix(cell.digit())?,
+            None => text,
+        };
+        let bytes = URL_SAFE_NO_PAD.decode(signed).ok()?;
         let (who, mac) = bytes.split_last_chunk::<MAC_BYTES>()?;
         let recipient = MailRecipient::read(who)?;
         bool::from(self.sign(who).ct_eq(mac)).then_some(recipient)
@@ -245,16 +258,34 @@ mod tests {
         let identity = IdentityKey::new(&[1; 32]);
         let recipient =
             MailRecipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };
-        let link = identity.link(recipient);
-        assert_eq!(identity.read_link(&link), Some(recipient));
-        assert_eq!(IdentityKey::new(&[2; 32]).read_link(&link), None);
-        for place in 0..link.len() {
-            let mut other = link.clone().into_bytes();
-            other[place] = if other[place] == b'A' { b'B' } else { b'A' };
-            assert_eq!(identity.read_link(&String::from_utf8(other).unwrap()), None, "{place}");
+        for cell in [None, Some(Cell::try_from(41).unwrap())] {
+            let link = identity.link(recipient, cell);
+            assert_eq!(identity.read_link(&link, cell), Some(recipient));
+            assert_eq!(IdentityKey::new(&[2; 32]).read_link(&link, cell), None);
+            for place in 0..link.len() {
+                let mut other = link.clone().into_bytes();
+                other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+                let other = String::from_utf8(other).unwrap();
+                assert_eq!(identity.read_link(&other, cell), None, "{place}");
+            }
+            for text in ["", "A", &link[2..], &format!("{link}AA"), "é"] {
+                assert_eq!(identity.read_link(text, cell), None, "{text}");
+            }
         }
-        for text in ["", "A", &link[1..], &format!("{link}AA"), "é"] {
-            assert_eq!(identity.read_link(text), None, "{text}");
-        }
+    }
+
+    #[test]
+    fn a_link_begins_with_its_cell_or_is_older() {
+        let identity = IdentityKey::new(&[1; 32]);
+        let recipient =
+            MailRecipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };
+        let (own, other) = (Cell::try_from(41).unwrap(), Cell::try_from(42).unwrap());
+        let older = identity.link(recipient, None);
+        assert_eq!(older.len(), UNROUTED_LINK_CHARS);
+        let link = identity.link(recipient, Some(own));
+        assert_eq!(link, format!("{}{older}", own.digit()));
+        assert_eq!(identity.read_link(&older, Some(own)), Some(recipient));
+        assert_eq!(identity.read_link(&link, Some(other)), None);
+        assert_eq!(identity.read_link(&link, None), None);
     }
 }

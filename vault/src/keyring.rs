@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use eventstore::disk::{self, DiskSpace};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
 use eventstore::{ConnectionCache, LifeWatch};
 use sqlx::migrate::{MigrateError, Migrator};
@@ -34,6 +35,30 @@ pub struct ErasedUpTo {
 
 /// Firm, subject, and the subject's wrapped data key.
 type DataKeyRow = (Uuid, Uuid, Vec<u8>);
+
+/// A trial row of 64 KiB. Digests do not compress, so it needs new pages.
+const DATA_KEY_TRIAL: &str = "
+    insert into data_keys (firm_id, subject_id, wrapped)
+    select '00000000-0000-0000-0000-000000000000', gen_random_uuid(),
+           convert_to(string_agg(md5(n::text), ''), 'utf8')
+      from generate_series(1, 2048) n";
+
+/// Asks the keyring for a row, which needs its server and its schema.
+///
+/// # Errors
+/// If the database does not answer, or has no tables of a keyring.
+pub async fn ask_keyring(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("select from wrapping_check").fetch_optional(connection).await?;
+    Ok(())
+}
+
+/// Tries to write a data key over this connection, and takes it back.
+///
+/// # Errors
+/// If the database does not answer, or refuses for another reason than a full disk.
+pub async fn try_keyring_write(connection: &mut PgConnection) -> Result<DiskSpace, sqlx::Error> {
+    disk::try_write(connection, DATA_KEY_TRIAL).await
+}
 
 /// The purpose that the identity key is encrypted for.
 pub(crate) const IDENTITY_PURPOSE: &[u8] = b"identity key";

@@ -40,10 +40,10 @@ pub mod step_headers;
 use eventstore::firm_rows::FirmTable;
 
 pub use entropy::{Entropy, SystemEntropy};
-pub use identity::{IdentityKey, MailRecipient};
+pub use identity::{IdentityKey, MailRecipient, UNROUTED_LINK_CHARS};
 pub use keyring::{
-    DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey, is_in_use,
-    sealed_check,
+    DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey, ask_keyring,
+    is_in_use, sealed_check, try_keyring_write,
 };
 pub use seal::{BrokenSeal, DataKey, WrappingKey};
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
+use eventstore::disk::is_disk_full;
 use eventstore::tail::TailError;
 use eventstore::{AppendError, AsConflict, Failure};
 use vault::responses::VaultError;
@@ -92,6 +93,16 @@ impl IntakeError {
             }
         };
         if is_of_append { Self::Append(error) } else { Self::ClaimRefused(error) }
+    }
+
+    /// Whether a database refused the batch because its disk is full.
+    pub(super) fn is_of_full_disk(&self) -> bool {
+        let (Self::Append(AppendError::Database(error))
+        | Self::ClaimRefused(AppendError::Database(error))) = self
+        else {
+            return false;
+        };
+        is_disk_full(error)
     }
 
     /// Whether the batch reached no database. Such a failure is no single call's fault; an error

@@ -24,6 +24,7 @@ mod known;
 mod locks;
 mod parts;
 mod plan;
+mod refused_reports;
 mod reported;
 mod take_in;
 
@@ -32,3 +33,4 @@ pub(crate) use accept::{IntakeBatcher, SMALL_CALL_BYTES_MAX, accept_with_others,
 pub use calls::IntakeCounts;
 pub use cloudevents::{CloudEvent, EventFormat, parse};
 pub use error::{BadEvent, IntakeError};
+pub use refused_reports::RefusedReports;

@@ -9,6 +9,7 @@ use projector::subjects::{self, SubjectId};
 use projector::{activity_ids, firms, partials};
 use sqlx::PgConnection;
 use telemetry::metrics::WORKER_FAILURES;
+use tokio::time::Instant;
 use uuid::Uuid;
 use vault::responses::{PriorContent, StoredResponse};
 use vault::{DataKeys, KeySubject, erasure, people};
@@ -59,6 +60,13 @@ pub(super) async fn take_in(
             Ok(appending) => intake.run(appending, ClaimMode::Later).await,
             Err(error) => Err(error),
         };
+    }
+    match &taken {
+        Ok(_) => service.refused_reports.note_room(),
+        Err(error) if error.is_of_full_disk() => {
+            service.refused_reports.note_refusal(Instant::now());
+        }
+        Err(_) => {}
     }
     let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
     let taken = taken?;

@@ -2,33 +2,31 @@
 //! with a token is told why a process is not ready.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use eventstore::log_tail::{self, LostTail};
 use eventstore::outage;
 use serde::Serialize;
-use sqlx::PgPool;
 
 use super::caller::bearer;
 use crate::batching::token_cache;
 use crate::error::Error;
+use crate::readiness::{Alarm, check_readiness};
 use crate::service::{SendingMode, Service};
 
-/// Longest wait for the database.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-
 /// Answer of a healthy process.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct HealthBody {
     ok: bool,
     /// Whether the process sends nothing. It serves all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     paused: bool,
+    /// Faults that an operator must end. The process serves all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alarms: Vec<Alarm>,
 }
 
 /// Both routes, which every role of a process has.
@@ -38,16 +36,17 @@ pub(super) fn routes() -> Router<Arc<Service>> {
 
 /// Answers as long as the process runs.
 pub(crate) async fn live() -> Json<HealthBody> {
-    Json(HealthBody { ok: true, paused: false })
+    Json(HealthBody { ok: true, ..HealthBody::default() })
 }
 
-/// Answers if the database answers, has lost nothing, and the clock can be trusted.
+/// Answers if this process can serve.
 async fn ready(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
 ) -> Result<Json<HealthBody>, NotReady> {
-    match check(&service).await {
-        Ok(health) => Ok(Json(health)),
+    let paused = service.sending == SendingMode::Held;
+    match check_readiness(&service).await {
+        Ok(alarms) => Ok(Json(HealthBody { ok: true, paused, alarms })),
         Err(error) => {
             let is_told = match bearer(&headers) {
                 Some(token) => token_cache::was_active(&service, token).await,
@@ -56,14 +55,6 @@ async fn ready(
             Err(NotReady { reason: reason(&error).filter(|_| is_told), error })
         }
     }
-}
-
-async fn check(service: &Service) -> Result<HealthBody, Error> {
-    if let Some(lost) = lost_tails(&service.health).await?.first() {
-        return Err(Error::LogShortened(lost.from_position));
-    }
-    let paused = service.sending == SendingMode::Held;
-    service.clock.fault().map_or(Ok(HealthBody { ok: true, paused }), |fault| Err(fault.into()))
 }
 
 /// The answer of a process that is not ready.
@@ -80,15 +71,7 @@ impl IntoResponse for NotReady {
 
 /// The reason that the sentence of an error does not tell.
 fn reason(error: &Error) -> Option<String> {
-    let Error::Unavailable(detail) = error else { return None };
+    let (Error::Unavailable(detail) | Error::NoKeyring(detail)) = error else { return None };
     let outages = outage::known();
     Some(if outages.is_empty() { detail.clone() } else { outages.join("; ") })
-}
-
-async fn lost_tails(pool: &PgPool) -> Result<Vec<LostTail>, Error> {
-    let asked = async { log_tail::unacknowledged(&mut *pool.acquire().await?).await };
-    match tokio::time::timeout(ANSWER_WITHIN, asked).await {
-        Ok(answered) => Ok(answered?),
-        Err(late) => Err(Error::Unavailable(format!("the database: {late}"))),
-    }
 }

@@ -61,8 +61,8 @@ fn when(error: &Error) -> &'static str {
         | Error::BodyPurged
         | Error::NotSigned
         | Error::NoSuchCheckpoint { .. }
-        | Error::ClockOff(_)
-        | Error::LogShortened(_)
+        | Error::NoKeyring(_)
+        | Error::DiskFull
         | Error::SelectionChanged { .. } => "The internal door answers so.",
     }
 }

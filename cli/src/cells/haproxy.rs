@@ -1,14 +1,19 @@
 //! The configuration of HAProxy 2.6 and later for a plan of cells.
 //!
 //! A public call goes to the cell that the first of a key's 43 characters names. A call of the
-//! portal goes to the cell that its code or its cookie names. A call without any of them, or with
-//! an unknown cell, goes to any cell, which answers it like its own: a wrong key is a wrong key. An
-//! internal call names its cell in a header, or by the first label of its host name.
+//! portal goes to the cell that its code or its cookie names, and an unsubscribe link to the cell
+//! of its first character. A call without any of them, or with an unknown cell, goes to any cell,
+//! which answers it like its own: a wrong key is a wrong key. An internal call names its cell in a
+//! header, or by the first label of its host name.
+//!
+//! An unsubscribe link from before links named cells is asked of one cell after another, until one
+//! knows it.
 
 use std::fmt::Write as _;
 
 use domain::api_key::API_KEY_PREFIX;
 use domain::cell::Cell;
+use vault::UNROUTED_LINK_CHARS;
 
 use super::plan::{CellPlan, CellServer};
 
@@ -61,6 +66,21 @@ const REQUEST_IDS: &str = "
     http-after-response set-var(txn.request_id) res.fhdr(x-request-id)
 ";
 
+/// The path of the unsubscribe pages.
+const UNSUBSCRIBE: &str = "/unsubscribe/";
+
+/// Failed tries of old unsubscribe links in a minute, after which an address gets one cell for each
+/// call. Mail programs follow few links, and a guesser would call all cells.
+const OLD_LINK_FAILURES_MAX: u8 = 20;
+
+/// Tries of one old link for each cell. Calls at the same time share the turns of the cells, so one
+/// round may miss a cell.
+const OLD_LINK_ROUNDS: usize = 3;
+
+/// Says to browsers, also in answers of HAProxy's own, that they must not ask in clear text.
+const HTTPS_ONLY: &str = "
+    http-after-response set-header Strict-Transport-Security max-age=31536000";
+
 /// The scheme of a key in the other header that may carry it, with the key's prefix.
 const BEARER_KEY: &str = "bearer ffk_";
 
@@ -75,9 +95,12 @@ pub(super) fn configuration(plan: &CellPlan) -> String {
 fn frontends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
     let digit_at = API_KEY_PREFIX.len();
     let bearer_digit_at = BEARER_KEY.len();
+    let routed_chars = UNROUTED_LINK_CHARS + 1;
     let tls = plan.certificate.as_ref().map_or_else(String::new, |path| {
-        format!(" ssl crt {path} alpn h2,http/1.1 ssl-min-ver TLSv1.2")
+        format!(" ssl crt {path} alpn h2,http/1.1 ssl-min-ver TLSv1.2{HTTPS_ONLY}")
     });
+    let link_at = UNSUBSCRIBE.len();
+    let link = format!("^{UNSUBSCRIBE}[A-Za-z0-9_-]");
     write!(
         text,
         "
@@ -85,6 +108,7 @@ frontend public
     bind {}{tls}{REQUEST_IDS}    http-request set-var(txn.digit) req.fhdr(authorization),bytes({bearer_digit_at},1) if {{ req.fhdr(authorization) -m beg -i \"{BEARER_KEY}\" }}
     http-request set-var(txn.digit) req.fhdr(x-api-key),bytes({digit_at},1) if {{ req.fhdr(x-api-key) -m beg {API_KEY_PREFIX} }}
     http-request set-var(txn.digit) url_param(code),bytes(0,1) if {{ path /portal/enter }}
+    http-request set-var(txn.digit) path,bytes({link_at},1) if {{ path_reg {link}{{{routed_chars}}}$ }}
 ",
         plan.public
     )?;
@@ -101,7 +125,8 @@ frontend public
     }
     write!(
         text,
-        "    default_backend public_any
+        "    use_backend unsubscribe_any if {{ path_reg {link}{{{UNROUTED_LINK_CHARS}}}$ }}
+    default_backend public_any
 
 frontend internal
     bind {}{REQUEST_IDS}    http-request set-var(txn.cell) req.hdr({CELL_HEADER})
@@ -123,6 +148,24 @@ fn backends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
         for (number, server) in servers.iter().enumerate() {
             writeln!(text, "    server {cell}-{number} {}", server.internal)?;
         }
+    }
+    let servers = plan.cells.values().map(Vec::len).sum::<usize>();
+    let tries = servers.max(OLD_LINK_ROUNDS * plan.cells.len());
+    writeln!(
+        text,
+        "
+# Unsubscribe links that name no cell: the next cell gets a call that one does not know.
+backend unsubscribe_any
+    balance roundrobin
+    retry-on conn-failure 404
+    retries {tries}
+    option redispatch 1
+    stick-table type ipv6 size 100k expire 1m store http_err_rate(1m)
+    http-request track-sc0 src
+    http-request disable-l7-retry if {{ sc_http_err_rate(0) gt {OLD_LINK_FAILURES_MAX} }}"
+    )?;
+    for (cell, servers) in &plan.cells {
+        public_servers(text, *cell, servers)?;
     }
     writeln!(
         text,

@@ -1,6 +1,7 @@
 //! The checks of the server behind each database.
 
-use domain::checkup::{Finding, HostFound, HostRole};
+use domain::checkup::{Finding, HostFound, HostRole, TrialWrite};
+use eventstore::disk::DiskSpace;
 use eventstore::{DatabaseHosts, HostReport, HostState, checkup};
 use sqlx::PgPool;
 
@@ -10,6 +11,7 @@ pub(super) struct CheckNames {
     primary: &'static str,
     durability: &'static str,
     standbys: &'static str,
+    disk: &'static str,
     transaction_ids: &'static str,
     prepared: &'static str,
 }
@@ -18,6 +20,7 @@ pub(super) const MAIN_CHECKS: CheckNames = CheckNames {
     primary: "primary",
     durability: "durability",
     standbys: "standbys",
+    disk: "disk",
     transaction_ids: "transaction_ids",
     prepared: "prepared",
 };
@@ -26,6 +29,7 @@ pub(super) const KEYRING_CHECKS: CheckNames = CheckNames {
     primary: "keyring_primary",
     durability: "keyring_durability",
     standbys: "keyring_standbys",
+    disk: "keyring_disk",
     transaction_ids: "keyring_transaction_ids",
     prepared: "keyring_prepared",
 };
@@ -64,6 +68,23 @@ pub(super) async fn look(
         findings.push(Finding::standbys(names.standbys, &state));
     }
     Ok(ServerFindings { kind, findings })
+}
+
+/// The findings about a database none of whose hosts answers.
+pub(super) async fn survey_hosts(hosts: &DatabaseHosts, names: CheckNames) -> ServerFindings {
+    let hosts: Vec<HostFound> = hosts.survey().await.into_iter().map(found).collect();
+    let findings = vec![Finding::primary(names.primary, &hosts)];
+    ServerFindings { kind: ServerKind::Standby, findings }
+}
+
+/// The finding about the room on a server's disk.
+pub(super) fn disk(names: CheckNames, tried: Result<DiskSpace, sqlx::Error>) -> Finding {
+    let trial = match tried {
+        Ok(DiskSpace::Free) => TrialWrite::Taken,
+        Ok(DiskSpace::Full) => TrialWrite::DiskFull,
+        Err(error) => TrialWrite::Untried(error.to_string()),
+    };
+    Finding::disk(names.disk, &trial)
 }
 
 fn found(report: HostReport) -> HostFound {

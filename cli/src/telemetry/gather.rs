@@ -75,6 +75,12 @@ const QUESTIONS: [ScrapeQuestion; 14] = [
     ScrapeQuestion::Backlog,
 ];
 
+/// Returns whether a database answers within two seconds.
+pub(super) async fn has_answer(pool: &PgPool) -> bool {
+    let asked = async { pool.acquire().await?.ping().await };
+    matches!(tokio::time::timeout(SCRAPE_TIMEOUT, asked).await, Ok(Ok(())))
+}
+
 /// Asks all questions within two seconds and sets their metrics. A failed question leaves the
 /// others intact.
 pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {

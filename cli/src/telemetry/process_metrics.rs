@@ -47,6 +47,7 @@ struct MetricSources {
     fence: Fence,
     clock: Clock,
     health: PgPool,
+    keyring_health: PgPool,
 }
 
 /// The time of the last questions to the database, and of the last complete answer.
@@ -68,6 +69,7 @@ impl ProcessMetrics {
         process.describe();
         metrics::BUILD_INFO.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         metrics::DATABASE_UP.set(&[], 0.0);
+        metrics::KEYRING_UP.set(&[], 0.0);
         begin_at_zero();
         let scrape_times = Mutex::default();
         Ok(Self { recorder, process, sources: OnceLock::new(), scrape_times })
@@ -92,6 +94,7 @@ impl ProcessMetrics {
             fence: system.fence.clone(),
             clock: service.clock.clone(),
             health: service.health.clone(),
+            keyring_health: service.keyring_health.clone(),
         });
     }
 
@@ -112,8 +115,11 @@ impl ProcessMetrics {
         let mut times = self.scrape_times.lock().await;
         if times.asked.is_none_or(|asked| asked.elapsed() >= SCRAPE_CACHE_FOR) {
             times.asked = Some(Instant::now());
-            let answer = gather::ask(&sources.health, sources.clock.now().get()).await;
+            let main = gather::ask(&sources.health, sources.clock.now().get());
+            let keyring = gather::has_answer(&sources.keyring_health);
+            let (answer, keyring_up) = tokio::join!(main, keyring);
             metrics::DATABASE_UP.set(&[], f64::from(u8::from(answer.up)));
+            metrics::KEYRING_UP.set(&[], f64::from(u8::from(keyring_up)));
             if answer.whole {
                 times.answered = times.asked;
             }
@@ -172,6 +178,7 @@ fn begin_at_zero() {
             metrics::DOOR_REFUSALS.add(&[("door", door), ("reason", reason)], 0);
         }
     }
+    metrics::DISK_FULL_REFUSALS.add(&[], 0);
     for part in ["doors", "deliveries"] {
         metrics::DESCRIPTOR_SHORTAGES.add(&[("part", part)], 0);
     }

@@ -45,9 +45,7 @@ impl PortalRefusal {
             Error::NotFailed => words.not_failed,
             Error::TooManyKeys => words.too_many_keys,
             Error::BodyPurged => words.purged,
-            Error::Unavailable(_) | Error::ClockOff(_) | Error::LogShortened(_) => {
-                words.unavailable
-            }
+            Error::Unavailable(_) | Error::NoKeyring(_) | Error::DiskFull => words.unavailable,
             // The texts of the API are English.
             Error::InvalidRequest(_) => words.not_accepted,
             Error::RateLimited(_) => words.too_often,

@@ -32,6 +32,17 @@ pub struct HostFound {
     pub role: HostRole,
 }
 
+/// The end of a trial write, which is always taken back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TrialWrite {
+    /// The write was possible.
+    Taken,
+    /// The server's disk is full.
+    DiskFull,
+    /// The server refused the write for another reason.
+    Untried(String),
+}
+
 /// The state of a server that decides whether commits are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerState {
@@ -63,6 +74,11 @@ impl Finding {
             hosts.iter().map(|host| format!("{} {}", host.place, host.role.says())).collect();
         let says = says.join(", ");
         match (of(HostRole::Primary).len(), of(HostRole::Away).len()) {
+            (0, away) if away == hosts.len() => Self::wrong(
+                check,
+                says,
+                "start the server, or name its host in the URL: no report is taken in meanwhile",
+            ),
             (0, _) => Self::wrong(check, says, "promote a standby, or name the primary in the URL"),
             (1, 0) => Self::fine(check, says),
             (1, _) => {
@@ -72,6 +88,24 @@ impl Finding {
                 check,
                 says,
                 "stop all but the newest primary: events written to an older one are lost",
+            ),
+        }
+    }
+
+    /// Checks whether a trial write found room on the server's disk.
+    #[must_use]
+    pub fn disk(check: &'static str, trial: &TrialWrite) -> Self {
+        match trial {
+            TrialWrite::Taken => Self::fine(check, "there is room for a write of 64 KiB".into()),
+            TrialWrite::DiskFull => Self::wrong(
+                check,
+                "the disk is full: writes are refused, reads work".into(),
+                "make room on the server's disk; the service goes on by itself",
+            ),
+            TrialWrite::Untried(why) => Self::notice(
+                check,
+                format!("no write could be tried: {why}"),
+                "another check may name the cause; else look with a login of the service",
             ),
         }
     }
@@ -217,6 +251,10 @@ mod tests {
             (primary(&[Away, Primary]), Notice),
             (primary(&[Standby]), Wrong),
             (primary(&[Standby, Away]), Wrong),
+            (primary(&[Away, Away]), Wrong),
+            (Finding::disk("disk", &TrialWrite::Taken), Fine),
+            (Finding::disk("disk", &TrialWrite::DiskFull), Wrong),
+            (Finding::disk("disk", &TrialWrite::Untried("denied".into())), Notice),
             (primary(&[Primary, Primary]), Wrong),
             (commits("on"), Fine),
             (commits("remote_apply"), Fine),

@@ -24,6 +24,7 @@ fn shared() -> ConnectionContext {
         tls: None,
         timeouts: DoorTimeouts::default(),
         request_ids: None,
+        scheme: UrlScheme::Http,
         stop: CancellationToken::new(),
     }
 }

@@ -5,6 +5,7 @@
 mod bodies;
 mod crowds;
 mod helper;
+mod https;
 mod refusals;
 mod request_ids;
 mod reuse;

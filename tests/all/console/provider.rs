@@ -1,6 +1,7 @@
 //! Sign-in by a provider of OpenID Connect: the way there and back, its checks, and attacks on it.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::identity_provider::{
     CLIENT_ID, CLIENT_SECRET, IdentityProvider, ProviderFault, Signing, world_with,
 };
 use super::{firm_named, get, post, query_of, sign_in, value_of};
-use crate::process::{firmforms, serve_with};
+use crate::process::{Served, firmforms, serve_with};
 
 const ORIGIN: &str = "http://127.0.0.1:8081";
 
@@ -564,6 +565,43 @@ async fn over_20_failed_sign_ins_a_minute_from_one_address_the_provider_is_not_a
     assert_eq!(console.travel().await.status, 200);
 }
 
+/// All callers of the internal door once had one address, and one of them locked the others out.
+#[tokio::test]
+async fn failed_sign_ins_count_by_the_sockets_address() {
+    let provider = IdentityProvider::start().await;
+    let served = serve_for(&provider, &["--trusted-proxies", "127.0.0.9/32"]).await;
+    let ask = async |caller: u8, path: &str, more: &str| {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: test\r\n{more}Connection: close\r\n\r\n");
+        let caller = Ipv4Addr::new(127, 0, 0, caller).into();
+        raw::exchange_from(caller, served.internal, &request).await.unwrap()
+    };
+    let leave = async |caller, more: &str| {
+        let (_, left) = ask(caller, "/console/sign-in/provider", more).await;
+        (query_of(&header_of(&left, "location: ")), header_of(&left, "set-cookie: "))
+    };
+    let forge = async |caller, more: &str| {
+        let (query, flow) = leave(caller, more).await;
+        let path = format!("/console/sign-in/return?code=forged&state={}", query["state"]);
+        ask(caller, &path, &format!("{more}Cookie: {flow}\r\n")).await.0
+    };
+    let sign_in = async |caller, more: &str| {
+        let (query, flow) = leave(caller, more).await;
+        let back = provider.authorize(&query).unwrap();
+        let path = back.strip_prefix(ORIGIN).unwrap();
+        ask(caller, path, &format!("{more}Cookie: {flow}\r\n")).await.0
+    };
+    let (one, other) = ("X-Forwarded-For: 198.51.100.1\r\n", "X-Forwarded-For: 198.51.100.2\r\n");
+    for _ in 0..20 {
+        assert_eq!(forge(2, "").await, 403);
+        assert_eq!(forge(9, one).await, 403);
+    }
+    assert_eq!(sign_in(2, "").await, 429);
+    assert_eq!(sign_in(9, one).await, 429, "behind the proxy");
+    assert_eq!(sign_in(3, "").await, 200);
+    assert_eq!(sign_in(9, other).await, 200, "behind the proxy");
+}
+
 /// A broken integration, or an outage of the provider, locked all users out.
 #[tokio::test]
 async fn wrong_keys_and_an_outage_of_the_provider_count_as_no_failed_sign_in() {
@@ -702,11 +740,8 @@ async fn a_session_outlived_the_setting_that_granted_its_role() {
     assert_eq!(page.status, 303, "{}", page.text());
 }
 
-/// The real process, whose log a person reads.
-#[tokio::test]
-async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
-    let database = tests::TestDatabase::new().await;
-    let provider = IdentityProvider::start().await;
+/// The real process with this provider, whose users of the group `ops` are operators.
+async fn serve_for(provider: &IdentityProvider, more: &[&str]) -> Served {
     provider.settings(ORIGIN, &[]);
     // The process has the time of today.
     provider.claim(&json!({"exp": 4_000_000_000_u64}));
@@ -720,16 +755,25 @@ async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
     ]
     .concat();
     let secret = [("FIRMFORMS_OIDC_CLIENT_SECRET", CLIENT_SECRET)];
-    let served = serve_with(&database, &arguments, &secret).await;
+    serve_with(&tests::TestDatabase::new().await, &[&arguments, more].concat(), &secret).await
+}
+
+/// The value of a header of a whole answer, without attributes.
+fn header_of(answer: &str, name: &str) -> String {
+    let value = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    value.split(';').next().unwrap().to_owned()
+}
+
+/// The real process, whose log a person reads.
+#[tokio::test]
+async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
+    let provider = IdentityProvider::start().await;
+    let served = serve_for(&provider, &[]).await;
     let ask = async |path: &str, cookie: &str| {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: test\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
         );
         raw::exchange(served.internal, &request).await.unwrap()
-    };
-    let header = |answer: &str, name: &str| {
-        let head = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
-        head.split(';').next().unwrap().to_owned()
     };
     let mut secrets = vec![CLIENT_SECRET.to_owned(), "Ann Lee".to_owned()];
     for (groups, status) in [("ops", 200), ("staff", 403), ("ops", 502)] {
@@ -738,7 +782,7 @@ async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
             provider.fail_at("/token", ProviderFault::Error);
         }
         let (_, left) = ask("/console/sign-in/provider", "").await;
-        let (location, flow) = (header(&left, "location: "), header(&left, "set-cookie: "));
+        let (location, flow) = (header_of(&left, "location: "), header_of(&left, "set-cookie: "));
         let query = query_of(&location);
         let back = provider.authorize(&query).unwrap();
         secrets.push(query_of(&back)["code"].clone());
@@ -747,7 +791,7 @@ async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
         let (code, page) = ask(back.strip_prefix(ORIGIN).unwrap(), &flow).await;
         assert_eq!(code, status, "{page}");
         if status == 200 {
-            secrets.push(header(&page, "set-cookie: ").split_once('=').unwrap().1.to_owned());
+            secrets.push(header_of(&page, "set-cookie: ").split_once('=').unwrap().1.to_owned());
         }
     }
     let log = || served.log.lock().unwrap().clone();

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Request;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
 use deliverer::claim::claim;
@@ -13,10 +15,13 @@ use deliverer::{Dispatcher, SenderCount};
 use domain::answer::AttemptAnswer;
 use serde_json::json;
 use sqlx::Executor;
-use tests::{Receiver, World};
+use tests::{Receiver, TestDatabase, World, activity, raw};
 use tokio_util::sync::CancellationToken;
 
-const FULL: &str = "
+use crate::process::{serve, until};
+use crate::telemetry::scrape::Scrape;
+
+pub(crate) const FULL: &str = "
     create sequence refused;
     create function disk_full() returns trigger language plpgsql as $$ begin
         perform nextval('refused');
@@ -27,6 +32,24 @@ const FULL: &str = "
         for each statement execute function disk_full();
     create trigger disk_full before insert or update or delete on outbox
         for each statement execute function disk_full()";
+
+/// The disk of the keyring, which the tests keep apart.
+pub(crate) const KEYRING_FULL: &str = "
+    create function disk_full() returns trigger language plpgsql as $$ begin
+        raise exception 'could not extend file: No space left on device'
+            using errcode = 'disk_full';
+    end $$;
+    create trigger disk_full before insert on data_keys
+        for each statement execute function disk_full()";
+
+/// The log has room for small events only, as when the last pages of a table are not full.
+const NEARLY_FULL: &str = "
+    create function disk_full() returns trigger language plpgsql as $$ begin
+        raise exception 'could not extend file: No space left on device'
+            using errcode = 'disk_full';
+    end $$;
+    create trigger disk_full before insert on responses
+        for each row execute function disk_full()";
 
 const ROOM_AGAIN: &str = "
     drop trigger disk_full on events;
@@ -40,6 +63,15 @@ async fn refused(world: &World) -> i64 {
 async fn tries(world: &World) -> Vec<i32> {
     let tries = sqlx::query_scalar("select tries from outbox order by tries");
     tries.fetch_all(world.pool()).await.unwrap()
+}
+
+/// The answer of `/readyz`, and the name of its only alarm.
+async fn ready(world: &World) -> (u16, String) {
+    let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    let alarms = answer.body["alarms"].as_array().cloned().unwrap_or_default();
+    assert!(alarms.len() < 2, "{}", answer.text());
+    let alarm = alarms.first().map_or("", |alarm| alarm["name"].as_str().unwrap());
+    (answer.status.as_u16(), alarm.to_owned())
 }
 
 fn answered(world: &World, claimed: &ClaimedAttempt) -> FinishedAttempt {
@@ -100,4 +132,69 @@ async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_t
             .await
             .unwrap();
     assert_eq!(states, [("delivered".to_owned(), 3)]);
+}
+
+/// A full disk refused every report, and `/readyz` told nothing (review of first use).
+#[tokio::test]
+async fn e15_a_process_whose_reports_all_fail_is_unready() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let keyring = world.keys();
+    let room_again = "drop trigger disk_full on data_keys; drop function disk_full";
+    for (database, full, room) in
+        [(world.pool(), FULL, ROOM_AGAIN), (keyring, KEYRING_FULL, room_again)]
+    {
+        database.execute(full).await.unwrap();
+        assert_eq!(ready(&world).await.0, 200, "no report was refused yet");
+        let report = [super::submitted(&firm, world.id())];
+        assert_eq!(world.report(&report).await.code(), (503, "unavailable"));
+        for _ in 0..2 {
+            let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+            assert_eq!(answer.code(), (503, "unavailable"));
+            assert!(answer.text().contains("the disk of a database is full"), "{}", answer.text());
+            assert_eq!(answer.headers["retry-after"], "1");
+        }
+        assert_eq!(world.get(&firm, "/me").await.status, 200);
+        database.execute(room).await.unwrap();
+        assert_eq!(ready(&world).await, (200, "disk".to_owned()), "nobody reported meanwhile");
+        assert_eq!(world.report(&report).await.status, 202);
+        let trials: i64 =
+            sqlx::query_scalar("select count(*) from events where event_type = 'Tried'")
+                .fetch_one(world.pool())
+                .await
+                .unwrap();
+        assert_eq!(trials, 0, "a trial leaves nothing");
+    }
+}
+
+#[tokio::test]
+async fn e15_a_disk_that_refuses_some_reports_is_an_alarm() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    world.pool().execute(NEARLY_FULL).await.unwrap();
+    let refused = world.report(&[super::submitted(&firm, world.id())]).await;
+    assert_eq!(refused.code(), (503, "unavailable"));
+    assert_eq!(ready(&world).await, (200, "disk".to_owned()));
+    let joined = json!({"member_id": world.id(), "role": "admin"});
+    assert_eq!(world.report(&[activity(firm.id, "member.joined", joined)]).await.status, 202);
+    assert_eq!(ready(&world).await, (200, "disk".to_owned()));
+}
+
+/// The real process counts what was refused, and is ready again by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e15_refusals_for_a_full_disk_are_counted() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let firm = world.firm().await;
+    let served = serve(&world.database, &[]).await;
+    let counted = |scrape: &Scrape| scrape.value("firmforms_disk_full_refusals_total");
+    assert_eq!(counted(&Scrape::of(served.internal).await), 0.0);
+    world.pool().execute(FULL).await.unwrap();
+    let batch = json!([super::submitted(&firm, world.id())]).to_string();
+    let report = async || raw::report(served.internal, world.token(), &batch).await.unwrap();
+    assert_eq!(report().await, 503);
+    until(served.internal, "/readyz", 503).await;
+    assert!(counted(&Scrape::of(served.internal).await) >= 2.0, "the report and the trial");
+    world.pool().execute(ROOM_AGAIN).await.unwrap();
+    until(served.internal, "/readyz", 200).await;
+    assert_eq!(report().await, 202);
 }

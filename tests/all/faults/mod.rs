@@ -5,7 +5,7 @@ mod checker;
 mod commands;
 mod conflicts;
 mod database;
-mod disk;
+pub(crate) mod disk;
 mod drawn;
 mod kills;
 mod partition;
