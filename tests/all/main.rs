@@ -83,6 +83,7 @@ mod servers;
 mod service_manager;
 mod state_reports;
 mod story;
+mod stuck_lanes;
 mod targets;
 mod telemetry;
 mod together;
