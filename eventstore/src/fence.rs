@@ -243,7 +243,8 @@ impl RunningWriters {
     /// # Errors
     /// If the database does not answer.
     pub async fn now(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
-        let below = sqlx::query_scalar("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint");
+        let below =
+            sqlx::query_scalar("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint");
         Ok(Self { below: below.fetch_one(connection).await? })
     }
 

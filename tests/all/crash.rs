@@ -138,7 +138,8 @@ async fn h1_an_erased_answer_goes_though_its_record_crashed() {
     // The record waits for another writer of its answer's row. It has looked by then.
     let pool = connect(world.database.main.clone(), 2);
     let mut holding = pool.begin().await.unwrap();
-    let other = "insert into answers (delivery_id, number, firm_id, response_id, answer, received_at)
+    let other =
+        "insert into answers (delivery_id, number, firm_id, response_id, answer, received_at)
                  select delivery_id, 1, firm_id, response_id, '', now() from outbox";
     sqlx::query(other).execute(&mut *holding).await.unwrap();
     receiver.release();
@@ -147,7 +148,8 @@ async fn h1_an_erased_answer_goes_though_its_record_crashed() {
     while count(&world, waits).await == 0 {
         tokio::task::yield_now().await;
     }
-    let erased = activity(firm.id, "response.erased", serde_json::json!({"response_id": response_id}));
+    let erased =
+        activity(firm.id, "response.erased", serde_json::json!({"response_id": response_id}));
     assert_eq!(world.report(&[erased]).await.status, 202);
     world.begin_to_erase().await;
     holding.rollback().await.unwrap();

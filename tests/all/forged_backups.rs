@@ -8,7 +8,9 @@ use sha2::{Digest, Sha256};
 use sqlx::{Executor, PgPool};
 use tests::{Copies, TestDatabase, World};
 
-use crate::backup::{back_up, changed, command, published_keys, restore_by, restored, run, told, world};
+use crate::backup::{
+    back_up, changed, command, published_keys, restore_by, restored, run, told, world,
+};
 
 /// A backup, the keys that its signer has published, and the file that a forgery would make.
 struct Scene {
@@ -112,8 +114,9 @@ async fn s2_a_backup_changed_after_signing_is_refused() {
     let pool = connect(database.main.clone(), 1);
     assert_eq!(count(&pool, RELATIONS).await, 0, "nothing was begun");
     assert!(!scene.mark().exists());
-    let verified = run(&scene.world.database, &["backup", "verify", forged.path().to_str().unwrap()]);
-    assert!(told(&verified.await).contains("changed after it was signed"));
+    let verify = ["backup", "verify", forged.path().to_str().unwrap()];
+    let output = run(&scene.world.database, &verify).await;
+    assert!(told(&output).contains("changed after it was signed"), "{}", told(&output));
     let found = restored(&restore_by(&database, &scene.backup(), &by_keys).await);
     assert!(found["audit_log"].as_str().unwrap().contains("intact"), "{found}");
 }
@@ -149,7 +152,8 @@ async fn a_restored_schema_equals_a_migrated_one() {
         (&database.main, &scene.world.database.main),
         (&database.keyring, &scene.world.database.keyring),
     ] {
-        let (restored, migrated) = (programs.schema(restored).await, programs.schema(migrated).await);
+        let (restored, migrated) =
+            (programs.schema(restored).await, programs.schema(migrated).await);
         assert!(restored == migrated, "{}", difference(&restored, &migrated));
     }
     let original = scene.world.pool();

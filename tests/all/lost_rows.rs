@@ -16,7 +16,19 @@ use uuid::Uuid;
 use crate::process::firmforms;
 
 /// A row as far as a repair has to make it anew.
-type Row = (Uuid, Uuid, i64, i32, i32, DateTime<Utc>, Option<Uuid>, Option<Vec<u8>>, Option<Value>);
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+struct Row {
+    delivery_id: Uuid,
+    lane_id: Uuid,
+    sequence: i64,
+    tries: i32,
+    tries_max: i32,
+    due_at: DateTime<Utc>,
+    replay_id: Option<Uuid>,
+    body_id: Option<Uuid>,
+    body_sha256: Option<Vec<u8>>,
+    step: Option<Value>,
+}
 
 struct Scene {
     world: World,
@@ -71,8 +83,8 @@ impl Scene {
 
     async fn row(&self) -> Row {
         sqlx::query_as(
-            "select delivery_id, lane_id, sequence, tries, tries_max, due_at, body_id, body_sha256,
-                    step from outbox",
+            "select delivery_id, lane_id, sequence, tries, tries_max, due_at, replay_id, body_id,
+                    body_sha256, step from outbox",
         )
         .fetch_one(self.world.pool())
         .await
@@ -116,7 +128,7 @@ impl Scene {
 
 /// A row that was due at once is due from the repair on.
 fn but_its_due_time(row: Row, other: &Row) -> Row {
-    Row { 5: other.5, ..row }
+    Row { due_at: other.due_at, ..row }
 }
 
 /// Posting the step again was accepted, and queued nothing. A repair looked at no step.
@@ -161,7 +173,7 @@ async fn i1_a_lost_step_keeps_its_second_schedule() {
     scene.post(&(step.replace('"', "") + "/retry"), &json!({})).await;
     assert_eq!(scene.world.deliver().await, 1);
     let lost = scene.lose().await;
-    assert_eq!((lost.3, lost.4), (2, 6), "two attempts of six");
+    assert_eq!((lost.tries, lost.tries_max), (2, 6), "two attempts of six");
     assert_eq!(scene.repair().await, lost);
     assert_eq!(scene.deliver().await, 1);
 }
@@ -174,11 +186,11 @@ async fn i1_a_lost_reissue_is_repaired_under_its_id() {
     let path = format!("/firms/{}/deliveries/{ended}/reissue", scene.firm.id);
     let reissued = scene.post(&path, &json!({"reason": "the report was wrong"})).await;
     let lost = scene.lose().await;
-    assert_eq!(json!(lost.0), reissued.body["id"]);
+    assert_eq!(json!(lost.delivery_id), reissued.body["id"]);
     let row = scene.repair().await;
     assert_eq!(but_its_due_time(row, &lost), lost);
     assert_eq!(scene.deliver().await, 1);
-    assert_eq!(scene.last(), lost.0);
+    assert_eq!(scene.last(), lost.delivery_id);
 }
 
 #[tokio::test]
@@ -192,8 +204,6 @@ async fn i1_a_lost_replay_is_repaired_and_ends() {
     let lost = scene.lose().await;
     let row = scene.repair().await;
     assert_eq!(but_its_due_time(row, &lost), lost);
-    let replayed = "select count(*) from outbox where replay_id is not null";
-    assert_eq!(scene.count(replayed).await, 1);
     assert_eq!(scene.deliver().await, 1);
     assert_eq!(scene.last(), ended);
     let outcome = "select count(*) from replay_items where outcome = 'delivered'";
@@ -229,9 +239,9 @@ async fn i1_a_lost_interrupted_try_counts() {
     scene.world.pass(LEASE_TIME + Duration::from_secs(1));
     scene.world.end_leases().await;
     let lost = scene.lose().await;
-    assert_eq!(lost.3, 1);
+    assert_eq!(lost.tries, 1);
     let row = scene.repair().await;
     assert_eq!(but_its_due_time(row, &lost), lost);
     assert_eq!(scene.deliver().await, 1);
-    assert_eq!(scene.world.attempts(lost.0).await.len(), 2);
+    assert_eq!(scene.world.attempts(lost.delivery_id).await.len(), 2);
 }

@@ -32,8 +32,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use self::manifest::{BackupManifest, KEYRING_DUMP, MAIN_DUMP, WRAPPING_KEY};
-use self::programs::ClientProgram;
 use self::origin::{ProvedOrigin, TrustedKeys, UnprovedOrigin};
+use self::programs::ClientProgram;
 use self::source::FoundBackup;
 use crate::audit;
 use crate::output::{Column, OutputArgs, RecordView, ReportArgs};

@@ -169,9 +169,9 @@ async fn restore_both(
     let program = ClientProgram::find("pg_restore", storage.pg_bin.as_deref(), version)?;
     let [main, keyring] = both;
     restore_rows(&program, source, &main).await.context(MAIN)?;
-    restore_rows(&program, source, &keyring).await.context(
-        "the keyring (the main database is restored: empty it before you restore again)",
-    )
+    restore_rows(&program, source, &keyring)
+        .await
+        .context("the keyring (the main database is restored: empty it before you restore again)")
 }
 
 /// Makes the schema of the backup, and loads the rows into it.

@@ -193,7 +193,8 @@ mod tests {
 
     #[tokio::test]
     async fn rows_that_nobody_takes_are_passed_over() {
-        let text = "COPY evil.rows (a) FROM stdin;\n1\n\\.\nCOPY public.hooks (b) FROM stdin;\n2\n\\.\n";
+        let text =
+            "COPY evil.rows (a) FROM stdin;\n1\n\\.\nCOPY public.hooks (b) FROM stdin;\n2\n\\.\n";
         let mut script = DumpScript::of(text.as_bytes());
         assert_eq!(script.next_part().await.unwrap(), Some(rows("evil.rows", &["a"])));
         assert_eq!(script.next_part().await.unwrap(), Some(rows("public.hooks", &["b"])));

@@ -236,10 +236,8 @@ impl<'a> RepairBatch<'a> {
                 traceparent: None,
                 terminal: self.order.terminal.clone(),
             };
-            let repaired = RepairedDeliveries {
-                reason: self.order.reason.clone(),
-                deliveries: *deliveries,
-            };
+            let repaired =
+                RepairedDeliveries { reason: self.order.reason.clone(), deliveries: *deliveries };
             let event = RepairEvent::DeliveriesRepaired(repaired);
             events.extend(NewEvent::after(0, &repair_id.to_string(), &context, [event]));
         }

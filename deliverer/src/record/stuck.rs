@@ -193,3 +193,37 @@ impl StuckQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(lane: u128) -> StuckBatch {
+        StuckBatch { lane_id: Uuid::from_u128(lane), answers: Vec::new(), ends: Instant::now() }
+    }
+
+    fn next(queue: &mut StuckQueue) -> Option<u128> {
+        queue.begin_next().map(|batch| batch.lane_id.as_u128())
+    }
+
+    #[test]
+    fn a_lane_that_fails_goes_behind_the_others() {
+        let mut queue = StuckQueue::default();
+        [1, 2, 3].map(|lane| queue.add(batch(lane)));
+        assert_eq!(next(&mut queue), Some(1));
+        let first = Uuid::from_u128(1);
+        assert_eq!(queue.end(first, vec![batch(1), batch(1)]), LaneStanding::Waiting);
+        assert_eq!([(); 3].map(|()| next(&mut queue)), [Some(2), Some(3), Some(1)]);
+        assert_eq!(next(&mut queue), None, "a lane has one try at a time");
+        assert_eq!(queue.end(first, Vec::new()), LaneStanding::Waiting, "its second half");
+        assert_eq!(next(&mut queue), Some(1));
+        assert_eq!(queue.end(first, Vec::new()), LaneStanding::Empty);
+    }
+
+    #[test]
+    fn later_answers_join_those_of_their_lane() {
+        let mut queue = StuckQueue::default();
+        [1, 2, 1].map(|lane| queue.add(batch(lane)));
+        assert_eq!([(); 3].map(|()| next(&mut queue)), [Some(1), Some(2), None]);
+    }
+}

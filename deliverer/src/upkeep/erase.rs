@@ -72,10 +72,9 @@ impl Worker for EraseWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        if let Some(begun) = self.begun.take_if(|begun| !self.fence.still_holds(begun.look)) {
-            drop(begun);
-        }
         match &self.begun {
+            // Ids of transactions mean nothing in another life of the server.
+            Some(begun) if !self.fence.still_holds(begun.look) => self.begin().await,
             Some(begun) if self.are_all_aware(begun).await? => self.end().await,
             Some(_) => Ok(NextStep::IdleFor(UNAWARE_RETRY_AFTER)),
             None => self.begin().await,
@@ -87,6 +86,7 @@ impl EraseWorker {
     /// Reads the next erasures, and deletes their keys. The keyring is a database of its own, and no
     /// lock should wait for it, so this is before the transaction.
     async fn begin(&mut self) -> Result<NextStep, DeliveryError> {
+        self.begun = None;
         let look = self.fence.look().await?;
         let idle =
             if look.more { NextStep::IdleFor(UNSETTLED_RETRY_AFTER) } else { NextStep::IDLE };

@@ -364,11 +364,9 @@ impl Delivery {
                 tries_max: self.tries_max,
                 replay_id: None,
             }),
-            (Some(_), Some(ReplayOrder { replay_id, number })) => Some(NextAttempt {
-                due_at: None,
-                tries_max: number,
-                replay_id: Some(replay_id),
-            }),
+            (Some(_), Some(ReplayOrder { replay_id, number })) => {
+                Some(NextAttempt { due_at: None, tries_max: number, replay_id: Some(replay_id) })
+            }
             (_, None) | (None, Some(_)) => None,
         }
     }
