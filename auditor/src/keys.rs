@@ -27,6 +27,15 @@ pub struct KeyFolder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey(pub [u8; 32]);
 
+/// A signature, and the public half of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySignature {
+    /// The public half of the key.
+    pub key: PublicKey,
+    /// The signature (Ed25519).
+    pub bytes: Vec<u8>,
+}
+
 /// A key that can sign.
 pub(crate) struct SigningKey(Ed25519KeyPair);
 
@@ -63,6 +72,15 @@ impl KeyFolder {
             fs::remove_file(&path).map_err(AuditError::file(&path))?;
         }
         Ok(key.public())
+    }
+
+    /// Signs bytes with the key that signs now. `None` if the folder has none.
+    ///
+    /// # Errors
+    /// If the key cannot be read.
+    pub fn sign(&self, bytes: &[u8]) -> Result<Option<KeySignature>, AuditError> {
+        let signed = |key: SigningKey| KeySignature { key: key.public(), bytes: key.sign(bytes) };
+        Ok(self.current()?.map(signed))
     }
 
     /// The key that signs now. `None` if the folder has none.

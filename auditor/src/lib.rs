@@ -34,7 +34,7 @@ mod worker;
 pub use complete::{MissingEntry, missing_entries};
 pub use error::AuditError;
 pub use files::{CheckpointFolder, SignedCheckpoint};
-pub use keys::{KeyFolder, PublicKey};
+pub use keys::{KeyFolder, KeySignature, PublicKey};
 pub use notary::{KeySource, KnownKeys, Notary};
 pub use verifier::AuditVerifier;
 pub use worker::Checkpointer;

@@ -267,8 +267,8 @@ Exit codes:
     (
         "restore",
         "Examples:
-  firmforms restore /backups/2026-11-26
-  firmforms restore - < backup.tar
+  firmforms restore --public-keys published.txt /backups/2026-11-26
+  firmforms restore --wrapping-key-file wrapping.key - < backup.tar
 
 Exit codes:
   0  restored and verified

@@ -1,5 +1,5 @@
 //! `verify deliveries`: proves from the log that each subscription got each occurrence once (case
-//! I1). `--repair` queues deliveries that were never queued.
+//! I1). `--repair` queues deliveries that wait and are not queued.
 
 use std::process::ExitCode;
 
@@ -71,7 +71,7 @@ pub(crate) async fn run(
     let verified = async {
         let report = look(storage, &asked).await?;
         let repaired = match &asked.reason {
-            Some(reason) if asked.repair => Some(repair_missing(storage, &report, reason).await?),
+            Some(reason) if asked.repair => Some(repair_unsent(storage, &report, reason).await?),
             _ => None,
         };
         anyhow::Ok((report, repaired))
@@ -119,12 +119,12 @@ impl VerifyDeliveriesArgs {
     }
 }
 
-async fn repair_missing(
+async fn repair_unsent(
     storage: &StorageArgs,
     report: &ProofReport,
     reason: &str,
 ) -> anyhow::Result<u64> {
-    if report.missing.is_empty() {
+    if report.unsent.is_empty() {
         return Ok(0);
     }
     let system = wiring::open(storage).await?;
@@ -134,7 +134,7 @@ async fn repair_missing(
         terminal: operator.map(|operator| operator.terminal),
         reason: reason.to_owned(),
     };
-    let repaired = repair(&system.deliverer, &report.missing, &order).await?;
+    let repaired = repair(&system.deliverer, &report.unsent, &order).await?;
     system.stop().await?;
     Ok(repaired)
 }

@@ -100,22 +100,33 @@ pub async fn log_began_at(
         .await
 }
 
-/// Whether the database has no table, view or sequence, as a restore needs it.
+/// Whether a restore may take the database: it has no table or view, or only tables of
+/// migrations without any row. A restore that failed leaves such tables.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn is_empty(pool: &PgPool) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
-        "select not exists (
-             select from pg_class c
-              where c.relnamespace = 'public'::regnamespace
-                and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
-                and not exists (select from pg_depend d
-                                 where d.classid = 'pg_class'::regclass and d.objid = c.oid
-                                   and d.deptype = 'e'))",
+pub async fn is_unused(pool: &PgPool) -> Result<bool, sqlx::Error> {
+    let relations: Vec<(String, bool)> = sqlx::query_as(
+        "select format('public.%I', c.relname), c.relkind in ('v', 'm', 'f') from pg_class c
+          where c.relnamespace = 'public'::regnamespace
+            and c.relkind in ('r', 'p', 'v', 'm', 'f')
+            and not exists (select from pg_depend d
+                             where d.classid = 'pg_class'::regclass and d.objid = c.oid
+                               and d.deptype = 'e')",
     )
-    .fetch_one(pool)
-    .await
+    .fetch_all(pool)
+    .await?;
+    let is_ours = |name: &str| name == "public._sqlx_migrations";
+    if !relations.is_empty() && !relations.iter().any(|(name, _)| is_ours(name)) {
+        return Ok(false);
+    }
+    for (name, is_foreign) in relations.iter().filter(|(name, _)| !is_ours(name)) {
+        let is_filled = format!("select exists (select from {name})");
+        if *is_foreign || sqlx::query_scalar(&is_filled).fetch_one(pool).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The time at which the server archived the last segment of its write-ahead log. `None` if the

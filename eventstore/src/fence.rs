@@ -219,6 +219,56 @@ impl Fence {
     }
 }
 
+/// The transactions that run at a moment, and write. A worker that deletes rows waits for them: a
+/// transaction that decided before the moment may still insert such rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningWriters {
+    /// All of them have lower ids.
+    below: i64,
+}
+
+impl RunningWriters {
+    /// The transactions that run now. A transaction counts once it has locked or written a row.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn now(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
+        let below =
+            sqlx::query_scalar("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint");
+        Ok(Self { below: below.fetch_one(connection).await? })
+    }
+
+    /// Returns whether all of them that have read or written this table have ended. Transactions of
+    /// other tables and of other databases of the server are not waited for.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn have_left(
+        self,
+        connection: &mut PgConnection,
+        table: &str,
+    ) -> Result<bool, sqlx::Error> {
+        // A lock shows only the lower 32 bits of an id, as in `have_ended`.
+        sqlx::query_scalar(
+            "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
+                    else not exists (
+                        select from pg_locks
+                         where locktype = 'transactionid' and mode = 'ExclusiveLock'
+                            or locktype = 'relation' and relation = $2::regclass
+                               and database = (select oid from pg_database
+                                                where datname = current_database())
+                         group by virtualtransaction
+                        having bool_or(locktype = 'relation')
+                           and bool_or((($1 - transactionid::text::bigint) & 4294967295)
+                                       between 1 and 2147483647)) end",
+        )
+        .bind(self.below)
+        .bind(table)
+        .fetch_one(connection)
+        .await
+    }
+}
+
 /// Returns the highest position drawn. If it is above the settled position, a transaction id drawn
 /// afterwards comes with it.
 async fn height(

@@ -70,7 +70,7 @@ pub use command::{AsConflict, CommandError, retry_conflicts};
 pub use digest::{DigestInput, canonical, digest};
 pub use error::AppendError;
 pub use failure::Failure;
-pub use fence::{CaughtUp, Fence, SettledUpTo};
+pub use fence::{CaughtUp, Fence, RunningWriters, SettledUpTo};
 pub use held::{ConnectionCache, ReusedConnection};
 pub use life::{LifeNumber, LifeWatch, SeenEvent, ServerLife};
 pub use load::{StreamName, load, load_all, load_first, load_many, load_recorded_at};

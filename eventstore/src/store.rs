@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use cqrs_es::Aggregate;
 use domain::event::Event;
+use domain::time::Timestamp;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
 
 use crate::append::{NewEvent, OnConflict, RecordedEvent, insert};
 use crate::command::{self, CommandError};
@@ -58,6 +60,15 @@ pub trait Outbox: Send + Sync {
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>>;
+
+    /// Queues a pending workflow step that is not in the outbox, and returns whether it was. Only a
+    /// database that lost rows has one.
+    fn queue_lost_step<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        delivery_id: Uuid,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<bool, AppendError>>;
 }
 
 /// The log of one database.
@@ -249,6 +260,22 @@ impl AppendTransaction<'_> {
     /// queues them in this transaction.
     pub fn take_occurrences(&mut self) -> Vec<RecordedEvent> {
         std::mem::take(&mut self.occurrences)
+    }
+
+    /// Queues a pending workflow step if its row is lost.
+    ///
+    /// # Errors
+    /// [`AppendError`]; the transaction must be dropped then.
+    pub async fn queue_lost_step(
+        &mut self,
+        delivery_id: Uuid,
+        now: Timestamp,
+    ) -> Result<(), AppendError> {
+        let Some(outbox) = &self.store.outbox else { return Ok(()) };
+        if outbox.queue_lost_step(&mut self.transaction, delivery_id, now).await? {
+            self.deliveries_wait();
+        }
+        Ok(())
     }
 
     /// Notes that deliveries of this transaction wait for a worker.

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use crate::process::{data_dir, firmforms, report, serve};
 
 /// The binary, which finds PostgreSQL's programs where this run does.
-fn command(database: &TestDatabase) -> Command {
+pub(crate) fn command(database: &TestDatabase) -> Command {
     let mut command = firmforms(database);
     if let Some(folder) = std::env::var_os("FIRMFORMS_PG_BIN") {
         command.env("FIRMFORMS_PG_BIN", folder);
@@ -25,29 +25,47 @@ fn command(database: &TestDatabase) -> Command {
     command
 }
 
-async fn run(database: &TestDatabase, arguments: &[&str]) -> Output {
+pub(crate) async fn run(database: &TestDatabase, arguments: &[&str]) -> Output {
     command(database).args(arguments).output().await.unwrap()
 }
 
-fn told(output: &Output) -> String {
+pub(crate) fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Backs a database up into a new folder.
-async fn back_up(database: &TestDatabase, folder: &Path) -> Value {
+pub(crate) async fn back_up(database: &TestDatabase, folder: &Path) -> Value {
     let output = run(database, &["backup", folder.to_str().unwrap(), "--json"]).await;
     assert!(output.status.success(), "{}", told(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Restores a folder on a machine that has nothing: neither databases nor a wrapping key.
+/// Restores a folder on a machine that has nothing: neither databases nor a key to trust.
 async fn restore(database: &TestDatabase, folder: &Path) -> Output {
-    let mut command = command(database);
-    command.env_remove("FIRMFORMS_WRAPPING_KEY");
-    command.arg("restore").arg(folder).arg("--json").output().await.unwrap()
+    restore_by(database, folder, &["--even-if-forged"]).await
 }
 
-fn restored(output: &Output) -> Value {
+/// Restores a folder on such a machine, with these arguments.
+pub(crate) async fn restore_by(
+    database: &TestDatabase,
+    folder: &Path,
+    arguments: &[&str],
+) -> Output {
+    let mut command = command(database);
+    command.env_remove("FIRMFORMS_WRAPPING_KEY");
+    command.arg("restore").arg(folder).arg("--json").args(arguments).output().await.unwrap()
+}
+
+/// The published keys of an installation, in a file of this folder.
+pub(crate) async fn published_keys(database: &TestDatabase, folder: &Path) -> String {
+    let output = run(database, &["audit", "keys", "publish"]).await;
+    assert!(output.status.success(), "{}", told(&output));
+    let file = folder.join("published.txt");
+    std::fs::write(&file, output.stdout).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+pub(crate) fn restored(output: &Output) -> Value {
     assert!(
         output.status.success(),
         "{} {}",
@@ -58,7 +76,7 @@ fn restored(output: &Output) -> Value {
 }
 
 /// A world with a delivered submission, an audit log, a signed checkpoint and a folder for a backup.
-async fn world() -> Option<(World, tempfile::TempDir)> {
+pub(crate) async fn world() -> Option<(World, tempfile::TempDir)> {
     Copies::of_this_machine()?;
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
@@ -143,6 +161,7 @@ async fn a_backup_under_load_is_restored_and_reported_again_and_nothing_is_lost(
     let folder = tempfile::tempdir().unwrap();
     let backup = folder.path().join("backup");
     let taken = back_up(&world.database, &backup).await;
+    let keys = published_keys(&world.database, folder.path()).await;
     load.until_more(30).await;
     load.stop.store(true, Ordering::Relaxed);
     server.child.kill().await.unwrap();
@@ -150,7 +169,7 @@ async fn a_backup_under_load_is_restored_and_reported_again_and_nothing_is_lost(
     drop_databases(&world.database).await;
 
     let database = TestDatabase::without_schema().await;
-    let output = restore(&database, &backup).await;
+    let output = restore_by(&database, &backup, &["--public-keys", &keys]).await;
     let found = restored(&output);
     assert_eq!((&found["position"], &found["taken_at"]), (&taken["position"], &taken["taken_at"]));
     for (part, word) in
@@ -268,7 +287,7 @@ async fn an_archive_goes_through_a_pipe_without_keys_and_without_roles() {
     assert!(!output.status.success());
 
     let database = TestDatabase::without_schema().await;
-    let mut keyless = with_stdin(&database, &["restore", "-"]);
+    let mut keyless = with_stdin(&database, &["restore", "-", "--even-if-forged"]);
     keyless.env_remove("FIRMFORMS_WRAPPING_KEY");
     let output = fed(keyless, &taken.stdout).await;
     assert!(told(&output).contains("the backup was taken without keys"), "{}", told(&output));
@@ -281,7 +300,7 @@ async fn an_archive_goes_through_a_pipe_without_keys_and_without_roles() {
 }
 
 /// Copies a backup, and changes the copy.
-fn changed(
+pub(crate) fn changed(
     backup: &Path,
     name: &str,
     change: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>,
@@ -337,7 +356,8 @@ async fn a_backup_that_does_not_fit_is_refused_and_changes_nothing() {
     }
     let mut other = command(&database);
     other.env("FIRMFORMS_WRAPPING_KEY", "08".repeat(32));
-    let output = other.arg("restore").arg(&backup).output().await.unwrap();
+    other.arg("restore").arg(&backup).arg("--even-if-forged");
+    let output = other.output().await.unwrap();
     assert!(told(&output).contains("with another wrapping key"), "{}", told(&output));
     let checkpoints = data_dir(&database).join("checkpoints");
     std::fs::create_dir_all(&checkpoints).unwrap();

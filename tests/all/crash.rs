@@ -6,7 +6,9 @@ use std::time::Duration;
 use eventstore::{Clock, connect};
 use nix::sys::signal::Signal;
 use tests::invariants::{Acknowledged, Request, Run};
-use tests::{ATTEMPTS, Receiver, TestDatabase, World, activity, place_witness, settles};
+use tests::{
+    ATTEMPTS, Receiver, Reply, TestDatabase, World, activity, own_cluster, place_witness, settles,
+};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
@@ -115,6 +117,46 @@ async fn e25_a_stopped_service_finishes_what_is_out() {
         .map(|request| request.header("x-service-delivery").parse().unwrap())
         .collect();
     assert_eq!((receiver.received().len(), ids.len()), (300, 300));
+}
+
+/// P12: the record looked before the erasure and committed after the erase worker, and its process
+/// was killed before its second look. The answer stayed for 30 days, as ciphertext without a key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h1_an_erased_answer_goes_though_its_record_crashed() {
+    let cluster = own_cluster().await;
+    let database = cluster.database().await;
+    let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();
+    let world = World::at(database, clock).await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    receiver.reply([Reply::status(200).body(b"canary answer")]);
+    receiver.hold();
+    let response_id = world.submit(&firm).await;
+    let mut service = process::serve_with(&world.database, &[], &[("CRASH_AT", "recorded")]).await;
+    receiver.wait_for(1).await;
+
+    // The record waits for another writer of its answer's row. It has looked by then.
+    let pool = connect(world.database.main.clone(), 2);
+    let mut holding = pool.begin().await.unwrap();
+    let other =
+        "insert into answers (delivery_id, number, firm_id, response_id, answer, received_at)
+                 select delivery_id, 1, firm_id, response_id, '', now() from outbox";
+    sqlx::query(other).execute(&mut *holding).await.unwrap();
+    receiver.release();
+    let waits = "select count(*) from pg_stat_activity
+                  where datname = current_database() and wait_event_type = 'Lock'";
+    while count(&world, waits).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let erased =
+        activity(firm.id, "response.erased", serde_json::json!({"response_id": response_id}));
+    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.begin_to_erase().await;
+    holding.rollback().await.unwrap();
+    process::assert_killed(service.child.wait().await.unwrap(), "recorded");
+
+    world.erase().await;
+    assert_eq!(count(&world, "select count(*) from answers").await, 0);
 }
 
 async fn count(world: &World, question: &'static str) -> i64 {

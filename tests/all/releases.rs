@@ -27,8 +27,12 @@ async fn each_kept_release_is_restored_migrated_and_proved_by_this_build() {
             command.env("FIRMFORMS_PG_BIN", folder);
         }
         command.env_remove("FIRMFORMS_WRAPPING_KEY").args(["restore", "-", "--json"]);
-        command.stdin(Stdio::from(std::fs::File::open(&path).unwrap()));
-        let output = command.output().await.unwrap();
+        let archive = || Stdio::from(std::fs::File::open(&path).unwrap());
+        // 0.2.0 signed no backup.
+        let refused = command.stdin(archive()).output().await.unwrap();
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && told.contains("--even-if-forged"), "{told}");
+        let output = command.arg("--even-if-forged").stdin(archive()).output().await.unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{}: {told}", path.display());
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();

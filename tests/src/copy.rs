@@ -1,6 +1,6 @@
 //! Copies of databases by PostgreSQL's own programs, as an operator makes and restores them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -64,6 +64,35 @@ impl Copies {
         psql.stdin.take().unwrap().write_all(dump.as_bytes()).await.unwrap();
         assert!(psql.wait().await.unwrap().success());
         restored
+    }
+
+    /// The schema of a database, as SQL, without row guards and without what names this dump.
+    pub async fn schema(&self, database: &PgConnectOptions) -> String {
+        let mut command = self.program("pg_dump", database);
+        let options = ["--schema-only", "--no-owner", "--no-privileges", "--schema=public"];
+        let output = command.args(options).output().await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let named = ["POLICY", "ROW LEVEL SECURITY", "\\restrict", "\\unrestrict"];
+        let is_kept = |line: &&str| !named.iter().any(|word| line.contains(word));
+        text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Writes a dump of a database as a backup has it.
+    pub async fn archive(&self, database: &PgConnectOptions, arguments: &[&str]) -> Vec<u8> {
+        let mut command = self.program("pg_dump", database);
+        command.args(["--format=custom", "--compress=1"]).args(arguments);
+        let output = command.output().await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
+    /// Restores such a dump by PostgreSQL's program.
+    pub async fn unarchive(&self, dump: &Path, database: &PgConnectOptions) {
+        let mut command = self.program("pg_restore", database);
+        command.arg("--no-owner").arg("--dbname").arg(database.get_database().unwrap()).arg(dump);
+        let output = command.output().await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     fn program(&self, name: &str, database: &PgConnectOptions) -> Command {

@@ -431,6 +431,12 @@ impl World {
         drain(EraseWorker::new(self.deliverer().clone(), self.system.fence.clone())).await;
     }
 
+    /// Steps the erase worker until it waits, for news or for older transactions.
+    pub async fn begin_to_erase(&self) {
+        let mut worker = EraseWorker::new(self.deliverer().clone(), self.system.fence.clone());
+        while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
+    }
+
     /// Cancels what is left of removed subscriptions.
     pub async fn cancel(&self) {
         drain(CancelWorker::new(self.deliverer().clone())).await;

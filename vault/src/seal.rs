@@ -9,6 +9,9 @@ use crate::keyring::WRAPPING_CHECK;
 
 const NONCE_BYTES: usize = 24;
 
+/// The purpose of a sealed manifest.
+const BACKUP_MANIFEST: &[u8] = b"backup manifest";
+
 /// The bytes do not decrypt: the key or the purpose is another one, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this key does not open the sealed bytes")]
@@ -68,6 +71,24 @@ impl WrappingKey {
     pub fn opens_check(&self, sealed: &[u8]) -> bool {
         self.0.open(WRAPPING_CHECK, sealed).is_ok()
     }
+
+    /// Seals the manifest of a backup: only a holder of the key can have made the seal.
+    ///
+    /// # Errors
+    /// [`BrokenSeal`] for more than 256 GiB.
+    pub fn seal_manifest(
+        &self,
+        manifest: &[u8],
+        entropy: &dyn Entropy,
+    ) -> Result<Vec<u8>, BrokenSeal> {
+        self.0.seal(BACKUP_MANIFEST, manifest, entropy)
+    }
+
+    /// Whether the seal of a manifest was made with this key, for these bytes.
+    #[must_use]
+    pub fn has_sealed_manifest(&self, manifest: &[u8], sealed: &[u8]) -> bool {
+        self.0.open(BACKUP_MANIFEST, sealed).is_ok_and(|bytes| bytes == manifest)
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +116,17 @@ mod tests {
         sealed[last] ^= 1;
         assert_eq!(key(1).open(b"", &sealed), Err(BrokenSeal));
         assert_eq!(key(1).open(b"", &sealed[..10]), Err(BrokenSeal));
+    }
+
+    #[test]
+    fn a_manifest_is_sealed_by_its_key_alone() {
+        let (ours, other) = (WrappingKey::new(&[1; 32]), WrappingKey::new(&[2; 32]));
+        let sealed = ours.seal_manifest(b"manifest", &SystemEntropy).unwrap();
+        assert!(ours.has_sealed_manifest(b"manifest", &sealed));
+        assert!(!ours.has_sealed_manifest(b"changed", &sealed));
+        assert!(!other.has_sealed_manifest(b"manifest", &sealed));
+        let check = ours.0.seal(WRAPPING_CHECK, b"manifest", &SystemEntropy).unwrap();
+        assert!(!ours.has_sealed_manifest(b"manifest", &check), "another purpose");
     }
 
     #[test]

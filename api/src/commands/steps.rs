@@ -63,7 +63,8 @@ impl From<&TokenHolder> for StepCaller {
     }
 }
 
-/// Queues a step's webhook. A repeated request for the step changes nothing.
+/// Queues a step's webhook. A repeated request for the step changes nothing, unless the database has
+/// lost the row of a pending step.
 ///
 /// # Errors
 /// `unknown_trigger`, `invalid_target`, `invalid_request` (the headers), `firm_not_found`,
@@ -82,7 +83,11 @@ pub(crate) async fn queue(
         if first.context.firm_id != new.firm_id {
             return Err(Error::invalid("this step of this run is another firm's"));
         }
-        return view(&told);
+        let then = view(&told)?;
+        if then.row.state == DeliveryState::Pending.name() {
+            queue_if_lost(service, then.row.delivery_id).await?;
+        }
+        return Ok(then);
     }
     check_target(service, &new.url).await?;
     check_headers(&new.headers).map_err(|fault| Error::invalid(fault.to_string()))?;
@@ -91,6 +96,12 @@ pub(crate) async fn queue(
     let name = new.name;
     append(service, new, subject, keys.remove(&subject), asking.actor).await?;
     show(service, name, &asking).await
+}
+
+async fn queue_if_lost(service: &Service, delivery_id: Uuid) -> Result<(), Error> {
+    let mut appending = service.store.begin().await?;
+    appending.queue_lost_step(delivery_id, service.clock.now()).await?;
+    Ok(appending.commit().await?)
 }
 
 async fn append(

@@ -27,6 +27,7 @@ use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
 pub(crate) use hooks::run as hooks;
+pub(crate) use verify::public_keys;
 
 const ENTRIES: ListTable = ListTable::new(
     &[

@@ -30,7 +30,7 @@ const EXIT_INCOMPLETE: u8 = 2;
 /// A database or bundle that cannot be read counts as neither intact nor broken.
 pub(crate) async fn run(storage: &StorageArgs, verify: &AuditVerifyArgs) -> ExitCode {
     let verified = async {
-        let trusted = verify.public_keys.as_deref().map(keys).transpose()?;
+        let trusted = verify.public_keys.as_deref().map(public_keys).transpose()?;
         match &verify.bundle {
             Some(path) => file(path, trusted.as_deref(), verify.how),
             None => database(storage, trusted, verify.how).await,
@@ -320,7 +320,8 @@ fn of_period(proved: &ProvedPeriod, report: &BundleReport) -> [String; 2] {
     ]
 }
 
-fn keys(path: &Path) -> anyhow::Result<Vec<PublicKey>> {
+/// Reads public keys from a file, one on a line.
+pub(crate) fn public_keys(path: &Path) -> anyhow::Result<Vec<PublicKey>> {
     let named = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(named)?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());

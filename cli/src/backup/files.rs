@@ -170,7 +170,8 @@ fn wrapping_key(
     Ok((key, new_key))
 }
 
-fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+/// The content of a file. `None` if there is no such file.
+pub(super) fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         read => read.map(Some).with_context(|| path.display().to_string()),

@@ -111,6 +111,11 @@ impl BackupManifest {
         Ok(manifest)
     }
 
+    /// The text of the manifest, which is what is signed.
+    pub(super) fn text(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self).context(MANIFEST)? + "\n")
+    }
+
     /// Bytes of all members.
     pub(super) fn bytes(&self) -> u64 {
         self.members.iter().map(|member| member.bytes).sum()

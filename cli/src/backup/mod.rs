@@ -1,19 +1,25 @@
 //! `backup` and `restore`: both databases, the keys and the signed checkpoints, as one folder or
 //! archive.
 //!
-//! - `manifest` names the members of a backup, with their digests.
+//! - `manifest` names the members of a backup, with their digests. `origin` signs the manifest, and
+//!   judges where a backup is from before anything else of it is read.
 //! - `take` takes a backup beside a running service. The main database is dumped first, as of one
 //!   snapshot, and the keyring last: a keyring that is older lacks keys, and nothing brings them
 //!   back.
 //! - `sink` is the place that a backup goes to, `source` a backup that is read.
 //! - `programs` runs `pg_dump` and `pg_restore`.
 //! - `restore` refuses a backup that does not fit, restores it into empty databases, and verifies
-//!   the result. `files` puts keys and checkpoints in their places, and replaces none.
+//!   the result. `script` reads the rows of a dump, and `load` loads them into a schema of this
+//!   program's migrations: nothing else of a dump reaches a database. `files` puts keys and
+//!   checkpoints in their places, and replaces none.
 
 mod files;
+mod load;
 mod manifest;
+mod origin;
 mod programs;
 mod restore;
+mod script;
 mod sink;
 mod source;
 mod take;
@@ -26,8 +32,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use self::manifest::{BackupManifest, KEYRING_DUMP, MAIN_DUMP, WRAPPING_KEY};
+use self::origin::{ProvedOrigin, TrustedKeys, UnprovedOrigin};
 use self::programs::ClientProgram;
-use self::source::BackupSource;
+use self::source::FoundBackup;
+use crate::audit;
 use crate::output::{Column, OutputArgs, RecordView, ReportArgs};
 use crate::wiring::StorageArgs;
 
@@ -40,6 +48,7 @@ const BACKUP: RecordView = RecordView::new(&[
     Column::number("bytes"),
     Column::number("checkpoint"),
     Column::text("keys"),
+    Column::text("origin"),
     Column::text("version"),
 ])
 .quiet("backup");
@@ -63,7 +72,7 @@ pub(crate) struct BackupArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackupCommand {
-    /// Compare a backup with its digests, and read the lists of its dumps.
+    /// Compare a backup with its signature and its digests, and read the lists of its dumps.
     Verify(BackupVerifyArgs),
 }
 
@@ -71,6 +80,10 @@ pub(crate) enum BackupCommand {
 pub(crate) struct BackupVerifyArgs {
     /// The folder, or - for a tar archive on standard input.
     place: PathBuf,
+    /// The trusted public keys, one per line, as `audit keys publish` prints them. By default the
+    /// keys of this installation.
+    #[arg(long)]
+    public_keys: Option<PathBuf>,
     #[command(flatten)]
     how: ReportArgs,
 }
@@ -92,7 +105,11 @@ pub(crate) async fn restore(
 }
 
 fn verify(storage: &StorageArgs, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
-    let source = BackupSource::open(&asked.place)?;
+    let found = FoundBackup::open(&asked.place)?;
+    let origin = found.judge(&trusted_keys(storage, asked.public_keys.as_deref())?);
+    // A backup without a proof may be whole, and a changed one is not.
+    ensure!(origin != Err(UnprovedOrigin::Changed), "{}", UnprovedOrigin::Changed);
+    let source = found.read()?;
     source.verify(asked.how.into())?;
     let program =
         ClientProgram::find("pg_restore", storage.pg_bin.as_deref(), source.manifest.server)?;
@@ -100,15 +117,26 @@ fn verify(storage: &StorageArgs, asked: &BackupVerifyArgs) -> anyhow::Result<()>
         let list = program.list(source.read(dump)?).context(dump)?;
         ensure!(list.contains(" TABLE DATA "), "{dump}: it has no tables");
     }
-    print(asked.how.into(), &asked.place, &source.manifest);
+    print(asked.how.into(), &asked.place, BackupView { manifest: &source.manifest, origin });
     Ok(())
 }
 
-fn print(how: OutputArgs, place: &Path, manifest: &BackupManifest) {
-    BACKUP.print(how, &backup_json(place, manifest));
+/// The keys of a file, else those of the installation.
+fn trusted_keys(storage: &StorageArgs, file: Option<&Path>) -> anyhow::Result<TrustedKeys> {
+    TrustedKeys::of(storage, file.map(audit::public_keys).transpose()?)
 }
 
-fn backup_json(place: &Path, manifest: &BackupManifest) -> Value {
+/// A backup as an operator sees it.
+struct BackupView<'a> {
+    manifest: &'a BackupManifest,
+    origin: Result<ProvedOrigin, UnprovedOrigin>,
+}
+
+fn print(how: OutputArgs, place: &Path, backup: BackupView<'_>) {
+    BACKUP.print(how, &backup_json(place, backup));
+}
+
+fn backup_json(place: &Path, BackupView { manifest, origin }: BackupView<'_>) -> Value {
     let has_keys = manifest.member(WRAPPING_KEY).is_some();
     json!({
         "backup": place.display().to_string(),
@@ -117,6 +145,7 @@ fn backup_json(place: &Path, manifest: &BackupManifest) -> Value {
         "bytes": manifest.bytes(),
         "checkpoint": manifest.checkpoint,
         "keys": if has_keys { "inside" } else { "left out" },
+        "origin": origin.map_or("not proved".to_owned(), |proved| proved.words()),
         "version": manifest.version,
     })
 }

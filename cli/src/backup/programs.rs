@@ -4,12 +4,14 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use cluster::find_client_program;
 use percent_encoding::percent_decode_str;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
+use tokio::process::ChildStdout;
 
 /// The variables of ours that the programs need.
 const KEPT_VARIABLES: [&str; 5] = ["PATH", "HOME", "LD_LIBRARY_PATH", "LANG", "TMPDIR"];
@@ -94,22 +96,16 @@ impl ClientProgram {
         Ok(list)
     }
 
-    /// Restores a dump into an empty database, whole or not at all, without owners, roles and what
-    /// else the list leaves out.
-    pub(super) fn restore(
-        &self,
-        database: &PgConnectOptions,
-        list: &Path,
-        dump: impl Read,
-    ) -> anyhow::Result<()> {
-        let mut command = self.on(database);
-        command.args(["--no-owner", "--no-privileges", "--single-transaction", "--no-password"]);
-        command.arg("--dbname").arg(database.get_database().unwrap_or_default());
-        command.arg("--use-list").arg(list).stdin(Stdio::piped()).stdout(Stdio::null());
+    /// Begins to write the rows of a dump as a script. The script goes to no database.
+    pub(super) fn script(&self, dump: Box<dyn Read + Send>) -> anyhow::Result<RunningScript> {
+        let mut command = self.command();
+        command.args(["--data-only", "--file=-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = self.spawn(&mut command)?;
         let input = child.stdin.take().context(self.name)?;
-        self.feed(input, dump)?;
-        self.end(child)
+        let output = ChildStdout::from_std(child.stdout.take().context(self.name)?)?;
+        let program = self.clone();
+        let fed = std::thread::spawn(move || program.feed(input, dump));
+        Ok(RunningScript { program: self.clone(), child, output, fed })
     }
 
     fn spawn(&self, command: &mut Command) -> anyhow::Result<Child> {
@@ -141,12 +137,25 @@ impl ClientProgram {
     }
 }
 
-/// The lines of a list that a restore takes. Row guards name roles, which another server may not
-/// have; `migrate --roles` makes both again. The schema `public` is there already.
-pub(super) fn restorable(list: &str) -> String {
-    let left_out = [" POLICY ", " ROW SECURITY ", " SCHEMA - public ", " COMMENT - SCHEMA public "];
-    let is_kept = |line: &&str| !left_out.iter().any(|part| line.contains(part));
-    list.lines().filter(is_kept).fold(String::new(), |list, line| list + line + "\n")
+/// A program that writes the script of a dump.
+pub(super) struct RunningScript {
+    program: ClientProgram,
+    child: Child,
+    /// The script.
+    pub(super) output: ChildStdout,
+    fed: JoinHandle<anyhow::Result<()>>,
+}
+
+impl RunningScript {
+    /// Waits for the end of the program. A script whose program failed is not whole.
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        // A script that was not read to its end must not leave the program waiting.
+        drop(self.output);
+        let ended = self.program.end(self.child);
+        let fed = self.fed.join();
+        ended?;
+        fed.unwrap_or_else(|_| bail!("{} was not fed", self.program.name))
+    }
 }
 
 /// The connection of these options, as libpq's variables.
@@ -193,12 +202,5 @@ mod tests {
         assert_eq!(of("PGPASSWORD"), Some("p@s+s% é"));
         assert_eq!(of("PGSSLMODE"), Some("require"));
         assert_eq!(of("PGSSLROOTCERT"), None);
-    }
-
-    #[test]
-    fn a_restore_leaves_out_lines_that_name_roles() {
-        let list = "; head\n1; 0 0 TABLE public firms ann\n2; 0 0 ROW SECURITY public firms ann\n\
-                    3; 0 0 POLICY public firms firm_guard ann\n4; 2615 2200 SCHEMA - public ann\n";
-        assert_eq!(restorable(list), "; head\n1; 0 0 TABLE public firms ann\n");
     }
 }

@@ -1,6 +1,8 @@
 //! Restores a backup into empty databases, and verifies the result.
+//!
+//! The migrations of this program make the schema that the backup had, its rows are loaded, and then
+//! the later migrations run. So no statement of a backup is executed, whoever wrote it.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,19 +16,23 @@ use deliverer::upkeep;
 use domain::maintenance::MaintenanceEvent;
 use domain::pause::INSTALLATION_FIRM_ID;
 use domain::time::Timestamp;
-use eventstore::checkup::{self, is_empty};
+use eventstore::checkup::{self, is_unused};
 use eventstore::connect;
 use projector::backups::{self, BackupNote};
 use projector::rebuild::{self, ReadModel, RebuildAct, RebuildOrder, RebuildReport, TRIES_MAX};
 use serde_json::json;
+use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::task::block_in_place;
+use vault::KEYRING_MIGRATIONS;
 
 use super::files::FilePlacement;
+use super::load::load_rows;
 use super::manifest::{BackupManifest, KEYRING_DUMP, MAIN_DUMP};
-use super::programs::{ClientProgram, restorable};
-use super::source::BackupSource;
+use super::origin::{self, UnprovedPolicy};
+use super::programs::ClientProgram;
+use super::source::{BackupSource, FoundBackup};
+use super::trusted_keys;
 use crate::databases::{KEYRING, MAIN};
 use crate::operator;
 use crate::output::{Column, RecordView, ReportArgs, print_note};
@@ -52,8 +58,22 @@ const EXIT_FAULTY: u8 = 1;
 pub(crate) struct RestoreArgs {
     /// The folder of the backup, or - for a tar archive on standard input.
     place: PathBuf,
+    /// The public keys that must have signed the backup, one per line, as `audit keys publish`
+    /// prints them. By default the keys of this installation, and its wrapping key.
+    #[arg(long)]
+    public_keys: Option<PathBuf>,
+    /// Restore a backup whose origin nothing proves, even if somebody has forged it. Its rows and
+    /// keys are then believed as they are.
+    #[arg(long, conflicts_with = "public_keys")]
+    even_if_forged: bool,
     #[command(flatten)]
     how: ReportArgs,
+}
+
+impl RestoreArgs {
+    const fn unproved_policy(&self) -> UnprovedPolicy {
+        if self.even_if_forged { UnprovedPolicy::Restore } else { UnprovedPolicy::Refuse }
+    }
 }
 
 /// The result of one verification.
@@ -75,9 +95,12 @@ impl VerifiedPart {
 }
 
 pub(super) async fn run(storage: &StorageArgs, asked: &RestoreArgs) -> anyhow::Result<ExitCode> {
-    let source = block_in_place(|| BackupSource::open(&asked.place))?;
-    block_in_place(|| source.verify(asked.how.into()))?;
     cluster::check_owner(&storage.data_dir())?;
+    let found = block_in_place(|| FoundBackup::open(&asked.place))?;
+    let trusted = trusted_keys(storage, asked.public_keys.as_deref())?;
+    origin::require(found.judge(&trusted), asked.unproved_policy())?;
+    let source = found.read()?;
+    block_in_place(|| source.verify(asked.how.into()))?;
     let placement = FilePlacement::plan(storage, &source)?;
     let mut databases = Databases::open(storage, SERVICE_DATABASES, Installation::MayBegin).await?;
     databases.require().await?;
@@ -99,36 +122,83 @@ pub(super) async fn run(storage: &StorageArgs, asked: &RestoreArgs) -> anyhow::R
     Ok(code)
 }
 
-/// Restores both dumps. Each is restored whole or not at all.
+/// A database that a dump is restored into.
+struct RestoredDatabase<'a> {
+    name: &'static str,
+    dump: &'static str,
+    options: &'a PgConnectOptions,
+    /// The migrations up to those of the backup.
+    migrator: Migrator,
+}
+
+/// Restores both dumps. The rows of each are restored all or not at all.
 async fn restore_both(
     storage: &StorageArgs,
     source: &BackupSource,
     [main, keyring]: &[PgConnectOptions; 2],
 ) -> anyhow::Result<()> {
+    require_known_schema(&source.manifest)?;
+    let schemas = source.manifest.schemas;
+    let both = [
+        RestoredDatabase {
+            name: MAIN,
+            dump: MAIN_DUMP,
+            options: main,
+            migrator: migrations_up_to(eventstore::main_migrations(), schemas.main),
+        },
+        RestoredDatabase {
+            name: KEYRING,
+            dump: KEYRING_DUMP,
+            options: keyring,
+            migrator: migrations_up_to(&KEYRING_MIGRATIONS, schemas.keyring),
+        },
+    ];
     let mut version = source.manifest.server;
-    for (name, database) in [(MAIN, main), (KEYRING, keyring)] {
-        let pool = connect(database.clone(), 1);
-        let empty = is_empty(&pool).await.context(name)?;
-        let server = checkup::server_version(&pool).await.context(name)? / 10_000;
+    for database in &both {
+        let pool = connect(database.options.clone(), 1);
+        let unused = is_unused(&pool).await.context(database.name)?;
+        let server = checkup::server_version(&pool).await.context(database.name)? / 10_000;
         pool.close().await;
-        ensure!(empty, "{name} is not empty: a restore replaces nothing; name empty databases");
+        ensure!(
+            unused,
+            "{} is not empty: a restore replaces nothing; name empty databases",
+            database.name
+        );
         version = version.max(u32::try_from(server)?);
     }
-    require_known_schema(&source.manifest)?;
     let program = ClientProgram::find("pg_restore", storage.pg_bin.as_deref(), version)?;
-    let restored = block_in_place(|| restore_dump(&program, source, MAIN_DUMP, main));
-    restored.context(MAIN)?;
-    let restored = block_in_place(|| restore_dump(&program, source, KEYRING_DUMP, keyring));
-    restored.context(
-        "the keyring (the main database is restored: empty it before you restore again)",
-    )?;
-    for database in [main, keyring] {
-        // A plan without statistics is one for empty tables.
-        let mut connection = database.connect().await?;
-        connection.execute("analyze").await?;
-        connection.close().await?;
+    let [main, keyring] = both;
+    restore_rows(&program, source, &main).await.context(MAIN)?;
+    restore_rows(&program, source, &keyring)
+        .await
+        .context("the keyring (the main database is restored: empty it before you restore again)")
+}
+
+/// Makes the schema of the backup, and loads the rows into it.
+async fn restore_rows(
+    program: &ClientProgram,
+    source: &BackupSource,
+    database: &RestoredDatabase<'_>,
+) -> anyhow::Result<()> {
+    let pool = connect(database.options.clone(), 1);
+    eventstore::bring_up(&pool, &database.migrator).await?;
+    pool.close().await;
+    let script = block_in_place(|| program.script(source.read(database.dump)?))?;
+    let unknown = load_rows(database.options, script).await?;
+    if !unknown.is_empty() {
+        print_note(&format!(
+            "note: {} has rows that are not this program's, and they are left out: {}",
+            database.dump,
+            unknown.join(", ")
+        ));
     }
     Ok(())
+}
+
+/// The migrations that a database with this schema has had.
+fn migrations_up_to(all: &Migrator, schema: i64) -> Migrator {
+    let migrations = all.iter().filter(|one| one.version <= schema).cloned().collect();
+    Migrator { migrations, ..Migrator::DEFAULT }
 }
 
 /// Refuses a backup that a newer build took: its schema cannot be read.
@@ -146,18 +216,6 @@ fn require_known_schema(manifest: &BackupManifest) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn restore_dump(
-    program: &ClientProgram,
-    source: &BackupSource,
-    dump: &str,
-    into: &PgConnectOptions,
-) -> anyhow::Result<()> {
-    let list = restorable(&program.list(source.read(dump)?)?);
-    let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(list.as_bytes())?;
-    program.restore(into, file.path(), source.read(dump)?)
 }
 
 /// Carries erasures out again, records the restore, and verifies.

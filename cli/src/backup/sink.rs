@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
-use super::manifest::{BackupManifest, BackupMember, MANIFEST};
+use super::manifest::{BackupMember, MANIFEST};
+use super::origin::{ManifestOrigin, ORIGIN};
 
 /// Bytes of one entry of an archive. The length of an entry stands before it, and that of a dump is
 /// not known before its end. So a dump is several entries, each as long as this.
@@ -56,10 +57,10 @@ impl BackupSink {
         Ok(BackupMember { name: name.to_owned(), bytes: from.bytes, sha256 })
     }
 
-    /// Ends the backup with its manifest.
-    pub(super) fn end(mut self, manifest: &BackupManifest) -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(manifest).context(MANIFEST)? + "\n";
-        self.add(MANIFEST, &mut text.as_bytes())?;
+    /// Ends the backup with the origin of its manifest, and the manifest.
+    pub(super) fn end(mut self, manifest: &str, origin: &ManifestOrigin) -> anyhow::Result<()> {
+        self.add(ORIGIN, &mut origin.text()?.as_bytes())?;
+        self.add(MANIFEST, &mut manifest.as_bytes())?;
         match self {
             Self::Folder(folder) => {
                 let synced = File::open(&folder).and_then(|folder| folder.sync_all());

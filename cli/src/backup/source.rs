@@ -1,18 +1,60 @@
 //! A backup that is read: a folder, or an archive that is unpacked first.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, stdin};
+use std::io::{self, Read, stdin};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use super::files::read_if_there;
 use super::manifest::{BackupManifest, BackupMember, MANIFEST, is_known};
+use super::origin::{ManifestOrigin, ORIGIN, ProvedOrigin, TrustedKeys, UnprovedOrigin};
 use crate::output::OutputArgs;
 use crate::progress::Progress;
 
-/// A backup on the disk.
+/// A backup on the disk of which only the manifest and its origin were looked at.
+pub(super) struct FoundBackup {
+    folder: PathBuf,
+    manifest: Vec<u8>,
+    origin: ManifestOrigin,
+    unpacked: Option<TempDir>,
+}
+
+impl FoundBackup {
+    /// Opens a backup. An archive on standard input is unpacked into a temporary folder.
+    pub(super) fn open(place: &Path) -> anyhow::Result<Self> {
+        let unpacked = match place == Path::new("-") {
+            true => Some(unpack(stdin().lock()).context("the archive on standard input")?),
+            false => None,
+        };
+        let folder = unpacked.as_ref().map_or(place, TempDir::path).to_owned();
+        let Some(manifest) = read_if_there(&folder.join(MANIFEST))? else {
+            bail!(
+                "{}: there is no {MANIFEST}: this is no backup, or it was not finished",
+                place.display()
+            );
+        };
+        let origin = read_if_there(&folder.join(ORIGIN))?;
+        let origin = origin.map(|text| ManifestOrigin::read(&text)).transpose()?;
+        Ok(Self { folder, manifest, origin: origin.unwrap_or_default(), unpacked })
+    }
+
+    /// Judges the origin by trusted keys.
+    pub(super) fn judge(&self, trusted: &TrustedKeys) -> Result<ProvedOrigin, UnprovedOrigin> {
+        trusted.judge(&self.manifest, &self.origin)
+    }
+
+    /// Reads the manifest. The caller has judged the origin.
+    pub(super) fn read(self) -> anyhow::Result<BackupSource> {
+        let text = std::str::from_utf8(&self.manifest).context(MANIFEST)?;
+        let manifest = BackupManifest::read(text)?;
+        Ok(BackupSource { folder: self.folder, manifest, _unpacked: self.unpacked })
+    }
+}
+
+/// A backup that is read.
 pub(super) struct BackupSource {
     folder: PathBuf,
     pub(super) manifest: BackupManifest,
@@ -21,23 +63,6 @@ pub(super) struct BackupSource {
 }
 
 impl BackupSource {
-    /// Opens a backup. An archive on standard input is unpacked into a temporary folder.
-    pub(super) fn open(place: &Path) -> anyhow::Result<Self> {
-        let unpacked = match place == Path::new("-") {
-            true => Some(unpack(stdin().lock()).context("the archive on standard input")?),
-            false => None,
-        };
-        let folder = unpacked.as_ref().map_or(place, TempDir::path).to_owned();
-        let text = match fs::read_to_string(folder.join(MANIFEST)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-                "{}: there is no {MANIFEST}: this is no backup, or it was not finished",
-                place.display()
-            ),
-            text => text.with_context(|| folder.join(MANIFEST).display().to_string())?,
-        };
-        Ok(Self { manifest: BackupManifest::read(&text)?, folder, _unpacked: unpacked })
-    }
-
     /// Reads a member from its file or from its pieces.
     pub(super) fn read(&self, name: &str) -> anyhow::Result<Box<dyn Read + Send>> {
         let whole = self.folder.join(name);
@@ -116,7 +141,7 @@ fn unpack(archive: impl Read) -> anyhow::Result<TempDir> {
 fn is_member_or_piece(name: &str) -> bool {
     let is_number = |text: &str| text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_digit());
     let whole = name.rsplit_once('.').filter(|(_, number)| is_number(number));
-    name == MANIFEST || is_known(whole.map_or(name, |(whole, _)| whole))
+    [MANIFEST, ORIGIN].contains(&name) || is_known(whole.map_or(name, |(whole, _)| whole))
 }
 
 #[cfg(test)]

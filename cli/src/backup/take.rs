@@ -11,15 +11,16 @@ use projector::signatures;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgPool, Postgres, Transaction};
 use tokio::task::block_in_place;
-use vault::{installation, sealed_check};
+use vault::{WrappingKey, installation, sealed_check};
 
 use super::files;
 use super::manifest::{
     BackupFacts, BackupManifest, KEYRING_DUMP, MAIN_DUMP, SchemaVersions, WRAPPING_KEY,
 };
+use super::origin::{ManifestOrigin, TrustedKeys};
 use super::programs::ClientProgram;
 use super::sink::BackupSink;
-use super::{BackupArgs, print};
+use super::{BackupArgs, BackupView, print};
 use crate::args::version;
 use crate::operator;
 use crate::output::print_note;
@@ -49,6 +50,7 @@ pub(super) async fn run(
     let from = BackedUp { main, keyring, options };
     let key = if asked.without_keys { None } else { Some(storage.wrapping_key_text()?) };
     let mut manifest = begin(&from, key.as_deref()).await?;
+    let sealing = sealing_key(storage, &manifest)?;
     let program = ClientProgram::find("pg_dump", storage.pg_bin.as_deref(), manifest.server)?;
     let mut sink = BackupSink::begin(place)?;
     let ordered = MaintenanceEvent::BackupOrdered { with_keys: !asked.without_keys };
@@ -62,13 +64,16 @@ pub(super) async fn run(
         add_dumps(&program, &from.options, &shared, &mut sink, &mut manifest)
     })?;
     snapshot.rollback().await?;
-    block_in_place(|| sink.end(&manifest))?;
+    let text = manifest.text()?;
+    let origin = ManifestOrigin::of(text.as_bytes(), &storage.notary(), sealing.as_ref())?;
+    block_in_place(|| sink.end(&text, &origin))?;
     note(&from.main, &manifest).await?;
     from.main.close().await;
     from.keyring.close().await;
     databases.stop().await?;
     if place != Path::new("-") {
-        print(asked.how.into(), place, &manifest);
+        let origin = TrustedKeys::of(storage, None)?.judge(text.as_bytes(), &origin);
+        print(asked.how.into(), place, BackupView { manifest: &manifest, origin });
     }
     Ok(())
 }
@@ -97,6 +102,17 @@ async fn begin(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManif
         server: u32::try_from(server / 10_000)?,
     };
     Ok(BackupManifest::of(facts))
+}
+
+/// The wrapping key of this machine, if it has the one of the keyring. A backup without keys may be
+/// taken where it is not.
+fn sealing_key(
+    storage: &StorageArgs,
+    manifest: &BackupManifest,
+) -> anyhow::Result<Option<WrappingKey>> {
+    let key = TrustedKeys::of(storage, None)?.wrapping;
+    let check = hex::decode(&manifest.wrapping_check)?;
+    Ok(key.filter(|key| key.opens_check(&check)))
 }
 
 async fn read_snapshot(

@@ -1,27 +1,29 @@
-//! The repair: queues deliveries that a proof found missing or lost. It inserts the rows that an
-//! append would insert, for the named deliveries only. Deliveries that are queued or recorded
+//! The repair: queues deliveries that a proof found missing or lost. It inserts the rows that their
+//! appends would insert, for the named deliveries only. Deliveries that are queued or recorded
 //! meanwhile are left out, so a repair can be repeated.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use domain::context::{Actor, EventContext};
-use domain::delivery::{Consignment, Delivery, DeliveryEvent, DeliveryOf, DeliveryState};
+use domain::delivery::{Consignment, DeliveryEvent, DeliveryOf};
 use domain::event::Event;
 use domain::occurrence::{OccurrenceEvent, delivery_id};
 use domain::operator::Terminal;
 use domain::repair::{RepairEvent, RepairedDeliveries};
 use domain::time::Timestamp;
-use eventstore::{AppendTransaction, NewEvent, RecordedEvent, Upcasters, load_all, load_first};
+use eventstore::{AppendTransaction, NewEvent, RecordedEvent, Upcasters, load_first};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::proof::UnsentDelivery;
 use crate::error::DeliveryError;
+use crate::outbox::begun;
 use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
 use crate::settings::DelivererContext;
 
-/// Occurrences of one transaction.
-const OCCURRENCES_PER_TRANSACTION: usize = 100;
+/// Occurrences of one transaction, and deliveries of one transaction that have begun.
+const REPAIRED_PER_TRANSACTION: usize = 100;
 
 /// The order of an operator.
 #[derive(Debug, Clone)]
@@ -38,25 +40,35 @@ pub struct RepairOrder {
 ///
 /// # Errors
 /// [`DeliveryError`]; deliveries of earlier transactions stay queued, and the others are still
-/// missing.
+/// unsent.
 pub async fn repair(
     deliverer: &DelivererContext,
-    missing: &[DeliveryOf],
+    unsent: &[UnsentDelivery],
     order: &RepairOrder,
 ) -> Result<u64, DeliveryError> {
-    let mut wanted: BTreeMap<Uuid, BTreeSet<Uuid>> = BTreeMap::new();
-    for of in missing {
-        wanted.entry(of.occurrence_id).or_default().insert(of.hook_id);
+    let mut unbegun: BTreeMap<Uuid, BTreeSet<Uuid>> = BTreeMap::new();
+    let mut begun = BTreeSet::new();
+    for one in unsent {
+        match one {
+            UnsentDelivery::Unbegun(DeliveryOf { hook_id, occurrence_id }) => {
+                unbegun.entry(*occurrence_id).or_default().insert(*hook_id);
+            }
+            UnsentDelivery::Begun(delivery_id) => _ = begun.insert(*delivery_id),
+        }
     }
-    let wanted: Vec<(Uuid, BTreeSet<Uuid>)> = wanted.into_iter().collect();
     let mut repaired = 0;
-    for some in wanted.chunks(OCCURRENCES_PER_TRANSACTION) {
-        repaired += repair_some(deliverer, some, order).await?;
+    let unbegun: Vec<(Uuid, BTreeSet<Uuid>)> = unbegun.into_iter().collect();
+    for some in unbegun.chunks(REPAIRED_PER_TRANSACTION) {
+        repaired += repair_unbegun(deliverer, some, order).await?;
+    }
+    let begun: Vec<Uuid> = begun.into_iter().collect();
+    for some in begun.chunks(REPAIRED_PER_TRANSACTION) {
+        repaired += repair_begun(deliverer, some, order).await?;
     }
     Ok(repaired)
 }
 
-async fn repair_some(
+async fn repair_unbegun(
     deliverer: &DelivererContext,
     wanted: &[(Uuid, BTreeSet<Uuid>)],
     order: &RepairOrder,
@@ -76,18 +88,18 @@ async fn repair_some(
             of(event).into_iter().flatten().filter_map(|hook_id| LostDelivery::of(event, *hook_id))
         })
         .collect();
-    let now = deliverer.clock.now();
-    still_lost(connection, &upcasters, &mut lost).await?;
-    let repair = RepairBatch::of(deliverer, &lost, order);
-    // A delivery that is listed or has a stream needs no event to say that it exists.
-    let unsaid = lost.iter().filter(|one| one.is_unsaid());
-    let queued = unsaid.map(|one| one.queued(repair.context(one.recorded))).collect();
+    keep_unbegun(connection, &upcasters, &mut lost).await?;
+    let batch = RepairBatch::of(deliverer, lost.iter().map(|one| one.row.firm_id), order);
+    // A listed delivery needs no event to say that it exists.
+    let unlisted = lost.iter().filter(|one| !one.is_listed);
+    let queued = unlisted.map(|one| one.queued(batch.context(one.recorded))).collect();
     appending.append(queued).await?;
-    repair.record(&mut appending, &lost).await?;
+    batch.record(&mut appending).await?;
     let count = lost.len() as u64;
+    let due_at = batch.at.get();
     let row = |one: LostDelivery<'_>| {
-        let sequence = one.row.sequence.max(i64::from(one.is_unsaid()));
-        NewOutboxRow { row: OutboxRow { sequence, ..one.row }, due_at: now.get(), lease: None }
+        let sequence = i64::from(!one.is_listed);
+        NewOutboxRow { row: OutboxRow { sequence, ..one.row }, due_at, lease: None }
     };
     let rows: Vec<NewOutboxRow> = lost.into_iter().map(row).collect();
     insert(appending.connection(), &rows).await?;
@@ -96,34 +108,44 @@ async fn repair_some(
     Ok(count)
 }
 
-/// Leaves out deliveries that are queued or have ended. The others go on at the end of their
-/// streams. If another transaction queues one of them meanwhile, the repair is a conflict.
-async fn still_lost(
+/// Leaves out deliveries that are queued or have begun meanwhile. If another transaction queues one
+/// of the others meanwhile, the repair is a conflict.
+async fn keep_unbegun(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
     lost: &mut Vec<LostDelivery<'_>>,
 ) -> Result<(), DeliveryError> {
     let ids: Vec<Uuid> = lost.iter().map(|one| one.row.delivery_id).collect();
-    let queued: Vec<Uuid> =
-        sqlx::query_scalar("select delivery_id from outbox where delivery_id = any($1)")
-            .bind(&ids)
-            .fetch_all(&mut *connection)
-            .await?;
-    let streams = load_all::<Delivery>(connection, upcasters, &ids).await?;
-    lost.retain_mut(|one| {
-        let Some((delivery, last)) = streams.get(&one.row.delivery_id) else {
-            return !queued.contains(&one.row.delivery_id);
-        };
-        one.row.sequence = *last;
-        one.row.tries = delivery.tries().cast_signed();
-        one.row.body_id = delivery.body().map(|body| body.id);
-        one.row.body_sha256 = delivery.body().and_then(|body| hex::decode(&body.sha256).ok());
-        delivery.state() == Some(DeliveryState::Pending) && !queued.contains(&one.row.delivery_id)
+    let queued = begun::queued_of(connection, &ids).await?;
+    let names: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let begun = load_first(connection, upcasters, "Delivery", &names).await?;
+    let begun: HashSet<&str> = begun.iter().map(|first| first.aggregate_id.as_str()).collect();
+    lost.retain(|one| {
+        let delivery_id = one.row.delivery_id;
+        !queued.contains(&delivery_id) && !begun.contains(delivery_id.to_string().as_str())
     });
     Ok(())
 }
 
-/// A delivery that no process would send.
+/// Deliveries that have begun are in the log already, so only the repair itself is an event.
+async fn repair_begun(
+    deliverer: &DelivererContext,
+    wanted: &[Uuid],
+    order: &RepairOrder,
+) -> Result<u64, DeliveryError> {
+    let mut appending = deliverer.store.begin().await?;
+    let now = deliverer.clock.now();
+    let rows = begun::lost_rows(appending.connection(), wanted, now).await?;
+    let batch = RepairBatch::of(deliverer, rows.iter().map(|new| new.row.firm_id), order);
+    batch.record(&mut appending).await?;
+    begun::queue(appending.connection(), &rows, now).await?;
+    appending.deliveries_wait();
+    appending.commit().await?;
+    Ok(rows.len() as u64)
+}
+
+/// A delivery without a stream that no process would send.
 struct LostDelivery<'a> {
     recorded: &'a RecordedEvent,
     row: OutboxRow,
@@ -131,11 +153,6 @@ struct LostDelivery<'a> {
 }
 
 impl<'a> LostDelivery<'a> {
-    /// Whether neither its occurrence nor its own stream names the delivery.
-    const fn is_unsaid(&self) -> bool {
-        !self.is_listed && self.row.sequence == 0
-    }
-
     fn of(recorded: &'a RecordedEvent, hook_id: Uuid) -> Option<Self> {
         let happening = recorded.event.happening()?;
         let occurrence_id = recorded.aggregate_id.parse().ok()?;
@@ -166,26 +183,38 @@ impl<'a> LostDelivery<'a> {
     }
 }
 
-/// The repair of one transaction. Each firm has a stream.
+/// The repair of one transaction.
 struct RepairBatch<'a> {
     order: &'a RepairOrder,
     at: Timestamp,
-    streams: BTreeMap<Uuid, Uuid>,
+    firms: BTreeMap<Uuid, FirmRepair>,
+}
+
+/// The repair of a firm. It has a stream of its own.
+struct FirmRepair {
+    repair_id: Uuid,
+    deliveries: u64,
 }
 
 impl<'a> RepairBatch<'a> {
-    fn of(deliverer: &DelivererContext, lost: &[LostDelivery<'_>], order: &'a RepairOrder) -> Self {
-        let mut streams = BTreeMap::new();
-        for one in lost {
-            streams.entry(one.row.firm_id).or_insert_with(|| deliverer.entropy.id());
+    /// The repair of one delivery for each of these firms. A firm may come more than once.
+    fn of(
+        deliverer: &DelivererContext,
+        firm_ids: impl Iterator<Item = Uuid>,
+        order: &'a RepairOrder,
+    ) -> Self {
+        let mut firms: BTreeMap<Uuid, FirmRepair> = BTreeMap::new();
+        for firm_id in firm_ids {
+            let new = || FirmRepair { repair_id: deliverer.entropy.id(), deliveries: 0 };
+            firms.entry(firm_id).or_insert_with(new).deliveries += 1;
         }
-        Self { order, at: deliverer.clock.now(), streams }
+        Self { order, at: deliverer.clock.now(), firms }
     }
 
     /// The context of a delivery's event. Its cause is the occurrence, its correlation the repair.
     fn context(&self, occurrence: &RecordedEvent) -> EventContext {
         let caused = occurrence.context.caused_by(occurrence.id());
-        let repair = self.streams.get(&occurrence.context.firm_id).copied();
+        let repair = self.firms.get(&occurrence.context.firm_id).map(|firm| firm.repair_id);
         EventContext {
             recorded_at: self.at,
             actor: self.order.actor,
@@ -195,29 +224,22 @@ impl<'a> RepairBatch<'a> {
         }
     }
 
-    async fn record(
-        &self,
-        appending: &mut AppendTransaction<'_>,
-        lost: &[LostDelivery<'_>],
-    ) -> Result<(), DeliveryError> {
+    async fn record(&self, appending: &mut AppendTransaction<'_>) -> Result<(), DeliveryError> {
         let mut events = Vec::new();
-        for (firm_id, repair) in &self.streams {
-            let deliveries = lost.iter().filter(|one| one.row.firm_id == *firm_id).count() as u64;
-            if deliveries == 0 {
-                continue;
-            }
+        for (firm_id, FirmRepair { repair_id, deliveries }) in &self.firms {
             let context = EventContext {
                 firm_id: *firm_id,
                 recorded_at: self.at,
                 actor: self.order.actor,
-                correlation_id: *repair,
+                correlation_id: *repair_id,
                 causation_id: None,
                 traceparent: None,
                 terminal: self.order.terminal.clone(),
             };
-            let repaired = RepairedDeliveries { reason: self.order.reason.clone(), deliveries };
+            let repaired =
+                RepairedDeliveries { reason: self.order.reason.clone(), deliveries: *deliveries };
             let event = RepairEvent::DeliveriesRepaired(repaired);
-            events.extend(NewEvent::after(0, &repair.to_string(), &context, [event]));
+            events.extend(NewEvent::after(0, &repair_id.to_string(), &context, [event]));
         }
         appending.append(events).await?;
         Ok(())

@@ -5,6 +5,7 @@
 //! - `unspread` holds occurrences with too many rows for that transaction. A worker inserts their
 //!   rows later ([`crate::send::SpreadWorker`]).
 //! - `steps` and `reissue` insert the row of a workflow step, and of a delivery that was reissued.
+//! - `begun` makes the row of a delivery anew from its stream, if the row is lost.
 //! - [`notices`] inserts the row of a notice to the operator's URL (ruling 49).
 //! - `lanes` has one row per subscription, and per firm and host of workflow steps. A lane carries
 //!   the due time of its first row. `lane_events` keeps lanes in step with the log.
@@ -15,6 +16,7 @@
 //! A lane's lock decides between a claim and a removal: the first commit wins (ruling 29, in
 //! flight at removal).
 
+pub(crate) mod begun;
 pub(crate) mod lane_events;
 pub(crate) mod lanes;
 pub mod notices;

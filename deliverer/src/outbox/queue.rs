@@ -8,11 +8,13 @@
 use std::collections::HashMap;
 
 use domain::occurrence::Happening;
+use domain::time::Timestamp;
 use eventstore::{AppendError, Outbox, RecordedEvent};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::begun;
 use super::row::{NewOutboxRow, OutboxRow, insert};
 use super::unspread::{UnspreadOccurrence, leave_unspread};
 
@@ -47,6 +49,15 @@ impl Outbox for AppendQueuer {
                 |row: OutboxRow| NewOutboxRow { due_at: due_at(occurrences), row, lease: None };
             Ok(insert(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await?)
         })
+    }
+
+    fn queue_lost_step<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        delivery_id: Uuid,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<bool, AppendError>> {
+        Box::pin(begun::queue_lost_step(connection, delivery_id, now))
     }
 }
 

@@ -6,7 +6,6 @@ use domain::delivery::ReissuedDelivery;
 use domain::retry::RetrySchedule;
 use eventstore::{AppendError, RecordedEvent};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::row::{NewOutboxRow, OutboxRow, insert};
 
@@ -15,10 +14,21 @@ use super::row::{NewOutboxRow, OutboxRow, insert};
 pub(crate) async fn queue(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
-    ReissuedDelivery { consignment, report_id, booking_id, .. }: &ReissuedDelivery,
+    reissued: &ReissuedDelivery,
 ) -> Result<(), AppendError> {
-    let row = OutboxRow {
-        delivery_id: stream_id(recorded)?,
+    let unreadable = || AppendError::Unreadable(recorded.aggregate_id.clone());
+    let row = row(recorded, reissued).ok_or_else(unreadable)?;
+    let due_at = recorded.context.recorded_at.get();
+    Ok(insert(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)
+}
+
+/// The row of a reissued delivery. `None` if its stream's name is no id.
+pub(crate) fn row(
+    recorded: &RecordedEvent,
+    ReissuedDelivery { consignment, report_id, booking_id, .. }: &ReissuedDelivery,
+) -> Option<OutboxRow> {
+    Some(OutboxRow {
+        delivery_id: recorded.aggregate_id.parse().ok()?,
         lane_id: consignment.hook_id,
         firm_id: recorded.context.firm_id,
         occurrence_id: consignment.occurrence_id,
@@ -37,12 +47,5 @@ pub(crate) async fn queue(
         body_id: None,
         body_sha256: None,
         notice: None,
-    };
-    let due_at = recorded.context.recorded_at.get();
-    Ok(insert(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)
-}
-
-fn stream_id(recorded: &RecordedEvent) -> Result<Uuid, AppendError> {
-    let id = &recorded.aggregate_id;
-    id.parse().map_err(|_| AppendError::Unreadable(id.clone()))
+    })
 }

@@ -15,7 +15,7 @@ use domain::retry::RetrySchedule;
 use domain::time::Timestamp;
 use domain::trace::Traceparent;
 use domain::trigger::Trigger;
-use domain::workflow::StoredStepOrder;
+use domain::workflow::{StepOrder, StoredStepOrder};
 use eventstore::{NewEvent, RecordedEvent};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
@@ -157,8 +157,7 @@ pub(crate) struct NewLease {
     pub(crate) leased_at: DateTime<Utc>,
 }
 
-/// Inserts rows, and wakes the lanes of rows without a lease. A step's row is inserted by
-/// [`super::steps`], so the statement has no column for steps.
+/// Inserts rows, and wakes the lanes of rows without a lease.
 pub(crate) async fn insert(
     connection: &mut PgConnection,
     rows: &[NewOutboxRow],
@@ -176,12 +175,12 @@ pub(crate) async fn insert(
          insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
                              response_id, report_id, booking_id, position, sequence, tries,
                              tries_max, replay_id, traceparent, body_id, body_sha256, due_at,
-                             lease, leased_at)
+                             lease, leased_at, step)
          select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
                               $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[], $10::bigint[],
                               $11::bigint[], $12::int[], $13::int[], $14::uuid[], $15::text[],
                               $16::uuid[], $17::bytea[], $18::timestamptz[], $19::bigint[],
-                              $20::timestamptz[])",
+                              $20::timestamptz[], $23::jsonb[])",
     )
     .bind(each().map(|row| row.delivery_id).collect::<Vec<_>>())
     .bind(each().map(|row| row.lane_id).collect::<Vec<_>>())
@@ -205,9 +204,14 @@ pub(crate) async fn insert(
     .bind(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect::<Vec<_>>())
     .bind(woken.keys().copied().collect::<Vec<_>>())
     .bind(woken.values().copied().collect::<Vec<_>>())
+    .bind(each().map(step_order).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())
+}
+
+fn step_order(row: &OutboxRow) -> Option<Json<&StepOrder>> {
+    row.step.as_ref().map(|Json(StoredStepOrder(order))| Json(order))
 }
 
 /// The lanes of rows without a lease, each with the time at which its first row is due.

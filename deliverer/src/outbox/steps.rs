@@ -6,72 +6,78 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::delivery::{CancelCause, RetriedStep};
 use domain::retry::RetrySchedule;
-use domain::workflow::step_lane_id;
+use domain::workflow::{StoredStepOrder, step_lane_id};
 use eventstore::{AppendError, RecordedEvent};
 use projector::firms;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::wakes;
+use super::row::{NewOutboxRow, OutboxRow, insert};
 
 /// Inserts the row of a step. A retried step keeps its attempts and its bytes.
 pub(crate) async fn queue(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
-    RetriedStep { order, tries, body }: &RetriedStep,
+    retried: &RetriedStep,
 ) -> Result<(), AppendError> {
-    let now = recorded.context.recorded_at.get();
-    let lane_id = open_lane(connection, recorded.context.firm_id, order.target.host(), now).await?;
-    let sha256 = body.as_ref().and_then(|body| hex::decode(&body.sha256).ok());
-    sqlx::query(
-        "insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                             response_id, position, due_at, sequence, tries, tries_max, body_id,
-                             body_sha256, step, traceparent)
-         values ($1, $2, $3, $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
-    )
-    .bind(order.step.delivery_id())
-    .bind(lane_id)
-    .bind(recorded.context.firm_id)
-    .bind(order.trigger.key())
-    .bind(order.form_id)
-    .bind(order.response_id)
-    .bind(recorded.position)
-    .bind(now)
-    .bind(recorded.sequence)
-    .bind(tries.cast_signed())
-    .bind((tries + RetrySchedule::WorkflowStep.tries()).cast_signed())
-    .bind(body.as_ref().map(|body| body.id))
-    .bind(sha256)
-    .bind(Json(order))
-    .bind(recorded.context.traceparent.map(|trace| trace.to_string()))
-    .execute(&mut *connection)
-    .await?;
-    Ok(wakes::add(connection, lane_id, now).await?)
+    let due_at = recorded.context.recorded_at.get();
+    let row = row(recorded, retried);
+    open_lane(connection, &row, due_at).await?;
+    Ok(insert(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)
 }
 
-/// The lane of the firm's steps to this host, made if it is missing. A new lane sleeps if the firm
-/// is suspended.
-async fn open_lane(
+/// The row of a step, by the event that queues it.
+pub(crate) fn row(
+    recorded: &RecordedEvent,
+    RetriedStep { order, tries, body }: &RetriedStep,
+) -> OutboxRow {
+    let firm_id = recorded.context.firm_id;
+    let delivery_id = order.step.delivery_id();
+    OutboxRow {
+        delivery_id,
+        lane_id: step_lane_id(firm_id, &order.target.host()),
+        firm_id,
+        occurrence_id: delivery_id,
+        trigger: order.trigger.key().to_owned(),
+        form_id: order.form_id,
+        response_id: order.response_id,
+        report_id: None,
+        booking_id: None,
+        position: recorded.position,
+        sequence: recorded.sequence,
+        tries: tries.cast_signed(),
+        tries_max: (tries + RetrySchedule::WorkflowStep.tries()).cast_signed(),
+        step: Some(Json(StoredStepOrder(order.clone()))),
+        replay_id: None,
+        traceparent: recorded.context.traceparent.map(|trace| trace.to_string()),
+        body_id: body.as_ref().map(|body| body.id),
+        body_sha256: body.as_ref().and_then(|body| hex::decode(&body.sha256).ok()),
+        notice: None,
+    }
+}
+
+/// Makes the lane of a step's row if it is missing: the firm's steps to this host. A new lane
+/// sleeps if the firm is suspended. The row of another delivery has its lane.
+pub(crate) async fn open_lane(
     connection: &mut PgConnection,
-    firm_id: Uuid,
-    host: String,
+    row: &OutboxRow,
     now: DateTime<Utc>,
-) -> Result<Uuid, sqlx::Error> {
-    let lane_id = step_lane_id(firm_id, &host);
-    let paused = firms::is_suspended(connection, firm_id).await?;
+) -> Result<(), sqlx::Error> {
+    let Some(Json(StoredStepOrder(order))) = &row.step else { return Ok(()) };
+    let paused = firms::is_suspended(connection, row.firm_id).await?;
     sqlx::query(
         "insert into lanes (lane_id, firm_id, kind, host, paused_at)
          select $1, $2, 'step', $3, least($4, (select min(paused_at) from lanes where firm_id = $2))
              on conflict do nothing",
     )
-    .bind(lane_id)
-    .bind(firm_id)
-    .bind(host)
+    .bind(row.lane_id)
+    .bind(row.firm_id)
+    .bind(order.target.host())
     .bind(paused.then_some(now))
     .execute(connection)
     .await?;
-    Ok(lane_id)
+    Ok(())
 }
 
 /// Closes the locked lanes of closed firms' steps.

@@ -13,8 +13,8 @@ use crate::error::DeliveryError;
 use crate::outbox::withdraw;
 use crate::settings::DelivererContext;
 
-/// Deletes kept answers of responses that were erased during the record. The erasure did not see
-/// them. After a crash in between, the next start carries out all erasures again.
+/// Deletes kept answers of responses that were erased during the record. The erase worker waits for
+/// records that it cannot see, and that of 0.2.0 beside this process does not.
 pub(super) async fn drop_what_was_erased(
     deliverer: &DelivererContext,
     batch: &[&FinishedAttempt],

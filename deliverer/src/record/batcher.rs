@@ -1,8 +1,7 @@
-//! The batcher: records answers in batches as they come. Answers of a lane that the database
-//! refuses are put aside, so that they delay no other lane.
+//! The batcher: records answers in batches as they come. A batch that the database refuses is put
+//! aside, and each of its lanes is recorded alone (`stuck`). So a stuck lane delays no other lane.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use eventstore::outage::FailureLog;
@@ -11,6 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use super::in_time::record;
+use super::stuck::{StuckAnswers, StuckRecorder};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
@@ -27,10 +27,10 @@ const RECORD_INTERVAL_MIN: Duration = Duration::from_millis(50);
 const ENOUGH_ANSWERS: usize = 128;
 
 /// Time limit of one record; see [`eventstore::worker`].
-const RECORD_WITHIN: Duration = Duration::from_secs(60);
+pub(super) const RECORD_WITHIN: Duration = Duration::from_secs(60);
 
 /// The wait before a batch that could not be recorded is recorded again.
-const RECORD_RETRY_AFTER: Duration = Duration::from_millis(500);
+pub(super) const RECORD_RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The answers of a process, in the order they came. The channel closes when the dispatcher is
 /// gone.
@@ -70,48 +70,12 @@ pub(crate) fn recorders(
     deliverer: &DelivererContext,
     answers: AnswerInbox,
 ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
-    let (put, stuck) = mpsc::channel(deliverer.settings.permits.max(1));
-    let aside = StuckAnswers { put, lanes: Arc::default() };
-    let patient = record_stuck(deliverer.clone(), stuck, Arc::clone(&aside.lanes));
-    (record_all(deliverer.clone(), answers, aside), patient)
-}
-
-/// Answers that the database does not take together with others.
-struct StuckAnswers {
-    put: mpsc::Sender<Vec<FinishedAttempt>>,
-    /// Lanes with answers that were put aside, and the number of their batches. Later answers of
-    /// these lanes are put aside at once.
-    lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
-}
-
-impl StuckAnswers {
-    /// Takes the answers of these lanes out of a batch.
-    fn take_from(&self, batch: &mut Vec<FinishedAttempt>) {
-        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if lanes.is_empty() {
-            return;
-        }
-        let (theirs, others) = batch
-            .drain(..)
-            .partition(|one: &FinishedAttempt| lanes.contains_key(&one.claimed.lane_id));
-        *batch = others;
-        by_lane(theirs).into_iter().for_each(|of_lane| self.put(of_lane));
-    }
-
-    /// Puts the answers of one lane aside.
-    fn put(&self, of_lane: Vec<FinishedAttempt>) {
-        let Some(lane_id) = of_lane.first().map(|one| one.claimed.lane_id) else { return };
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.put.try_send(of_lane).is_ok() {
-            *lanes.entry(lane_id).or_default() += 1;
-        } else {
-            tracing::error!(%lane_id, "answers were not recorded; their leases will end");
-        }
-    }
+    let (aside, stuck) = StuckRecorder::of(deliverer.clone());
+    (record_all(deliverer.clone(), answers, aside), stuck.run())
 }
 
 /// Answers grouped by lane.
-fn by_lane(answers: Vec<FinishedAttempt>) -> Vec<Vec<FinishedAttempt>> {
+pub(super) fn by_lane(answers: Vec<FinishedAttempt>) -> Vec<Vec<FinishedAttempt>> {
     let mut lanes: HashMap<Uuid, Vec<FinishedAttempt>> = HashMap::new();
     for one in answers {
         lanes.entry(one.claimed.lane_id).or_default().push(one);
@@ -141,78 +105,33 @@ async fn gather(answers: &mut AnswerInbox, batch: &mut Vec<FinishedAttempt>, unt
     }
 }
 
-/// Records a batch, and waits while the database is away. If the database refuses the batch, it is
-/// recorded lane by lane, and the lanes it refuses are put aside.
+/// Records a batch, and waits while the database is away. A batch that the database refuses is put
+/// aside: a locked lane costs its record a whole lock timeout, and other lanes must not wait for it.
 async fn record_or_put_aside(
     deliverer: &DelivererContext,
     batch: Vec<FinishedAttempt>,
     aside: &StuckAnswers,
 ) {
-    if batch.is_empty() || record_patiently(deliverer, &batch, DeliveryError::is_away).await.is_ok()
-    {
+    if batch.is_empty() {
         return;
     }
-    for of_lane in by_lane(batch) {
-        if let Err(error) = record_patiently(deliverer, &of_lane, DeliveryError::is_away).await {
-            tracing::warn!(%error, "answers of a lane could not be recorded; will try again");
-            aside.put(of_lane);
-        }
+    if let Err(error) = record_while_away(deliverer, &batch).await {
+        let lanes = by_lane(batch);
+        tracing::warn!(%error, lanes = lanes.len(), "a record was refused; each lane is recorded alone");
+        lanes.into_iter().for_each(|of_lane| aside.put(of_lane));
     }
 }
 
-/// Records answers that were put aside, until the batcher ends.
-async fn record_stuck(
-    deliverer: DelivererContext,
-    mut stuck: mpsc::Receiver<Vec<FinishedAttempt>>,
-    lanes: Arc<Mutex<HashMap<Uuid, usize>>>,
-) {
-    while let Some(batch) = stuck.recv().await {
-        record_surely(&deliverer, &batch).await;
-        let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let lane_id = batch[0].claimed.lane_id;
-        if let Some(count) = lanes.get_mut(&lane_id) {
-            *count -= 1;
-            if *count == 0 {
-                lanes.remove(&lane_id);
-            }
-        }
-    }
-}
-
-/// Records a batch for certain. An answer that is refused for good is found by halving, and given
-/// up alone.
-async fn record_surely(deliverer: &DelivererContext, finished: &[FinishedAttempt]) {
-    let may_pass = |error: &DeliveryError| error.is_away() || error.may_pass();
-    let mut halves = vec![finished];
-    while let Some(batch) = halves.pop() {
-        match record_patiently(deliverer, batch, may_pass).await {
-            Ok(()) => {}
-            Err(_) if batch.len() > 1 => {
-                halves.extend([&batch[batch.len() / 2..], &batch[..batch.len() / 2]]);
-            }
-            Err(error) => {
-                let delivery_id = batch.first().map(|one| one.claimed.delivery_id);
-                tracing::error!(?delivery_id, %error, "an answer was not recorded; its lease will end");
-            }
-        }
-    }
-}
-
-/// Repeats a record whose error passes, as long as a lease of the batch runs. After that the
-/// attempts are made anew, and their answers are only history. History gets one more record's time.
-async fn record_patiently(
+/// Repeats a record while the database is away, until the patience with the batch ends.
+async fn record_while_away(
     deliverer: &DelivererContext,
     batch: &[FinishedAttempt],
-    passes: impl Fn(&DeliveryError) -> bool,
 ) -> Result<(), DeliveryError> {
-    let lease = deliverer.settings.scale.lease();
-    let leased = batch.iter().map(|one| one.claimed.claimed_instant + lease);
-    let ends = leased.chain([Instant::now() + RECORD_WITHIN]).max();
+    let ends = patience_ends(deliverer, batch);
     let mut failures = FailureLog::default();
     loop {
-        let recorded = timeout(RECORD_WITHIN, record(deliverer, batch)).await;
-        match recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut))) {
-            Err(error) if passes(&error) && ends.is_some_and(|end| Instant::now() < end) => {
+        match record_in_limit(deliverer, batch).await {
+            Err(error) if error.is_away() && Instant::now() < ends => {
                 if failures.is_news(&error, Instant::now()) {
                     tracing::warn!(%error, "could not record answers; will try again");
                 }
@@ -221,6 +140,23 @@ async fn record_patiently(
             recorded => return recorded,
         }
     }
+}
+
+/// Records a batch within the time limit of one record.
+pub(super) async fn record_in_limit(
+    deliverer: &DelivererContext,
+    batch: &[FinishedAttempt],
+) -> Result<(), DeliveryError> {
+    let recorded = timeout(RECORD_WITHIN, record(deliverer, batch)).await;
+    recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut)))
+}
+
+/// The end of the last lease of a batch. After that the attempts are made anew, and their answers
+/// are only history. History gets one more record's time.
+pub(super) fn patience_ends(deliverer: &DelivererContext, batch: &[FinishedAttempt]) -> Instant {
+    let lease = deliverer.settings.scale.lease();
+    let leased = batch.iter().map(|one| one.claimed.claimed_instant + lease);
+    leased.fold(Instant::now() + RECORD_WITHIN, Instant::max)
 }
 
 #[cfg(test)]

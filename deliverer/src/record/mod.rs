@@ -2,7 +2,8 @@
 //! event, the outbox row (deleted or due again), the count of 410s, the kept answer and the lane's
 //! due time.
 //!
-//! - `batcher` takes answers from the dispatcher as they come, and records them in batches.
+//! - `batcher` takes answers from the dispatcher as they come, and records them in batches. `stuck`
+//!   records the lanes of a refused batch one by one.
 //! - `in_time` records attempts that hold their leases. `late` records all others: an answer counts
 //!   once.
 //! - `notices` records attempts to reach the operator's URL, apart from all others.
@@ -24,6 +25,7 @@ mod lane;
 mod late;
 mod notices;
 mod rows;
+mod stuck;
 
 pub use self::batcher::AnswerInbox;
 pub(crate) use self::batcher::recorders;

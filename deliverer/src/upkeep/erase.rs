@@ -2,6 +2,9 @@
 //! ruling 27, cancelled). It deletes the data keys first, from a database of their own. Then it
 //! deletes the rows and cancels queued deliveries.
 //!
+//! A claim or a record that looked before the erasure may still write a body or an answer. So the
+//! rows are deleted once all transactions have ended that ran when the erasure was read.
+//!
 //! The keyring keeps a mark of the last erasure, and the main database a checkpoint. Each commits
 //! with the deletions beside it, so [`super::redo_erasures()`] sees which database was restored.
 
@@ -14,7 +17,7 @@ use domain::response::ResponseEvent;
 use eventstore::checkpoint;
 use eventstore::tail::{self, LogRange};
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent};
+use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent, RunningWriters, SettledUpTo};
 use projector::replays;
 use projector::{partials, subjects};
 use sqlx::PgConnection;
@@ -32,6 +35,9 @@ const EVENTS_PER_STEP: i64 = 1_000;
 /// The wait for appends that have not committed.
 const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(5);
 
+/// The wait for transactions that may not have seen an erasure. A record ends within milliseconds.
+const UNAWARE_RETRY_AFTER: Duration = Duration::from_millis(5);
+
 /// The wait between two steps. An erased response is not sent meanwhile.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
@@ -40,13 +46,22 @@ pub struct EraseWorker {
     deliverer: DelivererContext,
     fence: Fence,
     done: CaughtUp,
+    /// Erasures whose keys are gone, and whose rows wait for older transactions.
+    begun: Option<BegunErasures>,
+}
+
+/// Erasures that were read, and the transactions that may not have seen them.
+struct BegunErasures {
+    batch: ErasureBatch,
+    unaware: RunningWriters,
+    look: SettledUpTo,
 }
 
 impl EraseWorker {
     /// An erase worker of this log.
     #[must_use]
     pub fn new(deliverer: DelivererContext, fence: Fence) -> Self {
-        Self { deliverer, fence, done: CaughtUp::default() }
+        Self { deliverer, fence, done: CaughtUp::default(), begun: None }
     }
 }
 
@@ -57,26 +72,61 @@ impl Worker for EraseWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
+        match &self.begun {
+            // Ids of transactions mean nothing in another life of the server.
+            Some(begun) if !self.fence.still_holds(begun.look) => self.begin().await,
+            Some(begun) if self.are_all_aware(begun).await? => self.end().await,
+            Some(_) => Ok(NextStep::IdleFor(UNAWARE_RETRY_AFTER)),
+            None => self.begin().await,
+        }
+    }
+}
+
+impl EraseWorker {
+    /// Reads the next erasures, and deletes their keys. The keyring is a database of its own, and no
+    /// lock should wait for it, so this is before the transaction.
+    async fn begin(&mut self) -> Result<NextStep, DeliveryError> {
+        self.begun = None;
         let look = self.fence.look().await?;
         let idle =
             if look.more { NextStep::IdleFor(UNSETTLED_RETRY_AFTER) } else { NextStep::IDLE };
         if self.done.covers(look) {
             return Ok(idle);
         }
-        let batch = self.read(look.settled).await?;
+        let read = self.read(look.settled).await?;
         if !self.fence.still_holds(look) {
             return Ok(NextStep::Busy);
         }
-        let Some(ErasureBatch { erased, last }) = batch else {
+        let Some((batch, unaware)) = read else {
             self.done.up_to(look);
             return Ok(idle);
         };
-        // Before the transaction, because the keyring is a database of its own and no lock should
-        // wait for it.
-        self.deliverer.keyring.forget_up_to(&erased, &last).await?;
+        self.deliverer.keyring.forget_up_to(&batch.erased, &batch.last).await?;
+        self.begun = Some(BegunErasures { batch, unaware, look });
+        Ok(NextStep::Busy)
+    }
+
+    async fn are_all_aware(&self, begun: &BegunErasures) -> Result<bool, DeliveryError> {
+        let connections = self.deliverer.store.connections();
+        let mut connection = connections.take().await?;
+        let have_left = begun.unaware.have_left(&mut connection, "outbox").await?;
+        connections.give_back(connection);
+        Ok(have_left)
+    }
+
+    /// Deletes the rows of the erasures that were begun.
+    async fn end(&mut self) -> Result<NextStep, DeliveryError> {
+        let Some(BegunErasures { batch: ErasureBatch { erased, last }, .. }) = self.begun.take()
+        else {
+            return Ok(NextStep::Busy);
+        };
         let mut appending = self.deliverer.store.begin().await?;
-        if checkpoint::take(appending.connection(), Self::NAME).await?.is_none() {
+        let Some(position) = checkpoint::take(appending.connection(), Self::NAME).await? else {
             return Ok(NextStep::IDLE);
+        };
+        if position >= last.position {
+            // Another process has carried them out meanwhile.
+            return Ok(NextStep::Busy);
         }
         erase(&self.deliverer, &mut appending, &erased).await?;
         checkpoint::move_to(appending.connection(), Self::NAME, last.position).await?;
@@ -86,8 +136,11 @@ impl Worker for EraseWorker {
 }
 
 impl EraseWorker {
-    /// The next erasures up to the settled position.
-    async fn read(&self, settled: i64) -> Result<Option<ErasureBatch>, DeliveryError> {
+    /// The next erasures up to the settled position, and the transactions that run after the read.
+    async fn read(
+        &self,
+        settled: i64,
+    ) -> Result<Option<(ErasureBatch, RunningWriters)>, DeliveryError> {
         let connections = self.deliverer.store.connections();
         let mut connection = connections.take().await?;
         let after = checkpoint::position(&mut connection, Self::NAME).await?;
@@ -96,8 +149,12 @@ impl EraseWorker {
         }
         let after = after.unwrap_or_default();
         let batch = ErasureBatch::read(&self.deliverer, &mut connection, after, settled).await?;
+        let read = match batch {
+            Some(batch) => Some((batch, RunningWriters::now(&mut connection).await?)),
+            None => None,
+        };
         connections.give_back(connection);
-        Ok(batch)
+        Ok(read)
     }
 }
 

@@ -19,10 +19,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::answer::{AnswerVerdict, AttemptAnswer};
 use crate::event::{aggregate, domain_event};
 use crate::retry::RetrySchedule;
+use crate::time::Timestamp;
 use crate::workflow::{STEP_VERSION, StepOrder};
 
 pub use history::{
@@ -48,6 +50,30 @@ pub struct Delivery {
     /// Occurrence and subscription, unless the delivery is a workflow step's.
     of: Option<DeliveryOf>,
     body: Option<SentBody>,
+    /// Number of its last attempt by its schedule.
+    tries_max: u32,
+    /// Due time of its next attempt, if its last one failed.
+    due_at: Option<Timestamp>,
+    /// The replay that has not made its attempt.
+    replay: Option<ReplayOrder>,
+}
+
+/// A replay of a delivery, and the number of its attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct ReplayOrder {
+    replay_id: Uuid,
+    number: u32,
+}
+
+/// The attempt that a delivery waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextAttempt {
+    /// Due time. `None` if the attempt is due at once.
+    pub due_at: Option<Timestamp>,
+    /// Number of the last attempt that is allowed.
+    pub tries_max: u32,
+    /// The replay that makes the attempt. `None` for an attempt of the delivery's own schedule.
+    pub replay_id: Option<Uuid>,
 }
 
 /// Command on a delivery.
@@ -322,11 +348,35 @@ impl Delivery {
         self.state
     }
 
+    /// Occurrence and subscription, unless the delivery is a workflow step's.
+    #[must_use]
+    pub const fn of(&self) -> Option<DeliveryOf> {
+        self.of
+    }
+
+    /// The attempt that the delivery waits for. `None` if it has ended, and no replay sends it
+    /// again. An attempt in flight is not in the log, so the delivery waits for it.
+    #[must_use]
+    pub fn next_attempt(&self) -> Option<NextAttempt> {
+        match (self.state, self.replay) {
+            (Some(DeliveryState::Pending), _) => Some(NextAttempt {
+                due_at: self.due_at,
+                tries_max: self.tries_max,
+                replay_id: None,
+            }),
+            (Some(_), Some(ReplayOrder { replay_id, number })) => {
+                Some(NextAttempt { due_at: None, tries_max: number, replay_id: Some(replay_id) })
+            }
+            (_, None) | (None, Some(_)) => None,
+        }
+    }
+
     /// Sets occurrence and subscription from the first event that names them.
     fn begin(&mut self, of: Option<DeliveryOf>) {
         if of.is_some() {
             self.state = Some(DeliveryState::Pending);
             self.of = of;
+            self.tries_max = RetrySchedule::RestHook.tries();
         }
     }
 
@@ -339,13 +389,25 @@ impl Delivery {
             DeliveryEvent::StepQueued(order) => {
                 self.state = Some(DeliveryState::Pending);
                 self.step = Some(order.clone());
+                self.tries_max = RetrySchedule::WorkflowStep.tries();
             }
-            DeliveryEvent::StepRetried(_) => self.state = Some(DeliveryState::Pending),
-            DeliveryEvent::DeliveryReplayed(_) => {}
+            DeliveryEvent::StepRetried(retried) => {
+                self.state = Some(DeliveryState::Pending);
+                self.tries_max = retried.tries + RetrySchedule::WorkflowStep.tries();
+            }
+            DeliveryEvent::DeliveryReplayed(replayed) => {
+                let number = replayed.tries + RetrySchedule::Replay.tries();
+                self.replay = Some(ReplayOrder { replay_id: replayed.replay_id, number });
+            }
             DeliveryEvent::DeliveryAttempted(attempt) => {
                 self.begin(attempt.of);
                 self.tries = self.tries.max(attempt.number);
                 self.state = attempt.state_after().or(self.state);
+                if attempt.replay_id.is_some() {
+                    self.replay.take_if(|order| Some(order.replay_id) == attempt.replay_id);
+                } else if attempt.late.is_none() {
+                    self.due_at = attempt.next_try_at;
+                }
                 if attempt.outcome != Outcome::Interrupted {
                     self.answered.insert(attempt.number);
                 }

@@ -301,3 +301,51 @@ fn of_a_replay_only_a_success_counts() {
         assert_eq!(delivery.state(), Some(DeliveryState::Delivered));
     }
 }
+
+#[test]
+fn a_pending_delivery_waits_for_its_next_attempt() {
+    let next = |events: &[DeliveryEvent]| {
+        let mut delivery = Delivery::default();
+        events.iter().for_each(|event| delivery.absorb(event));
+        delivery.next_attempt()
+    };
+    let at = attempt(1, Outcome::Retry).next_try_at;
+    let own = |due_at, tries_max| Some(NextAttempt { due_at, tries_max, replay_id: None });
+    assert_eq!(next(&[]), None);
+    assert_eq!(next(&[queued()]), own(None, 8));
+    assert_eq!(next(&[queued(), attempted(1, Outcome::Retry)]), own(at, 8));
+    let interrupted = Attempt { next_try_at: at, ..attempt(1, Outcome::Interrupted) };
+    let interrupted = DeliveryEvent::DeliveryAttempted(interrupted);
+    assert_eq!(next(&[queued(), interrupted]), own(at, 8));
+    let noted =
+        Attempt { late: Some(LateEffect::Noted), next_try_at: None, ..attempt(1, Outcome::Retry) };
+    let noted = DeliveryEvent::DeliveryAttempted(noted);
+    assert_eq!(next(&[queued(), attempted(1, Outcome::Retry), noted]), own(at, 8));
+    let listed = Attempt { of: Some(consignment().of()), ..attempt(1, Outcome::Retry) };
+    assert_eq!(next(&[DeliveryEvent::DeliveryAttempted(listed)]), own(at, 8));
+    for end in [Outcome::Delivered, Outcome::Failed, Outcome::Interrupted] {
+        assert_eq!(next(&[queued(), attempted(1, end)]), None, "{end:?}");
+    }
+
+    let step = DeliveryEvent::StepQueued(order());
+    assert_eq!(next(std::slice::from_ref(&step)), own(None, 5));
+    let again = RetriedStep { order: order(), tries: 1, body: None };
+    let again = [step, attempted(1, Outcome::Failed), DeliveryEvent::StepRetried(again)];
+    assert_eq!(next(&again), own(None, 6));
+}
+
+#[test]
+fn an_ended_delivery_waits_for_a_replay() {
+    let replay_id = Uuid::from_u128(7);
+    let body = SentBody { id: Uuid::from_u128(8), sha256: String::new() };
+    let replayed = DeliveryEvent::DeliveryReplayed(ReplayedDelivery { replay_id, tries: 1, body });
+    let mut delivery = Delivery::default();
+    for event in [queued(), attempted(1, Outcome::Failed), replayed] {
+        delivery.absorb(&event);
+    }
+    let next = NextAttempt { due_at: None, tries_max: 2, replay_id: Some(replay_id) };
+    assert_eq!(delivery.next_attempt(), Some(next));
+    let made = Attempt { replay_id: Some(replay_id), ..attempt(2, Outcome::Failed) };
+    delivery.absorb(&DeliveryEvent::DeliveryAttempted(made));
+    assert_eq!(delivery.next_attempt(), None);
+}

@@ -6,7 +6,7 @@
 //! - `queued` reads the outbox and unspread occurrences.
 //! - `report` has the scope and the findings.
 //!
-//! Memory holds one window, all subscriptions there ever were, and the missing deliveries. Nothing
+//! Memory holds one window, all subscriptions there ever were, and the unsent deliveries. Nothing
 //! is written, and no lock is taken.
 
 mod queued;
@@ -20,7 +20,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use self::queued::ROWS_PER_READ;
-pub use self::report::{ProofExample, ProofReport, ProofScope};
+pub use self::report::{ProofExample, ProofReport, ProofScope, UnsentDelivery};
 use self::walk::ProofWalk;
 use crate::error::DeliveryError;
 

@@ -50,7 +50,16 @@ pub struct ProofReport {
     /// The first faults of each kind.
     pub examples: Vec<ProofExample>,
     /// Deliveries that a repair can queue, in order.
-    pub missing: Vec<DeliveryOf>,
+    pub unsent: Vec<UnsentDelivery>,
+}
+
+/// A delivery that no process would send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnsentDelivery {
+    /// A delivery without a stream. Its occurrence lists the subscription, or should.
+    Unbegun(DeliveryOf),
+    /// A delivery whose stream waits for an attempt, its own or a replay's.
+    Begun(Uuid),
 }
 
 /// A fault.

@@ -14,7 +14,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::queued::{ROWS_PER_READ, outbox_after, queued, unspread};
-use super::report::{ProofExample, ProofReport, ProofScope};
+use super::report::{ProofExample, ProofReport, ProofScope, UnsentDelivery};
 use crate::error::DeliveryError;
 
 pub(super) struct ProofWalk {
@@ -98,7 +98,7 @@ impl ProofWalk {
             }
             tracing::debug!(%delivery_id, ?wrong, "neither in the log nor queued");
             let missing = DeliveryOf { hook_id: *hook_id, occurrence_id: one.occurrence_id };
-            self.report.missing.push(missing);
+            self.report.unsent.push(UnsentDelivery::Unbegun(missing));
             self.found(example(one, *hook_id, *wrong));
         }
         Ok(())
@@ -159,8 +159,9 @@ impl ProofWalk {
             let stream = streams.get(name.aggregate_id.as_str()).map_or(&[][..], Vec::as_slice);
             let is_queued = queued.get(&one.delivery_id).copied().unwrap_or(QueuedFor::No);
             if let Some(wrong) = judge(stream.iter().copied(), is_queued) {
-                let of = one.beginning.and_then(DeliveryBeginning::delivery_of);
-                self.report.missing.extend(of.filter(|_| wrong == DeliveryFault::Lost));
+                if wrong == DeliveryFault::Lost {
+                    self.report.unsent.push(UnsentDelivery::Begun(one.delivery_id));
+                }
                 self.found(one.example(wrong));
             }
         }
@@ -224,6 +225,7 @@ impl ProofWalk {
                 queued.get(&row.delivery_id) == Some(&QueuedFor::ForReplay(row.replay_id))
             };
             for row in rows.iter().filter(|row| !is_queued(row)) {
+                self.report.unsent.push(UnsentDelivery::Begun(row.delivery_id));
                 self.found(ProofExample {
                     wrong: DeliveryFault::ReplayLost(row.replay_id),
                     position: None,
