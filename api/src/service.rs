@@ -77,6 +77,8 @@ pub struct Service {
     pub portal_rates: PortalRates,
     /// Rates of sign-ins by the provider.
     pub sign_in_rates: SignInRates,
+    /// Rates of wrong tokens at the sign-in.
+    pub token_rates: SignInRates,
     /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
     /// The provider by which users sign in at the console, if one is set.
@@ -353,6 +355,7 @@ pub(crate) mod tests {
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
             sign_in_rates: SignInRates::default(),
+            token_rates: SignInRates::default(),
             provider: None,
             operator: None,
             batchers: CallBatchers::default(),

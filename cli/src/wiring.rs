@@ -285,6 +285,7 @@ impl System {
             wrong_keys: Arc::default(),
             portal_rates: PortalRates::default(),
             sign_in_rates: SignInRates::default(),
+            token_rates: SignInRates::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
             egress: setup.egress.into(),

@@ -31,7 +31,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 pub use crate::batching::key_batcher::KeyBatchers;
 pub(crate) use caller::{Caller, ReadingCaller};
-pub use client::PeerAddress;
+pub use client::{PeerAddress, client_address};
 pub(crate) use client::client;
 pub use wrong_keys::WrongKeys;
 

@@ -1,5 +1,6 @@
-//! The rate of sign-ins that fail at the provider, by address. Each server counts alone: the rate
-//! protects the provider from questions, and an account has no password here to guess.
+//! The rate of sign-ins that fail, by address: at the provider, and by wrong tokens. Each server
+//! counts alone: the rate protects the provider from questions, and neither a password nor a token
+//! can be guessed.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
