@@ -118,9 +118,10 @@ impl FormFields {
         pairs.filter(|(name, _)| !without.contains(name))
     }
 
-    /// All fields as JSON.
-    pub(crate) fn to_json(&self) -> String {
-        serde_json::json!(self.0).to_string()
+    /// The fields but these, as JSON.
+    pub(crate) fn to_json(&self, without: &[&str]) -> String {
+        let typed: BTreeMap<_, _> = self.typed(without).collect();
+        serde_json::json!(typed).to_string()
     }
 
     /// Reads fields from JSON.

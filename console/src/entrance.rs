@@ -149,10 +149,9 @@ impl TokenRefusal {
                 StatusCode::UNAUTHORIZED,
                 "There is no such token, or it has expired or was revoked.".to_owned(),
             ),
-            api::Error::Forbidden => (
-                StatusCode::FORBIDDEN,
-                "A token of the role product opens no console.".to_owned(),
-            ),
+            api::Error::Forbidden => {
+                (StatusCode::FORBIDDEN, "A token of the role product opens no console.".to_owned())
+            }
             api::Error::RateLimited(seconds) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("Too many wrong tokens from this address: wait {seconds} seconds."),

@@ -21,6 +21,12 @@ use crate::refusal::Refusal;
 /// The field with the token.
 const PROOF_TOKEN: &str = "proof_token";
 
+/// The proofs in a form, which no later form repeats.
+const PROOFS: [&str; 2] = [FORM_TOKEN, PROOF_TOKEN];
+
+/// Longest fields that the cookie of the way keeps. It has 4 KiB, and a reason 200 characters.
+const FIELDS_BYTES_MAX: usize = 2_500;
+
 /// The result of asking for a proof.
 pub(crate) enum ProofOutcome {
     /// The person proved who it is, so the act goes on.
@@ -81,7 +87,11 @@ impl SentForm {
             return Err(Refusal::no_page());
         };
         let path = self.visit.path.clone();
-        let purpose = FlowPurpose::Act { path, fields: self.fields.to_json() };
+        let fields = self.fields.to_json(&PROOFS);
+        if fields.len() > FIELDS_BYTES_MAX {
+            return Err(Refusal::invalid("the form is too long to be kept on the way"));
+        }
+        let purpose = FlowPurpose::Act { path, fields };
         let flow = SignInFlow::begin(&state.service, purpose);
         let address = match flow.address(&state.service, provider).await {
             Ok(address) => address,
@@ -113,7 +123,7 @@ fn explanation() -> Markup {
 /// The fields of an act as hidden ones, without the proofs of the former form.
 fn typed(fields: &FormFields) -> Markup {
     html! {
-        @for (name, value) in fields.typed(&[FORM_TOKEN, PROOF_TOKEN]) {
+        @for (name, value) in fields.typed(&PROOFS) {
             input type="hidden" name=(name) value=(value);
         }
     }
@@ -124,7 +134,7 @@ pub(crate) fn confirm(path: &str, fields: &FormFields, form_token: &str) -> Mark
     html! {
         p { "The act waits for your word." }
         dl {
-            @for (name, value) in fields.typed(&[FORM_TOKEN, PROOF_TOKEN]) {
+            @for (name, value) in fields.typed(&PROOFS) {
                 dt { (name) } dd { bdi { (domain::printable::printable(value)) } }
             }
         }

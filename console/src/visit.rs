@@ -62,14 +62,15 @@ impl FromRequestParts<SharedState> for PageVisit {
     ) -> Result<Self, Self::Rejection> {
         let format = parts.extensions.get::<DataFormat>().copied();
         let token_use = parts.extensions.get().copied().unwrap_or(TokenUse::Noted);
-        let FoundSession { session, channel } = match session(state, &parts.headers, token_use).await {
-            Ok(Some(found)) => found,
-            Ok(None) if format.is_some() => {
-                return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").into_data());
-            }
-            Ok(None) => return Err(entrance::send_to(parts)),
-            Err(refusal) => return Err(refusal.into_response()),
-        };
+        let FoundSession { session, channel } =
+            match session(state, &parts.headers, token_use).await {
+                Ok(Some(found)) => found,
+                Ok(None) if format.is_some() => {
+                    return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").into_data());
+                }
+                Ok(None) => return Err(entrance::send_to(parts)),
+                Err(refusal) => return Err(refusal.into_response()),
+            };
         let used_cookie: UsedCookie = parts.extensions.get().cloned().unwrap_or_default();
         if token_use == TokenUse::Noted {
             used_cookie.set(&state.service, &session, channel);

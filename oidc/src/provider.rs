@@ -5,11 +5,13 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
-use domain::sign_in::{GrantedRole, PROOF_TIME, ProviderUser, claim_values, is_fresh_proof, proven_values};
+use domain::sign_in::{
+    GrantedRole, PROOF_TIME, ProviderUser, claim_values, is_fresh_proof, proven_values,
+};
 use domain::time::Timestamp;
 use openidconnect::core::{
-    CoreAuthPrompt, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenVerifier, CoreJwsSigningAlgorithm,
-    CoreProviderMetadata, CoreResponseType, CoreTokenResponse,
+    CoreAuthPrompt, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenVerifier,
+    CoreJwsSigningAlgorithm, CoreProviderMetadata, CoreResponseType, CoreTokenResponse,
 };
 use openidconnect::{
     AuthType, AuthenticationFlow, AuthorizationCode, ClaimsVerificationError, ClientId,

@@ -47,7 +47,8 @@ async fn a_strangers_text_refuses_no_batch() {
     let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let mut typed = response(&firm, "response.submitted", world.id(), 2);
-    typed["data"]["respondent"] = json!({"name": "Ann\tLee", "company": "\u{0}A\u{1b}[31m", "phone": "1\n2"});
+    typed["data"]["respondent"] =
+        json!({"name": "Ann\tLee", "company": "\u{0}A\u{1b}[31m", "phone": "1\n2"});
     typed["data"]["hidden"] = json!({"utm_source": "a\u{85}b"});
     typed["data"]["answers"][0]["answer"] = json!("one\ntwo\tthree");
     let of = |second| response(&firm, "response.submitted", world.id(), second);

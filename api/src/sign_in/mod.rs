@@ -169,8 +169,7 @@ impl SignInFlow {
 
     fn sha256(&self) -> [u8; 32] {
         let ends_at = self.ends_at.to_be_bytes();
-        Sha256::digest([&self.random[..], &ends_at, self.purpose.text().as_bytes()].concat())
-            .into()
+        Sha256::digest([&self.random[..], &ends_at, self.purpose.text().as_bytes()].concat()).into()
     }
 
     /// Exchanges the answer of the provider for a session. The state must be that of this way. If

@@ -167,7 +167,10 @@ async fn after_20_wrong_tokens_an_address_waits() {
         assert_eq!(sign_in(&world, "fft_wrong", &[]).await.status, 401);
     }
     let refused = sign_in(&world, "fft_wrong", &[]).await;
-    assert_eq!((refused.status.as_u16(), &refused.headers["retry-after"]), (429, &"60".parse().unwrap()));
+    assert_eq!(
+        (refused.status.as_u16(), &refused.headers["retry-after"]),
+        (429, &"60".parse().unwrap())
+    );
     assert!(refused.text().contains("wait 60 seconds"), "{}", refused.text());
     assert_eq!(sign_in(&world, &token, &[]).await.status, 303, "a right token is served");
     world.pass(Duration::from_secs(60));

@@ -335,10 +335,7 @@ async fn a_session_of_release_0_2_0_counts_from_its_sign_in() {
 #[case(json!({}), None)]
 #[case(json!({"email_verified": true}), Some("/console/proof"))]
 #[tokio::test]
-async fn an_unverified_address_grants_nothing(
-    #[case] claims: Value,
-    #[case] led_to: Option<&str>,
-) {
+async fn an_unverified_address_grants_nothing(#[case] claims: Value, #[case] led_to: Option<&str>) {
     let provider = IdentityProvider::start().await;
     let settings = oidc::ProviderSettings {
         roles_claim: "email".to_owned(),
@@ -404,16 +401,15 @@ async fn a_user_proves_it_again_and_the_act_goes_on() {
     let token = value_of(answer.text(), "form_token");
     assert_eq!(value_of(answer.text(), "all"), "ALL");
     let back = value_of(answer.text(), "back");
-    let fields = [
-        ("form_token", &*token),
-        ("all", "ALL"),
-        ("reason", "a drill & more"),
-        ("back", &*back),
-    ];
+    let fields =
+        [("form_token", &*token), ("all", "ALL"), ("reason", "a drill & more"), ("back", &*back)];
     let path = "/console/pauses/begin";
     assert!(answer.text().contains(&format!("action=\"{path}\"")), "{}", answer.text());
     let done = post(&console.world, path, &[("cookie", &new)], &fields).await;
-    assert_eq!((done.status.as_u16(), done.headers["location"].to_str().unwrap()), (303, "/console/pauses?done=paused"));
+    assert_eq!(
+        (done.status.as_u16(), done.headers["location"].to_str().unwrap()),
+        (303, "/console/pauses?done=paused")
+    );
     assert_eq!(console.pauses(&new).await, 1);
 }
 

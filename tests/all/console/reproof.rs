@@ -17,7 +17,8 @@ async fn a_key_is_revoked_once_the_token_is_entered_again() {
     scene.world.pass(Duration::from_secs(15 * 60 + 1));
     let path = scene.at(&format!("/keys/{}/revoke", scene.firm.key_id));
     let back = scene.at("/keys");
-    let fields = [("reason", "a \"stolen\" laptop"), ("prefix", &scene.firm.key[..12]), ("back", &back)];
+    let fields =
+        [("reason", "a \"stolen\" laptop"), ("prefix", &scene.firm.key[..12]), ("back", &back)];
 
     let asked = operator.send(&path, &fields).await;
     assert_eq!(asked.status, 403, "{}", asked.text());
@@ -32,7 +33,10 @@ async fn a_key_is_revoked_once_the_token_is_entered_again() {
         let refused = operator.send(&path, &again).await;
         assert_eq!(refused.status, status, "{}", refused.text());
         assert!(refused.text().contains(sentence) && !refused.text().contains(token));
-        assert!(refused.text().contains("value=\"a &quot;stolen&quot; laptop\""), "nothing is lost");
+        assert!(
+            refused.text().contains("value=\"a &quot;stolen&quot; laptop\""),
+            "nothing is lost"
+        );
     }
     assert_eq!(scene.world.get(&scene.firm, "/me").await.status, 200);
 
