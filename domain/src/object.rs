@@ -78,8 +78,8 @@ impl StrictObject {
     }
 }
 
-/// JSON with U+FFFD for each escaped half of a surrogate pair; `None` without one. JavaScript writes
-/// such a half where a text was cut within a character, and no text of ours can hold it.
+/// JSON with U+FFFD for each escaped half of a surrogate pair; `None` without one. JavaScript
+/// writes such a half where a text was cut within a character, and no text of ours can hold it.
 fn without_half_pairs(json: &str) -> Option<String> {
     let unit_at = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;

@@ -1,5 +1,5 @@
-//! Texts that strangers typed: respondents and invitees (ruling 53). Their control characters become
-//! spaces, and nothing of them refuses an activity.
+//! Texts that strangers typed: respondents and invitees (ruling 53). Their control characters
+//! become spaces, and nothing of them refuses an activity.
 
 use crate::document::{Invitee, Respondent, ResponseDocument};
 
