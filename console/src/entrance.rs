@@ -127,7 +127,7 @@ pub(crate) async fn sign_in(
             Ok(Redirect::to(own_page(back)).into_response())
         }
         Err(error) => {
-            let refused = TokenRefusal::of(error)?;
+            let refused = TokenRefusal::of(&error)?;
             let page = form(&state, refused.status, back, Some(&refused.sentence));
             Ok(refused.with_wait(page))
         }
@@ -143,8 +143,8 @@ pub(crate) struct TokenRefusal {
 
 impl TokenRefusal {
     /// The refusal for an error of [`sessions::begin`]; a whole page for an outage.
-    pub(crate) fn of(error: api::Error) -> Result<Self, Refusal> {
-        let (status, sentence) = match &error {
+    pub(crate) fn of(error: &api::Error) -> Result<Self, Refusal> {
+        let (status, sentence) = match error {
             api::Error::NoToken => (
                 StatusCode::UNAUTHORIZED,
                 "There is no such token, or it has expired or was revoked.".to_owned(),
@@ -159,7 +159,7 @@ impl TokenRefusal {
             _ => return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
         };
         let wait_seconds = match error {
-            api::Error::RateLimited(seconds) => Some(seconds),
+            api::Error::RateLimited(seconds) => Some(*seconds),
             _ => None,
         };
         Ok(Self { status, sentence, wait_seconds })

@@ -30,16 +30,16 @@ const FIELDS_BYTES_MAX: usize = 2_500;
 /// The result of asking for a proof.
 pub(crate) enum ProofOutcome {
     /// The person proved who it is, so the act goes on.
-    Given(SentForm),
+    Given,
     /// The page that asks for a proof.
     Asked(Response),
 }
 
 impl SentForm {
     /// Asks for a proof of the person if the last one is old.
-    pub(crate) async fn prove(self, state: &SharedState) -> Result<ProofOutcome, Refusal> {
+    pub(crate) async fn prove(&self, state: &SharedState) -> Result<ProofOutcome, Refusal> {
         if self.visit.session.is_proven(self.visit.now) {
-            return Ok(ProofOutcome::Given(self));
+            return Ok(ProofOutcome::Given);
         }
         if self.visit.session.user().is_some() {
             return self.lead_to_provider(state).await.map(ProofOutcome::Asked);
@@ -50,14 +50,14 @@ impl SentForm {
         match sessions::begin(&state.service, token, self.visit.address).await {
             Ok(session) if session.has_token_of(&self.visit.session) => {
                 self.visit.used_cookie.set(&state.service, &session, self.visit.channel);
-                Ok(ProofOutcome::Given(self))
+                Ok(ProofOutcome::Given)
             }
             Ok(_) => {
                 let why = "This is not the token of your session.";
                 Ok(ProofOutcome::Asked(self.ask_for_token(Some(why))))
             }
             Err(error) => {
-                let refused = TokenRefusal::of(error)?;
+                let refused = TokenRefusal::of(&error)?;
                 let page = self.ask_for_token(Some(&refused.sentence));
                 Ok(ProofOutcome::Asked(refused.with_wait((refused.status, page).into_response())))
             }

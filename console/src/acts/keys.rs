@@ -20,10 +20,9 @@ struct KeyPrefix {
 
 /// Revokes a key. The person has proved who it is a short time ago.
 pub(crate) async fn revoke(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let form = match form.prove(&state).await? {
-        ProofOutcome::Given(form) => form,
-        ProofOutcome::Asked(page) => return Ok(page),
-    };
+    if let ProofOutcome::Asked(page) = form.prove(&state).await? {
+        return Ok(page);
+    }
     let path =
         format!("/internal/v1/firms/{}/keys/{}", form.visit.part("firm")?, form.visit.part("id")?);
     let session = &form.visit.session;

@@ -15,14 +15,11 @@ use crate::visit::PageAnswer;
 /// person has proved who it is a short time ago.
 pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let body = order(&form.fields)?;
-    let form = if form.fields.optional("all").is_none() {
-        form
-    } else {
-        match form.prove(&state).await? {
-            ProofOutcome::Given(form) => form,
-            ProofOutcome::Asked(page) => return Ok(page),
-        }
-    };
+    if form.fields.optional("all").is_some()
+        && let ProofOutcome::Asked(page) = form.prove(&state).await?
+    {
+        return Ok(page);
+    }
     let command = ApiCommand { method: Method::POST, path: "/internal/v1/pauses", body };
     state.send(&form.visit.session, command).await?;
     Ok(form.back("paused"))
