@@ -326,7 +326,7 @@ test('too many calls are throttled for the time that the service names', async (
     assert.equal((await fetch(`${service.url}/me`, { headers })).status, 200);
   }
   const throttled = await failure(
-    appTester(App.authentication.test, { authData: { api_key: key } }),
+    appTester(App.authentication.test, { authData: { ...authData, api_key: key } }),
   );
   assert.equal(throttled.name, 'ThrottledError');
   assert.ok(throttled.delay >= 1 && throttled.delay <= 60, JSON.stringify(throttled));
