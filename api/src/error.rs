@@ -130,6 +130,9 @@ pub enum Error {
         /// The number of the newest one.
         newest: u64,
     },
+    /// The caller's `Idempotency-Key` made a subscription of another body (ruling 61).
+    #[error("this `Idempotency-Key` was sent with another body")]
+    IdempotencyConflict,
     /// The firm has the most subscriptions it may have: 100.
     #[error("the firm already has 100 subscriptions")]
     TooManyHooks,
@@ -236,6 +239,7 @@ impl Error {
             Self::BodyPurged => (StatusCode::CONFLICT, "body_purged"),
             Self::NotSigned => (StatusCode::CONFLICT, "not_signed"),
             Self::NoSuchCheckpoint { .. } => (StatusCode::NOT_FOUND, "not_found"),
+            Self::IdempotencyConflict => (StatusCode::CONFLICT, "idempotency_conflict"),
             Self::TooManyHooks => (StatusCode::CONFLICT, "too_many_hooks"),
             Self::TooManyKeys => (StatusCode::CONFLICT, "too_many_keys"),
             Self::NoSuchTrigger => (StatusCode::NOT_FOUND, "unknown_trigger"),
@@ -427,6 +431,7 @@ mod tests {
     #[case(Error::NotFound, 404, "not_found")]
     #[case(Error::FormNotFound, 404, "form_not_found")]
     #[case(Error::TooManyHooks, 409, "too_many_hooks")]
+    #[case(Error::IdempotencyConflict, 409, "idempotency_conflict")]
     #[case(Error::MethodNotAllowed, 405, "invalid_request")]
     #[case(Error::BodyTooLarge, 413, "invalid_request")]
     #[case(Error::TooManyEvents, 413, "invalid_request")]

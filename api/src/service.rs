@@ -81,6 +81,8 @@ pub struct Service {
     pub sign_in_rates: SignInRates,
     /// Reports that a full disk refused.
     pub refused_reports: RefusedReports,
+    /// Rates of wrong tokens at the sign-in.
+    pub token_rates: SignInRates,
     /// Batchers of intake calls and token look-ups.
     pub batchers: CallBatchers,
     /// The provider by which users sign in at the console, if one is set.
@@ -360,6 +362,7 @@ pub(crate) mod tests {
             portal_rates: PortalRates::default(),
             sign_in_rates: SignInRates::default(),
             refused_reports: RefusedReports::default(),
+            token_rates: SignInRates::default(),
             provider: None,
             operator: None,
             batchers: CallBatchers::default(),

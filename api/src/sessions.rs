@@ -1,19 +1,25 @@
 //! Sessions of operators and auditors who come with a browser. A token, or a sign-in by the
-//! provider, is exchanged for a cookie of eight hours.
+//! provider, is exchanged for a cookie. A session ends 8 hours after its start, and 30 minutes
+//! after its last use (ruling 62).
 //!
-//! No table holds sessions of tokens. A cookie holds the SHA-256 of its token and its own end,
-//! signed with a key that the keyring keeps. The token is looked up at each call, so a session ends
-//! with its token: by expiry or by revocation.
+//! No table holds sessions of tokens. A cookie holds the SHA-256 of its token, the start and the
+//! last use, signed with a key that the keyring keeps. Each use makes a new text of the cookie. The
+//! token is looked up at each call, so a session ends with its token: by expiry or by revocation.
 //!
-//! A table holds the sessions of users of the provider. A sign-out therefore ends all copies of the
-//! cookie.
+//! A table holds the sessions of users of the provider, with their last use. A sign-out therefore
+//! ends all copies of the cookie.
+
+use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chrono::TimeDelta;
+use chrono::DateTime;
 use domain::context::Actor;
 use domain::pause::INSTALLATION_FIRM_ID;
-use domain::sign_in::{SignIn, SignInCommand, SignInScope};
+use domain::sign_in::{
+    SESSION_IDLE_MAX, SESSION_TIME, SignIn, SignInCommand, SignInScope, is_fresh_proof,
+};
+use domain::time::Timestamp;
 use eventstore::{AppendTransaction, NewEvent, load};
 use projector::sign_ins::{self, NewSignIn, OpenSignIn, SignInRow};
 use uuid::Uuid;
@@ -24,11 +30,11 @@ use crate::error::Error;
 use crate::service::Service;
 use crate::token_holder::{HolderRole, NotARole, TokenHolder, hash};
 
-/// The longest time of a session.
-pub const SESSION_TIME: TimeDelta = TimeDelta::hours(8);
-
-/// Bytes of random, SHA-256 and end.
+/// Bytes of random, SHA-256 and start.
 const NAME_BYTES: usize = 32 + 32 + 8;
+
+/// Bytes of the signed part of a cookie: the name and the last use.
+const SIGNED_BYTES: usize = NAME_BYTES + 8;
 
 /// Characters of the cookie of a user: 32 bytes in base64url.
 const USER_COOKIE_CHARS: usize = 43;
@@ -38,6 +44,8 @@ const USER_COOKIE_CHARS: usize = 43;
 pub struct Session {
     holder: TokenHolder,
     kind: SessionKind,
+    /// When the person last proved who it is; `None` if the provider did not tell.
+    proven_at: Option<Timestamp>,
 }
 
 #[derive(Clone)]
@@ -48,13 +56,21 @@ enum SessionKind {
     OfUser { cookie_sha256: [u8; 32], name: String },
 }
 
-/// The signed part of a cookie.
-#[derive(Clone, Copy)]
+/// The session of a token.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct SessionName {
     /// Tells apart the sessions of one token, so that each has forms of its own.
     random: [u8; 32],
     token: TokenHash,
-    ends_at: i64,
+    /// The start, which is the proof of the person.
+    begun_at: Timestamp,
+}
+
+/// A session of a token with its last use: the content of a cookie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct UsedSession {
+    name: SessionName,
+    used_at: Timestamp,
 }
 
 /// Whether a call of a session is a use of its token.
@@ -66,19 +82,24 @@ pub enum TokenUse {
     Unnoted,
 }
 
-/// Exchanges a token for the text of a cookie.
+/// Exchanges a token for a session. After 20 wrong tokens within a minute their address waits; a
+/// right token is served even then, as keys are (ruling 1).
 ///
 /// # Errors
-/// `unauthorized` for an unknown, expired or revoked token; `forbidden` for one of the product.
-pub async fn begin(service: &Service, token: &str) -> Result<String, Error> {
-    let holder = token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)?;
+/// `unauthorized` for an unknown, expired or revoked token; `rate_limited` for too many of them;
+/// `forbidden` for a token of the product.
+pub async fn begin(service: &Service, token: &str, address: IpAddr) -> Result<Session, Error> {
+    let now = service.clock.now();
+    let Some(holder) = token_cache::authenticate(service, token).await? else {
+        let wrong = service.token_rates.begin(address, now).map_err(Error::RateLimited)?;
+        wrong.fail(now);
+        return Err(Error::NoToken);
+    };
     if !may_look(holder.role) {
         return Err(Error::Forbidden);
     }
-    let ends_at = service.clock.now().get() + SESSION_TIME;
-    let random = service.entropy.secret();
-    let name = SessionName { random, token: hash(token), ends_at: ends_at.timestamp_millis() };
-    Ok(name.signed(service))
+    let name = SessionName { random: service.entropy.secret(), token: hash(token), begun_at: now };
+    Ok(Session { holder, kind: SessionKind::OfToken(name), proven_at: Some(now) })
 }
 
 /// The session of a cookie, unless it has ended.
@@ -91,18 +112,21 @@ pub async fn resume(
     token_use: TokenUse,
 ) -> Result<Option<Session>, Error> {
     if cookie.len() == USER_COOKIE_CHARS {
-        return resume_for_user(service, cookie).await;
+        return resume_for_user(service, cookie, token_use).await;
     }
-    let Some(name) = SessionName::read(service, cookie) else { return Ok(None) };
-    if service.clock.now().get().timestamp_millis() >= name.ends_at {
+    let Some(used) = UsedSession::read(service, cookie) else { return Ok(None) };
+    if used.is_over(service.clock.now()) {
         return Ok(None);
     }
+    let name = used.name;
     let holder = match token_use {
         TokenUse::Noted => token_cache::authenticate_hash(service, name.token).await?,
         TokenUse::Unnoted => token_cache::look_up(service, name.token).await?,
     };
     let kind = SessionKind::OfToken(name);
-    Ok(holder.filter(|holder| may_look(holder.role)).map(|holder| Session { holder, kind }))
+    let proven_at = Some(name.begun_at);
+    let holder = holder.filter(|holder| may_look(holder.role));
+    Ok(holder.map(|holder| Session { holder, kind, proven_at }))
 }
 
 /// Begins the session of a user, with its entry in the audit log. Returns the text of a new cookie,
@@ -111,6 +135,7 @@ pub(crate) async fn begin_for_user(
     service: &Service,
     flow_sha256: [u8; 32],
     scope: &SignInScope,
+    proven_at: Option<Timestamp>,
 ) -> Result<Option<String>, Error> {
     let Some(provider) = &service.provider else { return Ok(None) };
     let cookie = URL_SAFE_NO_PAD.encode(service.entropy.secret());
@@ -126,9 +151,10 @@ pub(crate) async fn begin_for_user(
         sign_in_id,
         grants_sha256: provider.grants_sha256(),
         scope,
+        proven_at,
     };
     let mut appending = service.store.begin().await?;
-    if !sign_ins::begin(appending.connection(), new).await? {
+    if !sign_ins::begin(appending.connection(), new, service.clock.now().get()).await? {
         return Ok(None);
     }
     sign_ins::name_user(appending.connection(), new).await?;
@@ -143,18 +169,28 @@ pub(crate) async fn begin_for_user(
 
 /// Without a provider in the settings, or with other grants of roles, no session of its users goes
 /// on.
-async fn resume_for_user(service: &Service, cookie: &str) -> Result<Option<Session>, Error> {
+async fn resume_for_user(
+    service: &Service,
+    cookie: &str,
+    token_use: TokenUse,
+) -> Result<Option<Session>, Error> {
     let Some(provider) = &service.provider else { return Ok(None) };
     let cookie_sha256 = hash(cookie);
     let now = service.clock.now().get();
     let grants = provider.grants_sha256();
-    let found = sign_ins::find(service.store.pool(), cookie_sha256, grants, now).await?;
-    let Some(SignInRow { user_id, name, role, firm_ids }) = found else { return Ok(None) };
+    let pool = service.store.pool();
+    let found = sign_ins::find(pool, cookie_sha256, grants, now).await?;
+    let Some(SignInRow { user_id, name, role, firm_ids, proven_at }) = found else {
+        return Ok(None);
+    };
+    if token_use == TokenUse::Noted {
+        sign_ins::note_use(pool, cookie_sha256, now).await?;
+    }
     let role = role.parse().map_err(|error: NotARole| Error::Internal(error.to_string()))?;
     let firm_ids = firm_ids.as_deref().map(Into::into);
     let holder = TokenHolder { token_id: user_id, role, firm_ids };
     let kind = SessionKind::OfUser { cookie_sha256, name };
-    Ok(Some(Session { holder, kind }))
+    Ok(Some(Session { holder, kind, proven_at: proven_at.map(Timestamp::from) }))
 }
 
 /// The sessions of users that have not ended, the last one first.
@@ -229,6 +265,31 @@ impl Session {
         }
     }
 
+    /// Whether the person proved who it is a short time ago, as acts that cut off ask (ruling 62).
+    #[must_use]
+    pub fn is_proven(&self, now: Timestamp) -> bool {
+        is_fresh_proof(self.proven_at, now)
+    }
+
+    /// Whether both are sessions of one token.
+    #[must_use]
+    pub fn has_token_of(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (SessionKind::OfToken(name), SessionKind::OfToken(other)) => name.token == other.token,
+            _ => false,
+        }
+    }
+
+    /// The text of the cookie after this use, and the seconds until the session ends in any case.
+    /// `None` for the session of a user, whose cookie stays.
+    #[must_use]
+    pub fn used_cookie(&self, service: &Service) -> Option<(String, i64)> {
+        let SessionKind::OfToken(name) = self.kind else { return None };
+        let used_at = service.clock.now();
+        let left = SESSION_TIME - (used_at.get() - name.begun_at.get());
+        Some((UsedSession { name, used_at }.signed(service), left.num_seconds()))
+    }
+
     /// Ends the session of a user, for all copies of its cookie. A token's session goes on with its
     /// token.
     ///
@@ -280,27 +341,52 @@ impl SessionName {
         let mut bytes = [0; NAME_BYTES];
         bytes[..32].copy_from_slice(&self.random);
         bytes[32..64].copy_from_slice(&self.token);
-        bytes[64..].copy_from_slice(&self.ends_at.to_be_bytes());
+        bytes[64..].copy_from_slice(&millis(self.begun_at));
+        bytes
+    }
+}
+
+impl UsedSession {
+    fn bytes(self) -> [u8; SIGNED_BYTES] {
+        let mut bytes = [0; SIGNED_BYTES];
+        bytes[..NAME_BYTES].copy_from_slice(&self.name.bytes());
+        bytes[NAME_BYTES..].copy_from_slice(&millis(self.used_at));
         bytes
     }
 
     fn signed(self, service: &Service) -> String {
-        let name = self.bytes();
-        let signature = service.inviter.identity.sign_session(&name);
-        URL_SAFE_NO_PAD.encode([name.as_slice(), &signature].concat())
+        let bytes = self.bytes();
+        let signature = service.inviter.identity.sign_session(&bytes);
+        URL_SAFE_NO_PAD.encode([bytes.as_slice(), &signature].concat())
     }
 
+    /// A cookie of release 0.2.0 is shorter, and is no session.
     fn read(service: &Service, cookie: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(cookie).ok()?;
-        let (name, signature) = bytes.split_first_chunk::<NAME_BYTES>()?;
-        if !service.inviter.identity.has_signed_session(name, signature) {
+        let (signed, signature) = bytes.split_first_chunk::<SIGNED_BYTES>()?;
+        if !service.inviter.identity.has_signed_session(signed, signature) {
             return None;
         }
-        let (random, rest) = name.split_first_chunk()?;
-        let (token, ends_at) = rest.split_first_chunk()?;
-        let ends_at = i64::from_be_bytes(*ends_at.first_chunk()?);
-        Some(Self { random: *random, token: *token, ends_at })
+        let (random, rest) = signed.split_first_chunk()?;
+        let (token, rest) = rest.split_first_chunk()?;
+        let (begun_at, used_at) = rest.split_first_chunk()?;
+        let begun_at = read_millis(*begun_at)?;
+        let name = SessionName { random: *random, token: *token, begun_at };
+        Some(Self { name, used_at: read_millis(*used_at.first_chunk()?)? })
     }
+
+    fn is_over(self, now: Timestamp) -> bool {
+        now.get() - self.name.begun_at.get() >= SESSION_TIME
+            || now.get() - self.used_at.get() >= SESSION_IDLE_MAX
+    }
+}
+
+fn millis(at: Timestamp) -> [u8; 8] {
+    at.get().timestamp_millis().to_be_bytes()
+}
+
+fn read_millis(bytes: [u8; 8]) -> Option<Timestamp> {
+    DateTime::from_timestamp_millis(i64::from_be_bytes(bytes)).map(Timestamp::from)
 }
 
 #[cfg(test)]
@@ -308,26 +394,41 @@ mod tests {
     use super::*;
     use crate::service::tests::nowhere;
 
+    fn at(millis: i64) -> Timestamp {
+        DateTime::from_timestamp_millis(millis).unwrap().into()
+    }
+
     fn name() -> SessionName {
-        SessionName { random: [1; 32], token: [2; 32], ends_at: 3 }
+        SessionName { random: [1; 32], token: [2; 32], begun_at: at(3) }
+    }
+
+    #[test]
+    fn a_session_ends_after_8_hours_and_after_30_idle_minutes() {
+        let minutes = |minutes: i64| at(minutes * 60_000);
+        let used = |begun, used| UsedSession {
+            name: SessionName { begun_at: minutes(begun), ..name() },
+            used_at: minutes(used),
+        };
+        assert!(!used(0, 450).is_over(minutes(479)));
+        assert!(used(0, 451).is_over(minutes(480)));
+        assert!(!used(0, 100).is_over(at(130 * 60_000 - 1)));
+        assert!(used(0, 100).is_over(minutes(130)));
     }
 
     #[tokio::test]
     async fn a_changed_cookie_is_no_session() {
         let service = nowhere();
-        let cookie = name().signed(&service);
-        assert_eq!(
-            SessionName::read(&service, &cookie).map(SessionName::bytes),
-            Some(name().bytes())
-        );
+        let used = UsedSession { name: name(), used_at: at(4) };
+        let cookie = used.signed(&service);
+        assert!(UsedSession::read(&service, &cookie).is_some_and(|read| read == used));
         for place in 0..cookie.len() {
             let mut other = cookie.clone().into_bytes();
             other[place] = if other[place] == b'A' { b'B' } else { b'A' };
             let other = String::from_utf8(other).unwrap();
-            assert!(SessionName::read(&service, &other).is_none(), "{place}");
+            assert!(UsedSession::read(&service, &other).is_none(), "{place}");
         }
         for other in ["", "A", "é", &cookie[4..], &format!("{cookie}AAAA")] {
-            assert!(SessionName::read(&service, other).is_none(), "{other}");
+            assert!(UsedSession::read(&service, other).is_none(), "{other}");
         }
     }
 
@@ -337,12 +438,13 @@ mod tests {
         let role = HolderRole::Operator;
         let holder = TokenHolder { token_id: Uuid::nil(), role, firm_ids: None };
         let of = |name| SessionKind::OfToken(name);
-        let session = Session { holder: holder.clone(), kind: of(name()) };
-        let other = Session { holder, kind: of(SessionName { random: [9; 32], ..name() }) };
+        let session = Session { holder: holder.clone(), kind: of(name()), proven_at: None };
+        let other = of(SessionName { random: [9; 32], ..name() });
+        let other = Session { holder, kind: other, proven_at: None };
         let form = session.form_token(&service);
         assert!(session.has_form_token(&service, &form));
         assert!(!other.has_form_token(&service, &form));
         assert!(!session.has_form_token(&service, ""));
-        assert!(SessionName::read(&service, &form).is_none());
+        assert!(UsedSession::read(&service, &form).is_none());
     }
 }

@@ -291,6 +291,7 @@ impl System {
             portal_rates: PortalRates::default(),
             sign_in_rates: SignInRates::default(),
             refused_reports: RefusedReports::default(),
+            token_rates: SignInRates::default(),
             batchers: setup.desks,
             base_url: setup.base_url.into(),
             egress: setup.egress.into(),

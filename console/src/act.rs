@@ -109,6 +109,26 @@ impl FormFields {
         self.optional(name).ok_or_else(missing)
     }
 
+    /// The fields but these.
+    pub(crate) fn typed<'a>(
+        &'a self,
+        without: &'a [&'a str],
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        pairs.filter(|(name, _)| !without.contains(name))
+    }
+
+    /// The fields but these, as JSON.
+    pub(crate) fn to_json(&self, without: &[&str]) -> String {
+        let typed: BTreeMap<_, _> = self.typed(without).collect();
+        serde_json::json!(typed).to_string()
+    }
+
+    /// Reads fields from JSON.
+    pub(crate) fn read_json(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().map(Self)
+    }
+
     /// The reason of the command.
     pub(crate) fn reason(&self) -> Result<&str, Refusal> {
         self.optional("reason").ok_or_else(|| Refusal::invalid("give a reason"))

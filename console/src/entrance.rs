@@ -1,12 +1,14 @@
 //! The sign-in: a token becomes a cookie. The cookie goes to no script, but to all ports of this
 //! host, because cookies ignore ports.
 
-use api::sessions::{self, SESSION_TIME, TokenUse};
+use api::public::client_address;
+use api::sessions::{self, TokenUse};
 use axum::extract::{Query, Request, State};
-use axum::http::header::SET_COOKIE;
+use axum::http::header::{RETRY_AFTER, SET_COOKIE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
+use domain::sign_in::{SESSION_IDLE_MAX, SESSION_TIME};
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded;
@@ -14,11 +16,12 @@ use url::form_urlencoded;
 use crate::ConsoleState;
 use crate::SharedState;
 use crate::act::{BACK, FormFields, SentForm, own_page};
+use crate::cookie::{BrowserChannel, UsedCookie};
 use crate::data::{self, DataFormat};
 use crate::frame;
 use crate::provider;
 use crate::refusal::Refusal;
-use crate::visit::{COOKIE_NAME, PageAnswer, SECURE_COOKIE_NAME, session};
+use crate::visit::{PageAnswer, session};
 
 /// The page that somebody wanted before the sign-in.
 #[derive(Debug, Deserialize)]
@@ -97,10 +100,11 @@ fn hint(state: &ConsoleState) -> Markup {
     let command = "firmforms tokens create --role operator|auditor --name NAME";
     html! {
         p { "A token of the role operator or auditor. " code { (command) } " makes one." }
-        p { "The session lasts " (SESSION_TIME.num_hours()) " hours and ends with the token. The \
+        p { "The session ends " (SESSION_IDLE_MAX.num_minutes()) " minutes after its last use, "
+             (SESSION_TIME.num_hours()) " hours after its start, and with the token. The \
              sign-out takes the cookie from this browser alone: after a theft, revoke the token." }
         @if state.service.provider.is_some() {
-            p { "A session by the provider lasts as long, and ends with its sign-out." }
+            p { "A session by the provider has the same times, and ends with its sign-out." }
         }
     }
 }
@@ -110,24 +114,63 @@ pub(crate) async fn sign_in(
     State(state): State<SharedState>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let channel = BrowserChannel::of(request.headers());
-    let fields = FormFields::of(request).await?;
+    let (parts, body) = request.into_parts();
+    let channel = BrowserChannel::of(&parts.headers);
+    let address = client_address(&state.service, &parts);
+    let used_cookie: UsedCookie = parts.extensions.get().cloned().unwrap_or_default();
+    let fields = FormFields::of(Request::from_parts(parts, body)).await?;
     let back = fields.optional(BACK);
     let token = fields.optional("token").unwrap_or_default();
-    match sessions::begin(&state.service, token).await {
-        Ok(cookie) => {
-            let set = channel.cookie(&cookie, SESSION_TIME.num_seconds());
-            Ok(([(SET_COOKIE, set)], Redirect::to(own_page(back))).into_response())
+    match sessions::begin(&state.service, token, address).await {
+        Ok(session) => {
+            used_cookie.set(&state.service, &session, channel);
+            Ok(Redirect::to(own_page(back)).into_response())
         }
-        Err(api::Error::NoToken) => {
-            let fault = "There is no such token, or it has expired or was revoked.";
-            Ok(form(&state, StatusCode::UNAUTHORIZED, back, Some(fault)))
+        Err(error) => {
+            let refused = TokenRefusal::of(&error)?;
+            let page = form(&state, refused.status, back, Some(&refused.sentence));
+            Ok(refused.with_wait(page))
         }
-        Err(api::Error::Forbidden) => {
-            let fault = "A token of the role product opens no console.";
-            Ok(form(&state, StatusCode::FORBIDDEN, back, Some(fault)))
+    }
+}
+
+/// Why a token that a person entered is not taken.
+pub(crate) struct TokenRefusal {
+    pub(crate) status: StatusCode,
+    pub(crate) sentence: String,
+    wait_seconds: Option<u64>,
+}
+
+impl TokenRefusal {
+    /// The refusal for an error of [`sessions::begin`]; a whole page for an outage.
+    pub(crate) fn of(error: &api::Error) -> Result<Self, Refusal> {
+        let (status, sentence) = match error {
+            api::Error::NoToken => (
+                StatusCode::UNAUTHORIZED,
+                "There is no such token, or it has expired or was revoked.".to_owned(),
+            ),
+            api::Error::Forbidden => {
+                (StatusCode::FORBIDDEN, "A token of the role product opens no console.".to_owned())
+            }
+            api::Error::RateLimited(seconds) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("Too many wrong tokens from this address: wait {seconds} seconds."),
+            ),
+            _ => return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
+        };
+        let wait_seconds = match error {
+            api::Error::RateLimited(seconds) => Some(*seconds),
+            _ => None,
+        };
+        Ok(Self { status, sentence, wait_seconds })
+    }
+
+    /// The page, with the time to wait.
+    pub(crate) fn with_wait(&self, page: Response) -> Response {
+        match self.wait_seconds {
+            Some(seconds) => ([(RETRY_AFTER, seconds)], page).into_response(),
+            None => page,
         }
-        Err(error) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
     }
 }
 
@@ -139,33 +182,6 @@ pub(crate) async fn sign_out(State(state): State<SharedState>, form: SentForm) -
     let set = [BrowserChannel::Clear, BrowserChannel::Encrypted]
         .map(|one| (SET_COOKIE, one.cookie("", 0)));
     Ok((AppendHeaders(set), Redirect::to("/console/sign-in")).into_response())
-}
-
-/// The way between the browser and the page.
-#[derive(Clone, Copy)]
-pub(crate) enum BrowserChannel {
-    Clear,
-    Encrypted,
-}
-
-impl BrowserChannel {
-    /// The channel by the word of the browser. A false word harms its own cookie only.
-    fn of(headers: &HeaderMap) -> Self {
-        let origin = headers.get("origin").and_then(|origin| origin.to_str().ok());
-        match origin {
-            Some(origin) if origin.starts_with("https://") => Self::Encrypted,
-            _ => Self::Clear,
-        }
-    }
-
-    /// The header that sets the cookie. A browser takes the secure one with this path only.
-    pub(crate) fn cookie(self, value: &str, seconds: i64) -> String {
-        let (name, path, end) = match self {
-            Self::Clear => (COOKIE_NAME, "/console", ""),
-            Self::Encrypted => (SECURE_COOKIE_NAME, "/", "; Secure"),
-        };
-        format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{end}")
-    }
 }
 
 /// A button that ends the session.

@@ -6,7 +6,8 @@
 //! here, and no rule.
 //!
 //! - `entrance` is the sign-in, and `provider` the one by OpenID Connect. `visit` is a call with a
-//!   session, and `act` a form that changes something.
+//!   session, `cookie` its cookie, and `act` a form that changes something. `reproof` asks for the
+//!   person again before acts that cut off.
 //! - `ask` calls the API. `data` writes its answers as files.
 //! - `frame` and `parts` are the looks of all pages. `screens` are the pages, `acts` the commands.
 //!
@@ -19,6 +20,7 @@ mod act;
 mod acts;
 mod ask;
 mod assets;
+mod cookie;
 mod data;
 mod entrance;
 mod frame;
@@ -26,6 +28,7 @@ mod parts;
 mod portal;
 mod provider;
 mod refusal;
+mod reproof;
 mod routes;
 mod screens;
 mod visit;

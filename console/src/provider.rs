@@ -3,23 +3,25 @@
 //! A browser keeps a strict cookie back when another site leads here. So the cookie of the way is
 //! lax, and the page that takes the answer leads on by itself, as a page of this site.
 
-use api::sessions::SESSION_TIME;
-use api::sign_in::{FlowError, SignInFlow};
+use api::sessions::{self, TokenUse};
+use api::sign_in::{BegunSession, FlowError, FlowPurpose, SignInFlow};
 use axum::extract::{Query, State};
 use axum::http::header::{RETRY_AFTER, SET_COOKIE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use domain::printable::printable;
-use domain::sign_in::FLOW_TIME;
+use domain::sign_in::{FLOW_TIME, SESSION_TIME};
 use maud::{Markup, html};
 use oidc::{Provider, ProviderAnswer, SignInError};
 use serde::Deserialize;
 use url::form_urlencoded;
 
-use crate::act::{BACK, own_page};
-use crate::entrance::{self, BrowserChannel, WantedPage};
+use crate::act::{BACK, FormFields, own_page};
+use crate::cookie::BrowserChannel;
+use crate::entrance::{self, WantedPage};
 use crate::refusal::Refusal;
+use crate::reproof;
 use crate::visit::{PageAnswer, named_cookies};
 use crate::{ConsoleState, SharedState, frame};
 
@@ -69,7 +71,7 @@ pub(crate) async fn leave(
     }
     let back = own_page(wanted.back.as_deref());
     let back = if back.len() > BACK_BYTES_MAX { "/console" } else { back };
-    let flow = SignInFlow::begin(&state.service, back);
+    let flow = SignInFlow::begin(&state.service, FlowPurpose::Page(back.to_owned()));
     let address = match flow.address(&state.service, provider).await {
         Ok(address) => address,
         Err(error) => return Ok(refused(&state, back, &error)),
@@ -93,7 +95,7 @@ pub(crate) async fn come_back(
     let (back, begun) = match &flow {
         None => ("/console", Err(FlowError::NoFlow)),
         Some(flow) => (
-            own_page(Some(flow.back())),
+            page_after(flow.purpose()),
             flow.finish(&state.service, provider, &parts, &given, &answer).await,
         ),
     };
@@ -106,12 +108,44 @@ pub(crate) async fn come_back(
         (SET_COOKIE, channel.cookie(&begun.cookie, SESSION_TIME.num_seconds())),
         (SET_COOKIE, flow_cookie(provider, "", 0)),
     ]);
+    let (next, head) = match flow.as_ref().map(SignInFlow::purpose) {
+        Some(FlowPurpose::Act { path, fields }) => {
+            (act_after(&state, &begun, path, fields).await?, html! {})
+        }
+        Some(FlowPurpose::Page(_)) | None => (
+            html! { p { a href=(back) { "Continue" } } },
+            html! { meta http-equiv="refresh" content=(format!("0; url={back}")); },
+        ),
+    };
     let content = html! {
         p { "You are " bdi { (printable(&begun.name)) } "." }
-        p { a href=(back) { "Continue" } }
+        (next)
     };
-    let head = html! { meta http-equiv="refresh" content=(format!("0; url={back}")); };
     Ok((set, frame::bare_with(StatusCode::OK, "Signed in", &content, &head)).into_response())
+}
+
+/// The page that shall come after the sign-in.
+fn page_after(purpose: &FlowPurpose) -> &str {
+    match purpose {
+        FlowPurpose::Page(page) => own_page(Some(page)),
+        FlowPurpose::Act { .. } => "/console",
+    }
+}
+
+/// The act that waited for the sign-in, with a form of the new session.
+async fn act_after(
+    state: &ConsoleState,
+    begun: &BegunSession,
+    path: &str,
+    fields: &str,
+) -> Result<Markup, Refusal> {
+    let session = sessions::resume(&state.service, &begun.cookie, TokenUse::Noted).await;
+    let session = session
+        .map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()))?
+        .ok_or_else(Refusal::no_page)?;
+    let fields = FormFields::read_json(fields).ok_or_else(Refusal::no_page)?;
+    let form_token = session.form_token(&state.service);
+    Ok(reproof::confirm(own_page(Some(path)), &fields, &form_token))
 }
 
 fn provider(state: &ConsoleState) -> Result<&Provider, Refusal> {
@@ -122,7 +156,8 @@ fn channel(provider: &Provider) -> BrowserChannel {
     if provider.is_encrypted() { BrowserChannel::Encrypted } else { BrowserChannel::Clear }
 }
 
-fn flow_cookie(provider: &Provider, value: &str, seconds: i64) -> String {
+/// The header that sets the cookie of the way.
+pub(crate) fn flow_cookie(provider: &Provider, value: &str, seconds: i64) -> String {
     let (name, path, end) = if provider.is_encrypted() {
         (SECURE_FLOW_COOKIE, "/", "; Secure")
     } else {
@@ -133,7 +168,7 @@ fn flow_cookie(provider: &Provider, value: &str, seconds: i64) -> String {
 
 /// The page of the sign-in, which says why nobody came in. Tokens go on working. Only the log tells
 /// why the provider is away: everybody can ask for this page.
-fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
+pub(crate) fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
     let status = match error {
         FlowError::NoFlow => StatusCode::FORBIDDEN,
         FlowError::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use api::Service;
 use api::internal::InnerDoor;
 use api::sessions::TokenUse;
-use axum::middleware::{map_request, map_response};
+use axum::middleware::{from_fn, map_request, map_response};
 use axum::routing::{MethodRouter, any_service, get, post};
 use axum::{Extension, Router};
 
 use crate::refusal::Refusal;
-use crate::{ConsoleState, SharedState, acts, assets, data, entrance, frame, provider, screens};
+use crate::{
+    ConsoleState, SharedState, acts, assets, cookie, data, entrance, frame, provider, screens,
+};
 
 /// The console, for the internal door.
 pub fn router(service: Service) -> Router {
@@ -19,6 +21,7 @@ pub fn router(service: Service) -> Router {
         .nest("/console", installation().merge(firm()).merge(commands()))
         .fallback(async || Refusal::no_page())
         .method_not_allowed_fallback(async || Refusal::no_page())
+        .layer(from_fn(cookie::keep_session))
         .layer(map_response(frame::guard))
         .with_state(Arc::clone(&state));
     let pages = api::internal::around_pages(pages, &state.service);

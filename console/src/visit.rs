@@ -1,5 +1,8 @@
 //! A call with a session: the query as the API takes it, the firm, and the form of the answer.
 
+use std::net::IpAddr;
+
+use api::public::client_address;
 use api::queries::inventory::{self, PageRequest};
 use api::sessions::{self, Session, TokenUse};
 use axum::extract::{FromRequestParts, RawPathParams};
@@ -15,18 +18,12 @@ use serde::de::DeserializeOwned;
 use url::form_urlencoded;
 use uuid::Uuid;
 
+use crate::cookie::{BrowserChannel, UsedCookie};
 use crate::data::{self, DataFormat};
 use crate::entrance;
 use crate::frame::{self, PageContent};
 use crate::refusal::Refusal;
 use crate::{ConsoleState, SharedState, ask};
-
-/// The name of the cookie without TLS.
-pub(crate) const COOKIE_NAME: &str = "firmforms_console";
-
-/// The name of the cookie behind TLS. With this prefix a browser takes it from this host alone, so
-/// no neighbour in the domain can set one.
-pub(crate) const SECURE_COOKIE_NAME: &str = "__Host-firmforms_console";
 
 /// Parameters that the API does not get from an address. `done` is the console's own. Contents are
 /// shown to a form alone, because a link of anybody could ask for them.
@@ -41,6 +38,11 @@ pub(crate) struct PageVisit {
     pub(crate) path: String,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) now: Timestamp,
+    /// The client's address, after trusted proxies.
+    pub(crate) address: IpAddr,
+    /// Sets the cookie that goes on with the session.
+    pub(crate) used_cookie: UsedCookie,
+    pub(crate) channel: BrowserChannel,
     /// A new id, for a command that is sent once however often its form is.
     pub(crate) request_id: Uuid,
     /// The word of the command that led here.
@@ -60,14 +62,19 @@ impl FromRequestParts<SharedState> for PageVisit {
     ) -> Result<Self, Self::Rejection> {
         let format = parts.extensions.get::<DataFormat>().copied();
         let token_use = parts.extensions.get().copied().unwrap_or(TokenUse::Noted);
-        let session = match session(state, &parts.headers, token_use).await {
-            Ok(Some(session)) => session,
-            Ok(None) if format.is_some() => {
-                return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").into_data());
-            }
-            Ok(None) => return Err(entrance::send_to(parts)),
-            Err(refusal) => return Err(refusal.into_response()),
-        };
+        let FoundSession { session, channel } =
+            match session(state, &parts.headers, token_use).await {
+                Ok(Some(found)) => found,
+                Ok(None) if format.is_some() => {
+                    return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").into_data());
+                }
+                Ok(None) => return Err(entrance::send_to(parts)),
+                Err(refusal) => return Err(refusal.into_response()),
+            };
+        let used_cookie: UsedCookie = parts.extensions.get().cloned().unwrap_or_default();
+        if token_use == TokenUse::Noted {
+            used_cookie.set(&state.service, &session, channel);
+        }
         let now = state.service.clock.now();
         let mut query = read_query(parts.uri.query().unwrap_or_default());
         if make_absolute(&mut query, now) {
@@ -80,9 +87,27 @@ impl FromRequestParts<SharedState> for PageVisit {
         let form_token = session.form_token(&state.service);
         let path = data::path_of(parts).to_owned();
         let params = params(parts).await;
-        let request_id = state.service.entropy.id();
-        Ok(Self { session, form_token, format, path, query, now, request_id, done, params })
+        Ok(Self {
+            session,
+            form_token,
+            format,
+            path,
+            query,
+            now,
+            address: client_address(&state.service, parts),
+            used_cookie,
+            channel,
+            request_id: state.service.entropy.id(),
+            done,
+            params,
+        })
     }
+}
+
+/// A session, and the channel of its cookie.
+pub(crate) struct FoundSession {
+    pub(crate) session: Session,
+    pub(crate) channel: BrowserChannel,
 }
 
 /// The session of a request, if it has one.
@@ -90,22 +115,18 @@ pub(crate) async fn session(
     state: &ConsoleState,
     headers: &HeaderMap,
     token_use: TokenUse,
-) -> Result<Option<Session>, Refusal> {
+) -> Result<Option<FoundSession>, Refusal> {
     let unavailable =
         |error: api::Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-    for cookie in cookies(headers) {
-        let found = sessions::resume(&state.service, cookie, token_use).await;
-        if let Some(session) = found.map_err(unavailable)? {
-            return Ok(Some(session));
+    for channel in BrowserChannel::of(headers).readable() {
+        for cookie in named_cookies(headers, channel.cookie_name()) {
+            let found = sessions::resume(&state.service, cookie, token_use).await;
+            if let Some(session) = found.map_err(unavailable)? {
+                return Ok(Some(FoundSession { session, channel: *channel }));
+            }
         }
     }
     Ok(None)
-}
-
-/// All cookies that may be sessions, surest first. A neighbour may have set others of this name.
-fn cookies(headers: &HeaderMap) -> Vec<&str> {
-    let of = |wanted| named_cookies(headers, wanted);
-    of(SECURE_COOKIE_NAME).chain(of(COOKIE_NAME)).collect()
 }
 
 /// The values of all cookies of this name.
@@ -319,15 +340,5 @@ mod tests {
             "since=2026-10-31T12%3A00%3A00.000Z&until=2026-10-31T00%3A00%3A00.000Z&host=7d";
         assert_eq!(written(&query), expected);
         assert!(!make_absolute(&mut query, now));
-    }
-
-    #[test]
-    fn the_cookie_is_found_among_others() {
-        let mut headers = HeaderMap::new();
-        headers.append(COOKIE, "a=b; firmforms_console=abc; c=d".parse().unwrap());
-        let others = "firmforms_console=e; __Host-firmforms_console=f; xfirmforms_console=g";
-        headers.append(COOKIE, others.parse().unwrap());
-        assert_eq!(cookies(&headers), ["f", "abc", "e"]);
-        assert_eq!(cookies(&HeaderMap::new()), [""; 0]);
     }
 }

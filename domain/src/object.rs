@@ -49,6 +49,16 @@ impl StrictObject {
         part.map(|part| read(Self(part)).map_err(|wrong| wrong.within(field))).transpose()
     }
 
+    /// Makes the texts of a property readable: see [`without_half_pairs`].
+    pub(crate) fn mend(&mut self, field: &str) {
+        if let Some(value) = self.0.get_mut(field)
+            && let Some(mended) = without_half_pairs(value.get())
+            && let Ok(mended) = RawValue::from_string(mended)
+        {
+            *value = mended;
+        }
+    }
+
     fn take<T: DeserializeOwned>(
         &mut self,
         field: &'static str,
@@ -66,6 +76,32 @@ impl StrictObject {
             Some(field) => Err(NotADocument::Unknown(field.clone())),
         }
     }
+}
+
+/// JSON with U+FFFD for each escaped half of a surrogate pair; `None` without one. JavaScript
+/// writes such a half where a text was cut within a character, and no text of ours can hold it.
+fn without_half_pairs(json: &str) -> Option<String> {
+    let unit_at = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut halves = Vec::new();
+    let mut from = 0;
+    while let Some(escape) = json[from..].find('\\').map(|at| from + at) {
+        from = match (unit_at(escape), unit_at(escape + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => escape + 12,
+            (Some(0xd800..=0xdfff), _) => {
+                halves.push(escape);
+                escape + 6
+            }
+            _ => escape + 2,
+        };
+    }
+    let mut mended = (!halves.is_empty()).then(|| json.to_owned())?;
+    for escape in halves {
+        mended.replace_range(escape..escape + 6, "\\ufffd");
+    }
+    Some(mended)
 }
 
 /// The error's text without the offending value. serde quotes that value between "invalid …" or
@@ -111,6 +147,17 @@ mod tests {
             "field: expected one of `owner`, `admin`, `member`"
         );
         assert_eq!(refused::<FormStatus>(&value), "field: expected `draft` or `published`");
+    }
+
+    #[rstest]
+    #[case(r#""a""#, None)]
+    #[case(r#""\ud83c\udf89 \\ud83c \n""#, None)]
+    #[case(r#""a\ud83c""#, Some(r#""a\ufffd""#))]
+    #[case(r#"["\udf89\uD83C","\\\ud83cx"]"#, Some(r#"["\ufffd\ufffd","\\\ufffdx"]"#))]
+    #[case(r#""\ud83c\ud83c\udf89""#, Some(r#""\ufffd\ud83c\udf89""#))]
+    #[case(r#""\ud83c\u00e9""#, Some(r#""\ufffd\u00e9""#))]
+    fn half_of_a_pair_is_mended(#[case] json: &str, #[case] expected: Option<&str>) {
+        assert_eq!(without_half_pairs(json).as_deref(), expected);
     }
 
     #[test]

@@ -24,6 +24,15 @@ const USER_NAME_MAX: usize = 100;
 /// The longest time from the start of a sign-in to the answer of the provider.
 pub const FLOW_TIME: TimeDelta = TimeDelta::minutes(10);
 
+/// The longest time of a session (ruling 62).
+pub const SESSION_TIME: TimeDelta = TimeDelta::hours(8);
+
+/// The longest time without use of a session (ruling 62).
+pub const SESSION_IDLE_MAX: TimeDelta = TimeDelta::minutes(30);
+
+/// The age of a proof of the person, up to which acts that cut off ask for no other (ruling 62).
+pub const PROOF_TIME: TimeDelta = TimeDelta::minutes(15);
+
 /// Namespace of the ids of users.
 const USERS: Uuid = Uuid::from_u128(0x3d0c_5b0e_8a41_4c7e_9d6f_52a7_1be0_94c3);
 
@@ -271,6 +280,29 @@ pub fn claim_values(claims: &Value, name: &str) -> Vec<String> {
     }
 }
 
+/// The values of a claim that may grant a role: all but addresses that the provider did not verify,
+/// because at many providers users enter any address.
+///
+/// An address needs `email_verified: true`. A text of another claim than `email`, such as
+/// `preferred_username`, must also be that address. A list names groups, which the provider keeps.
+#[must_use]
+pub fn proven_values(claims: &Value, name: &str) -> Vec<String> {
+    let is_verified = claims.get("email_verified") == Some(&Value::Bool(true));
+    let email = claims.get("email").and_then(Value::as_str);
+    let is_list = claims.get(name).is_some_and(Value::is_array);
+    let is_proven = |value: &String| {
+        let is_address = name == "email" || value.contains('@');
+        !is_address || (is_verified && (is_list || email == Some(value)))
+    };
+    claim_values(claims, name).into_iter().filter(is_proven).collect()
+}
+
+/// Whether a person proved who it is a short time ago.
+#[must_use]
+pub fn is_fresh_proof(proven_at: Option<Timestamp>, now: Timestamp) -> bool {
+    proven_at.is_some_and(|at| now.get() - at.get() <= PROOF_TIME)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,5 +425,35 @@ mod tests {
             "https://example.com/roles": "d",
         });
         assert_eq!(claim_values(&claims, name), expected);
+    }
+
+    /// An address that nobody had verified made an operator.
+    #[rstest]
+    #[case("email", json!({"email": "a@b.example", "email_verified": true}), 1)]
+    #[case("email", json!({"email": "a@b.example", "email_verified": false}), 0)]
+    #[case("email", json!({"email": "a@b.example", "email_verified": "true"}), 0)]
+    #[case("email", json!({"email": "a@b.example"}), 0)]
+    #[case("email", json!({"email": "ops"}), 0)]
+    #[case("upn", json!({"upn": "ops"}), 1)]
+    #[case("upn", json!({"upn": "a@b.example"}), 0)]
+    #[case("upn", json!({"upn": "a@b.example", "email": "c@d.example", "email_verified": true}), 0)]
+    #[case("upn", json!({"upn": "a@b.example", "email": "a@b.example", "email_verified": true}), 1)]
+    #[case("groups", json!({"groups": ["ops", "ops@b.example"]}), 1)]
+    #[case("groups", json!({"groups": ["ops", "ops@b.example"], "email_verified": true}), 2)]
+    fn an_unverified_address_grants_nothing(
+        #[case] name: &str,
+        #[case] claims: Value,
+        #[case] proven: usize,
+    ) {
+        assert_eq!(proven_values(&claims, name).len(), proven, "{claims}");
+    }
+
+    #[test]
+    fn a_proof_counts_for_15_minutes() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let proven = Some(at("2026-11-01T12:00:00.000Z"));
+        assert!(is_fresh_proof(proven, at("2026-11-01T12:15:00.000Z")));
+        assert!(!is_fresh_proof(proven, at("2026-11-01T12:15:00.001Z")));
+        assert!(!is_fresh_proof(None, at("2026-11-01T12:00:00.000Z")));
     }
 }

@@ -1,6 +1,7 @@
 'use strict';
 
 const { at } = require('./api');
+const { secretsOf } = require('./signature');
 
 module.exports = {
   type: 'custom',
@@ -16,12 +17,15 @@ module.exports = {
       key: 'signing_secret',
       label: 'Webhook signing secret',
       type: 'password',
-      required: false,
+      required: true,
       helpText:
-        'It begins with `whsec_` and stands beside the API keys. With it, events that the firm did not send are refused. While you rotate it, enter both with a comma between.',
+        'It begins with `whsec_` and stands beside the API keys. Events that the firm did not send are refused by it. While you rotate it, enter both with a comma between.',
     },
   ],
-  test: async (z) => (await z.request(at('me'))).data,
+  test: async (z, bundle) => {
+    secretsOf(bundle.authData, z);
+    return (await z.request(at('me'))).data;
+  },
   // The answer of the test is the input of the label.
   connectionLabel: (z, bundle) => `${bundle.inputData.firm.name} / ${bundle.inputData.key.name}`,
 };

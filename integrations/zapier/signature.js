@@ -18,6 +18,17 @@ const problemOf = (header, body, secrets, now) => {
   return secrets.filter(Boolean).some(signs) ? null : 'mismatch';
 };
 
+/** The secrets of a connection. A connection without one is refused: everybody could send events. */
+const secretsOf = ({ signing_secret }, z) => {
+  const secrets = (signing_secret ?? '').split(/[\s,]+/).filter(Boolean);
+  if (secrets.length > 0) return secrets;
+  throw new z.errors.Error(
+    'The connection has no webhook signing secret. Edit the connection, and enter the secret of the firm: it begins with whsec_.',
+    'no_secret',
+    400,
+  );
+};
+
 /** Zapier writes names of headers in its own way, sometimes with `Http-` before them. */
 const headerOf = (headers, name) => {
   const wanted = [name, `http-${name}`];
@@ -25,4 +36,4 @@ const headerOf = (headers, name) => {
   return found?.[1];
 };
 
-module.exports = { headerOf, problemOf };
+module.exports = { headerOf, problemOf, secretsOf };

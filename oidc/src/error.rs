@@ -31,6 +31,12 @@ pub enum SignInError {
     /// The answer or its ID token does not prove who came.
     #[error("the answer of the provider proves nobody: {0}")]
     Unproven(String),
+    /// The role was granted to an address that the provider did not verify.
+    #[error("the provider has not verified the address of {name}, so it grants no role")]
+    UnverifiedAddress {
+        /// The name of the user.
+        name: String,
+    },
     /// The claim has no value that grants a role.
     #[error("{name} is known to the provider, and has no role here")]
     NoRole {

@@ -13,5 +13,5 @@ mod provider;
 mod settings;
 
 pub use error::{SignInError, WrongSetting};
-pub use provider::{ProofOfFlow, Provider, ProviderAnswer};
+pub use provider::{ProofDemand, ProofOfFlow, ProvenUser, Provider, ProviderAnswer};
 pub use settings::{ProviderSettings, QUESTION_TIMEOUT, RETURN_PATH};

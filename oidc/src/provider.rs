@@ -5,11 +5,13 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
-use domain::sign_in::{GrantedRole, ProviderUser, claim_values};
+use domain::sign_in::{
+    GrantedRole, PROOF_TIME, ProviderUser, claim_values, is_fresh_proof, proven_values,
+};
 use domain::time::Timestamp;
 use openidconnect::core::{
-    CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenVerifier, CoreJwsSigningAlgorithm,
-    CoreProviderMetadata, CoreResponseType, CoreTokenResponse,
+    CoreAuthPrompt, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenVerifier,
+    CoreJwsSigningAlgorithm, CoreProviderMetadata, CoreResponseType, CoreTokenResponse,
 };
 use openidconnect::{
     AuthType, AuthenticationFlow, AuthorizationCode, ClaimsVerificationError, ClientId,
@@ -83,6 +85,26 @@ pub struct ProofOfFlow {
     pub nonce: String,
     /// Proves at the exchange who began (PKCE): 43 characters of base64url.
     pub verifier: String,
+}
+
+/// The proof that a sign-in asks of the provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProofDemand {
+    /// The provider may know the person from before.
+    Any,
+    /// The person proves again who it is, and the provider tells when that was.
+    Fresh,
+}
+
+/// A user for whom the provider vouched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProvenUser {
+    /// The user.
+    pub user: ProviderUser,
+    /// The role.
+    pub role: GrantedRole,
+    /// The time at which the person proved who it is, if the provider told.
+    pub proven_at: Option<Timestamp>,
 }
 
 /// The parameters with which the provider led back.
@@ -208,6 +230,7 @@ impl Provider {
     pub async fn authorization_url(
         &self,
         proof: &ProofOfFlow,
+        demand: ProofDemand,
         now: Timestamp,
     ) -> Result<Url, SignInError> {
         let description = self.described(now).await?;
@@ -221,11 +244,15 @@ impl Provider {
         let flow = AuthenticationFlow::<CoreResponseType>::AuthorizationCode;
         let state = proof.state.clone();
         let nonce = proof.nonce.clone();
-        let (url, _, _) = client
+        let mut asked = client
             .authorize_url(flow, || CsrfToken::new(state), || Nonce::new(nonce))
             .add_scopes(self.settings.scopes.iter().cloned().map(Scope::new))
-            .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier))
-            .url();
+            .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier));
+        if demand == ProofDemand::Fresh {
+            let max_age = PROOF_TIME.to_std().unwrap_or_default();
+            asked = asked.add_prompt(CoreAuthPrompt::Login).set_max_age(max_age);
+        }
+        let (url, _, _) = asked.url();
         Ok(url)
     }
 
@@ -237,8 +264,9 @@ impl Provider {
         &self,
         answer: &ProviderAnswer,
         proof: &ProofOfFlow,
+        demand: ProofDemand,
         now: Timestamp,
-    ) -> Result<(ProviderUser, GrantedRole), SignInError> {
+    ) -> Result<ProvenUser, SignInError> {
         if answer.issuer.as_ref().is_some_and(|issuer| *issuer != self.settings.issuer) {
             return Err(SignInError::Unproven("another provider answered".to_owned()));
         }
@@ -249,7 +277,13 @@ impl Provider {
         let code = code.ok_or_else(|| SignInError::Unproven("it has no code".to_owned()))?;
         let description = self.described(now).await?;
         let token = self.exchange(&description, code, proof).await?;
-        self.check(&token, proof, now).await
+        let found = self.check(&token, proof, now).await?;
+        // A person at the browser can take the demand off the address of the provider.
+        if demand == ProofDemand::Fresh && !is_fresh_proof(found.proven_at, now) {
+            let why = "it does not tell, as auth_time, that you signed in just now";
+            return Err(SignInError::Unproven(why.to_owned()));
+        }
+        Ok(found)
     }
 
     async fn exchange(
@@ -293,7 +327,7 @@ impl Provider {
         token: &CoreIdToken,
         proof: &ProofOfFlow,
         now: Timestamp,
-    ) -> Result<(ProviderUser, GrantedRole), SignInError> {
+    ) -> Result<ProvenUser, SignInError> {
         let description = self.described(now).await?;
         let found = match self.checked(&description, token, proof, now) {
             Err(ClaimsVerificationError::SignatureVerification(_)) => {
@@ -303,14 +337,23 @@ impl Provider {
             other => other,
         };
         let user = found.map_err(|error| SignInError::Unproven(with_causes(&error)))?;
-        let user = user.ok_or_else(|| {
+        let (user, proven_at) = user.ok_or_else(|| {
             SignInError::Unproven("its subject is empty, too long or not printable".to_owned())
         })?;
-        let claims = payload(token).unwrap_or_default();
-        let values = claim_values(&claims, &self.settings.roles_claim);
-        match GrantedRole::of(&self.settings.grants, &values) {
-            Some(role) => Ok((user, role)),
-            None => Err(SignInError::NoRole { name: user.name().to_owned(), values }),
+        let role = self.role_of(&user, &payload(token).unwrap_or_default())?;
+        Ok(ProvenUser { user, role, proven_at })
+    }
+
+    fn role_of(&self, user: &ProviderUser, claims: &Value) -> Result<GrantedRole, SignInError> {
+        let ProviderSettings { roles_claim, grants, .. } = &self.settings;
+        if let Some(role) = GrantedRole::of(grants, &proven_values(claims, roles_claim)) {
+            return Ok(role);
+        }
+        let values = claim_values(claims, roles_claim);
+        let name = user.name().to_owned();
+        match GrantedRole::of(grants, &values) {
+            Some(_) => Err(SignInError::UnverifiedAddress { name }),
+            None => Err(SignInError::NoRole { name, values }),
         }
     }
 
@@ -320,7 +363,7 @@ impl Provider {
         token: &CoreIdToken,
         proof: &ProofOfFlow,
         now: Timestamp,
-    ) -> Result<Option<ProviderUser>, ClaimsVerificationError> {
+    ) -> Result<Option<(ProviderUser, Option<Timestamp>)>, ClaimsVerificationError> {
         let verifier = CoreIdTokenVerifier::new_public_client(
             ClientId::new(self.settings.client_id.clone()),
             self.issuer.clone(),
@@ -340,7 +383,10 @@ impl Provider {
             claims.preferred_username().map(|name| name.as_str()),
             claims.email().map(|email| email.as_str()),
         ];
-        Ok(ProviderUser::of(&self.settings.issuer, claims.subject().as_str(), &names))
+        let user = ProviderUser::of(&self.settings.issuer, claims.subject().as_str(), &names);
+        // A provider whose clock is ahead gives no longer proof.
+        let proven_at = claims.auth_time().map(|at| at.min(now.get()).into());
+        Ok(user.map(|user| (user, proven_at)))
     }
 }
 

@@ -5,7 +5,10 @@ mod stored;
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
-use domain::sign_in::{FLOW_TIME, SignInEvent, SignInScope};
+use domain::sign_in::{
+    FLOW_TIME, SESSION_IDLE_MAX, SESSION_TIME, SignInEvent, SignInScope,
+};
+use domain::time::Timestamp;
 use eventstore::tail::TailError;
 use eventstore::{Upcasters, load_first};
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -26,18 +29,24 @@ pub struct NewSignIn<'a> {
     pub grants_sha256: [u8; 32],
     /// The user, the rights and the end.
     pub scope: &'a SignInScope,
+    /// The time at which the person proved who it is, if the provider told.
+    pub proven_at: Option<Timestamp>,
 }
 
 /// Begins a session. Returns `false` if the way to the provider has led to one before.
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn begin(connection: &mut PgConnection, new: NewSignIn<'_>) -> Result<bool, sqlx::Error> {
+pub async fn begin(
+    connection: &mut PgConnection,
+    new: NewSignIn<'_>,
+    now: DateTime<Utc>,
+) -> Result<bool, sqlx::Error> {
     let begun = sqlx::query(
         "insert into sign_ins
             (cookie_sha256, flow_sha256, sign_in_id, user_id, role, firm_ids, ends_at,
-             grants_sha256)
-         values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (flow_sha256) do nothing",
+             grants_sha256, proven_at, last_used_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict (flow_sha256) do nothing",
     )
     .bind(new.cookie_sha256)
     .bind(new.flow_sha256)
@@ -47,6 +56,8 @@ pub async fn begin(connection: &mut PgConnection, new: NewSignIn<'_>) -> Result<
     .bind(new.scope.firm_ids.as_deref())
     .bind(new.scope.ends_at.get())
     .bind(new.grants_sha256)
+    .bind(new.proven_at.map(|at| at.get()))
+    .bind(now)
     .execute(connection)
     .await?;
     Ok(begun.rows_affected() == 1)
@@ -84,9 +95,12 @@ pub struct SignInRow {
     pub role: String,
     /// The firms that the user may reach; `None` for all.
     pub firm_ids: Option<Vec<Uuid>>,
+    /// The time at which the person proved who it is, if the provider told.
+    pub proven_at: Option<DateTime<Utc>>,
 }
 
-/// Finds the session of a cookie, unless it has ended or other settings granted its role.
+/// Finds the session of a cookie, unless it has ended, was not used for long, or other settings
+/// granted its role. A row of release 0.2.0 has no last use, and counts from its sign-in.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -97,15 +111,35 @@ pub async fn find(
     now: DateTime<Utc>,
 ) -> Result<Option<SignInRow>, sqlx::Error> {
     sqlx::query_as(
-        "select s.user_id, u.name, s.role, s.firm_ids
+        "select s.user_id, u.name, s.role, s.firm_ids, s.proven_at
            from sign_ins s join users u on u.user_id = s.user_id
-          where s.cookie_sha256 = $1 and s.ends_at > $2 and s.grants_sha256 = $3",
+          where s.cookie_sha256 = $1 and s.ends_at > $2 and s.grants_sha256 = $3
+            and coalesce(s.last_used_at, s.ends_at - $4) > $2 - $5",
     )
     .bind(cookie_sha256)
     .bind(now)
     .bind(grants_sha256)
+    .bind(SESSION_TIME)
+    .bind(SESSION_IDLE_MAX)
     .fetch_optional(pool)
     .await
+}
+
+/// Notes a use of the session of a cookie.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn note_use(
+    pool: &PgPool,
+    cookie_sha256: [u8; 32],
+    now: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("update sign_ins set last_used_at = $2 where cookie_sha256 = $1")
+        .bind(cookie_sha256)
+        .bind(now)
+        .execute(pool)
+        .await?;
+    Ok(())
 }
 
 /// An open session.
@@ -131,9 +165,12 @@ pub async fn open(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<OpenSignIn>, 
     sqlx::query_as(
         "select s.user_id, u.name, s.role, s.firm_ids, s.ends_at
            from sign_ins s join users u on u.user_id = s.user_id
-          where s.ends_at > $1 order by s.ends_at desc, s.sign_in_id",
+          where s.ends_at > $1 and coalesce(s.last_used_at, s.ends_at - $2) > $1 - $3
+          order by s.ends_at desc, s.sign_in_id",
     )
     .bind(now)
+    .bind(SESSION_TIME)
+    .bind(SESSION_IDLE_MAX)
     .fetch_all(pool)
     .await
 }

@@ -39,6 +39,29 @@ fn counts(answer: &Answer) -> (u64, u64) {
     (count("accepted"), count("duplicates"))
 }
 
+/// A tab in a name refused all events of the batch, and anybody who fills in a form chooses names.
+#[tokio::test]
+async fn a_strangers_text_refuses_no_batch() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let mut typed = response(&firm, "response.submitted", world.id(), 2);
+    typed["data"]["respondent"] =
+        json!({"name": "Ann\tLee", "company": "\u{0}A\u{1b}[31m", "phone": "1\n2"});
+    typed["data"]["hidden"] = json!({"utm_source": "a\u{85}b"});
+    typed["data"]["answers"][0]["answer"] = json!("one\ntwo\tthree");
+    let of = |second| response(&firm, "response.submitted", world.id(), second);
+    assert_eq!(take(&world, &[of(1), typed, of(3)]).await, (3, 0));
+    world.deliver().await;
+    let bodies: Vec<Value> = receiver.received().iter().map(|got| got.json()).collect();
+    let sent = bodies.iter().find(|body| body["respondent"]["name"] == "Ann Lee").unwrap();
+    assert_eq!(sent["respondent"]["company"], " A [31m");
+    assert_eq!(sent["respondent"]["phone"], "1 2");
+    assert_eq!(sent["hidden"]["utm_source"], "a b");
+    assert_eq!(sent["answers"][0]["answer"], "one\ntwo three");
+}
+
 fn opened(firm_id: Uuid) -> Value {
     activity(firm_id, "firm.opened", json!({"name": "F", "plan": {"leads_in_full": true}}))
 }

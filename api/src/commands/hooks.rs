@@ -60,9 +60,7 @@ pub(crate) async fn create_once(
         let now = service.clock.now().get();
         let replaces = match hook_requests::find(service.store.pool(), &request, now).await? {
             RememberedRequest::Made(row) => return Ok(row),
-            RememberedRequest::Other => {
-                return Err(Error::invalid("this `Idempotency-Key` was sent with another body"));
-            }
+            RememberedRequest::Other => return Err(Error::IdempotencyConflict),
             RememberedRequest::Free { replaces } => replaces,
         };
         let checked = CheckedHook::of(service, caller, new.clone()).await?;

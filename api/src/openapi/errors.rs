@@ -28,6 +28,9 @@ fn when(error: &Error) -> &'static str {
         Error::FirmInactive => "The firm's account is suspended or closed.",
         Error::NotFound => "There is no subscription with this id made with this key.",
         Error::FormNotFound => "There is no form with this id in this firm.",
+        Error::IdempotencyConflict => {
+            "The `Idempotency-Key` made a subscription of another body within the last 24 hours."
+        }
         Error::TooManyHooks => "The firm already has 100 subscriptions.",
         Error::FormNotPublished => "The form is not published.",
         Error::RateLimited(_) => {

@@ -66,7 +66,7 @@ pub(super) fn parameters() -> Value {
             "in": "header",
             "required": false,
             "description": "Makes a repetition safe. For 24 hours the same key with the same body \
-                answers the subscription that it made, while that lives; with another body, 400.",
+                answers the subscription that it made, while that lives; with another body, 409.",
             "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*$"},
             "example": "8e03978e-40d5-43e8-bc93-6894a57f9324",
         },

@@ -39,7 +39,7 @@ fn every_route_is_described_and_every_path_is_routed() {
 #[case("listHooks", &[])]
 #[case("createHook", &[
     (400, "invalid_request"), (400, "invalid_target"), (400, "unknown_trigger"),
-    (404, "form_not_found"), (409, "too_many_hooks"),
+    (404, "form_not_found"), (409, "idempotency_conflict"), (409, "too_many_hooks"),
 ])]
 #[case("deleteHook", &[(404, "not_found")])]
 #[case("getDescription", &[])]

@@ -7,11 +7,19 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use ipnet::IpNet;
 
+use crate::service::Service;
+
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Address of the socket of a request. The server of the router inserts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
+
+/// The address of the client of a request at any door.
+#[must_use]
+pub fn client_address(service: &Service, parts: &Parts) -> IpAddr {
+    client(parts, &service.trusted_proxies)
+}
 
 /// The address of the client of a request.
 pub(crate) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {

@@ -31,8 +31,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 pub use crate::batching::key_batcher::KeyBatchers;
 pub(crate) use caller::{Caller, ReadingCaller};
-pub use client::PeerAddress;
 pub(crate) use client::client;
+pub use client::{PeerAddress, client_address};
 pub use wrong_keys::WrongKeys;
 
 use self::similar_route::similar_route;

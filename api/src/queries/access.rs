@@ -7,6 +7,7 @@ use domain::access::{self, AccessMoment, KeyThen, MemberThen, TokenThen, UserThe
 use domain::as_of::AsOf;
 use domain::event::Event;
 use domain::pause::INSTALLATION_FIRM_ID;
+use domain::sign_in::SESSION_TIME;
 use domain::time::Timestamp;
 use eventstore::RecordedEvent;
 use projector::as_of::had_happened;
@@ -20,7 +21,6 @@ use super::as_of::unread;
 use super::inventory::seen_from;
 use crate::error::Error;
 use crate::service::Service;
-use crate::sessions::SESSION_TIME;
 
 /// Streams read at once.
 const STREAMS_PER_READ: usize = 200;

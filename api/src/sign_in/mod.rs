@@ -7,9 +7,9 @@ mod rates;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use domain::sign_in::FLOW_TIME;
+use domain::sign_in::{FLOW_TIME, SESSION_TIME};
 use domain::time::Timestamp;
-use oidc::{ProofOfFlow, Provider, ProviderAnswer, SignInError};
+use oidc::{ProofDemand, ProofOfFlow, ProvenUser, Provider, ProviderAnswer, SignInError};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
@@ -27,7 +27,46 @@ const FLOW_BYTES: usize = 32 + 8 + 32;
 pub struct SignInFlow {
     random: [u8; 32],
     ends_at: i64,
-    back: String,
+    purpose: FlowPurpose,
+}
+
+/// The reason of a sign-in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlowPurpose {
+    /// This page of the console shall come.
+    Page(String),
+    /// An act waits for a fresh proof of the person (ruling 62).
+    Act {
+        /// The path to which its form goes.
+        path: String,
+        /// The fields of its form, as a query.
+        fields: String,
+    },
+}
+
+impl FlowPurpose {
+    /// The text in the cookie. A path begins with a slash.
+    fn text(&self) -> String {
+        match self {
+            Self::Page(page) => page.clone(),
+            Self::Act { path, fields } => format!("act {path} {fields}"),
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        let act = text.strip_prefix("act ").and_then(|act| act.split_once(' '));
+        match act {
+            Some((path, fields)) => Self::Act { path: path.to_owned(), fields: fields.to_owned() },
+            None => Self::Page(text.to_owned()),
+        }
+    }
+
+    const fn demand(&self) -> ProofDemand {
+        match self {
+            Self::Page(_) => ProofDemand::Any,
+            Self::Act { .. } => ProofDemand::Fresh,
+        }
+    }
 }
 
 /// A session that began.
@@ -56,11 +95,11 @@ pub enum FlowError {
 }
 
 impl SignInFlow {
-    /// Begins a way that shall lead to this page of the console.
+    /// Begins a way.
     #[must_use]
-    pub fn begin(service: &Service, back: &str) -> Self {
+    pub fn begin(service: &Service, purpose: FlowPurpose) -> Self {
         let ends_at = (service.clock.now().get() + FLOW_TIME).timestamp_millis();
-        Self { random: service.entropy.secret(), ends_at, back: back.to_owned() }
+        Self { random: service.entropy.secret(), ends_at, purpose }
     }
 
     /// The text of the cookie.
@@ -68,7 +107,8 @@ impl SignInFlow {
     pub fn cookie(&self, service: &Service) -> String {
         let signature = service.inviter.identity.sign_session(&self.named("sign-in flow"));
         let ends_at = self.ends_at.to_be_bytes();
-        let bytes = [&self.random[..], &ends_at, &signature, self.back.as_bytes()].concat();
+        let purpose = self.purpose.text();
+        let bytes = [&self.random[..], &ends_at, &signature, purpose.as_bytes()].concat();
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -76,11 +116,11 @@ impl SignInFlow {
     #[must_use]
     pub fn read(service: &Service, cookie: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(cookie).ok()?;
-        let (head, back) = bytes.split_first_chunk::<FLOW_BYTES>()?;
+        let (head, purpose) = bytes.split_first_chunk::<FLOW_BYTES>()?;
         let (random, rest) = head.split_first_chunk()?;
         let (ends_at, signature) = rest.split_first_chunk()?;
-        let back = String::from_utf8(back.to_vec()).ok()?;
-        let flow = Self { random: *random, ends_at: i64::from_be_bytes(*ends_at), back };
+        let purpose = FlowPurpose::read(str::from_utf8(purpose).ok()?);
+        let flow = Self { random: *random, ends_at: i64::from_be_bytes(*ends_at), purpose };
         let named = flow.named("sign-in flow");
         let is_ours = service.inviter.identity.has_signed_session(&named, signature);
         let is_over = service.clock.now().get().timestamp_millis() >= flow.ends_at;
@@ -96,14 +136,16 @@ impl SignInFlow {
         service: &Service,
         provider: &Provider,
     ) -> Result<String, FlowError> {
-        let address = provider.authorization_url(&self.proof(service), service.clock.now()).await;
+        let proof = self.proof(service);
+        let demand = self.purpose.demand();
+        let address = provider.authorization_url(&proof, demand, service.clock.now()).await;
         Ok(address.inspect_err(note)?.into())
     }
 
-    /// The page that shall come after the sign-in.
+    /// The reason of the sign-in.
     #[must_use]
-    pub fn back(&self) -> &str {
-        &self.back
+    pub const fn purpose(&self) -> &FlowPurpose {
+        &self.purpose
     }
 
     /// The texts that tie the answer to this way.
@@ -127,7 +169,7 @@ impl SignInFlow {
 
     fn sha256(&self) -> [u8; 32] {
         let ends_at = self.ends_at.to_be_bytes();
-        Sha256::digest([&self.random[..], &ends_at, self.back.as_bytes()].concat()).into()
+        Sha256::digest([&self.random[..], &ends_at, self.purpose.text().as_bytes()].concat()).into()
     }
 
     /// Exchanges the answer of the provider for a session. The state must be that of this way. If
@@ -152,8 +194,10 @@ impl SignInFlow {
         let address = client(parts, &service.trusted_proxies);
         let now: Timestamp = service.clock.now();
         let asked = service.sign_in_rates.begin(address, now).map_err(FlowError::TooMany)?;
-        let found = provider.user(answer, &self.proof(service), now).await.inspect_err(note);
-        let (user, role) = match found {
+        let proof = self.proof(service);
+        let demand = self.purpose.demand();
+        let found = provider.user(answer, &proof, demand, now).await.inspect_err(note);
+        let ProvenUser { user, role, proven_at } = match found {
             Ok(found) => found,
             Err(error) => {
                 if answer.error.is_none() && is_forged(&error) {
@@ -163,9 +207,8 @@ impl SignInFlow {
             }
         };
         drop(asked);
-        let ends_at = (now.get() + sessions::SESSION_TIME).into();
-        let scope = user.scope(role, ends_at);
-        let cookie = sessions::begin_for_user(service, self.sha256(), &scope).await?;
+        let scope = user.scope(role, (now.get() + SESSION_TIME).into());
+        let cookie = sessions::begin_for_user(service, self.sha256(), &scope, proven_at).await?;
         let cookie = cookie.ok_or(FlowError::NoFlow)?;
         Ok(BegunSession { cookie, name: scope.name })
     }
@@ -183,6 +226,9 @@ fn note(error: &SignInError) {
         SignInError::NoRole { .. } => {
             tracing::warn!("a user of the provider has no role here, and was refused");
         }
+        SignInError::UnverifiedAddress { .. } => {
+            tracing::warn!("an address that the provider has not verified was refused");
+        }
         SignInError::Away(_) | SignInError::Refused(_) | SignInError::Unproven(_) => {
             tracing::warn!(%error, "nobody signed in by the provider");
         }
@@ -194,10 +240,27 @@ mod tests {
     use super::*;
     use crate::service::tests::nowhere;
 
+    fn flow_to(service: &Service, page: &str) -> SignInFlow {
+        SignInFlow::begin(service, FlowPurpose::Page(page.to_owned()))
+    }
+
+    #[tokio::test]
+    async fn the_cookie_keeps_the_act_that_waits() {
+        let service = nowhere();
+        let fields = "reason=a+b%0Ac&prefix=ffk_x".to_owned();
+        let act = FlowPurpose::Act { path: "/console/pauses/begin".to_owned(), fields };
+        let flow = SignInFlow::begin(&service, act.clone());
+        let read = SignInFlow::read(&service, &flow.cookie(&service)).unwrap();
+        assert_eq!(*read.purpose(), act);
+        assert_eq!(act.demand(), ProofDemand::Fresh);
+        let page = flow_to(&service, "/console/act now").purpose().demand();
+        assert_eq!(page, ProofDemand::Any);
+    }
+
     #[tokio::test]
     async fn a_changed_cookie_is_no_beginning() {
         let service = nowhere();
-        let flow = SignInFlow::begin(&service, "/console/proof");
+        let flow = flow_to(&service, "/console/proof");
         let cookie = flow.cookie(&service);
         assert!(SignInFlow::read(&service, &cookie).is_some_and(|read| read == flow));
         for place in 0..cookie.len() {
@@ -215,8 +278,8 @@ mod tests {
     #[tokio::test]
     async fn each_way_has_texts_of_its_own_that_no_cookie_shows() {
         let service = nowhere();
-        let flow = SignInFlow::begin(&service, "/console");
-        let other = SignInFlow::begin(&service, "/console").proof(&service);
+        let flow = flow_to(&service, "/console");
+        let other = flow_to(&service, "/console").proof(&service);
         let ProofOfFlow { state, nonce, verifier } = flow.proof(&service);
         let all = [&state, &nonce, &verifier, &other.state, &other.nonce, &other.verifier];
         for (place, text) in all.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! The rate of sign-ins that fail at the provider, by address. Each server counts alone: the rate
-//! protects the provider from questions, and an account has no password here to guess.
+//! The rate of sign-ins that fail, by address: at the provider, and by wrong tokens. Each server
+//! counts alone: the rate protects the provider from questions, and neither a password nor a token
+//! can be guessed.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,14 +24,14 @@ struct AddressTries {
 
 /// A question to the provider under way. It counts like a failure until it ends.
 #[derive(Debug)]
-pub(super) struct SignInTry {
+pub(crate) struct SignInTry {
     rates: SignInRates,
     network: Ipv6Addr,
 }
 
 impl SignInRates {
     /// Admits a question of this address, or returns the seconds until one is admitted.
-    pub(super) fn begin(&self, address: IpAddr, now: Timestamp) -> Result<SignInTry, u64> {
+    pub(crate) fn begin(&self, address: IpAddr, now: Timestamp) -> Result<SignInTry, u64> {
         let network = counted_network(address);
         let mut addresses = self.held();
         addresses.retain(|_, tries| tries.under_way > 0 || tries.failures.wait(1, now).is_some());
@@ -53,7 +54,7 @@ impl SignInRates {
 
 impl SignInTry {
     /// Counts the question as a failure.
-    pub(super) fn fail(self, now: Timestamp) {
+    pub(crate) fn fail(self, now: Timestamp) {
         self.rates.held().entry(self.network).or_default().failures.count(now);
     }
 }

@@ -9,6 +9,7 @@ use crate::SharedState;
 use crate::act::SentForm;
 use crate::ask::ApiCommand;
 use crate::refusal::Refusal;
+use crate::reproof::ProofOutcome;
 use crate::visit::PageAnswer;
 
 /// The part of a key that is repeated.
@@ -17,8 +18,11 @@ struct KeyPrefix {
     prefix: String,
 }
 
-/// Revokes a key.
+/// Revokes a key. The person has proved who it is a short time ago.
 pub(crate) async fn revoke(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    if let ProofOutcome::Asked(page) = form.prove(&state).await? {
+        return Ok(page);
+    }
     let path =
         format!("/internal/v1/firms/{}/keys/{}", form.visit.part("firm")?, form.visit.part("id")?);
     let session = &form.visit.session;

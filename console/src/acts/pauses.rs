@@ -8,11 +8,18 @@ use crate::SharedState;
 use crate::act::{FormFields, SentForm};
 use crate::ask::ApiCommand;
 use crate::refusal::Refusal;
+use crate::reproof::ProofOutcome;
 use crate::visit::PageAnswer;
 
-/// Begins a pause of a host, a firm, a subscription or everything.
+/// Begins a pause of a host, a firm, a subscription or everything. Before a pause of everything the
+/// person has proved who it is a short time ago.
 pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let body = order(&form.fields)?;
+    if form.fields.optional("all").is_some()
+        && let ProofOutcome::Asked(page) = form.prove(&state).await?
+    {
+        return Ok(page);
+    }
     let command = ApiCommand { method: Method::POST, path: "/internal/v1/pauses", body };
     state.send(&form.visit.session, command).await?;
     Ok(form.back("paused"))

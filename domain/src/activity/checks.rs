@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::document::{Invitee, NotADocument, Respondent};
+use crate::document::NotADocument;
 use crate::email::{EmailAddress, bare_address};
 use crate::firm::FirmBrand;
 use crate::form::{HiddenField, is_form_url};
@@ -77,26 +77,6 @@ fn check_hidden<'a>(
         return Err(malformed("key", "there twice".to_owned()));
     }
     Ok(())
-}
-
-/// Checks the names that a respondent gave. Their lengths are limited with the document's.
-pub(super) fn respondent(person: &Respondent) -> Result<(), NotADocument> {
-    let Respondent { name, first_name, last_name, company, .. } = person;
-    let names = [
-        ("name", name),
-        ("first_name", first_name),
-        ("last_name", last_name),
-        ("company", company),
-    ];
-    names
-        .into_iter()
-        .try_for_each(|(field, name)| check(field, usize::MAX, name))
-        .map_err(|wrong| wrong.within("respondent"))
-}
-
-/// Checks the name of the person who booked.
-pub(super) fn invitee(person: &Invitee) -> Result<(), NotADocument> {
-    check("name", usize::MAX, &person.name).map_err(|wrong| wrong.within("invitee"))
 }
 
 /// Checks lengths only: the mail shows a colour and a logo that it can use, and no others.

@@ -1,11 +1,13 @@
 //! Activities of the product, and their strict reader.
 //!
 //! Every kind of activity has a closed shape. A missing field, an unknown field or a field of
-//! another type is an error, and so is a text that nobody could use (ruling 37). The error names
-//! the field and never shows its value. The log may hold older texts that are refused today.
+//! another type is an error, and so is a name by the product that nobody could use (ruling 37). The
+//! error names the field and never shows its value. The log may hold older texts that are refused
+//! today. A text of a respondent or invitee is cleaned and never refused (ruling 53).
 
 mod checks;
 mod read;
+mod strangers;
 
 use serde::Deserialize;
 use uuid::Uuid;

@@ -1,6 +1,7 @@
 //! Readers of `data`, one for each kind of activity.
 
 use super::checks;
+use super::strangers::{cleaned_address, cleaned_invitee, cleaned_response};
 use super::{Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport};
 use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
 use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole};
@@ -106,7 +107,7 @@ pub(super) fn address(
     mut data: StrictObject,
     change: AddressChange,
 ) -> Result<Activity, NotADocument> {
-    let email: String = data.required("email")?;
+    let email = cleaned_address(data.required("email")?);
     data.end(Activity::Address { email: checks::address("email", &email)?, change })
 }
 
@@ -117,8 +118,10 @@ pub(super) fn response(
     let Id(response_id) = data.required("response_id")?;
     let Id(form_id) = data.required("form_id")?;
     let at = data.required(time)?;
-    let document = ResponseDocument::read(data.0)?;
-    checks::respondent(&document.respondent)?;
+    for typed in ["respondent", "answers", "hidden"] {
+        data.mend(typed);
+    }
+    let document = cleaned_response(ResponseDocument::read(data.0)?);
     Ok(ResponseReport { response_id, form_id, at, document })
 }
 
@@ -163,10 +166,11 @@ pub(super) fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> 
 pub(super) fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(booking_id) = data.required("booking_id")?;
+    data.mend("invitee");
     let booking = Booking::read(booking_id.into(), &mut data)?;
-    checks::invitee(&booking.invitee)?;
     let title = checks::label("title", TITLE_MAX, booking.title)?;
-    let booking = Booking { title, ..booking };
+    let invitee = cleaned_invitee(booking.invitee);
+    let booking = Booking { title, invitee, ..booking };
     data.end(Activity::BookingMade { response_id, booking })
 }
 
@@ -190,7 +194,7 @@ pub(super) fn booking_cancelled(mut data: StrictObject) -> Result<Activity, NotA
 pub(super) fn lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let _: serde_json::Number = data.required("score")?;
     let lead = LeadScore {
-        person: checks::lead(data.required("person")?)?,
+        person: checks::lead(cleaned_address(data.required("person")?))?,
         response_id: data.required::<Id>("response_id")?.into(),
         band: data.required::<LeadBand>("band")?,
     };
@@ -203,6 +207,7 @@ pub(super) fn response_erased(mut data: StrictObject) -> Result<Activity, NotADo
 }
 
 pub(super) fn person_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let email = checks::named_person(data.required("email")?)?;
+    data.mend("email");
+    let email = checks::named_person(cleaned_address(data.required("email")?))?;
     data.end(Activity::PersonErased { email })
 }

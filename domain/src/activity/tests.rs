@@ -169,31 +169,83 @@ fn a_reply_address_in_brackets_was_kept_and_no_mail_had_it() {
     assert!(matches!(none, Ok(Activity::Firm { reply_to: Some(None), .. })), "{none:?}");
 }
 
+/// Texts with control characters, and the texts that are taken.
+const TYPED: [(&str, &str); 6] = [
+    ("Zo\u{e9} \u{1f389}", "Zo\u{e9} \u{1f389}"),
+    ("Ann\n", "Ann "),
+    ("\u{1b}[31mAnn", " [31mAnn"),
+    ("\0", " "),
+    ("A\tB", "A B"),
+    ("\u{85}", " "),
+];
+
+/// A tab in a name refused the product's whole batch, and a stranger chooses the name.
 #[test]
-fn names_of_respondents_and_invitees_held_control_characters() {
-    let submitted = |field: &str, value: &str| {
-        let data = json!({"response_id": ID, "form_id": ID, "respondent": {field: value},
-                          "submitted_at": "2026-11-01T00:00:00Z"});
-        read("response.submitted", data)
-    };
-    let booked = |name: &str| {
+fn text_of_a_respondent_is_cleaned_and_taken() {
+    for (typed, taken) in TYPED {
+        for field in ["name", "first_name", "last_name", "email", "phone", "company"] {
+            let data = json!({"response_id": ID, "form_id": ID, "respondent": {field: typed},
+                              "hidden": {"utm_source": typed}, "submitted_at": "2026-11-01T00:00:00Z"});
+            let Ok(Activity::ResponseSubmitted(report)) = read("response.submitted", data) else {
+                panic!("{field}: {typed:?}")
+            };
+            let respondent = serde_json::to_value(&report.document.respondent).unwrap();
+            assert_eq!(respondent[field], taken);
+            assert_eq!(report.document.hidden["utm_source"], taken);
+        }
+    }
+}
+
+#[test]
+fn an_answer_keeps_its_line_breaks() {
+    let answer = json!({"id": "q1", "question": "Why?", "type": "long_text",
+                        "answer": "one\r\ntwo\n\tthree\0"});
+    let data = json!({"response_id": ID, "form_id": ID, "answers": [answer],
+                      "saved_at": "2026-11-01T00:00:00Z"});
+    let Ok(Activity::ResponseSaved(report)) = read("response.saved", data) else { panic!() };
+    assert_eq!(report.document.answers[0].answer, "one\r\ntwo\n three ");
+}
+
+#[test]
+fn text_of_an_invitee_is_cleaned_and_taken() {
+    let booked = |field: &str, typed: &str| {
         let data = json!({"booking_id": ID, "response_id": ID, "title": "Call",
                           "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
                           "ends_at": "2026-11-02T09:30:00Z", "duration_min": 30,
-                          "time_zone": "Europe/Paris", "invitee": {"name": name}});
+                          "time_zone": "Europe/Paris", "invitee": {field: typed}});
         read("booking.made", data)
     };
-    assert!(booked("Zo\u{e9} \u{1f389}").is_ok());
-    for control in ["Ann\n", "\u{1b}[31mAnn", "\0", "A\tB", "\u{85}"] {
-        for field in ["name", "first_name", "last_name", "company"] {
-            assert!(submitted(field, "Zo\u{e9} \u{1f389}").is_ok());
-            assert_eq!(
-                submitted(field, control).unwrap_err(),
-                format!("data.respondent.{field}: has a control character")
-            );
+    for (typed, taken) in TYPED {
+        for field in ["name", "email", "phone", "time_zone"] {
+            let Ok(Activity::BookingMade { booking, .. }) = booked(field, typed) else {
+                panic!("{field}: {typed:?}")
+            };
+            assert_eq!(serde_json::to_value(&booking.invitee).unwrap()[field], taken);
         }
-        let refused = booked(control).unwrap_err();
-        assert_eq!(refused, "data.invitee.name: has a control character");
+    }
+}
+
+/// A text that was cut within a character has half of it, as JavaScript writes it.
+#[test]
+fn half_a_character_of_a_stranger_is_taken() {
+    let data = format!(
+        r#"{{"response_id": "{ID}", "form_id": "{ID}", "submitted_at": "2026-11-01T00:00:00Z",
+            "respondent": {{"name": "Ann \ud83c"}}, "hidden": {{"a": "\udf89"}}}}"#
+    );
+    let data = serde_json::from_str(&data).unwrap();
+    let Ok(Activity::ResponseSubmitted(report)) = Activity::read("response.submitted", data) else {
+        panic!()
+    };
+    assert_eq!(report.document.respondent.name, "Ann \u{fffd}");
+    assert_eq!(report.document.hidden["a"], "\u{fffd}");
+}
+
+#[test]
+fn an_address_with_a_line_break_is_that_person() {
+    for typed in ["ann@example.com\n", "\0ann@example.com"] {
+        let read = read("address.bounced", json!({"email": typed}));
+        let Ok(Activity::Address { email, .. }) = read else { panic!("{typed:?}: {read:?}") };
+        assert_eq!(email.person(), "ann@example.com");
     }
 }
 

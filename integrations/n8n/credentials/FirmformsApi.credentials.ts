@@ -40,8 +40,9 @@ export class FirmformsApi implements ICredentialType {
 			type: 'string',
 			typeOptions: { password: true },
 			default: '',
+			required: true,
 			description:
-				'The webhook signing secret of the firm, from <code>whsec_</code> on. With it, the trigger refuses requests that the firm did not send. While you rotate it, enter both with a comma between.',
+				'The webhook signing secret of the firm, from <code>whsec_</code> on. By it the trigger refuses requests that the firm did not send. While you rotate it, enter both with a comma between.',
 		},
 	];
 

@@ -120,6 +120,7 @@ export class PlacedNode {
 		if (reading === 'early') request.rawBody = body;
 		const own = {
 			getHeaderData: () => headers,
+			getNodeWebhookUrl: () => this.urls.trigger,
 			getRequestObject: () => request,
 			getResponseObject: () => ({
 				status: (status: number) => ({

@@ -1,6 +1,7 @@
 // The trigger's life against the real service.
 
 import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import { after, before, test } from 'node:test';
 
 import type { IDataObject } from 'n8n-workflow';
@@ -69,6 +70,13 @@ async function hand(it: PlacedNode, request: Arrived, reading: 'early' | 'late' 
 	const result = await node.webhook.call(it.webhook(request, reading, given));
 	assert.equal(result.noWebhookResponse ?? false, given.length > 0);
 	return { item: result.workflowData?.[0]?.[0]?.json, answer: given[0] };
+}
+
+/** The request with another body, which the firm signed now. */
+function signed(request: Arrived, body: Buffer): Arrived {
+	const t = Math.floor(Date.now() / 1000);
+	const v1 = createHmac('sha256', firm.secret).update(`${t}.`).update(body).digest('hex');
+	return { headers: { ...request.headers, 'x-service-signature': `t=${t},v1=${v1}` }, body };
 }
 
 for (const { value } of node.description.properties[0]!.options as Array<{ value: string }>) {
@@ -238,8 +246,48 @@ test('requests that the firm did not sign are answered with 401', async () => {
 		assert.equal(item, undefined);
 		assert.deepEqual(answer, { status: 401, text: `the signature is ${problem}` });
 	}
-	it.credentials.signingSecret = '';
-	assert.ok((await hand(it, { ...request, headers: unsigned })).item, 'no secret, no check');
+});
+
+// A blank secret verified nothing, and every request started the workflow.
+test('without a signing secret nothing is made, and nothing starts', async () => {
+	const it = await placed();
+	await activate(it);
+	await firm.submit();
+	const request = await arrives(it);
+	for (const signingSecret of [undefined, '', ' , ']) {
+		it.credentials.signingSecret = signingSecret;
+		const { item, answer } = await hand(it, request);
+		assert.equal(item, undefined);
+		assert.deepEqual(answer, { status: 401, text: 'the credentials have no signing secret' });
+		for (const step of [checkExists, create]) {
+			await assert.rejects(step.call(it.hook()), {
+				message: 'the credentials have no signing secret',
+				description: /begins with whsec_/,
+			});
+		}
+	}
+	assert.equal(await deactivate(it), true);
+	assert.deepEqual(await hooks(), []);
+});
+
+// The id is not signed: a recorded request passed for another delivery.
+test('a recorded request under another delivery id is refused', async () => {
+	const it = await placed();
+	await activate(it);
+	await firm.submit();
+	const request = await arrives(it);
+	assert.ok((await hand(it, request)).item);
+	for (const id of ['00000000-0000-4000-8000-000000000001', undefined]) {
+		const { 'x-service-delivery': _, ...headers } = request.headers;
+		const renamed = id ? { ...headers, 'x-service-delivery': id } : headers;
+		const { item, answer } = await hand(it, { ...request, headers: renamed });
+		assert.equal(item, undefined);
+		assert.equal(answer!.status, 401);
+	}
+	assert.ok((await hand(it, request)).item, 'its own id is its repeat');
+	const other = new PlacedNode(it.credentials, it.parameters, receiver.url('/other'));
+	const shared = { ...request.headers, 'x-service-delivery': firm.id };
+	assert.ok((await hand(other, { ...request, headers: shared })).item, 'of another subscription');
 });
 
 test('while the secret is rotated both hold', async () => {
@@ -268,6 +316,6 @@ test("an operator's test, another event and a body that is not JSON start nothin
 	const request = await arrives(it);
 	it.parameters.event = 'lead_hot';
 	assert.equal((await hand(it, request)).answer!.status, 200);
-	it.credentials.signingSecret = '';
-	assert.equal((await hand(it, { ...request, body: Buffer.from('<xml>') })).answer!.status, 400);
+	const xml = signed(request, Buffer.from('<xml>'));
+	assert.equal((await hand(it, xml)).answer!.status, 400);
 });

@@ -85,9 +85,23 @@ test('a key is tested, and named by firm and key', async () => {
   assert.equal(me.firm.id, firm.id);
   const label = await appTester(App.authentication.connectionLabel, { authData, inputData: me });
   assert.equal(label, 'Harrow Lane / first');
-  const wrong = { api_key: 'ffk_wrong' };
+  const wrong = { ...authData, api_key: 'ffk_wrong' };
   const refused = await failure(appTester(App.authentication.test, { authData: wrong }));
   assert.equal(refused.name, 'ExpiredAuthError');
+});
+
+// A blank secret verified nothing, and every event was taken without a word.
+test('a connection without a secret is refused with a sentence', async () => {
+  for (const signing_secret of [undefined, '', ' , ']) {
+    const auth = { authData: { api_key: firm.key, signing_secret } };
+    const refused = await failure(appTester(App.authentication.test, auth));
+    assert.equal(refused.code, 'no_secret');
+    assert.match(refused.message, /enter the secret of the firm/);
+    const input = { ...auth, inputData: {}, targetUrl: receiver.url('/blank') };
+    const subscribed = failure(appTester(operation(EVENTS[0]).performSubscribe, input));
+    assert.equal((await subscribed).code, 'no_secret');
+  }
+  assert.deepEqual(await hooks(), []);
 });
 
 test('the key goes to the service only', async () => {
@@ -127,7 +141,10 @@ for (const event of EVENTS) {
     assert.match((await failure(perform(event, request, another))).message, /mismatch/);
     const rotating = { ...authData, signing_secret: `whsec_${'A'.repeat(43)}, ${firm.secret}` };
     assert.equal((await perform(event, request, rotating)).length, 1);
-    assert.equal((await perform(event, request, { api_key: firm.key })).length, 1);
+    for (const signing_secret of [undefined, '', ' , ']) {
+      const blank = { api_key: firm.key, signing_secret };
+      assert.equal((await failure(perform(event, request, blank))).code, 'no_secret');
+    }
 
     await unsubscribe(event, subscribed);
     assert.deepEqual(await hooks(), []);
@@ -309,7 +326,7 @@ test('too many calls are throttled for the time that the service names', async (
     assert.equal((await fetch(`${service.url}/me`, { headers })).status, 200);
   }
   const throttled = await failure(
-    appTester(App.authentication.test, { authData: { api_key: key } }),
+    appTester(App.authentication.test, { authData: { ...authData, api_key: key } }),
   );
   assert.equal(throttled.name, 'ThrottledError');
   assert.ok(throttled.delay >= 1 && throttled.delay <= 60, JSON.stringify(throttled));

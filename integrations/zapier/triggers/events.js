@@ -3,7 +3,7 @@
 const { at, errorOf } = require('../api');
 const { formField } = require('../fields');
 const samples = require('../samples.json');
-const { headerOf, problemOf } = require('../signature');
+const { headerOf, problemOf, secretsOf } = require('../signature');
 
 const EVENTS = [
   ['form_submitted', 'Response', 'Form Submitted', 'someone finishes a form'],
@@ -40,6 +40,7 @@ const subjectOf = ({ event, response, report, booking }) => {
 const withId = (payload) => ({ id: `${payload.event}:${subjectOf(payload)}`, ...payload });
 
 const subscribe = (trigger) => async (z, bundle) => {
+  secretsOf(bundle.authData, z);
   const form_id = bundle.inputData.form_id || null;
   const body = { trigger, target_url: bundle.targetUrl, form_id };
   return (await z.request({ url: at('hooks'), method: 'POST', body })).data;
@@ -55,8 +56,7 @@ const unsubscribe = async (z, bundle) => {
 };
 
 const verify = (z, { rawRequest, authData }) => {
-  const secrets = (authData.signing_secret ?? '').split(/[\s,]+/).filter(Boolean);
-  if (secrets.length === 0) return;
+  const secrets = secretsOf(authData, z);
   const header = headerOf(rawRequest.headers, 'x-service-signature');
   const problem = problemOf(header, rawRequest.content, secrets, Date.now() / 1000);
   if (!problem) return;

@@ -4,13 +4,15 @@
 //! - `session` sends the commands of one mail, and knows the command that failed.
 //! - `turns` shares the server among the firms.
 //! - `trouble` judges a failure, and decides which answers are about the recipient.
-//! - `guarded` is the plain connection before STARTTLS.
+//! - `starttls` is the talk in plain text before TLS.
+//! - `stream` is the connection, and bounds each answer.
 //!
 //! Once the mail itself is on its way, no command is repeated.
 
-mod guarded;
 mod server;
 mod session;
+mod starttls;
+mod stream;
 mod trouble;
 mod turns;
 

@@ -1,13 +1,21 @@
 //! Connects to a server, encrypts and signs in. Mails are unknown here.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream};
 use lettre::transport::smtp::extension::ClientId;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use super::guarded::PreTlsStream;
+use super::starttls::request_tls;
+use super::stream::{BoundedStream, open_tcp};
 use super::trouble::{SmtpFailure, SmtpStep};
 use crate::mailer::{MailerError, SmtpSettings};
 use crate::smtp_url::{SmtpEncryption, SmtpUrl};
@@ -19,7 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct MailServer {
     url: SmtpUrl,
     ehlo: ClientId,
-    tls: TlsParameters,
+    tls: TlsConnector,
     credentials: Option<Credentials>,
 }
 
@@ -28,7 +36,7 @@ impl MailServer {
         let login = url.login.as_ref();
         Ok(Self {
             ehlo: url.ehlo.clone().map_or_else(ClientId::default, ClientId::Domain),
-            tls: tls(&url.host, settings.extra_roots.as_deref())?,
+            tls: Arc::new(tls(settings.extra_roots.as_deref())?).into(),
             credentials: login
                 .map(|login| Credentials::new(login.user.clone(), login.password.clone())),
             url: url.clone(),
@@ -37,11 +45,15 @@ impl MailServer {
 
     /// A connection that is ready for mail.
     pub(super) async fn connect(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
-        let mut connection = match self.url.encryption {
-            SmtpEncryption::StartTls => self.upgraded().await?,
-            SmtpEncryption::Implicit => self.direct(Some(self.tls.clone())).await?,
-            SmtpEncryption::None => self.direct(None).await?,
+        let tcp = open_tcp(&self.url.host, self.url.port, CONNECT_TIMEOUT).await;
+        let tcp = tcp.map_err(|error| SmtpFailure::broken(SmtpStep::Connect, &error))?;
+        let stream: Box<dyn AsyncTokioStream> = match self.url.encryption {
+            SmtpEncryption::StartTls => Box::new(self.upgraded(tcp).await?),
+            SmtpEncryption::Implicit => Box::new(self.encrypted(tcp, SmtpStep::Connect).await?),
+            SmtpEncryption::None => Box::new(bounded(tcp)?),
         };
+        let greeted = AsyncSmtpConnection::connect_with_transport(stream, &self.ehlo).await;
+        let mut connection = greeted.map_err(|error| self.refused(&error))?;
         if let Some(credentials) = &self.credentials {
             let ways = [Mechanism::Plain, Mechanism::Login];
             let signed_in = connection.auth(&ways, credentials).await;
@@ -50,39 +62,65 @@ impl MailServer {
         Ok(connection)
     }
 
-    async fn direct(&self, tls: Option<TlsParameters>) -> Result<AsyncSmtpConnection, SmtpFailure> {
-        let at = (self.url.host.as_str(), self.url.port);
-        AsyncSmtpConnection::connect_tokio1(at, Some(CONNECT_TIMEOUT), &self.ehlo, tls, None)
-            .await
-            .map_err(|error| SmtpFailure::new(SmtpStep::Connect, &error))
+    /// An encrypted connection whose server has greeted in plain text. The client waits for a
+    /// greeting, so it gets one here.
+    async fn upgraded(
+        &self,
+        tcp: TcpStream,
+    ) -> Result<BoundedStream<TlsStream<TcpStream>>, SmtpFailure> {
+        let mut plain = bounded(tcp)?;
+        request_tls(&mut plain, &self.ehlo).await?;
+        let encrypted = self.encrypted(plain.into_inner(), SmtpStep::Encrypt).await?;
+        Ok(encrypted.with_preface(b"220 encrypted\r\n"))
     }
 
-    /// Only EHLO and STARTTLS are sent before the connection is encrypted (RFC 3207).
-    async fn upgraded(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
-        let tcp = PreTlsStream::connect(&self.url.host, self.url.port, CONNECT_TIMEOUT)
-            .await
-            .map_err(|error| SmtpFailure::unreachable(&error))?;
-        let plain = AsyncSmtpConnection::connect_with_transport(Box::new(tcp), &self.ehlo).await;
-        let mut connection = plain.map_err(|error| SmtpFailure::new(SmtpStep::Connect, &error))?;
-        let encrypted = connection.starttls(self.tls.clone(), &self.ehlo).await;
-        encrypted.map_err(|error| SmtpFailure::new(SmtpStep::Encrypt, &error))?;
-        Ok(connection)
+    async fn encrypted(
+        &self,
+        tcp: TcpStream,
+        step: SmtpStep,
+    ) -> Result<BoundedStream<TlsStream<TcpStream>>, SmtpFailure> {
+        let name = ServerName::try_from(self.url.host.clone());
+        let name = name.map_err(|error| SmtpFailure::broken(step, &error))?;
+        let peer = tcp.peer_addr().map_err(|error| SmtpFailure::broken(step, &error))?;
+        let encrypted = self.tls.connect(name, tcp).await;
+        let encrypted = encrypted.map_err(|error| SmtpFailure::broken(step, &error))?;
+        Ok(BoundedStream::new(encrypted, peer))
     }
+
+    /// The refusal of the greeting or of the first EHLO that the client sent.
+    fn refused(&self, error: &lettre::transport::smtp::Error) -> SmtpFailure {
+        let step = match self.url.encryption {
+            SmtpEncryption::StartTls => SmtpStep::Encrypt,
+            SmtpEncryption::Implicit | SmtpEncryption::None => SmtpStep::Connect,
+        };
+        SmtpFailure::new(step, error)
+    }
+}
+
+fn bounded(tcp: TcpStream) -> Result<BoundedStream<TcpStream>, SmtpFailure> {
+    let peer = tcp.peer_addr();
+    let peer = peer.map_err(|error| SmtpFailure::broken(SmtpStep::Connect, &error))?;
+    Ok(BoundedStream::new(tcp, peer))
 }
 
 /// The server proves its name by the platform's roots, or by the extra roots.
-fn tls(host: &str, extra_roots: Option<&[u8]>) -> Result<TlsParameters, MailerError> {
-    let mut builder = TlsParameters::builder(host.to_owned());
+fn tls(extra_roots: Option<&[u8]>) -> Result<ClientConfig, MailerError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(pem) = extra_roots {
-        builder = builder.add_root_certificate(roots(pem).ok_or(MailerError::Roots)?);
+        for root in read_roots(pem)? {
+            roots.add(root).map_err(|_| MailerError::Roots)?;
+        }
     }
-    builder.build().map_err(|_| MailerError::Roots)
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|_| MailerError::Roots)?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Checks the PEM text, because lettre reads any text as zero certificates.
-fn roots(pem: &[u8]) -> Option<Certificate> {
-    let holds_any = str::from_utf8(pem).ok()?.contains("-----BEGIN CERTIFICATE-----");
-    Certificate::from_pem(pem).ok().filter(|_| holds_any)
+fn read_roots(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, MailerError> {
+    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    roots.ok().filter(|roots| !roots.is_empty()).ok_or(MailerError::Roots)
 }
 
 impl fmt::Debug for MailServer {

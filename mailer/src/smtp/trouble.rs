@@ -7,7 +7,6 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::io;
 
 use lettre::transport::smtp::Error;
 
@@ -70,8 +69,15 @@ impl SmtpFailure {
         Self { step, cause }
     }
 
-    pub(super) fn unreachable(error: &io::Error) -> Self {
-        Self { step: SmtpStep::Connect, cause: FailureCause::Broken(Some(error.to_string())) }
+    /// The server was not reached, or broke off before it heard anything personal.
+    pub(super) fn broken(step: SmtpStep, error: &impl fmt::Display) -> Self {
+        Self { step, cause: FailureCause::Broken(Some(error.to_string())) }
+    }
+
+    /// The server refused with this code and text.
+    pub(super) fn refused(step: SmtpStep, code: u16, text: &str) -> Self {
+        let reply = SmtpReply { code, enhanced: enhanced(text) };
+        Self { step, cause: FailureCause::Answer(reply) }
     }
 
     pub(super) const fn nonsense(step: SmtpStep) -> Self {

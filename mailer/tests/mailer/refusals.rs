@@ -4,8 +4,8 @@ use mailer::MailOutcome;
 use rstest::rstest;
 
 use crate::letters::{mail, mail_to, send};
-use crate::relay::plain;
-use crate::smtp_server::Turn;
+use crate::relay::{mailer, plain};
+use crate::smtp_server::{Setup, SmtpServer, Tls, Turn};
 
 async fn answered(verb: &'static str, turn: Turn) -> MailOutcome {
     let (server, mailer) = plain(&[(verb, turn)]).await;
@@ -71,6 +71,60 @@ async fn p15_every_2xx_after_the_content_is_taken(#[case] answer: &'static str) 
 async fn p15_a_server_that_breaks_off_is_a_failure(#[case] verb: &'static str, #[case] at: &str) {
     let reason = format!("{at}: the server broke off");
     assert_eq!(answered(verb, Turn::HangUp).await, MailOutcome::Failed(reason));
+}
+
+/// An answer of this many lines, with this many characters in each but the last.
+fn long_answer(code: u16, lines: usize, width: usize) -> Turn {
+    let line = format!("{code}-5.1.1 {}\r\n", "a".repeat(width));
+    let answer = line.repeat(lines - 1) + &format!("{code} 5.1.1 the last line");
+    Turn::Say(Box::leak(answer.into_boxed_str()))
+}
+
+#[rstest]
+#[case(2, 400)]
+#[case(256, 1)]
+#[tokio::test]
+async fn an_answer_may_have_256_lines(#[case] lines: usize, #[case] width: usize) {
+    let sent = answered("RCPT", long_answer(550, lines, width)).await;
+    assert_eq!(sent, MailOutcome::Refused { code: Some(550) });
+}
+
+/// The client parsed the whole answer again with each line: 20,000 lines cost 6.7 s, and the time
+/// limit of the mail did not fire meanwhile.
+#[rstest]
+#[case(257, 1)]
+#[case(40, 500)]
+#[case(200_000, 1)]
+#[tokio::test]
+async fn a_longer_answer_is_a_failure(#[case] lines: usize, #[case] width: usize) {
+    let sent = answered("RCPT", long_answer(550, lines, width)).await;
+    assert_eq!(sent, MailOutcome::Failed("rcpt to: the server broke off".to_owned()));
+}
+
+#[rstest]
+#[case(Tls::None, "GREETING", 220, "connect: ")]
+#[case(Tls::None, "EHLO", 250, "connect: ")]
+#[case(Tls::Start, "GREETING", 220, "connect: an answer of the server is too long")]
+#[case(Tls::Start, "STARTTLS", 220, "starttls: an answer of the server is too long")]
+#[case(Tls::Start, "MAIL", 250, "mail from: the server broke off")]
+#[case(Tls::Implicit, "GREETING", 220, "connect: ")]
+#[case(Tls::Implicit, "CONTENT", 250, "content: the server broke off")]
+#[tokio::test]
+async fn every_answer_is_bounded(
+    #[case] tls: Tls,
+    #[case] verb: &'static str,
+    #[case] code: u16,
+    #[case] expected: &str,
+) {
+    let turns = vec![(verb, long_answer(code, 257, 1))];
+    let server = SmtpServer::start(Setup { tls, turns, ..Setup::default() }).await;
+    let url = match tls {
+        Tls::None => "smtp://{at}?tls=none",
+        Tls::Start => "smtp://{at}",
+        Tls::Implicit => "smtps://{at}",
+    };
+    let sent = send(&mailer(&server, url), &mail(1)).await;
+    assert!(matches!(&sent, MailOutcome::Failed(why) if why.starts_with(expected)), "{sent:?}");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use api::commands::tokens::{self, HolderRole};
 use domain::access_token::TokenScope;
 use tests::World;
 
-use super::{Scene, Visitor, get, post, sign_in};
+use super::{Scene, Visitor, cookie_of, get, post, sign_in};
 
 #[tokio::test]
 async fn a_token_becomes_a_cookie_of_eight_hours_that_no_script_and_no_other_site_gets() {
@@ -77,16 +77,16 @@ async fn only_a_living_token_of_an_operator_or_auditor_signs_in() {
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_token_and_after_eight_hours() {
+async fn a_session_ends_with_its_token() {
     let scene = Scene::new().await;
     let service = scene.world.service();
     let is_open = async |visitor: &Visitor<'_>| visitor.get("/console/firms").await.status == 200;
     let lasting = scene.visitor(HolderRole::Auditor).await;
     let made = tokens::create(service, "op", HolderRole::Operator).await.unwrap();
     let revoked = Visitor::with(&scene.world, &made.token).await;
-    let expires_at = Some("2026-11-01T13:00:00Z".parse().unwrap());
+    let expires_at = Some("2026-11-01T12:20:00Z".parse().unwrap());
     let scope = TokenScope {
-        name: "an hour".into(),
+        name: "20 minutes".into(),
         role: HolderRole::Operator,
         expires_at,
         firm_ids: None,
@@ -96,10 +96,85 @@ async fn a_session_ends_with_its_token_and_after_eight_hours() {
     assert!(is_open(&lasting).await && is_open(&revoked).await && is_open(&expired).await);
     tokens::revoke(service, made.id).await.unwrap();
     assert!(!is_open(&revoked).await);
-    scene.world.pass(Duration::from_secs(3_600));
+    scene.world.pass(Duration::from_mins(20));
     assert!(!is_open(&expired).await && is_open(&lasting).await);
-    scene.world.pass(Duration::from_secs(7 * 3_600));
-    assert!(!is_open(&lasting).await);
+}
+
+/// Opens a page like a browser, which keeps the cookie of each answer.
+async fn use_session(world: &World, cookie: &mut String) -> u16 {
+    let answer = get(world, "/console/firms", &[("cookie", cookie)]).await;
+    if answer.headers.contains_key("set-cookie") {
+        *cookie = cookie_of(&answer);
+    }
+    answer.status.as_u16()
+}
+
+/// A session nobody used stayed open for eight hours.
+#[tokio::test]
+async fn a_session_ends_30_minutes_after_its_last_use() {
+    let scene = Scene::new().await;
+    let mut cookie = scene.visitor(HolderRole::Operator).await.cookie;
+    let first = cookie.clone();
+    for _ in 0..2 {
+        scene.world.pass(Duration::from_secs(30 * 60 - 1));
+        assert_eq!(use_session(&scene.world, &mut cookie).await, 200);
+    }
+    let copy = get(&scene.world, "/console/firms", &[("cookie", &first)]).await;
+    assert_eq!(copy.status, 303, "a copy of an older cookie");
+    let newer = scene.at("/deliveries/newer?after=2026-11-01T12:00:00Z");
+    let answer = get(&scene.world, &newer, &[("cookie", &cookie)]).await;
+    assert!(!answer.headers.contains_key("set-cookie"), "a page that asks by itself is no use");
+    scene.world.pass(Duration::from_mins(30));
+    assert_eq!(use_session(&scene.world, &mut cookie).await, 303);
+}
+
+#[tokio::test]
+async fn a_session_ends_8_hours_after_its_start() {
+    let scene = Scene::new().await;
+    let mut cookie = scene.visitor(HolderRole::Operator).await.cookie;
+    for _ in 0..16 {
+        scene.world.pass(Duration::from_mins(29));
+        assert_eq!(use_session(&scene.world, &mut cookie).await, 200);
+    }
+    scene.world.pass(Duration::from_secs(16 * 60 - 1));
+    assert_eq!(use_session(&scene.world, &mut cookie).await, 200);
+    scene.world.pass(Duration::from_secs(1));
+    assert_eq!(use_session(&scene.world, &mut cookie).await, 303);
+}
+
+/// A neighbour in the domain can set a cookie without the prefix, and sign somebody in as himself.
+#[tokio::test]
+async fn behind_tls_a_cookie_without_the_prefix_is_none() {
+    let scene = Scene::new().await;
+    let cookie = scene.visitor(HolderRole::Operator).await.cookie;
+    let tls = [("host", "ops.example"), ("sec-fetch-site", "same-origin")];
+    for (cookie, status) in [(cookie.clone(), 303), (format!("__Host-{cookie}"), 200)] {
+        let headers = [&tls[..], &[("cookie", &*cookie)]].concat();
+        let answer = get(&scene.world, "/console/firms", &headers).await;
+        assert_eq!(answer.status, status, "{cookie}");
+        if status == 200 {
+            assert!(cookie_of(&answer).starts_with("__Host-"), "{cookie}");
+        }
+    }
+}
+
+/// 60 of 60 wrong tokens were 401.
+#[tokio::test]
+async fn after_20_wrong_tokens_an_address_waits() {
+    let world = World::new().await;
+    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    for _ in 0..20 {
+        assert_eq!(sign_in(&world, "fft_wrong", &[]).await.status, 401);
+    }
+    let refused = sign_in(&world, "fft_wrong", &[]).await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.headers["retry-after"]),
+        (429, &"60".parse().unwrap())
+    );
+    assert!(refused.text().contains("wait 60 seconds"), "{}", refused.text());
+    assert_eq!(sign_in(&world, &token, &[]).await.status, 303, "a right token is served");
+    world.pass(Duration::from_secs(60));
+    assert_eq!(sign_in(&world, "fft_wrong", &[]).await.status, 401);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod hostile;
 mod identity_provider;
 mod pages;
 mod provider;
+mod reproof;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -154,6 +155,12 @@ impl<'a> Visitor<'a> {
         fields.push(("form_token", &token));
         post(self.world, path, &[("cookie", &self.cookie)], &fields).await
     }
+}
+
+/// The first cookie that an answer sets.
+pub(crate) fn cookie_of(answer: &Answer) -> String {
+    let set = answer.headers["set-cookie"].to_str().unwrap();
+    set.split(';').next().unwrap().to_owned()
 }
 
 /// The value of a hidden field.

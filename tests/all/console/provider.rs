@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use super::identity_provider::{
     CLIENT_ID, CLIENT_SECRET, IdentityProvider, ProviderFault, Signing, world_with,
 };
-use super::{firm_named, get, post, query_of, sign_in, value_of};
+use super::{cookie_of, firm_named, get, post, query_of, sign_in, value_of};
 use crate::process::{Served, firmforms, serve_with};
 
 const ORIGIN: &str = "http://127.0.0.1:8081";
@@ -96,12 +96,6 @@ impl Console {
         .await
         .unwrap()
     }
-}
-
-/// The first cookie that an answer sets.
-fn cookie_of(answer: &Answer) -> String {
-    let set = answer.headers["set-cookie"].to_str().unwrap();
-    set.split(';').next().unwrap().to_owned()
 }
 
 fn assert_refused(answer: &Answer, status: u16, sentence: &str) {
@@ -239,7 +233,7 @@ async fn at_the_terminal_users_are_listed_and_signed_out() {
     let console = Console::new().await;
     console.travel().await;
     // The program has the time of this machine.
-    let hour = "update sign_ins set ends_at = now() + interval '1 hour'";
+    let hour = "update sign_ins set ends_at = now() + interval '1 hour', last_used_at = now()";
     console.world.pool().execute(hour).await.unwrap();
     let program = async |arguments: &[&str]| {
         let output = firmforms(&console.world.database).args(arguments).output().await.unwrap();
@@ -294,13 +288,157 @@ async fn the_actor_of_a_user_is_the_same_after_each_sign_in_and_its_name_is_told
 }
 
 #[tokio::test]
-async fn a_session_of_a_user_lasts_eight_hours_at_most() {
+async fn a_session_of_a_user_ends_8_hours_after_its_start() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
-    console.world.pass(Duration::from_secs(8 * 3_600 - 1));
+    for _ in 0..16 {
+        console.world.pass(Duration::from_mins(29));
+        assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    }
+    console.world.pass(Duration::from_secs(16 * 60 - 1));
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
     console.world.pass(Duration::from_secs(1));
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
+}
+
+/// A session nobody used stayed open for eight hours.
+#[tokio::test]
+async fn a_session_of_a_user_ends_30_minutes_after_its_last_use() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    for _ in 0..2 {
+        console.world.pass(Duration::from_secs(30 * 60 - 1));
+        assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    }
+    assert_eq!(sessions::of_users(console.world.service()).await.unwrap().len(), 1);
+    console.world.pass(Duration::from_mins(30));
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
+    assert_eq!(sessions::of_users(console.world.service()).await.unwrap(), []);
+}
+
+/// Release 0.2.0 wrote no last use.
+#[tokio::test]
+async fn a_session_of_release_0_2_0_counts_from_its_sign_in() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    let former = "update sign_ins set last_used_at = null, proven_at = null";
+    console.world.pool().execute(former).await.unwrap();
+    console.world.pass(Duration::from_mins(29));
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
+    console.world.pool().execute(former).await.unwrap();
+    console.world.pass(Duration::from_mins(1));
+    assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
+}
+
+/// At many providers users enter any address, and that made an operator.
+#[rstest]
+#[case(json!({"email_verified": false}), None)]
+#[case(json!({}), None)]
+#[case(json!({"email_verified": true}), Some("/console/proof"))]
+#[tokio::test]
+async fn an_unverified_address_grants_nothing(#[case] claims: Value, #[case] led_to: Option<&str>) {
+    let provider = IdentityProvider::start().await;
+    let settings = oidc::ProviderSettings {
+        roles_claim: "email".to_owned(),
+        ..provider.settings(ORIGIN, &["boss@example.com=operator"])
+    };
+    let console = Console { world: world_with(settings).await, provider };
+    let mut all = claims;
+    all["email"] = json!("boss@example.com");
+    console.provider.claim(&all);
+    let answer = console.travel().await;
+    match led_to {
+        Some(page) => assert!(answer.status == 200 && answer.text().contains(page)),
+        None => assert_refused(&answer, 403, "the provider has not verified the address"),
+    }
+}
+
+/// The time of the world, as the provider tells the proof of a person.
+fn told_at(console: &Console, seconds_ago: i64) -> Value {
+    let now = console.world.clock.now().get().timestamp();
+    json!({"auth_time": now - seconds_ago, "exp": now + 300})
+}
+
+impl Console {
+    /// Sends the pause of everything.
+    async fn pause_all(&self, cookie: &str) -> Answer {
+        let page = self.open(cookie, "/console/firms").await;
+        let token = value_of(page.text(), "form_token");
+        let fields = [
+            ("form_token", &*token),
+            ("all", "ALL"),
+            ("reason", "a drill & more"),
+            ("back", "/console/pauses"),
+        ];
+        let headers = [("cookie", cookie)];
+        post(&self.world, "/console/pauses/begin", &headers, &fields).await
+    }
+
+    async fn pauses(&self, cookie: &str) -> usize {
+        let found = self.open(cookie, "/console/pauses.json").await;
+        found.body["items"].as_array().unwrap().len()
+    }
+}
+
+#[tokio::test]
+async fn a_user_proves_it_again_and_the_act_goes_on() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    let asked = console.pause_all(&cookie).await;
+    assert_eq!(asked.status, 403, "{}", asked.text());
+    assert!(asked.text().contains("Sign in again by 127.0.0.1"), "{}", asked.text());
+    let (_, link) = asked.text().split_once("<p class=\"buttons\"><a href=\"").unwrap();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let way = Traveller { cookie: cookie_of(&asked), query: query_of(&link) };
+    assert_eq!((&*way.query["prompt"], &*way.query["max_age"]), ("login", "900"));
+    assert_eq!(console.pauses(&cookie).await, 0);
+
+    console.provider.claim(&told_at(&console, 0));
+    let answer = console.come_back(&way.cookie, &console.answer(&way)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(answer.text().contains("a drill &amp; more"), "{}", answer.text());
+    let new = cookie_of(&answer);
+    assert_ne!(new, cookie);
+    let token = value_of(answer.text(), "form_token");
+    assert_eq!(value_of(answer.text(), "all"), "ALL");
+    let back = value_of(answer.text(), "back");
+    let fields =
+        [("form_token", &*token), ("all", "ALL"), ("reason", "a drill & more"), ("back", &*back)];
+    let path = "/console/pauses/begin";
+    assert!(answer.text().contains(&format!("action=\"{path}\"")), "{}", answer.text());
+    let done = post(&console.world, path, &[("cookie", &new)], &fields).await;
+    assert_eq!(
+        (done.status.as_u16(), done.headers["location"].to_str().unwrap()),
+        (303, "/console/pauses?done=paused")
+    );
+    assert_eq!(console.pauses(&new).await, 1);
+}
+
+/// The provider may know the person from the morning, and a thief of the browser from nowhere.
+#[tokio::test]
+async fn an_old_or_untold_proof_at_the_provider_is_none() {
+    let console = Console::new().await;
+    let cookie = cookie_of(&console.travel().await);
+    for claims in [json!({}), told_at(&console, 901)] {
+        let asked = console.pause_all(&cookie).await;
+        let (_, link) = asked.text().split_once("<p class=\"buttons\"><a href=\"").unwrap();
+        let link = link.split('"').next().unwrap().replace("&amp;", "&");
+        let way = Traveller { cookie: cookie_of(&asked), query: query_of(&link) };
+        console.provider.claim(&claims);
+        let answer = console.come_back(&way.cookie, &console.answer(&way)).await;
+        assert_refused(&answer, 403, "as auth_time, that you signed in just now");
+    }
+    assert_eq!(console.pauses(&cookie).await, 0);
+}
+
+#[tokio::test]
+async fn a_fresh_proof_at_the_sign_in_is_enough() {
+    let console = Console::new().await;
+    console.provider.claim(&told_at(&console, 60));
+    let cookie = cookie_of(&console.travel().await);
+    assert_eq!(console.pause_all(&cookie).await.status, 303);
+    console.world.pass(Duration::from_secs(841));
+    assert_eq!(console.pause_all(&cookie).await.status, 403);
 }
 
 #[rstest]

@@ -1,4 +1,4 @@
-//! `Idempotency-Key` on `POST /hooks` (ruling 40).
+//! `Idempotency-Key` on `POST /hooks` (rulings 40 and 61).
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn a_repeated_request_answers_with_the_subscription_that_it_made() {
                "form_id": firm.form}),
     ] {
         let refused = subscribe(&world, &firm.key, "setup 1", &changed).await;
-        assert_eq!(refused.code(), (400, "invalid_request"), "{changed}");
+        assert_eq!(refused.code(), (409, "idempotency_conflict"), "{changed}");
     }
     assert_eq!((hooks(&world, &firm).await, hooks(&world, &other).await), (2, 1));
     world.subscribe(&firm, "https://hooks.example.com/catch").await;

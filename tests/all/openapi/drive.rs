@@ -32,6 +32,7 @@ pub(super) struct Stage {
 }
 
 /// A call, made of an operation's examples.
+#[derive(Clone)]
 struct Call<'a> {
     world: &'a World,
     key: Option<&'a str>,
@@ -40,6 +41,7 @@ struct Call<'a> {
     body: Value,
     header_lines: usize,
     if_none_match: Option<&'static str>,
+    idempotency_key: Option<&'static str>,
 }
 
 impl Stage {
@@ -83,6 +85,12 @@ impl Stage {
             (404, "form_not_found") => self.name_no_form(operation, &mut call),
             (404, "unknown_trigger") => call.path = operation.at(|_| "no_such_trigger".to_owned()),
             (405, "invalid_request") => call.method = "PATCH".to_owned(),
+            (409, "idempotency_conflict") => {
+                call.idempotency_key = Some("drive");
+                let mut first = call.clone();
+                first.body["trigger"] = json!("lead_hot");
+                assert_eq!(first.make().await.status, 201);
+            }
             (409, "too_many_hooks") => call.key = Some(&self.full.key),
             (409, "form_not_published") => call.path = operation.at(|_| self.draft.to_string()),
             (413, "invalid_request") => call.body["x"] = json!("x".repeat(64 << 10)),
@@ -124,6 +132,7 @@ impl Stage {
             body: operation.body(),
             header_lines: 0,
             if_none_match: None,
+            idempotency_key: None,
         }
     }
 
@@ -163,6 +172,9 @@ impl<'a> Call<'a> {
         }
         if let Some(tag) = self.if_none_match {
             request = request.header("if-none-match", tag);
+        }
+        if let Some(key) = self.idempotency_key {
+            request = request.header("idempotency-key", key);
         }
         for _ in 0..self.header_lines {
             request = request.header("x-test", "x");

@@ -68,6 +68,7 @@ fn create() -> Operation {
             Error::UnknownTrigger,
             Error::InvalidTarget(TargetRefusal::NotHttps),
             Error::FormNotFound,
+            Error::IdempotencyConflict,
             Error::TooManyHooks,
         ],
     }

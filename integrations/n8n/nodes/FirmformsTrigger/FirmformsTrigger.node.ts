@@ -9,7 +9,7 @@ import type {
 import { NodeConnectionTypes, NodeOperationError } from 'n8n-workflow';
 
 import { ask, call, errorOf, getForms } from '../shared/api';
-import { problemOf } from '../shared/signature';
+import { isRepeated, problemOf, secretsOf } from '../shared/signature';
 
 interface Hook {
 	id: string;
@@ -35,6 +35,17 @@ function wantedOf(context: IHookFunctions): Wanted {
 		trigger: context.getNodeParameter('event') as string,
 		formId: (context.getNodeParameter('formId', '') as string) || null,
 	};
+}
+
+const NO_SECRET = 'the credentials have no signing secret';
+
+/** Without a secret everybody could start the workflow. */
+async function needSecret(context: IHookFunctions): Promise<void> {
+	const credentials = await context.getCredentials<{ signingSecret?: string }>('firmformsApi');
+	if (secretsOf(credentials).length > 0) return;
+	throw new NodeOperationError(context.getNode(), NO_SECRET, {
+		description: 'Enter the webhook signing secret of the firm. It begins with whsec_.',
+	});
 }
 
 function kindOf(context: IHookFunctions): keyof HookIds {
@@ -179,6 +190,7 @@ export class FirmformsTrigger implements INodeType {
 	webhookMethods = {
 		default: {
 			async checkExists(this: IHookFunctions): Promise<boolean> {
+				await needSecret(this);
 				const { url, trigger, formId } = wantedOf(this);
 				const ids = hookIds(this);
 				const isRight = (hook: Hook) =>
@@ -195,6 +207,7 @@ export class FirmformsTrigger implements INodeType {
 			},
 
 			async create(this: IHookFunctions): Promise<boolean> {
+				await needSecret(this);
 				const { url, trigger, formId } = wantedOf(this);
 				const body = { target_url: url, trigger, form_id: formId };
 				const hook = await call<Hook>(this, { method: 'POST', path: ['hooks'], body });
@@ -215,12 +228,17 @@ export class FirmformsTrigger implements INodeType {
 	async webhook(this: IWebhookFunctions): Promise<IWebhookResponseData> {
 		const body = await rawBodyOf(this);
 		const headers = this.getHeaderData();
-		const { signingSecret } = await this.getCredentials<{ signingSecret?: string }>('firmformsApi');
-		const secrets = (signingSecret ?? '').split(/[\s,]+/).filter(Boolean);
-		if (secrets.length > 0) {
-			const header = headers['x-service-signature'] as string | undefined;
-			const problem = problemOf(header, body, secrets, Date.now() / 1000);
-			if (problem) return answer(this, 401, `the signature is ${problem}`);
+		const credentials = await this.getCredentials<{ signingSecret?: string }>('firmformsApi');
+		const secrets = secretsOf(credentials);
+		if (secrets.length === 0) return answer(this, 401, NO_SECRET);
+		const now = Date.now() / 1000;
+		const header = headers['x-service-signature'] as string | undefined;
+		const problem = problemOf(header, body, secrets, now);
+		if (problem) return answer(this, 401, `the signature is ${problem}`);
+		const deliveryId = headers['x-service-delivery'] as string | undefined;
+		const url = this.getNodeWebhookUrl('default') ?? '';
+		if (isRepeated(url, header ?? '', deliveryId, now)) {
+			return answer(this, 401, 'the signature came before, under another delivery id');
 		}
 		// An operator's test of the address carries made-up data.
 		if (headers['x-service-test'] === '1') return answer(this, 200, 'a test starts no workflow');
@@ -233,7 +251,7 @@ export class FirmformsTrigger implements INodeType {
 		if (payload.event !== this.getNodeParameter('event')) {
 			return answer(this, 200, 'the node listens to another event');
 		}
-		const json = { id: idOf(payload), ...payload, delivery_id: headers['x-service-delivery'] };
+		const json = { id: idOf(payload), ...payload, delivery_id: deliveryId };
 		return { workflowData: [[{ json }]] };
 	}
 }

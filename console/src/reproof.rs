@@ -1,0 +1,147 @@
+//! The proof of the person again, before an act that cuts off (ruling 62).
+//!
+//! The holder of a token enters it again. A user of the provider is led there, and confirms the act
+//! on the way back. Either way the act has all that was typed.
+
+use api::sessions;
+use api::sign_in::{FlowPurpose, SignInFlow};
+use axum::http::StatusCode;
+use axum::http::header::SET_COOKIE;
+use axum::response::{IntoResponse, Response};
+use domain::sign_in::{FLOW_TIME, PROOF_TIME};
+use maud::{Markup, html};
+
+use crate::SharedState;
+use crate::act::{FORM_TOKEN, FormFields, SentForm};
+use crate::entrance::TokenRefusal;
+use crate::frame::PageContent;
+use crate::provider::{flow_cookie, refused};
+use crate::refusal::Refusal;
+
+/// The field with the token.
+const PROOF_TOKEN: &str = "proof_token";
+
+/// The proofs in a form, which no later form repeats.
+const PROOFS: [&str; 2] = [FORM_TOKEN, PROOF_TOKEN];
+
+/// Longest fields that the cookie of the way keeps. It has 4 KiB, and a reason 200 characters.
+const FIELDS_BYTES_MAX: usize = 2_500;
+
+/// The result of asking for a proof.
+pub(crate) enum ProofOutcome {
+    /// The person proved who it is, so the act goes on.
+    Given,
+    /// The page that asks for a proof.
+    Asked(Response),
+}
+
+impl SentForm {
+    /// Asks for a proof of the person if the last one is old.
+    pub(crate) async fn prove(&self, state: &SharedState) -> Result<ProofOutcome, Refusal> {
+        if self.visit.session.is_proven(self.visit.now) {
+            return Ok(ProofOutcome::Given);
+        }
+        if self.visit.session.user().is_some() {
+            return self.lead_to_provider(state).await.map(ProofOutcome::Asked);
+        }
+        let Some(token) = self.fields.optional(PROOF_TOKEN) else {
+            return Ok(ProofOutcome::Asked(self.ask_for_token(None)));
+        };
+        match sessions::begin(&state.service, token, self.visit.address).await {
+            Ok(session) if session.has_token_of(&self.visit.session) => {
+                self.visit.used_cookie.set(&state.service, &session, self.visit.channel);
+                Ok(ProofOutcome::Given)
+            }
+            Ok(_) => {
+                let why = "This is not the token of your session.";
+                Ok(ProofOutcome::Asked(self.ask_for_token(Some(why))))
+            }
+            Err(error) => {
+                let refused = TokenRefusal::of(&error)?;
+                let page = self.ask_for_token(Some(&refused.sentence));
+                Ok(ProofOutcome::Asked(refused.with_wait((refused.status, page).into_response())))
+            }
+        }
+    }
+
+    /// The page that asks for the token. Its form is the act, with all that was typed.
+    fn ask_for_token(&self, fault: Option<&str>) -> Response {
+        let content = html! {
+            @if let Some(fault) = fault { p.refused role="alert" { (fault) } }
+            (explanation())
+            form.sign-in method="post" action=(self.visit.path) {
+                (typed(&self.fields))
+                input type="hidden" name=(FORM_TOKEN) value=(self.visit.form_token);
+                label for="token" { "Token" }
+                input #token type="password" name=(PROOF_TOKEN) required autocomplete="off"
+                    autofocus spellcheck="false" autocapitalize="off";
+                button { "Go on" }
+            }
+        };
+        self.asking(content)
+    }
+
+    /// The page that leads to the provider. The cookie of the way keeps the act.
+    async fn lead_to_provider(&self, state: &SharedState) -> Result<Response, Refusal> {
+        let Some(provider) = state.service.provider.as_deref() else {
+            return Err(Refusal::no_page());
+        };
+        let path = self.visit.path.clone();
+        let fields = self.fields.to_json(&PROOFS);
+        if fields.len() > FIELDS_BYTES_MAX {
+            return Err(Refusal::invalid("the form is too long to be kept on the way"));
+        }
+        let purpose = FlowPurpose::Act { path, fields };
+        let flow = SignInFlow::begin(&state.service, purpose);
+        let address = match flow.address(&state.service, provider).await {
+            Ok(address) => address,
+            Err(error) => return Ok(refused(state, "/console", &error)),
+        };
+        let seconds = FLOW_TIME.num_seconds();
+        let cookie = flow_cookie(provider, &flow.cookie(&state.service), seconds);
+        let content = html! {
+            (explanation())
+            p.buttons { a href=(address) { "Sign in again by " (provider.host()) } }
+        };
+        Ok(([(SET_COOKIE, cookie)], self.asking(content)).into_response())
+    }
+
+    fn asking(&self, content: Markup) -> Response {
+        let page = self.visit.page(&PageContent::of("Prove that it is you", content));
+        (StatusCode::FORBIDDEN, page).into_response()
+    }
+}
+
+fn explanation() -> Markup {
+    let minutes = PROOF_TIME.num_minutes();
+    html! {
+        p { "This act cuts off, and your last proof is older than " (minutes) " minutes. Nothing \
+             is done yet, and nothing that you typed is lost." }
+    }
+}
+
+/// The fields of an act as hidden ones, without the proofs of the former form.
+fn typed(fields: &FormFields) -> Markup {
+    html! {
+        @for (name, value) in fields.typed(&PROOFS) {
+            input type="hidden" name=(name) value=(value);
+        }
+    }
+}
+
+/// The page after the way to the provider, which asks to confirm the act that waits.
+pub(crate) fn confirm(path: &str, fields: &FormFields, form_token: &str) -> Markup {
+    html! {
+        p { "The act waits for your word." }
+        dl {
+            @for (name, value) in fields.typed(&PROOFS) {
+                dt { (name) } dd { bdi { (domain::printable::printable(value)) } }
+            }
+        }
+        form method="post" action=(path) {
+            (typed(fields))
+            input type="hidden" name=(FORM_TOKEN) value=(form_token);
+            button autofocus { "Go on" }
+        }
+    }
+}
