@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 /// How long it may take until it is ready.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Where its databases are.
 #[derive(Debug, Clone)]

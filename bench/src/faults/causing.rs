@@ -11,7 +11,7 @@ use super::load::Load;
 use super::service::Services;
 
 /// The service takes reports in again within this time after the end of a fault.
-const TAKEN_WITHIN: Duration = Duration::from_secs(60);
+const TAKEN_WITHIN: Duration = Duration::from_secs(120);
 
 /// The longest time by which an answer of the database is late.
 const DELAY_MAX: Duration = Duration::from_secs(1);

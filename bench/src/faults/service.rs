@@ -143,7 +143,8 @@ impl Services {
     pub(crate) async fn command(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let ended = self.serving.firmforms(arguments)?.output().await?;
         let said = String::from_utf8_lossy(&ended.stdout);
-        ensure!(ended.status.success(), "{}: {said}", arguments.join(" "));
+        let failure = String::from_utf8_lossy(&ended.stderr);
+        ensure!(ended.status.success(), "{}: {said}{failure}", arguments.join(" "));
         Ok(())
     }
 
