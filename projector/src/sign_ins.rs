@@ -5,9 +5,7 @@ mod stored;
 
 use chrono::{DateTime, Utc};
 use domain::event::Event;
-use domain::sign_in::{
-    FLOW_TIME, SESSION_IDLE_MAX, SESSION_TIME, SignInEvent, SignInScope,
-};
+use domain::sign_in::{FLOW_TIME, SESSION_IDLE_MAX, SESSION_TIME, SignInEvent, SignInScope};
 use domain::time::Timestamp;
 use eventstore::tail::TailError;
 use eventstore::{Upcasters, load_first};
