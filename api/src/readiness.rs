@@ -48,6 +48,11 @@ const CLOCK: Alarm = Alarm { name: "clock", says: "the time cannot be trusted: n
 const DISK: Alarm =
     Alarm { name: "disk", says: "a full disk refused a report within the last minute" };
 
+const OTHER_PRIMARIES: Alarm = Alarm {
+    name: "primaries",
+    says: "another host takes writes beside the primary: one of them will lose them",
+};
+
 /// Returns the alarms of a process that can serve.
 ///
 /// # Errors
@@ -106,9 +111,16 @@ async fn alarms(service: &Service) -> Result<Vec<Alarm>, sqlx::Error> {
         (VERIFICATION, is_verification_broken(main).await?),
         (CHECKPOINTS, is_unsigned(main, now).await?),
         (CLOCK, service.clock.fault().is_some()),
+        (OTHER_PRIMARIES, has_other_primaries(service)),
         (DISK, service.refused_reports.are_recent(Instant::now())),
     ];
     Ok(states.into_iter().filter_map(|(alarm, is_on)| is_on.then_some(alarm)).collect())
+}
+
+/// Returns whether another host of either database is a primary, too (ruling 55).
+fn has_other_primaries(service: &Service) -> bool {
+    let lives = [service.store.life(), service.keyring.life()];
+    lives.into_iter().any(|life| !life.other_primaries().is_empty())
 }
 
 async fn is_verification_broken(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {

@@ -35,9 +35,11 @@ async fn world() -> (World, SignInScope) {
         sign_in_id,
         grants_sha256: [3; 32],
         scope: &scope,
+        proven_at: None,
     };
     let mut appending = world.service().store.begin().await.unwrap();
-    assert!(sign_ins::begin(appending.connection(), new).await.unwrap());
+    let now = world.clock.now().get();
+    assert!(sign_ins::begin(appending.connection(), new, now).await.unwrap());
     sign_ins::name_user(appending.connection(), new).await.unwrap();
     let context = world.service().context(INSTALLATION_FIRM_ID, Actor::Auditor(scope.user_id));
     let event = SignInEvent::UserSignedIn(scope.clone());
