@@ -56,8 +56,8 @@ async fn put_aside(service: &Served, times: usize) {
 /// The outcomes of a subscription's attempts.
 async fn outcomes(world: &World, hook: Uuid) -> Vec<String> {
     let question = format!(
-        "select a.outcome from {ATTEMPTS} a join deliveries d using (delivery_id)
-          where d.hook_id = $1 order by a.number"
+        "select attempts.outcome from {ATTEMPTS} join deliveries d using (delivery_id)
+          where d.hook_id = $1 order by attempts.number"
     );
     sqlx::query_scalar(&question).bind(hook).fetch_all(world.pool()).await.unwrap()
 }

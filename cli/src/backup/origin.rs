@@ -113,7 +113,7 @@ pub(super) enum UnprovedOrigin {
     /// The backup has no signature or seal that a key here could prove.
     #[error("nothing proves the origin of the backup: no key that is trusted here signed it")]
     Unsigned,
-    /// The signature or the seal does not fit the manifest.
+    /// The signature of a trusted key does not fit the manifest.
     #[error("the manifest of the backup was changed after it was signed")]
     Changed,
 }
@@ -154,8 +154,8 @@ impl TrustedKeys {
         {
             return Ok(ProvedOrigin::Sealed);
         }
-        let is_comparable = signer.is_some() || seal.is_some();
-        Err(if is_comparable { UnprovedOrigin::Changed } else { UnprovedOrigin::Unsigned })
+        // A seal that does not fit may be of another wrapping key.
+        Err(if signer.is_some() { UnprovedOrigin::Changed } else { UnprovedOrigin::Unsigned })
     }
 
     /// The trusted key that a signature names, and the signature.
@@ -239,7 +239,10 @@ mod tests {
         assert_eq!(by_seal.judge(MANIFEST, &origin), Ok(ProvedOrigin::Sealed));
         assert_eq!(both.judge(MANIFEST, &origin), signed);
         for trusted in [&by_key, &by_seal, &both] {
-            assert_eq!(trusted.judge(b"{}", &origin), Err(UnprovedOrigin::Changed));
+            let is_signed = !trusted.public.is_empty();
+            let changed =
+                if is_signed { UnprovedOrigin::Changed } else { UnprovedOrigin::Unsigned };
+            assert_eq!(trusted.judge(b"{}", &origin), Err(changed));
             let none = ManifestOrigin::default();
             assert_eq!(trusted.judge(MANIFEST, &none), Err(UnprovedOrigin::Unsigned));
         }
