@@ -250,35 +250,47 @@ mod tests {
         SendLimits::alone(DelivererSettings { permits, caps: CAPS, ..DelivererSettings::default() })
     }
 
+    /// A process whose host has answered often enough for all of its limits.
+    fn known(permits: usize) -> SendLimits {
+        let limits = limits(permits);
+        (0..9).for_each(|_| limits.note_answer("a.example", Duration::ZERO));
+        limits
+    }
+
+    fn reserved(limits: &SendLimits, firm: u128) -> Vec<(Uuid, Arc<SendReservation>)> {
+        limits.reserve(due(firm, 9)).deliveries
+    }
+
     fn due(firm: u128, count: u128) -> Vec<ClaimCandidate> {
         let one = |number| ClaimCandidate {
             delivery_id: Uuid::from_u128(firm * 100 + number),
             lane_id: Uuid::from_u128(firm),
             firm_id: Uuid::from_u128(firm),
             host: "a.example".into(),
+            is_retry: false,
         };
         (0..count).map(one).collect()
     }
 
     #[test]
     fn what_is_reserved_counts_until_it_is_dropped() {
-        let limits = limits(64);
-        assert_eq!(limits.full(), FullLimits::default());
-        let first = limits.reserve(due(1, 9));
+        let limits = known(64);
+        assert!(limits.full().is_empty());
+        let first = reserved(&limits, 1);
         assert_eq!(first.len(), CAPS.per_firm_and_host);
         assert_eq!(limits.full().pairs, [(Uuid::from_u128(1), "a.example".to_owned())]);
-        assert!(limits.reserve(due(1, 9)).is_empty());
-        let second = limits.reserve(due(2, 9));
+        assert!(reserved(&limits, 1).is_empty());
+        let second = reserved(&limits, 2);
         assert_eq!(second.len(), CAPS.per_host - CAPS.per_firm_and_host);
         assert_eq!(limits.full().hosts, ["a.example"]);
         drop(first);
-        assert_eq!(limits.reserve(due(1, 9)).len(), CAPS.per_firm_and_host);
+        assert_eq!(reserved(&limits, 1).len(), CAPS.per_firm_and_host);
     }
 
     #[test]
     fn nothing_is_reserved_without_a_permit() {
-        let limits = limits(2);
-        let held = limits.reserve(due(1, 9));
+        let limits = known(2);
+        let held = reserved(&limits, 1);
         assert_eq!(held.len(), 1, "a quarter of the permits, one at least, is never lent");
         assert_eq!(limits.full().firms, [Uuid::from_u128(1)]);
     }

@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_lane_that_fails_goes_behind_the_others() {
         let mut queue = StuckQueue::default();
-        [1, 2, 3].map(|lane| queue.add(batch(lane)));
+        [1, 2, 3].into_iter().for_each(|lane| queue.add(batch(lane)));
         assert_eq!(next(&mut queue), Some(1));
         let first = Uuid::from_u128(1);
         assert_eq!(queue.end(first, vec![batch(1), batch(1)]), LaneStanding::Waiting);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn later_answers_join_those_of_their_lane() {
         let mut queue = StuckQueue::default();
-        [1, 2, 1].map(|lane| queue.add(batch(lane)));
+        [1, 2, 1].into_iter().for_each(|lane| queue.add(batch(lane)));
         assert_eq!([(); 3].map(|()| next(&mut queue)), [Some(1), Some(2), None]);
     }
 }
