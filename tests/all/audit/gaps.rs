@@ -19,16 +19,15 @@ use crate::process::{data_dir, firmforms};
 
 const CHECKPOINT: [&str; 2] = ["audit", "checkpoint"];
 
-/// The follower passes the next position before its event exists, as after a crash of one process of
-/// PostgreSQL. Returns the position of the missed event, after which others follow.
+/// The follower passes the position of an event without reading it, as after a crash of one process
+/// of PostgreSQL under a build before this one. Returns the position of the missed event, after
+/// which others follow.
 async fn miss(world: &World, firm: &Firm) -> i64 {
     world.project().await;
-    let pass = "update checkpoints set position = (select last_value + 1 from events_position_seq)
-                 where name = 'audit_log'";
-    sqlx::query(pass).execute(world.pool()).await.unwrap();
     read(world, firm).await;
-    let missed = "select max(position) from events";
-    let missed = sqlx::query_scalar(missed).fetch_one(world.pool()).await.unwrap();
+    let pass = "update checkpoints set position = (select max(position) from events)
+                 where name = 'audit_log' returning position";
+    let missed = sqlx::query_scalar(pass).fetch_one(world.pool()).await.unwrap();
     read(world, firm).await;
     world.project().await;
     missed
