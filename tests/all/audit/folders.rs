@@ -141,7 +141,7 @@ async fn a_slow_verification_is_not_cut() {
     let notary = notary_in(folder.path());
     notary.take(world.pool(), &vault::SystemEntropy, world.clock.now()).await.unwrap();
     let limits = [
-        ("application_name", "a slow reader"),
+        ("application_name", "slow-reader"),
         ("idle_in_transaction_session_timeout", "2s"),
         ("statement_timeout", "30s"),
     ];
@@ -160,7 +160,7 @@ async fn until_idle_or_gone(pool: &sqlx::PgPool) {
     let is_over =
         "select coalesce(bool_and(clock_timestamp() - state_change > interval '2.5 s'), true)
                      from pg_stat_activity
-                    where application_name = 'a slow reader' and datname = current_database()";
+                    where application_name = 'slow-reader' and datname = current_database()";
     while !sqlx::query_scalar::<_, bool>(is_over).fetch_one(pool).await.unwrap() {
         tokio::task::yield_now().await;
     }
