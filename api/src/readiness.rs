@@ -48,9 +48,9 @@ const CLOCK: Alarm = Alarm { name: "clock", says: "the time cannot be trusted: n
 const DISK: Alarm =
     Alarm { name: "disk", says: "a full disk refused a report within the last minute" };
 
-const OTHER_PRIMARIES: Alarm = Alarm {
-    name: "primaries",
-    says: "another host takes writes beside the primary: one of them will lose them",
+const OTHER_PRIMARY: Alarm = Alarm {
+    name: "primary",
+    says: "two hosts accept writes: the writes on one of them will be lost",
 };
 
 /// Returns the alarms of a process that can serve.
@@ -111,7 +111,7 @@ async fn alarms(service: &Service) -> Result<Vec<Alarm>, sqlx::Error> {
         (VERIFICATION, is_verification_broken(main).await?),
         (CHECKPOINTS, is_unsigned(main, now).await?),
         (CLOCK, service.clock.fault().is_some()),
-        (OTHER_PRIMARIES, has_other_primaries(service)),
+        (OTHER_PRIMARY, has_other_primaries(service)),
         (DISK, service.refused_reports.are_recent(Instant::now())),
     ];
     Ok(states.into_iter().filter_map(|(alarm, is_on)| is_on.then_some(alarm)).collect())

@@ -112,6 +112,9 @@ impl<'a> SigningTurn<'a> {
         key: &SigningKey,
     ) -> Result<AuditCheckpoint, AuditError> {
         let before = self.notary.checkpoints.last()?.map(|signed| signed.checkpoint);
+        // 0.2.0 reads no checkpoint with an id. So a series that it began goes on without ids.
+        let installation_id =
+            before.as_ref().map_or(self.installation_id, |before| before.installation_id);
         Ok(AuditCheckpoint {
             v: FORMAT_VERSION,
             number: before.as_ref().map_or(0, |before| before.number) + 1,
@@ -124,7 +127,7 @@ impl<'a> SigningTurn<'a> {
             open: standing.open,
             previous: before.map_or(GENESIS_HASH, |before| before.hash()),
             key_id: key.public().id(),
-            installation_id: self.installation_id,
+            installation_id,
         })
     }
 

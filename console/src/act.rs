@@ -109,7 +109,7 @@ impl FormFields {
         self.optional(name).ok_or_else(missing)
     }
 
-    /// The fields but these.
+    /// All fields except the named ones.
     pub(crate) fn typed<'a>(
         &'a self,
         without: &'a [&'a str],

@@ -25,7 +25,8 @@ pub(crate) enum BrowserChannel {
 }
 
 impl BrowserChannel {
-    /// The channel by the words of browser and proxy. A false word harms its own cookie only.
+    /// The channel, as the headers of browser and proxy say. A forged header affects only the
+    /// cookie of its sender.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let is_from_page = text(ORIGIN.as_str()).is_some_and(|it| it.starts_with("https://"));

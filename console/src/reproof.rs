@@ -115,8 +115,8 @@ impl SentForm {
 fn explanation() -> Markup {
     let minutes = PROOF_TIME.num_minutes();
     html! {
-        p { "This act cuts off, and your last proof is older than " (minutes) " minutes. Nothing \
-             is done yet, and nothing that you typed is lost." }
+        p { "This action revokes or stops something, and you last signed in more than " (minutes)
+            " minutes ago. Nothing is done yet, and nothing that you typed is lost." }
     }
 }
 
@@ -132,7 +132,7 @@ fn typed(fields: &FormFields) -> Markup {
 /// The page after the way to the provider, which asks to confirm the act that waits.
 pub(crate) fn confirm(path: &str, fields: &FormFields, form_token: &str) -> Markup {
     html! {
-        p { "The act waits for your word." }
+        p { "Confirm this action." }
         dl {
             @for (name, value) in fields.typed(&PROOFS) {
                 dt { (name) } dd { bdi { (domain::printable::printable(value)) } }

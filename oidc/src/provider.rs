@@ -384,7 +384,7 @@ impl Provider {
             claims.email().map(|email| email.as_str()),
         ];
         let user = ProviderUser::of(&self.settings.issuer, claims.subject().as_str(), &names);
-        // A provider whose clock is ahead gives no longer proof.
+        // The time of the proof is now at most: the fast clock of a provider must not lengthen it.
         let proven_at = claims.auth_time().map(|at| at.min(now.get()).into());
         Ok(user.map(|user| (user, proven_at)))
     }

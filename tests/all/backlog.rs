@@ -2,7 +2,7 @@
 //! one occurrence for many (cases F3, F4, F5 and F9).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deliverer::DelivererContext;
 use deliverer::attempt::ClaimedAttempt;
@@ -147,7 +147,8 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
     let deliverer = deliverer(&world, 64, HostCaps { per_firm_and_host: 5, per_host: 8 });
     let (mut lanes, limits) = (queued(&world).await, SendLimits::alone(deliverer.settings));
     for host in ["127.0.0.1", "127.0.0.2"].repeat(8) {
-        limits.note_answer(host, Duration::ZERO);
+        let now = Instant::now();
+        limits.note_answer(host, now, now);
     }
     assert_eq!(lanes.values().map(VecDeque::len).sum::<usize>(), 84);
     let mut rounds = Vec::new();

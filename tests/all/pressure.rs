@@ -59,7 +59,7 @@ async fn what_is_in_flight_to_a_host_has_limits_that_racing_claims_keep() {
     let deliverer = deliverer(&world, CAPS);
     let limits = SendLimits::alone(deliverer.settings);
     for _ in 0..8 {
-        limits.note_answer("127.0.0.1", Duration::ZERO);
+        note_answer(&limits, "127.0.0.1");
     }
     let mut firms = Vec::new();
     for _ in 0..3 {
@@ -125,12 +125,17 @@ async fn f3_a_firm_over_its_share_leaves_a_quarter_of_the_permits() {
 fn responsive(world: &World, permits: usize) -> SendLimits {
     let limits = world.limits(permits);
     for host in 1..=9 {
-        limits.note_answer(&format!("127.0.0.{host}"), Duration::ZERO);
+        note_answer(&limits, &format!("127.0.0.{host}"));
     }
     limits
 }
 
-/// The host does not answer, and neither does one to which nothing is due.
+fn note_answer(limits: &SendLimits, host: &str) {
+    let now = Instant::now();
+    limits.note_answer(host, now, now);
+}
+
+/// The host has not answered in so many rounds.
 fn note_silence(limits: &SendLimits, host: &str, rounds: u32) {
     let mut began_at = Instant::now();
     for _ in 0..rounds {
@@ -169,8 +174,8 @@ async fn a_silent_host_keeps_two_probes() {
     assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
     assert_eq!(next_due(&deliverer, &limits).await.unwrap(), None, "nothing is due for it");
     drop(probes);
-    limits.note_answer("127.0.0.1", Duration::ZERO);
-    limits.note_answer("127.0.0.1", Duration::ZERO);
+    note_answer(&limits, "127.0.0.1");
+    note_answer(&limits, "127.0.0.1");
     assert_eq!(claim(&deliverer, &limits).await.unwrap().len(), 3, "it grows with the answers");
 }
 
@@ -241,7 +246,7 @@ async fn a_host_that_answers_again_leaves_the_silent_ones() {
             .unwrap();
     assert_eq!(parked.as_deref(), Some("u:127.0.0.1"));
     assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
-    limits.note_answer("127.0.0.1", Duration::ZERO);
+    note_answer(&limits, "127.0.0.1");
     assert!(next_due(&deliverer, &limits).await.unwrap().is_some());
     let claimed = claim(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(back.id, 2)]));

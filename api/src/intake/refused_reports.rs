@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A refusal is an alarm for so long.
+/// Time for which a refusal counts as an alarm.
 const ALARM_TIME: Duration = Duration::from_secs(60);
 
 /// The refusals of a process. Clones share them.

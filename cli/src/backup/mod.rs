@@ -107,8 +107,10 @@ pub(crate) async fn restore(
 fn verify(storage: &StorageArgs, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
     let found = FoundBackup::open(&asked.place)?;
     let origin = found.judge(&trusted_keys(storage, asked.public_keys.as_deref())?);
-    // A backup without a proof may be whole, and a changed one is not.
-    ensure!(origin != Err(UnprovedOrigin::Changed), "{}", UnprovedOrigin::Changed);
+    // Without a key to compare with, a backup may be whole.
+    if let Err(unproved @ (UnprovedOrigin::Changed | UnprovedOrigin::Unsigned)) = origin {
+        anyhow::bail!(unproved);
+    }
     let source = found.read()?;
     source.verify(asked.how.into())?;
     let program =

@@ -63,7 +63,7 @@ impl ManifestOrigin {
         if signature.is_none() && seal.is_none() {
             print_note(
                 "note: this machine has neither a signing key nor the wrapping key: nothing proves \
-                 the origin of the backup, and a restore takes it only as if forged",
+                 where this backup is from; `restore` takes it only with --even-if-forged",
             );
         }
         Ok(Self { signature, seal })

@@ -25,6 +25,9 @@ macro_rules! lanes_in_window {
     };
 }
 
+/// Queues and lanes that a look for the next due time reads, at most.
+const QUEUES_OF_A_LOOK: i64 = 64;
+
 /// Queues of unresponsive hosts that a claim visits, if there is room for `$8` attempts to such
 /// hosts. Some of these hosts may be at their limit.
 macro_rules! unresponsive_queues_max {
@@ -135,13 +138,17 @@ macro_rules! due_lanes {
                      and parked_in not in (select 'h:' || host from pauses where kind = 'host')
                      and parked_in not in (select 'f:' || firm_id::text from pauses
                                             where kind = 'firm')
+                     and parked_in not in (select 'p:' || hook_id::text from pauses
+                                            where kind = 'hook')
                    order by due_at limit $7)
                  union
                  (select parked_in from visited
                    where due_at <= $5 and parked_in not in (select 'u:' || unnest($2))
                    limit least($7, $8))
                  union
-                 select parked_in from recovered where due_at <= $5),
+                 select parked_in from recovered
+                  where due_at <= $5 and parked_in not in (select 'u:' || unnest($2))
+                    and parked_in not in (select 'u:' || host from pauses where kind = 'host')),
              far as materialized (
                  select l.lane_id
                    from open_queues q
@@ -194,6 +201,8 @@ pub(crate) struct LockedLanes {
     pub(crate) last_queue: String,
     /// Queues of hosts that have answered again, and that are empty.
     pub(crate) drained_queues: Vec<String>,
+    /// Queues of unresponsive hosts that this look has visited.
+    pub(crate) visited_queues: Vec<String>,
 }
 
 /// Locks the lanes with spare capacity that are due first, and returns at most `most` of them.
@@ -207,14 +216,15 @@ pub(crate) async fn lock_lanes(
     let (firm_ids, hosts) = full.pair_columns();
     sqlx::query_as(due_lanes!(
         "select array(select lane_id
-                        from (select lane_id, row_number() over () as number from near
+                        from (select lane_id, row_number() over () as number, 0 as kind from far
                               union all
-                              select lane_id, row_number() over () from far) both_kinds
-                       order by number limit $7) as lane_ids,
+                              select lane_id, row_number() over (), 1 from near) both_kinds
+                       order by number, kind limit $7) as lane_ids,
                 (select min(due_at) from first) as first_due_at,
                 (select is_any from hidden) as hides_lanes,
                 (select last_queue from visit_end) as last_queue,
-                array(select parked_in from recovered where due_at is null) as drained_queues",
+                array(select parked_in from recovered where due_at is null) as drained_queues,
+                array(select parked_in from visited) as visited_queues",
         "for no key update of l skip locked"
     ))
     .bind(&full.firms)
@@ -256,7 +266,7 @@ pub(crate) async fn next_due_at(
     .bind(hosts)
     .bind(now)
     .bind(from)
-    .bind(1_i64)
+    .bind(QUEUES_OF_A_LOOK)
     .bind(rows(full.unresponsive_room))
     .bind(behind_queue)
     .bind(&full.recovered_queues)
@@ -264,7 +274,8 @@ pub(crate) async fn next_due_at(
     .await
 }
 
-/// Parks the lanes without spare capacity that stand before all others. Returns their number.
+/// Parks the lanes without spare capacity that stand before all others. A pause lasts longer than a
+/// full limit, so it decides about the queue. Returns the number of these lanes.
 pub(crate) async fn park_blocked(
     connection: &mut PgConnection,
     DueScan { now, from, .. }: DueScan<'_>,
@@ -277,12 +288,13 @@ pub(crate) async fn park_blocked(
         ",
          blocked as materialized (
              select l.lane_id,
-                    case when l.host = any($7) then 'u:' || l.host
-                         when l.host <> all($2)
+                    case when l.lane_id in (select hook_id from pauses where kind = 'hook')
+                         then 'p:' || l.lane_id::text
+                         when l.firm_id in (select firm_id from pauses where kind = 'firm')
+                         then 'f:' || l.firm_id::text
+                         when l.host = any($7) then 'u:' || l.host
+                         when l.firm_id = any($1) and l.host <> all($2)
                               and l.host not in (select host from pauses where kind = 'host')
-                              and (l.firm_id = any($1)
-                                   or l.firm_id in (select firm_id from pauses
-                                                     where kind = 'firm'))
                          then 'f:' || l.firm_id::text
                          else 'h:' || l.host end as queue
                from (select lane_id from first where not (",

@@ -127,12 +127,13 @@ impl ClaimProgress {
         )
         .await?;
         self.wakes_are_left = woken.left.are_left;
-        let behind_queue = std::mem::take(&mut floors.behind_queue);
+        let behind_queue = floors.behind_queue.clone();
         let scan = DueScan { now: now.get(), from: start.due_from, behind_queue: &behind_queue };
         let most = lanes_max.saturating_sub(woken.lane_ids.len()).max(1);
         let due = candidates::lock_lanes(connection, scan, &full, most).await?;
         floors.behind_queue = due.last_queue;
         limits.forget_drained(&due.drained_queues);
+        limits.note_visited(&due.visited_queues);
         if due.hides_lanes {
             self.lanes_parked += candidates::park_blocked(connection, scan, &full).await?;
         }

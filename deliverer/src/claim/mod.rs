@@ -27,3 +27,4 @@ mod screening;
 
 pub use self::from_outbox::{claim, claim_beyond, next_due};
 pub use self::scan_floors::ScanFloors;
+pub(crate) use self::scan_floors::UNRESPONSIVE_QUEUES;

@@ -11,7 +11,7 @@ use eventstore::LifeNumber;
 use tokio::time::Instant;
 
 /// The names of all queues of unresponsive hosts come after this one.
-const UNRESPONSIVE_QUEUES: &str = "u:";
+pub(crate) const UNRESPONSIVE_QUEUES: &str = "u:";
 
 /// The wait between two scans that begin without floors.
 const FULL_SCAN_INTERVAL: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ impl ScanFloors {
     ) -> ScanStart {
         if self.life != life || self.full_scan_at.is_none_or(|at| instant >= at) {
             let full_scan_at = Some(instant + FULL_SCAN_INTERVAL);
-            let behind_queue = std::mem::take(&mut self.behind_queue);
+            let behind_queue = self.behind_queue.clone();
             *self = Self { life, full_scan_at, behind_queue, ..Self::default() };
         }
         let due_from = self.due_from.map(|from| from.min(now - COMMIT_WITHIN));

@@ -1,11 +1,14 @@
 //! The health of hosts, as this process's attempts show it, in memory.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use domain::pressure::HostCaps;
 use domain::pressure::host_health::{HostHealth, HostStanding};
+
+use crate::claim::UNRESPONSIVE_QUEUES;
 
 /// Hosts that are remembered, at most. An entry takes some 100 bytes.
 const HOSTS_MAX: usize = 100_000;
@@ -23,6 +26,8 @@ struct KnownHosts {
     /// Queues of lanes whose hosts answer promptly again. Their lanes are parked until a claim
     /// takes them.
     recovered_queues: BTreeSet<String>,
+    /// The last one that a claim has asked for.
+    last_asked: String,
 }
 
 impl HostHealths {
@@ -35,9 +40,17 @@ impl HostHealths {
         hosts.filter_map(|host| Some((host.to_owned(), *known.healths.get(host)?))).collect()
     }
 
-    /// Queues of hosts that have recovered.
+    /// Queues of hosts that have recovered, some at a time.
     pub(super) fn recovered_queues(&self) -> Vec<String> {
-        self.lock().recovered_queues.iter().take(RECOVERED_MAX).cloned().collect()
+        let mut known = self.lock();
+        let KnownHosts { recovered_queues, last_asked, .. } = &mut *known;
+        let behind = (Bound::Excluded(&*last_asked), Bound::Unbounded);
+        let mut asked: Vec<String> =
+            recovered_queues.range(behind).take(RECOVERED_MAX).cloned().collect();
+        let others = recovered_queues.range(..=&*last_asked);
+        asked.extend(others.take(RECOVERED_MAX - asked.len()).cloned());
+        asked.last().unwrap_or(&String::new()).clone_into(last_asked);
+        asked
     }
 
     /// Forgets these queues.
@@ -47,8 +60,26 @@ impl HostHealths {
         }
     }
 
-    pub(super) fn note_answer(&self, host: &str, took: Duration, caps: HostCaps) {
-        self.change(host, caps, |health| health.note_answer(took, caps.per_host));
+    /// Names the visited queues of hosts that answer. Another process may have parked their lanes,
+    /// or this one before its restart.
+    pub(super) fn note_visited(&self, queues: &[String]) {
+        let mut known = self.lock();
+        let KnownHosts { healths, recovered_queues, .. } = &mut *known;
+        let answers = |queue: &&String| {
+            let host = queue.strip_prefix(UNRESPONSIVE_QUEUES).unwrap_or_default();
+            healths.get(host).is_some_and(|health| health.standing == HostStanding::Responsive)
+        };
+        recovered_queues.extend(queues.iter().filter(answers).cloned());
+    }
+
+    pub(super) fn note_answer(
+        &self,
+        host: &str,
+        began_at: Instant,
+        ended_at: Instant,
+        caps: HostCaps,
+    ) {
+        self.change(host, caps, |health| health.note_answer(began_at, ended_at, caps.per_host));
     }
 
     pub(super) fn note_silence(
@@ -69,19 +100,11 @@ impl HostHealths {
     /// because they become known again with their next answer.
     fn change(&self, host: &str, caps: HostCaps, change: impl FnOnce(&mut HostHealth)) {
         let mut known = self.lock();
-        let KnownHosts { healths, recovered_queues } = &mut *known;
+        let KnownHosts { healths, recovered_queues, .. } = &mut *known;
         if let Some(health) = healths.get_mut(host) {
-            let was = health.standing;
+            let before = health.standing;
             change(health);
-            match (was, health.standing) {
-                (HostStanding::Unresponsive, HostStanding::Responsive) => {
-                    recovered_queues.insert(unresponsive_queue(host));
-                }
-                (HostStanding::Responsive, HostStanding::Unresponsive) => {
-                    recovered_queues.remove(&unresponsive_queue(host));
-                }
-                _ => {}
-            }
+            note_change(recovered_queues, host, before, health.standing);
             return;
         }
         if healths.len() >= HOSTS_MAX {
@@ -92,6 +115,7 @@ impl HostHealths {
         }
         let mut health = HostHealth::unknown(caps.per_firm_and_host);
         change(&mut health);
+        note_change(recovered_queues, host, HostStanding::Unknown, health.standing);
         healths.insert(host.to_owned(), health);
     }
 
@@ -100,13 +124,30 @@ impl HostHealths {
     }
 }
 
-/// The queue of parked lanes of an unresponsive host.
-fn unresponsive_queue(host: &str) -> String {
-    format!("u:{host}")
+/// Names the queue of a host that has begun to answer. Its lanes may have been parked while it was
+/// unknown.
+fn note_change(
+    recovered_queues: &mut BTreeSet<String>,
+    host: &str,
+    before: HostStanding,
+    after: HostStanding,
+) {
+    let queue = || format!("{UNRESPONSIVE_QUEUES}{host}");
+    match after {
+        HostStanding::Responsive if before != after => {
+            recovered_queues.insert(queue());
+        }
+        HostStanding::Unresponsive if before == HostStanding::Responsive => {
+            recovered_queues.remove(&queue());
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -115,7 +156,7 @@ mod tests {
         let begin = Instant::now();
         known.note_silence("silent", begin, begin + Duration::from_secs(10), caps);
         for host in 1..=HOSTS_MAX {
-            known.note_answer(&host.to_string(), Duration::ZERO, caps);
+            known.note_answer(&host.to_string(), begin, begin, caps);
         }
         assert!(known.read(["silent"].into_iter()).contains_key("silent"));
         assert!(known.lock().healths.len() < HOSTS_MAX);
@@ -126,19 +167,34 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_answers_again_is_named_until_its_queue_is_empty() {
+    fn a_host_that_answers_is_named_until_its_queue_is_empty() {
         let (known, caps) = (HostHealths::default(), HostCaps::default());
         let begin = Instant::now();
-        known.note_answer("a", Duration::ZERO, caps);
-        assert!(known.recovered_queues().is_empty());
-        let fall_silent = || known.note_silence("a", begin, begin + Duration::from_secs(10), caps);
-        fall_silent();
-        known.note_answer("a", Duration::ZERO, caps);
-        assert_eq!(known.recovered_queues(), ["u:a"]);
-        fall_silent();
-        assert!(known.recovered_queues().is_empty());
-        known.note_answer("a", Duration::ZERO, caps);
+        let named = || known.recovered_queues();
+        known.note_answer("a", begin, begin, caps);
+        assert_eq!(named(), ["u:a"], "its lanes may have been parked while it was unknown");
+        let late = begin + Duration::from_secs(11);
+        known.note_silence("a", begin + Duration::from_secs(1), late, caps);
+        assert!(named().is_empty());
+        known.note_answer("a", late, late, caps);
+        assert_eq!(named(), ["u:a"]);
         known.forget_drained(&["u:a".to_owned()]);
-        assert!(known.recovered_queues().is_empty());
+        known.note_answer("a", late, late, caps);
+        assert!(named().is_empty());
+        known.note_visited(&["u:a".to_owned(), "u:b".to_owned()]);
+        assert_eq!(named(), ["u:a"], "another process has parked its lanes");
+    }
+
+    #[test]
+    fn many_recovered_hosts_take_turns() {
+        let (known, caps) = (HostHealths::default(), HostCaps::default());
+        let begin = Instant::now();
+        for host in 0..=RECOVERED_MAX {
+            known.note_answer(&format!("{host:03}"), begin, begin, caps);
+        }
+        let first = known.recovered_queues();
+        let second = known.recovered_queues();
+        assert_eq!((first.len(), second.len()), (RECOVERED_MAX, RECOVERED_MAX));
+        assert_eq!(second[..2], ["u:256", "u:000"]);
     }
 }

@@ -21,7 +21,7 @@ mod slot_table;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use domain::pressure::HostCaps;
 use domain::pressure::choice::{
@@ -126,9 +126,9 @@ impl SendLimits {
         HostCaps { per_host: caps.per_host.min(host_ceiling(self.settings.permits)), ..caps }
     }
 
-    /// Notes that the host answered, and after how long.
-    pub fn note_answer(&self, host: &str, took: Duration) {
-        self.host_healths.note_answer(host, took, self.caps());
+    /// Notes that the host answered an attempt.
+    pub fn note_answer(&self, host: &str, began_at: Instant, ended_at: Instant) {
+        self.host_healths.note_answer(host, began_at, ended_at, self.caps());
     }
 
     /// Notes that an attempt to the host got no answer.
@@ -160,6 +160,11 @@ impl SendLimits {
     /// Forgets that hosts have recovered, because nothing is left in their queues.
     pub(crate) fn forget_drained(&self, queues: &[String]) {
         self.host_healths.forget_drained(queues);
+    }
+
+    /// Notes queues that a claim has visited. Hosts that answer do not wait for the next visit.
+    pub(crate) fn note_visited(&self, queues: &[String]) {
+        self.host_healths.note_visited(queues);
     }
 
     /// Attempts in flight, and the health of their hosts.
@@ -253,7 +258,8 @@ mod tests {
     /// A process whose host has answered often enough for all of its limits.
     fn known(permits: usize) -> SendLimits {
         let limits = limits(permits);
-        (0..9).for_each(|_| limits.note_answer("a.example", Duration::ZERO));
+        let now = Instant::now();
+        (0..9).for_each(|_| limits.note_answer("a.example", now, now));
         limits
     }
 

@@ -16,7 +16,7 @@ use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
 /// Answers of one batch, at most.
-const ANSWERS_PER_RECORD_MAX: usize = 256;
+pub(super) const ANSWERS_PER_RECORD_MAX: usize = 256;
 
 /// The wait between two batches, unless [`ENOUGH_ANSWERS`] have come. A single answer is recorded
 /// at once, and a steady flow shares transactions. A crash during the wait repeats the attempts, as

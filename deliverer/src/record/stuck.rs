@@ -12,7 +12,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::batcher::{RECORD_RETRY_AFTER, by_lane, patience_ends, record_in_limit};
+use super::batcher::{
+    ANSWERS_PER_RECORD_MAX, RECORD_RETRY_AFTER, by_lane, patience_ends, record_in_limit,
+};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
@@ -61,7 +63,8 @@ pub(super) struct StuckRecorder {
 impl StuckRecorder {
     /// A recorder, and the place where it gets its answers.
     pub(super) fn of(deliverer: DelivererContext) -> (StuckAnswers, Self) {
-        let (put, inbox) = mpsc::channel(deliverer.settings.permits.max(1));
+        // A refused record puts each of its lanes aside at once.
+        let (put, inbox) = mpsc::channel(deliverer.settings.permits.max(ANSWERS_PER_RECORD_MAX));
         let lanes = Arc::<Mutex<HashSet<Uuid>>>::default();
         (StuckAnswers { put, lanes: Arc::clone(&lanes) }, Self { deliverer, inbox, lanes })
     }
@@ -166,7 +169,11 @@ enum LaneStanding {
 impl StuckQueue {
     /// Adds answers to those of their lane that wait.
     fn add(&mut self, batch: StuckBatch) {
-        match self.waiting.iter_mut().find(|one| one.lane_id == batch.lane_id) {
+        let has_room = |one: &&mut StuckBatch| {
+            one.lane_id == batch.lane_id
+                && one.answers.len() + batch.answers.len() <= ANSWERS_PER_RECORD_MAX
+        };
+        match self.waiting.iter_mut().find(has_room) {
             Some(waiting) => {
                 waiting.answers.extend(batch.answers);
                 waiting.ends = waiting.ends.max(batch.ends);

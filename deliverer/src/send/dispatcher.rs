@@ -162,13 +162,13 @@ impl Dispatcher {
     /// Notes whether the host answered.
     fn note_host(&self, finished: &FinishedAttempt, began_at: Instant) {
         let host = &finished.claimed.host;
-        let ended_at = Instant::now();
+        let (began_at, ended_at) = (began_at.into_std(), Instant::now().into_std());
         match finished.exchange.answer {
             AttemptAnswer::Status(_) | AttemptAnswer::RedirectInvalid(_) => {
-                self.limits.note_answer(host, ended_at - began_at);
+                self.limits.note_answer(host, began_at, ended_at);
             }
             AttemptAnswer::NetworkError(_) => {
-                self.limits.note_silence(host, began_at.into_std(), ended_at.into_std());
+                self.limits.note_silence(host, began_at, ended_at);
             }
             AttemptAnswer::Refused(_)
             | AttemptAnswer::NeverSent

@@ -81,6 +81,7 @@ impl SpreadWorker {
         let now = self.deliverer.clock.now();
         let mut appending = store.begin().await?;
         let connection = appending.connection();
+        use_outbox(connection).await?;
         let taken = take_unspread(connection, self.last_firm_id).await?;
         let Some((last_firm_id, _)) = taken.last().copied() else {
             appending.rollback().await?;
@@ -113,6 +114,13 @@ impl SpreadWorker {
         appending.commit().await?;
         Ok(Some(SpreadBatch { last_firm_id, effect }))
     }
+}
+
+/// Shows the erase worker that this transaction uses the outbox. The worker then waits for the
+/// bodies that are frozen here, and deletes them.
+async fn use_outbox(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("lock table outbox in row exclusive mode").execute(connection).await?;
+    Ok(())
 }
 
 /// A committed step.

@@ -363,10 +363,15 @@ mod tests {
             .collect()
     }
 
+    /// A moment before all attempts of a test.
+    fn earlier() -> Instant {
+        Instant::now().checked_sub(Duration::from_secs(1)).unwrap()
+    }
+
     /// Hosts that answer, with a limit that no test reaches.
     fn responsive(hosts: &[&str]) -> FlightCounts {
         let mut answering = HostHealth::unknown(10_000);
-        answering.note_answer(Duration::ZERO, 10_000);
+        answering.note_answer(earlier(), earlier(), 10_000);
         let health = hosts.iter().map(|host| ((*host).to_owned(), answering)).collect();
         FlightCounts { health, ..FlightCounts::default() }
     }

@@ -4,6 +4,9 @@
 //! the host's limit after each round of silence, down to [`PROBES_PER_HOST`], and raises it by one
 //! after each round of answers: additive increase, multiplicative decrease.
 //!
+//! A host that answers other attempts meanwhile is not silent: one URL hangs, and the others there
+//! must not wait for it.
+//!
 //! A limit per host alone does not help against many such hosts. So hosts that are not known to
 //! answer promptly share a part of the permits.
 
@@ -12,9 +15,10 @@ use std::time::{Duration, Instant};
 /// Attempts that a silent host still gets at a time. Their answers show that the host is back.
 pub const PROBES_PER_HOST: usize = 2;
 
-/// An answer within this time is prompt. A quick failure does not hold a permit for long, and
-/// says nothing about silence.
-pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
+/// An attempt that ends within this time is prompt. It includes the second in which the answer's
+/// body is read (ruling 25). A quick failure does not hold a permit for long, and says nothing about
+/// silence.
+pub const PROMPT_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the last attempt of a process says about a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -40,21 +44,32 @@ pub struct HostHealth {
     /// The limit was lowered at this time and has not been at its ceiling since. Attempts that
     /// began earlier do not lower it again.
     lowered_at: Option<Instant>,
+    /// The end of the last attempt with a prompt answer.
+    answered_at: Option<Instant>,
 }
 
 impl HostHealth {
     /// An unknown host. Its first limit is the limit of one firm.
     #[must_use]
     pub const fn unknown(limit: usize) -> Self {
-        Self { standing: HostStanding::Unknown, limit, answers: 0, lowered_at: None }
+        Self {
+            standing: HostStanding::Unknown,
+            limit,
+            answers: 0,
+            lowered_at: None,
+            answered_at: None,
+        }
     }
 
     /// Notes an answer of any status. The limit grows by one for each answer until it was lowered
     /// once, and then by one for each round of answers.
-    pub const fn note_answer(&mut self, took: Duration, ceiling: usize) {
-        let is_prompt = took.as_nanos() <= PROMPT_WITHIN.as_nanos();
-        self.standing =
-            if is_prompt { HostStanding::Responsive } else { HostStanding::Unresponsive };
+    pub fn note_answer(&mut self, began_at: Instant, ended_at: Instant, ceiling: usize) {
+        if ended_at.saturating_duration_since(began_at) <= PROMPT_WITHIN {
+            self.standing = HostStanding::Responsive;
+            self.answered_at = Some(ended_at);
+        } else if self.answered_at.is_none_or(|answered_at| answered_at < began_at) {
+            self.standing = HostStanding::Unresponsive;
+        }
         self.answers += 1;
         if self.lowered_at.is_none() || self.answers >= self.limit {
             self.answers = 0;
@@ -66,9 +81,12 @@ impl HostHealth {
         }
     }
 
-    /// Notes an attempt without an answer. The attempts of one round lower the limit once.
+    /// Notes an attempt without an answer, unless the host has answered another attempt promptly
+    /// since this one began. The attempts of one round lower the limit once.
     pub fn note_silence(&mut self, began_at: Instant, ended_at: Instant) {
-        if ended_at.saturating_duration_since(began_at) <= PROMPT_WITHIN {
+        if ended_at.saturating_duration_since(began_at) <= PROMPT_WITHIN
+            || self.answered_at.is_some_and(|answered_at| answered_at >= began_at)
+        {
             return;
         }
         self.standing = HostStanding::Unresponsive;
@@ -122,13 +140,13 @@ mod tests {
     fn answers_raise_the_limit_by_one_a_round() {
         let begin = Instant::now();
         let mut host = HostHealth::unknown(4);
-        host.note_answer(SECOND / 9, 6);
+        host.note_answer(begin, begin, 6);
         assert_eq!((host.standing, host.limit), (HostStanding::Responsive, 5), "never lowered");
-        host.note_silence(begin, begin + SECOND * 10);
+        host.note_silence(begin + SECOND, begin + SECOND * 11);
         assert_eq!(host.limit, 2);
         let mut limits = Vec::new();
         for _ in 0..15 {
-            host.note_answer(SECOND / 9, 6);
+            host.note_answer(begin + SECOND * 12, begin + SECOND * 12, 6);
             limits.push(host.limit);
         }
         assert_eq!(limits, [2, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6]);
@@ -140,12 +158,25 @@ mod tests {
         let mut host = HostHealth::unknown(4);
         host.note_silence(begin, begin + SECOND);
         assert_eq!(host, HostHealth::unknown(4), "a refused connection is no silence");
-        host.note_answer(SECOND * 9, 4);
+        host.note_answer(begin, begin + SECOND * 9, 4);
         assert_eq!((host.standing, host.limit), (HostStanding::Unresponsive, 4));
-        host.note_answer(SECOND, 4);
+        host.note_answer(begin, begin + SECOND, 4);
         assert_eq!(host.standing, HostStanding::Responsive);
         host.note_retry();
         assert_eq!(host.standing, HostStanding::Responsive);
+    }
+
+    /// One firm's URL hangs on a platform that many firms use.
+    #[test]
+    fn a_host_that_answers_others_is_not_silent() {
+        let begin = Instant::now();
+        let mut host = HostHealth::unknown(4);
+        host.note_answer(begin + SECOND * 5, begin + SECOND * 5, 4);
+        host.note_silence(begin, begin + SECOND * 10);
+        host.note_answer(begin, begin + SECOND * 9, 4);
+        assert_eq!((host.standing, host.limit), (HostStanding::Responsive, 4));
+        host.note_silence(begin + SECOND * 6, begin + SECOND * 16);
+        assert_eq!((host.standing, host.limit), (HostStanding::Unresponsive, 2));
     }
 
     #[test]
