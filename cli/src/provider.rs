@@ -50,7 +50,7 @@ pub struct OidcArgs {
     )]
     pub oidc_scopes: Vec<String>,
     /// The claim of the ID token whose values grant roles: a text or a list. Dots lead into
-    /// objects. An address grants a role only with email_verified.
+    /// objects. An address needs email_verified.
     #[arg(
         long,
         env = "FIRMFORMS_OIDC_ROLES_CLAIM",

@@ -1,6 +1,7 @@
 //! JSON objects as the text of each property, and a reader that takes one field at a time. Errors
 //! name the field and never show its value.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
@@ -49,16 +50,6 @@ impl StrictObject {
         part.map(|part| read(Self(part)).map_err(|wrong| wrong.within(field))).transpose()
     }
 
-    /// Makes the texts of a property readable: see [`without_half_pairs`].
-    pub(crate) fn mend(&mut self, field: &str) {
-        if let Some(value) = self.0.get_mut(field)
-            && let Some(mended) = without_half_pairs(value.get())
-            && let Ok(mended) = RawValue::from_string(mended)
-        {
-            *value = mended;
-        }
-    }
-
     fn take<T: DeserializeOwned>(
         &mut self,
         field: &'static str,
@@ -78,30 +69,31 @@ impl StrictObject {
     }
 }
 
-/// JSON with U+FFFD for each escaped half of a surrogate pair; `None` without one. JavaScript
-/// writes such a half where a text was cut within a character, and no text of ours can hold it.
-fn without_half_pairs(json: &str) -> Option<String> {
+/// JSON whose texts can be read, whatever a stranger typed (ruling 53): no text of ours can hold
+/// U+0000 or half of a surrogate pair. JSON has both as escapes only, and JavaScript writes the
+/// half where a text was cut within a character. A name by the product with a NUL stays refused: it
+/// becomes another control character.
+#[must_use]
+pub fn readable_json(json: &str) -> Cow<'_, str> {
     let unit_at = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
     };
-    let mut halves = Vec::new();
+    let mut readable = Cow::Borrowed(json);
     let mut from = 0;
     while let Some(escape) = json[from..].find('\\').map(|at| from + at) {
-        from = match (unit_at(escape), unit_at(escape + 6)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => escape + 12,
-            (Some(0xd800..=0xdfff), _) => {
-                halves.push(escape);
-                escape + 6
-            }
-            _ => escape + 2,
+        let (read_bytes, written) = match (unit_at(escape), unit_at(escape + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, None),
+            (Some(0xd800..=0xdfff), _) => (6, Some("\\ufffd")),
+            (Some(0), _) => (6, Some("\\u001a")),
+            _ => (2, None),
         };
+        if let Some(written) = written {
+            readable.to_mut().replace_range(escape..escape + 6, written);
+        }
+        from = json.len().min(escape + read_bytes);
     }
-    let mut mended = (!halves.is_empty()).then(|| json.to_owned())?;
-    for escape in halves {
-        mended.replace_range(escape..escape + 6, "\\ufffd");
-    }
-    Some(mended)
+    readable
 }
 
 /// The error's text without the offending value. serde quotes that value between "invalid …" or
@@ -150,14 +142,16 @@ mod tests {
     }
 
     #[rstest]
-    #[case(r#""a""#, None)]
-    #[case(r#""\ud83c\udf89 \\ud83c \n""#, None)]
-    #[case(r#""a\ud83c""#, Some(r#""a\ufffd""#))]
-    #[case(r#"["\udf89\uD83C","\\\ud83cx"]"#, Some(r#"["\ufffd\ufffd","\\\ufffdx"]"#))]
-    #[case(r#""\ud83c\ud83c\udf89""#, Some(r#""\ufffd\ud83c\udf89""#))]
-    #[case(r#""\ud83c\u00e9""#, Some(r#""\ufffd\u00e9""#))]
-    fn half_of_a_pair_is_mended(#[case] json: &str, #[case] expected: Option<&str>) {
-        assert_eq!(without_half_pairs(json).as_deref(), expected);
+    #[case(r#""a""#, r#""a""#)]
+    #[case(r#""\ud83c\udf89 \\ud83c \n""#, r#""\ud83c\udf89 \\ud83c \n""#)]
+    #[case(r#""a\ud83c""#, r#""a\ufffd""#)]
+    #[case(r#"["\udf89\uD83C","\\\ud83cx"]"#, r#"["\ufffd\ufffd","\\\ufffdx"]"#)]
+    #[case(r#""\ud83c\ud83c\udf89""#, r#""\ufffd\ud83c\udf89""#)]
+    #[case(r#""\ud83c\u00e9""#, r#""\ufffd\u00e9""#)]
+    #[case(r#""é\u0000\\u0000""#, r#""é\u001a\\u0000""#)]
+    #[case("\"\\", "\"\\")]
+    fn texts_of_strangers_can_be_read(#[case] json: &str, #[case] expected: &str) {
+        assert_eq!(readable_json(json), expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use domain::activity::{Activity, BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use domain::ids::parse_id;
-use domain::object::Properties;
+use domain::object::{Properties, readable_json};
 use domain::time::Timestamp;
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -125,6 +125,7 @@ fn lines(text: &str) -> Vec<RawEvent<'_>> {
 }
 
 fn read(text: &str) -> Result<CloudEvent, String> {
+    let text = readable_json(text);
     let mut attributes = json::properties(text.as_bytes()).map_err(|error| match error {
         BodyError::Malformed(why) => format!("not valid JSON: {why}"),
         BodyError::Ambiguous(why) => format!("not valid JSON: {why}"),

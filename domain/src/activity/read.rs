@@ -118,9 +118,6 @@ pub(super) fn response(
     let Id(response_id) = data.required("response_id")?;
     let Id(form_id) = data.required("form_id")?;
     let at = data.required(time)?;
-    for typed in ["respondent", "answers", "hidden"] {
-        data.mend(typed);
-    }
     let document = cleaned_response(ResponseDocument::read(data.0)?);
     Ok(ResponseReport { response_id, form_id, at, document })
 }
@@ -166,7 +163,6 @@ pub(super) fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> 
 pub(super) fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(booking_id) = data.required("booking_id")?;
-    data.mend("invitee");
     let booking = Booking::read(booking_id.into(), &mut data)?;
     let title = checks::label("title", TITLE_MAX, booking.title)?;
     let invitee = cleaned_invitee(booking.invitee);
@@ -207,7 +203,6 @@ pub(super) fn response_erased(mut data: StrictObject) -> Result<Activity, NotADo
 }
 
 pub(super) fn person_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    data.mend("email");
     let email = checks::named_person(cleaned_address(data.required("email")?))?;
     data.end(Activity::PersonErased { email })
 }

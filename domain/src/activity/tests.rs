@@ -225,21 +225,6 @@ fn text_of_an_invitee_is_cleaned_and_taken() {
     }
 }
 
-/// A text that was cut within a character has half of it, as JavaScript writes it.
-#[test]
-fn half_a_character_of_a_stranger_is_taken() {
-    let data = format!(
-        r#"{{"response_id": "{ID}", "form_id": "{ID}", "submitted_at": "2026-11-01T00:00:00Z",
-            "respondent": {{"name": "Ann \ud83c"}}, "hidden": {{"a": "\udf89"}}}}"#
-    );
-    let data = serde_json::from_str(&data).unwrap();
-    let Ok(Activity::ResponseSubmitted(report)) = Activity::read("response.submitted", data) else {
-        panic!()
-    };
-    assert_eq!(report.document.respondent.name, "Ann \u{fffd}");
-    assert_eq!(report.document.hidden["a"], "\u{fffd}");
-}
-
 #[test]
 fn an_address_with_a_line_break_is_that_person() {
     for typed in ["ann@example.com\n", "\0ann@example.com"] {

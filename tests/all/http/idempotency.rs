@@ -116,7 +116,7 @@ async fn after_a_removal_concurrent_repetitions_make_one_new_subscription() {
     assert_eq!(removed.status, 200);
     let other = json!({"trigger": "lead_hot", "target_url": "https://hooks.example.com/catch"});
     let refused = subscribe(&world, &firm.key, "one", &other).await;
-    assert_eq!(refused.code(), (400, "invalid_request"), "its key is still that request's");
+    assert_eq!(refused.code(), (409, "idempotency_conflict"), "its key is still that request's");
     let ids = join_all((0..8).map(|_| made(&world, &firm, "one"))).await;
     assert!(ids.iter().all(|id| *id == ids[0] && *id != first), "{first}: {ids:?}");
     assert_eq!((hooks(&world, &firm).await, remembered(&world).await), (1, 1));

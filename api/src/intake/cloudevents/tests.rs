@@ -87,13 +87,19 @@ fn what_is_wrong_is_named(#[case] text: String, #[case] expected: &str) {
 #[rstest]
 #[case(with("time", json!("yesterday")), "time: ")]
 #[case(event().to_string().replacen('{', r#"{"id":"2","#, 1), "not valid JSON: ")]
-#[case(with("data", json!({"x": "\0"})), "not valid JSON: ")]
 #[case(event().to_string() + "x", "not valid JSON: ")]
 #[case(format!("\u{feff}{}", event()), "not valid JSON: ")]
 #[case(String::new(), "not valid JSON: ")]
 fn what_is_no_json_or_no_time_is_refused(#[case] text: String, #[case] expected: &str) {
     let why = why(&text);
     assert!(why.starts_with(expected) && !why.contains("yesterday"), "{why}");
+}
+
+#[test]
+fn a_name_by_the_product_with_a_nul_is_refused() {
+    let data = json!({"name": "A\0", "plan": {"leads_in_full": true}});
+    let text = with("data", data).replace("firm.suspended", "firm.opened");
+    assert_eq!(why(&text), "data.name: has a control character");
 }
 
 #[test]
