@@ -44,10 +44,11 @@ impl HostHealths {
     pub(super) fn recovered_queues(&self) -> Vec<String> {
         let mut known = self.lock();
         let KnownHosts { recovered_queues, last_asked, .. } = &mut *known;
-        let behind = (Bound::Excluded(&*last_asked), Bound::Unbounded);
+        let behind = (Bound::Excluded(last_asked.as_str()), Bound::Unbounded);
         let mut asked: Vec<String> =
-            recovered_queues.range(behind).take(RECOVERED_MAX).cloned().collect();
-        let others = recovered_queues.range(..=&*last_asked);
+            recovered_queues.range::<str, _>(behind).take(RECOVERED_MAX).cloned().collect();
+        let before = (Bound::Unbounded, Bound::Included(last_asked.as_str()));
+        let others = recovered_queues.range::<str, _>(before);
         asked.extend(others.take(RECOVERED_MAX - asked.len()).cloned());
         asked.last().unwrap_or(&String::new()).clone_into(last_asked);
         asked

@@ -53,7 +53,13 @@ async fn a_batch_of_1_000_reports_takes_as_many_statements_as_one_of_10() {
     let world = World::new().await;
     let few = statements(&world, 0..2).await;
     assert!(few.iter().all(|count| (5..40).contains(count)), "{few:?}");
-    assert_eq!(statements(&world, 100..300).await, few);
+    assert_as_many(&statements(&world, 100..300).await, &few);
+}
+
+/// An append that took long reads the followers' cursors again, with one statement.
+fn assert_as_many(many: &[usize; 2], few: &[usize; 2]) {
+    let is_as_few = |(many, few): (&usize, &usize)| (*few..=few + 1).contains(many);
+    assert!(many.iter().zip(few).all(is_as_few), "{many:?}, not {few:?}");
 }
 
 /// One of the place's responses, and what belongs to it, by number.
@@ -171,7 +177,7 @@ async fn a_batch_of_1_000_reports_about_responses_takes_as_many_statements_as_on
     let world = World::new().await;
     let few = statements_about(&world, 0..1).await;
     assert!(few.iter().all(|count| (5..40).contains(count)), "{few:?}");
-    assert_eq!(statements_about(&world, 100..200).await, few);
+    assert_as_many(&statements_about(&world, 100..200).await, &few);
 }
 
 /// Nothing is asked about a response that nobody had heard of: a key is made for it, its form is looked
