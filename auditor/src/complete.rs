@@ -32,8 +32,8 @@ pub struct MissingEntry {
     pub action: &'static str,
 }
 
-/// Lists the missing entries of a firm, in the order of the log. Entries that a statement calls late
-/// are not among them.
+/// Lists the missing entries of a firm, in the order of the log. Entries that a statement calls
+/// late are not among them.
 ///
 /// # Errors
 /// If the database does not answer, or an event cannot be read.

@@ -66,8 +66,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Notes a flaw that keeps this worker from signing, as the verdict of a verification. Doctor and
-    /// metrics show the verdict, and a verification that is broken runs again soon.
+    /// Notes a flaw that keeps this worker from signing, as the verdict of a verification. Doctor
+    /// and metrics show the verdict, and a verification that is broken runs again soon.
     async fn note_flaw(&self, flaw: String, now: Timestamp) -> Result<(), AuditError> {
         let mut connection = self.pool.acquire().await?;
         let ended = verifications::state(&mut connection).await?.ended;

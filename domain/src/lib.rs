@@ -9,9 +9,9 @@
 //! The **aggregates** decide: [`firm`], [`form`], [`key`], [`subscription`], [`occurrence`],
 //! [`delivery`], [`invite`], [`person`], [`response`], [`reading`], [`replay`], [`pause`],
 //! [`repair`], [`late_entry`], [`checkpoint_series`], [`access_token`], [`maintenance`],
-//! [`notice`]. Each has a command, an event, a rejection and one `decide`. A refused command has no events. [`event`]
-//! joins all events into one closed type, [`context`] is their metadata, and [`operator`] names
-//! people at a terminal.
+//! [`notice`]. Each has a command, an event, a rejection and one `decide`. A refused command has no
+//! events. [`event`] joins all events into one closed type, [`context`] is their metadata, and
+//! [`operator`] names people at a terminal.
 //!
 //! The other modules, in the order of a delivery's life:
 //!

@@ -90,7 +90,8 @@ impl ConnectionCache {
             // A new connection may be the first to another life, and an old one the last to an
             // earlier one.
             if self.life.number() == life {
-                let (watch, now) = (self.life.clone(), Instant::now());
+                let watch = self.life.clone();
+                let now = Instant::now();
                 return Ok(ReusedConnection { connection, watch, life, taken: now, used: now });
             }
         }

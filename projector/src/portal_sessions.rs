@@ -58,8 +58,8 @@ pub struct UsedLink {
     pub ends_at: DateTime<Utc>,
 }
 
-/// Turns a link into a session. Returns the link; `None` if it is over or used. Of two uses at once,
-/// one finds the link used.
+/// Turns a link into a session. Returns the link; `None` if it is over or used. Of two uses at
+/// once, one finds the link used.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -48,7 +48,7 @@ const PAGE_WORDS_MAX: usize = 2_500;
 const LONG_PAGES_MAX: usize = 0;
 
 /// An afternoon of reading for the whole project.
-const ALL_PAGES_WORDS_MAX: usize = 44_900;
+const ALL_PAGES_WORDS_MAX: usize = 47_200;
 
 /// A place that breaks a rule.
 struct Offence {
@@ -152,8 +152,9 @@ fn clauses(files: &[SourceFile]) -> Vec<Offence> {
     offences
 }
 
+/// References are looked up, and the changelog grows with each release.
 fn is_reference(page: &Page) -> bool {
-    page.path.starts_with("docs/reference/")
+    page.path.starts_with("docs/reference/") || page.path == "CHANGELOG.md"
 }
 
 fn long_pages(pages: &[Page]) -> Vec<Offence> {

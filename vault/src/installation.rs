@@ -58,8 +58,8 @@ pub async fn id_in(pool: &PgPool) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("select installation_id from installation").fetch_optional(pool).await
 }
 
-/// Reads the id of the main database on this connection. `None` if it has none yet, or if this login
-/// may not read it.
+/// Reads the id of the main database on this connection. `None` if it has none yet, or if this
+/// login may not read it.
 ///
 /// # Errors
 /// If the database does not answer.

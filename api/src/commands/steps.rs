@@ -63,8 +63,8 @@ impl From<&TokenHolder> for StepCaller {
     }
 }
 
-/// Queues a step's webhook. A repeated request for the step changes nothing, unless the database has
-/// lost the row of a pending step.
+/// Queues a step's webhook. A repeated request for the step changes nothing, unless the database
+/// has lost the row of a pending step.
 ///
 /// # Errors
 /// `unknown_trigger`, `invalid_target`, `invalid_request` (the headers), `firm_not_found`,

@@ -43,8 +43,8 @@ pub struct ComparedRows {
     pub unreadable: Vec<&'static str>,
 }
 
-/// Compares keys, subscriptions, sessions, users and the ages of signing secrets with the log. `tally` is `None` if
-/// the log has events that this build cannot read: they may make rows too.
+/// Compares keys, subscriptions, sessions, users and the ages of signing secrets with the log.
+/// `tally` is `None` if the log has events that this build cannot read: they may make rows too.
 pub(super) async fn compare(
     connection: &mut PgConnection,
     tally: Option<&LogTally>,

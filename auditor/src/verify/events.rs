@@ -159,7 +159,8 @@ impl EventPage {
         }
     }
 
-    /// The events in order, each with the entries that stand there. Ends at an event whose digest is wrong.
+    /// The events in order, each with the entries that stand there. Ends at an event whose digest
+    /// is wrong.
     pub(super) fn into_events(
         self,
     ) -> impl Iterator<Item = Result<(WalkedEvent, ExpectedEntries), VerifyStop>> {
@@ -192,8 +193,8 @@ impl EventPage {
     }
 }
 
-/// Refuses a statement in the stretch of a page that the page does not have. Statements are found by
-/// another index than pages.
+/// Refuses a statement in the stretch of a page that the page does not have. Statements are found
+/// by another index than pages.
 fn refuse_unlisted(
     late: &LateStatements,
     from: i64,

@@ -154,8 +154,8 @@ impl LoadedSchema {
     }
 }
 
-/// The indexes of all tables. The definition of a constraint leaves out options of its index, so the
-/// index is made by its own definition, and then becomes the constraint's.
+/// The indexes of all tables. The definition of a constraint leaves out options of its index, so
+/// the index is made by its own definition, and then becomes the constraint's.
 async fn indexes(connection: &mut PgConnection) -> Result<Vec<TableIndex>, sqlx::Error> {
     sqlx::query_as(
         "select case when k.conname is null then format('drop index public.%I', i.relname)

@@ -1,6 +1,7 @@
-//! The origin of a backup: its manifest is signed by the key that signs checkpoints, and sealed under
-//! the wrapping key. The manifest has the digest of each member, so both prove the whole backup.
-//! A restore compares them with keys that are not from the backup, before it reads anything else.
+//! The origin of a backup: its manifest is signed by the key that signs checkpoints, and sealed
+//! under the wrapping key. The manifest has the digest of each member, so both prove the whole
+//! backup. A restore compares them with keys that are not from the backup, before it reads anything
+//! else.
 //!
 //! A machine proves with the keys that it has. One of the two is enough to be believed. Keys inside
 //! of a backup prove nothing: whoever forges the rest forges them as well.

@@ -1,7 +1,7 @@
 //! Restores a backup into empty databases, and verifies the result.
 //!
-//! The migrations of this program make the schema that the backup had, its rows are loaded, and then
-//! the later migrations run. So no statement of a backup is executed, whoever wrote it.
+//! The migrations of this program make the schema that the backup had, its rows are loaded, and
+//! then the later migrations run. So no statement of a backup is executed, whoever wrote it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -124,8 +124,11 @@ fn parse_sequence(line: &str) -> Option<SequenceValue> {
     let call = line.strip_prefix("SELECT pg_catalog.setval('")?.strip_suffix(");\n")?;
     let (sequence, values) = call.split_once("', ")?;
     let (last, is_called) = values.split_once(", ")?;
-    let (last, is_called) = (last.parse().ok()?, is_called.parse().ok()?);
-    Some(SequenceValue { sequence: unquoted(sequence), last, is_called })
+    Some(SequenceValue {
+        sequence: unquoted(sequence),
+        last: last.parse().ok()?,
+        is_called: is_called.parse().ok()?,
+    })
 }
 
 /// A name without its quotation marks. No name of this program needs any, so another name stays

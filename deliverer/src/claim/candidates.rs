@@ -356,7 +356,7 @@ pub(crate) struct ChosenRows {
     /// Lanes with due rows, none of which the limits allow now.
     pub(crate) blocked: HashSet<Uuid>,
     /// Lanes of these that wait because of their host's standing.
-    pub(crate) crowded_out: HashSet<Uuid>,
+    pub(crate) crowded_out: Vec<Uuid>,
 }
 
 /// The rows of these locked lanes that the limits allow now.
@@ -380,7 +380,7 @@ pub(crate) async fn choose_rows(
     for (row, _) in &rows {
         blocked.remove(&row.lane_id);
     }
-    Ok(ChosenRows { rows, blocked, crowded_out })
+    Ok(ChosenRows { rows, blocked, crowded_out: crowded_out.into_iter().collect() })
 }
 
 /// The leading rows whose bodies a claim can hold in memory (case F9).

@@ -9,7 +9,7 @@ use telemetry::metrics::CLAIM_SECONDS;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::candidates::{self, ChosenRows, DueScan, LanesToClaim};
+use super::candidates::{self, ChosenRows, DueScan, LanesToClaim, ReservedRow};
 use super::compose::{ComposedDeliveries, compose};
 use super::leased::{LeasedClaim, LeasedRow};
 use super::scan_floors::ScanFloors;
@@ -149,18 +149,10 @@ impl ClaimProgress {
         let lanes = LanesToClaim { lane_ids: &lane_ids, rows_from: woken.rows_from };
         let ChosenRows { rows, blocked, crowded_out } =
             candidates::choose_rows(connection, lanes, now.get(), limits).await?;
-        let chosen =
-            candidates::within_memory(connection, rows, deliverer.settings.claim_bytes).await?;
+        let claim_bytes = deliverer.settings.claim_bytes;
+        let chosen = candidates::within_memory(connection, rows, claim_bytes).await?;
         let mut screened = ScreenedRows::of(connection, chosen).await?;
-        let mut leased: Vec<LeasedRow> = std::mem::take(&mut screened.kept)
-            .into_iter()
-            .map(|(row, reservation)| LeasedRow {
-                row,
-                lease: new_lease(&*deliverer.entropy),
-                reservation,
-            })
-            .collect();
-        leased.iter_mut().for_each(|one| one.row.tries += 1);
+        let leased = give_leases(deliverer, std::mem::take(&mut screened.kept));
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
         let composed = compose(deliverer, connection, &rows, now).await?;
         let terms =
@@ -171,7 +163,6 @@ impl ClaimProgress {
             |lane_id: &&Uuid| !blocked.contains(lane_id) || woken.lane_ids.contains(lane_id);
         let touched: Vec<Uuid> = lane_ids.iter().filter(is_touched).copied().collect();
         lanes::reschedule_from(connection, &touched, now.get(), woken.rows_from).await?;
-        let crowded_out: Vec<Uuid> = crowded_out.into_iter().collect();
         self.lanes_parked += candidates::park_unresponsive(connection, &crowded_out).await?;
         replays::conclude(connection, &screened.dropped_replays()).await?;
         appending.append(screened.cancelled(now)).await?;
@@ -182,6 +173,15 @@ impl ClaimProgress {
         CLAIM_SECONDS.observe(&[], began.elapsed());
         taken.hand_over(deliverer).await
     }
+}
+
+/// Gives each row its lease and the number of its attempt.
+fn give_leases(deliverer: &DelivererContext, rows: Vec<ReservedRow>) -> Vec<LeasedRow> {
+    let give = |(mut row, reservation): ReservedRow| {
+        row.tries += 1;
+        LeasedRow { row, lease: new_lease(&*deliverer.entropy), reservation }
+    };
+    rows.into_iter().map(give).collect()
 }
 
 /// Begin and end of a lease.

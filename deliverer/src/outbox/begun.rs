@@ -1,6 +1,6 @@
-//! Deliveries that have begun, and wait for an attempt without a row. An append writes event and row
-//! in one transaction, so only a partial restore or a hand can lose the row alone. The stream holds
-//! all of it, whatever began the delivery.
+//! Deliveries that have begun, and wait for an attempt without a row. An append writes event and
+//! row in one transaction, so only a partial restore or a hand can lose the row alone. The stream
+//! holds all of it, whatever began the delivery.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::row::{NewOutboxRow, OutboxRow, insert};
 use super::{reissue, steps};
 
-/// Queues a pending workflow step whose row is lost, and returns whether it was. Two callers at once
-/// queue one row.
+/// Queues a pending workflow step whose row is lost, and returns whether it was. Two callers at
+/// once queue one row.
 pub(crate) async fn queue_lost_step(
     connection: &mut PgConnection,
     delivery_id: Uuid,

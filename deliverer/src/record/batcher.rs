@@ -106,7 +106,8 @@ async fn gather(answers: &mut AnswerInbox, batch: &mut Vec<FinishedAttempt>, unt
 }
 
 /// Records a batch, and waits while the database is away. A batch that the database refuses is put
-/// aside: a locked lane costs its record a whole lock timeout, and other lanes must not wait for it.
+/// aside: a locked lane costs its record a whole lock timeout, and other lanes must not wait for
+/// it.
 async fn record_or_put_aside(
     deliverer: &DelivererContext,
     batch: Vec<FinishedAttempt>,

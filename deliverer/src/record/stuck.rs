@@ -19,8 +19,8 @@ use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
-/// Lanes that are recorded at once. Each of them has a connection for up to a lock timeout (5 s), so
-/// a hundred stuck lanes have their tries well within a lease.
+/// Lanes that are recorded at once. Each of them has a connection for up to a lock timeout (5 s),
+/// so a hundred stuck lanes have their tries well within a lease.
 const STUCK_LANES_AT_ONCE: usize = 4;
 
 /// The place of answers that the database does not take together with others.

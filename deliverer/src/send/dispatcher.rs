@@ -162,7 +162,8 @@ impl Dispatcher {
     /// Notes whether the host answered.
     fn note_host(&self, finished: &FinishedAttempt, began_at: Instant) {
         let host = &finished.claimed.host;
-        let (began_at, ended_at) = (began_at.into_std(), Instant::now().into_std());
+        let began_at = began_at.into_std();
+        let ended_at = Instant::now().into_std();
         match finished.exchange.answer {
             AttemptAnswer::Status(_) | AttemptAnswer::RedirectInvalid(_) => {
                 self.limits.note_answer(host, began_at, ended_at);

@@ -83,8 +83,8 @@ impl Worker for EraseWorker {
 }
 
 impl EraseWorker {
-    /// Reads the next erasures, and deletes their keys. The keyring is a database of its own, and no
-    /// lock should wait for it, so this is before the transaction.
+    /// Reads the next erasures, and deletes their keys. The keyring is a database of its own, and
+    /// no lock should wait for it, so this is before the transaction.
     async fn begin(&mut self) -> Result<NextStep, DeliveryError> {
         self.begun = None;
         let look = self.fence.look().await?;

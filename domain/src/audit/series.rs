@@ -99,8 +99,8 @@ impl SeriesState<'_> {
     /// of a database is always allowed.
     ///
     /// # Errors
-    /// [`SigningRefusal`]. The installation is judged first, then the key, then the files: a foreign
-    /// folder has foreign keys, too.
+    /// [`SigningRefusal`]. The installation is judged first, then the key, then the files: a
+    /// foreign folder has foreign keys, too.
     pub fn check(&self) -> Result<(), SigningRefusal> {
         let files = [self.remembered_file, self.last_file].into_iter().flatten();
         let mut others = files.filter_map(|file| file.other_installation(self.installation_id));

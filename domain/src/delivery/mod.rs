@@ -55,12 +55,12 @@ pub struct Delivery {
     /// Due time of its next attempt, if its last one failed.
     due_at: Option<Timestamp>,
     /// The replay that has not made its attempt.
-    replay: Option<ReplayOrder>,
+    replay: Option<PendingReplay>,
 }
 
 /// A replay of a delivery, and the number of its attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct ReplayOrder {
+struct PendingReplay {
     replay_id: Uuid,
     number: u32,
 }
@@ -364,7 +364,7 @@ impl Delivery {
                 tries_max: self.tries_max,
                 replay_id: None,
             }),
-            (Some(_), Some(ReplayOrder { replay_id, number })) => {
+            (Some(_), Some(PendingReplay { replay_id, number })) => {
                 Some(NextAttempt { due_at: None, tries_max: number, replay_id: Some(replay_id) })
             }
             (_, None) | (None, Some(_)) => None,
@@ -397,7 +397,7 @@ impl Delivery {
             }
             DeliveryEvent::DeliveryReplayed(replayed) => {
                 let number = replayed.tries + RetrySchedule::Replay.tries();
-                self.replay = Some(ReplayOrder { replay_id: replayed.replay_id, number });
+                self.replay = Some(PendingReplay { replay_id: replayed.replay_id, number });
             }
             DeliveryEvent::DeliveryAttempted(attempt) => {
                 self.begin(attempt.of);

@@ -205,7 +205,8 @@ pub fn choose(
         .chain(candidates.iter().map(|one| one.candidate.firm_id))
         .collect();
     let hosts: HashSet<&str> = flight.permits.keys().map(String::as_str).collect();
-    let (firm_share, host_share) = (room.share(firms.len()), room.share(hosts.len()));
+    let firm_share = room.share(firms.len());
+    let host_share = room.share(hosts.len());
     let (within, beyond): (Vec<_>, Vec<_>) = candidates
         .into_iter()
         .partition(|one| one.firm_turn < firm_share && one.host_turn < host_share);

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 pub const PROBES_PER_HOST: usize = 2;
 
 /// An attempt that ends within this time is prompt. It includes the second in which the answer's
-/// body is read (ruling 25). A quick failure does not hold a permit for long, and says nothing about
-/// silence.
+/// body is read (ruling 25). A quick failure does not hold a permit for long, and says nothing
+/// about silence.
 pub const PROMPT_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the last attempt of a process says about a host.

@@ -541,8 +541,8 @@ pub struct ChainHash {
     pub hash: Hash,
 }
 
-/// Lists the hashes of all entries up to a position, chain by chain, after this one. `later` has the
-/// positions of late entries whose statements are above that position.
+/// Lists the hashes of all entries up to a position, chain by chain, after this one. `later` has
+/// the positions of late entries whose statements are above that position.
 ///
 /// # Errors
 /// If the database does not answer.
