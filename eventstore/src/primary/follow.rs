@@ -228,7 +228,8 @@ impl PrimaryFollower {
         let places = others
             .iter()
             .zip(takes_writes)
-            .filter_map(|(other, takes_writes)| takes_writes.then(|| place(&other.options)));
+            .filter(|(_, takes_writes)| *takes_writes)
+            .map(|(other, _)| place(&other.options));
         for place in self.life.note_other_primaries(places.collect()) {
             tracing::error!(
                 "{place} takes writes, too, as a primary of {}: stop all but the newest primary",

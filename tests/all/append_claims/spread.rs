@@ -175,6 +175,7 @@ async fn what_is_spread_into_a_closed_lane_is_not_leased() {
     scene.remove(scene.hook).await;
     process.spreads(&scene).await;
     assert_eq!((scene.queue().await, scene.unspread().await), ((0, 0), 0), "no row is inserted");
+    scene.world.cancel().await;
     scene.assert_all_cancelled(2, "subscription_deleted").await;
     process.ends(&scene.world).await;
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use deliverer::claim::claim;
 use futures::future::{join, join_all};
-use tests::{Receiver, Reply, own_cluster};
+use tests::{Receiver, Reply, cluster_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Child;
@@ -80,7 +80,8 @@ const KILLS: [Kill; 10] = [
 /// P5–P7, P10–P13, P16, and by the receivers P8 and P9; each lease is waited for at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e3_e4_e5_e6_e7_a_kill_at_each_point_loses_nothing_and_repeats_the_same_bytes() {
-    let cluster = own_cluster().await;
+    // Ten services, each with some 25 connections, and their worlds.
+    let cluster = cluster_with(&[("max_connections", "500")]).await;
     let mut scenes = Vec::new();
     for kill in &KILLS {
         scenes.push((kill, Scene::on(cluster.database().await).await));
