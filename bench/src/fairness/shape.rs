@@ -50,89 +50,101 @@ pub(super) enum Shape {
     Outage(OutageShape),
 }
 
+/// 300 firms at one silent host: the other shapes differ from it.
+const MANY: HogShape = HogShape {
+    name: "",
+    firms: 300,
+    hosts: 1,
+    network: 0,
+    manner: Manner::Silent,
+    hooks: 300,
+    stuck: 300 * 15,
+    more_per_second: 20,
+    sleeping_hosts: 0,
+};
+
+/// The silent receiver gets as much as each of the others.
+const ONE_OF_ELEVEN: HogShape = HogShape {
+    name: "1 of 11 silent",
+    firms: 1,
+    network: 2,
+    hooks: 1,
+    stuck: 60,
+    more_per_second: 6,
+    ..MANY
+};
+
+const ONE_FIRM: HogShape = HogShape {
+    name: "one firm, 100 silent hosts",
+    firms: 1,
+    hosts: 100,
+    network: 3,
+    hooks: 100,
+    stuck: 10_000,
+    more_per_second: 100,
+    ..MANY
+};
+
+const TEN_FIRMS: HogShape = HogShape {
+    name: "ten firms, 10 silent hosts",
+    firms: 10,
+    hosts: 10,
+    network: 4,
+    hooks: 100,
+    stuck: 10_000,
+    more_per_second: 100,
+    ..MANY
+};
+
+const SILENT_ONE: HogShape = HogShape { name: "300 firms, 1 silent host", network: 5, ..MANY };
+
+const SILENT_TWO: HogShape =
+    HogShape { name: "300 firms, 2 silent hosts", network: 6, hosts: 2, ..MANY };
+
+const SILENT_TEN: HogShape =
+    HogShape { name: "300 firms, 10 silent hosts", network: 7, hosts: 10, ..MANY };
+
+const SLOW: HogShape =
+    HogShape { name: "300 firms, answers after 9 s", network: 8, manner: Manner::Slow, ..MANY };
+
+const REFUSING: HogShape =
+    HogShape { name: "300 firms, answers 500", network: 9, manner: Manner::Refusing, ..MANY };
+
+const SLEEPING: HogShape = HogShape {
+    name: "50,000 hosts with a retry",
+    firms: 0,
+    network: 10,
+    hooks: 0,
+    stuck: 0,
+    more_per_second: 0,
+    sleeping_hosts: 50_000,
+    ..MANY
+};
+
+const SLEEPING_BEHIND_SILENT: HogShape = HogShape {
+    name: "these behind a silent host",
+    firms: 20,
+    network: 11,
+    hooks: 2_000,
+    stuck: 2_000,
+    more_per_second: 0,
+    sleeping_hosts: 50_000,
+    ..MANY
+};
+
 impl ShapeName {
     pub(super) const fn shape(self) -> Shape {
-        let many = HogShape {
-            name: "",
-            firms: 300,
-            hosts: 1,
-            network: 0,
-            manner: Manner::Silent,
-            hooks: 300,
-            stuck: 300 * 15,
-            more_per_second: 20,
-            sleeping_hosts: 0,
-        };
         Shape::Hogs(match self {
-            // The silent receiver gets as much as each of the others.
-            Self::OneOfEleven => HogShape {
-                name: "1 of 11 silent",
-                firms: 1,
-                network: 2,
-                hooks: 1,
-                stuck: 60,
-                more_per_second: 6,
-                ..many
-            },
-            Self::OneFirm => HogShape {
-                name: "one firm, 100 silent hosts",
-                firms: 1,
-                hosts: 100,
-                network: 3,
-                hooks: 100,
-                stuck: 10_000,
-                more_per_second: 100,
-                ..many
-            },
-            Self::TenFirms => HogShape {
-                name: "ten firms, 10 silent hosts",
-                firms: 10,
-                hosts: 10,
-                network: 4,
-                hooks: 100,
-                stuck: 10_000,
-                more_per_second: 100,
-                ..many
-            },
-            Self::SilentOne => HogShape { name: "300 firms, 1 silent host", network: 5, ..many },
-            Self::SilentTwo => {
-                HogShape { name: "300 firms, 2 silent hosts", network: 6, hosts: 2, ..many }
-            }
-            Self::SilentTen => {
-                HogShape { name: "300 firms, 10 silent hosts", network: 7, hosts: 10, ..many }
-            }
-            Self::Slow => HogShape {
-                name: "300 firms, answers after 9 s",
-                network: 8,
-                manner: Manner::Slow,
-                ..many
-            },
-            Self::Refusing => HogShape {
-                name: "300 firms, answers 500",
-                network: 9,
-                manner: Manner::Refusing,
-                ..many
-            },
-            Self::Sleeping => HogShape {
-                name: "50,000 hosts with a retry",
-                firms: 0,
-                network: 10,
-                hooks: 0,
-                stuck: 0,
-                more_per_second: 0,
-                sleeping_hosts: 50_000,
-                ..many
-            },
-            Self::SleepingBehindSilent => HogShape {
-                name: "these behind a silent host",
-                firms: 20,
-                network: 11,
-                hooks: 2_000,
-                stuck: 2_000,
-                more_per_second: 0,
-                sleeping_hosts: 50_000,
-                ..many
-            },
+            Self::OneOfEleven => ONE_OF_ELEVEN,
+            Self::OneFirm => ONE_FIRM,
+            Self::TenFirms => TEN_FIRMS,
+            Self::SilentOne => SILENT_ONE,
+            Self::SilentTwo => SILENT_TWO,
+            Self::SilentTen => SILENT_TEN,
+            Self::Slow => SLOW,
+            Self::Refusing => REFUSING,
+            Self::Sleeping => SLEEPING,
+            Self::SleepingBehindSilent => SLEEPING_BEHIND_SILENT,
             Self::SilentAndBack => {
                 return Shape::Outage(OutageShape {
                     name: "all silent, and back",

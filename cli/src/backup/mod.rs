@@ -107,9 +107,11 @@ pub(crate) async fn restore(
 fn verify(storage: &StorageArgs, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
     let found = FoundBackup::open(&asked.place)?;
     let origin = found.judge(&trusted_keys(storage, asked.public_keys.as_deref())?);
-    // Without a key to compare with, a backup may be whole.
-    if let Err(unproved @ (UnprovedOrigin::Changed | UnprovedOrigin::Unsigned)) = origin {
-        anyhow::bail!(unproved);
+    // A backup without a proof may be whole. Whoever names the keys wants a proof.
+    match origin {
+        Err(unproved) if asked.public_keys.is_some() => anyhow::bail!(unproved),
+        Err(changed @ UnprovedOrigin::Changed) => anyhow::bail!(changed),
+        Ok(_) | Err(_) => {}
     }
     let source = found.read()?;
     source.verify(asked.how.into())?;
