@@ -121,7 +121,7 @@ impl ClaimProgress {
             WakeScan {
                 now: now.get(),
                 from_xid: start.wakes_from_xid,
-                lanes_max: lanes_max.div_ceil(WOKEN_SHARE),
+                lanes_max: lanes_max / WOKEN_SHARE,
             },
             &full,
         )
@@ -129,7 +129,7 @@ impl ClaimProgress {
         self.wakes_are_left = woken.left.are_left;
         let behind_queue = floors.behind_queue.clone();
         let scan = DueScan { now: now.get(), from: start.due_from, behind_queue: &behind_queue };
-        let most = lanes_max.saturating_sub(woken.lane_ids.len()).max(1);
+        let most = lanes_max.saturating_sub(woken.lane_ids.len());
         let due = candidates::lock_lanes(connection, scan, &full, most).await?;
         floors.behind_queue = due.last_queue;
         limits.forget_drained(&due.drained_queues);
