@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use domain::pressure::{always_within, count_within};
-use sqlx::{FromRow, PgConnection};
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryAs;
+use sqlx::{FromRow, PgConnection, Postgres};
 use uuid::Uuid;
 use vault::{KeySubject, bodies, responses};
 
@@ -188,6 +190,28 @@ pub(crate) struct DueScan<'a> {
     pub(crate) behind_queue: &'a str,
 }
 
+impl<'a> DueScan<'a> {
+    /// Binds the arguments of `due_lanes!`.
+    fn bind<R>(
+        self,
+        look: QueryAs<'a, Postgres, R, PgArguments>,
+        full: &'a FullLimits,
+        most: i64,
+    ) -> QueryAs<'a, Postgres, R, PgArguments> {
+        let (firm_ids, hosts) = full.pair_columns();
+        look.bind(&full.firms)
+            .bind(&full.hosts)
+            .bind(firm_ids)
+            .bind(hosts)
+            .bind(self.now)
+            .bind(self.from)
+            .bind(most)
+            .bind(rows(full.unresponsive_room))
+            .bind(self.behind_queue)
+            .bind(&full.recovered_queues)
+    }
+}
+
 /// Lanes to claim from.
 #[derive(FromRow)]
 pub(crate) struct LockedLanes {
@@ -209,12 +233,11 @@ pub(crate) struct LockedLanes {
 /// Parked lanes take turns with others.
 pub(crate) async fn lock_lanes(
     connection: &mut PgConnection,
-    DueScan { now, from, behind_queue }: DueScan<'_>,
+    scan: DueScan<'_>,
     full: &FullLimits,
     most: usize,
 ) -> Result<LockedLanes, sqlx::Error> {
-    let (firm_ids, hosts) = full.pair_columns();
-    sqlx::query_as(due_lanes!(
+    let look = sqlx::query_as(due_lanes!(
         "select array(select lane_id
                         from (select lane_id, row_number() over () as number, 0 as kind from far
                               union all
@@ -226,30 +249,18 @@ pub(crate) async fn lock_lanes(
                 array(select parked_in from recovered where due_at is null) as drained_queues,
                 array(select parked_in from visited) as visited_queues",
         "for no key update of l skip locked"
-    ))
-    .bind(&full.firms)
-    .bind(&full.hosts)
-    .bind(firm_ids)
-    .bind(hosts)
-    .bind(now)
-    .bind(from)
-    .bind(rows(most))
-    .bind(rows(full.unresponsive_room))
-    .bind(behind_queue)
-    .bind(&full.recovered_queues)
-    .fetch_one(connection)
-    .await
+    ));
+    scan.bind(look, full, rows(most)).fetch_one(connection).await
 }
 
 /// The next time a claim may find a row. `Some` time that has passed if a lane with spare capacity
 /// is due, or may be hidden. A lane that is due later counts whatever its capacity is now.
 pub(crate) async fn next_due_at(
     connection: &mut PgConnection,
-    DueScan { now, from, behind_queue }: DueScan<'_>,
+    scan: DueScan<'_>,
     full: &FullLimits,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
-    let (firm_ids, hosts) = full.pair_columns();
-    sqlx::query_scalar(due_lanes!(
+    let look = sqlx::query_as(due_lanes!(
         "select coalesce(
                 (select $5 where exists (select from near) or exists (select from far)
                               or (select is_any from hidden)),
@@ -259,19 +270,9 @@ pub(crate) async fn next_due_at(
                     and not exists (select from pauses where kind = 'all')
                   order by due_at limit 1))",
         ""
-    ))
-    .bind(&full.firms)
-    .bind(&full.hosts)
-    .bind(firm_ids)
-    .bind(hosts)
-    .bind(now)
-    .bind(from)
-    .bind(QUEUES_OF_A_LOOK)
-    .bind(rows(full.unresponsive_room))
-    .bind(behind_queue)
-    .bind(&full.recovered_queues)
-    .fetch_one(connection)
-    .await
+    ));
+    let (due_at,) = scan.bind(look, full, QUEUES_OF_A_LOOK).fetch_one(connection).await?;
+    Ok(due_at)
 }
 
 /// Parks the lanes without spare capacity that stand before all others. A pause lasts longer than a

@@ -132,7 +132,7 @@ impl ClaimProgress {
         let most = lanes_max.saturating_sub(woken.lane_ids.len());
         let due = candidates::lock_lanes(connection, scan, &full, most).await?;
         floors.behind_queue = due.last_queue;
-        limits.forget_drained(&due.drained_queues);
+        limits.note_asked(&full.recovered_queues, &due.drained_queues);
         limits.note_visited(&due.visited_queues);
         if due.hides_lanes {
             self.lanes_parked += candidates::park_blocked(connection, scan, &full).await?;

@@ -40,24 +40,27 @@ impl HostHealths {
         hosts.filter_map(|host| Some((host.to_owned(), *known.healths.get(host)?))).collect()
     }
 
-    /// Queues of hosts that have recovered, some at a time.
+    /// Queues of hosts that have recovered, some at a time. The next ones follow after
+    /// [`Self::note_asked`].
     pub(super) fn recovered_queues(&self) -> Vec<String> {
-        let mut known = self.lock();
-        let KnownHosts { recovered_queues, last_asked, .. } = &mut *known;
+        let known = self.lock();
+        let KnownHosts { recovered_queues, last_asked, .. } = &*known;
         let behind = (Bound::Excluded(last_asked.as_str()), Bound::Unbounded);
         let mut asked: Vec<String> =
             recovered_queues.range::<str, _>(behind).take(RECOVERED_MAX).cloned().collect();
         let before = (Bound::Unbounded, Bound::Included(last_asked.as_str()));
         let others = recovered_queues.range::<str, _>(before);
         asked.extend(others.take(RECOVERED_MAX - asked.len()).cloned());
-        asked.last().unwrap_or(&String::new()).clone_into(last_asked);
         asked
     }
 
-    /// Forgets these queues.
-    pub(super) fn forget_drained(&self, queues: &[String]) {
-        if !queues.is_empty() {
-            self.lock().recovered_queues.retain(|queue| !queues.contains(queue));
+    /// Notes that a claim has asked for these queues, and forgets those that were empty.
+    pub(super) fn note_asked(&self, asked: &[String], drained: &[String]) {
+        let Some(last) = asked.last() else { return };
+        let mut known = self.lock();
+        last.clone_into(&mut known.last_asked);
+        for queue in drained {
+            known.recovered_queues.remove(queue);
         }
     }
 
@@ -179,7 +182,7 @@ mod tests {
         assert!(named().is_empty());
         known.note_answer("a", late, late, caps);
         assert_eq!(named(), ["u:a"]);
-        known.forget_drained(&["u:a".to_owned()]);
+        known.note_asked(&["u:a".to_owned()], &["u:a".to_owned()]);
         known.note_answer("a", late, late, caps);
         assert!(named().is_empty());
         known.note_visited(&["u:a".to_owned(), "u:b".to_owned()]);
@@ -194,6 +197,8 @@ mod tests {
             known.note_answer(&format!("{host:03}"), begin, begin, caps);
         }
         let first = known.recovered_queues();
+        assert_eq!(first, known.recovered_queues(), "nobody has asked for them yet");
+        known.note_asked(&first, &[]);
         let second = known.recovered_queues();
         assert_eq!((first.len(), second.len()), (RECOVERED_MAX, RECOVERED_MAX));
         assert_eq!(second[..2], ["u:256", "u:000"]);

@@ -157,9 +157,9 @@ impl SendLimits {
         self.permits.permit_usage()
     }
 
-    /// Forgets that hosts have recovered, because nothing is left in their queues.
-    pub(crate) fn forget_drained(&self, queues: &[String]) {
-        self.host_healths.forget_drained(queues);
+    /// Notes that a claim has asked for these queues of recovered hosts, and that some were empty.
+    pub(crate) fn note_asked(&self, asked: &[String], drained: &[String]) {
+        self.host_healths.note_asked(asked, drained);
     }
 
     /// Notes queues that a claim has visited. Hosts that answer do not wait for the next visit.
