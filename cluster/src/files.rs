@@ -28,7 +28,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
 /// A data directory that is ready for the server's account.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ClusterFiles {
     pub(crate) data_dir: PathBuf,
     pub(crate) account: ServerAccount,
@@ -93,6 +93,10 @@ impl ClusterFiles {
         self.data_dir.join("postgres.log")
     }
 
+    pub(crate) fn password_path(&self) -> PathBuf {
+        self.data_dir.join("postgres.password")
+    }
+
     /// Waits for the lock.
     pub(crate) async fn lock(&self) -> Result<ClusterLock, ClusterError> {
         let path = self.data_dir.join("postgres.lock");
@@ -121,7 +125,7 @@ impl ClusterFiles {
 
     /// The database user's password. The password is made before the data.
     pub(crate) fn password(&self) -> Result<String, ClusterError> {
-        let path = self.data_dir.join("postgres.password");
+        let path = self.password_path();
         let known =
             if path.exists() { fs::read_to_string(&path).at(&path)? } else { String::new() };
         if !known.is_empty() {
@@ -151,7 +155,7 @@ fn own_options() -> OpenOptions {
 }
 
 /// Writes a new file that only the owner can read, in place of an old one.
-fn write_secret(path: &Path, secret: &str) -> Result<File, ClusterError> {
+pub(crate) fn write_secret(path: &Path, secret: &str) -> Result<File, ClusterError> {
     remove_if_there(path)?;
     let mut file = own_options().create_new(true).write(true).open(path).at(path)?;
     file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).at(path)?;

@@ -12,6 +12,7 @@
 //! - `lifeline` is the pipe that stops the server after its last user.
 //! - `server` joins a running server, or starts one under its guard.
 //! - `postmaster` reads `postmaster.pid`, and stops a server whose guard was killed.
+//! - `seed` has the data that the clusters of tests begin with.
 //!
 //! # On the disk
 //!
@@ -48,6 +49,7 @@ mod files;
 mod lifeline;
 mod postmaster;
 mod programs;
+mod seed;
 mod server;
 
 use std::env;
@@ -118,6 +120,23 @@ impl Cluster {
         pg_bin: Option<PathBuf>,
         settings: &[(&str, &str)],
     ) -> Result<Self, ClusterError> {
+        Self::temporary_with(None, pg_bin, settings).await
+    }
+
+    /// A temporary cluster with the databases of a seed.
+    pub async fn temporary_from(
+        seed: &Path,
+        pg_bin: Option<PathBuf>,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, ClusterError> {
+        Self::temporary_with(Some(seed), pg_bin, settings).await
+    }
+
+    async fn temporary_with(
+        seed: Option<&Path>,
+        pg_bin: Option<PathBuf>,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, ClusterError> {
         let template = env::temp_dir().join("firmforms-XXXXXX");
         let data_dir = mkdtemp(&template).at(&template)?;
         let settings = [("max_connections", "300")].iter().chain(settings);
@@ -127,7 +146,12 @@ impl Cluster {
             settings: settings.map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             pg_bin,
         };
-        let opened = match ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Temporary) {
+        let prepare = || {
+            let files = ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Temporary)?;
+            seed.map_or(Ok(()), |seed| seed::plant(&files, seed))?;
+            Ok(files)
+        };
+        let opened = match prepare() {
             Ok(files) => Self::join_or_start(files, &config).await,
             Err(error) => Err(error),
         };
@@ -186,6 +210,13 @@ impl Cluster {
             created.map(drop).or_else(ignore_known_database)?;
         }
         Ok(connection.close().await?)
+    }
+
+    /// Stops the server, and stores its data as a seed. No other process may use the cluster.
+    pub async fn into_seed(self, seed: &Path) -> Result<(), ClusterError> {
+        let files = self.files.clone();
+        self.stop().await?;
+        seed::store(&files, seed)
     }
 
     /// Releases the hold. Waits until the server has ended, unless another process uses it.

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use vault::{Keyring, WrappingKey};
 
 use crate::lasting::LastingFolder;
+use crate::seed::seed;
 use crate::standby::kill_server;
 use crate::watchdog::Watched;
 
@@ -80,19 +81,27 @@ pub(crate) fn loopback_address() -> String {
 
 /// A cluster of its own with these settings.
 pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
-    let pg_bin = std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into);
-    prepare(Cluster::temporary(pg_bin, settings).await.unwrap()).await
+    let pg_bin: Option<PathBuf> = std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into);
+    let seed = seed(pg_bin.as_deref()).await;
+    templates_of(Cluster::temporary_from(seed, pg_bin, settings).await.unwrap()).await
 }
 
-/// Makes the templates of a new cluster.
-pub(crate) async fn prepare(cluster: Cluster) -> Templates {
+fn both_templates(cluster: &Cluster) -> TestDatabase {
+    TestDatabase::of(cluster.connect("template_main"), cluster.connect("template_keyring"))
+}
+
+/// Makes the template databases of a new cluster.
+pub(crate) async fn migrate_templates(cluster: &Cluster) {
     for name in ["template_main", "template_keyring"] {
         cluster.ensure_database(name).await.unwrap();
     }
-    let templates =
-        TestDatabase::of(cluster.connect("template_main"), cluster.connect("template_keyring"));
-    templates.migrate().await;
+    both_templates(cluster).migrate().await;
+}
+
+/// A cluster that has the template databases.
+pub(crate) async fn templates_of(cluster: Cluster) -> Templates {
     if by_roles() {
+        let templates = both_templates(&cluster);
         make_roles(&templates.main, &templates.keyring, "firmforms").await.unwrap();
     }
     Templates { lasting: None, cluster, address: None, done: Arc::default() }

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::database::{Templates, loopback_address, prepare};
+use crate::database::{Templates, loopback_address, migrate_templates, templates_of};
 
 /// The folder of a cluster. The server is stopped before the folder is removed.
 pub(crate) struct LastingFolder(TempDir);
@@ -17,9 +17,7 @@ pub(crate) struct LastingFolder(TempDir);
 /// A cluster of its own that loses no commit when any of its processes is killed, and whose server
 /// is started again after its postmaster. It listens on an address of the loopback, too.
 pub async fn lasting_cluster() -> Templates {
-    let folder = tempfile::tempdir().unwrap();
-    // PostgreSQL may run as another user, who must reach its own folder in this one.
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
+    let folder = folder_for_the_server();
     let address = loopback_address();
     // A crash of the machine may lose all.
     let settings =
@@ -31,10 +29,18 @@ pub async fn lasting_cluster() -> Templates {
         pg_bin: std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into),
     };
     let cluster = Cluster::open(&config).await.unwrap();
-    let mut templates = prepare(cluster).await;
+    migrate_templates(&cluster).await;
+    let mut templates = templates_of(cluster).await;
     templates.lasting = Some(LastingFolder(folder));
     templates.address = Some(address);
     templates
+}
+
+/// A folder that another user may enter: PostgreSQL may run as one, and has its own folder in it.
+pub(crate) fn folder_for_the_server() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
+    folder
 }
 
 impl Templates {

@@ -19,6 +19,7 @@ mod proxy;
 pub mod raw;
 mod receiver;
 mod routed;
+mod seed;
 mod sending;
 mod server_messages;
 mod server_processes;

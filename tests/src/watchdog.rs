@@ -1,12 +1,15 @@
-//! A test that hangs says so: it would be lost among those that end, and hold up the whole run. Only where a run
-//! says how long a test may take, in seconds (`scripts/test` does): a benchmark takes as long as it takes.
+//! Watches how long tests take. Both settings are `scripts/test`'s: `FIRMFORMS_TEST_PATIENCE` is the
+//! number of seconds after which a test ends the whole run with its name, and
+//! `FIRMFORMS_TEST_TIMES` is the file that gets a line for each test, with its seconds and its name.
 
+use std::fs::OpenOptions;
 use std::io::{Write, stderr};
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{current, sleep, spawn};
 use std::time::{Duration, Instant};
 
 const PATIENCE: &str = "FIRMFORMS_TEST_PATIENCE";
+const TIMES: &str = "FIRMFORMS_TEST_TIMES";
 
 /// What runs, and since when.
 static RUNNING: Mutex<Vec<(u32, String, Instant)>> = Mutex::new(Vec::new());
@@ -31,7 +34,16 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        running(|running| running.retain(|(number, ..)| *number != self.0));
+        let ended = running(|running| {
+            let place = running.iter().position(|(number, ..)| *number == self.0)?;
+            Some(running.swap_remove(place))
+        });
+        if let (Some((_, name, since)), Some(times)) = (ended, std::env::var_os(TIMES)) {
+            // One write of one line, so that lines of threads do not mix.
+            let line = format!("{:.1}\t{name}\n", since.elapsed().as_secs_f64());
+            let file = OpenOptions::new().append(true).create(true).open(times);
+            let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        }
     }
 }
 
