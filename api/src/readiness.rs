@@ -48,6 +48,8 @@ const CLOCK: Alarm = Alarm { name: "clock", says: "the time cannot be trusted: n
 const DISK: Alarm =
     Alarm { name: "disk", says: "a full disk refused a report within the last minute" };
 
+const ALARMS: Alarm = Alarm { name: "alarms", says: "the alarms could not be read in time" };
+
 const OTHER_PRIMARY: Alarm = Alarm {
     name: "primary",
     says: "two hosts accept writes: the writes on one of them will be lost",
@@ -58,12 +60,20 @@ const OTHER_PRIMARY: Alarm = Alarm {
 /// # Errors
 /// Why the process cannot serve.
 pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Error> {
-    let main = in_time("the main database", alarms(service));
+    let main = in_time("the main database", async {
+        match checkup::main_schema(&service.health).await?.missing {
+            0 => Ok(()),
+            missing => {
+                Err(sqlx::Error::Configuration(format!("{missing} migrations to come").into()))
+            }
+        }
+    });
     let keyring = in_time("the keyring", async {
         vault::ask_keyring(&mut *service.keyring_health.acquire().await?).await
     });
-    let (alarms, keyring) = tokio::join!(main, keyring);
-    let alarms = alarms.map_err(Error::Unavailable)?;
+    let alarms = timeout(ANSWER_WITHIN, alarms(service));
+    let (main, keyring, alarms) = tokio::join!(main, keyring, alarms);
+    main.map_err(Error::Unavailable)?;
     keyring.map_err(Error::NoKeyring)?;
     if service.refused_reports.are_last() {
         let space = in_time("a full disk", try_disks(service)).await;
@@ -76,11 +86,11 @@ pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Err
             }
         }
     }
-    Ok(alarms)
+    // A slow question takes no caller away.
+    Ok(alarms.ok().and_then(Result::ok).unwrap_or_else(|| vec![ALARMS]))
 }
 
-/// Returns the answer of a database, or why there is none in time. A schema that this build cannot
-/// use is no answer either.
+/// Returns the answer of a database, or why there is none in time.
 async fn in_time<T>(
     database: &str,
     asked: impl Future<Output = Result<T, sqlx::Error>>,
@@ -104,6 +114,7 @@ async fn try_disks(service: &Service) -> Result<DiskSpace, sqlx::Error> {
 
 /// Returns the alarms that are on.
 async fn alarms(service: &Service) -> Result<Vec<Alarm>, sqlx::Error> {
+    let _turn = service.alarm_turn.lock().await;
     let now = service.clock.now().get();
     let main = &mut *service.health.acquire().await?;
     let states = [

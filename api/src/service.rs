@@ -50,6 +50,8 @@ pub struct Service {
     pub health: PgPool,
     /// A connection to the keyring for health alone.
     pub keyring_health: PgPool,
+    /// Held by whoever reads the alarms, so that slow ones take one connection of `health`.
+    pub alarm_turn: Arc<tokio::sync::Mutex<()>>,
     /// The data keys.
     pub keyring: Keyring,
     /// The clock.
@@ -344,6 +346,7 @@ pub(crate) mod tests {
             readers: store.pool().clone(),
             key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
+            alarm_turn: Arc::default(),
             keyring_health: keyring.pool().clone(),
             intake: store.clone(),
             store,

@@ -271,6 +271,7 @@ impl System {
             readers: store.pool().clone(),
             key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
+            alarm_turn: Arc::default(),
             keyring_health: keyring.pool().clone(),
             intake: store.clone(),
             queue: Arc::new(OutboxView(store.pool().clone())),

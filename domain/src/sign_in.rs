@@ -266,12 +266,16 @@ impl GrantedRole {
     }
 }
 
+fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
+    let inside = || name.split('.').try_fold(claims, |object, part| object.get(part));
+    claims.get(name).or_else(inside)
+}
+
 /// The values of a claim: a text, or the texts of a list. A name with dots leads into objects, if
 /// no claim has the whole name.
 #[must_use]
 pub fn claim_values(claims: &Value, name: &str) -> Vec<String> {
-    let inside = || name.split('.').try_fold(claims, |object, part| object.get(part));
-    match claims.get(name).or_else(inside) {
+    match claim(claims, name) {
         Some(Value::String(text)) => vec![text.clone()],
         Some(Value::Array(list)) => {
             list.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
@@ -289,7 +293,7 @@ pub fn claim_values(claims: &Value, name: &str) -> Vec<String> {
 pub fn proven_values(claims: &Value, name: &str) -> Vec<String> {
     let is_verified = claims.get("email_verified") == Some(&Value::Bool(true));
     let email = claims.get("email").and_then(Value::as_str);
-    let is_list = claims.get(name).is_some_and(Value::is_array);
+    let is_list = claim(claims, name).is_some_and(Value::is_array);
     let is_proven = |value: &String| {
         let is_address = name == "email" || value.contains('@');
         !is_address || (is_verified && (is_list || email == Some(value)))
@@ -440,6 +444,7 @@ mod tests {
     #[case("upn", json!({"upn": "a@b.example", "email": "a@b.example", "email_verified": true}), 1)]
     #[case("groups", json!({"groups": ["ops", "ops@b.example"]}), 1)]
     #[case("groups", json!({"groups": ["ops", "ops@b.example"], "email_verified": true}), 2)]
+    #[case("a.b", json!({"a": {"b": ["ops@b.example"]}, "email_verified": true}), 1)]
     fn an_unverified_address_grants_nothing(
         #[case] name: &str,
         #[case] claims: Value,

@@ -585,9 +585,24 @@ async fn r54_a_schema_that_cannot_be_used_is_unready() {
         answer.code().0
     };
     let (main, keyring) = (World::new().await, World::new().await);
-    main.pool().execute("alter table lost_tails rename to other").await.unwrap();
+    let last = "delete from _sqlx_migrations
+                 where version = (select max(version) from _sqlx_migrations)";
+    main.pool().execute(last).await.unwrap();
     keyring.keys().execute("alter table wrapping_check rename to other").await.unwrap();
     assert_eq!((ready(&main).await, ready(&keyring).await), (503, 503));
+}
+
+/// A slow question about an alarm once closed both doors.
+#[tokio::test]
+async fn r54_alarms_that_cannot_be_read_are_an_alarm() {
+    let world = World::new().await;
+    let mut locking = world.pool().begin().await.unwrap();
+    locking.execute("lock table last_verification").await.unwrap();
+    let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.body["alarms"][0]["name"]),
+        (200, &json!("alarms"))
+    );
 }
 
 #[tokio::test]

@@ -62,11 +62,14 @@ pub(super) async fn take_in(
         };
     }
     match &taken {
-        Ok(_) => service.refused_reports.note_room(),
+        // A batch that changes nothing writes nothing.
+        Ok(taken) if taken.accepted.iter().any(|counts| counts.accepted > 0) => {
+            service.refused_reports.note_room();
+        }
         Err(error) if error.is_of_full_disk() => {
             service.refused_reports.note_refusal(Instant::now());
         }
-        Err(_) => {}
+        _ => {}
     }
     let forgotten = intake.forget_erased(taken.as_ref().ok()).await;
     let taken = taken?;

@@ -8,9 +8,8 @@ use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use deliverer::attempt::ClaimedAttempt;
-use deliverer::claim::{ScanFloors, claim_beyond, next_due};
+use deliverer::claim::{ScanFloors, claim_beyond, next_due_from};
 use deliverer::{DelivererContext, SendLimits};
-
 use domain::pressure::HostCaps;
 use serde_json::json;
 use sqlx::{Connection, Executor, PgConnection};
@@ -170,7 +169,7 @@ impl Lookers {
             let (claimed, took) = timed(claim_beyond(deliverer, limits, floors)).await?;
             ensure!(claimed.len() == 1, "{} were claimed", claimed.len());
             times.claims.push(took);
-            times.looks.push(timed(next_due(deliverer, limits)).await?.1);
+            times.looks.push(timed(next_due_from(deliverer, limits, floors)).await?.1);
         }
         Ok(times)
     }

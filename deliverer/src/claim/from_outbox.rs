@@ -239,7 +239,10 @@ pub async fn next_due(
 }
 
 /// [`next_due`], for a process with these floors.
-pub(crate) async fn next_due_from(
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn next_due_from(
     deliverer: &DelivererContext,
     limits: &SendLimits,
     floors: &mut ScanFloors,

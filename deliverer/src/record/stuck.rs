@@ -91,8 +91,13 @@ impl StuckRecorder {
                     if let Some(error) = error.filter(|one| failures.is_news(one, Instant::now())) {
                         tracing::warn!(%lane_id, %error, "could not record answers of a lane");
                     }
+                    let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Answers of this lane may have been put aside since the last look.
+                    while let Ok(answers) = inbox.try_recv() {
+                        queue.add(StuckBatch::of(&deliverer, answers));
+                    }
                     if queue.end(lane_id, left) == LaneStanding::Empty {
-                        lanes.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane_id);
+                        lanes.remove(&lane_id);
                     }
                 }
                 else => return,

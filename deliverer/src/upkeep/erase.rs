@@ -38,6 +38,12 @@ const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(5);
 /// The wait for transactions that may not have seen an erasure. A record ends within milliseconds.
 const UNAWARE_RETRY_AFTER: Duration = Duration::from_millis(5);
 
+/// The longest wait between two looks at such transactions.
+const UNAWARE_RETRY_AFTER_MAX: Duration = Duration::from_millis(200);
+
+/// The wait for such transactions that an operator should know of.
+const UNAWARE_WARNING_AFTER: Duration = Duration::from_secs(30);
+
 /// The wait between two steps. An erased response is not sent meanwhile.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
@@ -55,6 +61,23 @@ struct BegunErasures {
     batch: ErasureBatch,
     unaware: RunningWriters,
     look: SettledUpTo,
+    /// The wait before the next look at these transactions.
+    wait: Duration,
+    waited: Duration,
+}
+
+impl BegunErasures {
+    /// The wait before the next look. Each is twice the last one.
+    fn next_wait(&mut self) -> Duration {
+        let wait = self.wait;
+        self.wait = (wait * 2).min(UNAWARE_RETRY_AFTER_MAX);
+        let was_short = self.waited < UNAWARE_WARNING_AFTER;
+        self.waited += wait;
+        if was_short && self.waited >= UNAWARE_WARNING_AFTER {
+            tracing::warn!("erased rows stay until an older transaction on `outbox` ends");
+        }
+        wait
+    }
 }
 
 impl EraseWorker {
@@ -72,11 +95,11 @@ impl Worker for EraseWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        match &self.begun {
+        match &mut self.begun {
             // Ids of transactions mean nothing in another life of the server.
             Some(begun) if !self.fence.still_holds(begun.look) => self.begin().await,
-            Some(begun) if self.are_all_aware(begun).await? => self.end().await,
-            Some(_) => Ok(NextStep::IdleFor(UNAWARE_RETRY_AFTER)),
+            Some(begun) if are_all_aware(&self.deliverer, begun).await? => self.end().await,
+            Some(begun) => Ok(NextStep::IdleFor(begun.next_wait())),
             None => self.begin().await,
         }
     }
@@ -102,16 +125,9 @@ impl EraseWorker {
             return Ok(idle);
         };
         self.deliverer.keyring.forget_up_to(&batch.erased, &batch.last).await?;
-        self.begun = Some(BegunErasures { batch, unaware, look });
+        let wait = UNAWARE_RETRY_AFTER;
+        self.begun = Some(BegunErasures { batch, unaware, look, wait, waited: Duration::ZERO });
         Ok(NextStep::Busy)
-    }
-
-    async fn are_all_aware(&self, begun: &BegunErasures) -> Result<bool, DeliveryError> {
-        let connections = self.deliverer.store.connections();
-        let mut connection = connections.take().await?;
-        let have_left = begun.unaware.have_left(&mut connection, "outbox").await?;
-        connections.give_back(connection);
-        Ok(have_left)
     }
 
     /// Deletes the rows of the erasures that were begun.
@@ -133,6 +149,17 @@ impl EraseWorker {
         appending.commit().await?;
         Ok(NextStep::Busy)
     }
+}
+
+async fn are_all_aware(
+    deliverer: &DelivererContext,
+    begun: &BegunErasures,
+) -> Result<bool, DeliveryError> {
+    let connections = deliverer.store.connections();
+    let mut connection = connections.take().await?;
+    let have_left = begun.unaware.have_left(&mut connection, "outbox").await?;
+    connections.give_back(connection);
+    Ok(have_left)
 }
 
 impl EraseWorker {
