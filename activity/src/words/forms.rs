@@ -2,24 +2,24 @@
 
 /// A form that a firm makes.
 #[derive(Debug)]
-pub(in crate::generate) struct FormTemplate {
-    pub(in crate::generate) title: &'static str,
-    pub(in crate::generate) slug: &'static str,
-    pub(in crate::generate) questions: &'static [FormQuestion],
-    pub(in crate::generate) endings: &'static [&'static str],
+pub(crate) struct FormTemplate {
+    pub(crate) title: &'static str,
+    pub(crate) slug: &'static str,
+    pub(crate) questions: &'static [FormQuestion],
+    pub(crate) endings: &'static [&'static str],
 }
 
 /// A question, with its kind of answer.
 #[derive(Debug)]
-pub(in crate::generate) struct FormQuestion {
-    pub(in crate::generate) id: &'static str,
-    pub(in crate::generate) words: &'static str,
-    pub(in crate::generate) kind: QuestionKind,
+pub(crate) struct FormQuestion {
+    pub(crate) id: &'static str,
+    pub(crate) words: &'static str,
+    pub(crate) kind: QuestionKind,
 }
 
 /// The kind of answer to a question.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::generate) enum QuestionKind {
+pub(crate) enum QuestionKind {
     /// Name, address, phone number and company.
     Contact,
     /// One sentence.
@@ -35,7 +35,7 @@ pub(in crate::generate) enum QuestionKind {
 }
 
 impl QuestionKind {
-    pub(in crate::generate) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Contact => "contact_group",
             Self::Short => "short_text",
@@ -49,13 +49,13 @@ impl QuestionKind {
 
 /// A hidden field, with the values that links give it.
 #[derive(Debug)]
-pub(in crate::generate) struct HiddenFieldTemplate {
-    pub(in crate::generate) key: &'static str,
-    pub(in crate::generate) label: &'static str,
-    pub(in crate::generate) values: &'static [&'static str],
+pub(crate) struct HiddenFieldTemplate {
+    pub(crate) key: &'static str,
+    pub(crate) label: &'static str,
+    pub(crate) values: &'static [&'static str],
 }
 
-pub(in crate::generate) static HIDDEN_FIELDS: [HiddenFieldTemplate; 6] = [
+pub(crate) static HIDDEN_FIELDS: [HiddenFieldTemplate; 6] = [
     HiddenFieldTemplate {
         key: "referrer",
         label: "Referred by",
@@ -88,7 +88,7 @@ const fn ask(id: &'static str, words: &'static str, kind: QuestionKind) -> FormQ
     FormQuestion { id, words, kind }
 }
 
-pub(in crate::generate) const ENGLISH: &[FormTemplate] = &[
+pub(crate) const ENGLISH: &[FormTemplate] = &[
     FormTemplate {
         title: "New client enquiry",
         slug: "new-client-enquiry",
@@ -134,7 +134,7 @@ pub(in crate::generate) const ENGLISH: &[FormTemplate] = &[
     },
 ];
 
-pub(in crate::generate) const FRENCH: &[FormTemplate] = &[
+pub(crate) const FRENCH: &[FormTemplate] = &[
     FormTemplate {
         title: "Première consultation",
         slug: "premiere-consultation",
@@ -166,7 +166,7 @@ pub(in crate::generate) const FRENCH: &[FormTemplate] = &[
     },
 ];
 
-pub(in crate::generate) const GERMAN: &[FormTemplate] = &[
+pub(crate) const GERMAN: &[FormTemplate] = &[
     FormTemplate {
         title: "Erstgespräch",
         slug: "erstgespraech",
@@ -195,7 +195,7 @@ pub(in crate::generate) const GERMAN: &[FormTemplate] = &[
     },
 ];
 
-pub(in crate::generate) const SPANISH: &[FormTemplate] = &[
+pub(crate) const SPANISH: &[FormTemplate] = &[
     FormTemplate {
         title: "Herencias y sucesiones",
         slug: "herencias",

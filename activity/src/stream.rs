@@ -4,7 +4,7 @@
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use super::ActivityArgs;
+use super::MadeUpActivity;
 use super::event::{DAY, EventLine, EventTime};
 use super::firms::{self, GeneratedFirm};
 use super::queue::LineQueue;
@@ -23,7 +23,7 @@ pub(super) struct RunPeriod {
 }
 
 impl RunPeriod {
-    fn of(made_up: ActivityArgs) -> Self {
+    fn of(made_up: MadeUpActivity) -> Self {
         let until = EventTime(made_up.until.get().timestamp_millis());
         let length = i64::from(made_up.weeks) * 7 * DAY;
         Self { from: until.after(-length), settled: until.after(-length / 8 * 7), until }
@@ -43,7 +43,7 @@ impl RunPeriod {
 
 /// The state of a run.
 pub(super) struct EventGenerator {
-    made_up: ActivityArgs,
+    made_up: MadeUpActivity,
     span: RunPeriod,
     firms: Vec<GeneratedFirm>,
     /// Lines of firms that have not arrived yet.
@@ -55,7 +55,7 @@ pub(super) struct EventGenerator {
 }
 
 impl EventGenerator {
-    pub(super) fn of(made_up: ActivityArgs) -> Self {
+    pub(super) fn of(made_up: MadeUpActivity) -> Self {
         let span = RunPeriod::of(made_up);
         let (firms, mut lives) = firms::all(made_up.seed, made_up.firms, span);
         lives.retain(|line| line.arrives_at <= span.until);
@@ -70,7 +70,7 @@ impl EventGenerator {
     /// The begin of the next response. It lies in that response's share of the period, so the
     /// begins are in order.
     fn begins(&self) -> EventTime {
-        let ActivityArgs { responses, seed, .. } = self.made_up;
+        let MadeUpActivity { responses, seed, .. } = self.made_up;
         if self.number == responses {
             return EventTime::NEVER;
         }

@@ -2,7 +2,7 @@
 
 use super::{Locale, NameOrder};
 
-pub(in crate::generate) static ENGLISH: Locale = Locale {
+pub(crate) static ENGLISH: Locale = Locale {
     lang: "en",
     time_zone: "Europe/London",
     phone: "+44 7700 900###",
@@ -37,7 +37,7 @@ pub(in crate::generate) static ENGLISH: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static FRENCH: Locale = Locale {
+pub(crate) static FRENCH: Locale = Locale {
     lang: "fr",
     time_zone: "Europe/Paris",
     phone: "+33 1 99 00 ## ##",
@@ -67,7 +67,7 @@ pub(in crate::generate) static FRENCH: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static GERMAN: Locale = Locale {
+pub(crate) static GERMAN: Locale = Locale {
     lang: "de",
     time_zone: "Europe/Berlin",
     phone: "+49 30 23125 ###",
@@ -95,7 +95,7 @@ pub(in crate::generate) static GERMAN: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static SPANISH: Locale = Locale {
+pub(crate) static SPANISH: Locale = Locale {
     lang: "es",
     time_zone: "Europe/Madrid",
     phone: "+34 900 ### ###",
@@ -123,7 +123,7 @@ pub(in crate::generate) static SPANISH: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static POLISH: Locale = Locale {
+pub(crate) static POLISH: Locale = Locale {
     lang: "pl",
     time_zone: "Europe/Warsaw",
     phone: "+48 22 555 ## ##",
@@ -149,7 +149,7 @@ pub(in crate::generate) static POLISH: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static VIETNAMESE: Locale = Locale {
+pub(crate) static VIETNAMESE: Locale = Locale {
     lang: "vi",
     time_zone: "Asia/Ho_Chi_Minh",
     phone: "+1 202 555 01##",

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use api::intake::CloudEvent;
 use domain::activity::{Activity, ResponseReport};
 use domain::email::EmailAddress;
 use domain::fact::Fact;
 use domain::firm::{FirmChange, MemberChange, MemberRole};
 use domain::occurrence::occurrence_id;
+use domain::time::Timestamp;
 use domain::trigger::{FirmPlan, Trigger};
 use uuid::Uuid;
 
@@ -56,10 +56,9 @@ pub const fn is_founding(activity: &Activity) -> bool {
 }
 
 impl ExpectedState {
-    /// Notes one more activity.
-    pub fn note(&mut self, event: &CloudEvent) {
-        let firm_id = event.firm_id;
-        match &event.activity {
+    /// Notes one more activity of the firm, at the time that the product reports.
+    pub fn note(&mut self, firm_id: Uuid, time: Timestamp, activity: &Activity) {
+        match activity {
             Activity::Firm { change, .. } => self.note_firm(firm_id, change),
             Activity::Member { member_id, change: MemberChange::Joined(MemberRole::Owner) } => {
                 self.firms.entry(firm_id).or_default().owner = *member_id;
@@ -67,8 +66,7 @@ impl ExpectedState {
             Activity::ResponseSaved(report) => _ = self.responses.insert(report.response_id),
             Activity::ResponseSubmitted(report) => self.note_submission(firm_id, report),
             Activity::Report { .. } | Activity::BookingMade { .. } => {
-                self.responses_of
-                    .extend(event.activity.part_id().zip(event.activity.response_id()));
+                self.responses_of.extend(activity.part_id().zip(activity.response_id()));
             }
             Activity::Member { .. }
             | Activity::Form { .. }
@@ -81,7 +79,7 @@ impl ExpectedState {
             | Activity::ResponseErased { .. }
             | Activity::PersonErased { .. } => {}
         }
-        self.note_fact(event);
+        self.note_fact(firm_id, time, activity);
     }
 
     /// Each occurrence once, if its response is known.
@@ -120,11 +118,10 @@ impl ExpectedState {
         });
     }
 
-    fn note_fact(&mut self, event: &CloudEvent) {
-        let firm_id = event.firm_id;
+    fn note_fact(&mut self, firm_id: Uuid, time: Timestamp, activity: &Activity) {
         let plan = self.firms.get(&firm_id).map_or_else(FirmPlan::default, |firm| firm.plan);
-        let person_id = person_id(&event.activity);
-        if let Some(fact) = Fact::of(&event.activity, event.time, plan, person_id) {
+        let person_id = person_id(activity);
+        if let Some(fact) = Fact::of(activity, time, plan, person_id) {
             let Fact { trigger, silent, subject_id, .. } = fact;
             let happened = ExpectedOccurrence { firm_id, trigger, silent, subject_id };
             self.happened.entry(fact.occurrence_id(firm_id)).or_insert(happened);
@@ -147,7 +144,7 @@ mod tests {
     use api::intake::{EventFormat, parse};
 
     use super::*;
-    use crate::generate::{ActivityArgs, EventLine};
+    use crate::{EventLine, MadeUpActivity};
 
     fn expected(lines: impl Iterator<Item = EventLine>) -> ExpectedState {
         let mut expected = ExpectedState::default();
@@ -157,14 +154,14 @@ mod tests {
             parse(EventFormat::Single, &text)
                 .unwrap()
                 .iter()
-                .for_each(|event| expected.note(event));
+                .for_each(|event| expected.note(event.firm_id, event.time, &event.activity));
         }
         expected
     }
 
     #[test]
     fn what_is_reported_twice_happens_once() {
-        let activity = || ActivityArgs::new(2, 60, 1).activity();
+        let activity = || MadeUpActivity::new(2, 60, 1).activity();
         let (once, twice) = (expected(activity()), expected(activity().chain(activity())));
         assert!(once.happened().count() > 60);
         assert_eq!(once.happened().count(), twice.happened().count());
@@ -172,7 +169,7 @@ mod tests {
 
     #[test]
     fn every_firm_has_an_owner_and_only_leads_are_silent() {
-        let made_up = ActivityArgs::new(4, 400, 1);
+        let made_up = MadeUpActivity::new(4, 400, 1);
         let expected = expected(made_up.founding().chain(made_up.responses()));
         assert_eq!(expected.firms.len(), 4);
         assert!(expected.firms.values().all(|firm| !firm.name.is_empty() && !firm.owner.is_nil()));
@@ -183,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_is_of_no_known_response_has_not_happened() {
-        let made_up = ActivityArgs::new(2, 60, 1);
+        let made_up = MadeUpActivity::new(2, 60, 1);
         let parts = |line: &EventLine| !line.is_about("response.");
         assert_eq!(expected(made_up.activity().filter(parts)).happened().count(), 0);
     }

@@ -2,7 +2,7 @@
 
 use super::{Locale, NameOrder};
 
-pub(in crate::generate) static RUSSIAN: Locale = Locale {
+pub(crate) static RUSSIAN: Locale = Locale {
     lang: "ru",
     time_zone: "Europe/Riga",
     phone: "+1 202 555 01##",
@@ -29,7 +29,7 @@ pub(in crate::generate) static RUSSIAN: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static GREEK: Locale = Locale {
+pub(crate) static GREEK: Locale = Locale {
     lang: "el",
     time_zone: "Europe/Athens",
     phone: "+30 210 555 ####",
@@ -53,7 +53,7 @@ pub(in crate::generate) static GREEK: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static CHINESE: Locale = Locale {
+pub(crate) static CHINESE: Locale = Locale {
     lang: "zh",
     time_zone: "Asia/Shanghai",
     phone: "+1 202 555 01##",
@@ -74,7 +74,7 @@ pub(in crate::generate) static CHINESE: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static ARABIC: Locale = Locale {
+pub(crate) static ARABIC: Locale = Locale {
     lang: "ar",
     time_zone: "Africa/Casablanca",
     phone: "+1 202 555 01##",
@@ -98,7 +98,7 @@ pub(in crate::generate) static ARABIC: Locale = Locale {
     ],
 };
 
-pub(in crate::generate) static JAPANESE: Locale = Locale {
+pub(crate) static JAPANESE: Locale = Locale {
     lang: "ja",
     time_zone: "Asia/Tokyo",
     phone: "+1 202 555 01##",

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::*;
 
-fn written(made_up: ActivityArgs) -> String {
+fn written(made_up: MadeUpActivity) -> String {
     let mut out = Vec::new();
-    write(made_up, &mut out).unwrap();
+    made_up.write(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -38,29 +38,29 @@ fn count<'a>(values: &'a [Value], of: impl Fn(&'a Value) -> &'a Value) -> BTreeM
 #[test]
 fn the_intake_reads_every_line() {
     for seed in [0, 1, 2, 77, u64::MAX] {
-        let text = written(ActivityArgs::new(3, 400, seed));
+        let text = written(MadeUpActivity::new(3, 400, seed));
         assert!(read(&text).len() > 1_000, "seed {seed}");
     }
 }
 
 #[test]
 fn the_same_seed_is_the_same_bytes_and_another_is_not() {
-    let text = written(ActivityArgs::new(3, 200, 7));
-    assert_eq!(text, written(ActivityArgs::new(3, 200, 7)));
-    assert_ne!(text, written(ActivityArgs::new(3, 200, 8)));
+    let text = written(MadeUpActivity::new(3, 200, 7));
+    assert_eq!(text, written(MadeUpActivity::new(3, 200, 7)));
+    assert_ne!(text, written(MadeUpActivity::new(3, 200, 8)));
 }
 
 /// On every machine, in every build: the digest is what it was when this was written. Whoever
 /// changes what is made up changes it.
 #[test]
 fn the_bytes_are_these() {
-    let digest = Uuid::new_v5(&Uuid::nil(), written(ActivityArgs::new(12, 300, 42)).as_bytes());
+    let digest = Uuid::new_v5(&Uuid::nil(), written(MadeUpActivity::new(12, 300, 42)).as_bytes());
     assert_eq!(digest.to_string(), "fc30bed0-5732-58bc-ab4b-1e780da6f36f");
 }
 
 #[test]
 fn every_kind_is_there() {
-    let text = written(ActivityArgs::new(30, 3_000, 5));
+    let text = written(MadeUpActivity::new(30, 3_000, 5));
     let values = values(&text);
     let kinds = count(&values, |value| &value["type"]);
     assert_eq!(kinds.len(), 32, "{kinds:?}");
@@ -82,7 +82,7 @@ fn every_kind_is_there() {
 #[test]
 fn both_plans_and_all_bands_are_there() {
     let (mut plans, mut bands) = (BTreeSet::new(), BTreeSet::new());
-    let text = written(ActivityArgs::new(2, 100, 3));
+    let text = written(MadeUpActivity::new(2, 100, 3));
     for value in values(&text) {
         plans.extend(value["data"]["plan"]["leads_in_full"].as_bool());
     }
@@ -102,7 +102,7 @@ fn both_plans_and_all_bands_are_there() {
 #[test]
 fn nothing_comes_before_its_firm_and_its_form() {
     let (mut firms, mut forms) = (HashSet::new(), HashSet::new());
-    for event in read(&written(ActivityArgs::new(20, 2_000, 9))) {
+    for event in read(&written(MadeUpActivity::new(20, 2_000, 9))) {
         let CloudEvent { firm_id, activity, .. } = event;
         match activity {
             Activity::Firm { .. } => _ = firms.insert(firm_id),
@@ -132,7 +132,7 @@ fn subject(event: &CloudEvent, value: &Value) -> Option<String> {
 /// Reports of state follow each other; the rest is mostly in order, and repeats are few.
 #[test]
 fn the_order_is_good_and_not_perfect() {
-    let text = written(ActivityArgs::new(5, 2_000, 11));
+    let text = written(MadeUpActivity::new(5, 2_000, 11));
     let events = read(&text);
     let (mut newest, mut seen) = (HashMap::new(), HashSet::new());
     let (mut ids, mut repeats) = (HashSet::new(), 0);
@@ -153,7 +153,7 @@ fn the_order_is_good_and_not_perfect() {
 
 #[test]
 fn addresses_are_nobodys() {
-    let text = written(ActivityArgs::new(4, 500, 13));
+    let text = written(MadeUpActivity::new(4, 500, 13));
     for (place, _) in text.match_indices('@') {
         let domain = &text[place + 1..];
         assert!(domain.starts_with("example."), "{}", &domain[..20]);
@@ -164,7 +164,8 @@ fn addresses_are_nobodys() {
 fn the_time_covered_is_as_asked() {
     let at = |text: &str| -> Timestamp { text.parse().unwrap() };
     let until = at("2031-03-01T00:00:00Z");
-    let events = read(&written(ActivityArgs { until, weeks: 1, ..ActivityArgs::new(2, 50, 1) }));
+    let events =
+        read(&written(MadeUpActivity { until, weeks: 1, ..MadeUpActivity::new(2, 50, 1) }));
     let (from, late) = (at("2031-02-22T00:00:00Z"), at("2031-02-27T00:00:00Z"));
     assert!(events.iter().all(|event| from <= event.time && event.time <= until));
     assert!(events.iter().any(|event| event.time > late));
@@ -172,6 +173,6 @@ fn the_time_covered_is_as_asked() {
 
 #[test]
 fn no_response_is_as_good_as_many() {
-    let text = written(ActivityArgs::new(1, 0, 1));
+    let text = written(MadeUpActivity::new(1, 0, 1));
     assert!(text.contains("firm.opened") && !text.contains("response."));
 }

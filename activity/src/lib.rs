@@ -1,14 +1,17 @@
-//! `generate`: activity made up from a seed, for the demo, tests and measurements. It needs no
-//! database. It knows nothing of the service but the shape of activities.
+//! Activity made up from a seed, for the command `generate`, the demo, tests and measurements. It
+//! needs no database. It knows nothing of the service but the shape of activities.
 //!
 //! `firms` tells the lives of firms, members and forms, once for the whole run. `responses` tells
 //! one response after another, from its first save to its last report. The `queue` orders their
 //! lines by arrival, and the `stream` asks for each response in time. Every draw depends on the
-//! seed and on numbers counted here, so equal arguments give equal bytes.
+//! seed and on numbers counted here, so equal settings give equal bytes.
+//!
+//! `expected` computes the deliveries that must follow.
 
 mod aftermath;
 mod bookings;
 mod event;
+mod expected;
 mod firms;
 mod forms;
 mod json;
@@ -21,47 +24,37 @@ mod stream;
 mod unruly;
 mod words;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use anyhow::{Context, ensure};
-use chrono::Datelike;
-use clap::{Args, value_parser};
 use domain::time::Timestamp;
 
 pub use self::event::EventLine;
+pub use self::expected::{ExpectedFirm, ExpectedOccurrence, ExpectedState, is_founding};
 use self::stream::EventGenerator;
-use crate::args::GenerateArgs;
-use crate::output::Output;
 
-/// The range of years leaves space for events before and after.
-const UNTIL_YEARS: std::ops::RangeInclusive<i32> = 1_990..=9_900;
+/// The time of the last event, if no other is asked for.
+pub const DEFAULT_UNTIL: &str = "2026-11-01T00:00:00Z";
 
-const DEFAULT_UNTIL: &str = "2026-11-01T00:00:00Z";
-const DEFAULT_WEEKS: u32 = 12;
+/// The number of weeks covered, if no other is asked for.
+pub const DEFAULT_WEEKS: u32 = 12;
 
 /// The size, the seed and the period of made-up activity.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct ActivityArgs {
+#[derive(Debug, Clone, Copy)]
+pub struct MadeUpActivity {
     /// The number of firms.
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100_000))]
     pub firms: u32,
     /// The number of responses, over all firms.
-    #[arg(long, default_value_t = 100)]
     pub responses: u64,
     /// The seed: another number gives other activity.
-    #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The time of the last event.
-    #[arg(long, default_value = DEFAULT_UNTIL)]
     pub until: Timestamp,
     /// The number of weeks covered.
-    #[arg(long, default_value_t = DEFAULT_WEEKS, value_parser = value_parser!(u32).range(1..=520))]
     pub weeks: u32,
 }
 
-impl ActivityArgs {
-    /// Activity of this size, in the command's default period.
+impl MadeUpActivity {
+    /// Activity of this size, in the default period.
     #[must_use]
     pub fn new(firms: u32, responses: u64, seed: u64) -> Self {
         let until = DEFAULT_UNTIL.parse().expect("a time in RFC 3339");
@@ -86,22 +79,17 @@ impl ActivityArgs {
         let left_out = ["firm.", "member.", "form.", "response.erased", "person.erased"];
         self.activity().filter(move |line| !left_out.iter().any(|kind| line.is_about(kind)))
     }
-}
 
-pub(crate) fn run(generate: &GenerateArgs) -> anyhow::Result<()> {
-    let until = generate.made_up.until.get();
-    ensure!(UNTIL_YEARS.contains(&until.year()), "--until must lie in the years 1990 to 9900");
-    let written = match &generate.out {
-        None => write(generate.made_up, Output::new()),
-        Some(file) => File::create(file).and_then(|file| write(generate.made_up, file)),
-    };
-    written.context("writing the activity")
-}
-
-fn write(made_up: ActivityArgs, out: impl Write) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 18, out);
-    made_up.activity().try_for_each(|line| line.write(&mut out))?;
-    out.flush()
+    /// Writes all activity as lines.
+    ///
+    /// # Errors
+    ///
+    /// If `out` cannot be written to.
+    pub fn write(self, out: impl Write) -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 18, out);
+        self.activity().try_for_each(|line| line.write(&mut out))?;
+        out.flush()
+    }
 }
 
 #[cfg(test)]
