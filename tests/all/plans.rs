@@ -12,10 +12,10 @@ use deliverer::claim::claim;
 use deliverer::outbox::release::release;
 use domain::trigger::Trigger;
 use eventstore::{Clock, connect};
-use firmforms::roles::make_roles;
 use projector::audit::{self, ChainSpan};
 use projector::{deliveries, firms};
 use serde_json::{Value, json};
+use service::roles::make_roles;
 use sqlx::{Executor, PgPool};
 use tests::plans::{Sizes, is_tiny, read, sizes, write_down, wrong};
 use tests::{

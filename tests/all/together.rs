@@ -12,9 +12,9 @@ use api::CallBatchers;
 use axum::body::Body;
 use axum::http::Request;
 use eventstore::Clock;
-use firmforms::wiring::SystemSetup;
 use futures::future::join_all;
 use serde_json::{Value, json};
+use service::SystemSetup;
 use sqlx::{Executor, Postgres, Transaction};
 use tests::{Answer, Firm, TestDatabase, World, activity, later, submitted};
 use uuid::Uuid;
@@ -22,8 +22,8 @@ use uuid::Uuid;
 /// A world where turns last until they are freed.
 async fn patient() -> World {
     let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
-    let desks = CallBatchers::with_turn_max(Duration::from_secs(60));
-    World::with(TestDatabase::new().await, clock, |setup| SystemSetup { desks, ..setup }).await
+    let batchers = CallBatchers::with_turn_max(Duration::from_secs(60));
+    World::with(TestDatabase::new().await, clock, |setup| SystemSetup { batchers, ..setup }).await
 }
 
 type Call<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;

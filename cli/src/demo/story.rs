@@ -12,6 +12,7 @@ use projector::as_of::{self, DeliveryThen};
 use projector::audit::{self, EntryRow};
 use projector::deliveries;
 use serde_json::Value;
+use service::System;
 use uuid::Uuid;
 
 use super::receiver::{ArrivedDelivery, openssl_signature};
@@ -19,7 +20,6 @@ use super::trouble::DemoPortal;
 use super::{DEMO_TIMEOUT, DemoSubscriber};
 use crate::deliveries::sentence;
 use crate::output::print_text;
-use crate::wiring::System;
 
 /// Prints a text of one line or several.
 macro_rules! say {

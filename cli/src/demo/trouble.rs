@@ -8,12 +8,11 @@ use api::commands::tokens::{self, HolderRole};
 use api::portal::{NewPortalLink, links};
 use domain::trigger::Trigger;
 use serde_json::{Value, json};
+use service::{System, ingest};
 use uuid::Uuid;
 
 use super::activity::DemoActivity;
 use super::{DemoCall, DemoSubscriber, subscribe_at};
-use crate::ingest;
-use crate::wiring::System;
 
 /// Paths of the demo's receiver that answer 410 and 500. Both are subscribed.
 const SUBSCRIBED: [(&str, u16); 2] = [("gone", 410), ("broken", 500)];

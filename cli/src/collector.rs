@@ -1,4 +1,4 @@
-//! Settings for the readers of telemetry.
+//! The settings of the collector of traces.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,22 +6,30 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use service::telemetry::TraceCollector;
 
 /// The readers of this process's telemetry.
 #[derive(Debug, Clone, Args)]
-pub struct TelemetryArgs {
+pub(crate) struct TelemetryArgs {
     /// The OpenTelemetry collector for traces, by OTLP over HTTP: http://collector:4318. Without
     /// it, there are no traces.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
-    pub otlp_endpoint: Option<OtlpEndpoint>,
+    pub(crate) otlp_endpoint: Option<OtlpEndpoint>,
     /// A file with headers for the collector, such as its credentials: one name=value in a line.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_HEADERS_FILE", requires = "otlp_endpoint")]
-    pub otlp_headers_file: Option<PathBuf>,
+    pub(crate) otlp_headers_file: Option<PathBuf>,
 }
 
 impl TelemetryArgs {
+    /// The collector, if traces are sent.
+    pub(crate) fn collector(&self) -> anyhow::Result<Option<TraceCollector>> {
+        let headers = self.headers()?;
+        let endpoint = self.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces);
+        Ok(endpoint.map(|endpoint| TraceCollector { endpoint, headers }))
+    }
+
     /// The headers of the file, if one is named. No error repeats a line, which may be a secret.
-    pub(super) fn headers(&self) -> anyhow::Result<HashMap<String, String>> {
+    fn headers(&self) -> anyhow::Result<HashMap<String, String>> {
         let Some(path) = &self.otlp_headers_file else {
             return Ok(HashMap::new());
         };
@@ -43,11 +51,11 @@ fn headers(text: &str) -> anyhow::Result<HashMap<String, String>> {
 
 /// A collector's address, without the path of its traces. An empty address is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtlpEndpoint(String);
+pub(crate) struct OtlpEndpoint(String);
 
 impl OtlpEndpoint {
     /// The URL for traces, if traces are sent.
-    pub(super) fn traces(&self) -> Option<String> {
+    fn traces(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| format!("{}/v1/traces", self.0))
     }
 }

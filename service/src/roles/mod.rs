@@ -1,4 +1,5 @@
-//! `migrate --roles`: the owner of the tables, and the rights on them (case B16, G1).
+//! The roles of the databases: the owner of the tables, and the rights on them (case B16, G1).
+//! `migrate --roles` makes them.
 //!
 //! An administrator makes groups without a login. `firmforms_owner` owns everything, and no serving
 //! login is in it. `firmforms_api`, `_projector`, `_deliverer` and `_auditor` have the rights of
@@ -7,83 +8,16 @@
 //! changes nothing.
 
 mod grants;
-mod plan;
 
 use anyhow::{Context, bail};
-use clap::Args;
-use domain::maintenance::MaintenanceEvent;
-use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
-use crate::operator;
-use crate::output::{ReportArgs, print_json, print_line};
-use crate::wiring::{self, StorageArgs};
 use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
-
-/// The arguments of `migrate`.
-#[derive(Debug, Args)]
-pub(crate) struct MigrateArgs {
-    /// Also make the database roles and their grants. This needs an administrator's connection.
-    #[arg(long)]
-    roles: bool,
-    /// The prefix of the roles' names. Roles belong to the whole server, so each installation on a
-    /// server needs its own.
-    #[arg(long, default_value = "firmforms", env = "FIRMFORMS_ROLE_PREFIX", value_parser = prefix)]
-    role_prefix: String,
-    /// Show the migrations that would run, with their locks and an estimate of their time, and
-    /// change nothing.
-    #[arg(long, conflicts_with = "roles")]
-    plan: bool,
-    #[command(flatten)]
-    how: ReportArgs,
-}
 
 /// The name of a table of the main database, if this build knows the table.
 pub(crate) fn known_table(name: &str) -> Option<&'static str> {
     MAIN_GRANTS.iter().map(|(table, _)| *table).find(|table| *table == name)
-}
-
-/// Accepts a name that needs no quotes and is short enough for its endings.
-fn prefix(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
-    if begins && text.chars().all(plain) && text.len() <= 40 && !text.starts_with("pg_") {
-        return Ok(text.to_owned());
-    }
-    Err("up to 40 small letters, digits and _, a letter first".to_owned())
-}
-
-pub(crate) async fn migrate(storage: &StorageArgs, migrate: &MigrateArgs) -> anyhow::Result<()> {
-    if migrate.plan {
-        return plan::show(storage, migrate.how.into()).await;
-    }
-    if !migrate.roles {
-        let begun = wiring::Installation::MayBegin;
-        wiring::open_installation(storage, begun).await?.stop().await?;
-        print_done(migrate);
-        return Ok(());
-    }
-    let begun = wiring::Installation::MayBegin;
-    let mut databases = wiring::Databases::open(storage, wiring::SERVICE_DATABASES, begun).await?;
-    databases.require().await?;
-    wiring::migrate_both(&databases).await?;
-    let prefix = &migrate.role_prefix;
-    let ordered = MaintenanceEvent::RolesMigrationOrdered { prefix: prefix.clone() };
-    operator::record_alone(storage, databases.main.options(), ordered).await?;
-    make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
-    databases.stop().await?;
-    print_done(migrate);
-    Ok(())
-}
-
-fn print_done(MigrateArgs { roles, role_prefix, how, .. }: &MigrateArgs) {
-    let roles = roles.then(|| format!("{role_prefix}_*"));
-    if how.json {
-        return print_json(&json!({"migrated": true, "roles": roles}));
-    }
-    let roles = roles.map(|roles| format!("; their roles are {roles}")).unwrap_or_default();
-    print_line(&format!("both databases are at this version's schema{roles}"));
 }
 
 /// Makes the roles for a main database and its keyring, both at this version's schema.
@@ -335,16 +269,6 @@ fn groups(prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_prefix_needs_no_quotes() {
-        for good in ["firmforms", "a", "ff_2"] {
-            assert_eq!(prefix(good).as_deref(), Ok(good));
-        }
-        for bad in ["", "2a", "A", "a-b", "a b", "a\"", "pg_a", "é", &"a".repeat(41)] {
-            assert!(prefix(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn g1_nobody_who_serves_may_change_the_log_or_the_proof() {

@@ -19,13 +19,22 @@ use telemetry::metrics::TRACE_SPANS;
 /// The longest wait at the end of the process for unsent spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The collector of traces.
+#[derive(Clone)]
+pub struct TraceCollector {
+    /// The URL that takes spans by OTLP over HTTP.
+    pub endpoint: String,
+    /// Headers of each call, such as credentials.
+    pub headers: HashMap<String, String>,
+}
+
 /// The exporter of spans. Stop it outside the runtime, because its client blocks.
-pub(crate) struct TraceExporter(SdkTracerProvider);
+pub struct TraceExporter(SdkTracerProvider);
 
 impl TraceExporter {
-    /// Sends to this collector, with these headers. OpenTelemetry reads further settings from
-    /// environment variables of its own.
-    pub(super) fn to(endpoint: String, headers: HashMap<String, String>) -> anyhow::Result<Self> {
+    /// Sends to this collector. OpenTelemetry reads further settings from environment variables of
+    /// its own.
+    pub(super) fn to(TraceCollector { endpoint, headers }: TraceCollector) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(endpoint)
@@ -47,7 +56,7 @@ impl TraceExporter {
     }
 
     /// Sends the remaining spans, within the timeout.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         if let Err(error) = self.0.shutdown_with_timeout(FLUSH_TIMEOUT) {
             tracing::warn!(%error, "the last traces were not sent");
         }

@@ -31,7 +31,7 @@ const BUCKET_BOUNDS_SECONDS: [f64; 13] =
     [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 11.0, 30.0];
 
 /// The metrics of this process.
-pub(crate) struct ProcessMetrics {
+pub struct ProcessMetrics {
     recorder: PrometheusHandle,
     /// CPU time, memory, threads and file descriptors of this process.
     process: Collector,
@@ -59,7 +59,11 @@ struct ScrapeTimes {
 
 impl ProcessMetrics {
     /// Installs the recorder. From here on it counts every metric of this process.
-    pub(crate) fn begin() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If the process has a recorder already.
+    pub fn begin() -> anyhow::Result<Self> {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&BUCKET_BOUNDS_SECONDS)
             .and_then(PrometheusBuilder::install_recorder)
@@ -76,7 +80,7 @@ impl ProcessMetrics {
     }
 
     /// Adds this system to every scrape.
-    pub(crate) fn watch(&self, system: &System) {
+    pub fn watch(&self, system: &System) {
         let service = &system.service;
         let _ = self.sources.set(MetricSources {
             pools: [
@@ -99,7 +103,7 @@ impl ProcessMetrics {
     }
 
     /// Moves measured times into their buckets, until `stop`.
-    pub(crate) async fn keep(self: Arc<Self>, stop: CancellationToken) {
+    pub async fn keep(self: Arc<Self>, stop: CancellationToken) {
         while !stop.is_cancelled() {
             self.recorder.run_upkeep();
             tokio::select! {

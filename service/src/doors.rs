@@ -1,6 +1,6 @@
 //! The doors of a process: bound first, served closed, opened when the service is ready.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -15,18 +15,22 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vault::{Entropy, SystemEntropy};
 
-use crate::args::ServeArgs;
-use crate::door_setup::DoorPair;
+use crate::door_pair::DoorPair;
 use crate::internal_addr::InternalAddr;
 use crate::telemetry::ProcessMetrics;
 
-/// The default address of the internal door, in a process with both doors.
-const DEFAULT_INTERNAL_ADDR: InternalAddr =
-    InternalAddr::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081));
+/// The addresses of a process's doors. A process without callers has no door, or only the internal
+/// one for health and metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DoorAddresses {
+    /// The public door.
+    pub public: Option<SocketAddr>,
+    /// The internal door.
+    pub internal: Option<InternalAddr>,
+}
 
-/// The doors of a process, bound and not yet served. A process without callers has no door, or only
-/// the internal one for health and metrics.
-pub(crate) struct BoundDoors {
+/// The doors of a process, bound and not yet served.
+pub struct BoundDoors {
     public: Option<Door>,
     internal: Option<InternalDoor>,
 }
@@ -38,25 +42,17 @@ struct InternalDoor {
 }
 
 impl BoundDoors {
-    /// Binds the doors of the role.
-    pub(crate) async fn of(serve: &ServeArgs) -> anyhow::Result<Self> {
-        if !serve.serves_callers() {
-            return Self::bind(None, serve.internal_addr.as_ref()).await;
-        }
-        let internal = serve.internal_addr.as_ref().unwrap_or(&DEFAULT_INTERNAL_ADDR);
-        Self::bind(Some(serve.addr), Some(internal)).await
-    }
-
     /// Binds these addresses.
-    pub(crate) async fn bind(
-        public: Option<SocketAddr>,
-        internal: Option<&InternalAddr>,
-    ) -> anyhow::Result<Self> {
-        let public = match public {
+    ///
+    /// # Errors
+    ///
+    /// Names the address that cannot be bound.
+    pub async fn bind(addresses: &DoorAddresses) -> anyhow::Result<Self> {
+        let public = match addresses.public {
             Some(addr) => Some(bind(addr).await?),
             None => None,
         };
-        let internal = match internal {
+        let internal = match &addresses.internal {
             Some(addr) => Some(InternalDoor::bind(addr).await?),
             None => None,
         };
@@ -64,12 +60,14 @@ impl BoundDoors {
     }
 
     /// The address of the public door.
-    pub(crate) fn public_addr(&self) -> Option<SocketAddr> {
+    #[must_use]
+    pub fn public_addr(&self) -> Option<SocketAddr> {
         self.public.as_ref()?.local_addr().ok()
     }
 
     /// The address of the console on the internal door.
-    pub(crate) fn console_url(&self) -> String {
+    #[must_use]
+    pub fn console_url(&self) -> String {
         let addr = self.internal.as_ref().map(|internal| internal.addr.to_string());
         format!("http://{}/console", addr.unwrap_or_default())
     }
@@ -84,7 +82,7 @@ impl BoundDoors {
     }
 
     /// Serves the doors until `stop`, then finishes the calls under way.
-    pub(crate) fn serve(
+    pub fn serve(
         self,
         settings: DoorPair,
         metrics: Arc<ProcessMetrics>,
@@ -132,7 +130,7 @@ async fn bind(addr: SocketAddr) -> anyhow::Result<Door> {
 }
 
 /// Doors that answer 503 until they are opened.
-pub(crate) struct ServedDoors {
+pub struct ServedDoors {
     public: OpeningDoor,
     internal: OpeningDoor,
     metrics: Router,
@@ -141,7 +139,7 @@ pub(crate) struct ServedDoors {
 
 impl ServedDoors {
     /// Opens the doors: calls reach the service from here on.
-    pub(crate) fn open(self, service: &Service) {
+    pub fn open(self, service: &Service) {
         let internal = if self.serves_callers {
             let public =
                 api::public::router(service.clone()).merge(console::portal(service.clone()));

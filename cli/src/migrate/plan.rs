@@ -5,12 +5,13 @@ use domain::migration::{MigrationStep, steps};
 use eventstore::checkup::SchemaStanding;
 use eventstore::{checkup, connect, main_migrations};
 use serde_json::{Value, json};
+use service::schema::schema_standings;
+use service::{Databases, Installation, KEYRING, MAIN, SERVICE_DATABASES, StorageSettings};
 use sqlx::PgPool;
 use sqlx::migrate::Migrator;
 
-use crate::databases::{KEYRING, MAIN};
+use crate::databases::require_readable;
 use crate::output::{Column, ListTable, OutputArgs};
-use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs, schema_standings};
 
 const STEPS: ListTable = ListTable::new(
     &[
@@ -27,10 +28,10 @@ const STEPS: ListTable = ListTable::new(
 );
 
 /// Prints the steps of all missing migrations, and changes nothing.
-pub(super) async fn show(storage: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
+pub(super) async fn show(storage: &StorageSettings, how: OutputArgs) -> anyhow::Result<()> {
     let mut databases =
         Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await?;
-    databases.require_readable().await?;
+    require_readable(&mut databases).await?;
     let main = connect(databases.main.options().clone(), 1);
     let keyring = connect(databases.keyring.options().clone(), 1);
     for (name, SchemaStanding { found, needed, .. }) in schema_standings(&main, &keyring).await? {

@@ -30,7 +30,8 @@ pub enum InternalAddrError {
 
 impl InternalAddr {
     /// Whether other machines may reach the door.
-    pub(crate) fn is_beyond_this_machine(&self) -> bool {
+    #[must_use]
+    pub fn is_beyond_this_machine(&self) -> bool {
         match self {
             Self::Tcp(addr) => !addr.ip().to_canonical().is_loopback(),
             Self::Unix(_) => false,

@@ -21,17 +21,41 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::traces::TraceExporter;
-use crate::output::is_error_coloured;
 
 /// The format of a line of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
+    /// Text for people.
     Text,
+    /// A JSON object.
     Json,
 }
 
-/// Starts the log at this level; `RUST_LOG` overrides it. Spans go to traces only.
-pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporter>) {
+/// Whether lines of text have colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogColour {
+    /// They have none.
+    Plain,
+    /// Levels have colours.
+    Coloured,
+}
+
+/// The settings of the log.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSettings {
+    /// The format of its lines.
+    pub format: LogFormat,
+    /// The lowest level that is logged. `RUST_LOG` overrides it.
+    pub level: &'static str,
+    /// The colours of its lines of text.
+    pub colour: LogColour,
+}
+
+/// Starts the log. Spans go to traces only.
+pub(super) fn start(
+    LogSettings { format, level, colour }: LogSettings,
+    traces: Option<&TraceExporter>,
+) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let filter = filter
         .and(filter_fn(|told| told.target() != trace::SPAN_TARGET && !is_of_lost_connection(told)));
@@ -39,7 +63,7 @@ pub(super) fn start(format: LogFormat, level: &str, traces: Option<&TraceExporte
     let lines = if format == LogFormat::Json {
         lines.with_ansi(false).event_format(JsonLine).boxed()
     } else {
-        lines.event_format(TextLine(text_format(is_error_coloured()))).boxed()
+        lines.event_format(TextLine(text_format(colour))).boxed()
     };
     let traces = traces.map(|traces| {
         tracing_opentelemetry::layer()
@@ -74,7 +98,8 @@ fn words(payload: &(dyn Any + Send)) -> &'static str {
 }
 
 /// The last line of a process that ends with an error.
-pub(crate) fn last_line(format: LogFormat, message: &str) -> String {
+#[must_use]
+pub fn last_line(format: LogFormat, message: &str) -> String {
     if format == LogFormat::Text {
         return printable(message).into_owned();
     }
@@ -85,8 +110,8 @@ pub(crate) fn last_line(format: LogFormat, message: &str) -> String {
     printable_json(&line.to_string()).into_owned()
 }
 
-fn text_format(ansi: bool) -> Format {
-    Format::default().with_target(false).with_ansi(ansi)
+fn text_format(colour: LogColour) -> Format {
+    Format::default().with_target(false).with_ansi(colour == LogColour::Coloured)
 }
 
 /// A line of text, with the call in which it was told.
@@ -236,7 +261,7 @@ mod tests {
         }
         let first = json!({"level": "INFO", "target": "api", "message": "a line\nand another",
                            "fields": {"ready": true, "of": "two\nlines"}});
-        let second = json!({"level": "WARN", "target": "firmforms::telemetry::logs::tests",
+        let second = json!({"level": "WARN", "target": "service::telemetry::logs::tests",
                             "message": "told", "fields": {"count": 3, "share": 0.5},
                             "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
                             "request_id": "caller:1"});
@@ -249,7 +274,8 @@ mod tests {
     async fn a_line_of_text_names_the_call_in_which_it_was_told() {
         let kept = Kept::default();
         let writer = kept.clone();
-        let lines = tracing_subscriber::fmt::layer().event_format(TextLine(text_format(false)));
+        let lines =
+            tracing_subscriber::fmt::layer().event_format(TextLine(text_format(LogColour::Plain)));
         let lines = lines.with_writer(move || writer.clone());
         let listening =
             tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));

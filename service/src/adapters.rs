@@ -1,0 +1,108 @@
+//! The traits of `api` that the deliverer fulfils: `api` may not import it.
+
+use std::sync::Arc;
+
+use api::{
+    AppendClaimer, ClaimedInAppend, HostBacklog, NewSubmission, QueueView, SampleAnswer,
+    SampleSender, Service, SignedSample, TargetDns,
+};
+use deliverer::inspect::host_backlog;
+use deliverer::outgoing::OutgoingClient;
+use deliverer::send::{SampleExchange, SampleRequest, send_sample};
+use deliverer::{AppendLeaser, Dispatcher, LeasedInAppend};
+use domain::target::Target;
+use eventstore::{AppendError, Clock, RecordedEvent};
+use futures::future::BoxFuture;
+use sqlx::{PgConnection, PgPool};
+
+/// The claim in the append, for the sender of this process.
+struct AppendClaims(AppendLeaser);
+
+impl AppendClaimer for AppendClaims {
+    fn queue<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        occurrences: &'a [RecordedEvent],
+        submissions: &'a [NewSubmission<'a>],
+    ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>> {
+        Box::pin(async move {
+            let submissions: Vec<_> = submissions
+                .iter()
+                .map(|NewSubmission { response, key, form }| deliverer::SubmissionParts {
+                    response,
+                    key,
+                    form,
+                })
+                .collect();
+            let leased = self.0.queue(connection, occurrences, &submissions).await?;
+            Ok(Box::new(AppendLease(leased)) as Box<dyn ClaimedInAppend>)
+        })
+    }
+}
+
+/// The deliveries leased in one append.
+struct AppendLease(LeasedInAppend);
+
+impl ClaimedInAppend for AppendLease {
+    fn waits(&self) -> bool {
+        self.0.waits()
+    }
+
+    fn send(self: Box<Self>) {
+        self.0.send();
+    }
+}
+
+/// Makes the doors of this process claim for its sender in their appends.
+pub fn claim_in_appends(service: &Service, dispatch: &Arc<Dispatcher>) {
+    let claims = AppendClaims(AppendLeaser::new(dispatch));
+    // A process has one sender, so a second call changes nothing.
+    let _ = service.append_claims.set(Box::new(claims));
+}
+
+/// Name lookups by the client that would deliver.
+pub(crate) struct DnsNames(pub(crate) OutgoingClient);
+
+impl TargetDns for DnsNames {
+    fn prove_private<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, bool> {
+        Box::pin(self.0.is_proven_private(target))
+    }
+}
+
+/// Samples by the client that would deliver.
+pub(crate) struct Samples(pub(crate) OutgoingClient, pub(crate) Clock);
+
+impl SampleSender for Samples {
+    fn send(&self, sample: SignedSample) -> BoxFuture<'_, SampleAnswer> {
+        let SignedSample { sample_id, hook_id, trigger, target, body, secret } = sample;
+        let body = body.into();
+        let request = SampleRequest { sample_id, hook_id, trigger, target, body, secret };
+        Box::pin(async move {
+            let SampleExchange { exchange, text } =
+                send_sample(&self.0, request, self.1.now()).await;
+            let status = exchange.answer.status();
+            let error = status.is_none().then(|| exchange.answer.code());
+            SampleAnswer { status, error, hops: exchange.hops, text }
+        })
+    }
+}
+
+/// The outbox, over the callers' connections.
+pub(crate) struct OutboxView(pub(crate) PgPool);
+
+impl QueueView for OutboxView {
+    fn waiting<'a>(
+        &'a self,
+        hosts: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
+        Box::pin(async move {
+            let rows = host_backlog::of_hosts(&self.0, hosts).await?.into_iter();
+            let of = |row: host_backlog::HostBacklog| HostBacklog {
+                host: row.host,
+                waiting: row.waiting,
+                oldest_due_at: row.oldest_due_at,
+            };
+            Ok(rows.map(of).collect())
+        })
+    }
+}
