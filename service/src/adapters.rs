@@ -57,7 +57,7 @@ impl ClaimedInAppend for AppendLease {
 pub fn claim_in_appends(service: &Service, dispatch: &Arc<Dispatcher>) {
     let claims = AppendClaims(AppendLeaser::new(dispatch));
     // A process has one sender, so a second call changes nothing.
-    let _ = service.append_claims.set(Box::new(claims));
+    let _ = service.deliveries.append_claims.set(Box::new(claims));
 }
 
 /// Name lookups by the client that would deliver.

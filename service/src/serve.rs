@@ -195,7 +195,7 @@ async fn keep_running(cluster: Arc<Mutex<Cluster>>) {
 
 /// Reads the description of the provider, so that an operator learns of a fault before a user does.
 fn look_at_provider(system: &System, stop: &CancellationToken, tasks: &mut JoinSet<()>) {
-    let Some(provider) = system.service.provider.clone() else { return };
+    let Some(provider) = system.service.settings.provider.clone() else { return };
     let ended = stop.clone();
     tasks.spawn(async move {
         match ended.run_until_cancelled(provider.look()).await {
@@ -263,7 +263,7 @@ fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
 
 /// Warns of pauses, so that no operator learns of them from receivers.
 async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
-    if system.service.sending == SendingMode::Held {
+    if system.service.settings.sending == SendingMode::Held {
         tracing::warn!(
             "PAUSED: this process claims and sends nothing until it is started without --paused"
         );

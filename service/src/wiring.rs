@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use api::intake::RefusedReports;
-use api::portal::PortalRates;
-use api::public::KeyBatchers;
-use api::sign_in::SignInRates;
-use api::{AuditAccess, CallBatchers, SendingMode, Service};
+use api::{
+    AuditAccess, CallAdmission, CallBatchers, CallerPools, DeliveryBridge, SendingMode, Service,
+    ServiceSettings,
+};
 use auditor::Notary;
 use chrono::TimeDelta;
 use cluster::Cluster;
@@ -196,6 +195,7 @@ impl System {
         };
         let take_over = Inviter { store: pools.workers.clone(), ..inviter.clone() };
         let notifier = notifier(&take_over, &setup);
+        let settings = service_settings(&setup, cell)?;
         let deliverer = DelivererContext {
             store: pools.workers,
             keyring: pools.worker_keyring,
@@ -206,37 +206,29 @@ impl System {
             settings: setup.settings,
             notices: setup.notices.clone().map(Arc::new),
         };
-        let service = Service {
-            readers: pools.readers,
-            key_batchers: KeyBatchers::default(),
-            health: pools.health,
-            keyring_health: pools.keyring_health,
-            intake: pools.intake,
+        let deliveries = DeliveryBridge {
+            target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
             queue: Arc::new(OutboxView(pools.callers.pool().clone())),
             samples: Arc::new(Samples(deliverer.outgoing.clone(), clock.clone())),
+            append_claims: Arc::default(),
+        };
+        let service = Service {
             store: pools.callers,
             keyring: pools.keyring,
             clock,
             entropy,
             inviter,
-            allowed: Arc::new(setup.allowed),
-            operator: None,
-            target_dns: Arc::new(DnsNames(deliverer.outgoing.clone())),
             audit: AuditAccess::of(setup.notary.clone()),
-            trusted_proxies: setup.trusted_proxies.into(),
-            provider: setup.provider,
-            partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
-            wrong_keys: Arc::default(),
-            portal_rates: PortalRates::default(),
-            sign_in_rates: SignInRates::default(),
-            refused_reports: RefusedReports::default(),
-            token_rates: SignInRates::default(),
-            batchers: setup.batchers,
-            base_url: setup.base_url.into(),
-            egress: setup.egress.into(),
-            cell,
-            sending: setup.sending,
-            append_claims: Arc::default(),
+            operator: None,
+            pools: CallerPools {
+                intake: pools.intake,
+                readers: pools.readers,
+                health: pools.health,
+                keyring_health: pools.keyring_health,
+            },
+            deliveries,
+            admission: CallAdmission { batchers: setup.batchers, ..CallAdmission::default() },
+            settings,
         };
         Ok(Self {
             fence: Fence::of(&deliverer.store),
@@ -265,10 +257,10 @@ impl System {
     pub async fn stop(self) -> anyhow::Result<()> {
         announce(self.pool()).await;
         self.service.store.connections().close().await;
-        self.service.intake.connections().close().await;
-        self.service.readers.close().await;
-        self.service.health.close().await;
-        self.service.keyring_health.close().await;
+        self.service.pools.intake.connections().close().await;
+        self.service.pools.readers.close().await;
+        self.service.pools.health.close().await;
+        self.service.pools.keyring_health.close().await;
         self.deliverer.store.connections().close().await;
         self.service.keyring.close().await;
         if let Some(cluster) = self.cluster.and_then(Arc::into_inner) {
@@ -297,6 +289,19 @@ fn outgoing_client(setup: &SystemSetup) -> anyhow::Result<OutgoingClient> {
         bind: setup.egress_bind.clone(),
         ..OutgoingConfig::new(setup.allowed.clone())
     })?)
+}
+
+fn service_settings(setup: &SystemSetup, cell: Option<Cell>) -> anyhow::Result<ServiceSettings> {
+    Ok(ServiceSettings {
+        allowed: Arc::new(setup.allowed.clone()),
+        trusted_proxies: setup.trusted_proxies.as_slice().into(),
+        partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
+        provider: setup.provider.clone(),
+        base_url: setup.base_url.as_str().into(),
+        cell,
+        egress: setup.egress.as_slice().into(),
+        sending: setup.sending,
+    })
 }
 
 fn notice_places(setup: &SystemSetup) -> NoticePlaces {

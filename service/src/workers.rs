@@ -50,7 +50,7 @@ pub(crate) fn spawn_workers(
     let pool = store.pool();
     let background = {
         let clock = system.service.clock.clone();
-        let health = system.service.health.clone();
+        let health = system.service.pools.health.clone();
         let pool = pool.clone();
         let nudge = store.nudge().clone();
         async move { tokio::join!(clock.keep_measured(health), relay(pool, nudge)) }
@@ -64,7 +64,7 @@ pub(crate) fn spawn_workers(
         spawn_projector(system, stop, tasks);
     }
     // Invites are reserved by the doors. A process without doors has no mail server.
-    let sends = system.service.sending == SendingMode::On;
+    let sends = system.service.settings.sending == SendingMode::On;
     if sends && role.serves_callers() {
         let invites = TakeOver::new(system.take_over.clone());
         tasks.spawn(run_on(invites, store.nudge(), stop.clone()));

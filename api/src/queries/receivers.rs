@@ -94,7 +94,7 @@ pub async fn list(service: &Service, asked: &ReceiverListQuery) -> Result<Vec<Re
     let pool = service.store.pool();
     let rows = receivers::list(pool, wanted).await?;
     let hosts: Vec<String> = rows.iter().map(|row| row.host.clone()).collect();
-    let waiting = service.queue.waiting(&hosts).await?;
+    let waiting = service.deliveries.queue.waiting(&hosts).await?;
     let pauses = pauses::list(pool).await?;
     let shown = |row: ReceiverRow| {
         let waits = waiting.iter().find(|one| one.host == row.host);

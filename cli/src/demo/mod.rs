@@ -69,12 +69,12 @@ pub(crate) async fn run(storage: &StorageSettings, demo: &DemoArgs) -> anyhow::R
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
     metrics.watch(&system);
     doors
-        .serve(DoorPair::plain(&system.service.base_url), metrics, &stop, &mut tasks)
+        .serve(DoorPair::plain(&system.service.settings.base_url), metrics, &stop, &mut tasks)
         .open(&system.service);
     story::opened(&system, started);
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(played), false) = (&told, demo.once) {
-        story::try_it(&system.service.base_url, &played.subscribers);
+        story::try_it(&system.service.settings.base_url, &played.subscribers);
         let token = trouble::token(&system).await?;
         let api = console.replace("/console", "/internal/v1");
         trouble::failed_step(&system, &activity, &api, &token, played.receiver).await?;
@@ -189,7 +189,7 @@ async fn subscribe_at(
     target: &str,
 ) -> anyhow::Result<Value> {
     let call = DemoCall {
-        url: format!("{}/hooks", system.service.base_url),
+        url: format!("{}/hooks", system.service.settings.base_url),
         credential: ("x-api-key", subscriber.key.clone()),
         body: json!({"trigger": trigger.key(), "target_url": target}),
         status: 201,

@@ -31,7 +31,7 @@ const OPENSSL_CHECKS_MAX: usize = 100;
 
 pub(super) fn opened(system: &System, started: Instant) {
     say!("PostgreSQL and both doors are up after {:.1} s", started.elapsed().as_secs_f64());
-    say!("  public    {}", system.service.base_url);
+    say!("  public    {}", system.service.settings.base_url);
 }
 
 pub(super) fn reported(what: &str, accepted: &IntakeCounts) {

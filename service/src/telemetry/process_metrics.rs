@@ -85,10 +85,10 @@ impl ProcessMetrics {
         let _ = self.sources.set(MetricSources {
             pools: [
                 ("callers", service.store.pool().clone()),
-                ("intake", service.intake.pool().clone()),
-                ("readers", service.readers.clone()),
+                ("intake", service.pools.intake.pool().clone()),
+                ("readers", service.pools.readers.clone()),
                 ("workers", system.deliverer.store.pool().clone()),
-                ("health", service.health.clone()),
+                ("health", service.pools.health.clone()),
                 ("keyring", service.keyring.pool().clone()),
             ],
             lives: [
@@ -97,8 +97,8 @@ impl ProcessMetrics {
             ],
             fence: system.fence.clone(),
             clock: service.clock.clone(),
-            health: service.health.clone(),
-            keyring_health: service.keyring_health.clone(),
+            health: service.pools.health.clone(),
+            keyring_health: service.pools.keyring_health.clone(),
         });
     }
 
