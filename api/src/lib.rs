@@ -42,6 +42,6 @@ pub use error::Error;
 pub use opening::OpeningDoor;
 pub use service::{
     AppendClaimer, CallAdmission, CallBatchers, CallerPools, ClaimedInAppend, DeliveryBridge,
-    HostBacklog, NewSubmission, OperatorAtTerminal, QueueView, SampleAnswer, SampleSender,
-    SendingMode, Service, ServiceSettings, SignedSample, TargetDns,
+    OperatorAtTerminal, QueueView, SampleAnswer, SampleSender, SendingMode, Service,
+    ServiceSettings, TargetDns,
 };

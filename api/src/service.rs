@@ -4,27 +4,26 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use domain::address::AllowedTargets;
 use domain::cell::Cell;
 use domain::context::{Actor, EventContext};
 use domain::delivery::Hop;
 use domain::operator::{OperatorName, Terminal};
-use domain::payload::FormPart;
-use domain::signature::WebhookSecret;
+use domain::signature::SignedSample;
 use domain::target::Target;
-use domain::trigger::Trigger;
 use eventstore::{AppendError, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
 use oidc::Provider;
+use projector::receivers::HostBacklog;
 use sqlx::{PgConnection, PgPool};
 use telemetry::request_id::RequestIds;
 use telemetry::trace;
 use uuid::Uuid;
-use vault::responses::StoredResponse;
-use vault::{DataKey, Entropy, Keyring};
+use vault::responses::NewSubmission;
+use vault::{Entropy, Keyring};
 
 use crate::audit_access::AuditAccess;
 use crate::batching::token_cache::TokenCache;
@@ -129,16 +128,6 @@ pub struct ServiceSettings {
     pub sending: SendingMode,
 }
 
-/// A new submission that an append records, with the content of its deliveries.
-pub struct NewSubmission<'a> {
-    /// The response.
-    pub response: &'a StoredResponse,
-    /// The key that seals the response.
-    pub key: &'a DataKey,
-    /// The response's form.
-    pub form: &'a FormPart,
-}
-
 /// Claims deliveries in the transaction that records their occurrence. The claim is an optimisation
 /// of a process that also sends. Without it, deliveries wait in the outbox for a claim of their
 /// own.
@@ -214,38 +203,10 @@ pub trait QueueView: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>>;
 }
 
-/// The work that waits for a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostBacklog {
-    /// The host.
-    pub host: String,
-    /// Deliveries that wait for an attempt, up to a limit of the count.
-    pub waiting: i64,
-    /// The earliest due time of these deliveries.
-    pub oldest_due_at: Option<DateTime<Utc>>,
-}
-
 /// Sends a sample to the target of a subscription, as a delivery would be sent.
 pub trait SampleSender: Send + Sync {
     /// Sends the sample once and waits for the answer.
     fn send(&self, sample: SignedSample) -> BoxFuture<'_, SampleAnswer>;
-}
-
-/// A sample for the target of a subscription. It is not `Debug`, because the body may hold answers
-/// of people.
-pub struct SignedSample {
-    /// The id in `X-Service-Delivery`.
-    pub sample_id: Uuid,
-    /// The subscription.
-    pub hook_id: Uuid,
-    /// The trigger of the subscription.
-    pub trigger: Trigger,
-    /// The target of the subscription.
-    pub target: String,
-    /// The bytes to send.
-    pub body: Vec<u8>,
-    /// The secret that signs the bytes.
-    pub secret: WebhookSecret,
 }
 
 /// The answer to a sample.

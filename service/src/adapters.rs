@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use api::{
-    AppendClaimer, ClaimedInAppend, HostBacklog, NewSubmission, QueueView, SampleAnswer,
-    SampleSender, Service, SignedSample, TargetDns,
+    AppendClaimer, ClaimedInAppend, QueueView, SampleAnswer, SampleSender, Service, TargetDns,
 };
 use deliverer::inspect::host_backlog;
 use deliverer::outgoing::OutgoingClient;
-use deliverer::send::{SampleExchange, SampleRequest, send_sample};
+use deliverer::send::{SampleExchange, send_sample};
 use deliverer::{AppendLeaser, Dispatcher, LeasedInAppend};
+use domain::signature::SignedSample;
 use domain::target::Target;
 use eventstore::{AppendError, Clock, RecordedEvent};
 use futures::future::BoxFuture;
+use projector::receivers::HostBacklog;
 use sqlx::{PgConnection, PgPool};
+use vault::responses::NewSubmission;
 
 /// The claim in the append, for the sender of this process.
 struct AppendClaims(AppendLeaser);
@@ -26,15 +28,7 @@ impl AppendClaimer for AppendClaims {
         submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>> {
         Box::pin(async move {
-            let submissions: Vec<_> = submissions
-                .iter()
-                .map(|NewSubmission { response, key, form }| deliverer::SubmissionParts {
-                    response,
-                    key,
-                    form,
-                })
-                .collect();
-            let leased = self.0.queue(connection, occurrences, &submissions).await?;
+            let leased = self.0.queue(connection, occurrences, submissions).await?;
             Ok(Box::new(AppendLease(leased)) as Box<dyn ClaimedInAppend>)
         })
     }
@@ -74,12 +68,9 @@ pub(crate) struct Samples(pub(crate) OutgoingClient, pub(crate) Clock);
 
 impl SampleSender for Samples {
     fn send(&self, sample: SignedSample) -> BoxFuture<'_, SampleAnswer> {
-        let SignedSample { sample_id, hook_id, trigger, target, body, secret } = sample;
-        let body = body.into();
-        let request = SampleRequest { sample_id, hook_id, trigger, target, body, secret };
         Box::pin(async move {
             let SampleExchange { exchange, text } =
-                send_sample(&self.0, request, self.1.now()).await;
+                send_sample(&self.0, sample, self.1.now()).await;
             let status = exchange.answer.status();
             let error = status.is_none().then(|| exchange.answer.code());
             SampleAnswer { status, error, hops: exchange.hops, text }
@@ -95,14 +86,6 @@ impl QueueView for OutboxView {
         &'a self,
         hosts: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
-        Box::pin(async move {
-            let rows = host_backlog::of_hosts(&self.0, hosts).await?.into_iter();
-            let of = |row: host_backlog::HostBacklog| HostBacklog {
-                host: row.host,
-                waiting: row.waiting,
-                oldest_due_at: row.oldest_due_at,
-            };
-            Ok(rows.map(of).collect())
-        })
+        Box::pin(host_backlog::of_hosts(&self.0, hosts))
     }
 }

@@ -4,6 +4,7 @@
 use domain::context::Actor;
 use domain::delivery::Hop;
 use domain::payload::EventPayload;
+use domain::signature::SignedSample;
 use domain::target::shown_target;
 use domain::target_test::{OrderedTest, TargetTestEvent};
 use domain::trigger::Trigger;
@@ -17,7 +18,7 @@ use vault::secrets;
 use super::reason;
 use crate::error::Error;
 use crate::queries::samples::{self, SampleSource};
-use crate::service::{SampleAnswer, SendingMode, Service, SignedSample};
+use crate::service::{SampleAnswer, SendingMode, Service};
 
 /// An order to test a subscription's target.
 #[derive(Debug, Clone, Copy)]

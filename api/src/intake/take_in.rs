@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use telemetry::metrics::WORKER_FAILURES;
 use tokio::time::Instant;
 use uuid::Uuid;
-use vault::responses::{PriorContent, StoredResponse};
+use vault::responses::{NewSubmission, PriorContent, StoredResponse};
 use vault::{DataKeys, KeySubject, erasure, people};
 
 use super::batch::{
@@ -27,7 +27,7 @@ use super::known::KnownState;
 use super::locks::{find_references, leads_last, lock_changed, lock_ended_access, lock_subjects};
 use super::plan::{BatchPlan, plan};
 use crate::batching::token_cache;
-use crate::service::{ClaimedInAppend, NewSubmission, Service};
+use crate::service::{ClaimedInAppend, Service};
 
 /// How a batch finds out whether an occurrence was recorded before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
