@@ -41,6 +41,7 @@ pub use audit_access::AuditAccess;
 pub use error::Error;
 pub use opening::OpeningDoor;
 pub use service::{
-    AppendClaimer, CallBatchers, ClaimedInAppend, HostBacklog, NewSubmission, OperatorAtTerminal,
-    QueueView, SampleAnswer, SampleSender, SendingMode, Service, SignedSample, TargetDns,
+    AppendClaimer, CallAdmission, CallBatchers, CallerPools, ClaimedInAppend, DeliveryBridge,
+    OperatorAtTerminal, QueueView, SampleAnswer, SampleSender, SendingMode, Service,
+    ServiceSettings, TargetDns,
 };

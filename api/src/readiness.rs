@@ -61,7 +61,7 @@ const OTHER_PRIMARY: Alarm = Alarm {
 /// Why the process cannot serve.
 pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Error> {
     let main = in_time("the main database", async {
-        match checkup::main_schema(&service.health).await?.missing {
+        match checkup::main_schema(&service.pools.health).await?.missing {
             0 => Ok(()),
             missing => {
                 Err(sqlx::Error::Configuration(format!("{missing} migrations to come").into()))
@@ -69,19 +69,19 @@ pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Err
         }
     });
     let keyring = in_time("the keyring", async {
-        vault::ask_keyring(&mut *service.keyring_health.acquire().await?).await
+        vault::ask_keyring(&mut *service.pools.keyring_health.acquire().await?).await
     });
     let alarms = timeout(ANSWER_WITHIN, alarms(service));
     let (main, keyring, alarms) = tokio::join!(main, keyring, alarms);
     main.map_err(Error::Unavailable)?;
     keyring.map_err(Error::NoKeyring)?;
-    if service.refused_reports.are_last() {
+    if service.admission.refused_reports.are_last() {
         let space = in_time("a full disk", try_disks(service)).await;
         match space.map_err(Error::Unavailable)? {
-            DiskSpace::Free => service.refused_reports.note_room(),
+            DiskSpace::Free => service.admission.refused_reports.note_room(),
             DiskSpace::Full => {
                 DISK_FULL_REFUSALS.count(&[]);
-                service.refused_reports.note_refusal(Instant::now());
+                service.admission.refused_reports.note_refusal(Instant::now());
                 return Err(Error::DiskFull);
             }
         }
@@ -104,9 +104,9 @@ async fn in_time<T>(
 
 /// Tries to write to both databases, as a report does.
 async fn try_disks(service: &Service) -> Result<DiskSpace, sqlx::Error> {
-    match disk::try_log_write(&mut *service.health.acquire().await?).await? {
+    match disk::try_log_write(&mut *service.pools.health.acquire().await?).await? {
         DiskSpace::Free => {
-            vault::try_keyring_write(&mut *service.keyring_health.acquire().await?).await
+            vault::try_keyring_write(&mut *service.pools.keyring_health.acquire().await?).await
         }
         DiskSpace::Full => Ok(DiskSpace::Full),
     }
@@ -114,16 +114,16 @@ async fn try_disks(service: &Service) -> Result<DiskSpace, sqlx::Error> {
 
 /// Returns the alarms that are on.
 async fn alarms(service: &Service) -> Result<Vec<Alarm>, sqlx::Error> {
-    let _turn = service.alarm_turn.lock().await;
+    let _turn = service.admission.alarm_turn.lock().await;
     let now = service.clock.now().get();
-    let main = &mut *service.health.acquire().await?;
+    let main = &mut *service.pools.health.acquire().await?;
     let states = [
         (LOG_TAIL, !log_tail::unacknowledged(main).await?.is_empty()),
         (VERIFICATION, is_verification_broken(main).await?),
         (CHECKPOINTS, is_unsigned(main, now).await?),
         (CLOCK, service.clock.fault().is_some()),
         (OTHER_PRIMARY, has_other_primaries(service)),
-        (DISK, service.refused_reports.are_recent(Instant::now())),
+        (DISK, service.admission.refused_reports.are_recent(Instant::now())),
     ];
     Ok(states.into_iter().filter_map(|(alarm, is_on)| is_on.then_some(alarm)).collect())
 }

@@ -4,27 +4,26 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use domain::address::AllowedTargets;
 use domain::cell::Cell;
 use domain::context::{Actor, EventContext};
 use domain::delivery::Hop;
 use domain::operator::{OperatorName, Terminal};
-use domain::payload::FormPart;
-use domain::signature::WebhookSecret;
+use domain::signature::SignedSample;
 use domain::target::Target;
-use domain::trigger::Trigger;
 use eventstore::{AppendError, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
 use oidc::Provider;
+use projector::receivers::HostBacklog;
 use sqlx::{PgConnection, PgPool};
 use telemetry::request_id::RequestIds;
 use telemetry::trace;
 use uuid::Uuid;
-use vault::responses::StoredResponse;
-use vault::{DataKey, Entropy, Keyring};
+use vault::responses::NewSubmission;
+use vault::{Entropy, Keyring};
 
 use crate::audit_access::AuditAccess;
 use crate::batching::token_cache::TokenCache;
@@ -38,59 +37,90 @@ use crate::sign_in::SignInRates;
 pub struct Service {
     /// The log, and the pool of the main database.
     pub store: Store,
-    /// The log for the product's reports. Its connections prepare each statement once.
-    pub intake: Store,
-    /// Connections for callers with a key. A connection sees no firm's rows, or the rows of one
-    /// caller's firm.
-    pub readers: PgPool,
-    /// Batchers of key look-ups.
-    pub key_batchers: KeyBatchers,
-    /// Connections for health alone. Callers who wait for a connection do not make the service look
-    /// dead (case E16).
-    pub health: PgPool,
-    /// A connection to the keyring for health alone.
-    pub keyring_health: PgPool,
-    /// Held by whoever reads the alarms, so that slow ones take one connection of `health`.
-    pub alarm_turn: Arc<tokio::sync::Mutex<()>>,
     /// The data keys.
     pub keyring: Keyring,
     /// The clock.
     pub clock: Clock,
     /// Source of random bytes.
     pub entropy: Arc<dyn Entropy>,
-    /// Private targets opened for development; none otherwise.
-    pub allowed: Arc<AllowedTargets>,
     /// Sender of invites.
     pub inviter: Inviter,
+    /// The proof outside the database, and the sessions of its readers.
+    pub audit: Arc<AuditAccess>,
+    /// The operator at the terminal, in a process that runs a command.
+    pub operator: Option<OperatorAtTerminal>,
+    /// Connections beside those of [`Self::store`].
+    pub pools: CallerPools,
+    /// The deliverer, as the doors ask it.
+    pub deliveries: DeliveryBridge,
+    /// Batchers and rates of calls.
+    pub admission: CallAdmission,
+    /// The settings of the doors.
+    pub settings: ServiceSettings,
+}
+
+/// Connections of callers that must not wait for each other.
+#[derive(Clone)]
+pub struct CallerPools {
+    /// The log for the product's reports. Its connections prepare each statement once.
+    pub intake: Store,
+    /// Connections for callers with a key. A connection sees no firm's rows, or the rows of one
+    /// caller's firm.
+    pub readers: PgPool,
+    /// Connections for health alone. Callers who wait for a connection do not make the service look
+    /// dead (case E16).
+    pub health: PgPool,
+    /// A connection to the keyring for health alone.
+    pub keyring_health: PgPool,
+}
+
+/// The deliverer, as the doors ask it. `api` does not import the deliverer.
+#[derive(Clone)]
+pub struct DeliveryBridge {
     /// DNS answers about targets.
     pub target_dns: Arc<dyn TargetDns>,
     /// The queue of deliveries.
     pub queue: Arc<dyn QueueView>,
     /// Sends samples to targets of subscriptions.
     pub samples: Arc<dyn SampleSender>,
-    /// The proof outside the database, and the sessions of its readers.
-    pub audit: Arc<AuditAccess>,
-    /// Proxies that are trusted to name a client's address; empty otherwise (ruling 5).
-    pub trusted_proxies: Arc<[IpNet]>,
-    /// Time from the last answer until an unfinished response becomes a partial submission. It is
-    /// an hour, except in tests and drills (contract, section Triggers).
-    pub partial_after: TimeDelta,
+    /// Claims deliveries in the append, once a sender runs in this process. Clones share it.
+    pub append_claims: Arc<OnceLock<Box<dyn AppendClaimer>>>,
+}
+
+/// Batchers and rates of calls, in the memory of this process. Clones share them.
+#[derive(Clone, Default)]
+pub struct CallAdmission {
+    /// Held by whoever reads the alarms, so that slow ones take one connection of
+    /// [`CallerPools::health`].
+    pub alarm_turn: Arc<tokio::sync::Mutex<()>>,
+    /// Batchers of key look-ups.
+    pub key_batchers: KeyBatchers,
+    /// Batchers of intake calls and token look-ups.
+    pub batchers: CallBatchers,
     /// Wrong keys that this server saw.
     pub wrong_keys: Arc<WrongKeys>,
     /// Rates of the portal.
     pub portal_rates: PortalRates,
     /// Rates of sign-ins by the provider.
     pub sign_in_rates: SignInRates,
-    /// Reports that a full disk refused.
-    pub refused_reports: RefusedReports,
     /// Rates of wrong tokens at the sign-in.
     pub token_rates: SignInRates,
-    /// Batchers of intake calls and token look-ups.
-    pub batchers: CallBatchers,
+    /// Reports that a full disk refused.
+    pub refused_reports: RefusedReports,
+}
+
+/// The settings of the doors.
+#[derive(Clone)]
+pub struct ServiceSettings {
+    /// Private targets opened for development; none otherwise.
+    pub allowed: Arc<AllowedTargets>,
+    /// Proxies that are trusted to name a client's address; empty otherwise (ruling 5).
+    pub trusted_proxies: Arc<[IpNet]>,
+    /// Time from the last answer until an unfinished response becomes a partial submission. It is
+    /// an hour, except in tests and drills (contract, section Triggers).
+    pub partial_after: TimeDelta,
     /// The provider by which users sign in at the console, if one is set.
     pub provider: Option<Arc<Provider>>,
-    /// The operator at the terminal, in a process that runs a command.
-    pub operator: Option<OperatorAtTerminal>,
     /// URL of the public API, ending in `/api/v1`.
     pub base_url: Arc<str>,
     /// The cell that new keys name, if this installation is one of several (ruling 47).
@@ -99,18 +129,6 @@ pub struct Service {
     pub egress: Arc<[IpAddr]>,
     /// Whether anything is sent from this process.
     pub sending: SendingMode,
-    /// Claims deliveries in the append, once a sender runs in this process. Clones share it.
-    pub append_claims: Arc<OnceLock<Box<dyn AppendClaimer>>>,
-}
-
-/// A new submission that an append records, with the content of its deliveries.
-pub struct NewSubmission<'a> {
-    /// The response.
-    pub response: &'a StoredResponse,
-    /// The key that seals the response.
-    pub key: &'a DataKey,
-    /// The response's form.
-    pub form: &'a FormPart,
 }
 
 /// Claims deliveries in the transaction that records their occurrence. The claim is an optimisation
@@ -188,38 +206,10 @@ pub trait QueueView: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>>;
 }
 
-/// The work that waits for a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostBacklog {
-    /// The host.
-    pub host: String,
-    /// Deliveries that wait for an attempt, up to a limit of the count.
-    pub waiting: i64,
-    /// The earliest due time of these deliveries.
-    pub oldest_due_at: Option<DateTime<Utc>>,
-}
-
 /// Sends a sample to the target of a subscription, as a delivery would be sent.
 pub trait SampleSender: Send + Sync {
     /// Sends the sample once and waits for the answer.
     fn send(&self, sample: SignedSample) -> BoxFuture<'_, SampleAnswer>;
-}
-
-/// A sample for the target of a subscription. It is not `Debug`, because the body may hold answers
-/// of people.
-pub struct SignedSample {
-    /// The id in `X-Service-Delivery`.
-    pub sample_id: Uuid,
-    /// The subscription.
-    pub hook_id: Uuid,
-    /// The trigger of the subscription.
-    pub trigger: Trigger,
-    /// The target of the subscription.
-    pub target: String,
-    /// The bytes to send.
-    pub body: Vec<u8>,
-    /// The secret that signs the bytes.
-    pub secret: WebhookSecret,
 }
 
 /// The answer to a sample.
@@ -254,7 +244,7 @@ impl Service {
     /// Random bytes of a text that callers send. The text names this installation's cell.
     pub(crate) fn routed_secret(&self) -> [u8; 32] {
         let random = self.entropy.secret();
-        self.cell.map_or(random, |cell| cell.mark(random))
+        self.settings.cell.map_or(random, |cell| cell.mark(random))
     }
 
     /// The operator who gives commands at the terminal of this process.
@@ -342,38 +332,40 @@ pub(crate) mod tests {
             wait: inviter::InviteWait::default(),
             under_way: TaskTracker::new(),
         };
-        Service {
+        let pools = CallerPools {
             readers: store.pool().clone(),
-            key_batchers: KeyBatchers::default(),
             health: store.pool().clone(),
-            alarm_turn: Arc::default(),
             keyring_health: keyring.pool().clone(),
             intake: store.clone(),
+        };
+        let deliveries = DeliveryBridge {
+            target_dns: Arc::new(Silent),
+            queue: Arc::new(Silent),
+            samples: Arc::new(Silent),
+            append_claims: Arc::default(),
+        };
+        let settings = ServiceSettings {
+            allowed: Arc::new(AllowedTargets::default()),
+            trusted_proxies: Arc::default(),
+            partial_after: TimeDelta::hours(1),
+            provider: None,
+            base_url: "https://forms.example/api/v1".into(),
+            cell: None,
+            egress: Arc::default(),
+            sending: SendingMode::On,
+        };
+        Service {
             store,
             keyring,
             clock,
             entropy,
             inviter,
-            allowed: Arc::new(AllowedTargets::default()),
-            target_dns: Arc::new(Silent),
-            queue: Arc::new(Silent),
-            samples: Arc::new(Silent),
             audit: AuditAccess::of(None),
-            trusted_proxies: Arc::default(),
-            partial_after: TimeDelta::hours(1),
-            wrong_keys: Arc::default(),
-            portal_rates: PortalRates::default(),
-            sign_in_rates: SignInRates::default(),
-            refused_reports: RefusedReports::default(),
-            token_rates: SignInRates::default(),
-            provider: None,
             operator: None,
-            batchers: CallBatchers::default(),
-            base_url: "https://forms.example/api/v1".into(),
-            cell: None,
-            egress: Arc::default(),
-            sending: SendingMode::On,
-            append_claims: Arc::default(),
+            pools,
+            deliveries,
+            admission: CallAdmission::default(),
+            settings,
         }
     }
 }

@@ -91,7 +91,8 @@ pub enum TokenUse {
 pub async fn begin(service: &Service, token: &str, address: IpAddr) -> Result<Session, Error> {
     let now = service.clock.now();
     let Some(holder) = token_cache::authenticate(service, token).await? else {
-        let wrong = service.token_rates.begin(address, now).map_err(Error::RateLimited)?;
+        let wrong =
+            service.admission.token_rates.begin(address, now).map_err(Error::RateLimited)?;
         wrong.fail(now);
         return Err(Error::NoToken);
     };
@@ -137,7 +138,7 @@ pub(crate) async fn begin_for_user(
     scope: &SignInScope,
     proven_at: Option<Timestamp>,
 ) -> Result<Option<String>, Error> {
-    let Some(provider) = &service.provider else { return Ok(None) };
+    let Some(provider) = &service.settings.provider else { return Ok(None) };
     let cookie = URL_SAFE_NO_PAD.encode(service.entropy.secret());
     let sign_in_id = service.entropy.id();
     let holder = TokenHolder {
@@ -174,7 +175,7 @@ async fn resume_for_user(
     cookie: &str,
     token_use: TokenUse,
 ) -> Result<Option<Session>, Error> {
-    let Some(provider) = &service.provider else { return Ok(None) };
+    let Some(provider) = &service.settings.provider else { return Ok(None) };
     let cookie_sha256 = hash(cookie);
     let now = service.clock.now().get();
     let grants = provider.grants_sha256();

@@ -1,12 +1,11 @@
 //! What the product reports in a run: what `firmforms generate` makes up, with one seed, of which
 //! each measurement takes what it needs.
 
+use ::activity::{EventLine, ExpectedState, MadeUpActivity};
 use anyhow::Context;
 use api::intake::{CloudEvent, EventFormat, parse};
 use domain::time::Timestamp;
 use domain::trigger::FirmPlan;
-use firmforms::expected::ExpectedState;
-use firmforms::generate::{ActivityArgs, EventLine};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -16,8 +15,8 @@ const RESPONSES: u64 = 1_000_000;
 const SEED: u64 = 1;
 
 /// The activity of so many firms.
-pub(crate) fn made_up(firms: u32) -> ActivityArgs {
-    ActivityArgs::new(firms, RESPONSES, SEED)
+pub(crate) fn made_up(firms: u32) -> MadeUpActivity {
+    MadeUpActivity::new(firms, RESPONSES, SEED)
 }
 
 /// A report: its line, and what it says.
@@ -65,7 +64,8 @@ impl Founding {
         for line in lines {
             let told = Told::of(&line)?;
             founding.lines.extend(told.line);
-            founding.expected.note(&told.event);
+            let CloudEvent { firm_id, time, activity, .. } = &told.event;
+            founding.expected.note(*firm_id, *time, activity);
         }
         Ok(founding)
     }

@@ -176,9 +176,9 @@ fn main() -> ExitCode {
 
 /// Telemetry, TLS and runtime as `serve` has them: they are part of what is measured.
 fn start(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    firmforms::wiring::install_tls()?;
+    ::service::install_tls()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let figures = firmforms::telemetry::as_served(CancellationToken::new())?;
+    let figures = ::service::telemetry::as_served(CancellationToken::new())?;
     runtime.spawn(figures);
     runtime.block_on(command)
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::service::ingest;
+use ::service::start_workers;
+use ::service::{Databases, ProcessRole, System, SystemSetup};
 use anyhow::{Context, bail};
 use cluster::Cluster;
 use domain::address::AllowedTargets;
 use domain::trigger::Trigger;
-use firmforms::ingest;
-use firmforms::serve::start_workers;
-use firmforms::wiring::{Databases, ProcessRole, System, SystemSetup};
 use projector::deliveries;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -4,13 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use ::activity::EventLine;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use domain::activity::{Activity, ResponseReport};
 use domain::form::{FormChange, FormDetails};
 use domain::payload::{EventPayload, FormPart, PayloadSource};
 use domain::trigger::Trigger;
-use firmforms::generate::EventLine;
 use uuid::Uuid;
 
 use crate::activity::{Founding, Told, made_up};

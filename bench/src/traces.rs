@@ -1,6 +1,7 @@
 //! What every delivery leaves behind, whoever sends it: an event of its stream in the log, and a row of history. By
 //! the service's own code, with nothing else of the service: no intake, no vault, no limits, no lanes.
 
+use ::service::System;
 use anyhow::Context as _;
 use chrono::TimeDelta;
 use cluster::Cluster;
@@ -12,7 +13,6 @@ use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use eventstore::worker;
 use eventstore::{AppendTransaction, NewEvent, Store};
-use firmforms::wiring::System;
 use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
 use sha2::{Digest, Sha256};

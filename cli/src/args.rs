@@ -13,6 +13,8 @@ use domain::replay::REASON_MAX_CHARS;
 use domain::when::{PastMoment, When};
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
+use service::telemetry::LogFormat;
+use service::{InternalAddr, ProcessRole, StorageSettings};
 
 use crate::answers::why::{WhyDeliveryArgs, WhyKeyArgs};
 use crate::answers::{
@@ -21,19 +23,18 @@ use crate::answers::{
 };
 use crate::audit::args::{AuditCommand, HooksCommand};
 use crate::cells::CellsCommand;
+use crate::collector::TelemetryArgs;
 use crate::config::ConfigCommand;
 use crate::confirm::ConsentArgs;
 use crate::generate::ActivityArgs;
-use crate::internal_addr::InternalAddr;
 use crate::keyring::KeyringCommand;
+use crate::migrate::MigrateArgs;
 use crate::output::{OutputArgs, ReportArgs};
 use crate::projections::ProjectionsCommand;
 use crate::provider::OidcArgs;
 use crate::replays::ReplaysCommand;
-use crate::roles::MigrateArgs;
+use crate::secret_file::secret;
 use crate::settings_file::CONFIG_VARIABLE;
-use crate::telemetry::LogFormat;
-use crate::telemetry::args::TelemetryArgs;
 use crate::verify::VerifyCommand;
 
 /// The version of this build, with its commit if the build was told it in `FIRMFORMS_COMMIT`.
@@ -84,32 +85,32 @@ pub(crate) const CONNECTION: &str = "Connection";
 
 /// The location of the data, and the operator who works with them.
 #[derive(Debug, Clone, Args)]
-pub struct StorageArgs {
+pub(crate) struct StorageArgs {
     /// The main database, as a URL with one host or several: the primary among them is used.
     /// Without it, a private PostgreSQL cluster is kept in the data directory.
     #[arg(long, global = true, help_heading = CONNECTION, env = "DATABASE_URL", hide_env_values = true)]
-    pub database_url: Option<String>,
+    pub(crate) database_url: Option<String>,
     /// A file with the URL of the main database.
     #[arg(long, global = true, help_heading = CONNECTION, env = "DATABASE_URL_FILE", conflicts_with = "database_url")]
-    pub database_url_file: Option<PathBuf>,
+    pub(crate) database_url_file: Option<PathBuf>,
     /// The database of data keys, in the same form. It is needed with --database-url, and never the
     /// same database.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_KEYRING_URL", hide_env_values = true)]
-    pub keyring_url: Option<String>,
+    pub(crate) keyring_url: Option<String>,
     /// A file with the URL of the keyring.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_KEYRING_URL_FILE", conflicts_with = "keyring_url")]
-    pub keyring_url_file: Option<PathBuf>,
+    pub(crate) keyring_url_file: Option<PathBuf>,
     /// The directory of the private cluster and of the wrapping key. By default /var/lib/firmforms
     /// for root, and the user's data folder for others.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_DATA_DIR")]
-    pub data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
     /// The folder of PostgreSQL's programs, if they are not in a usual one.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_PG_BIN")]
-    pub pg_bin: Option<PathBuf>,
+    pub(crate) pg_bin: Option<PathBuf>,
     /// The wrapping key: 64 hexadecimal digits. Without it, a file in the data directory, which a
     /// private cluster makes.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_WRAPPING_KEY", hide_env_values = true)]
-    pub wrapping_key: Option<String>,
+    pub(crate) wrapping_key: Option<String>,
     /// A file with the wrapping key.
     #[arg(
         long,
@@ -118,19 +119,38 @@ pub struct StorageArgs {
         env = "FIRMFORMS_WRAPPING_KEY_FILE",
         conflicts_with = "wrapping_key"
     )]
-    pub wrapping_key_file: Option<PathBuf>,
+    pub(crate) wrapping_key_file: Option<PathBuf>,
     /// The directory of signed checkpoints; by default in the data directory. Best is a place to
     /// which this machine can only add.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_CHECKPOINTS_DIR")]
-    pub checkpoints_dir: Option<PathBuf>,
+    pub(crate) checkpoints_dir: Option<PathBuf>,
     /// The directory of the keys that sign checkpoints; by default audit-keys in the data
     /// directory. Only the signer needs it.
     #[arg(long, global = true, help_heading = CONNECTION, env = "FIRMFORMS_AUDIT_KEYS_DIR")]
-    pub audit_keys_dir: Option<PathBuf>,
+    pub(crate) audit_keys_dir: Option<PathBuf>,
     /// The operator who gives a command, in the audit log; by default the account of the operating
     /// system.
     #[arg(long = "as", value_name = "NAME", global = true, help_heading = CONNECTION, env = "FIRMFORMS_AS")]
-    pub operator: Option<OperatorName>,
+    pub(crate) operator: Option<OperatorName>,
+}
+
+impl StorageArgs {
+    /// The settings. Reads the URLs whose files were named: a secret on the command line is shown
+    /// to every local user, and a file is not.
+    pub(crate) fn settings(&self) -> anyhow::Result<StorageSettings> {
+        let given = self.clone();
+        Ok(StorageSettings {
+            database_url: secret(given.database_url, given.database_url_file.as_deref())?,
+            keyring_url: secret(given.keyring_url, given.keyring_url_file.as_deref())?,
+            data_dir: given.data_dir,
+            pg_bin: given.pg_bin,
+            wrapping_key: given.wrapping_key,
+            wrapping_key_file: given.wrapping_key_file,
+            checkpoints_dir: given.checkpoints_dir,
+            audit_keys_dir: given.audit_keys_dir,
+            operator: given.operator,
+        })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -263,9 +283,6 @@ pub(crate) struct DemoArgs {
     pub(crate) seed: u64,
 }
 
-/// The sender's address of mail while none is set. No mail server accepts it.
-pub(crate) const DEFAULT_MAIL_FROM: &str = "forms@firmforms.example";
-
 /// Kept days, at most: a century.
 const DAYS_MAX: i64 = 36_500;
 
@@ -286,68 +303,67 @@ pub(crate) struct ServeCommand {
 
 /// The targets that a process may call.
 #[derive(Debug, Clone, Args)]
-pub struct TargetArgs {
+pub(crate) struct TargetArgs {
     /// Private networks that targets may lie in: for development and tests only.
     #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
-    pub allow_targets: Vec<IpNet>,
+    pub(crate) allow_targets: Vec<IpNet>,
     /// Let targets be http: for development and tests only.
     #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = switch)]
-    pub allow_http_targets: bool,
+    pub(crate) allow_http_targets: bool,
     /// A file of root certificates, in PEM, that deliveries and mail trust beside the platform's.
     #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
-    pub extra_roots: Option<PathBuf>,
+    pub(crate) extra_roots: Option<PathBuf>,
 }
 
 /// The settings of the service.
 #[derive(Debug, Clone, Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// The role of this process: all, api, projector or deliverer. Any number of each role may work
     /// on one database.
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
-    pub role: ProcessRole,
+    pub(crate) role: RoleArg,
     /// The number of this installation, from 0 to 63, if it is one of several behind one address.
     /// It is kept for good, and new keys name it.
     #[arg(long, env = "FIRMFORMS_CELL", value_name = "NUMBER")]
-    pub cell: Option<Cell>,
+    pub(crate) cell: Option<Cell>,
     /// Start no delivery, replay or invite while this process runs. Activities are taken in, and
     /// deliveries are queued. For the time after a restore: a start without it continues the work.
     /// See also `deliveries pause`.
     #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = switch)]
-    pub paused: bool,
+    pub(crate) paused: bool,
     /// The address of the public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR", value_parser = address)]
-    pub addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     /// The address of the internal door, for the product and operators: by default 127.0.0.1:8081,
     /// or unix: with the path of a Unix socket. A process without doors answers /livez, /readyz and
     /// /metrics there, if it is given.
     #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
-    pub internal_addr: Option<InternalAddr>,
+    pub(crate) internal_addr: Option<InternalAddr>,
     /// The most connections of the public door at once. A low limit of file descriptors lowers it.
     #[arg(long, env = "FIRMFORMS_CONNECTIONS", default_value_t = 8_192, value_parser = count())]
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// The most connections of the public door from one address (IPv6: one /64); by default half of
     /// all. Raise it behind a proxy.
     #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER", value_parser = count())]
-    pub connections_per_peer: Option<usize>,
+    pub(crate) connections_per_peer: Option<usize>,
     /// Seconds that a connection of a door may wait for its next request. Longer than a proxy in
     /// front keeps its connections.
     #[arg(long, env = "FIRMFORMS_IDLE_SECONDS", default_value_t = 75,
           value_parser = value_parser!(u64).range(1..=86_400))]
-    pub idle_seconds: u64,
+    pub(crate) idle_seconds: u64,
     /// The public door's URL for integrators, without /api/v1. By default http:// (https:// with a
     /// certificate) and its address.
     #[arg(long, env = "FIRMFORMS_BASE_URL", value_parser = base_url)]
-    pub base_url: Option<String>,
+    pub(crate) base_url: Option<String>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "its words would stand for those of the service")]
-    pub targets: TargetArgs,
+    pub(crate) targets: TargetArgs,
     /// Make waits pass this many times faster: for tests and drills only, with --allow-targets.
     #[arg(long, default_value_t = 1.0, env = "FIRMFORMS_TIME_SCALE")]
-    pub time_scale: f64,
+    pub(crate) time_scale: f64,
     /// The mail server for invites: smtp://user:password@host:587, or smtps://; with --base-url in
     /// https. Without it, invites are answered with send_failed.
     #[arg(long, env = "FIRMFORMS_SMTP_URL", hide_env_values = true, requires = "mail_from")]
-    pub smtp_url: Option<SmtpUrl>,
+    pub(crate) smtp_url: Option<SmtpUrl>,
     /// A file with the URL of the mail server.
     #[arg(
         long,
@@ -355,17 +371,17 @@ pub struct ServeArgs {
         conflicts_with = "smtp_url",
         requires = "mail_from"
     )]
-    pub smtp_url_file: Option<PathBuf>,
+    pub(crate) smtp_url_file: Option<PathBuf>,
     /// A folder that gets mails as plain files, instead of a mail server: for development only.
     #[arg(long, env = "FIRMFORMS_MAIL_DIR", conflicts_with_all = ["smtp_url", "smtp_url_file"])]
-    pub mail_dir: Option<PathBuf>,
+    pub(crate) mail_dir: Option<PathBuf>,
     /// The sender's address of mail; needed with --smtp-url.
     #[arg(long, env = "FIRMFORMS_MAIL_FROM")]
-    pub mail_from: Option<SenderAddress>,
+    pub(crate) mail_from: Option<SenderAddress>,
     /// The URL that gets notices about subscriptions and keys: public and https. Every process with
     /// doors or a deliverer needs it.
     #[arg(long, env = "FIRMFORMS_NOTICES_URL", hide_env_values = true)]
-    pub notices_url: Option<String>,
+    pub(crate) notices_url: Option<String>,
     /// The secret that signs notices: whsec_ and 43 characters.
     #[arg(
         long,
@@ -373,7 +389,7 @@ pub struct ServeArgs {
         hide_env_values = true,
         requires = "notices_url"
     )]
-    pub notices_secret: Option<String>,
+    pub(crate) notices_secret: Option<String>,
     /// A file with that secret.
     #[arg(
         long,
@@ -381,74 +397,72 @@ pub struct ServeArgs {
         requires = "notices_url",
         conflicts_with = "notices_secret"
     )]
-    pub notices_secret_file: Option<PathBuf>,
+    pub(crate) notices_secret_file: Option<PathBuf>,
     /// The product's integrations screen, to which notices link. {firm} stands for the firm's id.
     #[arg(long, env = "FIRMFORMS_INTEGRATIONS_URL", value_parser = integrations_url)]
-    pub integrations_url: Option<String>,
+    pub(crate) integrations_url: Option<String>,
     /// The addresses that deliveries leave from, IPv4 and IPv6; by default any. They are published
     /// at /.well-known/firmforms-egress.json. A process that sends must have them all.
     #[arg(long, env = "FIRMFORMS_EGRESS_BIND", value_delimiter = ',', value_name = "ADDR",
           value_parser = egress_address)]
-    pub egress_bind: Vec<IpAddr>,
+    pub(crate) egress_bind: Vec<IpAddr>,
     /// Proxies whose X-Forwarded-For is believed.
     #[arg(long, env = "FIRMFORMS_TRUSTED_PROXIES", value_delimiter = ',')]
-    pub trusted_proxies: Vec<IpNet>,
+    pub(crate) trusted_proxies: Vec<IpNet>,
     /// The public door's certificate chain, in PEM. It is read again on SIGHUP.
     #[arg(long, env = "FIRMFORMS_TLS_CERT", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
     /// The private key of that certificate, in PEM.
     #[arg(long, env = "FIRMFORMS_TLS_KEY", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
     /// The internal door's certificate chain, in PEM. It is read again on SIGHUP.
     #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_CERT", requires = "internal_tls_key")]
-    pub internal_tls_cert: Option<PathBuf>,
+    pub(crate) internal_tls_cert: Option<PathBuf>,
     /// The private key of that certificate, in PEM.
     #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_KEY", requires = "internal_tls_cert")]
-    pub internal_tls_key: Option<PathBuf>,
+    pub(crate) internal_tls_key: Option<PathBuf>,
     /// Root certificates, in PEM. With them the internal door takes only callers with a certificate
     /// of these roots, beside their token.
     #[arg(long, env = "FIRMFORMS_INTERNAL_TLS_CLIENT_CA", requires = "internal_tls_cert")]
-    pub internal_tls_client_ca: Option<PathBuf>,
+    pub(crate) internal_tls_client_ca: Option<PathBuf>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "its words would stand for those of the service")]
-    pub oidc: OidcArgs,
+    pub(crate) oidc: OidcArgs,
     /// Days that the body of a delivered delivery is kept, as ciphertext.
     #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
-    pub keep_delivered_days: u32,
+    pub(crate) keep_delivered_days: u32,
     /// Days that the body of a failed or cancelled delivery is kept. A replay needs it.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
-    pub keep_failed_days: u32,
+    pub(crate) keep_failed_days: u32,
     /// Days that answers of receivers are kept.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
-    pub keep_answers_days: u32,
+    pub(crate) keep_answers_days: u32,
     /// Days after a firm was closed until its data are dropped: documents, bodies, answers, secrets
     /// and data keys.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_CLOSED_FIRM_DAYS",
           value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
-    pub closed_firm_days: u32,
+    pub(crate) closed_firm_days: u32,
     /// The most claimed attempts without an answer, in this process.
     #[arg(long, default_value_t = 256, env = "FIRMFORMS_PERMITS", value_parser = count())]
-    pub permits: usize,
+    pub(crate) permits: usize,
 
     /// The most deliveries in flight from one firm to one host, over all processes.
     #[arg(long, env = "FIRMFORMS_PER_FIRM_AND_HOST", default_value_t = 32, value_parser = count())]
-    pub per_firm_and_host: usize,
+    pub(crate) per_firm_and_host: usize,
 
     /// The most deliveries in flight to one host, over all processes.
     #[arg(long, env = "FIRMFORMS_PER_HOST", default_value_t = 256, value_parser = count())]
-    pub per_host: usize,
+    pub(crate) per_host: usize,
 
     /// Hours from one verification of the log by the projector to the next; 0: none.
     #[arg(long, env = "FIRMFORMS_VERIFY_HOURS", default_value_t = 24,
           value_parser = value_parser!(u32).range(..=8_760))]
-    pub verify_hours: u32,
+    pub(crate) verify_hours: u32,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "its words would stand for those of the service")]
-    pub telemetry: TelemetryArgs,
+    pub(crate) telemetry: TelemetryArgs,
 }
 
 /// Reads the URL of a door, without a path or with one that a proxy adds.
@@ -493,15 +507,15 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 impl ServeArgs {
-    /// Whether the process has both doors.
-    pub(crate) fn serves_callers(&self) -> bool {
-        matches!(self.role, ProcessRole::All | ProcessRole::Api)
+    /// The role of the process.
+    pub(crate) fn role(&self) -> ProcessRole {
+        self.role.into()
     }
 }
 
 /// The part of the service that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ProcessRole {
+pub(crate) enum RoleArg {
     /// All parts.
     All,
     /// Both doors.
@@ -512,14 +526,13 @@ pub enum ProcessRole {
     Deliverer,
 }
 
-impl ProcessRole {
-    /// The role as `--role` names it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Api => "api",
-            Self::Projector => "projector",
-            Self::Deliverer => "deliverer",
+impl From<RoleArg> for ProcessRole {
+    fn from(role: RoleArg) -> Self {
+        match role {
+            RoleArg::All => Self::All,
+            RoleArg::Api => Self::Api,
+            RoleArg::Projector => Self::Projector,
+            RoleArg::Deliverer => Self::Deliverer,
         }
     }
 }

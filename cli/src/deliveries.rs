@@ -13,15 +13,16 @@ use domain::trigger::Trigger;
 use domain::when::{PastMoment, When};
 use projector::deliveries::DeliveryRow;
 use serde_json::{Value, json};
+use service::{StorageSettings, System};
 use uuid::Uuid;
 
 use crate::answers::{self, why};
 use crate::args::DeliveriesCommand;
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
 use crate::pauses;
-use crate::wiring::{self, StorageArgs, System};
 
 const DELIVERIES: ListTable = ListTable::new(
     &[
@@ -139,8 +140,11 @@ impl DeliveryFilterArgs {
     }
 }
 
-pub(crate) async fn run(storage: &StorageArgs, command: DeliveriesCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(
+    storage: &StorageSettings,
+    command: DeliveriesCommand,
+) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     ask(&system, command).await?;
     system.stop().await
 }
@@ -261,10 +265,10 @@ async fn list_then(
 }
 
 pub(crate) async fn workflows(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     WorkflowsCommand::List(list): WorkflowsCommand,
 ) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let service = &system.service;
     let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
     let asked = list.filter.asked(None, service.clock.now())?;

@@ -4,7 +4,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::args::{ProcessRole, ServeArgs};
+use crate::args::ServeArgs;
 
 /// Descriptors of logs, listeners, mail and the runtime.
 const BASE: usize = 96;
@@ -41,10 +41,9 @@ pub(crate) fn raise_limit() -> usize {
 
 /// The shares of the doors. Warns if the public door gets fewer connections than the setting says.
 pub(crate) fn shares(limit: usize, serve: &ServeArgs) -> DoorShares {
-    let sends = matches!(serve.role, ProcessRole::All | ProcessRole::Deliverer);
-    let permits = if sends { serve.permits.max(1) } else { 0 };
+    let permits = if serve.role().sends() { serve.permits.max(1) } else { 0 };
     let shares = DoorShares::of(limit, permits, serve.connections);
-    if shares.public < serve.connections && serve.serves_callers() {
+    if shares.public < serve.connections && serve.role().serves_callers() {
         tracing::warn!(
             descriptors = limit,
             connections = shares.public,

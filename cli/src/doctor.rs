@@ -23,15 +23,15 @@ use eventstore::{Clock, checkup, connect, disk};
 use projector::receivers::{self, ReceiverTotals};
 use projector::{backups, firms, notices, pauses, replays, seals, signatures, verifications};
 use serde_json::{Value, json};
+use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings};
 use sqlx::PgPool;
 use uuid::Uuid;
 use vault::{Keyring, installation, secrets};
 
 use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
-use crate::databases::KeyringPresence;
+use crate::databases::{KeyringPresence, require_main};
 use crate::operator;
 use crate::output::{Column, ListTable, ReportArgs};
-use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
 
 const FINDINGS: ListTable = ListTable::new(
     &[Column::state("verdict"), Column::id("check"), Column::prose("says"), Column::note("do")],
@@ -57,7 +57,7 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) async fn run(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     DoctorArgs { acknowledge, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
     const UNCHECKED: &str = "the installation could not be checked";
@@ -82,7 +82,7 @@ fn finding_json(finding: &Finding) -> Value {
 
 /// Acknowledges every lost end of the log, by the operator at the terminal.
 async fn acknowledge_lost_tails(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     databases: &mut Databases,
 ) -> anyhow::Result<()> {
     databases.require().await?;
@@ -94,9 +94,12 @@ async fn acknowledge_lost_tails(
     Ok(())
 }
 
-async fn look(storage: &StorageArgs, databases: &mut Databases) -> anyhow::Result<Vec<Finding>> {
+async fn look(
+    storage: &StorageSettings,
+    databases: &mut Databases,
+) -> anyhow::Result<Vec<Finding>> {
     let wrapping = storage.wrapping_key(Installation::MustExist)?;
-    let presence = databases.require_main().await?;
+    let presence = require_main(databases).await?;
     let pool = connect(databases.main.options().clone(), POOL_CONNECTIONS);
     let keyring = connect(databases.keyring.options().clone(), POOL_CONNECTIONS);
     let keyring = Keyring::new(keyring, wrapping);
@@ -145,7 +148,7 @@ async fn look_at_pair(
 }
 
 async fn look_inside(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     pool: &PgPool,
     kind: ServerKind,
 ) -> anyhow::Result<Vec<Finding>> {
@@ -276,7 +279,7 @@ async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {
 }
 
 async fn checkpoints(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     pool: &PgPool,
     now: DateTime<Utc>,
 ) -> anyhow::Result<Finding> {

@@ -1,95 +1,66 @@
-//! The settings of the doors, from the command line and the limit of descriptors.
+//! The addresses and settings of the doors, from the command line and the limit of descriptors.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use door::{DoorSettings, DoorTimeouts, TlsCertificate, TlsPaths, UrlScheme};
-use tokio_util::sync::CancellationToken;
+use door::{DoorSettings, TlsCertificate, TlsPaths, UrlScheme};
+use service::{DoorAddresses, DoorPair, InternalAddr};
 
 use crate::args::ServeArgs;
 use crate::descriptors::DoorShares;
 
-/// The longest answer of the internal door: an export of a firm's audit log.
-const INTERNAL_ANSWER_MAX: Duration = Duration::from_secs(3_600);
+/// The default address of the internal door, in a process with both doors.
+const DEFAULT_INTERNAL_ADDR: InternalAddr =
+    InternalAddr::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081));
 
-/// A batch of 8 MiB may take a minute to arrive. Ten seconds longer than a call of the internal API
-/// may take.
-const INTERNAL_REQUEST_MAX: Duration = Duration::from_secs(105);
-
-/// The settings of both doors.
-pub(crate) struct DoorPair {
-    /// The public API's URL for integrators, ending in `/api/v1`.
-    pub(crate) base_url: String,
-    /// The addresses that deliveries leave from, for the documents.
-    pub(crate) egress: Vec<IpAddr>,
-    pub(crate) public: DoorSettings,
-    pub(crate) internal: DoorSettings,
+/// The addresses of the doors of the role.
+pub(crate) fn addresses(serve: &ServeArgs) -> DoorAddresses {
+    let internal = serve.internal_addr.clone();
+    if !serve.role().serves_callers() {
+        return DoorAddresses { public: None, internal };
+    }
+    let internal = internal.unwrap_or(DEFAULT_INTERNAL_ADDR);
+    DoorAddresses { public: Some(serve.addr), internal: Some(internal) }
 }
 
-impl DoorPair {
-    /// Reads the certificates.
-    pub(crate) fn of(
-        serve: &ServeArgs,
-        shares: DoorShares,
-        base_url: &str,
-    ) -> anyhow::Result<Self> {
-        let plain = Self::plain(base_url);
-        let idle = Duration::from_secs(serve.idle_seconds);
-        let per_peer = serve.connections_per_peer.unwrap_or(shares.public / 2);
-        let public = DoorSettings {
-            tls: certificate(serve.tls_cert.as_ref(), serve.tls_key.as_ref(), None)?,
-            connections: shares.public,
-            connections_per_peer: per_peer.clamp(1, shares.public),
-            ..plain.public
-        };
-        let internal = DoorSettings {
-            tls: certificate(
-                serve.internal_tls_cert.as_ref(),
-                serve.internal_tls_key.as_ref(),
-                serve.internal_tls_client_ca.as_ref(),
-            )?,
-            connections: shares.internal,
-            connections_per_peer: shares.internal,
-            ..plain.internal
-        };
-        let console = serve.oidc.oidc_redirect_url.as_deref().unwrap_or_default();
-        let internal = DoorSettings {
-            scheme: match internal.tls {
-                Some(_) => UrlScheme::Https,
-                None => UrlScheme::of_url(console),
-            },
-            ..internal
-        };
-        let mut pair = Self { public, internal, egress: serve.egress_bind.clone(), ..plain };
-        pair.public.timeouts.idle = idle;
-        pair.internal.timeouts.idle = idle;
-        Ok(pair)
-    }
-
-    /// Doors without certificates, and with the default limits.
-    pub(crate) fn plain(base_url: &str) -> Self {
-        let timeouts = DoorTimeouts {
-            request: INTERNAL_REQUEST_MAX,
-            answer: INTERNAL_ANSWER_MAX,
-            ..DoorTimeouts::default()
-        };
-        Self {
-            base_url: base_url.to_owned(),
-            egress: Vec::new(),
-            public: DoorSettings {
-                name: "public",
-                scheme: UrlScheme::of_url(base_url),
-                ..DoorSettings::default()
-            },
-            internal: DoorSettings { name: "internal", timeouts, ..DoorSettings::default() },
-        }
-    }
-
-    /// The certificates of both doors.
-    pub(crate) fn certificates(&self) -> Vec<TlsCertificate> {
-        [&self.public, &self.internal].into_iter().filter_map(|door| door.tls.clone()).collect()
-    }
+/// The settings of both doors. Reads the certificates.
+pub(crate) fn door_pair(
+    serve: &ServeArgs,
+    shares: DoorShares,
+    base_url: &str,
+) -> anyhow::Result<DoorPair> {
+    let plain = DoorPair::plain(base_url);
+    let idle = Duration::from_secs(serve.idle_seconds);
+    let per_peer = serve.connections_per_peer.unwrap_or(shares.public / 2);
+    let public = DoorSettings {
+        tls: certificate(serve.tls_cert.as_ref(), serve.tls_key.as_ref(), None)?,
+        connections: shares.public,
+        connections_per_peer: per_peer.clamp(1, shares.public),
+        ..plain.public
+    };
+    let internal = DoorSettings {
+        tls: certificate(
+            serve.internal_tls_cert.as_ref(),
+            serve.internal_tls_key.as_ref(),
+            serve.internal_tls_client_ca.as_ref(),
+        )?,
+        connections: shares.internal,
+        connections_per_peer: shares.internal,
+        ..plain.internal
+    };
+    let console = serve.oidc.oidc_redirect_url.as_deref().unwrap_or_default();
+    let internal = DoorSettings {
+        scheme: match internal.tls {
+            Some(_) => UrlScheme::Https,
+            None => UrlScheme::of_url(console),
+        },
+        ..internal
+    };
+    let mut pair = DoorPair { public, internal, egress: serve.egress_bind.clone(), ..plain };
+    pair.public.timeouts.idle = idle;
+    pair.internal.timeouts.idle = idle;
+    Ok(pair)
 }
 
 /// Reads the certificate of a door that has one.
@@ -111,7 +82,7 @@ fn certificate(
 
 /// Warns of doors that other machines reach without encryption.
 pub(crate) fn warn_of_clear_text(serve: &ServeArgs) {
-    if !serve.serves_callers() {
+    if !serve.role().serves_callers() {
         return;
     }
     if is_internal_clear(serve) {
@@ -138,23 +109,6 @@ fn is_public_clear(serve: &ServeArgs) -> bool {
     !serve.addr.ip().to_canonical().is_loopback()
         && serve.tls_cert.is_none()
         && serve.trusted_proxies.is_empty()
-}
-
-/// Reads the certificates again at each SIGHUP. After an error the old one stays in use.
-pub(crate) async fn reload(certificates: Vec<TlsCertificate>, stop: CancellationToken) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
-        tracing::error!("SIGHUP cannot be heard: a new certificate needs a restart");
-        return stop.cancelled().await;
-    };
-    while stop.run_until_cancelled(hangup.recv()).await.is_some() {
-        for tls in &certificates {
-            match tls.reload() {
-                Ok(()) => tracing::info!(?tls, "a new certificate"),
-                Err(error) => tracing::error!(%error, "the old certificate stays"),
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -207,18 +161,18 @@ mod tests {
     ) {
         let mut serve = parsed("");
         serve.oidc.oidc_redirect_url = Some(console.to_owned());
-        let pair = DoorPair::of(&serve, DoorShares { public: 1, internal: 1 }, base_url).unwrap();
+        let pair = door_pair(&serve, DoorShares { public: 1, internal: 1 }, base_url).unwrap();
         assert_eq!((pair.public.scheme, pair.internal.scheme), (public, internal));
     }
 
     #[test]
     fn doors15_idle_time_and_connections_are_settings() {
         let shares = DoorShares { public: 100, internal: 10 };
-        let usual = DoorPair::of(&parsed(""), shares, "").unwrap();
+        let usual = door_pair(&parsed(""), shares, "").unwrap();
         assert_eq!(usual.public.timeouts.idle, Duration::from_secs(75));
         assert_eq!(usual.public.connections_per_peer, 50);
         let serve = parsed("--idle-seconds 620 --connections-per-peer 80");
-        let pair = DoorPair::of(&serve, shares, "").unwrap();
+        let pair = door_pair(&serve, shares, "").unwrap();
         for door in [&pair.public, &pair.internal] {
             assert_eq!(door.timeouts.idle, Duration::from_secs(620));
         }

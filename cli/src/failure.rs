@@ -1,6 +1,6 @@
 //! The words of a command that failed.
 
-use crate::wiring::is_denied;
+use service::schema::is_denied;
 
 /// Advice for a login without a right. Readings are recorded, so a reader's login does not do.
 const LACKS_A_RIGHT: &str = ": this login lacks a right; use one of the service, or the \

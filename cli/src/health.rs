@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, value_parser};
 use door::{ProbedDoor, TlsPaths, probe};
+use service::InternalAddr;
 
-use crate::internal_addr::InternalAddr;
 use crate::output::print_line;
 
 /// The arguments of `health`. Settings of the internal door have the names that `serve` gives them,

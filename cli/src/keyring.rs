@@ -9,17 +9,18 @@ use clap::{Args, Subcommand};
 use cluster::Cluster;
 use domain::maintenance::MaintenanceEvent;
 use serde_json::json;
+use service::key_files::{key_of_file, make_key_file};
+use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings};
 use sqlx::{Connection, PgConnection};
 use vault::SystemEntropy;
 use vault::rewrap::{Rewrap, RewrapResult, RewrapState};
 
 use crate::confirm::{self, ConsentArgs};
-use crate::databases::{key_of_file, make_key_file};
+use crate::databases::require_readable;
 use crate::operator;
 use crate::output::{
     Column, OutputArgs, RecordView, ReportArgs, print_json, print_line, print_note,
 };
-use crate::wiring::{Databases, Installation, SERVICE_DATABASES, StorageArgs};
 
 const CONSEQUENCES: &str = "every data key and secret is encrypted under the new key; from then on \
                             no process starts with the old one";
@@ -46,7 +47,7 @@ pub(crate) struct RewrapArgs {
     how: ReportArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageSettings, command: &KeyringCommand) -> anyhow::Result<()> {
     match command {
         KeyringCommand::Init(how) => init(storage, *how).await,
         KeyringCommand::Rewrap(asked) => rewrap(storage, asked).await,
@@ -54,7 +55,7 @@ pub(crate) async fn run(storage: &StorageArgs, command: &KeyringCommand) -> anyh
 }
 
 /// Makes the key where every process looks for it: in the named file, or in the data directory.
-async fn init(storage: &StorageArgs, how: OutputArgs) -> anyhow::Result<()> {
+async fn init(storage: &StorageSettings, how: OutputArgs) -> anyhow::Result<()> {
     if storage.wrapping_key.is_some() {
         bail!("FIRMFORMS_WRAPPING_KEY has the wrapping key already");
     }
@@ -79,13 +80,13 @@ fn not_made(error: io::Error, file: &Path) -> anyhow::Error {
 }
 
 /// Refuses a keyring that was used with a key: with another one nothing in it can be read.
-async fn require_new(storage: &StorageArgs) -> anyhow::Result<()> {
+async fn require_new(storage: &StorageSettings) -> anyhow::Result<()> {
     let data_dir = storage.data_dir();
     let used = match storage.database_url {
         Some(_) => {
             let there = Installation::MustExist;
             let mut databases = Databases::open(storage, SERVICE_DATABASES, there).await?;
-            databases.require_readable().await?;
+            require_readable(&mut databases).await?;
             let mut keyring = databases.keyring.connect().await?;
             let used = vault::is_in_use(&mut keyring).await.context("the keyring")?;
             keyring.close().await?;
@@ -97,7 +98,7 @@ async fn require_new(storage: &StorageArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn rewrap(storage: &StorageArgs, asked: &RewrapArgs) -> anyhow::Result<()> {
+async fn rewrap(storage: &StorageSettings, asked: &RewrapArgs) -> anyhow::Result<()> {
     let RewrapArgs { new_key_file, consent, how } = asked;
     let from = storage.wrapping_key(Installation::MustExist)?;
     let to = key_of_file(new_key_file)?;

@@ -6,10 +6,11 @@ use domain::pause::{DeliveryRoute, PauseScope};
 use domain::time::Timestamp;
 use projector::pauses::{self, PauseRow};
 use serde_json::{Value, json};
+use service::StorageSettings;
 
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable, OutputArgs};
-use crate::wiring::{self, StorageArgs};
 
 const LANES: ListTable = ListTable::new(
     &[
@@ -49,11 +50,11 @@ pub(crate) struct LaneListArgs {
 }
 
 pub(crate) async fn run(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     LanesCommand::List(list): LanesCommand,
 ) -> anyhow::Result<()> {
     let host = list.host.as_deref().map(host).transpose()?;
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let firm_id = names::id_of_any(system.pool(), NamedKind::Firm, list.firm.as_deref()).await?;
     let wanted = LaneFilter { firm_id, host, limit: list.limit };
     let rows = lane_list::list(system.pool(), &wanted).await?;

@@ -1,11 +1,12 @@
-//! The one binary: configuration, wiring, signals, and the operators' commands. It imports every
-//! other crate; only `tests` and `bench` import it.
+//! The one binary: the command line, settings from flags, variables and files, and the operators'
+//! commands. It imports every other crate. Only the binary under test and `bench` import it.
 
 mod answers;
 mod args;
 mod audit;
 mod backup;
 mod cells;
+mod collector;
 mod config;
 mod confirm;
 mod databases;
@@ -14,17 +15,15 @@ mod demo;
 mod descriptors;
 mod doctor;
 mod door_setup;
-mod doors;
-pub mod expected;
 mod failure;
-pub mod generate;
+mod generate;
 mod health;
 mod help;
-pub mod ingest;
-mod internal_addr;
+mod ingest;
 mod keyring;
 mod lanes;
 mod listen;
+mod migrate;
 mod names;
 mod openapi;
 mod operate;
@@ -37,17 +36,14 @@ mod provider;
 pub mod reference;
 mod reissue;
 mod replays;
-pub mod roles;
-pub mod serve;
+mod secret_file;
+mod serve;
 mod serve_check;
-mod service_manager;
 mod settings_file;
 mod setup;
-pub mod telemetry;
 mod users;
 mod variables;
 mod verify;
-pub mod wiring;
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -55,12 +51,13 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ErrorKind};
+use service::install_tls;
+use service::telemetry::{self, LogColour, LogFormat, LogSettings, TraceExporter};
 
 use crate::args::{CliArgs, CliCommand};
 use crate::config::ConfigCommand;
 use crate::confirm::NoConsent;
 use crate::settings_file::ConfiguredArguments;
-use crate::telemetry::LogFormat;
 
 /// Runs the command line.
 #[must_use]
@@ -91,7 +88,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let format = arguments.log_format();
-    let traces = match wiring::install_tls().and_then(|()| telemetry::start(&arguments)) {
+    let traces = match install_tls().and_then(|()| start_telemetry(&arguments)) {
         Ok(traces) => traces,
         Err(error) => return fail(&error, format),
     };
@@ -106,9 +103,24 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     ended.unwrap_or_else(|error| fail(&error, format))
 }
 
+/// Starts the log, and the traces of a service with a collector.
+fn start_telemetry(arguments: &CliArgs) -> anyhow::Result<Option<TraceExporter>> {
+    let collector = match &arguments.command {
+        CliCommand::Serve(serve) => serve.settings.telemetry.collector()?,
+        _ => None,
+    };
+    let colour = if output::is_error_coloured() { LogColour::Coloured } else { LogColour::Plain };
+    let log = LogSettings {
+        format: arguments.log_format(),
+        level: arguments.command.log_level(),
+        colour,
+    };
+    telemetry::start(log, collector)
+}
+
 async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
     variables::warn_of_misspelt();
-    let storage = &arguments.storage.with_files()?;
+    let storage = &arguments.storage.settings()?;
     let format = arguments.log_format();
     match arguments.command {
         CliCommand::Audit(command) => audit::run(storage, command).await,
@@ -129,7 +141,7 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
             done(serve_check::run(storage, &serve.settings)).await
         }
         CliCommand::Serve(serve) => done(serve::run(storage, &serve.settings)).await,
-        CliCommand::Migrate(migrate) => done(roles::migrate(storage, &migrate)).await,
+        CliCommand::Migrate(migrate) => done(migrate::run(storage, &migrate)).await,
         CliCommand::Ingest(ingest) => done(ingest::run(storage, &ingest)).await,
         CliCommand::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
         CliCommand::Firms(command) => done(operate::firms(storage, &command)).await,

@@ -8,14 +8,15 @@ use domain::access_token::TokenScope;
 use domain::time::Timestamp;
 use projector::{firms, hooks};
 use serde_json::json;
+use service::StorageSettings;
 use uuid::Uuid;
 
 use crate::answers::why;
 use crate::args::{FirmsCommand, KeysCommand, SecretsCommand, TokenRole, TokensCommand};
 use crate::confirm::{self, ConsentArgs};
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable, OutputArgs, RecordView, print_note};
-use crate::wiring::{self, StorageArgs};
 
 const FIRMS: ListTable = ListTable::new(
     &[Column::id("id"), Column::state("status"), Column::text("name")],
@@ -61,10 +62,10 @@ const REVOKED: RecordView =
     RecordView::new(&[Column::id("id"), Column::number("subscriptions_removed")]);
 
 pub(crate) async fn firms(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     FirmsCommand::List(how): &FirmsCommand,
 ) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let firms = firms::list(system.pool()).await?;
     let items = firms
         .iter()
@@ -74,8 +75,8 @@ pub(crate) async fn firms(
     system.stop().await
 }
 
-pub(crate) async fn keys(storage: &StorageArgs, command: KeysCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn keys(storage: &StorageSettings, command: KeysCommand) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     run_keys(&system.service, command).await?;
     system.stop().await
 }
@@ -187,8 +188,11 @@ fn tell_once(how: OutputArgs) {
     }
 }
 
-pub(crate) async fn tokens(storage: &StorageArgs, command: TokensCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn tokens(
+    storage: &StorageSettings,
+    command: TokensCommand,
+) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     run_tokens(&system.service, command).await?;
     system.stop().await
 }
@@ -236,8 +240,11 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
     Ok(())
 }
 
-pub(crate) async fn secrets(storage: &StorageArgs, command: SecretsCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn secrets(
+    storage: &StorageSettings,
+    command: SecretsCommand,
+) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let service = &system.service;
     let (shown, how) = match command {
         SecretsCommand::Reveal { firm, json } => {

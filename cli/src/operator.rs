@@ -12,16 +12,14 @@ use domain::operator::{OperatorName, Terminal};
 use domain::pause::INSTALLATION_FIRM_ID;
 use eventstore::{AppendError, Clock, NewEvent, Store, connect};
 use nix::unistd::{User, gethostname, getuid};
+use service::StorageSettings;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Executor, PgPool};
 use vault::{Entropy, SystemEntropy};
 
-use crate::args::StorageArgs;
-use crate::wiring;
-
 /// The operator of a command on this database.
 pub(crate) async fn at_terminal(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     main: &PgPool,
 ) -> anyhow::Result<OperatorAtTerminal> {
     let login: String = sqlx::query_scalar("select session_user::text").fetch_one(main).await?;
@@ -53,7 +51,7 @@ pub(crate) async fn record(
 /// Records an order of maintenance for a command without a system. Its one connection has a name of
 /// its own, so that it does not count as a process at work.
 pub(crate) async fn record_alone(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     main: &PgConnectOptions,
     ordered: MaintenanceEvent,
 ) -> anyhow::Result<()> {
@@ -69,7 +67,7 @@ pub(crate) async fn record_alone(
         traceparent: None,
         terminal: Some(operator.terminal),
     };
-    record(&wiring::store(pool.clone()), &context, ordered).await?;
+    record(&service::store(pool.clone()), &context, ordered).await?;
     pool.close().await;
     Ok(())
 }

@@ -11,12 +11,13 @@ use projector::rebuild::{
     RowDifference, TRIES_MAX,
 };
 use serde_json::{Value, json};
+use service::{StorageSettings, System};
 
+use crate::databases;
 use crate::failure;
 use crate::operator;
 use crate::output::{Column, ListTable, OutputArgs, print_line, print_note};
 use crate::progress::Progress;
-use crate::wiring::{self, StorageArgs, System};
 
 /// A read model differs from the log, and stays so.
 const EXIT_DIFFERS: u8 = 1;
@@ -73,9 +74,9 @@ pub(crate) struct ModelArgs {
 }
 
 /// A run that cannot be finished has an exit code of its own: it says neither equal nor different.
-pub(crate) async fn run(storage: &StorageArgs, command: ProjectionsCommand) -> ExitCode {
+pub(crate) async fn run(storage: &StorageSettings, command: ProjectionsCommand) -> ExitCode {
     let done = async {
-        let system = wiring::open(storage).await?;
+        let system = databases::open(storage).await?;
         let code = asked(&system, command).await;
         system.stop().await?;
         code

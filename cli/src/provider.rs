@@ -8,18 +8,18 @@ use domain::sign_in::RoleGrant;
 use oidc::{Provider, ProviderSettings, QUESTION_TIMEOUT};
 use rustls::pki_types::CertificateDer;
 
-use crate::databases::secret;
+use crate::secret_file::secret;
 
 /// The provider of OpenID Connect, and the roles of its users.
 #[derive(Debug, Clone, Args)]
-pub struct OidcArgs {
+pub(crate) struct OidcArgs {
     /// The issuer of a provider of OpenID Connect, whose users sign in at the console.
     #[arg(long, env = "FIRMFORMS_OIDC_ISSUER", value_name = "URL",
           requires_all = ["oidc_client_id", "oidc_redirect_url", "oidc_roles"])]
-    pub oidc_issuer: Option<String>,
+    pub(crate) oidc_issuer: Option<String>,
     /// The id of this client at the provider.
     #[arg(long, env = "FIRMFORMS_OIDC_CLIENT_ID", value_name = "ID", requires = "oidc_issuer")]
-    pub oidc_client_id: Option<String>,
+    pub(crate) oidc_client_id: Option<String>,
     /// The secret of this client; none for a public client.
     #[arg(
         long,
@@ -28,7 +28,7 @@ pub struct OidcArgs {
         value_name = "SECRET",
         requires = "oidc_issuer"
     )]
-    pub oidc_client_secret: Option<String>,
+    pub(crate) oidc_client_secret: Option<String>,
     /// A file with that secret.
     #[arg(
         long,
@@ -37,10 +37,10 @@ pub struct OidcArgs {
         conflicts_with = "oidc_client_secret",
         requires = "oidc_issuer"
     )]
-    pub oidc_client_secret_file: Option<PathBuf>,
+    pub(crate) oidc_client_secret_file: Option<PathBuf>,
     /// The console's URL with the path /console/sign-in/return.
     #[arg(long, env = "FIRMFORMS_OIDC_REDIRECT_URL", value_name = "URL", requires = "oidc_issuer")]
-    pub oidc_redirect_url: Option<String>,
+    pub(crate) oidc_redirect_url: Option<String>,
     /// Scopes beside openid.
     #[arg(
         long,
@@ -48,7 +48,7 @@ pub struct OidcArgs {
         value_delimiter = ',',
         default_value = "profile,email"
     )]
-    pub oidc_scopes: Vec<String>,
+    pub(crate) oidc_scopes: Vec<String>,
     /// The claim of the ID token whose values grant roles: a text or a list. Dots lead into
     /// objects. An address needs email_verified.
     #[arg(
@@ -57,7 +57,7 @@ pub struct OidcArgs {
         value_name = "CLAIM",
         default_value = "groups"
     )]
-    pub oidc_roles_claim: String,
+    pub(crate) oidc_roles_claim: String,
     /// The roles of the claim's values: VALUE=operator or VALUE=auditor, for some firms
     /// VALUE=auditor:FIRM+FIRM. A user without a known value is refused.
     #[arg(
@@ -67,7 +67,7 @@ pub struct OidcArgs {
         value_delimiter = ',',
         requires = "oidc_issuer"
     )]
-    pub oidc_roles: Vec<RoleGrant>,
+    pub(crate) oidc_roles: Vec<RoleGrant>,
 }
 
 /// The provider of the settings, if one is set.

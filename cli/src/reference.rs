@@ -20,7 +20,7 @@ const OTHER_VARIABLES: [(&str, &str); 3] = [
 pub fn settings() -> String {
     let mut page = String::from(
         "# Settings\n\n\
-         Made from the command line's description by `tests/all/reference.rs`; do not edit. A flag \
+         Made from the command line's description by `tests/under_test/reference.rs`; do not edit. A flag \
          overrides its variable, and a variable the file of `--config`. A switch is `true` or \
          `false`.\n\n\
          |Flag|Variable|Default|Meaning|\n|-|-|-|-|\n",
@@ -50,7 +50,7 @@ pub fn settings() -> String {
 pub fn commands() -> String {
     let mut page = String::from(
         "# Commands\n\n\
-         Made from the command line's description by `tests/all/reference.rs`; do not edit. \
+         Made from the command line's description by `tests/under_test/reference.rs`; do not edit. \
          `firmforms help` names the flags of a command.\n\n\
          |Command|Meaning|\n|-|-|\n",
     );

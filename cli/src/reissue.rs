@@ -3,12 +3,13 @@
 use api::commands::reissue::{self, NewReissue};
 use clap::Args;
 use serde_json::json;
+use service::StorageSettings;
 use uuid::Uuid;
 
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, OutputArgs, RecordView};
-use crate::wiring::{self, StorageArgs};
 
 const REISSUED: RecordView =
     RecordView::new(&[Column::id("id"), Column::id("reissue_of"), Column::id("request_id")]);
@@ -31,8 +32,8 @@ pub(crate) struct ReissueArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, asked: ReissueArgs) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, asked: ReissueArgs) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let service = &system.service;
     let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
     let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;

@@ -13,16 +13,17 @@ use domain::trigger::Trigger;
 use domain::when::When;
 use projector::firms;
 use serde_json::{Value, json};
+use service::StorageSettings;
 use uuid::Uuid;
 
 use crate::answers::{ReplayListArgs, list_replays};
 use crate::args::reason;
 use crate::confirm::{self, ConsentArgs};
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView};
 use crate::progress::Progress;
-use crate::wiring::{self, StorageArgs};
 
 /// The outcome of a delivery that the replay has not reached yet.
 const WAITING: &str = "waiting";
@@ -153,8 +154,8 @@ pub(crate) struct ReplayStartArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, command: ReplaysCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, command: ReplaysCommand) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let service = &system.service;
     match command {
         ReplaysCommand::Start(start) => begin(service, start).await?,

@@ -4,20 +4,20 @@
 use cluster::Cluster;
 use eventstore::checkup::SchemaStanding;
 use eventstore::connect;
+use service::schema::schema_standings;
+use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings};
 use vault::Keyring;
 
+use crate::args::ServeArgs;
 use crate::descriptors;
-use crate::door_setup::{DoorPair, warn_of_clear_text};
+use crate::door_setup::{door_pair, warn_of_clear_text};
 use crate::output::print_line;
 use crate::setup::setup;
-use crate::wiring::{
-    Databases, Installation, SERVICE_DATABASES, ServeArgs, StorageArgs, schema_standings,
-};
 
-pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Result<()> {
     let setup = setup(storage, serve)?;
     let shares = descriptors::shares(descriptors::raise_limit(), serve);
-    DoorPair::of(serve, shares, &setup.base_url)?;
+    door_pair(serve, shares, &setup.base_url)?;
     warn_of_clear_text(serve);
     print_line("settings: good");
     if let Some(provider) = &setup.provider {
@@ -36,7 +36,7 @@ pub(crate) async fn run(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Res
 }
 
 /// Tells of databases that the settings name.
-async fn named(storage: &StorageArgs) -> anyhow::Result<String> {
+async fn named(storage: &StorageSettings) -> anyhow::Result<String> {
     let there = Installation::MustExist;
     let mut databases = Databases::open(storage, SERVICE_DATABASES, there).await?;
     let wrapping = storage.wrapping_key(there)?;
@@ -60,7 +60,7 @@ async fn named(storage: &StorageArgs) -> anyhow::Result<String> {
 }
 
 /// Tells of the private cluster, which is not started.
-fn private(storage: &StorageArgs) -> anyhow::Result<String> {
+fn private(storage: &StorageSettings) -> anyhow::Result<String> {
     let data_dir = storage.data_dir();
     cluster::check_owner(&data_dir)?;
     let place = data_dir.display();

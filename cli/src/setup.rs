@@ -17,13 +17,14 @@ use inviter::InviteWait;
 use mailer::{Mailer, SenderAddress, SmtpSettings, SmtpUrl};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use service::{DEFAULT_MAIL_FROM, StorageSettings, SystemSetup};
 
-use crate::args::{DEFAULT_MAIL_FROM, TargetArgs};
-use crate::databases::secret;
+use crate::args::{ServeArgs, TargetArgs};
+use crate::databases::UNUSED_BASE_URL;
 use crate::provider;
-use crate::wiring::{ProcessRole, ServeArgs, StorageArgs, SystemSetup, UNUSED_BASE_URL};
+use crate::secret_file::secret;
 
-pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
+pub(crate) fn setup(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
     let smtp_url = smtp_url(serve)?;
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
     if !scale.is_real() && serve.targets.allow_targets.is_empty() {
@@ -54,7 +55,7 @@ pub(crate) fn setup(storage: &StorageArgs, serve: &ServeArgs) -> anyhow::Result<
         notary: Some(storage.signing_notary()?),
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
-        desks: CallBatchers::default(),
+        batchers: CallBatchers::default(),
         provider: provider::provider(&serve.oidc, &roots.certificates)?.map(Arc::new),
         notices: notice_target(serve)?,
         egress_bind: egress(serve)?,
@@ -105,7 +106,7 @@ fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
 /// The addresses of `--egress-bind` that this process uses. A process that sends must have them
 /// all. Another one uses those that its machine has: it sends samples and tests only.
 fn egress(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
-    let sends = matches!(serve.role, ProcessRole::All | ProcessRole::Deliverer);
+    let sends = serve.role().sends();
     let mut bound = Vec::new();
     for address in &serve.egress_bind {
         match std::net::TcpListener::bind((*address, 0)) {
@@ -182,7 +183,7 @@ fn mailer(
             Ok(Mailer::files(folder))
         }
         (None, None) => {
-            if matches!(serve.role, ProcessRole::All | ProcessRole::Api) {
+            if serve.role().serves_callers() {
                 tracing::warn!("no mail server: invites are answered with send_failed");
             }
             Ok(Mailer::off())

@@ -8,11 +8,12 @@ use clap::Subcommand;
 use domain::time::Timestamp;
 use projector::sign_ins::OpenSignIn;
 use serde_json::json;
+use service::StorageSettings;
 use uuid::Uuid;
 
+use crate::databases;
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView};
-use crate::wiring::{self, StorageArgs};
 
 const USERS: ListTable = ListTable::new(
     &[
@@ -48,8 +49,8 @@ pub(crate) enum UsersCommand {
     },
 }
 
-pub(crate) async fn run(storage: &StorageArgs, command: UsersCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, command: UsersCommand) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let service = &system.service;
     let open = sessions::of_users(service).await.map_err(terminal_error)?;
     match command {

@@ -12,15 +12,15 @@ use domain::time::Timestamp;
 use domain::when::When;
 use eventstore::Clock;
 use serde_json::{Value, json};
+use service::StorageSettings;
 use sqlx::PgPool;
 
 use crate::args::reason;
-use crate::databases::MainDatabase;
+use crate::databases::{self, MainDatabase};
 use crate::failure;
 use crate::names::{self, NamedKind};
 use crate::output::{ReportArgs, Tone, print_json, print_line, print_note, print_verdict};
 use crate::progress::Progress;
-use crate::wiring::{self, StorageArgs};
 
 /// The proof could not be finished.
 const EXIT_UNKNOWN: u8 = 2;
@@ -65,7 +65,7 @@ pub(crate) struct VerifyDeliveriesArgs {
 
 /// A database that cannot be read counts as neither proven nor wrong.
 pub(crate) async fn run(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     VerifyCommand::Deliveries(asked): VerifyCommand,
 ) -> ExitCode {
     let verified = async {
@@ -95,7 +95,10 @@ fn code(report: &ProofReport, repaired: Option<u64>) -> ExitCode {
 }
 
 /// Reads the database as it is: no migration, no writes.
-async fn look(storage: &StorageArgs, asked: &VerifyDeliveriesArgs) -> anyhow::Result<ProofReport> {
+async fn look(
+    storage: &StorageSettings,
+    asked: &VerifyDeliveriesArgs,
+) -> anyhow::Result<ProofReport> {
     let looking = MainDatabase::at(storage).await?;
     let scope = asked.scope(&looking.pool).await?;
     let progress = Progress::new("events", asked.json.into());
@@ -120,14 +123,14 @@ impl VerifyDeliveriesArgs {
 }
 
 async fn repair_unsent(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     report: &ProofReport,
     reason: &str,
 ) -> anyhow::Result<u64> {
     if report.unsent.is_empty() {
         return Ok(0);
     }
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let operator = system.service.operator.clone();
     let order = RepairOrder {
         actor: system.service.operator(),

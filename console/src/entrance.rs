@@ -103,7 +103,7 @@ fn hint(state: &ConsoleState) -> Markup {
         p { "The session ends " (SESSION_IDLE_MAX.num_minutes()) " minutes after its last use, "
              (SESSION_TIME.num_hours()) " hours after its start, and with the token. The \
              sign-out takes the cookie from this browser alone: after a theft, revoke the token." }
-        @if state.service.provider.is_some() {
+        @if state.service.settings.provider.is_some() {
             p { "A session by the provider has the same times, and ends with its sign-out." }
         }
     }

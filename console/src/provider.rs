@@ -49,7 +49,7 @@ pub(crate) fn link(state: &ConsoleState, back: Option<&str>) -> Markup {
     let query =
         form_urlencoded::Serializer::new(String::new()).append_pair(BACK, own_page(back)).finish();
     html! {
-        @if let Some(provider) = &state.service.provider {
+        @if let Some(provider) = &state.service.settings.provider {
             p.buttons { a href=(format!("/console/sign-in/provider?{query}")) {
                 "Sign in by " (provider.host())
             } }
@@ -149,7 +149,7 @@ async fn act_after(
 }
 
 fn provider(state: &ConsoleState) -> Result<&Provider, Refusal> {
-    state.service.provider.as_deref().ok_or_else(Refusal::no_page)
+    state.service.settings.provider.as_deref().ok_or_else(Refusal::no_page)
 }
 
 fn channel(provider: &Provider) -> BrowserChannel {

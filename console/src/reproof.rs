@@ -83,7 +83,7 @@ impl SentForm {
 
     /// The page that leads to the provider. The cookie of the way keeps the act.
     async fn lead_to_provider(&self, state: &SharedState) -> Result<Response, Refusal> {
-        let Some(provider) = state.service.provider.as_deref() else {
+        let Some(provider) = state.service.settings.provider.as_deref() else {
             return Err(Refusal::no_page());
         };
         let path = self.visit.path.clone();

@@ -1,5 +1,5 @@
 //! Deliveries, from the occurrence to the recorded answer. This crate is the only writer of the
-//! outbox and its lanes. Only the exporter of traces in `cli` opens outgoing HTTP beside it.
+//! outbox and its lanes. Only the exporter of traces in `service` opens outgoing HTTP beside it.
 //!
 //! The cast, in the order a delivery meets it:
 //!
@@ -33,7 +33,6 @@ mod tally;
 mod targets;
 pub mod upkeep;
 
-pub use claim::leasing::SubmissionParts;
 pub use error::DeliveryError;
 pub use limits::{SendLimits, SenderCount, SenderMembership};
 pub use outbox::lane_events::LaneWriter;

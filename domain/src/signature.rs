@@ -7,8 +7,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use thiserror::Error;
+use uuid::Uuid;
 
 use crate::text;
+use crate::trigger::Trigger;
 
 /// Prefix of every signing secret's text (contract, section Authentication).
 pub const SECRET_PREFIX: &str = "whsec_";
@@ -25,6 +27,23 @@ const V1_DIGITS: usize = 64;
 /// A firm's webhook signing secret. It never reaches a log: `Debug` shows nothing of the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret(String);
+
+/// A sample for the target of a subscription, and the secret that signs it. It is not `Debug`,
+/// because the body may hold answers of people.
+pub struct SignedSample {
+    /// The id in `X-Service-Delivery`. No delivery has it.
+    pub sample_id: Uuid,
+    /// The subscription.
+    pub hook_id: Uuid,
+    /// The trigger of the subscription.
+    pub trigger: Trigger,
+    /// The target of the subscription.
+    pub target: String,
+    /// The bytes to send.
+    pub body: Vec<u8>,
+    /// The secret that signs the bytes.
+    pub secret: WebhookSecret,
+}
 
 /// The text does not have the form of a signing secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -25,9 +25,9 @@ use domain::delivery::LEASE_TIME;
 use domain::pressure::HostCaps;
 use domain::trigger::Trigger;
 use eventstore::{Clock, WallClock};
-use firmforms::wiring::claim_in_appends;
 use futures::future::join_all;
 use serde_json::{Value, json};
+use service::claim_in_appends;
 use sqlx::Executor;
 use tests::{
     Firm, Received, Receiver, Reply, Sending, TestDatabase, World, activity, later, own_cluster,

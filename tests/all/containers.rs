@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use firmforms::reference;
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// The folder with the secrets, as systemd names it.
@@ -57,7 +56,7 @@ fn of_kinds<'a>(all: &'a [Yaml], kinds: &'a [&str]) -> impl Iterator<Item = &'a 
 
 /// What the real program says to these arguments, in an empty environment.
 fn firmforms(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
+    let mut command = Command::new(tests::program());
     command.env_clear().args(arguments).output().unwrap()
 }
 
@@ -67,9 +66,9 @@ fn assert_command(arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Whether the program reads this variable.
+/// Whether the program reads this variable. The page of settings is equal to the command line.
 fn is_variable(name: &str) -> bool {
-    reference::settings().contains(&format!("|`{name}`|")) || name == CREDENTIALS
+    file("docs/reference/settings.md").contains(&format!("|`{name}`|")) || name == CREDENTIALS
 }
 
 #[test]

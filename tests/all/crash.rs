@@ -193,7 +193,7 @@ async fn another_wrapping_key_is_refused_at_the_start() {
 }
 
 async fn refusal(arguments: &[&str], environment: &[(&str, &str)]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"))
+    let output = Command::new(tests::program())
         .env_clear()
         .args(arguments)
         .envs(environment.iter().copied())

@@ -87,7 +87,7 @@ fn each_panel_of_a_dashboard_has_a_question_and_a_place_of_its_own() {
 
 /// The secrets that a file may have, by the names of their settings.
 fn secrets() -> Vec<String> {
-    let settings = firmforms::reference::settings();
+    let settings = deployed("../docs/reference/settings.md");
     let flags = settings.split("|`--").skip(1).filter_map(|row| row.split('`').next());
     flags.filter_map(|flag| flag.strip_suffix("-file").map(str::to_owned)).collect()
 }

@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 /// What the binary writes.
 async fn generated(seed: &str) -> Vec<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"))
+    let output = Command::new(tests::program())
         .args(["generate", "--firms", "3", "--responses", "400", "--seed", seed])
         .env_clear()
         .output()

@@ -212,8 +212,9 @@ async fn the_addresses_that_deliveries_leave_from_are_published_without_a_key() 
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
     let egress: Vec<std::net::IpAddr> =
         ["203.0.113.7", "2001:db8::7"].map(|address| address.parse().unwrap()).to_vec();
-    let bound = World::with(TestDatabase::new().await, clock, |setup| {
-        firmforms::wiring::SystemSetup { egress, ..setup }
+    let bound = World::with(TestDatabase::new().await, clock, |setup| service::SystemSetup {
+        egress,
+        ..setup
     })
     .await;
     let answer = bound.public(get(list)).await;

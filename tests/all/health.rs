@@ -22,7 +22,7 @@ pub(crate) async fn health(door: impl ToString, more: &[&str]) -> Health {
 }
 
 fn health_command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
+    let mut command = Command::new(tests::program());
     command.arg("health").env_clear().env("NO_COLOR", "1");
     command
 }

@@ -16,7 +16,7 @@ struct Listener {
 }
 
 fn listen(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
+    let mut command = Command::new(tests::program());
     command.env_clear().arg("listen").args(arguments).kill_on_drop(true);
     command
 }

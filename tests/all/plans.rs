@@ -12,10 +12,10 @@ use deliverer::claim::claim;
 use deliverer::outbox::release::release;
 use domain::trigger::Trigger;
 use eventstore::{Clock, connect};
-use firmforms::roles::make_roles;
 use projector::audit::{self, ChainSpan};
 use projector::{deliveries, firms};
 use serde_json::{Value, json};
+use service::roles::make_roles;
 use sqlx::{Executor, PgPool};
 use tests::plans::{Sizes, is_tiny, read, sizes, write_down, wrong};
 use tests::{
@@ -438,7 +438,7 @@ async fn a_queue_that_was_empty_when_it_was_planned_was_read_whole_once_it_was_l
 async fn what_callers_ask_was_compiled_because_it_seemed_dear() {
     let cluster = own_cluster().await;
     let world = World::connected(cluster.database().await, Connections::Apart).await;
-    for pool in [world.service().store.pool(), &world.service().readers] {
+    for pool in [world.service().store.pool(), &world.service().pools.readers] {
         let dear = "explain select count(*) from generate_series(1, 100000000)";
         let plan: Vec<String> = sqlx::query_scalar(dear).fetch_all(pool).await.unwrap();
         assert!(!plan.iter().any(|line| line.contains("JIT")), "{}", plan.join("\n"));

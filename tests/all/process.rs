@@ -19,7 +19,7 @@ use tokio::process::{Child, ChildStderr, Command};
 
 /// The real binary, told where the data is.
 pub(crate) fn firmforms(database: &TestDatabase) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
+    let mut command = Command::new(tests::program());
     command
         .env_clear()
         .env("DATABASE_URL", database.main.to_url_lossy().as_str())

@@ -38,7 +38,7 @@ async fn rewrap(world: &World, file: &str) -> (i32, String) {
     // The world itself is a process at work.
     world.service().store.connections().close().await;
     world.deliverer().store.connections().close().await;
-    world.service().health.close().await;
+    world.service().pools.health.close().await;
     world.deliverer().keyring.close().await;
     let arguments = ["keyring", "rewrap", "--yes", "--new-key-file", file];
     said(firmforms(&world.database).args(arguments)).await

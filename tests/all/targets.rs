@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use api::{Service, TargetDns as Asked};
+use api::{DeliveryBridge, Service, TargetDns as Asked};
 use axum::body::Body;
 use axum::http::Request;
 use deliverer::outgoing::{AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig};
@@ -75,7 +75,9 @@ impl Asked for Door {
 /// What `POST /hooks` answers when names are looked up here.
 async fn subscribed(world: &World, firm: &Firm, dns: &NameServer) -> (u16, String) {
     let names = Arc::new(Door(asking(dns)));
-    let door = api::public::router(Service { target_dns: names, ..world.service().clone() });
+    let service = world.service().clone();
+    let deliveries = DeliveryBridge { target_dns: names, ..service.deliveries.clone() };
+    let door = api::public::router(Service { deliveries, ..service });
     let body = json!({"target_url": "https://hooks.example/in", "trigger": "form_submitted"});
     let request = Request::post("/api/v1/hooks").header("x-api-key", &firm.key);
     let answer = door.oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();

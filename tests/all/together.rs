@@ -12,9 +12,9 @@ use api::CallBatchers;
 use axum::body::Body;
 use axum::http::Request;
 use eventstore::Clock;
-use firmforms::wiring::SystemSetup;
 use futures::future::join_all;
 use serde_json::{Value, json};
+use service::SystemSetup;
 use sqlx::{Executor, Postgres, Transaction};
 use tests::{Answer, Firm, TestDatabase, World, activity, later, submitted};
 use uuid::Uuid;
@@ -22,8 +22,8 @@ use uuid::Uuid;
 /// A world where turns last until they are freed.
 async fn patient() -> World {
     let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
-    let desks = CallBatchers::with_turn_max(Duration::from_secs(60));
-    World::with(TestDatabase::new().await, clock, |setup| SystemSetup { desks, ..setup }).await
+    let batchers = CallBatchers::with_turn_max(Duration::from_secs(60));
+    World::with(TestDatabase::new().await, clock, |setup| SystemSetup { batchers, ..setup }).await
 }
 
 type Call<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
@@ -64,7 +64,7 @@ impl<'a> Held<'a> {
         };
         let free = async {
             blocked(world, 2).await;
-            while world.service().batchers.calls_waiting() < waiting {
+            while world.service().admission.batchers.calls_waiting() < waiting {
                 tokio::task::yield_now().await;
             }
             holder.rollback().await.unwrap();
@@ -268,7 +268,7 @@ async fn when_no_database_is_met_all_are_told_so() {
     let reports: Vec<_> = (0..6).map(|_| submitted(&firm, world.id())).collect();
     let calls = reports.iter().map(|report| call(&world, vec![report.clone()]));
     let closing = async {
-        while world.service().batchers.calls_waiting() < reports.len() {
+        while world.service().admission.batchers.calls_waiting() < reports.len() {
             tokio::task::yield_now().await;
         }
         world.service().store.connections().close().await;
@@ -320,7 +320,7 @@ async fn a23_a_caller_who_hangs_up_while_waiting_is_taken_in_with_the_others() {
 fn hanging_up<'a>(world: &'a World, mut call: Call<'a>) -> Call<'a> {
     Box::pin(async move {
         let waits = async {
-            while world.service().batchers.calls_waiting() < 3 {
+            while world.service().admission.batchers.calls_waiting() < 3 {
                 tokio::task::yield_now().await;
             }
         };

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-
-use crate::reference::assert_file_is;
+use tests::assert_file_is;
 
 const MADE: &str = "Made from the description of the API by tests/all/typed_events.rs.";
 

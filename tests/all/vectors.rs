@@ -6,8 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain::signature::{BadSignature, SignedRequest, WebhookSecret, sign, verify};
 use serde_json::{Value, json};
-
-use crate::reference::assert_page_is;
+use tests::assert_page_is;
 
 /// Seconds of the clock in the file.
 const NOW: i64 = 1_800_000_000;

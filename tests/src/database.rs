@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use cluster::Cluster;
 use eventstore::{connect, migrate};
-use firmforms::roles::make_roles;
+use service::roles::make_roles;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tokio::sync::OnceCell;

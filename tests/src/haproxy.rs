@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+
+use crate::under_test::program;
 
 /// Where Debian puts it.
 pub const HAPROXY: &str = "/usr/sbin/haproxy";
@@ -72,12 +74,6 @@ pub async fn printed_configuration(folder: &Path, plan: &str) -> Result<String, 
     let printed = command.env_clear().args(["cells", "haproxy"]).arg(&file).output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     if printed.status.success() { Ok(text(printed.stdout)) } else { Err(text(printed.stderr)) }
-}
-
-/// The binary under test, beside the folder of the test that runs.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("firmforms-under-test")
 }
 
 /// A loopback address for this proxy only. Two proxies could bind one address, and would share its

@@ -67,7 +67,7 @@ impl RoutedDoor {
     pub(crate) async fn of(service: &Service, public: Router, internal: Router) -> Self {
         let stop = CancellationToken::new();
         let public = public.layer(map_request(with_peer));
-        let cell = service.cell.unwrap();
+        let cell = service.settings.cell.unwrap();
         let other = public.clone().layer(from_fn_with_state(cell, refuse));
         let health = served(internal.clone(), service, &stop).await;
         let own = entry(OWN_CELL, served(public, service, &stop).await, health);

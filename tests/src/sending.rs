@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deliverer::send::deliver;
 use deliverer::{AnswerInbox, DelivererContext, Dispatcher, SenderCount};
-use firmforms::wiring::claim_in_appends;
+use service::claim_in_appends;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

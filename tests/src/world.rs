@@ -25,11 +25,10 @@ use domain::address::AllowedTargets;
 use domain::as_of::AsOf;
 use domain::delivery::Attempt;
 use eventstore::worker::{NextStep, Worker};
-use eventstore::{Clock, Fence, LifeWatch, Store, connect};
-use firmforms::wiring::{CALLER_PLAN_SETTINGS, System, SystemSetup, WORKER_PLAN_SETTINGS, store};
+use eventstore::{Clock, Store, connect};
 use inviter::TakeOver;
 use mailer::Mailer;
-use notifier::NoticeWorker;
+use notifier::{NoticeWorker, Notifier};
 use projector::as_of::{attempts, had_happened};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
@@ -39,23 +38,22 @@ use projector::partials::PartialTimer;
 use projector::seals::SealWorker;
 use projector::tokens::NewToken;
 use serde_json::{Value, json};
+use service::{System, SystemSetup};
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, OnceCell};
 use tower::ServiceExt;
 use uuid::Uuid;
-use vault::{Entropy, Keyring, SystemEntropy};
+use vault::{Entropy, SystemEntropy};
 
-use crate::database::{Connections, TestDatabase, wrapping_key};
+use crate::database::{Connections, TestDatabase};
+use crate::pools::WorldPools;
 use crate::routed::{RoutedDoor, proxy_network, routed_cell};
 use crate::sending::Sending;
 
 /// When worlds begin.
 const NOON: &str = "2026-11-01T12:00:00.000Z";
-
-/// What a test asks itself is no statement of the service's: nobody writes down its plan.
-const UNSEEN: [(&str, &str); 1] = [("auto_explain.log_min_duration", "-1")];
 
 /// Where its public door would be.
 pub const BASE_URL: &str = "https://forms.test/api/v1";
@@ -209,34 +207,9 @@ impl World {
         (setup, mails): (SystemSetup, TempDir),
     ) -> Self {
         let _ = rustls_once();
-        let keyring_of = |role| {
-            let options = connections.to(&database.keyring, role).options(WORKER_PLAN_SETTINGS);
-            Keyring::new(connect(options, 4), wrapping_key())
-        };
-        let life = LifeWatch::default();
-        let workers_of = |role| {
-            life.connect(connections.to(&database.main, role).options(WORKER_PLAN_SETTINGS), 10)
-        };
-        let callers = connections.to(&database.main, "api").options(CALLER_PLAN_SETTINGS);
-        let store = store(life.connect(callers.clone(), 10)).watched_by(life.clone());
-        let apart = connections != Connections::Shared;
-        let projector =
-            if apart { store.with_pool(workers_of("projector")) } else { store.clone() };
-        let keyring = keyring_of("api");
-        let mut system = System::assemble(store, keyring, clock.clone(), setup).await.unwrap();
-        if apart {
-            let intake = connections.to(&database.main, "api").options(WORKER_PLAN_SETTINGS);
-            system.service.intake = system.service.store.with_pool(life.connect(intake, 4));
-            system.service.readers = life.connect_guarded(callers, 4);
-            system.deliverer.store = projector.with_pool(workers_of("deliverer"));
-            system.deliverer.keyring = keyring_of("deliverer");
-            system.fence = Fence::of(&system.deliverer.store);
-        }
-        let pool = if apart {
-            connect(database.main.clone().options(UNSEEN), 4)
-        } else {
-            system.service.store.pool().clone()
-        };
+        let WorldPools { parts, projector, superuser: pool } =
+            WorldPools::of(&database, connections);
+        let system = System::assemble(parts, clock.clone(), setup).await.unwrap();
         let service = &system.service;
         let token = unrecorded_token(service, &pool).await;
         let public = api::public::router(service.clone()).merge(console::portal(service.clone()));
@@ -463,7 +436,10 @@ impl World {
     /// Raises notices by the clock, queues them for the operator and mails them.
     pub async fn notify(&self) {
         drain(EpisodeTimer::new(self.projector.clone(), self.clock.clone())).await;
-        drain(NoticeWorker::new(self.system.notifier.clone())).await;
+        // Notices are mailed by a process with doors, whose login is another than the deliverer's.
+        let store = self.service().store.clone();
+        let notifier = Notifier { store, ..self.system.notifier.clone() };
+        drain(NoticeWorker::new(notifier)).await;
     }
 
     /// Brings the read models up to date.
@@ -620,5 +596,5 @@ fn response_data(response_id: Uuid, form_id: Uuid) -> Value {
 
 /// The TLS provider of the process; the first test installs it.
 fn rustls_once() -> bool {
-    firmforms::wiring::install_tls().is_ok()
+    service::install_tls().is_ok()
 }

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::document::ResponseDocument;
+use domain::payload::FormPart;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
 use crate::keyring::{DataKeys, KeySubject};
 use crate::people::NamedOn;
-use crate::seal::BrokenSeal;
+use crate::seal::{BrokenSeal, DataKey};
 
 const PURPOSE: &[u8] = b"response";
 
@@ -29,6 +30,16 @@ pub struct StoredResponse {
     pub submitted_at: Option<DateTime<Utc>>,
     /// The answers.
     pub document: ResponseDocument,
+}
+
+/// A new submission that an append records, with everything that its bodies are composed from.
+pub struct NewSubmission<'a> {
+    /// The response.
+    pub response: &'a StoredResponse,
+    /// The data key that encrypts the response.
+    pub key: &'a DataKey,
+    /// The response's form.
+    pub form: &'a FormPart,
 }
 
 impl StoredResponse {

@@ -88,7 +88,7 @@ impl<Q: KeyQuery> KeyBatcher<Q> {
                 let attendant = LookupTask::<Q> {
                     shared: Arc::clone(&self.0),
                     seat: Some(seat),
-                    pool: service.readers.clone(),
+                    pool: service.pools.readers.clone(),
                     clock: service.clock.clone(),
                     connection: None,
                 };

@@ -126,7 +126,7 @@ pub(crate) async fn authenticate_hash(
 /// Notes that a token is used. A use that could not be noted is no reason to refuse the call.
 async fn note_use(service: &Service, holder: &TokenHolder) {
     let now = service.clock.now().get();
-    if !service.batchers.tokens.is_due(holder.token_id, now) {
+    if !service.admission.batchers.tokens.is_due(holder.token_id, now) {
         return;
     }
     if let Err(error) = tokens::note_use(service.store.pool(), holder.token_id, now).await {
@@ -147,7 +147,7 @@ pub(crate) async fn authenticate_cached(
         return Ok(None);
     }
     let hash = hash(token);
-    let found = service.batchers.tokens.found().get(&hash).cloned();
+    let found = service.admission.batchers.tokens.found().get(&hash).cloned();
     if let Some(holder) = found {
         note_use(service, &holder).await;
         return Ok(Some(Bearer { holder, unconfirmed: Some(hash) }));
@@ -192,7 +192,7 @@ pub(crate) async fn was_active(service: &Service, token: &str) -> bool {
         return false;
     }
     let hash = hash(token);
-    let is_remembered = service.batchers.tokens.found().contains_key(&hash);
+    let is_remembered = service.admission.batchers.tokens.found().contains_key(&hash);
     is_remembered || matches!(look_up(service, hash).await, Ok(Some(_)))
 }
 
@@ -204,17 +204,17 @@ pub(crate) async fn look_up(
     service: &Service,
     hash: TokenHash,
 ) -> Result<Option<TokenHolder>, Error> {
-    let connections = service.intake.connections().clone();
+    let connections = service.pools.intake.connections().clone();
     let clock = service.clock.clone();
     let look_up: BatchFn<_, _> = Arc::new(move |presented| {
         let connections = connections.clone();
         let now = clock.now().get();
         Box::pin(async move { holders(&connections, presented, now).await })
     });
-    let asked = service.batchers.tokens.batcher.ask(hash, look_up).await;
+    let asked = service.admission.batchers.tokens.batcher.ask(hash, look_up).await;
     let holder =
         asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))?;
-    let mut found = service.batchers.tokens.found();
+    let mut found = service.admission.batchers.tokens.found();
     match &holder {
         Some(holder) => found.insert(hash, holder.clone()),
         None => found.remove(&hash),

@@ -4,6 +4,7 @@
 use domain::context::Actor;
 use domain::delivery::Hop;
 use domain::payload::EventPayload;
+use domain::signature::SignedSample;
 use domain::target::shown_target;
 use domain::target_test::{OrderedTest, TargetTestEvent};
 use domain::trigger::Trigger;
@@ -17,7 +18,7 @@ use vault::secrets;
 use super::reason;
 use crate::error::Error;
 use crate::queries::samples::{self, SampleSource};
-use crate::service::{SampleAnswer, SendingMode, Service, SignedSample};
+use crate::service::{SampleAnswer, SendingMode, Service};
 
 /// An order to test a subscription's target.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +62,7 @@ pub struct SentTest {
 pub async fn send(service: &Service, order: HookTest<'_>) -> Result<SentTest, Error> {
     let HookTest { firm_id, hook_id, actor, .. } = order;
     let why = reason(order.reason)?;
-    if service.sending == SendingMode::Held {
+    if service.settings.sending == SendingMode::Held {
         return Err(Error::Unavailable("this process sends nothing (`--paused`)".to_owned()));
     }
     let pool = service.store.pool();
@@ -76,7 +77,7 @@ pub async fn send(service: &Service, order: HookTest<'_>) -> Result<SentTest, Er
     let context = service.context(firm_id, actor);
     let stream = id.to_string();
     service.store.append(NewEvent::after(0, &stream, &context, [ordered])).await?;
-    let SampleAnswer { status, error, hops, text } = service.samples.send(signed).await;
+    let SampleAnswer { status, error, hops, text } = service.deliveries.samples.send(signed).await;
     let target = shown_target(&hook.target_url);
     Ok(SentTest { id, hook_id, trigger: trigger.key(), target, status, error, hops, answer: text })
 }

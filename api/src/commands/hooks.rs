@@ -194,8 +194,8 @@ fn offered(key: &str, plan: FirmPlan) -> Result<Trigger, Error> {
 
 /// Checks a target as text, then by name. DNS refuses only on proof (ruling 17).
 pub(super) async fn check_target(service: &Service, target_url: &str) -> Result<(), Error> {
-    let target = parse_target(target_url, &service.allowed)?;
-    if service.target_dns.prove_private(&target).await {
+    let target = parse_target(target_url, &service.settings.allowed)?;
+    if service.deliveries.target_dns.prove_private(&target).await {
         return Err(Error::PrivateTarget);
     }
     Ok(())

@@ -77,7 +77,7 @@ pub(crate) async fn accept_with_others(
         let service = Arc::clone(&service_of_all);
         Box::pin(async move { together(&service, calls).await })
     });
-    match service.batchers.intake.ask(Arc::clone(&call), serve).await {
+    match service.admission.batchers.intake.ask(Arc::clone(&call), serve).await {
         Ok(CallOutcome::Taken(accepted)) => Ok(accepted),
         Ok(CallOutcome::Failed(error)) => Err(error),
         // The outcome is unknown here. A second run finds a recorded activity and counts it as a

@@ -127,7 +127,7 @@ impl BatchIntake<'_> {
         connection: &mut PgConnection,
         news: impl Iterator<Item = &'b StoredResponse>,
     ) -> Result<(), IntakeError> {
-        let due_at = self.batch.at() + self.service.partial_after;
+        let due_at = self.batch.at() + self.service.settings.partial_after;
         let (begun, empty): (Vec<_>, Vec<_>) = news
             .filter(|response| response.submitted_at.is_none())
             .partition(|response| !response.document.answers.is_empty());

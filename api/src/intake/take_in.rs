@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use telemetry::metrics::WORKER_FAILURES;
 use tokio::time::Instant;
 use uuid::Uuid;
-use vault::responses::{PriorContent, StoredResponse};
+use vault::responses::{NewSubmission, PriorContent, StoredResponse};
 use vault::{DataKeys, KeySubject, erasure, people};
 
 use super::batch::{
@@ -27,7 +27,7 @@ use super::known::KnownState;
 use super::locks::{find_references, leads_last, lock_changed, lock_ended_access, lock_subjects};
 use super::plan::{BatchPlan, plan};
 use crate::batching::token_cache;
-use crate::service::{ClaimedInAppend, NewSubmission, Service};
+use crate::service::{ClaimedInAppend, Service};
 
 /// How a batch finds out whether an occurrence was recorded before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +64,10 @@ pub(super) async fn take_in(
     match &taken {
         // A batch that changes nothing writes nothing.
         Ok(taken) if taken.accepted.iter().any(|counts| counts.accepted > 0) => {
-            service.refused_reports.note_room();
+            service.admission.refused_reports.note_room();
         }
         Err(error) if error.is_of_full_disk() => {
-            service.refused_reports.note_refusal(Instant::now());
+            service.admission.refused_reports.note_refusal(Instant::now());
         }
         _ => {}
     }
@@ -191,7 +191,8 @@ impl<'a> BatchIntake<'a> {
         appending: &mut AppendTransaction<'_>,
         submissions: &[NewSubmission<'_>],
     ) -> Result<Option<Box<dyn ClaimedInAppend>>, IntakeError> {
-        let Some(claims) = self.service.append_claims.get().filter(|_| !submissions.is_empty())
+        let Some(claims) =
+            self.service.deliveries.append_claims.get().filter(|_| !submissions.is_empty())
         else {
             return Ok(None);
         };
@@ -216,13 +217,13 @@ impl<'a> BatchIntake<'a> {
 
     /// Begins the transaction, and first confirms every token that only the cache vouches for.
     async fn begin(&self) -> Result<AppendTransaction<'a>, IntakeError> {
-        let mut appending = self.service.intake.begin().await?;
+        let mut appending = self.service.pools.intake.begin().await?;
         let tokens = self.batch.unconfirmed();
         let revoked = token_cache::revoked(appending.connection(), tokens, self.batch.at()).await?;
         if revoked.is_empty() {
             return Ok(appending);
         }
-        self.service.batchers.tokens.forget(&revoked);
+        self.service.admission.batchers.tokens.forget(&revoked);
         Err(IntakeError::Revoked(revoked))
     }
 
@@ -264,7 +265,7 @@ impl<'a> BatchIntake<'a> {
     ) -> Result<KnownState, IntakeError> {
         let identity = &self.service.inviter.identity;
         let streams = streams(self.batch, identity);
-        let upcasters = self.service.intake.upcasters();
+        let upcasters = self.service.pools.intake.upcasters();
         let events = if streams.is_empty() {
             Vec::new()
         } else {
@@ -328,7 +329,7 @@ impl<'a> BatchIntake<'a> {
         }
         let responses: Vec<_> =
             self.subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-        let mut connection = self.service.intake.pool().acquire().await?;
+        let mut connection = self.service.pools.intake.pool().acquire().await?;
         let erased = subjects::erased(&mut connection, &responses).await?;
         let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
         Ok(erased.into_iter().map(subject).collect())

@@ -44,7 +44,7 @@ async fn ready(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
 ) -> Result<Json<HealthBody>, NotReady> {
-    let paused = service.sending == SendingMode::Held;
+    let paused = service.settings.sending == SendingMode::Held;
     match check_readiness(&service).await {
         Ok(alarms) => Ok(Json(HealthBody { ok: true, paused, alarms })),
         Err(error) => {

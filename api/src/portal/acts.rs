@@ -138,7 +138,8 @@ pub async fn test_hook(
 ) -> Result<SentTest, Error> {
     let order =
         HookTest { firm_id: session.firm_id(), hook_id, actor: session.actor(), reason: IN_PORTAL };
-    let _open = service.portal_rates.begin_test(session.firm_id(), service.clock.now())?;
+    let _open =
+        service.admission.portal_rates.begin_test(session.firm_id(), service.clock.now())?;
     hook_tests::send(service, order).await
 }
 

@@ -190,12 +190,12 @@ enum WrongSecret {
 
 /// Counts a wrong code or cookie. Returns its refusal.
 async fn wrong(service: &Service, parts: &Parts, kind: WrongSecret) -> Result<Error, Error> {
-    let address = client(parts, &service.trusted_proxies);
+    let address = client(parts, &service.settings.trusted_proxies);
     let now = service.clock.now();
     Ok(match kind {
-        WrongSecret::Malformed => service.wrong_keys.malformed(address, now),
+        WrongSecret::Malformed => service.admission.wrong_keys.malformed(address, now),
         WrongSecret::Unknown => {
-            service.wrong_keys.unknown(service.store.pool(), address, now).await?
+            service.admission.wrong_keys.unknown(service.store.pool(), address, now).await?
         }
     })
 }
@@ -217,7 +217,7 @@ async fn standing(service: &Service, cookies: &[&str]) -> Result<PortalStanding,
         if row.manages && row.ends_at > now.get() {
             return Ok(PortalStanding::Open(PortalSession::of(row)));
         }
-        let why = service.portal_rates.admit(row.cookie_sha256, now).err();
+        let why = service.admission.portal_rates.admit(row.cookie_sha256, now).err();
         let why = why.unwrap_or(Error::Unauthorized);
         last = PortalStanding::Over { why, frame_origin: row.frame_origin };
     }
@@ -291,7 +291,7 @@ impl PortalSession {
     /// # Errors
     /// `rate_limited`.
     pub fn admit(&self, service: &Service) -> Result<(), Error> {
-        service.portal_rates.admit(self.cookie_sha256, service.clock.now())
+        service.admission.portal_rates.admit(self.cookie_sha256, service.clock.now())
     }
 
     /// The text that each form of this session must carry.

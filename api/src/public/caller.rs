@@ -41,7 +41,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        let row = look_up_key(parts, service, &service.key_batchers.callers).await?;
+        let row = look_up_key(parts, service, &service.admission.key_batchers.callers).await?;
         Self::admit(row, service.clock.now())
     }
 }
@@ -80,8 +80,8 @@ async fn look_up_key<Q: KeyQuery>(
     service: &Service,
     batcher: &KeyBatcher<Q>,
 ) -> Result<Q::Answer, Error> {
-    let wrong_keys = &service.wrong_keys;
-    let from = || (client(parts, &service.trusted_proxies), service.clock.now());
+    let wrong_keys = &service.admission.wrong_keys;
+    let from = || (client(parts, &service.settings.trusted_proxies), service.clock.now());
     let key = match key_header(&parts.headers) {
         KeyHeader::Key(key) => key,
         KeyHeader::Missing => return Err(Error::Unauthorized),
@@ -141,7 +141,7 @@ impl ReadingCaller {
     }
 
     async fn of(caller: Caller, service: &Service) -> Result<Self, Error> {
-        let mut connection = service.readers.acquire().await?;
+        let mut connection = service.pools.readers.acquire().await?;
         calls::restrict_to_firm(&mut connection, caller.firm_id).await?;
         Ok(Self { caller, connection })
     }

@@ -18,7 +18,7 @@ pub struct PeerAddress(pub IpAddr);
 /// The address of the client of a request at any door.
 #[must_use]
 pub fn client_address(service: &Service, parts: &Parts) -> IpAddr {
-    client(parts, &service.trusted_proxies)
+    client(parts, &service.settings.trusted_proxies)
 }
 
 /// The address of the client of a request.

@@ -40,7 +40,7 @@ pub(super) async fn list(
     State(service): State<Arc<Service>>,
     presented: PresentedKey,
 ) -> Result<Json<Vec<HookBody>>, Error> {
-    let listed = presented.look_up(&service, &service.key_batchers.hooks).await?;
+    let listed = presented.look_up(&service, &service.admission.key_batchers.hooks).await?;
     admit(listed.admission, service.clock.now())?;
     Ok(Json(listed.hooks.into_iter().map(HookBody::from).collect()))
 }

@@ -47,7 +47,7 @@ pub fn router(service: Service) -> Router {
         routes.route(&format!("{}{path}", similar_route::PREFIX), methods)
     });
     let door = contract
-        .merge(ServedDocs::at(&service.base_url, &service.egress).routes())
+        .merge(ServedDocs::at(&service.settings.base_url, &service.settings.egress).routes())
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)

@@ -24,7 +24,7 @@ pub(super) async fn list(
     caller: Caller,
     State(service): State<Arc<Service>>,
 ) -> Json<Vec<OfferedTrigger>> {
-    Json(offers(caller.plan, &service.base_url))
+    Json(offers(caller.plan, &service.settings.base_url))
 }
 
 fn offers(plan: FirmPlan, base_url: &str) -> Vec<OfferedTrigger> {

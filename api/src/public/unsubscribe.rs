@@ -69,7 +69,7 @@ async fn firm(
     PathText(link): &PathText,
 ) -> Result<Option<LinkRecipient>, Error> {
     let link = link.as_deref().unwrap_or_default();
-    let Some(recipient) = service.inviter.identity.read_link(link, service.cell) else {
+    let Some(recipient) = service.inviter.identity.read_link(link, service.settings.cell) else {
         return Ok(None);
     };
     let sender = firms::sender(service.store.pool(), recipient.firm_id).await?;

@@ -5,13 +5,13 @@ use domain::pause::PauseScope;
 use domain::receiver::{hour_of, is_failing};
 use domain::time::Timestamp;
 use projector::pauses::{self, PauseRow};
-use projector::receivers::{self, ReceiverFilter, ReceiverRow};
+use projector::receivers::{self, HostBacklog, ReceiverFilter, ReceiverRow};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::listing::within;
 use crate::error::Error;
-use crate::service::{HostBacklog, Service};
+use crate::service::Service;
 
 /// Receivers in a page, if the caller asks for no number.
 pub const RECEIVERS_LIMIT_DEFAULT: i64 = 50;
@@ -94,7 +94,7 @@ pub async fn list(service: &Service, asked: &ReceiverListQuery) -> Result<Vec<Re
     let pool = service.store.pool();
     let rows = receivers::list(pool, wanted).await?;
     let hosts: Vec<String> = rows.iter().map(|row| row.host.clone()).collect();
-    let waiting = service.queue.waiting(&hosts).await?;
+    let waiting = service.deliveries.queue.waiting(&hosts).await?;
     let pauses = pauses::list(pool).await?;
     let shown = |row: ReceiverRow| {
         let waits = waiting.iter().find(|one| one.host == row.host);

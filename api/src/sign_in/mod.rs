@@ -191,9 +191,10 @@ impl SignInFlow {
         if !service.inviter.identity.has_signed_session(&named, &state) {
             return Err(FlowError::NoFlow);
         }
-        let address = client(parts, &service.trusted_proxies);
+        let address = client(parts, &service.settings.trusted_proxies);
         let now: Timestamp = service.clock.now();
-        let asked = service.sign_in_rates.begin(address, now).map_err(FlowError::TooMany)?;
+        let asked =
+            service.admission.sign_in_rates.begin(address, now).map_err(FlowError::TooMany)?;
         let proof = self.proof(service);
         let demand = self.purpose.demand();
         let found = provider.user(answer, &proof, demand, now).await.inspect_err(note);

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use ::activity::{EventLine, ExpectedState};
 use anyhow::Context;
-use firmforms::expected::ExpectedState;
-use firmforms::generate::EventLine;
+use api::intake::CloudEvent;
 use serde::{Deserialize, Serialize};
 
 use super::population::FIRMS;
@@ -45,7 +45,8 @@ impl Feed {
             let told = Told::of(&self.lines.next().context("there is no more")?)?;
             lines.write_all(&told.line)?;
             written.bytes += told.line.len();
-            self.expected.note(&told.event);
+            let CloudEvent { firm_id, time, activity, .. } = &told.event;
+            self.expected.note(*firm_id, *time, activity);
         }
         lines.flush()?;
         for happened in self.expected.happened() {

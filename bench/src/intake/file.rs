@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use ::service::ingest;
 use api::Service;
 use api::intake::IntakeCounts;
-use firmforms::ingest;
 
 /// Takes in a file.
 pub(super) async fn take_in(service: &Service, file: &Path) -> anyhow::Result<IntakeCounts> {

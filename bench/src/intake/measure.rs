@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use firmforms::wiring::System;
+use ::service::System;
 
 use super::caught_up::{Counts, counts, listed, spread};
 use super::feed::Written;

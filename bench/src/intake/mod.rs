@@ -17,14 +17,14 @@ mod report;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::service::start_workers;
+use ::service::{ProcessRole, System};
 use anyhow::Context;
 use api::commands::tokens::{self, HolderRole as TokenRole};
 use clap::Args;
 use cluster::Cluster;
 use deliverer::send::SpreadWorker;
 use eventstore::worker::run as run_worker;
-use firmforms::serve::start_workers;
-use firmforms::wiring::{ProcessRole, System};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -1,8 +1,8 @@
 //! Who is reported of: firms with members and forms, and subscriptions to every trigger.
 
+use ::service::ingest;
 use api::Service;
 use domain::trigger::Trigger;
-use firmforms::ingest;
 
 use crate::activity::{Firm, Founding, made_up};
 use crate::subscribing::{make_key, subscribe};

@@ -16,12 +16,12 @@ mod rings;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::service::ProcessRole;
+use ::service::start_workers;
 use anyhow::Context;
 use axum::Router;
 use clap::Args;
 use cluster::Cluster;
-use firmforms::serve::start_workers;
-use firmforms::wiring::ProcessRole;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -6,12 +6,12 @@
 //! that a firm's rows lie among the others'. The copies are in the tables that reads look at, not in
 //! the log: nothing but reads may run on them.
 
+use ::service::ingest;
 use api::Service;
 use api::intake::CloudEvent;
 use axum::Router;
 use domain::api_key::{ApiKey, KEYS_PER_FIRM};
 use domain::trigger::Trigger;
-use firmforms::ingest;
 use projector::forms::LISTED_FORMS_MAX;
 use sqlx::{Executor, PgPool};
 use uuid::Uuid;

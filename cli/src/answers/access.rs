@@ -6,12 +6,13 @@ use clap::Args;
 use domain::access::AskedAccess;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
+use service::StorageSettings;
 
 use super::{list, text};
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, print_json, print_note};
-use crate::wiring::{self, StorageArgs};
 
 const ACCESS: ListTable = ListTable::new(
     &[
@@ -40,8 +41,8 @@ pub(crate) struct AccessArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, asked: AccessArgs) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, asked: AccessArgs) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let service = &system.service;
     let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
     let now = service.clock.now();

@@ -7,16 +7,17 @@ use api::queries::events::{self, EVENTS_LIMIT_DEFAULT, EventRef};
 use clap::{Args, Subcommand};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::json;
+use service::StorageSettings;
 use uuid::Uuid;
 
 use super::why::step_line;
 use super::{list, text};
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{
     Column, ListTable, OutputArgs, RecordView, ReportArgs, print_json, print_line, print_note,
 };
-use crate::wiring::{self, StorageArgs};
 
 const EVENT: RecordView = RecordView::new(&[
     Column::number("position"),
@@ -84,8 +85,8 @@ fn kind(text: &str) -> Result<&'static str, String> {
     events::stream_kind(text).ok_or_else(known)
 }
 
-pub(crate) async fn run(storage: &StorageArgs, command: EventsCommand) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, command: EventsCommand) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     match command {
         EventsCommand::Show(asked) => show(&system.service, &asked).await?,
         EventsCommand::Of(asked) => of_object(&system.service, &asked).await?,

@@ -3,10 +3,11 @@
 use api::queries::find;
 use clap::Args;
 use serde_json::{Value, json};
+use service::StorageSettings;
 
+use crate::databases;
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
-use crate::wiring::{self, StorageArgs};
 
 const FOUND: ListTable = ListTable::new(
     &[
@@ -29,8 +30,8 @@ pub(crate) struct FindArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, asked: FindArgs) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, asked: FindArgs) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let found = find::find(&system.service, None, &asked.text).await.map_err(terminal_error)?;
     let items = found.iter().map(|one| json!(one)).collect::<Vec<Value>>();
     FOUND.print(asked.json, items);

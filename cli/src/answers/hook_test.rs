@@ -8,13 +8,14 @@ use api::commands::hook_tests::{self, HookTest};
 use api::queries::naming;
 use clap::Args;
 use serde_json::{Value, json};
+use service::StorageSettings;
 
 use super::list;
 use crate::args::{TargetArgs, reason};
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, RecordView, ReportArgs, print_json, print_line};
-use crate::wiring::{self, StorageArgs};
 
 const SENT: RecordView = RecordView::new(&[
     Column::id("id"),
@@ -40,9 +41,12 @@ pub(crate) struct HookTestArgs {
     json: ReportArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, asked: HookTestArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    storage: &StorageSettings,
+    asked: HookTestArgs,
+) -> anyhow::Result<ExitCode> {
     let setup = asked.targets.setup()?;
-    let system = wiring::open_to_send(storage, setup).await?;
+    let system = databases::open_to_send(storage, setup).await?;
     let pool = system.pool();
     let hook_id = names::id(pool, NamedKind::Hook, &asked.hook).await?;
     let firm_id = naming::firm_of(pool, NamedKind::Hook, hook_id).await?;

@@ -9,11 +9,12 @@ use projector::forms::FormRow;
 use projector::members::MemberRow;
 use projector::replays::ReplayRow;
 use serde_json::{Value, json};
+use service::StorageSettings;
 
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
-use crate::wiring::{self, StorageArgs};
 
 const MEMBERS: ListTable = ListTable::new(
     &[
@@ -88,10 +89,10 @@ pub(crate) struct ReplayListArgs {
 }
 
 pub(crate) async fn members(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     MembersCommand::List(asked): MembersCommand,
 ) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let firm = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
     let rows = inventory::members(&system.service, firm).await.map_err(terminal_error)?;
     MEMBERS.print(asked.json, rows.iter().map(member_json).collect());
@@ -99,10 +100,10 @@ pub(crate) async fn members(
 }
 
 pub(crate) async fn forms(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     FormsCommand::List(asked): FormsCommand,
 ) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let firm = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
     let rows = inventory::forms(&system.service, firm).await.map_err(terminal_error)?;
     FORMS.print(asked.json, rows.iter().map(form_json).collect());

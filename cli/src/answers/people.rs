@@ -9,13 +9,14 @@ use api::queries::people;
 use clap::{Args, Subcommand};
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
+use service::StorageSettings;
 
 use super::{list, text};
 use crate::args::reason;
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, print_json};
-use crate::wiring::{self, StorageArgs};
 
 const TRAIL: ListTable = ListTable::new(
     &[Column::text("kind"), Column::id("id"), Column::time("at"), Column::prose("says")],
@@ -44,12 +45,12 @@ pub(crate) struct PersonArgs {
 }
 
 pub(crate) async fn run(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     PeopleCommand::Show(asked): PeopleCommand,
 ) -> anyhow::Result<()> {
     let how = asked.json;
     let asked = PersonArgs { address: address(asked.address)?, ..asked };
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let found = trail(&system.service, asked).await?;
     if how.json {
         print_json(&found);

@@ -3,10 +3,11 @@
 use api::queries::receivers::{self, Receiver, ReceiverListQuery};
 use clap::Args;
 use serde_json::{Value, json};
+use service::StorageSettings;
 
+use crate::databases;
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
-use crate::wiring::{self, StorageArgs};
 
 const RECEIVERS: ListTable = ListTable::new(
     &[
@@ -40,9 +41,9 @@ pub(crate) struct ReceiversArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, asked: ReceiversArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageSettings, asked: ReceiversArgs) -> anyhow::Result<()> {
     let ReceiversArgs { host, after, limit, json } = asked;
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let query = ReceiverListQuery { host, after, limit: Some(limit) };
     let found = receivers::list(&system.service, &query).await.map_err(terminal_error)?;
     let items = found.iter().map(item).collect::<Result<_, _>>()?;

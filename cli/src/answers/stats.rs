@@ -2,11 +2,12 @@
 
 use api::queries::stats;
 use serde_json::{Value, json};
+use service::StorageSettings;
 
 use super::{list, text};
+use crate::databases;
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, ReportArgs, print_json, print_note};
-use crate::wiring::{self, StorageArgs};
 
 const SIZES: ListTable = ListTable::new(
     &[
@@ -24,8 +25,8 @@ const SIZES: ListTable = ListTable::new(
 /// The row that sums a database up.
 const ALL_TABLES: &str = "(all)";
 
-pub(crate) async fn run(storage: &StorageArgs, how: ReportArgs) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, how: ReportArgs) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let found = json!(stats::show(&system.service).await.map_err(terminal_error)?);
     if how.json {
         print_json(&found);

@@ -6,13 +6,13 @@ use auditor::{AuditError, SignedCheckpoint};
 use eventstore::Clock;
 use projector::signatures;
 use serde_json::{Value, json};
+use service::{StorageSettings, System, schema};
 use vault::SystemEntropy;
 
 use super::args::AuditCheckpointArgs;
-use crate::databases::MainDatabase;
+use crate::databases::{self, MainDatabase};
 use crate::operate::terminal_error;
 use crate::output::{Column, RecordView};
-use crate::wiring::{self, StorageArgs, System};
 
 const TAKEN: RecordView = RecordView::new(&[
     Column::number("number"),
@@ -25,10 +25,13 @@ const TAKEN: RecordView = RecordView::new(&[
 ])
 .quiet("number");
 
-pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    storage: &StorageSettings,
+    asked: &AuditCheckpointArgs,
+) -> anyhow::Result<()> {
     let taken = match &asked.reason {
         Some(reason) => {
-            let system = wiring::open(storage).await?;
+            let system = databases::open(storage).await?;
             let begun = begin_series(storage, &system, reason).await;
             system.stop().await?;
             begun?
@@ -40,7 +43,7 @@ pub(crate) async fn run(storage: &StorageArgs, asked: &AuditCheckpointArgs) -> a
 }
 
 /// Signs without the keyring: the main database is enough.
-async fn in_current_series(storage: &StorageArgs) -> anyhow::Result<SignedCheckpoint> {
+async fn in_current_series(storage: &StorageSettings) -> anyhow::Result<SignedCheckpoint> {
     let database = MainDatabase::at(storage).await?;
     let at = Clock::of_database(&database.pool).await?.now();
     let taken = storage.signing_notary()?.take(&database.pool, &SystemEntropy, at).await;
@@ -50,7 +53,7 @@ async fn in_current_series(storage: &StorageArgs) -> anyhow::Result<SignedCheckp
 
 /// Records the new series in the audit log, and signs its first checkpoint.
 async fn begin_series(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     system: &System,
     reason: &str,
 ) -> anyhow::Result<SignedCheckpoint> {
@@ -69,7 +72,7 @@ async fn begin_series(
 /// Names the login that a refused signer needs.
 fn explained(error: AuditError) -> anyhow::Error {
     let is_denied = match &error {
-        AuditError::Database(error) => wiring::is_denied(error),
+        AuditError::Database(error) => schema::is_denied(error),
         _ => false,
     };
     let error = anyhow::Error::from(error);

@@ -12,24 +12,25 @@ use domain::audit::AuditPeriod;
 use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use projector::firms;
 use serde_json::json;
+use service::{StorageSettings, System};
 use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
 use super::new_file::NewFile;
 use super::terminal_error;
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
 use crate::progress::Progress;
-use crate::wiring::{self, StorageArgs, System};
 
 const WRITTEN: RecordView =
     RecordView::new(&[Column::text("file"), Column::id("format"), Column::number("entries")]);
 
-pub(crate) async fn run(storage: &StorageArgs, export: &ExportArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageSettings, export: &ExportArgs) -> anyhow::Result<()> {
     if export.cover.is_some() && export.format != ExportFormat::Bundle {
         bail!("--cover is a page about a bundle: it needs --format bundle");
     }
-    let system = wiring::open(storage).await?;
+    let system = databases::open(storage).await?;
     let firm_id = names::id(system.pool(), NamedKind::Firm, &export.firm).await?;
     let AuditPeriod { since, until } = export.time.period(system.service.clock.now())?;
     let out = export.out.as_deref().map(NewFile::create).transpose()?;
@@ -72,7 +73,7 @@ fn tell(export: &ExportArgs, entries: u64) {
 
 /// An export and its place.
 struct ExportOrder<'a> {
-    storage: &'a StorageArgs,
+    storage: &'a StorageSettings,
     system: &'a System,
     export: &'a ExportArgs,
     asked: ExportSelection,

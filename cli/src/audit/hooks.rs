@@ -12,25 +12,29 @@ use domain::target::shown_target;
 use domain::time::Timestamp;
 use projector::hooks::HookLife;
 use serde_json::{Value, json};
+use service::{StorageSettings, System};
 
 use super::args::{HooksCommand, HooksListArgs};
 use super::terminal_error;
 use crate::answers::{self, why};
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable};
-use crate::wiring::{self, StorageArgs, System};
 
-pub(crate) async fn run(storage: &StorageArgs, command: HooksCommand) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    storage: &StorageSettings,
+    command: HooksCommand,
+) -> anyhow::Result<ExitCode> {
     match command {
         // A test has settings of its own for the call.
         HooksCommand::Test(asked) => return answers::test_hook(storage, asked).await,
         HooksCommand::List(asked) => {
-            let system = wiring::open(storage).await?;
+            let system = databases::open(storage).await?;
             list(&system, asked).await?;
             system.stop().await?;
         }
         HooksCommand::Why(asked) => {
-            let system = wiring::open(storage).await?;
+            let system = databases::open(storage).await?;
             why::hook(&system.service, asked).await?;
             system.stop().await?;
         }

@@ -4,13 +4,14 @@
 use api::commands::late_entries;
 use auditor::{MissingEntry, missing_entries};
 use serde_json::{Value, json};
+use service::StorageSettings;
 
 use super::args::AuditMendArgs;
 use super::terminal_error;
 use crate::confirm;
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable, print_note};
-use crate::wiring::{self, StorageArgs};
 
 const MISSING: ListTable = ListTable::new(
     &[
@@ -23,8 +24,8 @@ const MISSING: ListTable = ListTable::new(
     "the audit log has the entry of each event of this firm",
 );
 
-pub(crate) async fn run(storage: &StorageArgs, asked: AuditMendArgs) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+pub(crate) async fn run(storage: &StorageSettings, asked: AuditMendArgs) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
     let missing = missing_entries(system.pool(), firm_id).await?;
     let is_mended = !asked.dry_run && !missing.is_empty();

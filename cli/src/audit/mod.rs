@@ -18,12 +18,13 @@ use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::time::Timestamp;
 use projector::audit::{self, AuditFilter};
 use serde_json::{Value, json};
+use service::StorageSettings;
 use vault::SystemEntropy;
 
+use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, RecordView, print_line};
-use crate::wiring::{self, StorageArgs};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 
 pub(crate) use hooks::run as hooks;
@@ -44,7 +45,10 @@ const ENTRIES: ListTable = ListTable::new(
 
 const KEY_FIELDS: &[Column] = &[Column::id("id"), Column::id("public_key")];
 
-pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    storage: &StorageSettings,
+    command: AuditCommand,
+) -> anyhow::Result<ExitCode> {
     match command {
         AuditCommand::List(list) => show(storage, list).await?,
         AuditCommand::Export(export) => export::run(storage, &export).await?,
@@ -56,8 +60,8 @@ pub(crate) async fn run(storage: &StorageArgs, command: AuditCommand) -> anyhow:
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> {
-    let system = wiring::open(storage).await?;
+async fn show(storage: &StorageSettings, list: AuditListArgs) -> anyhow::Result<()> {
+    let system = databases::open(storage).await?;
     let firm_id = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
     let AuditPeriod { since, until } = list.time.period(system.service.clock.now())?;
     let look =
@@ -89,7 +93,7 @@ async fn show(storage: &StorageArgs, list: AuditListArgs) -> anyhow::Result<()> 
     system.stop().await
 }
 
-fn keys(storage: &StorageArgs, command: &AuditKeysCommand) -> anyhow::Result<()> {
+fn keys(storage: &StorageSettings, command: &AuditKeysCommand) -> anyhow::Result<()> {
     let keys = storage.signing_notary()?.keys;
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {

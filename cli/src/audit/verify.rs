@@ -13,13 +13,13 @@ use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use domain::audit::{AuditPeriod, EntryTime, ProvedPeriod};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
+use service::StorageSettings;
 
 use super::args::AuditVerifyArgs;
 use crate::databases::MainDatabase;
 use crate::failure;
 use crate::output::{self, ReportArgs, Tone, print_json, print_line, print_note};
 use crate::progress::Progress;
-use crate::wiring::StorageArgs;
 
 /// The first word about data without a flaw.
 const INTACT: &str = "intact";
@@ -28,7 +28,7 @@ const INTACT: &str = "intact";
 const EXIT_INCOMPLETE: u8 = 2;
 
 /// A database or bundle that cannot be read counts as neither intact nor broken.
-pub(crate) async fn run(storage: &StorageArgs, verify: &AuditVerifyArgs) -> ExitCode {
+pub(crate) async fn run(storage: &StorageSettings, verify: &AuditVerifyArgs) -> ExitCode {
     let verified = async {
         let trusted = verify.public_keys.as_deref().map(public_keys).transpose()?;
         match &verify.bundle {
@@ -57,7 +57,7 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>, how: ReportArgs) -> anyhow::
 
 /// Verifies the database as it is: no migration, no writes.
 async fn database(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     trusted: Option<Vec<PublicKey>>,
     how: ReportArgs,
 ) -> anyhow::Result<ExitCode> {

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use auditor::Notary;
 use nix::fcntl::OFlag;
+use service::StorageSettings;
+use service::key_files::{key_of_file, parse_key, write_key_file};
 use vault::WrappingKey;
 
 use super::manifest::{AUDIT_KEYS, BackupMember, CHECKPOINTS, WRAPPING_KEY};
 use super::sink::BackupSink;
 use super::source::BackupSource;
-use crate::databases::{key_of_file, parse_key, write_key_file};
-use crate::wiring::StorageArgs;
 
 /// The mode of a private key.
 const SECRET_MODE: u32 = 0o600;
@@ -99,7 +99,7 @@ impl FilePlacement {
     ///
     /// # Errors
     /// If a key does not fit the backup, or another file is in the place of one.
-    pub(super) fn plan(storage: &StorageArgs, source: &BackupSource) -> anyhow::Result<Self> {
+    pub(super) fn plan(storage: &StorageSettings, source: &BackupSource) -> anyhow::Result<Self> {
         let (wrapping, new_key) = wrapping_key(storage, source)?;
         let notary = storage.notary();
         let mut new_files = Vec::new();
@@ -144,7 +144,7 @@ impl FilePlacement {
 
 /// The wrapping key: the configured one, else that of the backup.
 fn wrapping_key(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     source: &BackupSource,
 ) -> anyhow::Result<(WrappingKey, Option<(PathBuf, String)>)> {
     let place = storage.wrapping_key_place();

@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use service::StorageSettings;
 
 use self::manifest::{BackupManifest, KEYRING_DUMP, MAIN_DUMP, WRAPPING_KEY};
 use self::origin::{ProvedOrigin, TrustedKeys, UnprovedOrigin};
@@ -37,7 +38,6 @@ use self::programs::ClientProgram;
 use self::source::FoundBackup;
 use crate::audit;
 use crate::output::{Column, OutputArgs, RecordView, ReportArgs};
-use crate::wiring::StorageArgs;
 
 pub(crate) use self::restore::RestoreArgs;
 
@@ -88,7 +88,7 @@ pub(crate) struct BackupVerifyArgs {
     how: ReportArgs,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, asked: &BackupArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageSettings, asked: &BackupArgs) -> anyhow::Result<()> {
     match (&asked.part, &asked.place) {
         (Some(BackupCommand::Verify(asked)), _) => verify(storage, asked),
         (None, Some(place)) => take::run(storage, asked, place).await,
@@ -98,13 +98,13 @@ pub(crate) async fn run(storage: &StorageArgs, asked: &BackupArgs) -> anyhow::Re
 }
 
 pub(crate) async fn restore(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     asked: &RestoreArgs,
 ) -> anyhow::Result<ExitCode> {
     restore::run(storage, asked).await
 }
 
-fn verify(storage: &StorageArgs, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
+fn verify(storage: &StorageSettings, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
     let found = FoundBackup::open(&asked.place)?;
     let origin = found.judge(&trusted_keys(storage, asked.public_keys.as_deref())?);
     // A backup without a proof may be whole. Whoever names the keys wants a proof.
@@ -126,7 +126,7 @@ fn verify(storage: &StorageArgs, asked: &BackupVerifyArgs) -> anyhow::Result<()>
 }
 
 /// The keys of a file, else those of the installation.
-fn trusted_keys(storage: &StorageArgs, file: Option<&Path>) -> anyhow::Result<TrustedKeys> {
+fn trusted_keys(storage: &StorageSettings, file: Option<&Path>) -> anyhow::Result<TrustedKeys> {
     TrustedKeys::of(storage, file.map(audit::public_keys).transpose()?)
 }
 

@@ -9,12 +9,12 @@
 use anyhow::{Context, bail};
 use auditor::{KeySignature, Notary, PublicKey};
 use serde::{Deserialize, Serialize};
+use service::StorageSettings;
+use service::key_files::{key_of_file, parse_key};
 use sha2::{Digest, Sha256};
 use vault::{SystemEntropy, WrappingKey};
 
-use crate::databases::{key_of_file, parse_key};
 use crate::output::print_note;
-use crate::wiring::StorageArgs;
 
 /// The name of the file beside the manifest.
 pub(super) const ORIGIN: &str = "manifest.origin.json";
@@ -121,7 +121,10 @@ pub(super) enum UnprovedOrigin {
 
 impl TrustedKeys {
     /// The named keys alone, else the keys of this installation.
-    pub(super) fn of(storage: &StorageArgs, named: Option<Vec<PublicKey>>) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        storage: &StorageSettings,
+        named: Option<Vec<PublicKey>>,
+    ) -> anyhow::Result<Self> {
         if let Some(public) = named {
             return Ok(Self { public, wrapping: None });
         }

@@ -21,6 +21,10 @@ use eventstore::connect;
 use projector::backups::{self, BackupNote};
 use projector::rebuild::{self, ReadModel, RebuildAct, RebuildOrder, RebuildReport, TRIES_MAX};
 use serde_json::json;
+use service::{
+    Databases, Installation, KEYRING, MAIN, SERVICE_DATABASES, StorageSettings, System,
+    SystemSetup, schema,
+};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use tokio::task::block_in_place;
@@ -33,14 +37,10 @@ use super::origin::{self, UnprovedPolicy};
 use super::programs::ClientProgram;
 use super::source::{BackupSource, FoundBackup};
 use super::trusted_keys;
-use crate::databases::{KEYRING, MAIN};
+use crate::databases::UNUSED_BASE_URL;
 use crate::operator;
 use crate::output::{Column, RecordView, ReportArgs, print_note};
 use crate::progress::Progress;
-use crate::wiring::{
-    self, Databases, Installation, SERVICE_DATABASES, StorageArgs, System, SystemSetup,
-    UNUSED_BASE_URL,
-};
 
 const RESTORED: RecordView = RecordView::new(&[
     Column::time("taken_at"),
@@ -94,7 +94,10 @@ impl VerifiedPart {
     }
 }
 
-pub(super) async fn run(storage: &StorageArgs, asked: &RestoreArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    storage: &StorageSettings,
+    asked: &RestoreArgs,
+) -> anyhow::Result<ExitCode> {
     cluster::check_owner(&storage.data_dir())?;
     let found = block_in_place(|| FoundBackup::open(&asked.place))?;
     let trusted = trusted_keys(storage, asked.public_keys.as_deref())?;
@@ -133,7 +136,7 @@ struct RestoredDatabase<'a> {
 
 /// Restores both dumps. The rows of each are restored all or not at all.
 async fn restore_both(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     source: &BackupSource,
     [main, keyring]: &[PgConnectOptions; 2],
 ) -> anyhow::Result<()> {
@@ -203,7 +206,7 @@ fn migrations_up_to(all: &Migrator, schema: i64) -> Migrator {
 
 /// Refuses a backup that a newer build took: its schema cannot be read.
 fn require_known_schema(manifest: &BackupManifest) -> anyhow::Result<()> {
-    let known = wiring::known_schemas();
+    let known = schema::known_schemas();
     for (name, found, known) in
         [(MAIN, manifest.schemas.main, known.0), (KEYRING, manifest.schemas.keyring, known.1)]
     {
@@ -220,7 +223,7 @@ fn require_known_schema(manifest: &BackupManifest) -> anyhow::Result<()> {
 
 /// Carries erasures out again, records the restore, and verifies.
 async fn finish(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     system: &System,
     manifest: &BackupManifest,
     how: ReportArgs,
@@ -256,7 +259,7 @@ async fn record(system: &System, taken_at: DateTime<Utc>, position: i64) -> anyh
 }
 
 async fn audit_log(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     system: &System,
     how: ReportArgs,
 ) -> anyhow::Result<VerifiedPart> {

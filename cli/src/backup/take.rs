@@ -8,6 +8,7 @@ use eventstore::checkup::{self, SchemaStanding};
 use eventstore::{Clock, connect, proof};
 use projector::backups::{self, BackupNote};
 use projector::signatures;
+use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings, schema};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgPool, Postgres, Transaction};
 use tokio::task::block_in_place;
@@ -24,7 +25,6 @@ use super::{BackupArgs, BackupView, print};
 use crate::args::version;
 use crate::operator;
 use crate::output::print_note;
-use crate::wiring::{self, Databases, Installation, SERVICE_DATABASES, StorageArgs};
 
 /// One connection holds the snapshot, another one asks.
 const POOL_CONNECTIONS: u32 = 2;
@@ -37,7 +37,7 @@ struct BackedUp {
 }
 
 pub(super) async fn run(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     asked: &BackupArgs,
     place: &Path,
 ) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ pub(super) async fn run(
     databases.require().await?;
     let options = [databases.main.options().clone(), databases.keyring.options().clone()];
     let [main, keyring] = options.clone().map(|one| connect(one, POOL_CONNECTIONS));
-    wiring::require_schema(&main, &keyring).await?;
+    schema::require_schema(&main, &keyring).await?;
     let from = BackedUp { main, keyring, options };
     let key = if asked.without_keys { None } else { Some(storage.wrapping_key_text()?) };
     let mut manifest = begin(&from, key.as_deref()).await?;
@@ -107,7 +107,7 @@ async fn begin(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManif
 /// The wrapping key of this machine, if it has the one of the keyring. A backup without keys may be
 /// taken where it is not.
 fn sealing_key(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     manifest: &BackupManifest,
 ) -> anyhow::Result<Option<WrappingKey>> {
     let key = TrustedKeys::of(storage, None)?.wrapping;
@@ -127,7 +127,7 @@ async fn read_snapshot(
 
 /// Adds keys, and the checkpoints that the snapshot knows. A later one would contradict the dump.
 fn add_files(
-    storage: &StorageArgs,
+    storage: &StorageSettings,
     key: Option<&str>,
     sink: &mut BackupSink,
     manifest: &mut BackupManifest,

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use activity::{ExpectedOccurrence, ExpectedState, MadeUpActivity, is_founding};
 use anyhow::{Context, anyhow};
 use api::intake::{EventFormat, IntakeError, parse};
 use domain::trigger::Trigger;
 use uuid::Uuid;
 
 use crate::args::DemoArgs;
-use crate::expected::{ExpectedOccurrence, ExpectedState, is_founding};
-use crate::generate::ActivityArgs;
 
 /// Firms in made-up activity.
 const GENERATED_FIRMS: u32 = 3;
@@ -34,7 +33,8 @@ impl DemoActivity {
 
     fn read_any(demo: &DemoArgs) -> anyhow::Result<Self> {
         if let Some(responses) = demo.responses {
-            return Self::read(made_up(ActivityArgs::new(GENERATED_FIRMS, responses, demo.seed))?);
+            let activity = MadeUpActivity::new(GENERATED_FIRMS, responses, demo.seed);
+            return Self::read(lines(activity)?);
         }
         let path = demo.activity.display();
         let text = std::fs::read_to_string(&demo.activity).with_context(|| {
@@ -68,7 +68,7 @@ impl DemoActivity {
                     other => other.into(),
                 })?;
             for event in events {
-                expected.note(&event);
+                expected.note(event.firm_id, event.time, &event.activity);
                 if !is_founding(&event.activity) {
                     founding.get_or_insert(end);
                 }
@@ -80,8 +80,8 @@ impl DemoActivity {
     }
 }
 
-fn made_up(made_up: ActivityArgs) -> anyhow::Result<String> {
+fn lines(activity: MadeUpActivity) -> anyhow::Result<String> {
     let mut text = Vec::new();
-    made_up.founding().chain(made_up.responses()).try_for_each(|line| line.write(&mut text))?;
+    activity.founding().chain(activity.responses()).try_for_each(|line| line.write(&mut text))?;
     Ok(String::from_utf8(text)?)
 }

@@ -3,6 +3,7 @@
 //! delivery. It shows one delivery with its history.
 
 mod activity;
+mod databases;
 mod receiver;
 mod story;
 mod trouble;
@@ -23,24 +24,18 @@ use domain::trigger::Trigger;
 use door::{Door, DoorSettings};
 use mailer::Mailer;
 use serde_json::{Value, json};
+use service::telemetry::ProcessMetrics;
+use service::{
+    BoundDoors, DoorAddresses, DoorPair, Installation, InternalAddr, ProcessRole, StorageSettings,
+    System, SystemSetup, ingest, start_workers,
+};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::args::DemoArgs;
-use crate::door_setup::DoorPair;
-use crate::doors::BoundDoors;
-use crate::internal_addr::InternalAddr;
-use crate::telemetry::ProcessMetrics;
-use crate::wiring::{
-    DatabaseNames, Databases, Installation, ProcessRole, StorageArgs, System, SystemSetup,
-};
-use crate::{ingest, serve};
+use databases::open_empty;
 use receiver::DemoReceiver;
-
-/// The demo's own databases, new at each run.
-const DEMO_DATABASES: DatabaseNames =
-    DatabaseNames { main: "firmforms_demo", keyring: "firmforms_demo_keyring" };
 
 /// The longest wait for all deliveries. After it the demo has failed.
 const DEMO_TIMEOUT: Duration = Duration::from_secs(60);
@@ -60,27 +55,26 @@ struct PlayedDemo {
     receiver: SocketAddr,
 }
 
-pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(storage: &StorageSettings, demo: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();
     let activity = DemoActivity::of(demo)?;
-    let (public, internal) = addresses(demo);
-    let doors = BoundDoors::bind(Some(public), Some(&InternalAddr::Tcp(internal))).await?;
+    let doors = BoundDoors::bind(&addresses(demo)).await?;
     let public = doors.public_addr().context("the public door's address")?;
     let console = doors.console_url();
     let metrics = Arc::new(ProcessMetrics::begin()?);
     let base_url = format!("http://{public}/api/v1");
     let system = start(storage, base_url).await?;
     let stop = CancellationToken::new();
-    let mut tasks = serve::start_workers(&system, ProcessRole::All, &stop);
+    let mut tasks = start_workers(&system, ProcessRole::All, &stop);
     tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
     metrics.watch(&system);
     doors
-        .serve(DoorPair::plain(&system.service.base_url), metrics, &stop, &mut tasks)
+        .serve(DoorPair::plain(&system.service.settings.base_url), metrics, &stop, &mut tasks)
         .open(&system.service);
     story::opened(&system, started);
     let told = play(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(played), false) = (&told, demo.once) {
-        story::try_it(&system.service.base_url, &played.subscribers);
+        story::try_it(&system.service.settings.base_url, &played.subscribers);
         let token = trouble::token(&system).await?;
         let api = console.replace("/console", "/internal/v1");
         trouble::failed_step(&system, &activity, &api, &token, played.receiver).await?;
@@ -96,13 +90,13 @@ pub(crate) async fn run(storage: &StorageArgs, demo: &DemoArgs) -> anyhow::Resul
 }
 
 /// With `--once` the demo takes free ports, so that it may run beside a service.
-fn addresses(demo: &DemoArgs) -> (SocketAddr, SocketAddr) {
+fn addresses(demo: &DemoArgs) -> DoorAddresses {
     let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, if demo.once { 0 } else { port }));
-    (port(8080), port(8081))
+    DoorAddresses { public: Some(port(8080)), internal: Some(InternalAddr::Tcp(port(8081))) }
 }
 
-async fn start(storage: &StorageArgs, base_url: String) -> anyhow::Result<System> {
-    let databases = Databases::new_and_empty(storage, DEMO_DATABASES).await?;
+async fn start(storage: &StorageSettings, base_url: String) -> anyhow::Result<System> {
+    let databases = open_empty(storage).await?;
     let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
     let setup = SystemSetup {
         allowed: AllowedTargets::new(vec![loopback]).with_http(),
@@ -195,7 +189,7 @@ async fn subscribe_at(
     target: &str,
 ) -> anyhow::Result<Value> {
     let call = DemoCall {
-        url: format!("{}/hooks", system.service.base_url),
+        url: format!("{}/hooks", system.service.settings.base_url),
         credential: ("x-api-key", subscriber.key.clone()),
         body: json!({"trigger": trigger.key(), "target_url": target}),
         status: 201,

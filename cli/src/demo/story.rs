@@ -12,6 +12,7 @@ use projector::as_of::{self, DeliveryThen};
 use projector::audit::{self, EntryRow};
 use projector::deliveries;
 use serde_json::Value;
+use service::System;
 use uuid::Uuid;
 
 use super::receiver::{ArrivedDelivery, openssl_signature};
@@ -19,7 +20,6 @@ use super::trouble::DemoPortal;
 use super::{DEMO_TIMEOUT, DemoSubscriber};
 use crate::deliveries::sentence;
 use crate::output::print_text;
-use crate::wiring::System;
 
 /// Prints a text of one line or several.
 macro_rules! say {
@@ -31,7 +31,7 @@ const OPENSSL_CHECKS_MAX: usize = 100;
 
 pub(super) fn opened(system: &System, started: Instant) {
     say!("PostgreSQL and both doors are up after {:.1} s", started.elapsed().as_secs_f64());
-    say!("  public    {}", system.service.base_url);
+    say!("  public    {}", system.service.settings.base_url);
 }
 
 pub(super) fn reported(what: &str, accepted: &IntakeCounts) {

@@ -8,12 +8,11 @@ use api::commands::tokens::{self, HolderRole};
 use api::portal::{NewPortalLink, links};
 use domain::trigger::Trigger;
 use serde_json::{Value, json};
+use service::{System, ingest};
 use uuid::Uuid;
 
 use super::activity::DemoActivity;
 use super::{DemoCall, DemoSubscriber, subscribe_at};
-use crate::ingest;
-use crate::wiring::System;
 
 /// Paths of the demo's receiver that answer 410 and 500. Both are subscribed.
 const SUBSCRIBED: [(&str, u16); 2] = [("gone", 410), ("broken", 500)];
@@ -44,8 +43,8 @@ pub(super) async fn make(
     Ok(())
 }
 
-/// Orders the webhook of a workflow step by the internal API, as the product does with its token. The
-/// step fails.
+/// Orders the webhook of a workflow step by the internal API, as the product does with its token.
+/// The step fails.
 pub(super) async fn failed_step(
     system: &System,
     activity: &DemoActivity,

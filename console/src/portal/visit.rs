@@ -110,7 +110,7 @@ pub(super) fn cookie_name(service: &Service) -> &'static str {
 
 /// Whether browsers reach the public door by TLS.
 pub(super) fn is_encrypted(service: &Service) -> bool {
-    service.base_url.starts_with("https://")
+    service.settings.base_url.starts_with("https://")
 }
 
 /// All cookies that may be sessions.

@@ -9,9 +9,10 @@ use std::collections::HashSet;
 use domain::trigger::Trigger;
 use eventstore::{RecordedEvent, crash};
 use sqlx::PgConnection;
+use vault::responses::NewSubmission;
 
 use super::leased::LeasedClaim;
-use super::leasing::{BodySource, RowLeasing, SubmissionParts, SubmissionsBySubject};
+use super::leasing::{BodySource, RowLeasing, SubmissionsBySubject};
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
 use crate::outbox::queue::{ListedRows, due_at, list_rows};
@@ -49,7 +50,7 @@ pub(crate) async fn queue_and_lease(
     lease_context: Option<LeaseContext<'_>>,
     connection: &mut PgConnection,
     occurrences: &[RecordedEvent],
-    submissions: &[SubmissionParts<'_>],
+    submissions: &[NewSubmission<'_>],
 ) -> Result<QueuedInAppend, DeliveryError> {
     let ListedRows { rows, mut unspread } = list_rows(occurrences);
     let submissions: SubmissionsBySubject<'_, '_> =

@@ -9,15 +9,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use domain::payload::FormPart;
 use domain::signature::WebhookSecret;
 use domain::time::Timestamp;
 use domain::trigger::Trigger;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
-use vault::responses::StoredResponse;
-use vault::{DataKey, DataKeys, KeySubject, secrets};
+use vault::responses::NewSubmission;
+use vault::{DataKeys, KeySubject, secrets};
 
 use super::compose::{BuiltBodies, ComposedDeliveries, compose, freeze, payload};
 use super::leased::{LeasedClaim, LeasedRow};
@@ -27,18 +26,8 @@ use crate::outbox::lanes::not_held;
 use crate::outbox::row::{NewLease, NewOutboxRow, OutboxRow, new_lease};
 use crate::settings::DelivererContext;
 
-/// A new submission, with everything that its bodies are composed from.
-pub struct SubmissionParts<'a> {
-    /// The response.
-    pub response: &'a StoredResponse,
-    /// The data key that encrypts the response.
-    pub key: &'a DataKey,
-    /// The response's form.
-    pub form: &'a FormPart,
-}
-
 /// Submissions by the subject of their data.
-pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a SubmissionParts<'b>>;
+pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a NewSubmission<'b>>;
 
 /// The source of bodies.
 pub(crate) enum BodySource<'a, 'b> {
@@ -147,7 +136,7 @@ impl RowLeasing<'_> {
             .filter_map(|subject| Some((subject, submissions.get(&subject)?.key.clone())))
             .collect();
         let build = |row: &OutboxRow| {
-            let SubmissionParts { response, form, .. } = submissions.get(&row.subject())?;
+            let NewSubmission { response, form, .. } = submissions.get(&row.subject())?;
             payload(Trigger::FormSubmitted, (*form).clone(), response, None, None)
         };
         let built = BuiltBodies::of(rows, build, &*deliverer.entropy, now);

@@ -1,18 +1,7 @@
 //! The work that waits for each host, as operators see it.
 
-use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool};
-
-/// The work that waits for a host.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct HostBacklog {
-    /// The host.
-    pub host: String,
-    /// Deliveries that wait for an attempt, up to the limits of the count.
-    pub waiting: i64,
-    /// The earliest due time of these deliveries.
-    pub oldest_due_at: Option<DateTime<Utc>>,
-}
+use projector::receivers::HostBacklog;
+use sqlx::PgPool;
 
 /// Lanes of a host that are looked at, the longest due first.
 const LANES_PER_HOST_MAX: i64 = 200;

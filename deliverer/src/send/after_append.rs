@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use eventstore::{RecordedEvent, crash};
 use sqlx::PgConnection;
 use telemetry::metrics::CLAIM_SECONDS;
+use vault::responses::NewSubmission;
 
 use super::dispatcher::{Dispatcher, SendTiming};
 use crate::attempt::SEND_WITHIN;
 use crate::claim::in_append::{LeaseContext, QueuedInAppend, queue_and_lease};
 use crate::claim::leased::LeasedClaim;
-use crate::claim::leasing::SubmissionParts;
 use crate::error::DeliveryError;
 
 /// Leases and sends the deliveries of appends, for as long as the process's dispatcher lives.
@@ -33,7 +33,7 @@ impl AppendLeaser {
         &self,
         connection: &mut PgConnection,
         occurrences: &[RecordedEvent],
-        submissions: &[SubmissionParts<'_>],
+        submissions: &[NewSubmission<'_>],
     ) -> Result<LeasedInAppend, DeliveryError> {
         let dispatch = self.0.upgrade().filter(|dispatch| dispatch.may_send());
         let lease_context = dispatch

@@ -20,6 +20,6 @@ mod worker;
 
 pub use self::after_append::{AppendLeaser, LeasedInAppend};
 pub use self::dispatcher::Dispatcher;
-pub use self::request::{SampleExchange, SampleRequest, send_sample};
+pub use self::request::{SampleExchange, send_sample};
 pub use self::spread::SpreadWorker;
 pub use self::worker::{deliver, deliver_once};

@@ -1,10 +1,8 @@
 //! The request of an attempt: the contract's headers, the signature and the POST.
 
-use bytes::Bytes;
 use domain::answer::{AttemptAnswer, clean_answer};
-use domain::signature::{WebhookSecret, sign};
+use domain::signature::{SignedSample, WebhookSecret, sign};
 use domain::time::Timestamp;
-use domain::trigger::Trigger;
 use domain::workflow::StepMethod;
 use eventstore::crash;
 use tokio::time::Instant;
@@ -110,22 +108,6 @@ fn name_hook(headers: &mut HeaderMap, hook_id: Uuid, delivery_id: Uuid) -> Optio
     Some(())
 }
 
-/// A sample for the target of a subscription. It is marked as a test.
-pub struct SampleRequest {
-    /// The id in `X-Service-Delivery`. No delivery has it.
-    pub sample_id: Uuid,
-    /// The subscription.
-    pub hook_id: Uuid,
-    /// The trigger of the subscription.
-    pub trigger: Trigger,
-    /// The stored target. It is checked again.
-    pub target: String,
-    /// The sample.
-    pub body: Bytes,
-    /// The secret that signs the sample.
-    pub secret: WebhookSecret,
-}
-
 /// The answer to a sample.
 pub struct SampleExchange {
     /// The exchange.
@@ -134,10 +116,11 @@ pub struct SampleExchange {
     pub text: Option<String>,
 }
 
-/// Sends a sample once, with the limits of an attempt. Nothing is recorded.
+/// Sends a sample once, marked as a test and with the limits of an attempt. The stored target is
+/// checked again. Nothing is recorded.
 pub async fn send_sample(
     outgoing: &OutgoingClient,
-    sample: SampleRequest,
+    sample: SignedSample,
     now: Timestamp,
 ) -> SampleExchange {
     let Some(headers) = sample_headers(&sample, now) else {
@@ -147,7 +130,7 @@ pub async fn send_sample(
         target: sample.target,
         method: Method::POST,
         headers,
-        body: sample.body,
+        body: sample.body.into(),
         connect_by: Some(Instant::now() + CONNECT_WITHIN),
     };
     let exchange = outgoing.send(request).await;
@@ -156,7 +139,7 @@ pub async fn send_sample(
     SampleExchange { exchange, text: heard }
 }
 
-fn sample_headers(sample: &SampleRequest, now: Timestamp) -> Option<HeaderMap> {
+fn sample_headers(sample: &SignedSample, now: Timestamp) -> Option<HeaderMap> {
     let signature = sign(sample.secret.as_str(), now.get().timestamp(), &sample.body);
     let mut headers = common_headers(sample.trigger.key(), sample.sample_id, &signature)?;
     name_hook(&mut headers, sample.hook_id, sample.sample_id)?;

@@ -15,6 +15,17 @@ use uuid::Uuid;
 
 use crate::hooks;
 
+/// The work that waits for a host.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct HostBacklog {
+    /// The host.
+    pub host: String,
+    /// Deliveries that wait for an attempt, up to the limits of the count.
+    pub waiting: i64,
+    /// The earliest due time of these deliveries.
+    pub oldest_due_at: Option<DateTime<Utc>>,
+}
+
 /// Counts the attempts among these events. Their deliveries are in the read model.
 pub(crate) async fn count(
     connection: &mut PgConnection,

@@ -172,7 +172,7 @@ async fn a_process_that_sends_nothing_sends_no_sample() {
     let clock = begun.world.clock.clone();
     clock.advance(Duration::from_secs(1));
     let Desk { world, firm, operator, auditor } = begun;
-    let held = World::with(world.database, clock, |setup| firmforms::wiring::SystemSetup {
+    let held = World::with(world.database, clock, |setup| service::SystemSetup {
         sending: SendingMode::Held,
         ..setup
     });

@@ -13,7 +13,7 @@ const VERIFIER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/verify_bundle.py");
 
 /// With no database, nor any folder of the service's.
 async fn ours(bundle: &Path, more: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"));
+    let mut command = Command::new(tests::program());
     command.env_clear().args(["audit", "verify", "--bundle", bundle.to_str().unwrap()]);
     said(&command.args(more).output().await.unwrap())
 }

@@ -345,6 +345,6 @@ async fn token(State(provider): SharedProvider, headers: HeaderMap, body: String
 pub(super) async fn world_with(provider: ProviderSettings) -> World {
     let provider = Some(Arc::new(oidc::Provider::new(provider).unwrap()));
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
-    let change = |setup| firmforms::wiring::SystemSetup { provider, ..setup };
+    let change = |setup| service::SystemSetup { provider, ..setup };
     World::with(tests::TestDatabase::new().await, clock, change).await
 }

@@ -872,7 +872,7 @@ async fn a_session_outlived_the_setting_that_granted_its_role() {
     let settings = provider.settings(ORIGIN, &["ops=auditor", "audit=auditor"]);
     let provider = Some(Arc::new(oidc::Provider::new(settings).unwrap()));
     let clock = world.clock.clone();
-    let change = |setup| firmforms::wiring::SystemSetup { provider, ..setup };
+    let change = |setup| service::SystemSetup { provider, ..setup };
     let changed = World::with(world.database, clock, change).await;
     let page = get(&changed, "/console/firms", &[("cookie", &cookie)]).await;
     assert_eq!(page.status, 303, "{}", page.text());

@@ -3,8 +3,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use firmforms::wiring::SystemSetup;
 use nix::sys::signal::Signal;
+use service::SystemSetup;
 use sqlx::Executor;
 use tests::smtp_server::Turn;
 use tokio::task::JoinSet;

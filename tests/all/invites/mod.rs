@@ -12,10 +12,10 @@ mod unsubscribe;
 use std::time::Duration;
 
 use eventstore::Clock;
-use firmforms::wiring::SystemSetup as Wiring;
 use inviter::InviteWait;
 use mailer::{Mailer, SmtpSettings};
 use serde_json::{Value, json};
+use service::SystemSetup as Wiring;
 use tests::smtp_server::{Received, Setup, SmtpServer};
 use tests::{Answer, Firm, TestDatabase, World};
 

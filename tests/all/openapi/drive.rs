@@ -5,9 +5,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use eventstore::Clock;
-use firmforms::wiring::SystemSetup;
 use mailer::{Mailer, SmtpSettings};
 use serde_json::{Value, json};
+use service::SystemSetup;
 use tests::{Answer, Firm, TestDatabase, World, activity, later};
 use uuid::Uuid;
 

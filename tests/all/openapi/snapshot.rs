@@ -35,7 +35,7 @@ fn the_description_is_the_one_that_was_agreed_on() {
 /// `firmforms openapi`: the same, without a database.
 #[test]
 fn the_command_prints_what_the_door_serves() {
-    let printed = Command::new(env!("CARGO_BIN_EXE_firmforms-under-test"))
+    let printed = Command::new(tests::program())
         .args(["openapi", "--base-url", "https://forms.test/"])
         .output()
         .unwrap();

@@ -9,8 +9,8 @@ use axum::response::Html;
 use axum::routing::get;
 use door::{Door, DoorSettings, TlsCertificate, TlsPaths};
 use eventstore::Clock;
-use firmforms::wiring::SystemSetup;
 use serde_json::json;
+use service::SystemSetup;
 use tests::{Browser, TestDatabase, World, activity};
 use tokio_util::sync::CancellationToken;
 

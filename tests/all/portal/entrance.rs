@@ -250,10 +250,8 @@ async fn links_and_sessions_are_forgotten_after_their_end() {
 async fn without_tls_the_cookie_has_another_name() {
     let database = tests::TestDatabase::new().await;
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
-    let change = |setup| firmforms::wiring::SystemSetup {
-        base_url: "http://127.0.0.1:8080/api/v1".into(),
-        ..setup
-    };
+    let change =
+        |setup| service::SystemSetup { base_url: "http://127.0.0.1:8080/api/v1".into(), ..setup };
     let scene = PortalScene::of(World::with(database, clock, change).await).await;
     let entered = get(&scene.world, &scene.link().await, &[]).await;
     let set = entered.headers["set-cookie"].to_str().unwrap();
@@ -268,7 +266,7 @@ async fn without_tls_the_cookie_has_another_name() {
 async fn a_base_url_with_a_path_made_links_that_lead_nowhere() {
     let database = tests::TestDatabase::new().await;
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
-    let change = |setup| firmforms::wiring::SystemSetup {
+    let change = |setup| service::SystemSetup {
         base_url: "https://forms.test/forms/api/v1".into(),
         ..setup
     };
