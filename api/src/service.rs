@@ -5,15 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use domain::address::AllowedTargets;
-use domain::cell::Cell;
-use domain::context::{Actor, EventContext};
-use domain::delivery::Hop;
-use domain::operator::{OperatorName, Terminal};
-use domain::payload::FormPart;
-use domain::signature::WebhookSecret;
-use domain::target::Target;
-use domain::trigger::Trigger;
+use domain::access::Cell;
+use domain::delivery::signature::WebhookSecret;
+use domain::delivery::{FormPart, Hop};
+use domain::event::{Actor, EventContext, EventWords, OperatorName, Terminal};
+use domain::subscription::{AllowedTargets, Target, Trigger};
 use eventstore::{AppendError, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
@@ -66,6 +62,8 @@ pub struct Service {
     pub queue: Arc<dyn QueueView>,
     /// Sends samples to targets of subscriptions.
     pub samples: Arc<dyn SampleSender>,
+    /// Words about events, for operators and auditors.
+    pub words: &'static dyn EventWords,
     /// The proof outside the database, and the sessions of its readers.
     pub audit: Arc<AuditAccess>,
     /// Proxies that are trusted to name a client's address; empty otherwise (ruling 5).
@@ -286,6 +284,8 @@ impl Service {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use domain::event::{Event, NameBook};
+    use domain::subscription::GoneAnswer;
     use mailer::Mailer;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
     use tokio_util::task::TaskTracker;
@@ -314,6 +314,24 @@ pub(crate) mod tests {
             _: &'a [String],
         ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
             Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    impl EventWords for Silent {
+        fn sentence(&self, _: &NameBook, _: &str, _: &Event) -> String {
+            String::new()
+        }
+
+        fn actor(&self, _: &NameBook, _: Actor) -> String {
+            String::new()
+        }
+
+        fn second_gone(&self, _: &GoneAnswer) -> String {
+            String::new()
+        }
+
+        fn commands(&self, _: &str, _: &str, _: Option<Uuid>) -> Vec<String> {
+            Vec::new()
         }
     }
 
@@ -355,6 +373,7 @@ pub(crate) mod tests {
             target_dns: Arc::new(Silent),
             queue: Arc::new(Silent),
             samples: Arc::new(Silent),
+            words: &Silent,
             audit: AuditAccess::of(None),
             trusted_proxies: Arc::default(),
             partial_after: TimeDelta::hours(1),

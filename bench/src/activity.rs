@@ -3,8 +3,8 @@
 
 use anyhow::Context;
 use api::intake::{CloudEvent, EventFormat, parse};
-use domain::time::Timestamp;
-use domain::trigger::FirmPlan;
+use domain::subscription::FirmPlan;
+use domain::values::Timestamp;
 use firmforms::expected::ExpectedState;
 use firmforms::generate::{ActivityArgs, EventLine};
 use serde_json::{Value, json};

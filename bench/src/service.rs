@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use cluster::Cluster;
-use domain::address::AllowedTargets;
-use domain::trigger::Trigger;
+use domain::subscription::{AllowedTargets, Trigger};
 use firmforms::ingest;
 use firmforms::serve::start_workers;
 use firmforms::wiring::{Databases, ProcessRole, System, SystemSetup};

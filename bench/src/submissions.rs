@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use domain::activity::{Activity, ResponseReport};
+use domain::delivery::{EventPayload, FormPart, PayloadSource};
 use domain::form::{FormChange, FormDetails};
-use domain::payload::{EventPayload, FormPart, PayloadSource};
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use firmforms::generate::EventLine;
 use uuid::Uuid;
 

@@ -4,12 +4,11 @@
 use anyhow::Context as _;
 use chrono::TimeDelta;
 use cluster::Cluster;
-use domain::context::{Actor, EventContext};
+use domain::activity::{Happening, OccurrenceEvent, delivery_id};
 use domain::delivery::{Attempt, DeliveryEvent, DeliveryOf, Hop, Outcome};
-use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent, delivery_id};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::event::{Actor, Event, EventContext};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use eventstore::worker;
 use eventstore::{AppendTransaction, NewEvent, Store};
 use firmforms::wiring::System;

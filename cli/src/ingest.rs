@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use api::Service;
 use api::intake::{EventFormat, IntakeCounts, IntakeError, accept, parse};
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
-use domain::context::Actor;
+use domain::event::Actor;
 use indicatif::{ProgressBar, ProgressStyle};
 use uuid::Uuid;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use cluster::Cluster;
-use domain::maintenance::MaintenanceEvent;
+use domain::operations::MaintenanceEvent;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use vault::SystemEntropy;

@@ -22,9 +22,8 @@ use deliverer::send::{SampleExchange, SampleRequest, send_sample};
 use deliverer::{
     DelivererContext, DelivererSettings, Dispatcher, LeasedInAppend, NoticeTarget, TimeScale,
 };
-use domain::address::AllowedTargets;
-use domain::cell::Cell;
-use domain::target::Target;
+use domain::access::Cell;
+use domain::subscription::{AllowedTargets, Target};
 use eventstore::checkup::{self, SchemaStanding};
 use eventstore::{
     AppendError, Clock, Fence, PrimaryFollower, RecordedEvent, Store, announce, connect, migrate,
@@ -275,6 +274,7 @@ impl System {
             intake: store.clone(),
             queue: Arc::new(OutboxView(store.pool().clone())),
             samples: Arc::new(Samples(deliverer.outgoing.clone(), clock.clone())),
+            words: &explain::EventSentences,
             store,
             keyring,
             clock,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::document::ResponseDocument;
+use domain::activity::ResponseDocument;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! Who is reported of: firms with members and forms, and subscriptions to every trigger.
 
 use api::Service;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use firmforms::ingest;
 
 use crate::activity::{Firm, Founding, made_up};

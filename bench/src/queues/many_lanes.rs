@@ -11,7 +11,7 @@ use deliverer::attempt::ClaimedAttempt;
 use deliverer::claim::{ScanFloors, claim_beyond, next_due};
 use deliverer::{DelivererContext, SendLimits};
 
-use domain::pressure::HostCaps;
+use domain::delivery::pressure::HostCaps;
 use serde_json::json;
 use sqlx::{Connection, Executor, PgConnection};
 use tests::{Firm, Templates};

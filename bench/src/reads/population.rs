@@ -9,8 +9,8 @@
 use api::Service;
 use api::intake::CloudEvent;
 use axum::Router;
-use domain::api_key::{ApiKey, KEYS_PER_FIRM};
-use domain::trigger::Trigger;
+use domain::access::{ApiKey, KEYS_PER_FIRM};
+use domain::subscription::Trigger;
 use firmforms::ingest;
 use projector::forms::LISTED_FORMS_MAX;
 use sqlx::{Executor, PgPool};

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use api::commands::readings;
 use api::queries::as_of::{self, HookFilter};
 use api::queries::listing::{self, HookListQuery};
-use domain::as_of::AsOf;
 use domain::audit::AuditPeriod;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
-use domain::target::shown_target;
-use domain::time::Timestamp;
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::subscription::shown_target;
+use domain::values::{AsOf, Timestamp};
 use projector::hooks::HookLife;
 use serde_json::{Value, json};
 

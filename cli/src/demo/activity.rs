@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, anyhow};
 use api::intake::{EventFormat, IntakeError, parse};
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use uuid::Uuid;
 
 use crate::args::DemoArgs;

@@ -27,7 +27,7 @@ use std::io::{self, BufWriter, Write};
 use anyhow::{Context, ensure};
 use chrono::Datelike;
 use clap::{Args, value_parser};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 
 pub use self::event::EventLine;
 use self::stream::EventGenerator;

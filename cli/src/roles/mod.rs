@@ -11,7 +11,7 @@ mod plan;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use domain::maintenance::MaintenanceEvent;
+use domain::operations::MaintenanceEvent;
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};

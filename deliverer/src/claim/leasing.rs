@@ -9,10 +9,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use domain::payload::FormPart;
-use domain::signature::WebhookSecret;
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::delivery::FormPart;
+use domain::delivery::signature::WebhookSecret;
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;

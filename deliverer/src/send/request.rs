@@ -1,11 +1,11 @@
 //! The request of an attempt: the contract's headers, the signature and the POST.
 
 use bytes::Bytes;
-use domain::answer::{AttemptAnswer, clean_answer};
-use domain::signature::{WebhookSecret, sign};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
-use domain::workflow::StepMethod;
+use domain::delivery::signature::{WebhookSecret, sign};
+use domain::delivery::workflow::StepMethod;
+use domain::delivery::{AttemptAnswer, clean_answer};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use eventstore::crash;
 use tokio::time::Instant;
 use uuid::Uuid;
