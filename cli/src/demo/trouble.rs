@@ -44,8 +44,8 @@ pub(super) async fn make(
     Ok(())
 }
 
-/// Orders the webhook of a workflow step by the internal API, as the product does with its token. The
-/// step fails.
+/// Orders the webhook of a workflow step by the internal API, as the product does with its token.
+/// The step fails.
 pub(super) async fn failed_step(
     system: &System,
     activity: &DemoActivity,
