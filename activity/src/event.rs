@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use chrono::DateTime;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use uuid::Uuid;
 
 use super::json::{ObjectWriter, object};

@@ -4,13 +4,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use domain::activity::{Activity, ResponseReport};
-use domain::email::EmailAddress;
-use domain::fact::Fact;
+use domain::activity::{Activity, Fact, ResponseReport, occurrence_id};
 use domain::firm::{FirmChange, MemberChange, MemberRole};
-use domain::occurrence::occurrence_id;
-use domain::time::Timestamp;
-use domain::trigger::{FirmPlan, Trigger};
+use domain::subscription::{FirmPlan, Trigger};
+use domain::values::{EmailAddress, Timestamp};
 use uuid::Uuid;
 
 /// The activities noted so far, and the occurrences that follow.

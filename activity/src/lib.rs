@@ -26,7 +26,7 @@ mod words;
 
 use std::io::{self, BufWriter, Write};
 
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 
 pub use self::event::EventLine;
 pub use self::expected::{ExpectedFirm, ExpectedOccurrence, ExpectedState, is_founding};

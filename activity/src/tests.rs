@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use api::intake::{CloudEvent, EventFormat, parse};
 use domain::activity::{Activity, BATCH_MAX_EVENTS, LeadBand};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use auditor::bundle::{self, BundlePages, ExportSelection};
 use auditor::{AuditError, KnownKeys, Notary, SignedCheckpoint};
-use domain::feed::FeedSession;
-use domain::time::Timestamp;
+use domain::audit::FeedSession;
+use domain::values::Timestamp;
 use sqlx::PgPool;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;

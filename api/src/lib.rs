@@ -13,6 +13,7 @@
 //! - [`Error`] is every answer that is not a success, made in one place.
 //! - [`openapi`] describes the public API for machines and people. `docs` serves the description,
 //!   its page and the guides for integrators.
+//! - [`sample`] builds an example of a delivery.
 //! - [`OpeningDoor`] answers before the databases are there.
 
 pub mod commands;
@@ -22,6 +23,7 @@ pub mod openapi;
 pub mod portal;
 pub mod public;
 pub mod queries;
+pub mod sample;
 pub mod sessions;
 pub mod sign_in;
 

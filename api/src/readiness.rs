@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::audit::VerificationOutcome;
-use domain::checkup::is_signature_late;
+use domain::audit::is_signature_late;
 use eventstore::disk::{self, DiskSpace};
 use eventstore::{checkup, log_tail};
 use projector::{signatures, verifications};

@@ -5,13 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use domain::address::AllowedTargets;
-use domain::cell::Cell;
-use domain::context::{Actor, EventContext};
+use domain::access::Cell;
 use domain::delivery::Hop;
-use domain::operator::{OperatorName, Terminal};
-use domain::signature::SignedSample;
-use domain::target::Target;
+use domain::delivery::signature::SignedSample;
+use domain::event::{Actor, EventContext, EventWords, OperatorName, Terminal};
+use domain::subscription::{AllowedTargets, Target};
 use eventstore::{AppendError, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
@@ -45,6 +43,8 @@ pub struct Service {
     pub entropy: Arc<dyn Entropy>,
     /// Sender of invites.
     pub inviter: Inviter,
+    /// Words about events, for operators and auditors.
+    pub words: &'static dyn EventWords,
     /// The proof outside the database, and the sessions of its readers.
     pub audit: Arc<AuditAccess>,
     /// The operator at the terminal, in a process that runs a command.
@@ -278,6 +278,8 @@ impl Service {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use domain::event::{Event, NameBook};
+    use domain::subscription::GoneAnswer;
     use mailer::Mailer;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
     use tokio_util::task::TaskTracker;
@@ -306,6 +308,24 @@ pub(crate) mod tests {
             _: &'a [String],
         ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
             Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    impl EventWords for Silent {
+        fn sentence(&self, _: &NameBook, _: &str, _: &Event) -> String {
+            String::new()
+        }
+
+        fn actor(&self, _: &NameBook, _: Actor) -> String {
+            String::new()
+        }
+
+        fn second_gone(&self, _: &GoneAnswer) -> String {
+            String::new()
+        }
+
+        fn commands(&self, _: &str, _: &str, _: Option<Uuid>) -> Vec<String> {
+            Vec::new()
         }
     }
 
@@ -360,6 +380,7 @@ pub(crate) mod tests {
             clock,
             entropy,
             inviter,
+            words: &Silent,
             audit: AuditAccess::of(None),
             operator: None,
             pools,

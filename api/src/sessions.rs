@@ -14,12 +14,12 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::DateTime;
-use domain::context::Actor;
-use domain::pause::INSTALLATION_FIRM_ID;
-use domain::sign_in::{
+use domain::access::sign_in::{
     SESSION_IDLE_MAX, SESSION_TIME, SignIn, SignInCommand, SignInScope, is_fresh_proof,
 };
-use domain::time::Timestamp;
+use domain::delivery::INSTALLATION_FIRM_ID;
+use domain::event::Actor;
+use domain::values::Timestamp;
 use eventstore::{AppendTransaction, NewEvent, load};
 use projector::sign_ins::{self, NewSignIn, OpenSignIn, SignInRow};
 use uuid::Uuid;

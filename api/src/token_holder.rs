@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-pub use domain::access_token::{HolderRole, NotARole, TOKEN_PREFIX};
-use domain::context::Actor;
+pub use domain::access::{HolderRole, NotARole, TOKEN_PREFIX};
+use domain::event::Actor;
 use projector::tokens::ActiveToken;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;

@@ -13,8 +13,8 @@ mod heads;
 mod read;
 mod write;
 
+use domain::audit::merkle::Hash;
 use domain::audit::{AuditPeriod, ChainHead};
-use domain::merkle::Hash;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

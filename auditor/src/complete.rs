@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use domain::audit::UNAUDITED_EVENTS;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::{RecordedEvent, Upcasters, proof};
 use projector::audit::{EntryRow, PlacedEntry, find_at_all, followed_to, placed_entries};

@@ -2,7 +2,7 @@
 //! HTML, without scripts and without anything from elsewhere.
 
 use domain::audit::{EntryTime, ProvedPeriod};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 
 use crate::bundle::BundleSummary;
 
@@ -125,7 +125,7 @@ fn row(name: &str, value: &str) -> String {
 
 /// A text that is no markup, in content and in attributes.
 fn escaped(text: &str) -> String {
-    let printable = domain::printable::printable(text);
+    let printable = domain::values::printable(text);
     let mut safe = String::with_capacity(printable.len());
     for char in printable.chars() {
         match char {

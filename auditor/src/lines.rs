@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use domain::printable::{printable, printable_json};
-use domain::time::Timestamp;
+use domain::values::{Timestamp, printable, printable_json};
 use projector::audit::{ChainSpan, EntryRow, stretch};
 use serde_json::{Value, json};
 use sqlx::PgPool;

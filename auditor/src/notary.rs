@@ -2,7 +2,7 @@
 //! the signature in the database.
 
 use domain::audit::{LastSignature, SeriesState, SigningRefusal};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::signatures;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;

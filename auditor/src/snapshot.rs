@@ -1,8 +1,8 @@
 //! One snapshot of the database: the position that the audit log has reached, the head of every
 //! chain, and the seals up to that position.
 
+use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{AuditCheckpoint, GENESIS_HASH, OpenBlock, Seal};
-use domain::merkle::{Hash, MerkleFrontier};
 use eventstore::proof;
 use projector::audit::{self, ComparedHead, compared_heads_after, followed_to};
 use projector::seals::{self, SealRow};

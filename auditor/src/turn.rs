@@ -2,7 +2,7 @@
 //! at a time, so an installation of several processes has one signer at a time.
 
 use domain::audit::{AuditCheckpoint, FORMAT_VERSION, GENESIS_HASH, LastSignature, SigningRefusal};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::crash;
 use eventstore::presence::{self, ProcessGroup, SolePlace};
 use projector::signatures;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::audit::{
     EndedVerification, NextVerification, RunningVerification, VerificationOutcome,
 };
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::Clock;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::worker::{NextStep, WakeOn, Worker};

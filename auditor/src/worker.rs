@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use domain::audit::{EndedVerification, VerificationOutcome};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Clock, outage};
 use projector::{signatures, verifications};

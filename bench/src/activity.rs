@@ -4,8 +4,8 @@
 use ::activity::{EventLine, ExpectedState, MadeUpActivity};
 use anyhow::Context;
 use api::intake::{CloudEvent, EventFormat, parse};
-use domain::time::Timestamp;
-use domain::trigger::FirmPlan;
+use domain::subscription::FirmPlan;
+use domain::values::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

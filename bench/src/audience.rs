@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use chrono::DateTime;
-use domain::occurrence::{delivery_id, occurrence_id};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::activity::{delivery_id, occurrence_id};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use tests::{Firm, World};
 use tokio::time::sleep;
 use uuid::Uuid;

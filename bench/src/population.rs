@@ -3,11 +3,9 @@
 //! follow are as the service makes them.
 
 use anyhow::ensure;
-use domain::api_key::ApiKey;
-use domain::context::Actor;
-use domain::key::KeyEvent;
-use domain::subscription::{SubscriptionEvent, TargetShown};
-use domain::trigger::Trigger;
+use domain::access::{ApiKey, KeyEvent};
+use domain::event::Actor;
+use domain::subscription::{SubscriptionEvent, TargetShown, Trigger};
 use eventstore::NewEvent;
 use serde_json::{Value, json};
 use tests::{Firm, World, activity};

@@ -8,9 +8,9 @@ use ::activity::EventLine;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use domain::activity::{Activity, ResponseReport};
+use domain::delivery::{EventPayload, FormPart, PayloadSource};
 use domain::form::{FormChange, FormDetails};
-use domain::payload::{EventPayload, FormPart, PayloadSource};
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use uuid::Uuid;
 
 use crate::activity::{Founding, Told, made_up};

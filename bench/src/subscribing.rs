@@ -6,7 +6,7 @@ use api::commands::keys;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use serde_json::json;
 use tower::ServiceExt;
 

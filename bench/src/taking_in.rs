@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use api::Service;
 use api::intake::{CloudEvent, EventFormat, accept, parse};
-use domain::context::Actor;
+use domain::event::Actor;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
-use domain::cell::Cell;
-use domain::label::trimmed_label;
-use domain::operator::OperatorName;
-use domain::replay::REASON_MAX_CHARS;
-use domain::when::{PastMoment, When};
+use domain::access::Cell;
+use domain::delivery::replay::REASON_MAX_CHARS;
+use domain::event::OperatorName;
+use domain::values::{When, trimmed_label};
+use explain::moment::PastMoment;
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
 use service::telemetry::LogFormat;

@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 
 use clap::Args;
-use domain::printable::printable;
+use domain::values::printable;
 
 /// The consent that an operator gives beforehand.
 #[derive(Debug, Clone, Copy, Args)]

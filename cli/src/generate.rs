@@ -7,7 +7,7 @@ use activity::{DEFAULT_UNTIL, DEFAULT_WEEKS, MadeUpActivity};
 use anyhow::{Context, ensure};
 use chrono::Datelike;
 use clap::{Args, value_parser};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 
 use crate::args::GenerateArgs;
 use crate::output::Output;

@@ -474,9 +474,9 @@ mod tests {
     #[test]
     fn each_command_that_tells_more_is_one() {
         let firm = uuid::Uuid::from_u128(1);
-        for kind in domain::search::KINDS.into_iter().chain(["occurrence"]) {
+        for kind in explain::commands::KINDS.into_iter().chain(["occurrence"]) {
             let id = if kind == "event" { "61" } else { "01a20f92" };
-            for look in domain::search::where_to_look(kind, id, Some(firm)) {
+            for look in explain::commands::where_to_look(kind, id, Some(firm)) {
                 let parsed = command().try_get_matches_from(look.split(' '));
                 assert!(parsed.is_ok(), "{kind}: {look}: {}", parsed.unwrap_err());
             }

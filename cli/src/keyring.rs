@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use cluster::Cluster;
-use domain::maintenance::MaintenanceEvent;
+use domain::operations::MaintenanceEvent;
 use serde_json::json;
 use service::key_files::{key_of_file, make_key_file};
 use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings};

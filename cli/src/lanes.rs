@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 use deliverer::inspect::lane_list::{self, LaneFilter, LaneRow};
-use domain::pause::{DeliveryRoute, PauseScope};
-use domain::time::Timestamp;
+use domain::delivery::{DeliveryRoute, PauseScope};
+use domain::values::Timestamp;
 use projector::pauses::{self, PauseRow};
 use serde_json::{Value, json};
 use service::StorageSettings;

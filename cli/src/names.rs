@@ -4,10 +4,9 @@
 use anyhow::Context;
 use api::queries::naming;
 pub(crate) use api::queries::naming::NamedKind;
-use domain::as_of::AsOf;
 use domain::audit::{AuditPeriod, BackwardPeriod};
-use domain::time::Timestamp;
-use domain::when::{PastMoment, When};
+use domain::values::{AsOf, Timestamp, When};
+use explain::moment::PastMoment;
 use sqlx::PgPool;
 use uuid::Uuid;
 

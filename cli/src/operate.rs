@@ -4,8 +4,8 @@
 use api::Service;
 use api::commands::{keys, secrets, tokens};
 use deliverer::inspect::lane_list;
-use domain::access_token::TokenScope;
-use domain::time::Timestamp;
+use domain::access::TokenScope;
+use domain::values::Timestamp;
 use projector::{firms, hooks};
 use serde_json::json;
 use service::StorageSettings;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use api::OperatorAtTerminal;
-use domain::context::{Actor, EventContext};
-use domain::maintenance::MaintenanceEvent;
-use domain::operator::{OperatorName, Terminal};
-use domain::pause::INSTALLATION_FIRM_ID;
+use domain::delivery::INSTALLATION_FIRM_ID;
+use domain::event::{Actor, EventContext, OperatorName, Terminal};
+use domain::operations::MaintenanceEvent;
 use eventstore::{AppendError, Clock, NewEvent, Store, connect};
 use nix::unistd::{User, gethostname, getuid};
 use service::StorageSettings;

@@ -33,7 +33,7 @@ use std::io::{self, ErrorKind, IsTerminal, Stdout, Write, stdout};
 use anstream::AutoStream;
 use chrono::{DateTime, Utc};
 use clap::{Args, ColorChoice};
-use domain::printable::{printable, printable_json};
+use domain::values::{printable, printable_json};
 use serde_json::Value;
 
 pub(crate) use self::cell::{Column, Tone};

@@ -3,7 +3,7 @@
 use api::Service;
 use api::commands::pauses::{self, RequestedScope};
 use clap::Args;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::pauses::PauseRow;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use domain::maintenance::MaintenanceEvent;
-use domain::pause::INSTALLATION_FIRM_ID;
-use domain::time::Timestamp;
+use domain::delivery::INSTALLATION_FIRM_ID;
+use domain::operations::MaintenanceEvent;
+use domain::values::Timestamp;
 use projector::rebuild::{
     self, ModelStatus, ReadModel, RebuildAct, RebuildOrder, RebuildOutcome, RebuildReport,
     RowDifference, TRIES_MAX,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use domain::sign_in::RoleGrant;
+use domain::access::sign_in::RoleGrant;
 use oidc::{Provider, ProviderSettings, QUESTION_TIMEOUT};
 use rustls::pki_types::CertificateDer;
 

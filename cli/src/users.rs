@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use api::sessions;
 use clap::Subcommand;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::sign_ins::OpenSignIn;
 use serde_json::json;
 use service::StorageSettings;

@@ -9,7 +9,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::response::{IntoResponse, Response};
-use domain::printable::printable_json;
+use domain::values::printable_json;
 use serde_json::{Map, Value};
 
 use crate::ask;

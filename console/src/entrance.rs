@@ -8,7 +8,7 @@ use axum::http::header::{RETRY_AFTER, SET_COOKIE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
-use domain::sign_in::{SESSION_IDLE_MAX, SESSION_TIME};
+use domain::access::sign_in::{SESSION_IDLE_MAX, SESSION_TIME};
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded;

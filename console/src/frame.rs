@@ -3,7 +3,7 @@
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_FRAME_OPTIONS};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use domain::printable::printable;
+use domain::values::printable;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::act::{BACK, FORM_TOKEN};

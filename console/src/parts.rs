@@ -1,8 +1,7 @@
 //! Parts of all pages: times, ids, states, tables, filters, links to the next page, and forms of
 //! commands.
 
-use domain::printable::printable;
-use domain::time::Timestamp;
+use domain::values::{Timestamp, printable};
 use maud::{Markup, html};
 
 use crate::frame;

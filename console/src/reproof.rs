@@ -8,7 +8,7 @@ use api::sign_in::{FlowPurpose, SignInFlow};
 use axum::http::StatusCode;
 use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse, Response};
-use domain::sign_in::{FLOW_TIME, PROOF_TIME};
+use domain::access::sign_in::{FLOW_TIME, PROOF_TIME};
 use maud::{Markup, html};
 
 use crate::SharedState;
@@ -135,7 +135,7 @@ pub(crate) fn confirm(path: &str, fields: &FormFields, form_token: &str) -> Mark
         p { "Confirm this action." }
         dl {
             @for (name, value) in fields.typed(&PROOFS) {
-                dt { (name) } dd { bdi { (domain::printable::printable(value)) } }
+                dt { (name) } dd { bdi { (domain::values::printable(value)) } }
             }
         }
         form method="post" action=(path) {

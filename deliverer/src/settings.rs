@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::LEASE_TIME;
+use domain::delivery::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
+use domain::delivery::signature::WebhookSecret;
 use domain::firm::CLOSED_FIRM_KEPT_FOR;
-use domain::pressure::{CLAIM_AHEAD_WINDOW, CLAIM_MAX_BYTES, HostCaps};
-use domain::signature::WebhookSecret;
 use eventstore::{Clock, Store};
 use vault::{Entropy, Keyring};
 

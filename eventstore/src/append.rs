@@ -5,10 +5,9 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
+use domain::aggregate::event_id;
 use domain::audit::EventPlace;
-use domain::context::EventContext;
-use domain::event::Event;
-use domain::occurrence::event_id;
+use domain::event::{Event, EventContext};
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};

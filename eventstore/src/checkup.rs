@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::checkup::ServerState;
+use domain::operations::ServerState;
 use sqlx::migrate::{Migration, Migrator};
 use sqlx::{FromRow, PgConnection, PgPool};
 

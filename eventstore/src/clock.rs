@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use domain::clock::{ClockComparison, ClockFault};
-use domain::time::Timestamp;
+use domain::operations::{ClockComparison, ClockFault};
+use domain::values::Timestamp;
 use sqlx::PgPool;
 
 use crate::outage;

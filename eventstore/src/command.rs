@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cqrs_es::persist::PersistedEventStore;
 use cqrs_es::{Aggregate, AggregateError, CqrsFramework};
-use domain::context::EventContext;
+use domain::event::EventContext;
 use uuid::Uuid;
 
 use crate::error::AppendError;

@@ -1,6 +1,6 @@
 //! The errors of an append. [`crate::Failure`] classifies the database errors among them.
 
-use domain::quota::Quota;
+use domain::event::Quota;
 
 use crate::tail::TailError;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cqrs_es::Aggregate;
 use domain::event::Event;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -178,7 +178,7 @@ impl Store {
         &self,
         aggregate_id: &str,
         command: A::Command,
-        context: &domain::context::EventContext,
+        context: &domain::event::EventContext,
     ) -> Result<(), CommandError<A::Error>>
     where
         A: Aggregate<Services = ()> + 'static,

@@ -6,9 +6,8 @@
 
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
-use domain::context::EventContext;
-use domain::event::Event;
-use domain::occurrence::event_id;
+use domain::aggregate::event_id;
+use domain::event::{Event, EventContext};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sqlx::Row;

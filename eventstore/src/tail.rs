@@ -5,7 +5,7 @@
 //! error and is never skipped.
 
 use chrono::{DateTime, Utc};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use futures::TryStreamExt;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;

@@ -1,9 +1,9 @@
 //! Upcasters read old shapes of events as new ones. The store and the tail share one list.
 
 use cqrs_es::persist::{EventUpcaster, SemanticVersionEventUpcaster, SerializedEvent};
-use domain::event::FIRST_VERSION;
+use domain::aggregate::FIRST_VERSION;
+use domain::delivery::workflow::{STEP_VERSION, upcast_order};
 use domain::subscription::{CREATED_VERSION, upcast_created};
-use domain::workflow::{STEP_VERSION, upcast_order};
 use serde_json::Value;
 
 /// The upcasters, oldest first.

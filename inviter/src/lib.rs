@@ -18,11 +18,9 @@ mod take_over;
 
 use std::panic::resume_unwind;
 
-use domain::context::{Actor, EventContext};
-use domain::email::EmailAddress;
+use domain::event::{Actor, EventContext};
 use domain::invite::InviteOf;
-use domain::lang::Lang;
-use domain::time::Timestamp;
+use domain::values::{EmailAddress, Lang, Timestamp};
 use eventstore::crash;
 use mailer::{InviteContent as Letter, Mail, MailOutcome, compose};
 use projector::firms::{self, MailSenderRow};

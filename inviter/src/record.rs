@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use domain::context::EventContext;
-use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection};
-use domain::person::{Person, PersonCommand};
+use domain::event::EventContext;
+use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection, Person, PersonCommand};
 use eventstore::{AppendTransaction, NewEvent, load, retry_conflicts};
 use mailer::MailOutcome;
 use tokio::time::{Instant, sleep};

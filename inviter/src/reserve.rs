@@ -1,9 +1,8 @@
 //! Reserves an invite: the day, the quota and the written mail, in one transaction.
 
-use domain::context::EventContext;
+use domain::event::{EventContext, Quota};
 use domain::form::FormStatus;
 use domain::invite::{Invite, InviteCommand, InviteEvent, InviteOf, InviteRejection};
-use domain::quota::Quota;
 use eventstore::{AppendError, NewEvent, load, retry_conflicts};
 use mailer::Mail;
 use projector::{firms, forms, invite_tries, invites, people};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::cell::Cell;
+use domain::access::Cell;
 use domain::invite::InviteRejection;
 use eventstore::{AppendError, AsConflict, Clock, Store};
 use mailer::{Mailer, NoTurn, SenderAddress};

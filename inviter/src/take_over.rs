@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use domain::context::{Actor, EventContext};
+use domain::event::{Actor, EventContext};
 use domain::invite::InviteCommand;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use mailer::{Mail, MailOutcome};

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use domain::email::EmailAddress;
-use domain::lang::Lang;
-use domain::time::Timestamp;
+use domain::values::{EmailAddress, Lang, Timestamp};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;

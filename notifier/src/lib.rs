@@ -15,13 +15,12 @@ use chrono::{DateTime, Utc};
 use deliverer::TimeScale;
 use deliverer::outbox::notices as outbox;
 use deliverer::outbox::notices::NoticeToQueue;
-use domain::context::{Actor, EventContext};
-use domain::email::EmailAddress;
+use domain::delivery::RetrySchedule;
+use domain::event::{Actor, EventContext};
 use domain::notice::{
     Notice, NoticeChannel, NoticeFacts, NoticeSendingEvent, QueuedNotice, SentNotice,
 };
-use domain::retry::RetrySchedule;
-use domain::time::Timestamp;
+use domain::values::{EmailAddress, Timestamp};
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, Clock, NewEvent, Store, crash};
 use futures::future::try_join_all;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
-use domain::sign_in::{
+use domain::access::sign_in::{
     GrantedRole, PROOF_TIME, ProviderUser, claim_values, is_fresh_proof, proven_values,
 };
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use openidconnect::core::{
     CoreAuthPrompt, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenVerifier,
     CoreJwsSigningAlgorithm, CoreProviderMetadata, CoreResponseType, CoreTokenResponse,

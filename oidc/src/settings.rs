@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::sign_in::RoleGrant;
+use domain::access::sign_in::RoleGrant;
 use rustls::pki_types::CertificateDer;
 use url::{Host, Url};
 

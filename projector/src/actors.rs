@@ -4,9 +4,8 @@
 //! until the commit, so a revocation commits either before or after the append. A key acts for its
 //! member, so the member of a new key must be a manager too.
 
-use domain::context::{Actor, EventContext};
-use domain::event::Event;
-use domain::key::KeyEvent;
+use domain::access::KeyEvent;
+use domain::event::{Actor, Event, EventContext};
 use eventstore::{AppendError, NewEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;

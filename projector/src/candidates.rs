@@ -2,7 +2,7 @@
 //! that for a firm's name finds its rows by an index. There is one row per firm, so that one reads
 //! few.
 
-use domain::id_range::IdRange;
+use domain::values::IdRange;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 

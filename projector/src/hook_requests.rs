@@ -3,9 +3,9 @@
 //! model. Housekeeping forgets old requests, and a revocation those of its key.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use domain::access::KeyEvent;
 use domain::event::Event;
 use domain::firm::FirmEvent;
-use domain::key::KeyEvent;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};

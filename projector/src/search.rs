@@ -1,6 +1,6 @@
 //! Finds objects by their id, by the start of an id, or by a name. Each statement goes by an index.
 
-use domain::merkle::Hash;
+use domain::audit::merkle::Hash;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 

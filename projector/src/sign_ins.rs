@@ -4,9 +4,11 @@
 mod stored;
 
 use chrono::{DateTime, Utc};
+use domain::access::sign_in::{
+    FLOW_TIME, SESSION_IDLE_MAX, SESSION_TIME, SignInEvent, SignInScope,
+};
 use domain::event::Event;
-use domain::sign_in::{FLOW_TIME, SESSION_IDLE_MAX, SESSION_TIME, SignInEvent, SignInScope};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::tail::TailError;
 use eventstore::{Upcasters, load_first};
 use sqlx::{FromRow, PgConnection, PgPool};

@@ -3,8 +3,8 @@
 
 use chrono::{DateTime, Utc};
 use domain::audit::LastSignature;
-use domain::merkle::Hash;
-use domain::time::Timestamp;
+use domain::audit::merkle::Hash;
+use domain::values::Timestamp;
 use sqlx::{FromRow, PgConnection};
 
 /// The statement that reads the last signature. `$lock` is its row lock, or empty.

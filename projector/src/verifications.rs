@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use domain::audit::{
     EndedVerification, RunningVerification, VerificationOutcome, VerificationState,
 };
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use sqlx::{FromRow, PgConnection};
 
 #[derive(FromRow)]

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use api::Service;
 use api::intake::{EventFormat, IntakeCounts, IntakeError, accept, parse};
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
-use domain::context::Actor;
+use domain::event::Actor;
 use uuid::Uuid;
 
 /// Takes in lines, chunk by chunk.

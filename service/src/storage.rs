@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use auditor::{CheckpointFolder, KeyFolder, Notary};
-use domain::operator::OperatorName;
+use domain::event::OperatorName;
 use vault::WrappingKey;
 
 use crate::databases::Installation;

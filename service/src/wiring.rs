@@ -14,8 +14,8 @@ use chrono::TimeDelta;
 use cluster::Cluster;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use deliverer::{DelivererContext, DelivererSettings, NoticeTarget};
-use domain::address::AllowedTargets;
-use domain::cell::Cell;
+use domain::access::Cell;
+use domain::subscription::AllowedTargets;
 use eventstore::{Clock, Fence, PrimaryFollower, Store, announce};
 use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
@@ -218,6 +218,7 @@ impl System {
             clock,
             entropy,
             inviter,
+            words: &explain::EventSentences,
             audit: AuditAccess::of(setup.notary.clone()),
             operator: None,
             pools: CallerPools {

@@ -4,7 +4,7 @@
 //! Exported spans are `tracing` spans with a target of their own. Without an exporter for that
 //! target no span is made, and the incoming trace context is passed on unchanged.
 
-use domain::trace::Traceparent;
+use domain::event::Traceparent;
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use tracing::field::Empty;

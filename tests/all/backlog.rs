@@ -10,7 +10,7 @@ use deliverer::claim::{claim, next_due};
 use deliverer::outbox::release::release;
 use deliverer::send::{deliver, deliver_once};
 use deliverer::{Dispatcher, SendLimits, SenderCount};
-use domain::pressure::HostCaps;
+use domain::delivery::pressure::HostCaps;
 use serde_json::json;
 use sqlx::Executor;
 use tests::{Receiver, Reply, World, activity};

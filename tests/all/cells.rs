@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use domain::cell::Cell;
+use domain::access::Cell;
 use nix::sys::signal::Signal;
 use tests::raw::exchange;
 use tests::{Firm, HAPROXY, HaProxy, TestDatabase, World, printed_configuration};

@@ -9,7 +9,7 @@ use axum::http::Request;
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::send::deliver;
 use deliverer::{Dispatcher, SenderCount};
-use domain::clock::ClockFault;
+use domain::operations::ClockFault;
 use eventstore::{Clock, WallClock, connect};
 use serde_json::json;
 use sqlx::{Executor, PgPool};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::queries::as_of;
 use deliverer::upkeep::ClosedFirmWorker;
-use domain::as_of::AsOf;
+use domain::values::AsOf;
 use eventstore::worker::{NextStep, Worker};
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, Reply, World, activity, later};

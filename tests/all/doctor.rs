@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::commands::pauses::{self, RequestedScope};
-use domain::context::Actor;
+use domain::event::Actor;
 use eventstore::checkup::{oldest_appender, oldest_snapshot};
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection, Executor};

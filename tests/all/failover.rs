@@ -2,9 +2,9 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use domain::context::{Actor, EventContext};
+use domain::event::{Actor, EventContext};
 use domain::firm::FirmEvent;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::{NextStep, Worker};
 use eventstore::{AppendTransaction, Fence, LifeWatch, NewEvent, Store};

@@ -4,7 +4,7 @@
 
 use std::process::Stdio;
 
-use domain::signature::{WebhookSecret, sign};
+use domain::delivery::signature::{WebhookSecret, sign};
 use serde_json::{Value, json};
 use tests::{Receiver, TestDatabase, World};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

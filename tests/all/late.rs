@@ -12,7 +12,7 @@ use deliverer::claim::claim;
 use deliverer::outbox::release::release;
 use deliverer::outgoing::OutgoingExchange;
 use deliverer::record::record;
-use domain::answer::AttemptAnswer;
+use domain::delivery::AttemptAnswer;
 use serde_json::{Value, json};
 use sqlx::postgres::PgPoolOptions;
 use tests::{ATTEMPTS, Receiver, Reply, Sending, World};

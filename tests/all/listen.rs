@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use api::commands::secrets;
-use domain::context::Actor;
+use domain::event::Actor;
 use tests::{TestDatabase, World};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};

@@ -80,8 +80,8 @@ impl Scene {
 async fn deliveries_are_listed_by_what_is_asked_for() {
     let scene = Scene::new().await;
     let [first, second] = scene.hooks;
-    let began: domain::time::Timestamp = scene.began.parse().unwrap();
-    let later = domain::time::Timestamp::new(began.get() + Duration::from_secs(1));
+    let began: domain::values::Timestamp = scene.began.parse().unwrap();
+    let later = domain::values::Timestamp::new(began.get() + Duration::from_secs(1));
     for (query, expected) in [
         (String::new(), 6),
         (format!("?hook_id={first}"), 4),

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use domain::context::{Actor, EventContext};
 use domain::delivery::DeliveryEvent;
-use domain::event::Event;
+use domain::delivery::workflow::StepTarget;
+use domain::event::{Actor, Event, EventContext};
 use domain::firm::{Firm, FirmCommand, FirmEvent};
 use domain::subscription::{SubscriptionEvent, TargetShown};
-use domain::time::Timestamp;
-use domain::workflow::StepTarget;
+use domain::values::Timestamp;
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::{AppendError, Fence, NewEvent, RecordedEvent, Store, Upcasters, connect};
 use futures::future::join_all;

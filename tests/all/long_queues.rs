@@ -5,7 +5,7 @@
 use deliverer::claim::claim;
 use deliverer::upkeep::{CancelWorker, EndedLeaseWorker};
 use deliverer::{DelivererContext, SendLimits};
-use domain::pressure::HostCaps;
+use domain::delivery::pressure::HostCaps;
 use eventstore::worker::{NextStep, Worker};
 use sqlx::{Connection, Executor, PgConnection};
 use tests::plans::{Plan, read, write_down};

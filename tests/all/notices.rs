@@ -7,7 +7,7 @@ use std::time::Duration;
 use deliverer::NoticeTarget;
 use deliverer::claim::claim;
 use deliverer::inspect::proof::{self, LogFilter, ProofScope};
-use domain::signature::{SignedRequest, WebhookSecret, verify};
+use domain::delivery::signature::{SignedRequest, WebhookSecret, verify};
 use eventstore::Clock;
 use mailer::{Mailer, SmtpSettings};
 use serde_json::{Value, json};

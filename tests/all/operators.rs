@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::commands::tokens::{self, CreatedToken, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use domain::access_token::TokenScope;
+use domain::access::TokenScope;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, TestDatabase, World, activity, submitted};
 use tokio::process::Command;

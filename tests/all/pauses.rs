@@ -10,7 +10,7 @@ use deliverer::attempt::FinishedAttempt;
 use deliverer::claim::{claim, next_due};
 use deliverer::outgoing::OutgoingExchange;
 use deliverer::record::record;
-use domain::pause::INSTALLATION_FIRM_ID;
+use domain::delivery::INSTALLATION_FIRM_ID;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, submitted};
 use uuid::Uuid;
@@ -252,7 +252,7 @@ async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
 /// The receiver of a claimed try is gone.
 fn answered_gone(world: &World, claimed: ClaimedAttempt) -> FinishedAttempt {
     let exchange = OutgoingExchange {
-        answer: domain::answer::AttemptAnswer::Status(410),
+        answer: domain::delivery::AttemptAnswer::Status(410),
         retry_after: None,
         hops: Vec::new(),
         snippet: Vec::new(),

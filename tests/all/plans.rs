@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::http::Request;
 use deliverer::claim::claim;
 use deliverer::outbox::release::release;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use eventstore::{Clock, connect};
 use projector::audit::{self, ChainSpan};
 use projector::{deliveries, firms};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::claim::{claim, next_due};
 use deliverer::{DelivererContext, SendLimits};
-use domain::pressure::HostCaps;
+use domain::delivery::pressure::HostCaps;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, World, activity, later};

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::Stdio;
 
-use domain::printable::is_unprintable;
+use domain::values::is_unprintable;
 use serde_json::Value;
 use sqlx::ConnectOptions;
 use tests::World;

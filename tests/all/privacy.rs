@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use serde_json::{Value, json};
 use tests::{ATTEMPTS, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;

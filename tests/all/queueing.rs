@@ -8,7 +8,7 @@ use api::commands::keys;
 use deliverer::inspect::proof::{LogFilter, ProofReport, ProofScope, verify};
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver_once;
-use domain::context::Actor;
+use domain::event::Actor;
 use eventstore::worker::{NextStep, Worker};
 use serde_json::{Value, json};
 use sqlx::Executor;

@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::commands::keys;
-use domain::context::{Actor, EventContext};
+use domain::event::{Actor, EventContext, Quota};
 use domain::firm::{Firm as FirmAggregate, FirmCommand, MemberChange, MemberRole};
-use domain::quota::Quota;
 use domain::subscription::{
-    RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection,
+    RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection, Trigger,
 };
-use domain::trigger::Trigger;
 use eventstore::{AppendError, CommandError, Store};
 use futures::future::join_all;
 use serde_json::json;

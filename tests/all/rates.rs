@@ -7,7 +7,7 @@ use api::commands::keys;
 use api::public::PeerAddress;
 use axum::body::Body;
 use axum::http::Request;
-use domain::context::Actor;
+use domain::event::Actor;
 use eventstore::Clock;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, TestDatabase, World, activity, later};
@@ -188,7 +188,7 @@ fn sharing() -> (String, String) {
     let mut seen = std::collections::HashMap::new();
     for n in 1.. {
         let address = format!("2001:db8:0:{n:x}::1");
-        let counter = domain::rate::address_counter(address.parse().unwrap());
+        let counter = domain::access::rate::address_counter(address.parse().unwrap());
         if let Some(other) = seen.insert(counter, address.clone()) {
             return (other, address);
         }

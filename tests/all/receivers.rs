@@ -8,8 +8,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use api::commands::secrets;
-use domain::context::Actor;
-use domain::signature::{WebhookSecret, sign};
+use domain::delivery::signature::{WebhookSecret, sign};
+use domain::event::Actor;
 use eventstore::{Clock, connect};
 use tempfile::TempDir;
 use tests::{Firm, TestDatabase, World};

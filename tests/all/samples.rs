@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{DatabaseProxy, Fault, Firm, Receiver, TestDatabase, World, activity};

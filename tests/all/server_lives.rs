@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use domain::context::{Actor, EventContext};
+use domain::event::{Actor, EventContext};
 use domain::firm::FirmEvent;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::{NextStep, Worker};
 use eventstore::{

@@ -4,7 +4,7 @@
 use std::slice;
 
 use api::intake::{EventFormat, parse};
-use domain::context::Actor;
+use domain::event::Actor;
 use domain::form::{Form, FormChange, FormCommand, FormDetails, FormStatus, UNUSABLE_URL};
 use serde_json::{Value, json};
 use tests::{Answer, Firm, World, activity, later};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use api::commands::{keys, secrets};
-use domain::context::Actor;
-use domain::signature::{SignedRequest, verify};
+use domain::delivery::signature::{SignedRequest, verify};
+use domain::event::Actor;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tests::{Firm, FirstClaim, Received, Receiver, Reply, World, activity};
@@ -475,7 +475,7 @@ fn finished(
     deliverer::attempt::FinishedAttempt {
         claimed: claimed.clone(),
         exchange: deliverer::outgoing::OutgoingExchange {
-            answer: domain::answer::AttemptAnswer::Status(status),
+            answer: domain::delivery::AttemptAnswer::Status(status),
             retry_after: None,
             hops: vec![],
             snippet: vec![],

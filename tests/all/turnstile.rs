@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use api::commands::keys;
-use domain::api_key::ApiKey;
-use domain::context::Actor;
+use domain::access::ApiKey;
+use domain::event::Actor;
 use serde_json::{Value, json};
 use sqlx::{Executor, Postgres, Transaction};
 use tests::{Answer, DatabaseProxy, Fault, Firm, TestDatabase, World, activity, later};

@@ -4,7 +4,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use domain::signature::{BadSignature, SignedRequest, WebhookSecret, sign, verify};
+use domain::delivery::signature::{BadSignature, SignedRequest, WebhookSecret, sign, verify};
 use serde_json::{Value, json};
 use tests::assert_page_is;
 

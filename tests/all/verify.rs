@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use deliverer::inspect::proof::{LogFilter, ProofReport, ProofScope, verify};
-use domain::once::{DeliveryFault, DeliveryFaultKind};
+use domain::audit::once::{DeliveryFault, DeliveryFaultKind};
 use serde_json::{Value, json};
 use sqlx::Executor;
 use sqlx::postgres::PgPoolOptions;

@@ -6,8 +6,8 @@ use api::commands::secrets;
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use domain::context::Actor;
-use domain::signature::{SignedRequest, verify};
+use domain::delivery::signature::{SignedRequest, verify};
+use domain::event::Actor;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;
@@ -203,7 +203,7 @@ async fn d7_a_step_has_five_tries_and_five_more_when_it_is_retried() {
             let at = |name: &str| {
                 let last = shown.body["attempts"].as_array().unwrap().last().unwrap();
                 let text = last.get(name).unwrap_or(&shown.body[name]).as_str().unwrap().to_owned();
-                text.parse::<domain::time::Timestamp>().unwrap().get()
+                text.parse::<domain::values::Timestamp>().unwrap().get()
             };
             let wait = (at("next_try_at") - at("finished_at")).num_milliseconds();
             assert!((seconds * 800..=seconds * 1_200).contains(&wait), "{seconds}: {wait}");

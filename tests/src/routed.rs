@@ -16,7 +16,7 @@ use axum::http::header::{CONNECTION, DATE, HOST};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
-use domain::cell::Cell;
+use domain::access::Cell;
 use door::{Door, DoorSettings, SocketPeer};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;

@@ -1,7 +1,7 @@
 //! Whether the log is what it was: each event's digest against its row.
 
 use chrono::{DateTime, Utc};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::FromRow;

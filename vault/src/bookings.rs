@@ -4,8 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::activity::BookingMove;
-use domain::document::Booking as Document;
+use domain::activity::{Booking as Document, BookingMove};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! The cell that keys of this installation name (ruling 47). The main database keeps it, so a
 //! command at a terminal makes keys as the service does.
 
-use domain::cell::{Cell, NoCell};
+use domain::access::{Cell, NoCell};
 use sqlx::PgPool;
 
 /// Why the cell cannot be used.

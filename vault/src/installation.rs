@@ -1,6 +1,6 @@
 //! The id of the installation, which the main database and its keyring share.
 
-use domain::restore::{InstallationIds, StrangeKeyring};
+use domain::operations::{InstallationIds, StrangeKeyring};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 

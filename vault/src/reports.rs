@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use domain::document::ReportDocument;
+use domain::activity::ReportDocument;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::document::ResponseDocument;
-use domain::payload::FormPart;
+use domain::activity::ResponseDocument;
+use domain::delivery::FormPart;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
-use domain::signature::WebhookSecret;
+use domain::delivery::signature::WebhookSecret;
 use sqlx::PgConnection;
 use uuid::Uuid;
 

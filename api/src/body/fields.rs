@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::ids::parse_id;
-use domain::label::shown_property;
+use domain::values::{parse_id, shown_property};
 use uuid::Uuid;
 
 use super::JsonValue;

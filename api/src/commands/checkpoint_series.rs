@@ -1,9 +1,9 @@
 //! Records the beginning of a new series of signed checkpoints, before its first signature.
 
 use domain::audit::LastSignature;
-use domain::checkpoint_series::{CheckpointSeriesEvent, EndedSeries, SeriesBeginning};
-use domain::context::Actor;
-use domain::pause::INSTALLATION_FIRM_ID;
+use domain::delivery::INSTALLATION_FIRM_ID;
+use domain::event::Actor;
+use domain::operations::{CheckpointSeriesEvent, EndedSeries, SeriesBeginning};
 use eventstore::NewEvent;
 
 use crate::error::Error;

@@ -3,10 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::content::{ContentFacts, ContentState};
-use domain::context::Actor;
-use domain::delivery::{Attempt, Outcome};
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::delivery::{Attempt, ContentFacts, ContentState, Outcome};
+use domain::event::Actor;
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use projector::subjects;
 use serde::Serialize;
 use uuid::Uuid;

@@ -1,13 +1,10 @@
 //! Tests of a subscription's target: sends a sample once, and shows the answer to the operator. The
 //! order is recorded first. Neither sample nor answer is kept.
 
-use domain::context::Actor;
-use domain::delivery::Hop;
-use domain::payload::EventPayload;
-use domain::signature::SignedSample;
-use domain::target::shown_target;
-use domain::target_test::{OrderedTest, TargetTestEvent};
-use domain::trigger::Trigger;
+use domain::delivery::signature::SignedSample;
+use domain::delivery::{EventPayload, Hop};
+use domain::event::Actor;
+use domain::subscription::{OrderedTest, TargetTestEvent, Trigger, shown_target};
 use eventstore::NewEvent;
 use projector::hooks::HookLife;
 use projector::{firms, forms, hooks};

@@ -1,13 +1,11 @@
 //! Making and removing subscriptions (contract, section POST /hooks; ruling 10).
 
-use domain::address::AllowedTargets;
-use domain::context::EventContext;
-use domain::idempotency::IdempotencyKey;
+use domain::access::IdempotencyKey;
+use domain::event::EventContext;
 use domain::subscription::{
-    RemovalReason, Subscription, SubscriptionCommand, SubscriptionRejection,
+    AllowedTargets, FirmPlan, RemovalReason, Subscription, SubscriptionCommand,
+    SubscriptionRejection, Target, Trigger,
 };
-use domain::target::Target;
-use domain::trigger::{FirmPlan, Trigger};
 use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
 use projector::forms;
 use projector::hook_requests::{self, HookRequest, RememberedRequest};
@@ -232,8 +230,8 @@ fn not_done(error: CommandError<SubscriptionRejection>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::quota::Quota;
-    use domain::target::TargetRefusal;
+    use domain::event::Quota;
+    use domain::subscription::TargetRefusal;
 
     #[test]
     fn a6_a_trigger_must_exist_and_be_in_the_plan() {

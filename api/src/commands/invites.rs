@@ -1,8 +1,8 @@
 //! Sends invites (contract, section POST /forms/{id}/send), and records people who want no more
 //! mail.
 
-use domain::context::Actor;
-use domain::person::{Person, PersonCommand};
+use domain::event::Actor;
+use domain::invite::{Person, PersonCommand};
 use eventstore::{AppendError, CommandError};
 use inviter::{InviteError, InviteOutcome, NewInvite};
 use vault::MailRecipient;

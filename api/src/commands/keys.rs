@@ -1,12 +1,10 @@
 //! Makes, lists and revokes API keys (contract, section Authentication 2–6).
 
-use domain::api_key::ApiKey;
-use domain::context::{Actor, EventContext};
-use domain::key::{Key, KeyCommand, KeyEvent, KeyRejection, RevocationReason};
-use domain::label::trimmed_label;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::access::{ApiKey, Key, KeyCommand, KeyEvent, KeyRejection, RevocationReason};
+use domain::event::{Actor, EventContext};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::subscription::{RemovalReason, SubscriptionEvent};
-use domain::time::Timestamp;
+use domain::values::{Timestamp, trimmed_label};
 use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
 use projector::hooks::{self, LiveHook};
 use projector::keys::{self, KeyRow};

@@ -1,7 +1,7 @@
 //! Adds entries that the audit log of a firm lacks, under statements that say why.
 
 use auditor::MissingEntry;
-use domain::late_entry::{LateEntryEvent, LateEntryReason};
+use domain::operations::{LateEntryEvent, LateEntryReason};
 use eventstore::NewEvent;
 use uuid::Uuid;
 

@@ -26,8 +26,8 @@ pub(crate) mod steps;
 pub mod targets;
 pub mod tokens;
 
-use domain::label::trimmed_label;
-use domain::replay::REASON_MAX_CHARS;
+use domain::delivery::replay::REASON_MAX_CHARS;
+use domain::values::trimmed_label;
 use projector::firms;
 use uuid::Uuid;
 

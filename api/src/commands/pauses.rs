@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use domain::context::Actor;
-use domain::pause::{DeliveryRoute, Pause, PauseCommand, PauseRejection, PauseScope};
-use domain::target::host_of;
+use domain::delivery::{DeliveryRoute, Pause, PauseCommand, PauseRejection, PauseScope};
+use domain::event::Actor;
+use domain::subscription::host_of;
 use eventstore::CommandError;
 use projector::deliveries::{self, DeliveryRow};
 use projector::pauses::{self, PauseRow};

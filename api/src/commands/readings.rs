@@ -1,8 +1,8 @@
 //! Records that somebody reads a firm's data, before the data is shown.
 
-use domain::context::Actor;
-use domain::pause::INSTALLATION_FIRM_ID;
-use domain::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
+use domain::delivery::INSTALLATION_FIRM_ID;
+use domain::event::Actor;
+use domain::operations::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use eventstore::NewEvent;
 use projector::firms;
 use uuid::Uuid;

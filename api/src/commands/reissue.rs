@@ -1,13 +1,12 @@
 //! Reissues a delivery that has ended. The new delivery has an id of its own and a body that is
 //! composed anew (ruling 31).
 
-use domain::context::Actor;
+use domain::activity::{Happening, OccurrenceEvent, reissue_id};
 use domain::delivery::{
     Consignment, Delivery, DeliveryCommand, DeliveryEvent, DeliveryOf, NotReissued,
     ReissuedDelivery,
 };
-use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent, reissue_id};
+use domain::event::{Actor, Event};
 use eventstore::{AppendError, AppendTransaction, NewEvent, StreamName, load_many};
 use projector::firms::{self, FirmStanding};
 use projector::{hooks, subjects};

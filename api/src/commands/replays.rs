@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::context::{Actor, EventContext};
 use domain::delivery::DeliveryState;
-use domain::replay::{
+use domain::delivery::replay::{
     RATE_PER_SECOND_MAX, Replay, ReplayCommand, ReplayEvent, ReplayOrder, ReplayRejection,
     ReplaySelection, ReplaySkip, forced_skip_reason, skip_reason,
 };
+use domain::event::{Actor, EventContext};
 use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
 use projector::replays::{self, ReplayRow};
 use projector::{firms, replay_requests};

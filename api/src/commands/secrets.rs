@@ -1,10 +1,10 @@
 //! Shows and rotates a firm's webhook signing secret (contract, Authentication 9). The log records
 //! a showing before it happens. The log never holds the secret itself.
 
-use domain::context::{Actor, EventContext};
+use domain::delivery::signature::WebhookSecret;
+use domain::event::{Actor, EventContext};
 use domain::firm::{Firm, FirmCommand, FirmRejection};
-use domain::signature::WebhookSecret;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::{AppendError, CommandError, NewEvent, load, retry_conflicts};
 use uuid::Uuid;
 use vault::responses::VaultError;

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use domain::context::Actor;
+use domain::delivery::workflow::{StepMethod, StepName, StepOrder, StepTarget, check_headers};
 use domain::delivery::{Delivery, DeliveryCommand, DeliveryRejection, DeliveryState};
-use domain::target::{TargetRefusal, origin_of};
-use domain::trigger::Trigger;
-use domain::workflow::{StepMethod, StepName, StepOrder, StepTarget, check_headers};
+use domain::event::Actor;
+use domain::subscription::{TargetRefusal, Trigger, origin_of};
 use eventstore::{AppendError, CommandError, NewEvent, RecordedEvent, StreamName, load_many};
 use projector::as_of::DeliveryThen;
 use projector::deliveries;

@@ -1,11 +1,10 @@
 //! Shows a target with its path and query to an operator who gives a reason (ruling 44). The
 //! reading is recorded before the target is shown.
 
-use domain::context::Actor;
 use domain::delivery::DeliveryEvent;
-use domain::event::Event;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
-use domain::workflow::StepTarget;
+use domain::delivery::workflow::StepTarget;
+use domain::event::{Actor, Event};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use eventstore::{AppendError, load_first};
 use projector::deliveries::DeliveryRow;
 use projector::{hooks, subjects};

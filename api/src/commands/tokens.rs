@@ -7,9 +7,9 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use domain::access_token::{AccessToken, AccessTokenCommand, TokenScope};
-use domain::pause::INSTALLATION_FIRM_ID;
-use domain::time::Timestamp;
+use domain::access::{AccessToken, AccessTokenCommand, TokenScope};
+use domain::delivery::INSTALLATION_FIRM_ID;
+use domain::values::Timestamp;
 use eventstore::{AppendTransaction, NewEvent, load};
 use projector::firms;
 use projector::tokens::{self, NewToken, TokenRow};

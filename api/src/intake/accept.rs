@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::activity::BATCH_MAX_EVENTS;
-use domain::context::Actor;
+use domain::event::Actor;
 use eventstore::{AppendError, AsConflict, retry_conflicts};
 use uuid::Uuid;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use domain::context::EventContext;
+use domain::event::EventContext;
 use serde::Serialize;
 use telemetry::metrics::INTAKE;
 
@@ -140,7 +140,7 @@ impl IntakeCounts {
 #[cfg(test)]
 pub(super) mod tests {
     use domain::activity::Activity;
-    use domain::context::Actor;
+    use domain::event::Actor;
     use domain::firm::FirmChange;
     use uuid::Uuid;
 

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use domain::activity::{Activity, BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
-use domain::ids::parse_id;
-use domain::object::{Properties, readable_json};
-use domain::time::Timestamp;
+use domain::activity::{Activity, BATCH_MAX_BYTES, BATCH_MAX_EVENTS, Properties, readable_json};
+use domain::values::{Timestamp, parse_id};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 

@@ -4,8 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::context::EventContext;
-use domain::key::RevocationReason;
+use domain::access::RevocationReason;
+use domain::event::EventContext;
 use domain::subscription::RemovalReason;
 use eventstore::NewEvent;
 use projector::hooks::LiveHook;

@@ -3,11 +3,9 @@
 
 use std::collections::HashSet;
 
-use domain::activity::Activity;
-use domain::context::EventContext;
-use domain::fact::Fact;
-use domain::occurrence::OccurrenceEvent;
-use domain::trigger::{FirmPlan, Trigger};
+use domain::activity::{Activity, Fact, OccurrenceEvent};
+use domain::event::EventContext;
+use domain::subscription::{FirmPlan, Trigger};
 use eventstore::NewEvent;
 use projector::subjects::{SubjectId, WaitingFact};
 use uuid::Uuid;

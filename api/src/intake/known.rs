@@ -5,15 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cqrs_es::Aggregate;
-use domain::context::EventContext;
-use domain::event::Event;
-use domain::fact::Fact;
+use domain::activity::{Fact, PartRejection};
+use domain::delivery::FormPart;
+use domain::event::{Event, EventContext};
 use domain::firm::{Firm, FirmRejection};
 use domain::form::{Form, FormRejection};
-use domain::payload::FormPart;
-use domain::person::Person;
-use domain::response::PartRejection;
-use domain::trigger::FirmPlan;
+use domain::invite::Person;
+use domain::subscription::FirmPlan;
 use eventstore::{NewEvent, RecordedEvent};
 use projector::firms::KnownFirm;
 use projector::subjects::{LockedSubject, SubjectId, SubjectRow};
@@ -395,7 +393,7 @@ mod tests {
     #[test]
     fn a_fact_that_waited_is_told_by_the_last_report_it_waited_for() {
         let fact = |subject_id| Fact {
-            trigger: domain::trigger::Trigger::ReportSent,
+            trigger: domain::subscription::Trigger::ReportSent,
             subject_id,
             key: String::new(),
             happened_at: "2026-11-01T00:00:00.000Z".parse().unwrap(),

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use domain::payload::FormPart;
-use domain::trigger::Trigger;
+use domain::delivery::FormPart;
+use domain::subscription::Trigger;
 use eventstore::{AppendError, NewEvent};
 use projector::firms::KnownFirm;
 use projector::forms::NamedForm;
@@ -109,8 +109,8 @@ pub(super) fn leads_last(events: Vec<NewEvent>) -> Vec<NewEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::context::{Actor, EventContext};
-    use domain::occurrence::{Happening, OccurrenceEvent};
+    use domain::activity::{Happening, OccurrenceEvent};
+    use domain::event::{Actor, EventContext};
     use uuid::Uuid;
 
     fn occurrence(id: u128, trigger: Trigger) -> NewEvent {

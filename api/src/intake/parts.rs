@@ -4,11 +4,12 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use domain::activity::{Activity, ReportMoment};
-use domain::document::{Booking as Call, ReportDocument};
-use domain::person::PersonCommand;
-use domain::response::{PartRejection, ResponseEvent, response_stream};
-use domain::state_report::ReportEffect;
+use domain::activity::{
+    Activity, Booking as Call, PartRejection, ReportDocument, ReportMoment, ResponseEvent,
+    response_stream,
+};
+use domain::aggregate::ReportEffect;
+use domain::invite::PersonCommand;
 use eventstore::NewEvent;
 use projector::subjects::SubjectId;
 use uuid::Uuid;

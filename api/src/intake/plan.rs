@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::activity::{Activity, BookingMove, ResponseReport};
-use domain::context::EventContext;
-use domain::event::Event;
+use domain::aggregate::{ReportEffect, is_too_far_ahead};
+use domain::event::{Event, EventContext};
 use domain::firm::{FirmChange, FirmCommand, FirmEvent, MemberChange};
 use domain::form::{FormChange, FormCommand};
-use domain::person::{AddressChange, PersonCommand};
-use domain::state_report::{ReportEffect, is_too_far_ahead};
-use domain::time::Timestamp;
+use domain::invite::{AddressChange, PersonCommand};
+use domain::values::Timestamp;
 use eventstore::NewEvent;
 use projector::activity_ids::ActivityId;
 use projector::subjects::SubjectId;

@@ -1,11 +1,10 @@
 //! Responses as a batch reports them. A batch may report a response several times; the vault gets
 //! the response once, and the log gets one submission.
 
-use domain::activity::ResponseReport;
-use domain::context::EventContext;
-use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::activity::{Happening, OccurrenceEvent, ResponseReport, occurrence_id};
+use domain::event::EventContext;
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use eventstore::NewEvent;
 use uuid::Uuid;
 use vault::responses::StoredResponse;

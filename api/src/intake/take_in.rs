@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::event::Event;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use eventstore::{AppendError, AppendTransaction, NewEvent, RecordedEvent, load_many};
 use projector::subjects::{self, SubjectId};
 use projector::{activity_ids, firms, partials};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use domain::access::AccessMoment;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::values::AccessMoment;
 
 use super::caller::Reader;
 use super::path::PathFirm;

@@ -10,7 +10,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
 };
 use axum::response::{IntoResponse, Response};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use futures::stream;
 use projector::firms;
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use domain::context::Actor;
+use domain::event::Actor;
 use uuid::Uuid;
 
 use super::path;

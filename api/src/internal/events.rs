@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use uuid::Uuid;
 
 use super::caller::Reader;

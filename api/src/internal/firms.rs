@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::firms::FirmRow;
 use projector::forms::FormRow;
 use projector::members::MemberRow;

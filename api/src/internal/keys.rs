@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, StatusCode};
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
-use domain::time::Timestamp;
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::values::Timestamp;
 use projector::keys::KeyRow;
 use serde::Serialize;
 use uuid::Uuid;
@@ -140,7 +140,7 @@ impl From<KeyRow> for KeyBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::api_key::ApiKey;
+    use domain::access::ApiKey;
 
     #[test]
     fn a_keys_text_is_in_the_answer_that_made_it_only() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 
 use super::caller::Reader;
 use super::path::PathFirm;

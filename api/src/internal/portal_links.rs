@@ -6,9 +6,8 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, StatusCode};
-use domain::frame_origin::FrameOrigin;
-use domain::lang::Lang;
-use domain::time::Timestamp;
+use domain::access::FrameOrigin;
+use domain::values::{Lang, Timestamp};
 use serde::Serialize;
 
 use super::caller::Product;

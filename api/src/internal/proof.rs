@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use domain::audit::{EndedVerification, LastSignature, RunningVerification};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::{signatures, verifications};
 use serde::Serialize;
 

@@ -9,10 +9,7 @@ use std::str::FromStr;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use domain::audit::AuditPeriod;
-use domain::ids::parse_id;
-use domain::label::shown_property;
-use domain::time::Timestamp;
-use domain::when::When;
+use domain::values::{Timestamp, When, parse_id, shown_property};
 use url::form_urlencoded;
 use uuid::Uuid;
 

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use domain::replay::{RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection, ReplaySkip};
-use domain::time::Timestamp;
+use domain::delivery::replay::{
+    RATE_PER_SECOND_DEFAULT, ReplayCommand, ReplaySelection, ReplaySkip,
+};
+use domain::values::Timestamp;
 use projector::replays::ReplayRow;
 use serde::Serialize;
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderName;
 use axum::http::header::CACHE_CONTROL;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use serde::Serialize;
 
 use super::caller::Product;

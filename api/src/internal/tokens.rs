@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::tokens::TokenRow;
 use serde::Serialize;
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! Headers of requests and answers that operations share. The description has each once.
 
-use domain::rate::{KEY_RATE_POLICY, KeyRate};
+use domain::access::rate::{KEY_RATE_POLICY, KeyRate};
 use serde_json::{Map, Value, json};
 
 use super::operation::{Operation, OperationAccess, OperationCaching};

@@ -1,7 +1,7 @@
 //! The schema of an EventPayload, the body of every delivery (contract, section EventPayload).
-//! `domain::payload` makes the values without knowledge of HTTP; tests compare both.
+//! `domain::delivery` makes the values without knowledge of HTTP; tests compare both.
 
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use serde_json::{Map, Value, json};
 
 use super::operation::{array_of, reference};

@@ -134,7 +134,7 @@ fn no_tag_has_both_calls_and_deliveries() {
 #[test]
 fn the_page_shows_the_event_header_of_each_event() {
     let page = page_text();
-    for trigger in domain::trigger::Trigger::ALL {
+    for trigger in domain::subscription::Trigger::ALL {
         let header = format!("<code>X-Service-Event: {trigger}</code>");
         assert_eq!(page.matches(&header).count(), 1, "{trigger}");
         assert!(!page.contains(&format!("always {trigger}")), "{trigger}");

@@ -1,7 +1,7 @@
 //! Deliveries in the description: their payloads and headers, and the effect of each answer
 //! (contract, section Events).
 
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use serde_json::{Map, Value, json};
 
 use super::operation::{example, reference};

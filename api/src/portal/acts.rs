@@ -1,11 +1,9 @@
 //! Acts of a member. The log has each as done by the member.
 
-use domain::as_of::AsOf;
 use domain::delivery::DeliveryState;
-use domain::ids::parse_id;
-use domain::replay::{ReplayConditions, ReplaySelection, ReplaySkip, skip_reason};
-use domain::time::Timestamp;
-use domain::workflow::StepName;
+use domain::delivery::replay::{ReplayConditions, ReplaySelection, ReplaySkip, skip_reason};
+use domain::delivery::workflow::StepName;
+use domain::values::{AsOf, Timestamp, parse_id};
 use projector::replay_items;
 use uuid::Uuid;
 

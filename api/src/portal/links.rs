@@ -3,9 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::TimeDelta;
-use domain::frame_origin::FrameOrigin;
-use domain::lang::Lang;
-use domain::time::Timestamp;
+use domain::access::FrameOrigin;
+use domain::values::{Lang, Timestamp};
 use projector::portal_sessions::{self, NewLinkRow};
 use projector::{firms, members};
 use sha2::{Digest, Sha256};

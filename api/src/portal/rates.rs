@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::rate::{RateWindow, WINDOW_SECONDS};
-use domain::time::Timestamp;
+use domain::access::rate::{RateWindow, WINDOW_SECONDS};
+use domain::values::Timestamp;
 use uuid::Uuid;
 
 use crate::error::Error;

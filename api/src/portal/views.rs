@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use auditor::lines;
-use domain::as_of::AsOf;
 use domain::audit::Action;
 use domain::delivery::DeliveryState;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
-use domain::replay::ReplaySkip;
-use domain::target::shown_target;
+use domain::delivery::replay::ReplaySkip;
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::subscription::shown_target;
+use domain::values::AsOf;
 pub use projector::as_of::DeliveryThen;
 use projector::audit::{self, AuditFilter};
 use projector::deliveries::{self, RunPage};

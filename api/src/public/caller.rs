@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use domain::context::{Actor, EventContext};
-use domain::time::Timestamp;
-use domain::trigger::FirmPlan;
+use domain::event::{Actor, EventContext};
+use domain::subscription::FirmPlan;
+use domain::values::Timestamp;
 use projector::calls::{self, Admission, CallerRow};
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;

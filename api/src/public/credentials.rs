@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use domain::api_key::ApiKey;
+use domain::access::ApiKey;
 
 const API_KEY_HEADER: &str = "x-api-key";
 

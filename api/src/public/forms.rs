@@ -5,7 +5,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use domain::form::HiddenField;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::forms::{self, FormRow, LISTED_FORMS_MAX};
 use serde::Serialize;
 use uuid::Uuid;

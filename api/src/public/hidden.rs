@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use domain::label::shown_property;
-use domain::lang::{LANG_MAX, Lang};
-use domain::link::HIDDEN_KEY_MAX;
+use domain::form::HIDDEN_KEY_MAX;
+use domain::values::{LANG_MAX, Lang, shown_property};
 
 use crate::body::fields::at_most;
 use crate::body::{BodyFields, JsonValue};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::hooks::HookRow;
 use serde::Serialize;
 use uuid::Uuid;

@@ -2,7 +2,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use domain::idempotency::{BadIdempotencyKey, IdempotencyKey};
+use domain::access::{BadIdempotencyKey, IdempotencyKey};
 
 use crate::error::Error;
 

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::http::{Extensions, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use domain::rate::{KEY_RATE_POLICY, KeyRate};
+use domain::access::rate::{KEY_RATE_POLICY, KeyRate};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");

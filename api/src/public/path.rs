@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use domain::ids::parse_id;
+use domain::values::parse_id;
 use uuid::Uuid;
 
 use crate::error::Error;

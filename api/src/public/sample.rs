@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use domain::ids::parse_id;
-use domain::payload::EventPayload;
-use domain::trigger::Trigger;
+use domain::delivery::EventPayload;
+use domain::subscription::Trigger;
+use domain::values::parse_id;
 use projector::forms::{self, FormRow};
 use url::form_urlencoded;
 use vault::DataKeys;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use domain::trigger::{FirmPlan, Trigger};
+use domain::subscription::{FirmPlan, Trigger};
 use serde::Serialize;
 
 use super::Caller;

@@ -10,7 +10,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
-use domain::lang::Lang;
+use domain::values::Lang;
 use maud::{DOCTYPE, Markup, html};
 use projector::firms;
 use url::form_urlencoded;

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use domain::rate::{RateWindow, WRONG_KEYS_PER_ADDRESS, address_counter, retry_after_seconds};
-use domain::time::Timestamp;
+use domain::access::rate::{
+    RateWindow, WRONG_KEYS_PER_ADDRESS, address_counter, retry_after_seconds,
+};
+use domain::values::Timestamp;
 use projector::calls::{self, WrongKeyCount};
 use sqlx::PgPool;
 use telemetry::metrics::WRONG_KEYS;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use domain::as_of::AsOf;
 use domain::audit::AuditPeriod;
+use domain::values::AsOf;
 use eventstore::tail::TailError;
 use projector::as_of::{self, DeliveryThen, HookThen};
 use projector::deliveries::DeliveryRow;

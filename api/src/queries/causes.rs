@@ -3,17 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use domain::as_of::AsOf;
-use domain::context::Actor;
+use chrono::TimeDelta;
+use domain::activity::{occurrence_id, response_stream};
 use domain::delivery::{CancelCause, DeliveryEvent};
-use domain::event::Event;
-use domain::firm::SuspensionChange;
-use domain::occurrence::occurrence_id;
-use domain::response::response_stream;
-use domain::sentence::{KeyName, NameBook, reported_for, second_gone};
-use domain::subscription::SubscriptionEvent;
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::event::{Actor, Event, EventWords, KeyName, NameBook};
+use domain::firm::{FirmEvent, SuspensionChange};
+use domain::subscription::{SubscriptionEvent, Trigger};
+use domain::values::{AsOf, Timestamp};
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_many, related};
 use projector::{audit, keys, sign_ins, tokens};
 use serde::Serialize;
@@ -84,22 +80,22 @@ impl Chain {
         let positions: Vec<i64> = self.0.keys().copied().collect();
         let entries = audit::sequences_at(service.store.pool(), &positions).await?;
         let step = |event| {
-            let step = CauseStep::of(event, &names);
+            let step = CauseStep::of(event, &names, service.words);
             CauseStep { audit_entry: entries.get(&step.position).copied(), ..step }
         };
         let mut steps: Vec<CauseStep> = self.0.values().map(step).collect();
-        self.count_gone_answers(&mut steps);
+        self.count_gone_answers(&mut steps, service.words);
         Ok(steps)
     }
 
     /// Tells of the second 410 in a row as such. One event alone does not know which it is.
-    fn count_gone_answers(&self, steps: &mut [CauseStep]) {
+    fn count_gone_answers(&self, steps: &mut [CauseStep], words: &dyn EventWords) {
         let mut gone: HashSet<&str> = HashSet::new();
         for (step, recorded) in steps.iter_mut().zip(self.0.values()) {
             let Event::Subscription(event) = &recorded.event else { continue };
             match event {
                 SubscriptionEvent::TargetGone(answer) if !gone.insert(&recorded.aggregate_id) => {
-                    step.sentence = second_gone(answer);
+                    step.sentence = words.second_gone(answer);
                 }
                 SubscriptionEvent::TargetAnswered { .. } => {
                     gone.remove(recorded.aggregate_id.as_str());
@@ -112,11 +108,11 @@ impl Chain {
 
 impl CauseStep {
     /// The step of an event.
-    pub(super) fn of(recorded: &RecordedEvent, names: &NameBook) -> Self {
+    pub(super) fn of(recorded: &RecordedEvent, names: &NameBook, words: &dyn EventWords) -> Self {
         let actor = recorded.context.actor;
         let at = recorded.context.recorded_at;
         let reported_for = reported_for(&recorded.event, at);
-        let mut sentence = names.sentence(&recorded.aggregate_id, &recorded.event);
+        let mut sentence = words.sentence(names, &recorded.aggregate_id, &recorded.event);
         if let Some(time) = reported_for {
             sentence.push_str(&format!(", reported for {time}"));
         }
@@ -130,11 +126,38 @@ impl CauseStep {
             kind: recorded.event.aggregate_type(),
             id: recorded.aggregate_id.clone(),
             actor: actor.to_string(),
-            by: names.actor(actor),
+            by: words.actor(names, actor),
             caused_by: recorded.context.causation_id,
             sentence,
         }
     }
+}
+
+/// Longest way of a report that is not told.
+const REPORT_DELAY_MAX: TimeDelta = TimeDelta::minutes(1);
+
+/// The time that the product reported for an event of a firm or member, if it is more than a minute
+/// before or after the recording.
+fn reported_for(event: &Event, recorded_at: Timestamp) -> Option<Timestamp> {
+    let Event::Firm(event) = event else { return None };
+    let time = match event {
+        FirmEvent::FirmOpened { time, .. }
+        | FirmEvent::FirmChanged { time, .. }
+        | FirmEvent::FirmNoticesChanged { time, .. }
+        | FirmEvent::FirmSuspended { time, .. }
+        | FirmEvent::FirmResumed { time, .. }
+        | FirmEvent::FirmClosed { time, .. }
+        | FirmEvent::MemberJoined { time, .. }
+        | FirmEvent::MemberRoleChanged { time, .. }
+        | FirmEvent::MemberDisabled { time, .. }
+        | FirmEvent::MemberEnabled { time, .. }
+        | FirmEvent::MemberLeft { time, .. } => *time,
+        FirmEvent::SecretRevealed {}
+        | FirmEvent::SecretRotated { .. }
+        | FirmEvent::FirmDataDropped {} => return None,
+    };
+    let apart = (recorded_at.get() - time.get()).abs();
+    (apart > REPORT_DELAY_MAX).then_some(time)
 }
 
 /// The names of the keys, tokens and users in these events.

@@ -3,8 +3,7 @@
 
 use std::borrow::Cow;
 
-use domain::event::Event;
-use domain::facts::facts;
+use domain::event::{Event, facts};
 use eventstore::{RecordedEvent, Upcasters, related};
 use projector::audit;
 use serde::Serialize;
@@ -35,7 +34,7 @@ impl EventRef {
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let position = text.parse().ok().filter(|position| *position > 0).map(Self::Position);
-        position.or_else(|| domain::ids::parse_id(text).map(Self::Id))
+        position.or_else(|| domain::values::parse_id(text).map(Self::Id))
     }
 }
 
@@ -91,10 +90,10 @@ pub async fn show(service: &Service, event: EventRef) -> Result<ShownEvent, Erro
     let all = [&recorded].into_iter().chain(&up).chain(&down);
     let names = causes::names(service, all).await?;
     let steps = |events: &[RecordedEvent]| -> Vec<CauseStep> {
-        events.iter().map(|event| CauseStep::of(event, &names)).collect()
+        events.iter().map(|event| CauseStep::of(event, &names, service.words)).collect()
     };
     Ok(ShownEvent {
-        step: CauseStep::of(&recorded, &names),
+        step: CauseStep::of(&recorded, &names, service.words),
         firm_id: recorded.context.firm_id,
         sequence: recorded.sequence,
         version: recorded.event.version(),
@@ -154,5 +153,6 @@ pub async fn of_stream(
     let next = events.last().filter(|_| full).map(|last| last.position.to_string());
     // Streams of one id and of two firms are never shown together.
     let own = events.iter().filter(|event| event.context.firm_id == firm_id);
-    Ok(StreamPage { firm_id, items: own.map(|event| CauseStep::of(event, &names)).collect(), next })
+    let items = own.map(|event| CauseStep::of(event, &names, service.words)).collect();
+    Ok(StreamPage { firm_id, items, next })
 }

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use domain::merkle::Hash;
-use domain::search::{self, SearchTerm};
-use domain::target::shown_target;
+use domain::audit::merkle::Hash;
+use domain::operations::search::{self, SearchTerm};
+use domain::subscription::shown_target;
 use eventstore::{RecordedEvent, related};
 use projector::search::FoundObject;
 use projector::{audit, firms, receivers};
@@ -65,32 +65,32 @@ async fn of_term(service: &Service, term: SearchTerm) -> Result<Vec<Found>, Erro
         SearchTerm::Position(position) => return event_at(service, position).await,
         SearchTerm::Hash(hash) => return of_hash(service, hash).await,
         SearchTerm::Id(id) => {
-            let mut found = found(projector::search::by_id(pool, id, id).await?);
+            let mut found = found(service, projector::search::by_id(pool, id, id).await?);
             found.extend(in_log(service, id).await?);
             return Ok(found);
         }
         SearchTerm::Host(host) => {
             let mut found = receiver(service, &host).await?;
-            found.extend(self::found(projector::search::by_host(pool, &host).await?));
+            found.extend(self::found(service, projector::search::by_host(pool, &host).await?));
             return Ok(found);
         }
         SearchTerm::IdsBetween(low, high) => projector::search::by_id(pool, low, high).await?,
         SearchTerm::KeyStart(start) => projector::search::by_key_start(pool, &start).await?,
         SearchTerm::FirmName(start) => projector::search::by_firm_name(pool, &start).await?,
     };
-    Ok(found(objects))
+    Ok(found(service, objects))
 }
 
-fn found(objects: Vec<FoundObject>) -> Vec<Found> {
-    objects.into_iter().map(Found::of).collect()
+fn found(service: &Service, objects: Vec<FoundObject>) -> Vec<Found> {
+    objects.into_iter().map(|object| Found::of(service, object)).collect()
 }
 
 impl Found {
-    fn of(object: FoundObject) -> Self {
+    fn of(service: &Service, object: FoundObject) -> Self {
         let id = object.id.to_string();
         let is_hook = object.kind == "hook";
         Self {
-            look: search::where_to_look(&object.kind, &id, object.firm_id),
+            look: service.words.commands(&object.kind, &id, object.firm_id),
             label: if is_hook { shown_target(&object.label) } else { object.label },
             kind: object.kind,
             id,
@@ -99,8 +99,14 @@ impl Found {
         }
     }
 
-    fn new(kind: &str, id: String, firm_id: Option<Uuid>, label: String) -> Self {
-        let look = search::where_to_look(kind, &id, firm_id);
+    fn new(
+        service: &Service,
+        kind: &str,
+        id: String,
+        firm_id: Option<Uuid>,
+        label: String,
+    ) -> Self {
+        let look = service.words.commands(kind, &id, firm_id);
         Self { kind: kind.to_owned(), id, firm_id, firm: None, label, look }
     }
 }
@@ -118,20 +124,20 @@ async fn event_at(service: &Service, position: i64) -> Result<Vec<Found>, Error>
 
 async fn told(service: &Service, event: &RecordedEvent) -> Result<Found, Error> {
     let names = causes::names(service, std::iter::once(event)).await?;
-    let sentence = names.sentence(&event.aggregate_id, &event.event);
+    let sentence = service.words.sentence(&names, &event.aggregate_id, &event.event);
     let firm_id = Some(event.context.firm_id);
-    Ok(Found::new("event", event.position.to_string(), firm_id, sentence))
+    Ok(Found::new(service, "event", event.position.to_string(), firm_id, sentence))
 }
 
 /// An audit entry by its hash, or a key by its SHA-256.
 async fn of_hash(service: &Service, hash: Hash) -> Result<Vec<Found>, Error> {
     let pool = service.store.pool();
     let key = projector::search::by_key_hash(pool, hash).await?;
-    let mut all: Vec<Found> = key.into_iter().map(Found::of).collect();
+    let mut all = found(service, key.into_iter().collect());
     for entry in audit::by_hash(pool, hash).await? {
         let label = format!("{}, entry {} of its chain", entry.action, entry.sequence);
         let firm_id = Some(entry.firm_id);
-        all.push(Found::new("entry", entry.position.to_string(), firm_id, label));
+        all.push(Found::new(service, "entry", entry.position.to_string(), firm_id, label));
         all.extend(event_at(service, entry.position).await?);
     }
     Ok(all)
@@ -152,7 +158,8 @@ async fn in_log(service: &Service, id: Uuid) -> Result<Vec<Found>, Error> {
             let label = page.items.first().map(|first| first.sentence.clone());
             let firm_id = Some(page.firm_id);
             if !TABLED.contains(&kind.as_str()) {
-                all.push(Found::new(&kind, id.to_string(), firm_id, label.unwrap_or_default()));
+                let label = label.unwrap_or_default();
+                all.push(Found::new(service, &kind, id.to_string(), firm_id, label));
             }
         }
         Err(Error::NotFound) => {}
@@ -177,7 +184,7 @@ async fn receiver(service: &Service, host: &str) -> Result<Vec<Found>, Error> {
         .into_iter()
         .map(|row| {
             let label = format!("{} subscriptions over all firms", row.subscriptions);
-            Found::new("receiver", row.host, None, label)
+            Found::new(service, "receiver", row.host, None, label)
         })
         .collect())
 }

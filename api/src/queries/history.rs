@@ -6,12 +6,10 @@ mod deliveries;
 mod keys;
 
 use auditor::lines;
-use domain::as_of::AsOf;
 use domain::delivery::{Attempt, DeliveryEvent};
 use domain::event::Event;
-use domain::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent};
-use domain::target::shown_target;
-use domain::time::Timestamp;
+use domain::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, shown_target};
+use domain::values::{AsOf, Timestamp};
 use eventstore::{RecordedEvent, StreamName, load_many};
 use projector::{audit, deliveries as rows};
 use serde::Serialize;

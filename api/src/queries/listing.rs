@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use domain::as_of::AsOf;
 use domain::delivery::DeliveryState;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::subscription::Trigger;
+use domain::values::{AsOf, Timestamp};
 use projector::deliveries::{self, DeliveryFilter, DeliveryRow};
 use projector::firms;
 use projector::hooks::{self, HookLife};

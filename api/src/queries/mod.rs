@@ -6,8 +6,8 @@
 //! log, [`inventory`] lists the rest, [`receivers`] the hosts of all firms, [`access`] tells who
 //! could do what, and [`people`] what was sent about a person. [`find`] finds anything by a piece
 //! of it, and [`naming`] the object that a person means. [`export`] writes deliveries as lines,
-//! `samples` makes samples, and [`stats`] shows the sizes of tables. A query records nothing: the
-//! caller records the reading by `commands::readings`.
+//! `samples` makes samples, and [`stats`] shows the sizes of tables and their `growth`. A query
+//! records nothing: the caller records the reading by `commands::readings`.
 
 pub mod access;
 pub mod as_of;
@@ -16,6 +16,7 @@ pub mod entries;
 pub mod events;
 pub mod export;
 pub mod find;
+mod growth;
 pub mod history;
 pub mod inventory;
 pub mod listing;

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use domain::id_range::IdRange;
-use domain::target::shown_target;
+use domain::subscription::shown_target;
+use domain::values::IdRange;
 use projector::candidates::{self, Candidate};
 use projector::search::{self, FoundObject};
 use sqlx::PgPool;

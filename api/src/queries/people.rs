@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use domain::occurrence::occurrence_id;
-use domain::target::shown_target;
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::activity::occurrence_id;
+use domain::subscription::{Trigger, shown_target};
+use domain::values::Timestamp;
 use eventstore::load_first;
 use projector::deliveries::{self, DeliveryRow};
 use projector::{firms, forms, hooks, people};

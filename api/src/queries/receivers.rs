@@ -1,9 +1,9 @@
 //! Receivers over all firms, by host: how they answer, what waits for them, and who holds it.
 
 use chrono::TimeDelta;
-use domain::pause::PauseScope;
-use domain::receiver::{hour_of, is_failing};
-use domain::time::Timestamp;
+use domain::delivery::PauseScope;
+use domain::delivery::receiver::{hour_of, is_failing};
+use domain::values::Timestamp;
 use projector::pauses::{self, PauseRow};
 use projector::receivers::{self, HostBacklog, ReceiverFilter, ReceiverRow};
 use serde::Serialize;

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use domain::payload::{EventPayload, FormPart};
-use domain::sample::{self, LatestSubmission};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::delivery::{EventPayload, FormPart};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use projector::forms::{self, FormRow};
 use projector::subjects::{self, SubjectId};
 use sqlx::PgConnection;
@@ -17,6 +16,7 @@ use vault::{DataKeys, KeySubject, bookings, reports};
 
 use crate::Service;
 use crate::error::Error;
+use crate::sample::{self, LatestSubmission};
 
 /// Number of the newest submissions among which a readable one is searched.
 const CANDIDATES_MAX: i64 = 100;

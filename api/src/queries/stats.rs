@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use chrono::TimeDelta;
-use domain::growth::{GROWTH_DAYS_MAX, TableGrowth, TableSize};
 use projector::table_sizes::{self, PastTableSize};
 use serde::Serialize;
 
+use super::growth::{GROWTH_DAYS_MAX, TableGrowth, TableSize};
 use crate::error::Error;
 use crate::service::Service;
 

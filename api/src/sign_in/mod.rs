@@ -7,8 +7,8 @@ mod rates;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use domain::sign_in::{FLOW_TIME, SESSION_TIME};
-use domain::time::Timestamp;
+use domain::access::sign_in::{FLOW_TIME, SESSION_TIME};
+use domain::values::Timestamp;
 use oidc::{ProofDemand, ProofOfFlow, ProvenUser, Provider, ProviderAnswer, SignInError};
 use sha2::{Digest, Sha256};
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::rate::{RateWindow, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS, counted_network};
-use domain::time::Timestamp;
+use domain::access::rate::{RateWindow, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS, counted_network};
+use domain::values::Timestamp;
 
 /// Failures of an address within a window, with the questions under way.
 const FAILURES_MAX: usize = WRONG_KEYS_PER_ADDRESS as usize;

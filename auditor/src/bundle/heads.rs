@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
+use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{AuditChain, AuditCheckpoint, ChainHead};
-use domain::merkle::{Hash, MerkleFrontier};
 use projector::audit::{ChainSpan, HeadRow, grown_after, hashes, heads_after};
 use sqlx::PgConnection;
 use uuid::Uuid;

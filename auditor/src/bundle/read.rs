@@ -2,9 +2,9 @@
 
 use std::io::BufRead;
 
+use domain::audit::merkle::{self, Hash, root_by_path};
 use domain::audit::{AuditPeriod, EntryTime, FORMAT_VERSION, PeriodStretch, ProvedPeriod, link};
-use domain::merkle::{self, Hash, root_by_path};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use domain::audit::merkle::{self, Hash, MerkleFrontier, sibling_ranges};
 use domain::audit::{
     AuditPeriod, BackwardPeriod, ChainHead, EntryTime, PeriodStretch, ProvedPeriod,
 };
-use domain::merkle::{self, Hash, MerkleFrontier, sibling_ranges};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::proof;
 use projector::audit::{ChainSpan, EntryRow, chains, hashes, proving_span, span, stretch};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The blocks of the log: computes each seal from the events and compares it with the stored seal.
 
+use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{AuditCheckpoint, GENESIS_HASH, Seal};
-use domain::merkle::{Hash, MerkleFrontier};
 use projector::seals::SealRow;
 use sqlx::PgConnection;
 

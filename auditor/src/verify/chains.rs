@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{Action, AuditChain, AuditEntry, EntryParty, LinkedEntry, StoredEntry};
-use domain::merkle::{Hash, MerkleFrontier};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::audit::{ChainHash, EntryRow, find_at_all};
 use sqlx::PgConnection;
 use uuid::Uuid;

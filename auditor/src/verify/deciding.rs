@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_many, proof};
 use projector::StoredRow;

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use domain::access::KeyEvent;
+use domain::audit::merkle::Hash;
 use domain::audit::{AuditEntry, EventPlace, LateStatements};
 use domain::event::Event;
 use domain::firm::FirmEvent;
-use domain::key::KeyEvent;
-use domain::merkle::Hash;
 use domain::subscription::SubscriptionEvent;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::proof::{self, CheckedEvent};
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, Upcasters};

@@ -22,7 +22,7 @@ mod walk;
 mod witnesses;
 
 use domain::audit::Seal;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::proof;
 use projector::audit::{followed_to, heads_after};
 use projector::seals::sealed_to;

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use domain::context::Actor;
-use domain::event::Event;
-use domain::portal::{SESSION_TIME, reading_id};
-use domain::reading::{ReadingEvent, ReadingSubject};
+use domain::access::portal::{SESSION_TIME, reading_id};
+use domain::event::{Actor, Event};
+use domain::operations::{ReadingEvent, ReadingSubject};
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, Upcasters, load_first};
 use projector::portal_sessions::{self, StoredPortalSession};

@@ -3,7 +3,7 @@
 //! entries and seals are computed from the events and compared with the stored rows.
 
 use domain::audit::AuditCheckpoint;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::proof;
 use projector::seals::SealRow;
 use projector::{audit, seals};

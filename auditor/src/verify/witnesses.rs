@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use domain::audit::merkle::Hash;
 use domain::audit::{AuditCheckpoint, GENESIS_HASH};
-use domain::merkle::Hash;
 use eventstore::proof;
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use domain::pressure::HostCaps;
-use domain::time::Timestamp;
+use domain::delivery::pressure::HostCaps;
+use domain::values::Timestamp;
 use serde_json::Value;
 use sqlx::PgPool;
 use tests::{ATTEMPTS, Firm, World, cluster_with, submitted};

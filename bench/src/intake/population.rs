@@ -2,7 +2,7 @@
 
 use ::service::ingest;
 use api::Service;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 
 use crate::activity::{Firm, Founding, made_up};
 use crate::subscribing::{make_key, subscribe};

@@ -10,7 +10,7 @@ use axum::http::Request;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::claim::{ScanFloors, claim_beyond, next_due_from};
 use deliverer::{DelivererContext, SendLimits};
-use domain::pressure::HostCaps;
+use domain::delivery::pressure::HostCaps;
 use serde_json::json;
 use sqlx::{Connection, Executor, PgConnection};
 use tests::{Firm, Templates};

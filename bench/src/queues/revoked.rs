@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use api::commands::keys;
-use domain::context::Actor;
+use domain::event::Actor;
 use serde::Serialize;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tests::{Firm, Templates, World};

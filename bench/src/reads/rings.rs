@@ -2,7 +2,7 @@
 //! calls that have left the window. Each key has room for a whole minute's calls, and none is too
 //! young to cost what it costs in the long run.
 
-use domain::rate::CALLS_PER_KEY;
+use domain::access::rate::CALLS_PER_KEY;
 use sqlx::{Executor, PgPool};
 
 /// Calls of one key before it is refused.

@@ -4,12 +4,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use domain::context::{Actor, EventContext};
+use domain::activity::{Happening, OccurrenceEvent, delivery_id, occurrence_id};
 use domain::delivery::{Attempt, DeliveryEvent, DeliveryOf, Hop, Outcome};
-use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent, delivery_id, occurrence_id};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::event::{Actor, Event, EventContext};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use eventstore::worker::{NextStep, Worker};
 use eventstore::{NewEvent, Store};
 use projector::audit::AuditLog;

@@ -7,7 +7,7 @@ mod report;
 
 use anyhow::ensure;
 use clap::Args;
-use domain::pressure::HostCaps;
+use domain::delivery::pressure::HostCaps;
 use tests::Templates;
 
 use self::report::{Report, Row};

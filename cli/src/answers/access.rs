@@ -3,8 +3,8 @@
 use api::commands::readings;
 use api::queries::access;
 use clap::Args;
-use domain::access::AskedAccess;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
+use explain::moment::AskedAccess;
 use serde_json::{Value, json};
 use service::StorageSettings;
 

@@ -5,7 +5,7 @@ use api::Service;
 use api::commands::readings;
 use api::queries::events::{self, EVENTS_LIMIT_DEFAULT, EventRef};
 use clap::{Args, Subcommand};
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::json;
 use service::StorageSettings;
 use uuid::Uuid;

@@ -10,7 +10,7 @@ use api::commands::readings;
 use api::queries::export::{self, DeliveryExport, ExportFormat};
 use clap::{Args, ValueEnum};
 use domain::audit::AuditPeriod;
-use domain::when::When;
+use domain::values::When;
 use futures::TryStreamExt;
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use api::Service;
 use api::queries::inventory::{self, PageRequest};
 use api::queries::listing::LIST_LIMIT_DEFAULT;
 use clap::{Args, Subcommand};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::forms::FormRow;
 use projector::members::MemberRow;
 use projector::replays::ReplayRow;

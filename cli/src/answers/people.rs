@@ -7,7 +7,7 @@ use api::Service;
 use api::commands::readings;
 use api::queries::people;
 use clap::{Args, Subcommand};
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
 use service::StorageSettings;
 

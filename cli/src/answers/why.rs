@@ -5,7 +5,7 @@ use api::commands::readings;
 use api::commands::targets::{self, TargetReveal};
 use api::queries::history;
 use clap::Args;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
 
 use super::{list, text};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use domain::audit::{Action, AuditPeriod, BackwardPeriod};
-use domain::time::Timestamp;
-use domain::when::{PastMoment, When};
+use domain::values::{Timestamp, When};
+use explain::moment::PastMoment;
 use uuid::Uuid;
 
 use crate::answers::HookTestArgs;

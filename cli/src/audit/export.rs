@@ -9,7 +9,7 @@ use auditor::bundle::{self, BundleSummary, CheckpointSigning, ExportSelection};
 use auditor::cover::CoverPage;
 use auditor::lines;
 use domain::audit::AuditPeriod;
-use domain::reading::{ReadAs, ReadingDetails, ReadingSubject};
+use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use projector::firms;
 use serde_json::json;
 use service::{StorageSettings, System};

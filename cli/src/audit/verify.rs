@@ -11,7 +11,7 @@ use auditor::verify::{self, AddedLate, AuditVerdict, AwaitedEntry, ComparedRows,
 use auditor::{KeySource, PublicKey};
 use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use domain::audit::{AuditPeriod, EntryTime, ProvedPeriod};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use serde_json::{Value, json};
 use service::StorageSettings;
 

@@ -144,7 +144,7 @@ fn backup_json(place: &Path, BackupView { manifest, origin }: BackupView<'_>) ->
     let has_keys = manifest.member(WRAPPING_KEY).is_some();
     json!({
         "backup": place.display().to_string(),
-        "taken_at": domain::time::Timestamp::from(manifest.taken_at),
+        "taken_at": domain::values::Timestamp::from(manifest.taken_at),
         "position": manifest.position,
         "bytes": manifest.bytes(),
         "checkpoint": manifest.checkpoint,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use domain::maintenance::MaintenanceEvent;
+use domain::operations::MaintenanceEvent;
 use eventstore::checkup::{self, SchemaStanding};
 use eventstore::{Clock, connect, proof};
 use projector::backups::{self, BackupNote};

@@ -11,8 +11,7 @@
 
 use std::fmt::Write as _;
 
-use domain::api_key::API_KEY_PREFIX;
-use domain::cell::Cell;
+use domain::access::{API_KEY_PREFIX, Cell};
 use vault::UNROUTED_LINK_CHARS;
 
 use super::plan::{CellPlan, CellServer};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::{Context, bail, ensure};
-use domain::cell::Cell;
+use domain::access::Cell;
 use serde::Deserialize;
 
 /// The file, checked.

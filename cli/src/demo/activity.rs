@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use activity::{ExpectedOccurrence, ExpectedState, MadeUpActivity, is_founding};
 use anyhow::{Context, anyhow};
 use api::intake::{EventFormat, IntakeError, parse};
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use uuid::Uuid;
 
 use crate::args::DemoArgs;

@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use domain::signature::{SignedRequest, verify};
+use domain::delivery::signature::{SignedRequest, verify};
 use eventstore::Clock;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;

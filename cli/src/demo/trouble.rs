@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, bail};
 use api::commands::tokens::{self, HolderRole};
 use api::portal::{NewPortalLink, links};
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use serde_json::{Value, json};
 use service::{System, ingest};
 use uuid::Uuid;

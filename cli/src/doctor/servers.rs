@@ -1,8 +1,8 @@
 //! The checks of the server behind each database.
 
-use domain::checkup::{Finding, HostFound, HostRole, TrialWrite};
 use eventstore::disk::DiskSpace;
 use eventstore::{DatabaseHosts, HostReport, HostState, checkup};
+use explain::checkup::{Finding, HostFound, HostRole, TrialWrite};
 use sqlx::PgPool;
 
 /// The names of the checks of one database's server.

@@ -16,8 +16,8 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use clap::Args;
-use domain::printable::printable;
-use domain::signature::{SignedRequest, WebhookSecret, verify};
+use domain::delivery::signature::{SignedRequest, WebhookSecret, verify};
+use domain::values::printable;
 use tokio::net::TcpListener;
 
 use self::next::{ArrivalKind, next_step};
@@ -146,9 +146,11 @@ impl Listening {
         for secret in self.secrets.iter() {
             match verify(SignedRequest { header, body }, secret.as_str(), now) {
                 Ok(()) => return SignatureCheck::Good,
-                Err(domain::signature::BadSignature::Malformed) => reason = "malformed",
-                Err(domain::signature::BadSignature::Stale) => reason = "more than 5 minutes old",
-                Err(domain::signature::BadSignature::Mismatch) => {}
+                Err(domain::delivery::signature::BadSignature::Malformed) => reason = "malformed",
+                Err(domain::delivery::signature::BadSignature::Stale) => {
+                    reason = "more than 5 minutes old"
+                }
+                Err(domain::delivery::signature::BadSignature::Mismatch) => {}
             }
         }
         SignatureCheck::Bad(reason)

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use domain::answer::{AttemptAnswer, NetworkError};
-use domain::delivery::{AttemptConclusion, Outcome, conclude};
-use domain::retry::RetrySchedule;
+use domain::delivery::{
+    AttemptAnswer, AttemptConclusion, NetworkError, Outcome, RetrySchedule, conclude,
+};
 
 use super::script::ScriptedAnswer;
 

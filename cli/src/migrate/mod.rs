@@ -3,7 +3,7 @@
 mod plan;
 
 use clap::Args;
-use domain::maintenance::MaintenanceEvent;
+use domain::operations::MaintenanceEvent;
 use serde_json::json;
 use service::roles::make_roles;
 use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings, schema};

@@ -1,7 +1,7 @@
 //! `migrate --plan`: the migrations that a database lacks, with the locks that they take.
 
 use anyhow::ensure;
-use domain::migration::{MigrationStep, steps};
+use domain::operations::migration::{MigrationStep, steps};
 use eventstore::checkup::SchemaStanding;
 use eventstore::{checkup, connect, main_migrations};
 use serde_json::{Value, json};

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use anstyle::{AnsiColor, Style};
 use chrono::{DateTime, Utc};
-use domain::printable::printable;
-use domain::time::Timestamp;
+use domain::values::{Timestamp, printable};
 use serde_json::Value;
 
 use super::age::age;

@@ -27,7 +27,7 @@ struct SentTest {
 
 /// Sends a test.
 pub(crate) async fn test(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::ids::parse_id);
+    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
     let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
     let hook = form.visit.part("id")?;
     let path = format!("/internal/v1/firms/{}/hooks/{hook}/test", firm.id);

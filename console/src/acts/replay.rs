@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect};
-use domain::time::Timestamp;
-use domain::when::When;
+use domain::values::{Timestamp, When};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -65,7 +64,7 @@ fn example(name: &str) -> &'static str {
 
 /// Shows the selection, or begins the replay whose number was confirmed.
 pub(crate) async fn order(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::ids::parse_id);
+    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
     let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
     let mut body = selection(&form.fields, firm.id, form.visit.now)?;
     let Some(number) = form.fields.optional("number") else {
@@ -112,8 +111,9 @@ fn selection(fields: &FormFields, firm_id: Uuid, now: Timestamp) -> Result<Value
 }
 
 fn instant(text: &str, now: Timestamp) -> Result<String, Refusal> {
-    let when: When =
-        text.parse().map_err(|error: domain::when::NoTime| Refusal::invalid(&error.to_string()))?;
+    let when: When = text
+        .parse()
+        .map_err(|error: domain::values::NoTime| Refusal::invalid(&error.to_string()))?;
     Ok(when.before(now).to_string())
 }
 

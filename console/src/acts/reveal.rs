@@ -61,7 +61,7 @@ pub(crate) async fn of_delivery(State(state): State<SharedState>, form: SentForm
 }
 
 async fn firm_of(state: &SharedState, form: &SentForm) -> Result<FirmHead, Refusal> {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::ids::parse_id);
+    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
     visit::firm(state, &form.visit.session, firm_id).await
 }
 

@@ -2,7 +2,7 @@
 
 use api::portal::views::{self, LookFilter};
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;

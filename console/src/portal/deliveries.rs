@@ -7,11 +7,10 @@ use api::portal::views::{self, DeliveryOutlook, DeliveryRow};
 use api::queries::listing::DeliveryListQuery;
 use axum::extract::State;
 use axum::response::IntoResponse;
+use domain::delivery::replay::ReplaySkip;
 use domain::delivery::{Attempt, DeliveryState, Hop};
-use domain::replay::ReplaySkip;
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
-use domain::when::When;
+use domain::subscription::Trigger;
+use domain::values::{Timestamp, When};
 use maud::{Markup, html};
 use uuid::Uuid;
 

@@ -7,7 +7,7 @@ use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
-use domain::lang::Lang;
+use domain::values::Lang;
 use maud::html;
 
 use super::look::{self, PortalLook, PortalPage};

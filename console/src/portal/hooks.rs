@@ -5,7 +5,7 @@ use api::portal::views::{self, HookHealth, HookLife};
 use api::queries::as_of::HookFilter;
 use axum::extract::State;
 use domain::audit::AuditPeriod;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use api::portal::views::{self, KeyFilter, KeyRow, KeyWithHooks, KeysWithHooks};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use uuid::Uuid;
 

@@ -10,10 +10,9 @@ use axum::http::header::{
 };
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use domain::brand_color::BrandColor;
-use domain::frame_origin::FrameOrigin;
-use domain::lang::Lang;
-use domain::printable::printable;
+use domain::access::FrameOrigin;
+use domain::firm::BrandColor;
+use domain::values::{Lang, printable};
 use maud::{DOCTYPE, Markup, html};
 use url::Url;
 

@@ -4,7 +4,7 @@ use api::Error;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
-use domain::replay::ReplaySkip;
+use domain::delivery::replay::ReplaySkip;
 use maud::html;
 
 use super::look::{self, PortalLook};
@@ -77,7 +77,7 @@ impl From<Response> for PortalRefusal {
 mod tests {
     use super::*;
     use crate::portal::words::words_in;
-    use domain::lang::Lang;
+    use domain::values::Lang;
 
     #[test]
     fn a_refusal_named_no_wait() {

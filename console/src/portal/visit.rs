@@ -7,9 +7,7 @@ use axum::http::header::ACCEPT_LANGUAGE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{Redirect, Response};
-use domain::ids::parse_id;
-use domain::lang::Lang;
-use domain::time::Timestamp;
+use domain::values::{Lang, Timestamp, parse_id};
 use maud::Markup;
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! The words of the portal in all languages. A word that is missing in one does not compile.
 
-use domain::lang::Lang;
-use domain::replay::ReplaySkip;
+use domain::delivery::replay::ReplaySkip;
+use domain::values::Lang;
 
 /// Declares each word in English, French and Spanish.
 macro_rules! words {

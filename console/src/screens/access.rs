@@ -2,7 +2,7 @@
 //! terminals.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use domain::audit::Action;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
@@ -88,7 +88,7 @@ pub(super) fn party(party: &EntryParty) -> Markup {
         (party.kind)
         @if let Some(id) = &party.id {
             " "
-            @if domain::ids::parse_id(id).is_some() {
+            @if domain::values::parse_id(id).is_some() {
                 (parts::id(&format!("/console/find?q={id}"), id))
             } @else { (parts::foreign(id)) }
         }

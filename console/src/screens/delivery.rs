@@ -2,9 +2,8 @@
 
 use api::queries::history;
 use axum::extract::State;
-use domain::ids::parse_id;
-use domain::retry::RetrySchedule;
-use domain::time::Timestamp;
+use domain::delivery::RetrySchedule;
+use domain::values::{Timestamp, parse_id};
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::Url;

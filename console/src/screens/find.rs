@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
-use domain::search::harmless;
+use domain::operations::search::harmless;
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded;

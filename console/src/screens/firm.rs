@@ -1,7 +1,7 @@
 //! A firm: its members, keys and forms, and commands about it.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! Home: first all that needs a decision, then the numbers of a day. Each leads to its list.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 
 use super::firms::{self, ListedFirm};

@@ -1,7 +1,7 @@
 //! One subscription: its life, and why it went.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Subscriptions of a firm: live ones, those that the next 410 removes, and removed ones.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;

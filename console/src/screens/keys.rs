@@ -1,7 +1,7 @@
 //! Keys of a firm, revoked ones too.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Method;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
@@ -74,7 +74,7 @@ pub(crate) async fn ask(visit: FirmVisit) -> PageAnswer {
 
 /// Shows the trail of a person.
 pub(crate) async fn show(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::ids::parse_id);
+    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
     let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
     let address = form.fields.text("address")?;
     let reason = form.fields.reason()?;

@@ -1,7 +1,7 @@
 //! The proof: the last verification, public keys and signed checkpoints.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 

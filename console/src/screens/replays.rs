@@ -1,7 +1,7 @@
 //! Replays, newest first, of a firm or of all.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Steps of an explanation: events of the log in words, each with a link to the event.
 
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! Tokens of the internal API. They are made at the terminal.
 
 use axum::extract::State;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;

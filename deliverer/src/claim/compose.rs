@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::document::{Booking, ReportDocument};
-use domain::payload::{EventPayload, FormPart, PayloadSource};
-use domain::signature::WebhookSecret;
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::activity::{Booking, ReportDocument};
+use domain::delivery::signature::WebhookSecret;
+use domain::delivery::{EventPayload, FormPart, PayloadSource};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use projector::forms::{self, FormRow};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use eventstore::{RecordedEvent, crash};
 use sqlx::PgConnection;
 use vault::responses::NewSubmission;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use domain::delivery::workflow::{StepTarget, StoredStepOrder};
 use domain::notice::QueuedNotice;
-use domain::target::host_of;
-use domain::time::Timestamp;
-use domain::workflow::{StepTarget, StoredStepOrder};
+use domain::subscription::host_of;
+use domain::values::Timestamp;
 use eventstore::crash;
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;

@@ -9,9 +9,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use domain::signature::WebhookSecret;
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::delivery::signature::WebhookSecret;
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;

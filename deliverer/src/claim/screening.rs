@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use domain::delivery::CancelCause;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::NewEvent;
 use projector::replays;
 use sqlx::PgConnection;

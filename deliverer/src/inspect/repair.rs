@@ -5,13 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use domain::context::{Actor, EventContext};
-use domain::delivery::{Consignment, DeliveryEvent, DeliveryOf};
-use domain::event::Event;
-use domain::occurrence::{OccurrenceEvent, delivery_id};
-use domain::operator::Terminal;
-use domain::repair::{RepairEvent, RepairedDeliveries};
-use domain::time::Timestamp;
+use domain::activity::{OccurrenceEvent, delivery_id};
+use domain::delivery::{Consignment, DeliveryEvent, DeliveryOf, RepairEvent, RepairedDeliveries};
+use domain::event::{Actor, Event, EventContext, Terminal};
+use domain::values::Timestamp;
 use eventstore::{AppendTransaction, NewEvent, RecordedEvent, Upcasters, load_first};
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use domain::pressure::HostCaps;
-use domain::pressure::host_health::{HostHealth, HostStanding};
+use domain::delivery::pressure::HostCaps;
+use domain::delivery::pressure::host_health::{HostHealth, HostStanding};
 
 use crate::claim::UNRESPONSIVE_QUEUES;
 

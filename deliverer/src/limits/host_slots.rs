@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use domain::answer::AnswerVerdict;
+use domain::delivery::AnswerVerdict;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::pressure::HostCaps;
-use domain::pressure::choice::FlightCounts;
+use domain::delivery::pressure::HostCaps;
+use domain::delivery::pressure::choice::FlightCounts;
 use uuid::Uuid;
 
 use super::slot_table::FirmAndHost;

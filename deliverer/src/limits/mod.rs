@@ -23,11 +23,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use domain::pressure::HostCaps;
-use domain::pressure::choice::{
+use domain::delivery::pressure::HostCaps;
+use domain::delivery::pressure::choice::{
     ClaimCandidate, FlightCounts, PermitUsage, StandingRoom, choose, host_ceiling,
 };
-use domain::pressure::host_health::HostStanding;
+use domain::delivery::pressure::host_health::HostStanding;
 use uuid::Uuid;
 
 use self::host_healths::HostHealths;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use cqrs_es::Aggregate;
 use domain::delivery::{Delivery, DeliveryEvent, RetriedStep};
 use domain::event::Event;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::{AppendError, RecordedEvent, StreamName, Upcasters, load_first, load_many};
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -4,10 +4,9 @@
 //! history. A firm's suspension or closing does not hold it.
 
 use chrono::{DateTime, Utc};
-use domain::delivery::Attempt;
+use domain::delivery::{Attempt, RetrySchedule};
 use domain::notice::{NOTICE_FIRM, NoticeChannel, QueuedNotice, SentNotice, notice_lane_id};
-use domain::retry::RetrySchedule;
-use domain::target::host_of;
+use domain::subscription::host_of;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use telemetry::metrics::NOTICES;

@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
-use domain::occurrence::Happening;
-use domain::time::Timestamp;
+use domain::activity::Happening;
+use domain::values::Timestamp;
 use eventstore::{AppendError, Outbox, RecordedEvent};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
@@ -108,9 +108,9 @@ fn happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
 
 #[cfg(test)]
 mod tests {
-    use domain::context::{Actor, EventContext};
-    use domain::occurrence::OccurrenceEvent;
-    use domain::trigger::Trigger;
+    use domain::activity::OccurrenceEvent;
+    use domain::event::{Actor, EventContext};
+    use domain::subscription::Trigger;
 
     use super::*;
 

@@ -2,8 +2,7 @@
 //! transaction of the command, in the subscription's lane (ruling 31, replay). The claim of its
 //! first attempt reads the body.
 
-use domain::delivery::ReissuedDelivery;
-use domain::retry::RetrySchedule;
+use domain::delivery::{ReissuedDelivery, RetrySchedule};
 use eventstore::{AppendError, RecordedEvent};
 use sqlx::PgConnection;
 

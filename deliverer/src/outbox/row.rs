@@ -6,16 +6,14 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::context::EventContext;
-use domain::delivery::{DeliveryEvent, DeliveryOf};
+use domain::activity::Happening;
+use domain::delivery::pressure::choice::ClaimCandidate;
+use domain::delivery::workflow::{StepOrder, StoredStepOrder};
+use domain::delivery::{DeliveryEvent, DeliveryOf, RetrySchedule};
+use domain::event::{EventContext, Traceparent};
 use domain::notice::QueuedNotice;
-use domain::occurrence::Happening;
-use domain::pressure::choice::ClaimCandidate;
-use domain::retry::RetrySchedule;
-use domain::time::Timestamp;
-use domain::trace::Traceparent;
-use domain::trigger::Trigger;
-use domain::workflow::{StepOrder, StoredStepOrder};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use eventstore::{NewEvent, RecordedEvent};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};

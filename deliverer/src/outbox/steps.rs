@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{CancelCause, RetriedStep};
-use domain::retry::RetrySchedule;
-use domain::workflow::{StoredStepOrder, step_lane_id};
+use domain::delivery::workflow::{StoredStepOrder, step_lane_id};
+use domain::delivery::{CancelCause, RetriedStep, RetrySchedule};
 use eventstore::{AppendError, RecordedEvent};
 use projector::firms;
 use sqlx::PgConnection;

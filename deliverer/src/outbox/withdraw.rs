@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::delivery::{CancelCause, DeliveryEvent};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::NewEvent;
 use projector::subjects;
 use sqlx::PgConnection;

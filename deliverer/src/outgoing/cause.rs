@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 
-use domain::answer::NetworkError;
+use domain::delivery::NetworkError;
 
 /// The cause of a client's error.
 pub(super) fn network_error(error: &reqwest::Error) -> NetworkError {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use domain::address::AllowedTargets;
+use domain::subscription::AllowedTargets;
 use reqwest::header::HeaderValue;
 use rustls::pki_types::CertificateDer;
 

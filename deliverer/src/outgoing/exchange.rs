@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::answer::{AnswerVerdict, AttemptAnswer};
-use domain::delivery::Hop;
+use domain::delivery::{AnswerVerdict, AttemptAnswer, Hop};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Method, Response};
 use tokio::time::Instant;

@@ -4,9 +4,8 @@
 //! accord, and not check the new target.
 
 use bytes::Bytes;
-use domain::address::AllowedTargets;
-use domain::answer::{AttemptAnswer, RedirectFault};
-use domain::target::Target;
+use domain::delivery::{AttemptAnswer, RedirectFault};
+use domain::subscription::{AllowedTargets, Target};
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
 };

@@ -33,10 +33,8 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use domain::address::AllowedTargets;
-use domain::answer::{AttemptAnswer, NetworkError};
-use domain::delivery::Hop;
-use domain::target::{Target, TargetHost};
+use domain::delivery::{AttemptAnswer, Hop, NetworkError};
+use domain::subscription::{AllowedTargets, Target, TargetHost};
 pub use reqwest::Method;
 use reqwest::Response;
 pub use reqwest::header;

@@ -6,8 +6,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use domain::address::AllowedTargets;
-use domain::answer::NetworkError;
+use domain::delivery::NetworkError;
+use domain::subscription::AllowedTargets;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
     ResolverOpts,

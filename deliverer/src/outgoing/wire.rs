@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use domain::answer::{AttemptAnswer, NetworkError};
+use domain::delivery::{AttemptAnswer, NetworkError};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
@@ -141,8 +141,7 @@ impl AttemptDeadlines {
 mod tests {
     use std::time::Duration;
 
-    use domain::address::AllowedTargets;
-    use domain::target::Target;
+    use domain::subscription::{AllowedTargets, Target};
     use reqwest::Method;
     use tokio::io::AsyncReadExt as _;
 

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use domain::delivery::{DeliveryEvent, Outcome};
 use domain::event::Event;
 use domain::subscription::GoneAnswer;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::tail::{self, RecentAttempts};
 use eventstore::{RecordedEvent, load_first};
 use sqlx::PgConnection;

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use domain::answer::AnswerVerdict;
-use domain::context::{Actor, EventContext};
-use domain::delivery::{CancelCause, DeliveryEvent, Outcome, record as after_attempt};
+use domain::delivery::{
+    AnswerVerdict, CancelCause, DeliveryEvent, Outcome, record as after_attempt,
+};
+use domain::event::{Actor, EventContext};
 use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::{AppendTransaction, NewEvent};
 use projector::replays;
 use sqlx::PgConnection;

@@ -1,10 +1,8 @@
 //! The event of an attempt, as the log and history keep it.
 
-use domain::answer::clean_answer;
-use domain::context::EventContext;
-use domain::delivery::{Attempt, AttemptConclusion, conclude};
-use domain::retry::retry_after;
-use domain::time::Timestamp;
+use domain::delivery::{Attempt, AttemptConclusion, clean_answer, conclude, retry_after};
+use domain::event::EventContext;
+use domain::values::Timestamp;
 use sha2::{Digest, Sha256};
 use vault::Entropy;
 

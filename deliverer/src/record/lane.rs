@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::answer::AnswerVerdict;
-use domain::delivery::CancelCause;
+use domain::delivery::{AnswerVerdict, CancelCause};
 use domain::subscription::Subscription;
 use eventstore::load_all;
 use sqlx::{FromRow, PgConnection};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::delivery::{Attempt, Outcome};
 use domain::notice::{NoticeChannel, NoticeSendingEvent, SentNotice};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::NewEvent;
 use sqlx::PgConnection;
 use telemetry::metrics::NOTICES;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use domain::answer::AnswerVerdict;
-use domain::delivery::OutboxPresence;
+use domain::delivery::{AnswerVerdict, OutboxPresence};
 use sqlx::PgConnection;
 use uuid::Uuid;
 

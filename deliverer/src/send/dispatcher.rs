@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use domain::answer::AttemptAnswer;
+use domain::delivery::AttemptAnswer;
 use eventstore::crash;
 use telemetry::metrics::DESCRIPTOR_SHORTAGES;
 use telemetry::trace::{self, TraceSpan};

@@ -1,9 +1,9 @@
 //! The request of an attempt: the contract's headers, the signature and the POST.
 
-use domain::answer::{AttemptAnswer, clean_answer};
-use domain::signature::{SignedSample, WebhookSecret, sign};
-use domain::time::Timestamp;
-use domain::workflow::StepMethod;
+use domain::delivery::signature::{SignedSample, WebhookSecret, sign};
+use domain::delivery::workflow::StepMethod;
+use domain::delivery::{AttemptAnswer, clean_answer};
+use domain::values::Timestamp;
 use eventstore::crash;
 use tokio::time::Instant;
 use uuid::Uuid;

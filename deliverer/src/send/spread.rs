@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use domain::delivery::DeliveryEvent;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{NewEvent, crash, load_first};
 use sqlx::PgConnection;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::delivery::{CancelCause, DeliveryEvent, SUSPENDED_WAIT_MAX};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, NewEvent};
 use projector::replays;

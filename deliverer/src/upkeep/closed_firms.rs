@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::context::{Actor, EventContext};
+use domain::event::{Actor, EventContext};
 use domain::firm::{Firm, FirmCommand};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
 use eventstore::worker::{NextStep, WakeOn, Worker};

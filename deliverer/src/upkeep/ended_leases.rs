@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::clock::CLOCK_SKEW_MAX;
 use domain::delivery::{Attempt, CancelCause, record};
-use domain::time::Timestamp;
+use domain::operations::CLOCK_SKEW_MAX;
+use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, NewEvent, crash};
 use projector::replays;

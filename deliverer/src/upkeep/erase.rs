@@ -11,9 +11,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use domain::activity::ResponseEvent;
 use domain::delivery::CancelCause;
 use domain::event::Event;
-use domain::response::ResponseEvent;
 use eventstore::checkpoint;
 use eventstore::tail::{self, LogRange};
 use eventstore::worker::{NextStep, WakeOn, Worker};

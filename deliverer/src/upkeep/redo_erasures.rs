@@ -1,6 +1,6 @@
 //! Erasures that a start carries out again, because a database is from a backup (case H3).
 
-use domain::restore::ErasureMark;
+use domain::operations::ErasureMark;
 use eventstore::worker::Worker;
 use eventstore::{checkpoint, tail};
 use sqlx::PgPool;

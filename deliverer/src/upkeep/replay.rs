@@ -5,10 +5,13 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use domain::delivery::{Delivery, DeliveryEvent, DeliveryState, ReplayedDelivery, SentBody};
-use domain::replay::{ReplayConditions, ReplayEvent, ReplaySkip, forced_skip_reason, skip_reason};
-use domain::retry::RetrySchedule;
-use domain::time::Timestamp;
+use domain::delivery::replay::{
+    ReplayConditions, ReplayEvent, ReplaySkip, forced_skip_reason, skip_reason,
+};
+use domain::delivery::{
+    Delivery, DeliveryEvent, DeliveryState, ReplayedDelivery, RetrySchedule, SentBody,
+};
+use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendTransaction, NewEvent, Upcasters, load_all};
 use projector::replays::{self, ReplayTurn, ReplayableRow};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use deliverer::outgoing::{AttemptBudget, OutgoingExchange, SNIPPET_MAX_BYTES};
-use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError};
+use domain::delivery::{AnswerVerdict, AttemptAnswer, NetworkError};
 use tokio::sync::mpsc;
 
 use crate::support::receiver::{Receiver, Talk};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use deliverer::outgoing::{DnsServers, OutgoingClient, OutgoingConfig};
-use domain::address::AllowedTargets;
-use domain::answer::{AttemptAnswer, NetworkError};
+use domain::delivery::{AttemptAnswer, NetworkError};
+use domain::subscription::AllowedTargets;
 use tokio::time::Instant;
 
 use crate::support::name_server::{NameServer, Reply, parsed};

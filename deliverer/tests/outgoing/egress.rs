@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
-use domain::address::AllowedTargets;
-use domain::answer::{AttemptAnswer, NetworkError};
+use domain::delivery::{AttemptAnswer, NetworkError};
+use domain::subscription::AllowedTargets;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

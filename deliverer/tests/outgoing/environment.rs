@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use deliverer::outgoing::{DnsServers, OutgoingClient, OutgoingConfig};
-use domain::answer::{AttemptAnswer, NetworkError};
+use domain::delivery::{AttemptAnswer, NetworkError};
 
 use crate::support::certificates::Authority;
 use crate::support::name_server::NameServer;

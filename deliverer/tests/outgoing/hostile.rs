@@ -7,8 +7,8 @@ use bytes::Bytes;
 use deliverer::outgoing::{
     AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig, OutgoingExchange,
 };
-use domain::address::AllowedTargets;
-use domain::answer::{AttemptAnswer, NetworkError};
+use domain::delivery::{AttemptAnswer, NetworkError};
+use domain::subscription::AllowedTargets;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 

@@ -4,9 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use deliverer::outgoing::{AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig};
-use domain::address::AllowedTargets;
-use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError};
-use domain::target::Target;
+use domain::delivery::{AnswerVerdict, AttemptAnswer, NetworkError};
+use domain::subscription::{AllowedTargets, Target};
 
 use crate::support::name_server::{NameServer, Reply, parsed};
 use crate::support::receiver::Receiver;

@@ -1,9 +1,8 @@
 //! Where a redirect may lead: cases C16 and C17.
 
 use deliverer::outgoing::{DnsServers, OutgoingClient, OutgoingConfig, OutgoingExchange};
-use domain::address::AllowedTargets;
-use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault};
-use domain::target::TargetRefusal;
+use domain::delivery::{AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault};
+use domain::subscription::{AllowedTargets, TargetRefusal};
 
 use crate::support::certificates::Authority;
 use crate::support::name_server::{NameServer, Reply, parsed};

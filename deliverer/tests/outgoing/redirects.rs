@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use deliverer::outgoing::header::{HeaderName, HeaderValue};
-use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault};
+use domain::delivery::{AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault};
 
 use crate::support::receiver::{Receiver, Seen, Talk};
 use crate::support::{BODY, OK, client, client_within, delivery, headers_within, redirect, send};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use deliverer::outgoing::{
     AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig, OutgoingExchange,
 };
-use domain::answer::{AnswerVerdict, AttemptAnswer, NetworkError};
+use domain::delivery::{AnswerVerdict, AttemptAnswer, NetworkError};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::support::certificates::{Authority, self_signed};

@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::document::NotADocument;
-use crate::email::{EmailAddress, bare_address};
+use super::object::NotADocument;
 use crate::firm::FirmBrand;
-use crate::form::{HiddenField, is_form_url};
-use crate::label::check_label;
-use crate::link::HIDDEN_KEY_MAX;
-use crate::target::TARGET_MAX_CHARS;
+use crate::form::{HIDDEN_KEY_MAX, HiddenField, is_form_url};
+use crate::subscription::TARGET_MAX_CHARS;
+use crate::values::{EmailAddress, bare_address, check_label};
 
 /// Longest short name in a form's address, in characters.
 const SLUG_MAX: usize = 200;

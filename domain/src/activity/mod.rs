@@ -1,4 +1,4 @@
-//! Activities of the product, and their strict reader.
+//! Activities of the product, their strict reader, and the occurrences that follow from them.
 //!
 //! Every kind of activity has a closed shape. A missing field, an unknown field or a field of
 //! another type is an error, and so is a name by the product that nobody could use (ruling 37). The
@@ -6,353 +6,36 @@
 //! today. A text of a respondent or invitee is cleaned and never refused (ruling 53).
 
 mod checks;
+mod document;
+mod fact;
+mod object;
+mod occurrence;
 mod read;
+mod response;
+mod shapes;
 mod strangers;
 
-use serde::Deserialize;
-use uuid::Uuid;
-
-use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
-use crate::email::EmailAddress;
-use crate::firm::{FirmChange, MemberChange};
-use crate::form::FormChange;
-use crate::object::{Properties, StrictObject};
-use crate::person::AddressChange;
-use crate::time::Timestamp;
+pub use document::{
+    AnsweredQuestion, Booking, DOCUMENT_MAX_BYTES, FormVariables, Invitee, ReportDocument,
+    Respondent, ResponseDocument,
+};
+pub use fact::Fact;
+pub use object::{NotADocument, Properties, readable_json};
+pub use occurrence::{
+    Happening, Occurrence, OccurrenceCommand, OccurrenceEvent, delivery_id, occurrence_id,
+    reissue_id,
+};
+pub use read::NotAnActivity;
+pub use response::{PartRejection, Response, ResponseCommand, ResponseEvent, response_stream};
+pub use shapes::{
+    Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport,
+};
 
 /// Largest number of activities in one batch.
 pub const BATCH_MAX_EVENTS: usize = 1_000;
 
 /// Largest size of one batch, in bytes.
 pub const BATCH_MAX_BYTES: usize = 8 * 1024 * 1024;
-
-/// One activity that the product reports.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Activity {
-    /// `firm.*`
-    Firm {
-        /// The reported change.
-        change: FirmChange,
-        /// The firm's reply address, if the report has the brand. `Some(None)` removes the address.
-        reply_to: Option<Option<String>>,
-    },
-    /// `member.*`
-    Member {
-        /// The member.
-        member_id: Uuid,
-        /// The reported change.
-        change: MemberChange,
-    },
-    /// `form.*`
-    Form {
-        /// The form.
-        form_id: Uuid,
-        /// The reported change.
-        change: FormChange,
-    },
-    /// `address.*`
-    Address {
-        /// The person's address. Only its keyed hash is kept.
-        email: EmailAddress,
-        /// The reported change.
-        change: AddressChange,
-    },
-    /// `response.saved`
-    ResponseSaved(ResponseReport),
-    /// `response.submitted`
-    ResponseSubmitted(ResponseReport),
-    /// `report.created` and `report.changed`
-    Report {
-        /// The response of the report.
-        response_id: Uuid,
-        /// The report's content.
-        report: ReportDocument,
-    },
-    /// `report.approved`, `report.sent` and `report.opened`
-    ReportMoved {
-        /// The report.
-        report_id: Uuid,
-        /// The stage that the report reached.
-        moment: ReportMoment,
-        /// Time of the stage, by the product's clock.
-        at: Timestamp,
-    },
-    /// `payment.received`
-    PaymentReceived(Payment),
-    /// `booking.made`
-    BookingMade {
-        /// The response of the booking.
-        response_id: Uuid,
-        /// The booking.
-        booking: Booking,
-    },
-    /// `booking.rescheduled`
-    BookingMoved(BookingMove),
-    /// `booking.cancelled`
-    BookingCancelled {
-        /// The booking.
-        booking_id: Uuid,
-    },
-    /// `lead.scored`
-    LeadScored(LeadScore),
-    /// `response.erased`
-    ResponseErased {
-        /// The response.
-        response_id: Uuid,
-    },
-    /// `person.erased`
-    PersonErased {
-        /// Address of the person whose data is erased. Only its keyed hash is kept.
-        email: String,
-    },
-}
-
-/// Stages of a report. Each is reached at most once (contract, section Triggers).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReportMoment {
-    /// A reviewer approved the report.
-    Approved,
-    /// The report's email went out.
-    Sent,
-    /// The client opened the report for the first time.
-    Opened,
-}
-
-/// A payment for a report or a consultation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Payment {
-    /// The payment.
-    pub payment_id: Uuid,
-    /// The response of the payment.
-    pub response_id: Uuid,
-    /// The report that was paid for, if any.
-    pub report_id: Option<Uuid>,
-    /// The booking that was paid for, if any.
-    pub booking_id: Option<Uuid>,
-    /// Time of the payment, by the product's clock.
-    pub at: Timestamp,
-}
-
-/// A booking that moved to a new time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BookingMove {
-    /// The booking.
-    pub booking_id: Uuid,
-    /// Time of the move. A repeated report of one move carries one time.
-    pub moved_at: Timestamp,
-    /// New start of the booking.
-    pub starts_at: Timestamp,
-    /// New end of the booking.
-    pub ends_at: Timestamp,
-    /// New length of the booking, in minutes.
-    pub duration_min: u32,
-    /// IANA name of the time zone.
-    pub time_zone: String,
-}
-
-/// How likely a person is to become a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeadBand {
-    /// Unlikely.
-    Cold,
-    /// Possible.
-    Warm,
-    /// Likely.
-    Hot,
-}
-
-/// A person's lead score.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeadScore {
-    /// The person's address. Only its keyed hash is kept.
-    pub person: String,
-    /// The response that was scored.
-    pub response_id: Uuid,
-    /// The band of the score.
-    pub band: LeadBand,
-}
-
-/// A response, saved half-way or submitted.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResponseReport {
-    /// The response.
-    pub response_id: Uuid,
-    /// The form of the response.
-    pub form_id: Uuid,
-    /// Time of the save or the submission, by the product's clock.
-    pub at: Timestamp,
-    /// The answers.
-    pub document: ResponseDocument,
-}
-
-/// Why an activity is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAnActivity {
-    /// No activity has this type.
-    #[error("type: not a type of activity")]
-    UnknownType,
-    /// The data does not fit the type.
-    #[error("{}", in_data(.0))]
-    Data(#[from] NotADocument),
-}
-
-/// Sentence about the fault. It names the part of `data`, if the fault lies in one part.
-fn in_data(wrong: &NotADocument) -> String {
-    match wrong {
-        NotADocument::Missing(_)
-        | NotADocument::Malformed { .. }
-        | NotADocument::Unknown(_)
-        | NotADocument::In { .. } => format!("data.{wrong}"),
-        NotADocument::TooLarge(_) => format!("data: {wrong}"),
-    }
-}
-
-impl Activity {
-    /// Whether a repeat is recognised by the activity's id. Reports of state and erasures of a
-    /// person are. All other activities are recognised by their content.
-    #[must_use]
-    pub const fn is_told_by_id(&self) -> bool {
-        match self {
-            Self::Firm { .. }
-            | Self::Member { .. }
-            | Self::Form { .. }
-            | Self::Address { .. }
-            | Self::Report { .. }
-            | Self::PersonErased { .. } => true,
-            Self::ResponseSaved(_)
-            | Self::ResponseSubmitted(_)
-            | Self::ReportMoved { .. }
-            | Self::PaymentReceived(_)
-            | Self::BookingMade { .. }
-            | Self::BookingMoved(_)
-            | Self::BookingCancelled { .. }
-            | Self::LeadScored(_)
-            | Self::ResponseErased { .. } => false,
-        }
-    }
-
-    /// The response that the activity names, if any.
-    #[must_use]
-    pub const fn response_id(&self) -> Option<Uuid> {
-        match self {
-            Self::ResponseSaved(report) | Self::ResponseSubmitted(report) => {
-                Some(report.response_id)
-            }
-            Self::Report { response_id, .. }
-            | Self::BookingMade { response_id, .. }
-            | Self::ResponseErased { response_id } => Some(*response_id),
-            Self::PaymentReceived(payment) => Some(payment.response_id),
-            Self::LeadScored(lead) => Some(lead.response_id),
-            Self::Firm { .. }
-            | Self::Member { .. }
-            | Self::Form { .. }
-            | Self::Address { .. }
-            | Self::ReportMoved { .. }
-            | Self::BookingMoved(_)
-            | Self::BookingCancelled { .. }
-            | Self::PersonErased { .. } => None,
-        }
-    }
-
-    /// The form of the response, if the activity names one.
-    #[must_use]
-    pub const fn form_id(&self) -> Option<Uuid> {
-        match self {
-            Self::ResponseSaved(report) | Self::ResponseSubmitted(report) => Some(report.form_id),
-            _ => None,
-        }
-    }
-
-    /// Address of the person that the activity names on its response, if any: the respondent, the
-    /// invitee of a booking or the lead.
-    #[must_use]
-    pub fn named(&self) -> Option<&str> {
-        let email = match self {
-            Self::ResponseSaved(report) | Self::ResponseSubmitted(report) => {
-                &report.document.respondent.email
-            }
-            Self::BookingMade { booking, .. } => &booking.invitee.email,
-            Self::LeadScored(lead) => &lead.person,
-            Self::Firm { .. }
-            | Self::Member { .. }
-            | Self::Form { .. }
-            | Self::Address { .. }
-            | Self::Report { .. }
-            | Self::ReportMoved { .. }
-            | Self::PaymentReceived(_)
-            | Self::BookingMoved(_)
-            | Self::BookingCancelled { .. }
-            | Self::ResponseErased { .. }
-            | Self::PersonErased { .. } => return None,
-        };
-        (!email.is_empty()).then_some(email)
-    }
-
-    /// The report or booking of the activity, if any.
-    #[must_use]
-    pub fn part_id(&self) -> Option<Uuid> {
-        match self {
-            Self::Report { report, .. } => Some(report.id.into()),
-            Self::ReportMoved { report_id, .. } => Some(*report_id),
-            Self::BookingMade { booking, .. } => Some(booking.id.into()),
-            Self::BookingMoved(moved) => Some(moved.booking_id),
-            Self::BookingCancelled { booking_id } => Some(*booking_id),
-            Self::Firm { .. }
-            | Self::Member { .. }
-            | Self::Form { .. }
-            | Self::Address { .. }
-            | Self::ResponseSaved(_)
-            | Self::ResponseSubmitted(_)
-            | Self::PaymentReceived(_)
-            | Self::LeadScored(_)
-            | Self::ResponseErased { .. }
-            | Self::PersonErased { .. } => None,
-        }
-    }
-
-    /// Reads an activity from the `type` and `data` of its CloudEvent.
-    ///
-    /// # Errors
-    /// [`NotAnActivity`] names the fault.
-    pub fn read(kind: &str, data: Properties) -> Result<Self, NotAnActivity> {
-        let data = StrictObject(data);
-        Ok(match kind {
-            "firm.opened" => read::firm_opened(data)?,
-            "firm.changed" => read::firm_changed(data)?,
-            "firm.suspended" => data.end(read::firm(FirmChange::Suspended))?,
-            "firm.resumed" => data.end(read::firm(FirmChange::Resumed))?,
-            "firm.closed" => data.end(read::firm(FirmChange::Closed))?,
-            "member.joined" => read::member_with_role(data, MemberChange::Joined)?,
-            "member.role_changed" => read::member_with_role(data, MemberChange::RoleChanged)?,
-            "member.disabled" => read::member(data, MemberChange::Disabled)?,
-            "member.enabled" => read::member(data, MemberChange::Enabled)?,
-            "member.left" => read::member(data, MemberChange::Left)?,
-            "form.created" => read::form_created(data)?,
-            "form.changed" => read::form_changed(data)?,
-            "form.published" => read::form(data, FormChange::Published)?,
-            "form.unpublished" => read::form(data, FormChange::Unpublished)?,
-            "form.deleted" => read::form(data, FormChange::Deleted)?,
-            "address.unsubscribed" => read::address(data, AddressChange::Unsubscribed)?,
-            "address.bounced" => read::address(data, AddressChange::Bounced)?,
-            "address.restored" => read::address(data, AddressChange::Restored)?,
-            "response.saved" => Self::ResponseSaved(read::response(data, "saved_at")?),
-            "response.submitted" => Self::ResponseSubmitted(read::response(data, "submitted_at")?),
-            "report.created" | "report.changed" => read::report(data)?,
-            "report.approved" => read::report_moment(data, ReportMoment::Approved)?,
-            "report.sent" => read::report_moment(data, ReportMoment::Sent)?,
-            "report.opened" => read::report_moment(data, ReportMoment::Opened)?,
-            "payment.received" => read::payment(data)?,
-            "booking.made" => read::booking_made(data)?,
-            "booking.rescheduled" => read::booking_moved(data)?,
-            "booking.cancelled" => read::booking_cancelled(data)?,
-            "lead.scored" => read::lead(data)?,
-            "response.erased" => read::response_erased(data)?,
-            "person.erased" => read::person_erased(data)?,
-            _ => return Err(NotAnActivity::UnknownType),
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,23 +1,89 @@
-//! Readers of `data`, one for each kind of activity.
+//! The strict reader of an activity, with a reader of `data` for each kind.
 
 use super::checks;
+use super::document::{Booking, ReportDocument, ResponseDocument};
+use super::object::{NotADocument, Properties, StrictObject};
+use super::shapes::{
+    Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport,
+};
 use super::strangers::{cleaned_address, cleaned_invitee, cleaned_response};
-use super::{Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport};
-use crate::document::{Booking, NotADocument, ReportDocument, ResponseDocument};
-use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole};
+use crate::firm::{FirmBrand, FirmChange, MemberChange, MemberRole, NoticeChange};
 use crate::form::{FormChange, FormDetails, FormEdit};
-use crate::ids::Id;
-use crate::label::{FIRM_NAME_MAX, TITLE_MAX};
-use crate::notice::NoticeChange;
-use crate::object::StrictObject;
-use crate::person::AddressChange;
-use crate::trigger::FirmPlan;
+use crate::invite::AddressChange;
+use crate::subscription::FirmPlan;
+use crate::values::{FIRM_NAME_MAX, Id, TITLE_MAX};
 
-pub(super) const fn firm(change: FirmChange) -> Activity {
+/// Why an activity is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnActivity {
+    /// No activity has this type.
+    #[error("type: not a type of activity")]
+    UnknownType,
+    /// The data does not fit the type.
+    #[error("{}", in_data(.0))]
+    Data(#[from] NotADocument),
+}
+
+/// Sentence about the fault. It names the part of `data`, if the fault lies in one part.
+fn in_data(wrong: &NotADocument) -> String {
+    match wrong {
+        NotADocument::Missing(_)
+        | NotADocument::Malformed { .. }
+        | NotADocument::Unknown(_)
+        | NotADocument::In { .. } => format!("data.{wrong}"),
+        NotADocument::TooLarge(_) => format!("data: {wrong}"),
+    }
+}
+
+impl Activity {
+    /// Reads an activity from the `type` and `data` of its CloudEvent.
+    ///
+    /// # Errors
+    /// [`NotAnActivity`] names the fault.
+    pub fn read(kind: &str, data: Properties) -> Result<Self, NotAnActivity> {
+        let data = StrictObject(data);
+        Ok(match kind {
+            "firm.opened" => firm_opened(data)?,
+            "firm.changed" => firm_changed(data)?,
+            "firm.suspended" => data.end(firm(FirmChange::Suspended))?,
+            "firm.resumed" => data.end(firm(FirmChange::Resumed))?,
+            "firm.closed" => data.end(firm(FirmChange::Closed))?,
+            "member.joined" => member_with_role(data, MemberChange::Joined)?,
+            "member.role_changed" => member_with_role(data, MemberChange::RoleChanged)?,
+            "member.disabled" => member(data, MemberChange::Disabled)?,
+            "member.enabled" => member(data, MemberChange::Enabled)?,
+            "member.left" => member(data, MemberChange::Left)?,
+            "form.created" => form_created(data)?,
+            "form.changed" => form_changed(data)?,
+            "form.published" => form(data, FormChange::Published)?,
+            "form.unpublished" => form(data, FormChange::Unpublished)?,
+            "form.deleted" => form(data, FormChange::Deleted)?,
+            "address.unsubscribed" => address(data, AddressChange::Unsubscribed)?,
+            "address.bounced" => address(data, AddressChange::Bounced)?,
+            "address.restored" => address(data, AddressChange::Restored)?,
+            "response.saved" => Self::ResponseSaved(response(data, "saved_at")?),
+            "response.submitted" => Self::ResponseSubmitted(response(data, "submitted_at")?),
+            "report.created" | "report.changed" => report(data)?,
+            "report.approved" => report_moment(data, ReportMoment::Approved)?,
+            "report.sent" => report_moment(data, ReportMoment::Sent)?,
+            "report.opened" => report_moment(data, ReportMoment::Opened)?,
+            "payment.received" => payment(data)?,
+            "booking.made" => booking_made(data)?,
+            "booking.rescheduled" => booking_moved(data)?,
+            "booking.cancelled" => booking_cancelled(data)?,
+            "lead.scored" => lead(data)?,
+            "response.erased" => response_erased(data)?,
+            "person.erased" => person_erased(data)?,
+            _ => return Err(NotAnActivity::UnknownType),
+        })
+    }
+}
+
+const fn firm(change: FirmChange) -> Activity {
     Activity::Firm { change, reply_to: None }
 }
 
-pub(super) fn firm_opened(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn firm_opened(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let (brand, reply_to) = data.optional_part("brand", brand)?.unwrap_or_default();
     let change = FirmChange::Opened {
         name: checks::label("name", FIRM_NAME_MAX, data.required("name")?)?,
@@ -27,7 +93,7 @@ pub(super) fn firm_opened(mut data: StrictObject) -> Result<Activity, NotADocume
     data.end(Activity::Firm { change, reply_to: Some(reply_to) })
 }
 
-pub(super) fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let (brand, reply_to) = data.optional_part("brand", brand)?.unzip();
     let change = FirmChange::Changed {
         name: checks::optional_label("name", FIRM_NAME_MAX, data.optional("name")?)?,
@@ -55,7 +121,7 @@ fn brand(mut data: StrictObject) -> Result<(FirmBrand, Option<String>), NotADocu
     data.end((checks::brand(brand)?, reply_to))
 }
 
-pub(super) fn member_with_role(
+fn member_with_role(
     mut data: StrictObject,
     change: fn(MemberRole) -> MemberChange,
 ) -> Result<Activity, NotADocument> {
@@ -63,20 +129,17 @@ pub(super) fn member_with_role(
     member(data, change(role))
 }
 
-pub(super) fn member(
-    mut data: StrictObject,
-    change: MemberChange,
-) -> Result<Activity, NotADocument> {
+fn member(mut data: StrictObject, change: MemberChange) -> Result<Activity, NotADocument> {
     let Id(member_id) = data.required("member_id")?;
     data.end(Activity::Member { member_id, change })
 }
 
-pub(super) fn form(mut data: StrictObject, change: FormChange) -> Result<Activity, NotADocument> {
+fn form(mut data: StrictObject, change: FormChange) -> Result<Activity, NotADocument> {
     let Id(form_id) = data.required("form_id")?;
     data.end(Activity::Form { form_id, change })
 }
 
-pub(super) fn form_created(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn form_created(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let details = FormDetails {
         title: checks::label("title", TITLE_MAX, data.required("title")?)?,
         slug: checks::slug(data.required("slug")?)?,
@@ -88,7 +151,7 @@ pub(super) fn form_created(mut data: StrictObject) -> Result<Activity, NotADocum
     form(data, FormChange::Created(details))
 }
 
-pub(super) fn form_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn form_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let edit = FormEdit {
         title: checks::optional_label("title", TITLE_MAX, data.optional("title")?)?,
         slug: data.optional::<Option<_>>("slug")?.map(checks::slug).transpose()?,
@@ -103,18 +166,12 @@ pub(super) fn form_changed(mut data: StrictObject) -> Result<Activity, NotADocum
     form(data, FormChange::Changed(edit))
 }
 
-pub(super) fn address(
-    mut data: StrictObject,
-    change: AddressChange,
-) -> Result<Activity, NotADocument> {
+fn address(mut data: StrictObject, change: AddressChange) -> Result<Activity, NotADocument> {
     let email = cleaned_address(data.required("email")?);
     data.end(Activity::Address { email: checks::address("email", &email)?, change })
 }
 
-pub(super) fn response(
-    mut data: StrictObject,
-    time: &'static str,
-) -> Result<ResponseReport, NotADocument> {
+fn response(mut data: StrictObject, time: &'static str) -> Result<ResponseReport, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(form_id) = data.required("form_id")?;
     let at = data.required(time)?;
@@ -122,7 +179,7 @@ pub(super) fn response(
     Ok(ResponseReport { response_id, form_id, at, document })
 }
 
-pub(super) fn report(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn report(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(report_id) = data.required("report_id")?;
     let report = ReportDocument {
@@ -137,17 +194,14 @@ pub(super) fn report(mut data: StrictObject) -> Result<Activity, NotADocument> {
     data.end(Activity::Report { response_id, report })
 }
 
-pub(super) fn report_moment(
-    mut data: StrictObject,
-    moment: ReportMoment,
-) -> Result<Activity, NotADocument> {
+fn report_moment(mut data: StrictObject, moment: ReportMoment) -> Result<Activity, NotADocument> {
     let Id(report_id) = data.required("report_id")?;
     let at = data.required("at")?;
     data.end(Activity::ReportMoved { report_id, moment, at })
 }
 
 /// The paid amount is checked and not kept, because no payload shows it.
-pub(super) fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let _: serde_json::Number = data.required("amount")?;
     let _: String = data.required("currency")?;
     let payment = Payment {
@@ -160,7 +214,7 @@ pub(super) fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> 
     data.end(Activity::PaymentReceived(payment))
 }
 
-pub(super) fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     let Id(booking_id) = data.required("booking_id")?;
     let booking = Booking::read(booking_id.into(), &mut data)?;
@@ -170,7 +224,7 @@ pub(super) fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocum
     data.end(Activity::BookingMade { response_id, booking })
 }
 
-pub(super) fn booking_moved(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn booking_moved(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let moved = BookingMove {
         booking_id: data.required::<Id>("booking_id")?.into(),
         moved_at: data.required("moved_at")?,
@@ -182,12 +236,12 @@ pub(super) fn booking_moved(mut data: StrictObject) -> Result<Activity, NotADocu
     data.end(Activity::BookingMoved(moved))
 }
 
-pub(super) fn booking_cancelled(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn booking_cancelled(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(booking_id) = data.required("booking_id")?;
     data.end(Activity::BookingCancelled { booking_id })
 }
 
-pub(super) fn lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let _: serde_json::Number = data.required("score")?;
     let lead = LeadScore {
         person: checks::lead(cleaned_address(data.required("person")?))?,
@@ -197,12 +251,12 @@ pub(super) fn lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
     data.end(Activity::LeadScored(lead))
 }
 
-pub(super) fn response_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn response_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let Id(response_id) = data.required("response_id")?;
     data.end(Activity::ResponseErased { response_id })
 }
 
-pub(super) fn person_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
+fn person_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let email = checks::named_person(cleaned_address(data.required("email")?))?;
     data.end(Activity::PersonErased { email })
 }

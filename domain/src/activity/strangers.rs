@@ -1,7 +1,7 @@
 //! Texts that strangers typed: respondents and invitees (ruling 53). Their control characters
 //! become spaces, and nothing of them refuses an activity.
 
-use crate::document::{Invitee, Respondent, ResponseDocument};
+use super::document::{Invitee, Respondent, ResponseDocument};
 
 /// The document with texts that can be shown. Other texts of it are the product's.
 pub(super) fn cleaned_response(mut document: ResponseDocument) -> ResponseDocument {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::firm::FirmChange;
 use serde_json::{Value, json};
 
 const ID: &str = "00000000-0000-4000-8000-000000000001";

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::canonical;
-use crate::merkle::{self, Hash};
-use crate::time::Timestamp;
+use super::hashing::{canonical, link};
+use super::merkle::{self, Hash};
+use crate::values::Timestamp;
 
 /// Prefix of the signed bytes. It keeps a signature from being used for other data.
 const SIGNED_PREFIX: &[u8] = b"firmforms audit checkpoint v1\n";
@@ -83,7 +83,7 @@ impl Seal {
     /// Hash of the seal, linked to the seal before.
     #[must_use]
     pub fn link(&self, previous: &Hash) -> Hash {
-        super::link(previous, &canonical(self))
+        link(previous, &canonical(self))
     }
 }
 
@@ -180,7 +180,7 @@ impl AuditCheckpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{FORMAT_VERSION, GENESIS_HASH};
+    use crate::audit::hashing::{FORMAT_VERSION, GENESIS_HASH};
 
     fn signed_by(installation_id: Option<Uuid>) -> AuditCheckpoint {
         AuditCheckpoint {

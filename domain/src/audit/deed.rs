@@ -7,27 +7,32 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::EntryParty;
-use crate::access_token::{AccessTokenEvent, TokenScope};
-use crate::checkpoint_series::CheckpointSeriesEvent;
-use crate::delivery::DeliveryEvent;
+use crate::access::sign_in::{SignInEvent, SignInScope};
+use crate::access::{AccessTokenEvent, KeyEvent, TokenScope};
+use crate::activity::ResponseEvent;
+use crate::delivery::replay::ReplayEvent;
+use crate::delivery::{DeliveryEvent, PauseEvent, RepairEvent};
 use crate::event::Event;
 use crate::firm::FirmEvent;
-use crate::key::KeyEvent;
-use crate::late_entry::LateEntryEvent;
-use crate::maintenance::MaintenanceEvent;
+use crate::invite::PersonEvent;
 use crate::notice::{NoticeSendingEvent, SentNotice};
-use crate::pause::PauseEvent;
-use crate::person::PersonEvent;
-use crate::reading::{ReadingDetails, ReadingEvent, ReadingSubject};
-use crate::repair::RepairEvent;
-use crate::replay::ReplayEvent;
-use crate::response::ResponseEvent;
-use crate::sign_in::{SignInEvent, SignInScope};
-use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
-use crate::target::{shown_target, shown_with_path};
-use crate::target_test::TargetTestEvent;
-use crate::trigger::Trigger;
+use crate::operations::{
+    CheckpointSeriesEvent, LateEntryEvent, MaintenanceEvent, ReadingDetails, ReadingEvent,
+    ReadingSubject,
+};
+use crate::subscription::{
+    GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown, TargetTestEvent, Trigger,
+    shown_target, shown_with_path,
+};
+
+/// An actor or an object, by kind and id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EntryParty {
+    /// The kind of actor or object.
+    pub kind: &'static str,
+    /// The id. `None` for the service itself.
+    pub id: Option<String>,
+}
 
 /// Defines the actions. An action's word is its variant in snake case.
 macro_rules! actions {

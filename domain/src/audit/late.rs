@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use crate::event::Event;
-use crate::late_entry::LateEntryEvent;
+use crate::operations::LateEntryEvent;
 
 /// An event by its place in the log, its firm and its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::late_entry::LateEntryReason;
+    use crate::operations::LateEntryReason;
 
     fn event(position: i64, firm: u128, id: u128) -> EventPlace {
         let [firm_id, event_id] = [firm, id].map(Uuid::from_u128);

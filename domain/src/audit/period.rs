@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::time::Timestamp;
+use crate::values::Timestamp;
 
 /// A period of time. A missing bound bounds nothing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

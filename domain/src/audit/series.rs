@@ -1,12 +1,23 @@
 //! A series of signed checkpoints, numbered from 1. One key signs a series, and each rotation hands
 //! it to the next key. The rule here decides whether a signer may continue a series.
 
+use std::time::Duration;
+
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{AuditCheckpoint, OtherInstallation};
-use crate::merkle::Hash;
-use crate::time::Timestamp;
+use super::checkpoint::{AuditCheckpoint, OtherInstallation};
+use super::merkle::Hash;
+use crate::values::Timestamp;
+
+/// Oldest signed checkpoint that needs no operator. `serve` signs one each hour.
+const CHECKPOINT_AGE_MAX: Duration = Duration::from_secs(2 * 3_600);
+
+/// Whether a log that has gone without a signed checkpoint for this long needs an operator.
+#[must_use]
+pub fn is_signature_late(age: Duration) -> bool {
+    age > CHECKPOINT_AGE_MAX
+}
 
 /// The last signature, as the database remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +157,8 @@ impl SeriesState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{FORMAT_VERSION, GENESIS_HASH, OpenBlock};
+    use crate::audit::checkpoint::OpenBlock;
+    use crate::audit::hashing::{FORMAT_VERSION, GENESIS_HASH};
 
     const OURS: Uuid = Uuid::from_u128(1);
 

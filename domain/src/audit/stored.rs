@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::FORMAT_VERSION;
-use crate::time::Timestamp;
+use super::hashing::FORMAT_VERSION;
+use crate::values::Timestamp;
 
 /// The content of an entry's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

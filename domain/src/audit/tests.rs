@@ -1,15 +1,19 @@
 //! What an entry says, its bytes and its hash: held as they are, since a chain that was written once
 //! must verify for good.
 
+use super::merkle::Hash;
 use super::*;
+use crate::event::{Actor, Event, EventContext, Terminal};
 use crate::firm::FirmEvent;
-use crate::operator::Terminal;
-use crate::person::PersonEvent;
-use crate::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
-use crate::subscription::{GoneAnswer, RemovalReason, SubscriptionEvent, TargetShown};
-use crate::target_test::{OrderedTest, TargetTestEvent};
-use crate::trigger::Trigger;
+use crate::invite::PersonEvent;
+use crate::operations::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
+use crate::subscription::{
+    GoneAnswer, OrderedTest, RemovalReason, SubscriptionEvent, TargetShown, TargetTestEvent,
+    Trigger,
+};
+use crate::values::Timestamp;
 use rstest::rstest;
+use uuid::Uuid;
 
 const HOOK: &str = "00000000-0000-0000-0000-000000000007";
 

@@ -1,6 +1,6 @@
 //! Verifications of the whole log that a worker runs by itself, and the result of the last one.
 
-use crate::time::Timestamp;
+use crate::values::Timestamp;
 
 /// The verification that runs now, and the last one that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

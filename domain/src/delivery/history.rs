@@ -3,10 +3,9 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::subscription::RemovalReason;
-use crate::time::Timestamp;
-use crate::trigger::Trigger;
-use crate::workflow::StepOrder;
+use super::workflow::StepOrder;
+use crate::subscription::{RemovalReason, Trigger};
+use crate::values::Timestamp;
 
 /// State of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,19 @@
 //! own stream begins with its first attempt, interruption or cancellation. Only workflow steps,
 //! reissues and repairs begin with an event that queues the delivery.
 
+pub mod pressure;
+pub mod receiver;
+pub mod replay;
+pub mod signature;
+pub mod workflow;
+
+mod answer;
+mod content;
 mod history;
+mod pause;
+mod payload;
+mod repair;
+mod retry;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,16 +33,27 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::answer::{AnswerVerdict, AttemptAnswer};
-use crate::event::{aggregate, domain_event};
-use crate::retry::RetrySchedule;
-use crate::time::Timestamp;
-use crate::workflow::{STEP_VERSION, StepOrder};
+use self::workflow::{STEP_VERSION, StepOrder};
+use crate::aggregate::{aggregate, domain_event};
+use crate::values::Timestamp;
 
+pub use answer::{
+    ANSWER_KEPT_BYTES, AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault, clean_answer,
+};
+pub use content::{ContentFacts, ContentState};
 pub use history::{
     Attempt, CancelCause, Consignment, DeliveryOf, DeliveryState, Hop, LateEffect, NotReissued,
     Outcome, ReissuedDelivery, ReplayedDelivery, RetriedStep, SentBody, UnknownCause,
 };
+pub use pause::{
+    DeliveryRoute, INSTALLATION_FIRM_ID, Pause, PauseCommand, PauseEvent, PauseRejection,
+    PauseScope,
+};
+pub use payload::{
+    AnswerFields, EventPayload, FormPart, PartialPart, PayloadSource, ReportPart, ResponsePart,
+};
+pub use repair::{Repair, RepairCommand, RepairEvent, RepairedDeliveries};
+pub use retry::{RETRY_AFTER_MAX, RetrySchedule, retry_after};
 
 /// Length of a lease on a claimed attempt (ruling 23). By the contract, a server that stops
 /// mid-send causes a resend after 2 minutes.

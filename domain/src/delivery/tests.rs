@@ -1,9 +1,9 @@
 //! Given, when, then.
 
+use super::workflow::{StepMethod, StepName, StepTarget};
 use super::*;
-use crate::time::Timestamp;
-use crate::trigger::Trigger;
-use crate::workflow::{StepMethod, StepName, StepTarget};
+use crate::subscription::Trigger;
+use crate::values::Timestamp;
 use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 use uuid::Uuid;
 

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{FirmBrand, MemberRole};
-use crate::event::domain_event;
-use crate::notice::NoticeChange;
-use crate::time::Timestamp;
-use crate::trigger::FirmPlan;
+use super::notices::NoticeChange;
+use super::report::{FirmBrand, MemberRole};
+use crate::aggregate::domain_event;
+use crate::subscription::FirmPlan;
+use crate::values::Timestamp;
 
 /// Event of a firm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MemberChange, MemberRole};
-use crate::state_report::{self, AspectState, ReportEffect, effect_if_named, effect_on};
-use crate::time::Timestamp;
+use super::report::{MemberChange, MemberRole};
+use crate::aggregate::state_report::{self, AspectState, ReportEffect, effect_if_named, effect_on};
+use crate::values::Timestamp;
 
 /// A member, as the product last reported each aspect. A member whose joining was not reported is
 /// active and has no role.

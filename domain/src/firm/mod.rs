@@ -1,12 +1,15 @@
 //! A firm and its members, as the product reports them (contract, Authentication 3, 5 and 7).
 //!
-//! The product sends reports of state. The newest `time` wins per aspect ([`crate::state_report`]):
-//! the firm's status, each of its settings, a member's activity and a member's role. An older or
+//! The product sends reports of state. The newest `time` wins per aspect ([`ReportEffect`]): the
+//! firm's status, each of its settings, a member's activity and a member's role. An older or
 //! repeated report is accepted and changes nothing. A closing and a leaving take effect whatever
 //! their `time`. A changing event names only the settings that it changes.
 
+mod brand_color;
 mod event;
 mod member;
+mod notices;
+mod report;
 mod settings;
 mod suspension;
 
@@ -18,13 +21,14 @@ use uuid::Uuid;
 
 use self::member::FirmMember;
 use self::settings::FirmSettings;
-use crate::event::aggregate;
-use crate::notice::NoticeChange;
-use crate::state_report::{self, AspectState, ReportEffect, effect_on};
-use crate::time::Timestamp;
-use crate::trigger::FirmPlan;
+use crate::aggregate::aggregate;
+use crate::aggregate::state_report::{self, AspectState, ReportEffect, effect_on};
+use crate::values::Timestamp;
 
+pub use brand_color::{BrandColor, NotAColor};
 pub use event::FirmEvent;
+pub use notices::{NoticeChange, NoticeSettings};
+pub use report::{FirmBrand, FirmChange, FirmStatus, MemberChange, MemberRole};
 pub use suspension::SuspensionChange;
 
 /// Aggregate of one firm. Each firm has a stream of its own.
@@ -38,100 +42,6 @@ pub struct Firm {
 
 /// The time from a firm's closing until its data are dropped (ruling 45, a closed firm's data).
 pub const CLOSED_FIRM_KEPT_FOR: Duration = Duration::from_secs(30 * 86_400);
-
-/// Whether a firm may act (contract, Authentication 7; ruling 28).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FirmStatus {
-    /// The firm is in business.
-    Active,
-    /// The firm is suspended, and its deliveries wait.
-    Suspended,
-    /// The firm is closed for good.
-    Closed,
-}
-
-/// Role of a member in the firm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemberRole {
-    /// The owner manages keys.
-    Owner,
-    /// An admin manages keys.
-    Admin,
-    /// Any other member. They manage no keys.
-    Member,
-}
-
-impl MemberRole {
-    /// Whether members with this role create keys and see the signing secret (contract,
-    /// Authentication 3 and 9).
-    #[must_use]
-    pub const fn manages(self) -> bool {
-        match self {
-            Self::Owner | Self::Admin => true,
-            Self::Member => false,
-        }
-    }
-}
-
-/// The look of a firm's mails. The reply address is personal and is kept in the vault.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FirmBrand {
-    /// A CSS colour.
-    pub color: Option<String>,
-    /// URL of the logo.
-    pub logo_url: Option<String>,
-}
-
-/// A report about the firm.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FirmChange {
-    /// The firm signed up.
-    Opened {
-        /// The firm's name.
-        name: String,
-        /// The firm's plan.
-        plan: FirmPlan,
-        /// The look of the firm's mails.
-        brand: FirmBrand,
-    },
-    /// Some settings changed.
-    Changed {
-        /// The new name.
-        name: Option<String>,
-        /// The new plan.
-        plan: Option<FirmPlan>,
-        /// The new look of the firm's mails.
-        brand: Option<FirmBrand>,
-        /// Whether the firm sends invites.
-        invites_enabled: Option<bool>,
-        /// The notices that the firm wants.
-        notices: NoticeChange,
-    },
-    /// The firm was suspended.
-    Suspended,
-    /// The firm was resumed.
-    Resumed,
-    /// The firm was closed for good.
-    Closed,
-}
-
-/// A report about one member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemberChange {
-    /// The member joined, with a role.
-    Joined(MemberRole),
-    /// The member has another role.
-    RoleChanged(MemberRole),
-    /// The member may not sign in.
-    Disabled,
-    /// The member may sign in again.
-    Enabled,
-    /// The member left the firm.
-    Left,
-}
 
 /// Command on a firm.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FirmBrand, FirmChange, FirmEvent};
-use crate::lang::Lang;
-use crate::notice::NoticeChange;
-use crate::state_report::{AspectState, ReportEffect, absorb, effect_if_named, if_news};
-use crate::time::Timestamp;
-use crate::trigger::FirmPlan;
+use super::event::FirmEvent;
+use super::notices::NoticeChange;
+use super::report::{FirmBrand, FirmChange};
+use crate::aggregate::state_report::{AspectState, ReportEffect, absorb, effect_if_named, if_news};
+use crate::subscription::FirmPlan;
+use crate::values::{Lang, Timestamp};
 
 /// Newest reported value of each setting.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The begin of a firm's suspension (ruling 28).
 
-use super::FirmEvent;
+use super::event::FirmEvent;
 
 /// The last change of a firm's suspension, with its moment in the log. A suspension that is
 /// reported again moves the clock of the reports, and goes on from its begin.

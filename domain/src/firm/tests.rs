@@ -1,7 +1,8 @@
 //! Given, when, then.
 
 use super::*;
-use crate::lang::Lang;
+use crate::subscription::FirmPlan;
+use crate::values::Lang;
 use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 
 const ANN: Uuid = Uuid::from_u128(7);

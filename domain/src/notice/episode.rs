@@ -3,11 +3,11 @@
 
 use uuid::Uuid;
 
-use super::{NoticeAnswer, NoticeFacts, NoticeKind};
+use super::facts::{NoticeAnswer, NoticeFacts, NoticeKind};
+use crate::delivery::receiver::{FAILING_AFTER, is_failing, tells_of_receiver};
 use crate::delivery::{Attempt, Outcome};
-use crate::receiver::{FAILING_AFTER, is_failing, tells_of_receiver};
 use crate::subscription::{GoneAnswer, RemovalReason};
-use crate::time::Timestamp;
+use crate::values::Timestamp;
 
 /// The episode of one subscription. A subscription without failures since its last success has the
 /// default.

@@ -4,9 +4,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::NoticeKind;
-use crate::event::{aggregate, domain_event};
-use crate::occurrence::{NeverRefused, id_of_rule};
+use super::facts::NoticeKind;
+use crate::aggregate::{NeverRefused, aggregate, domain_event, id_of_rule};
 
 /// The way of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use domain::address::is_public;
+use domain::subscription::is_public_address;
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -46,11 +46,11 @@ fn v6(text: &str) -> u128 {
 }
 
 fn v4_is_public(bits: u32) -> bool {
-    is_public(Ipv4Addr::from_bits(bits).into())
+    is_public_address(Ipv4Addr::from_bits(bits).into())
 }
 
 fn v6_is_public(bits: u128) -> bool {
-    is_public(Ipv6Addr::from_bits(bits).into())
+    is_public_address(Ipv6Addr::from_bits(bits).into())
 }
 
 fn v4_expected(bits: u32) -> bool {
@@ -104,7 +104,7 @@ fn c7_every_ipv6_border() {
 #[case("2606:4700:4700::1111")]
 #[case("3fff:1000::")]
 fn c7_just_outside_is_public(#[case] ip: IpAddr) {
-    assert!(is_public(ip));
+    assert!(is_public_address(ip));
 }
 
 #[rstest]
@@ -113,7 +113,7 @@ fn c7_just_outside_is_public(#[case] ip: IpAddr) {
 #[case("192.0.0.192")]
 #[case("168.63.129.16")]
 fn c8_metadata_addresses_are_not_public(#[case] ip: IpAddr) {
-    assert!(!is_public(ip));
+    assert!(!is_public_address(ip));
 }
 
 #[rstest]
@@ -142,7 +142,7 @@ fn c6_ipv6_in_disguise_is_not_public(
     )]
     ip: IpAddr,
 ) {
-    assert!(!is_public(ip));
+    assert!(!is_public_address(ip));
 }
 
 proptest! {
@@ -172,7 +172,7 @@ proptest! {
     #[test]
     fn c7_no_ipv4_is_public_in_ipv6_clothing(bits: u32) {
         let ip = Ipv4Addr::from_bits(bits);
-        prop_assert!(!is_public(ip.to_ipv6_mapped().into()));
-        prop_assert!(!is_public(ip.to_ipv6_compatible().into()));
+        prop_assert!(!is_public_address(ip.to_ipv6_mapped().into()));
+        prop_assert!(!is_public_address(ip.to_ipv6_compatible().into()));
     }
 }

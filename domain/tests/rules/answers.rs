@@ -1,11 +1,11 @@
 //! What follows from an answer, and what is kept of it (cases D1, D5, D6 and C20).
 
-use domain::answer::{
+use domain::access::ApiKey;
+use domain::delivery::signature::WebhookSecret;
+use domain::delivery::{
     ANSWER_KEPT_BYTES, AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault, clean_answer,
 };
-use domain::api_key::ApiKey;
-use domain::signature::WebhookSecret;
-use domain::target::TargetRefusal;
+use domain::subscription::TargetRefusal;
 use proptest::prelude::*;
 use rstest::rstest;
 

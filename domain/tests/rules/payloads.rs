@@ -1,8 +1,8 @@
 //! The exact JSON of a delivery's body (contract, section EventPayload; rulings 13 and 14a).
 
-use domain::document::{Booking, ReportDocument, ResponseDocument};
-use domain::payload::{EventPayload, FormPart, PayloadSource};
-use domain::trigger::Trigger;
+use domain::activity::{Booking, ReportDocument, ResponseDocument};
+use domain::delivery::{EventPayload, FormPart, PayloadSource};
+use domain::subscription::Trigger;
 use rstest::rstest;
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -1,7 +1,8 @@
 //! Which texts are targets (rulings 15, 19 and 20, cases C1–C11, C17).
 
-use domain::address::AllowedTargets;
-use domain::target::{Target, TargetHost, TargetRefusal, shown_target, shown_with_path};
+use domain::subscription::{
+    AllowedTargets, Target, TargetHost, TargetRefusal, shown_target, shown_with_path,
+};
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -430,7 +431,7 @@ proptest! {
     #[test]
     fn any_decimal_host_is_classified_as_its_address(bits: u32) {
         let ip = std::net::Ipv4Addr::from_bits(bits);
-        let expected = domain::address::is_public(ip.into());
+        let expected = domain::subscription::is_public_address(ip.into());
         prop_assert_eq!(parse(&format!("https://{bits}/")).is_ok(), expected);
         prop_assert_eq!(parse(&format!("https://{ip}/")).is_ok(), expected);
     }
@@ -442,7 +443,7 @@ fn assert_public(target: &Target) {
     assert_eq!(url.scheme(), "https");
     assert_eq!((url.username(), url.password(), url.fragment()), ("", None, None));
     match target.host() {
-        TargetHost::Ip(ip) => assert!(domain::address::is_public(ip)),
+        TargetHost::Ip(ip) => assert!(domain::subscription::is_public_address(ip)),
         TargetHost::Name(name) => {
             assert!(name.contains('.') && !name.ends_with('.') && name.is_ascii());
         }

@@ -6,11 +6,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use domain::email::EmailAddress;
+use domain::values::EmailAddress;
 
 use super::Letter;
 use crate::mail::{InviteContent, SenderAddress};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use uuid::Uuid;
 
 /// The column at which lines are folded, if possible (RFC 2047, section 2).

@@ -4,7 +4,7 @@
 //!
 //! The layout is unknown here.
 
-use domain::lang::Lang;
+use domain::values::Lang;
 
 /// The names in the sentences.
 pub(super) struct LetterNames<'a> {

@@ -4,10 +4,8 @@
 
 mod words;
 
-use domain::email::EmailAddress;
-use domain::lang::Lang;
 use domain::notice::{Notice, NoticeAnswer, NoticeChannel, NoticeKind};
-use domain::time::Timestamp;
+use domain::values::{EmailAddress, Lang, Timestamp};
 use maud::{Markup, html};
 
 use self::words::NoticeWords;

@@ -1,7 +1,7 @@
 //! The sentences of a notice in every language. The layout is unknown here.
 
-use domain::lang::Lang;
 use domain::notice::{NoticeFacts, NoticeKind};
+use domain::values::Lang;
 
 /// The sentences of one notice.
 pub(super) struct NoticeWords {

@@ -80,7 +80,7 @@ impl SmtpSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::email::EmailAddress;
+    use domain::values::EmailAddress;
     use proptest::prelude::*;
 
     proptest! {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use domain::email::EmailAddress;
-use domain::lang::Lang;
-use domain::time::Timestamp;
+use domain::values::{EmailAddress, Lang, Timestamp};
 use mailer::{InviteContent, Mail, MailOutcome, Mailer, SenderAddress, compose};
 use uuid::Uuid;
 

@@ -1,7 +1,6 @@
 //! Whatever the texts of an invite hold: case A16.
 
-use domain::lang::Lang;
-use domain::time::Timestamp;
+use domain::values::{Lang, Timestamp};
 use mailer::{InviteContent, compose, greeting};
 use proptest::prelude::*;
 

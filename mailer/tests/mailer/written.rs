@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use domain::lang::Lang;
 use domain::notice::{Notice, NoticeAnswer, NoticeFacts, NoticeHook, NoticeKey, NoticeKind};
+use domain::values::Lang;
 use mailer::{InviteContent, Mail, NoticeContent, compose, compose_notice};
 use rstest::rstest;
 use uuid::Uuid;

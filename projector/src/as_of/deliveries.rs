@@ -4,14 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use cqrs_es::Aggregate;
-use domain::as_of::AsOf;
+use domain::activity::{Happening, OccurrenceEvent};
 use domain::delivery::{
     Attempt, CancelCause, Delivery, DeliveryEvent, DeliveryOf, DeliveryState, ReissuedDelivery,
 };
 use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent};
-use domain::target::shown_target;
-use domain::time::Timestamp;
+use domain::subscription::shown_target;
+use domain::values::{AsOf, Timestamp};
 use eventstore::tail::{self, ReadUntil, TailError};
 use eventstore::{RecordedEvent, Upcasters, load_first};
 use sqlx::{FromRow, PgConnection};

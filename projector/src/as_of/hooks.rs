@@ -1,9 +1,8 @@
 //! Subscriptions at a moment.
 
-use domain::as_of::AsOf;
 use domain::event::Event;
 use domain::subscription::SubscriptionEvent;
-use domain::time::Timestamp;
+use domain::values::{AsOf, Timestamp};
 use eventstore::RecordedEvent;
 use eventstore::tail::TailError;
 use sqlx::PgConnection;

@@ -7,7 +7,7 @@
 mod deliveries;
 mod hooks;
 
-use domain::as_of::AsOf;
+use domain::values::AsOf;
 use eventstore::tail::TailError;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_many};
 use sqlx::{PgConnection, PgPool};

@@ -10,10 +10,10 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use domain::rate::{
+use domain::access::rate::{
     CALLS_PER_KEY, KeyRate, WINDOW_SECONDS, WRONG_KEYS_PER_ADDRESS, retry_after_seconds,
 };
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 

@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
+use domain::access::KeyEvent;
 use domain::delivery::{Attempt, DeliveryEvent};
 use domain::event::Event;
 use domain::firm::FirmEvent;
-use domain::key::KeyEvent;
 use domain::notice::episode::{EpisodeTurn, HookEpisode, Removal};
 use domain::notice::{FIRM_CLOSED, NoticeAnswer, NoticeFacts, NoticeKind};
 use domain::subscription::SubscriptionEvent;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Clock, RecordedEvent, Store};
 use sqlx::types::Json;

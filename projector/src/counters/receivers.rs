@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
+use domain::delivery::receiver::ReceiverTally;
 use domain::delivery::{Attempt, DeliveryEvent};
 use domain::event::Event;
-use domain::receiver::ReceiverTally;
-use domain::target::host_of;
-use domain::time::Timestamp;
+use domain::subscription::host_of;
+use domain::values::Timestamp;
 use eventstore::RecordedEvent;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;

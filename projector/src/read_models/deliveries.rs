@@ -9,8 +9,8 @@ mod writer;
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
+use domain::activity::OccurrenceEvent;
 use domain::event::Event;
-use domain::occurrence::OccurrenceEvent;
 use eventstore::RecordedEvent;
 use eventstore::worker::WakeOn;
 use futures::future::BoxFuture;

@@ -5,10 +5,9 @@ mod closed;
 use std::collections::BTreeMap;
 
 use domain::event::Event;
-use domain::firm::{FirmBrand, FirmEvent, FirmStatus};
-use domain::lang::Lang;
-use domain::notice::{NoticeChange, NoticeSettings};
-use domain::trigger::FirmPlan;
+use domain::firm::{FirmBrand, FirmEvent, FirmStatus, NoticeChange, NoticeSettings};
+use domain::subscription::FirmPlan;
+use domain::values::Lang;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::types::Json;
@@ -411,7 +410,7 @@ const fn status_name(status: FirmStatus) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::time::Timestamp;
+    use domain::values::Timestamp;
 
     const FIRM: Uuid = Uuid::from_u128(1);
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use domain::event::Event;
 use domain::form::{FormEvent, FormStatus, HiddenField, shown_url};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::types::Json;

@@ -5,8 +5,8 @@ mod stored;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use domain::access::KeyEvent;
 use domain::event::Event;
-use domain::key::KeyEvent;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};

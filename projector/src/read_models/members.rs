@@ -226,7 +226,7 @@ const fn role_name(role: MemberRole) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::time::Timestamp;
+    use domain::values::Timestamp;
 
     const FIRM: Uuid = Uuid::from_u128(1);
     const MEMBER: Uuid = Uuid::from_u128(2);

@@ -1,9 +1,9 @@
-//! The read model of operators' pauses (see [`domain::pause`]). The claim reads the table in its
+//! The read model of operators' pauses (see [`domain::delivery`]). The claim reads the table in its
 //! own statement. A pause ends when an operator resumes it, or when its subscription is removed.
 
 use chrono::{DateTime, Utc};
+use domain::delivery::{PauseEvent, PauseScope};
 use domain::event::Event;
-use domain::pause::{PauseEvent, PauseScope};
 use domain::subscription::SubscriptionEvent;
 use eventstore::{AppendError, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;

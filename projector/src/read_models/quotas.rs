@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
-use domain::event::Event;
-use domain::quota::Quota;
+use domain::event::{Event, Quota};
 use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use domain::delivery::DeliveryState;
+use domain::delivery::replay::{ReplayConditions, ReplayEvent, ReplaySelection, ReplayState};
 use domain::event::Event;
-use domain::replay::{ReplayConditions, ReplayEvent, ReplaySelection, ReplayState};
 use eventstore::{AppendError, NewEvent, RecordedEvent, WithAppend};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -312,11 +312,11 @@ pub async fn selected(
     .bind(firm_id)
     .bind(&selection.delivery_ids)
     .bind(selection.hook_id)
-    .bind(selection.trigger.map(domain::trigger::Trigger::key))
+    .bind(selection.trigger.map(domain::subscription::Trigger::key))
     .bind(selection.form_id)
     .bind(selection.state.map(DeliveryState::name))
-    .bind(selection.since.map(domain::time::Timestamp::get))
-    .bind(selection.until.map(domain::time::Timestamp::get))
+    .bind(selection.since.map(domain::values::Timestamp::get))
+    .bind(selection.until.map(domain::values::Timestamp::get))
     .bind(limit)
     .fetch_all(pool)
     .await

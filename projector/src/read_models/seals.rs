@@ -2,8 +2,8 @@
 //! digests of the block's events, linked to the seal before. A block is sealed once, when no event
 //! can appear in it any more.
 
+use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{GENESIS_HASH, Seal};
-use domain::merkle::{Hash, MerkleFrontier};
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Fence, Store, checkpoint, proof};
 use sqlx::{FromRow, PgConnection};

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use chrono::NaiveDate;
-use domain::target::shown_target;
+use domain::subscription::shown_target;
 use futures::TryStreamExt;
 use sqlx::types::JsonValue;
 use sqlx::{FromRow, PgConnection};

@@ -2,8 +2,8 @@
 //! the two. Hashes of cookies are in no event, so another cookie can be put into a row.
 
 use chrono::{DateTime, Utc};
+use domain::access::sign_in::SignInEvent;
 use domain::event::Event;
-use domain::sign_in::SignInEvent;
 use eventstore::RecordedEvent;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::notice::{NoticeFacts, NoticeHook, NoticeKey};
-use domain::target::shown_target;
-use domain::time::Timestamp;
+use domain::subscription::shown_target;
+use domain::values::Timestamp;
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;

@@ -5,9 +5,9 @@
 //! the row in its own transaction. The transaction that commits first decides.
 
 use chrono::{DateTime, Utc};
-use domain::context::{Actor, EventContext};
-use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
-use domain::trigger::Trigger;
+use domain::activity::{Happening, OccurrenceEvent, occurrence_id};
+use domain::event::{Actor, EventContext};
+use domain::subscription::Trigger;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, Clock, NewEvent, Store};
 use sqlx::{FromRow, PgConnection};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::inspect::backlog::{self, DeliveryCounts, LaneCounts};
 use domain::audit::VerificationOutcome;
-use domain::receiver::{FAILING_AFTER, FAILURES_MIN};
+use domain::delivery::receiver::{FAILING_AFTER, FAILURES_MIN};
 use eventstore::checkup::{self, HeldSnapshot};
 use eventstore::log_tail;
 use eventstore::outage;

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::fmt;
 
-use domain::printable::{printable, printable_json};
+use domain::values::{printable, printable_json};
 use serde_json::{Map, Value, json};
 use telemetry::request_id::current_request_id;
 use telemetry::trace;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use api::commands::{keys, secrets};
 use api::{OperatorAtTerminal, Service};
-use domain::access_token::HolderRole;
-use domain::operator::Terminal;
+use domain::access::HolderRole;
+use domain::event::Terminal;
 use serde_json::{Value, json};
 use tests::{activity, later};
 use uuid::Uuid;

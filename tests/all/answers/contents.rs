@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use domain::access_token::HolderRole;
+use domain::access::HolderRole;
 use serde_json::{Value, json};
 use tests::{Receiver, Reply, activity};
 use uuid::Uuid;

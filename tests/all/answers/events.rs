@@ -1,6 +1,6 @@
 //! Events of the log, one by one and by stream, and the search for anything by a piece of it.
 
-use domain::access_token::HolderRole;
+use domain::access::HolderRole;
 use serde_json::{Value, json};
 use tests::{Receiver, activity, later};
 use uuid::Uuid;

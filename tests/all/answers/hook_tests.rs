@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use api::SendingMode;
-use domain::access_token::HolderRole;
-use domain::signature::{SignedRequest, WebhookSecret, verify};
+use domain::access::HolderRole;
+use domain::delivery::signature::{SignedRequest, WebhookSecret, verify};
 use serde_json::{Value, json};
 use tests::{Receiver, Reply, World, activity};
 use uuid::Uuid;

@@ -14,7 +14,7 @@ mod why;
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use domain::access_token::TokenScope;
+use domain::access::TokenScope;
 use serde_json::Value;
 use tests::{Answer, Firm, World};
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! Everything that was sent about a person, by the keyed hash of the address.
 
-use domain::access_token::HolderRole;
+use domain::access::HolderRole;
 use serde_json::{Value, json};
 use tests::{Receiver, activity};
 use uuid::Uuid;

@@ -229,8 +229,8 @@ async fn a_resumed_verification_knows_late_entries() {
 /// A statement about an entry that is not missing must not stop the audit log for all firms.
 #[tokio::test]
 async fn a_wrong_statement_is_found_and_stops_nobody() {
-    use domain::context::Actor;
-    use domain::late_entry::{LateEntryEvent, LateEntryReason};
+    use domain::event::Actor;
+    use domain::operations::{LateEntryEvent, LateEntryReason};
     use eventstore::NewEvent;
     use uuid::Uuid;
 

@@ -16,8 +16,8 @@ mod verifier;
 use std::process::Output;
 
 use api::commands::readings;
-use domain::context::Actor;
-use domain::reading::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
+use domain::event::Actor;
+use domain::operations::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use eventstore::NewEvent;
 use tests::{Firm, TestDatabase, World};
 use uuid::Uuid;

@@ -9,7 +9,7 @@ use api::commands::tokens::{self, HolderRole};
 use auditor::{CheckpointFolder, KeyFolder, Notary};
 use axum::body::Body;
 use axum::http::Request;
-use domain::access_token::TokenScope;
+use domain::access::TokenScope;
 use domain::audit::{EndedVerification, VerificationOutcome};
 use eventstore::Clock;
 use projector::verifications;

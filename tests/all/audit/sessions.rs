@@ -2,10 +2,10 @@
 //! lets somebody act in the name of another.
 
 use chrono::TimeDelta;
-use domain::access_token::HolderRole;
-use domain::context::Actor;
-use domain::pause::INSTALLATION_FIRM_ID;
-use domain::sign_in::{SignInEvent, SignInScope};
+use domain::access::HolderRole;
+use domain::access::sign_in::{SignInEvent, SignInScope};
+use domain::delivery::INSTALLATION_FIRM_ID;
+use domain::event::Actor;
 use eventstore::NewEvent;
 use projector::sign_ins::{self, NewSignIn};
 use rstest::rstest;

@@ -5,9 +5,8 @@ mod singly;
 mod statements;
 
 use api::commands::keys;
-use domain::context::Actor;
-use domain::subscription::{Subscription, SubscriptionCommand};
-use domain::trigger::Trigger;
+use domain::event::Actor;
+use domain::subscription::{Subscription, SubscriptionCommand, Trigger};
 use serde_json::{Value, json};
 use tests::{World, activity, later};
 use uuid::Uuid;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
-use domain::access_token::TokenScope;
+use domain::access::TokenScope;
 use tests::World;
 
 use super::{Scene, Visitor, cookie_of, get, post, sign_in};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use domain::access_token::TokenScope;
+use domain::access::TokenScope;
 use serde_json::json;
 use tests::{Answer, Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;

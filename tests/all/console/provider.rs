@@ -91,7 +91,7 @@ impl Console {
             "select action, actor_kind || ':' || actor_id, evidence from audit_log
               where firm_id = $1 order by sequence",
         )
-        .bind(domain::pause::INSTALLATION_FIRM_ID)
+        .bind(domain::delivery::INSTALLATION_FIRM_ID)
         .fetch_all(self.world.pool())
         .await
         .unwrap()
@@ -219,7 +219,7 @@ async fn an_operator_ends_all_sessions_of_a_user_and_says_why() {
     let entries: Vec<(String, String, Option<String>)> = sqlx::query_as(
         "select action, actor_kind, reason from audit_log where firm_id = $1 order by sequence",
     )
-    .bind(domain::pause::INSTALLATION_FIRM_ID)
+    .bind(domain::delivery::INSTALLATION_FIRM_ID)
     .fetch_all(console.world.pool())
     .await
     .unwrap();

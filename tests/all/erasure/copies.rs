@@ -1,8 +1,8 @@
 //! Copies from before (case H3): the keys are elsewhere, so what was erased stays erased.
 
 use deliverer::upkeep;
-use domain::restore::ErasureMark;
-use domain::time::Timestamp;
+use domain::operations::ErasureMark;
+use domain::values::Timestamp;
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use tests::{Copies, Firm, Receiver, Reply, TestDatabase, World, activity};

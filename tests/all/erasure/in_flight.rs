@@ -8,7 +8,7 @@ use deliverer::claim::claim;
 use deliverer::outgoing::OutgoingExchange;
 use deliverer::record::record;
 use deliverer::send::deliver_once;
-use domain::answer::AttemptAnswer;
+use domain::delivery::AttemptAnswer;
 use eventstore::connect;
 use serde_json::json;
 use sqlx::PgPool;

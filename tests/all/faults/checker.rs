@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::commands::keys;
-use domain::context::Actor;
+use domain::event::Actor;
 use sqlx::Executor;
 use sqlx::postgres::PgPoolOptions;
 use tests::TestDatabase;

@@ -12,7 +12,7 @@ use deliverer::outgoing::OutgoingExchange;
 use deliverer::record::record;
 use deliverer::send::deliver;
 use deliverer::{Dispatcher, SenderCount};
-use domain::answer::AttemptAnswer;
+use domain::delivery::AttemptAnswer;
 use serde_json::json;
 use sqlx::Executor;
 use tests::{Receiver, TestDatabase, World, activity, raw};

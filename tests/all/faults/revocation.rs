@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::commands::keys;
-use domain::context::Actor;
+use domain::event::Actor;
 use futures::future::{join, join_all};
 use tests::{Firm, TestDatabase, World};
 use uuid::Uuid;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use domain::context::Actor;
-use domain::lang::Lang;
+use domain::event::Actor;
+use domain::values::Lang;
 use inviter::NewInvite;
 use tests::smtp_server::Turn;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::commands::keys;
-use domain::context::Actor;
+use domain::event::Actor;
 use futures::future::join_all;
 use tests::smtp_server::Turn;
 use tests::{activity, later};

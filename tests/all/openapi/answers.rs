@@ -5,7 +5,7 @@ use tests::World;
 
 use super::described::{Operation, Outcome, conforms};
 use super::drive::Stage;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 
 #[tokio::test]
 async fn every_described_answer_of_every_operation_comes_as_described() {

@@ -1,10 +1,10 @@
 //! What is sent to receivers is what the description's webhooks say.
 
 use api::openapi::document;
-use domain::document::{Booking, ReportDocument, ResponseDocument};
-use domain::payload::{EventPayload, PayloadSource};
-use domain::sample;
-use domain::trigger::Trigger;
+use api::sample;
+use domain::activity::{Booking, ReportDocument, ResponseDocument};
+use domain::delivery::{EventPayload, PayloadSource};
+use domain::subscription::Trigger;
 use serde_json::{Value, json};
 use tests::{BASE_URL, Receiver, World};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use projector::housekeeping::HousekeepingWorker;
 use serde_json::json;
 use tests::{World, activity};
@@ -63,7 +63,7 @@ async fn an_auditor_or_a_token_of_other_firms_gets_no_link() {
     };
     let auditor = tokens::create(scene.world.service(), "a", HolderRole::Auditor).await.unwrap();
     assert_eq!(order(&auditor.token).await.code(), (403, "forbidden"));
-    let scope = domain::access_token::TokenScope {
+    let scope = domain::access::TokenScope {
         name: "elsewhere".into(),
         role: HolderRole::Product,
         expires_at: None,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, Utc};
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::context::Actor;
+use domain::event::Actor;
 use serde_json::json;
 use tests::{Reply, activity};
 

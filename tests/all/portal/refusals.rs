@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::commands::keys;
 use axum::body::Body;
 use axum::http::Request;
-use domain::context::Actor;
+use domain::event::Actor;
 use serde_json::json;
 
 use super::{PortalScene, PortalVisitor, path_of};

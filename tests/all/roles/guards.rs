@@ -1,6 +1,6 @@
 //! Rows of a firm, as doors and auditors see them.
 
-use domain::api_key::ApiKey;
+use domain::access::ApiKey;
 use eventstore::connect_guarded;
 use projector::calls::{self, KeyHash};
 use projector::hooks::{self, KeyHookList};

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use domain::trace::Traceparent;
+use domain::event::Traceparent;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use opentelemetry_proto::tonic::trace::v1::Span;

@@ -12,7 +12,7 @@ mod several;
 
 use std::time::Duration;
 
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tests::{Firm, FirstClaim, Handicap, Received, Receiver, World, activity, later};

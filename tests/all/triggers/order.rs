@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::occurrence::occurrence_id;
+use domain::activity::occurrence_id;
 use door::{Door, DoorSettings};
 use futures::future::join_all;
 use tests::raw;

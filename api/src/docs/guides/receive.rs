@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use domain::retry::RetrySchedule;
+use domain::delivery::RetrySchedule;
 use maud::{Markup, html};
 
 use super::super::EGRESS_PATH;

@@ -1,8 +1,7 @@
 use super::*;
 use std::collections::BTreeMap;
 
-use domain::context::Actor;
-use domain::event::Event;
+use domain::event::{Actor, Event};
 use domain::firm::FirmEvent;
 use domain::subscription::SubscriptionEvent;
 
@@ -57,7 +56,7 @@ fn each_event_is_followed_by_what_it_caused() {
     assert_eq!(left.event.event_type(), "MemberLeft");
     assert_eq!(closed.event.event_type(), "FirmClosed");
     let reason = RevocationReason::MemberNotManager;
-    assert_eq!(revoked.event, Event::from(domain::key::KeyEvent::KeyRevoked { reason }));
+    assert_eq!(revoked.event, Event::from(domain::access::KeyEvent::KeyRevoked { reason }));
     assert_eq!(revoked.context.causation_id, Some(left.id()));
     let removal = |reason| SubscriptionEvent::SubscriptionRemoved { reason, evidence: vec![] };
     assert_eq!(removed.event, removal(RemovalReason::KeyRevoked).into());

@@ -2,13 +2,12 @@ use super::*;
 use crate::intake::batch::{BatchReferences, ids_of_state, streams};
 use crate::intake::calls::tests::calls;
 use crate::intake::known::FoundReferences;
+use domain::activity::{Happening, OccurrenceEvent, occurrence_id};
+use domain::delivery::FormPart;
 use domain::event::Event;
-use domain::firm::{FirmBrand, MemberRole};
+use domain::firm::{FirmBrand, MemberRole, NoticeChange};
 use domain::form::{FormDetails, FormStatus};
-use domain::notice::NoticeChange;
-use domain::occurrence::{Happening, OccurrenceEvent, occurrence_id};
-use domain::payload::FormPart;
-use domain::trigger::{FirmPlan, Trigger};
+use domain::subscription::{FirmPlan, Trigger};
 use eventstore::{RecordedEvent, StreamName};
 
 const FIRM: Uuid = Uuid::from_u128(1);
@@ -61,7 +60,7 @@ fn form(firm_id: Uuid) -> CloudEvent {
 }
 
 fn response_report(second: u32) -> ResponseReport {
-    let document = domain::document::ResponseDocument::default();
+    let document = domain::activity::ResponseDocument::default();
     ResponseReport { response_id: RESPONSE, form_id: FORM, at: at(second), document }
 }
 

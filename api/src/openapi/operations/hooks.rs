@@ -1,6 +1,6 @@
 //! Operations on subscriptions.
 
-use domain::target::TargetRefusal;
+use domain::subscription::TargetRefusal;
 use serde_json::{Value, json};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Operations on triggers.
 
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use serde_json::{Value, json};
 
 use super::{

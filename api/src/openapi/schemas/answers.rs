@@ -1,7 +1,7 @@
 //! Schemas of answers.
 
 use domain::form::FormStatus;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use inviter::InviteSkip;
 use serde_json::{Map, Value, json};
 
@@ -103,7 +103,7 @@ fn ignored() -> Value {
 fn prefilled_link() -> Value {
     let hidden = json!({
         "type": "object",
-        "additionalProperties": {"type": "string", "maxLength": domain::link::HIDDEN_VALUE_MAX},
+        "additionalProperties": {"type": "string", "maxLength": domain::form::HIDDEN_VALUE_MAX},
         "description": "The hidden values that were kept, as text.",
     });
     let properties = json!({

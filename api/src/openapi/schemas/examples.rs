@@ -1,11 +1,12 @@
 //! One firm, one form and one key, the same in every example. Tests hold them against the schemas.
 
 use domain::form::FormStatus;
-use domain::sample;
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use inviter::InviteSkip;
 use serde_json::{Value, json};
+
+use crate::sample;
 
 /// The form of the examples.
 pub(in crate::openapi) const FORM_ID: &str = "90dcbdc2-3c31-4023-9b9a-6bc2e58a2240";

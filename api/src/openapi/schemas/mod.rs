@@ -8,7 +8,7 @@ pub(super) mod build;
 pub(super) mod examples;
 mod requests;
 
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use serde_json::{Map, Value, json};
 
 use self::build::named;

@@ -1,11 +1,10 @@
 //! Schemas of requests (contract, sections POST /hooks, /forms/{id}/links and /forms/{id}/send).
 //! The limits are those that the service checks.
 
-use domain::email::EMAIL_MAX;
+use domain::form::HIDDEN_KEY_MAX;
 use domain::invite::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
-use domain::lang::{LANG_MAX, Lang};
-use domain::link::HIDDEN_KEY_MAX;
-use domain::target::TARGET_MAX_CHARS;
+use domain::subscription::TARGET_MAX_CHARS;
+use domain::values::{EMAIL_MAX, LANG_MAX, Lang};
 use serde_json::{Map, Value, json};
 
 use super::super::operation::reference;

@@ -1,7 +1,6 @@
 //! Explains the state of a delivery: its occurrence, its attempts, and all that ended or holds it.
 
-use domain::as_of::AsOf;
-use domain::time::Timestamp;
+use domain::values::{AsOf, Timestamp};
 use projector::deliveries;
 use serde::Serialize;
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! Explains the life of a key: its making, its revocation, and all that went with it.
 
+use domain::access::KeyEvent;
 use domain::event::Event;
-use domain::key::KeyEvent;
 use domain::subscription::SubscriptionEvent;
 use projector::{deliveries, keys};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! The proof: each occurrence lists the subscriptions that its match saw live, and each delivery
 //! went as the rules allow. It reads the log, the outbox and the replays at one moment (case I1;
-//! the rules are in [`domain::once`]).
+//! the rules are in [`domain::audit::once`]).
 //!
 //! - `walk` reads the log once, in windows, and judges each occurrence and each delivery.
 //! - `queued` reads the outbox and unspread occurrences.
@@ -13,8 +13,8 @@ mod queued;
 mod report;
 mod walk;
 
+use domain::audit::once::{RecordedChange, SubscriptionLives};
 use domain::event::Event;
-use domain::once::{RecordedChange, SubscriptionLives};
 use eventstore::proof;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;

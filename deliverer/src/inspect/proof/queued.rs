@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::once::{DeliveryFault, QueuedFor};
+use domain::audit::once::{DeliveryFault, QueuedFor};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use domain::audit::once::{DeliveryFault, DeliveryFaultKind};
 use domain::delivery::DeliveryOf;
-use domain::once::{DeliveryFault, DeliveryFaultKind};
 use eventstore::proof::LogFilter;
 use uuid::Uuid;
 

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::delivery::{DeliveryEvent, DeliveryOf};
-use domain::event::Event;
-use domain::once::{
+use domain::audit::once::{
     DeliveryBeginning, DeliveryFault, MatchOverlap, QueuedFor, RecordedOccurrence,
     SubscriptionLives, judge,
 };
+use domain::delivery::{DeliveryEvent, DeliveryOf};
+use domain::event::Event;
 use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof};
 use projector::replays::{self, QueuedItem};
 use sqlx::PgConnection;

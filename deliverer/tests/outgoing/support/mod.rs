@@ -13,7 +13,7 @@ use deliverer::outgoing::{
     AttemptBudget, DnsServers, Method, OutgoingClient, OutgoingConfig, OutgoingExchange,
     OutgoingRequest,
 };
-use domain::address::AllowedTargets;
+use domain::subscription::AllowedTargets;
 
 /// The body of every test delivery.
 pub(crate) const BODY: &str = r#"{"event":"form_submitted"}"#;

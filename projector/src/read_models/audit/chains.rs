@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::audit::merkle::Hash;
 use domain::audit::{AuditChain, ChainHead};
-use domain::merkle::Hash;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 

@@ -9,10 +9,10 @@ mod questions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
+use domain::audit::merkle::Hash;
 use domain::audit::{
     AuditChain, AuditEntry, LinkedEntry, StoredEntry, SubscriptionOrigin, UNAUDITED_EVENTS,
 };
-use domain::merkle::Hash;
 use eventstore::tail::TailError;
 use eventstore::worker::WakeOn;
 use eventstore::{RecordedEvent, Upcasters, load_first, proof};

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use domain::audit::AuditPeriod;
-use domain::merkle::Hash;
-use domain::time::Timestamp;
+use domain::audit::merkle::Hash;
+use domain::values::Timestamp;
 use sqlx::types::JsonValue;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;

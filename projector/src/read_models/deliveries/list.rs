@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::delivery::DeliveryState;
-use domain::trigger::Trigger;
+use domain::subscription::Trigger;
 use sqlx::postgres::PgArguments;
 use sqlx::query::QueryAs;
 use sqlx::{PgPool, Postgres};

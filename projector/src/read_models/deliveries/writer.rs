@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use domain::activity::{Happening, OccurrenceEvent};
+use domain::delivery::workflow::{StepName, StepOrder};
 use domain::delivery::{
     Attempt, CancelCause, Consignment, DeliveryEvent, DeliveryOf, DeliveryState, ReissuedDelivery,
 };
 use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent};
-use domain::time::Timestamp;
-use domain::trigger::Trigger;
-use domain::workflow::{StepName, StepOrder};
+use domain::subscription::Trigger;
+use domain::values::Timestamp;
 use eventstore::RecordedEvent;
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -2,7 +2,7 @@
 //! reads the list.
 
 use chrono::{DateTime, Utc};
-use domain::rate::{CALLS_PER_KEY, WINDOW_SECONDS};
+use domain::access::rate::{CALLS_PER_KEY, WINDOW_SECONDS};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 

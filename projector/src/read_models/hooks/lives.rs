@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use domain::audit::AuditPeriod;
-use domain::time::Timestamp;
+use domain::values::Timestamp;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 

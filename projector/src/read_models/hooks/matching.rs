@@ -9,10 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::activity::{Happening, OccurrenceEvent};
 use domain::event::Event;
-use domain::occurrence::{Happening, OccurrenceEvent};
-use domain::subscription::SubscriptionEvent;
-use domain::trigger::Trigger;
+use domain::subscription::{SubscriptionEvent, Trigger};
 use eventstore::NewEvent;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -97,7 +96,7 @@ async fn find(
 
 #[cfg(test)]
 mod tests {
-    use domain::context::{Actor, EventContext};
+    use domain::event::{Actor, EventContext};
     use domain::subscription::RemovalReason;
 
     use super::*;

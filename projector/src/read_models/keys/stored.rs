@@ -2,8 +2,8 @@
 //! characters of a key decide nothing, and a verifier's login need not see them.
 
 use chrono::{DateTime, Utc};
+use domain::access::KeyEvent;
 use domain::event::Event;
-use domain::key::KeyEvent;
 use eventstore::RecordedEvent;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
