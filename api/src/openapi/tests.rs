@@ -1,5 +1,5 @@
 //! The description against the router's own list of routes, and the page against the description.
-//! `docs` tests how both are served. What needs a database is in `tests/all/openapi.rs`.
+//! `docs` tests how both are served. What needs a database is in `tests/doors/openapi.rs`.
 
 use std::collections::BTreeSet;
 

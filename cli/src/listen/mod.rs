@@ -16,7 +16,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use clap::Args;
-use domain::delivery::signature::{SignedRequest, WebhookSecret, verify};
+use domain::delivery::signature::{BadSignature, SignedRequest, WebhookSecret, verify};
 use domain::values::printable;
 use tokio::net::TcpListener;
 
@@ -146,11 +146,9 @@ impl Listening {
         for secret in self.secrets.iter() {
             match verify(SignedRequest { header, body }, secret.as_str(), now) {
                 Ok(()) => return SignatureCheck::Good,
-                Err(domain::delivery::signature::BadSignature::Malformed) => reason = "malformed",
-                Err(domain::delivery::signature::BadSignature::Stale) => {
-                    reason = "more than 5 minutes old"
-                }
-                Err(domain::delivery::signature::BadSignature::Mismatch) => {}
+                Err(BadSignature::Malformed) => reason = "malformed",
+                Err(BadSignature::Stale) => reason = "more than 5 minutes old",
+                Err(BadSignature::Mismatch) => {}
             }
         }
         SignatureCheck::Bad(reason)

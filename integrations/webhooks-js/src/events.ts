@@ -1,4 +1,4 @@
-// Made from the description of the API by tests/all/typed_events.rs.
+// Made from the description of the API by tests/operations/typed_events.rs.
 
 /** Events of this version. New ones can appear. */
 export const EVENTS = [

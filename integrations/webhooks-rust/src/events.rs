@@ -1,4 +1,4 @@
-//! Types of events. Made from the description of the API by tests/all/typed_events.rs.
+//! Types of events. Made from the description of the API by tests/operations/typed_events.rs.
 
 use std::collections::BTreeMap;
 

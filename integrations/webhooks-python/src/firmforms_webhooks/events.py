@@ -1,4 +1,4 @@
-"""Made from the description of the API by tests/all/typed_events.rs."""
+"""Made from the description of the API by tests/operations/typed_events.rs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,332 @@
+//! Subscriptions and deliveries as they were at a position or an instant, from the log alone.
+
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use uuid::Uuid;
+
+use tests::process::firmforms;
+
+/// A world with an operator, a firm and its receiver.
+struct Scene {
+    world: World,
+    firm: Firm,
+    receiver: Receiver,
+    hook: Uuid,
+    token: String,
+}
+
+/// What was shown when it was so.
+struct Moment {
+    position: i64,
+    at: String,
+    shown: Vec<(String, Value)>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let (firm, receiver) = (world.firm().await, Receiver::start().await);
+        let hook = world.subscribe(&firm, &receiver.url("/?key=secret")).await;
+        let operator =
+            tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
+        Self { world, firm, receiver, hook, token: operator.token }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        let request = Request::get(format!("/internal/v1/firms/{}/{path}", self.firm.id))
+            .header("authorization", format!("Bearer {}", self.token));
+        self.world.internal(request.body(Body::empty()).unwrap()).await
+    }
+
+    async fn position(&self) -> i64 {
+        sqlx::query_scalar("select max(position) from events")
+            .fetch_one(self.world.pool())
+            .await
+            .unwrap()
+    }
+
+    /// Draws positions that nothing is recorded at.
+    async fn burn(&self, positions: i32) {
+        let draw = "select count(nextval('events_position_seq')) from generate_series(1, $1)";
+        let drawn: i64 =
+            sqlx::query_scalar(draw).bind(positions).fetch_one(self.world.pool()).await.unwrap();
+        assert_eq!(drawn, i64::from(positions));
+    }
+
+    async fn delivery_ids(&self) -> Vec<Uuid> {
+        sqlx::query_scalar("select delivery_id from deliveries")
+            .fetch_all(self.world.pool())
+            .await
+            .unwrap()
+    }
+
+    /// Everything that is shown now; then time goes on.
+    async fn moment(&self) -> Moment {
+        let mut paths: Vec<String> =
+            ["hooks", "hooks?removed=true", "hooks?warned=true", "deliveries?limit=500"]
+                .map(str::to_owned)
+                .into();
+        paths.extend(self.delivery_ids().await.iter().map(|id| format!("deliveries/{id}")));
+        let mut shown = Vec::new();
+        for path in paths {
+            let answer = self.get(&path).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+            shown.push((path, answer.body));
+        }
+        let moment = Moment {
+            position: self.position().await,
+            at: self.world.clock.now().to_string(),
+            shown,
+        };
+        self.world.pass(Duration::from_secs(1));
+        moment
+    }
+
+    /// A delivery that is answered so.
+    async fn deliver(&self, status: u16) {
+        self.receiver.reply([Reply::status(status).body(b"an answer")]);
+        self.world.submit(&self.firm).await;
+        self.world.deliver().await;
+    }
+
+    /// A story, and each of its moments.
+    async fn told(&self) -> Vec<Moment> {
+        let mut moments = vec![self.moment().await];
+        self.deliver(500).await;
+        moments.push(self.moment().await);
+        self.world.pass(Duration::from_secs(60));
+        self.world.deliver().await;
+        moments.push(self.moment().await);
+        for status in [400, 410] {
+            self.deliver(status).await;
+            moments.push(self.moment().await);
+        }
+        self.world.submit(&self.firm).await;
+        self.world.project().await;
+        moments.push(self.moment().await);
+        self.receiver.reply([Reply::status(410)]);
+        self.world.deliver().await;
+        moments.push(self.moment().await);
+        let other = self.world.subscribe(&self.firm, &self.receiver.url("/other")).await;
+        self.world.submit(&self.firm).await;
+        let path = format!("/hooks/{other}");
+        assert_eq!(self.world.call(&self.firm.key, "DELETE", &path, Value::Null).await.status, 200);
+        self.world.deliver().await;
+        moments.push(self.moment().await);
+        moments
+    }
+}
+
+/// Without what only a look back says.
+fn without_erased(mut shown: Value) -> Value {
+    let without = |one: &mut Value| one.as_object_mut().and_then(|one| one.remove("erased"));
+    match shown.get_mut("items").and_then(Value::as_array_mut) {
+        Some(items) => items.iter_mut().for_each(|item| drop(without(item))),
+        None => drop(without(&mut shown)),
+    }
+    shown
+}
+
+fn and(path: &str, as_of: &str) -> String {
+    let sign = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{sign}as_of={as_of}")
+}
+
+/// Whatever was shown is shown again when it is asked for as of then, by position and by instant; even
+/// if the read models were gone but for their ids.
+#[tokio::test]
+async fn what_was_shown_is_shown_again_as_of_then() {
+    let scene = Scene::new().await;
+    let moments = scene.told().await;
+    let forgotten = "update deliveries set state = 'pending', cause = null, next_try_at = null,
+                            body_sha256 = null, ended_at = null;
+                     update hooks set removed_at = null, removed_position = null,
+                            removal_reason = null";
+    sqlx::raw_sql(forgotten).execute(scene.world.pool()).await.unwrap();
+    for (place, moment) in moments.iter().enumerate() {
+        for as_of in [moment.position.to_string(), moment.at.clone()] {
+            for (path, shown) in &moment.shown {
+                let answer = scene.get(&and(path, &as_of)).await;
+                assert_eq!(answer.status, 200, "{place}, {path}: {}", answer.body);
+                let then = without_erased(answer.body);
+                assert_eq!(&then, shown, "moment {place} as of {as_of}: {path}");
+            }
+        }
+    }
+}
+
+/// The history of a subscription ends where it is asked to.
+#[tokio::test]
+async fn a_history_is_told_as_of_then() {
+    let scene = Scene::new().await;
+    let before = scene.position().await - 1;
+    let moments = scene.told().await;
+    let path = format!("hooks/{}/history", scene.hook);
+    let mut states = Vec::new();
+    for moment in &moments {
+        let told = scene.get(&and(&path, &moment.position.to_string())).await.body;
+        let entries = told["entries"].as_array().unwrap().len();
+        states.push((told["state"].as_str().unwrap().to_owned(), entries));
+        assert_eq!(told["removal"]["cancelled"], Value::Null);
+    }
+    let state = |name: &str, entries| (name.to_owned(), entries);
+    assert_eq!(states[..4], vec![state("live", 1); 4]);
+    assert_eq!(states[4..6], vec![state("warned", 2); 2]);
+    assert_eq!(states[6..], vec![state("removed", 4); 2]);
+    assert_eq!(scene.get(&and(&path, &(before - 10).max(1).to_string())).await.status, 404);
+    assert_eq!(scene.get(&path).await.body["removal"]["cancelled"], 0);
+}
+
+/// What was erased shows as erased, whenever it is asked for.
+#[tokio::test]
+async fn what_was_erased_shows_as_erased_as_of_before() {
+    let scene = Scene::new().await;
+    let response_id = scene.world.submit(&scene.firm).await;
+    scene.receiver.reply([Reply::status(400).body(b"an answer")]);
+    scene.world.deliver().await;
+    let (position, id) = (scene.position().await, scene.delivery_ids().await[0]);
+    let (one, all) = (
+        format!("{}&show_answer=a+fault", and(&format!("deliveries/{id}"), &position.to_string())),
+        and("deliveries", &position.to_string()),
+    );
+    let shown = scene.get(&one).await.body;
+    assert_eq!(
+        (&shown["erased"], &shown["attempts"][0]["answer"]),
+        (&json!(false), &json!("an answer"))
+    );
+    let erased = activity(scene.firm.id, "response.erased", json!({"response_id": response_id}));
+    assert_eq!(scene.world.report(&[erased]).await.status, 202);
+    scene.world.erase().await;
+    let shown = scene.get(&one).await.body;
+    assert_eq!((&shown["erased"], &shown["attempts"][0]["answer"]), (&json!(true), &Value::Null));
+    assert_eq!(scene.get(&all).await.body["items"][0]["erased"], true);
+}
+
+/// What the read model has not followed to is in the log, and there are more than are read at a time.
+#[tokio::test]
+async fn what_is_not_followed_yet_is_found_in_the_log() {
+    let scene = Scene::new().await;
+    scene.deliver(200).await;
+    let submitted = |_| tests::submitted(&scene.firm, scene.world.id());
+    let many: Vec<Value> = (0..450).map(submitted).collect();
+    assert_eq!(scene.world.report(&many).await.status, 202);
+    let position = scene.position().await.to_string();
+    let listed = scene.get(&and("deliveries?limit=500", &position)).await.body;
+    let states: Vec<&str> = listed["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states.len(), 451);
+    assert_eq!(states.iter().filter(|state| **state == "delivered").count(), 1);
+    let few = scene.get(&and("deliveries?limit=3", &position)).await.body;
+    assert_eq!(few["items"].as_array().unwrap()[..], listed["items"].as_array().unwrap()[..3]);
+    // Who shows one asks no read model.
+    sqlx::query("delete from deliveries").execute(scene.world.pool()).await.unwrap();
+    for state in ["pending", "delivered"] {
+        let mut items = listed["items"].as_array().unwrap().iter();
+        let one = items.find(|one| one["state"] == state).unwrap()["id"].as_str().unwrap();
+        let shown = scene.get(&format!("deliveries/{one}")).await;
+        assert_eq!(shown.body["state"], state, "{}", shown.text());
+    }
+}
+
+/// A batch that was rolled back leaves a hole in the positions, of whatever width.
+#[tokio::test]
+async fn a_position_within_a_wide_hole_of_the_log_is_answered() {
+    let scene = Scene::new().await;
+    scene.deliver(200).await;
+    let before = scene.position().await;
+    scene.burn(2_000).await;
+    scene.deliver(200).await;
+    let listed = scene.get(&and("deliveries", &(before + 1_500).to_string())).await;
+    assert_eq!(listed.status, 200, "{}", listed.text());
+    assert_eq!(listed.body["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn deliveries_from_before_a_clock_that_went_back_are_listed_by_position() {
+    let scene = Scene::new().await;
+    scene.deliver(200).await;
+    let forward = "begin; set local session_replication_role = replica;
+                   update events set recorded_at = recorded_at + interval '2 days'
+                    where aggregate_type = 'Delivery';
+                   update deliveries set created_at = created_at + interval '2 days'; commit";
+    sqlx::raw_sql(forward).execute(scene.world.pool()).await.unwrap();
+    let first = scene.position().await;
+    scene.burn(2_000).await;
+    scene.deliver(200).await;
+    for (position, deliveries) in [(scene.position().await, 2), (first, 1)] {
+        let listed = scene.get(&and("deliveries", &position.to_string())).await;
+        assert_eq!(listed.body["items"].as_array().unwrap().len(), deliveries, "{position}");
+    }
+}
+
+/// What has not come is not known, and nonsense is refused.
+#[tokio::test]
+async fn a_time_that_has_not_come_and_nonsense_are_refused() {
+    let scene = Scene::new().await;
+    scene.deliver(200).await;
+    let id = scene.delivery_ids().await[0];
+    let end = scene.position().await;
+    let (hook, one) = (format!("hooks/{}/history", scene.hook), format!("deliveries/{id}"));
+    for path in ["hooks", &hook, "deliveries", &one] {
+        for wrong in ["9999", "0", "-1", "yesterday", "2099-01-01T00:00:00Z", "2026-11-01", ""] {
+            let answer = scene.get(&and(path, wrong)).await;
+            assert_eq!(answer.code(), (400, "invalid_request"), "{path} as of {wrong}");
+        }
+    }
+    let beyond = scene.get("deliveries?as_of=9999").await;
+    assert!(beyond.text().contains("beyond the end of the log, which is at"), "{}", beyond.text());
+    assert_eq!(scene.get(&and(&one, "1")).await.code(), (404, "delivery_not_found"));
+    assert_eq!(scene.get(&and(&one, &end.to_string())).await.status, 200);
+    let other = Scene { firm: scene.world.firm().await, ..scene };
+    assert_eq!(other.get(&and(&one, &end.to_string())).await.code(), (404, "delivery_not_found"));
+}
+
+/// The same at the terminal.
+#[tokio::test]
+async fn operators_look_back_at_the_terminal() {
+    let scene = Scene::new().await;
+    let made = scene.position().await.to_string();
+    scene.deliver(500).await;
+    let tried = scene.position().await.to_string();
+    scene.world.pass(Duration::from_secs(60));
+    scene.world.deliver().await;
+    let path = format!("/hooks/{}", scene.hook);
+    let removed = scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
+    assert_eq!(removed.status, 200);
+    let (firm, id) = (scene.firm.id.to_string(), scene.delivery_ids().await[0].to_string());
+    let ask = async |arguments: &[&str]| {
+        let mut command = firmforms(&scene.world.database);
+        let output = command.args(arguments).args(["--firm", &firm]).output().await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, hooks, error) = ask(&["hooks", "list", "--as-of", &made, "--json"]).await;
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let hooks: Value = serde_json::from_str(&hooks).unwrap();
+    assert_eq!((&hooks[0]["id"], &hooks[0]["removed_at"]), (&json!(scene.hook), &Value::Null));
+    let none = ask(&["deliveries", "list", "--as-of", &made, "--json"]).await;
+    assert_eq!(none.1.trim(), "[]");
+    let listed = ask(&["deliveries", "list", "--as-of", &tried]).await;
+    assert!(listed.1.contains("\tpending\tform_submitted\t"), "{}", listed.1);
+    let shown = ask(&["deliveries", "show", &id, "--as-of", &tried, "--json"]).await;
+    let shown: Value = serde_json::from_str(&shown.1).unwrap();
+    assert_eq!(
+        (shown["state"].as_str(), shown["attempts"].as_array().unwrap().len()),
+        (Some("pending"), 1)
+    );
+    assert_eq!(shown["erased"], false);
+    for (wrong, code) in [("99999", 1), ("nonsense", 2)] {
+        let (found, _, error) = ask(&["deliveries", "list", "--as-of", wrong]).await;
+        assert_eq!(found, Some(code), "{error}");
+        assert!(!error.is_empty());
+    }
+}

@@ -1,0 +1,14 @@
+//! The audit log, its proof, and the read models that it leads to.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod as_of;
+mod log;
+mod newer;
+mod pair;
+mod proof;
+mod rebuild;
+mod rewrap;
+mod rotation;
+mod vault;
+mod verify;

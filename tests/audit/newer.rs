@@ -1,0 +1,135 @@
+//! E26: a newer build has written what this one cannot read, while both run. And databases that another
+//! build has made.
+
+use eventstore::worker::Worker;
+use projector::deliveries::DeliveryProjection;
+use projector::follow::Follower;
+use serde_json::json;
+use sqlx::{ConnectOptions, Connection, Executor};
+use tests::{Receiver, TestDatabase, World};
+
+use tests::process::firmforms;
+
+/// An occurrence of a kind this build does not know, at the end of the log.
+pub(crate) async fn write_news(world: &World) -> i64 {
+    sqlx::query_scalar(
+        "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
+                             payload, metadata, firm_id, recorded_at, digest)
+         select 'Occurrence', gen_random_uuid()::text, 1, 'OccurrenceSold', '1.0', '{\"OccurrenceSold\": {}}',
+                metadata, firm_id, recorded_at, digest
+           from events order by position desc limit 1
+         returning position",
+    )
+    .fetch_one(world.pool())
+    .await
+    .unwrap()
+}
+
+/// Why a worker stops; it may find things to do before.
+async fn stopped<W: Worker>(worker: &mut W) -> String {
+    for _ in 0..1_000 {
+        if let Err(error) = worker.step().await {
+            return error.to_string();
+        }
+    }
+    panic!("{} went on", W::NAME)
+}
+
+async fn checkpoint(world: &World, name: &str) -> i64 {
+    sqlx::query_scalar("select position from checkpoints where name = $1")
+        .bind(name)
+        .fetch_one(world.pool())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn e26_an_event_of_a_newer_build_stops_who_follows_and_nobody_else() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    world.project().await;
+    let news = write_news(&world).await;
+    world.submit(&firm).await;
+
+    let store = world.service().store.clone();
+    let mut history = Follower::new(store, world.system.fence.clone(), DeliveryProjection);
+    for _ in 0..3 {
+        let why = stopped(&mut history).await;
+        assert!(
+            why.contains(&format!("position {news}")) && why.contains("OccurrenceSold"),
+            "{why}"
+        );
+    }
+    assert!(checkpoint(&world, "deliveries").await < news, "it has skipped it");
+
+    for path in ["/me", "/forms", "/hooks"] {
+        assert_eq!(world.get(&firm, path).await.status, 200, "{path}");
+    }
+    let hook = json!({"target_url": receiver.url("/more"), "trigger": "form_submitted"});
+    assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);
+    let sent = deliverer::send::deliver_once(world.deliverer()).await.unwrap();
+    assert_eq!((sent, receiver.received().len()), (2, 2), "what is queued goes out");
+}
+
+#[tokio::test]
+async fn a_plan_names_the_steps_with_their_locks_and_changes_nothing() {
+    let database = TestDatabase::without_schema().await;
+    let plan = async || {
+        let output = firmforms(&database).args(["migrate", "--plan", "--json"]).output().await;
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Vec<serde_json::Value>>(&output.stdout).unwrap()
+    };
+    let steps = plan().await;
+    let of = |table: &str| steps.iter().find(|step| step["table"] == table).unwrap();
+    assert_eq!((&of("events")["lock"], &of("events")["migration"]), (&json!("none"), &json!(1)));
+    assert_eq!(of("data_keys")["database"], "the keyring");
+    assert_eq!(plan().await, steps, "nothing was changed");
+    assert!(firmforms(&database).arg("migrate").status().await.unwrap().success());
+    assert!(plan().await.is_empty());
+    let mut connection = database.main.connect().await.unwrap();
+    // The newest build of all has an index more on a table with rows.
+    let older = "delete from _sqlx_migrations where version = 28; analyze firms";
+    connection.execute(older).await.unwrap();
+    let steps = plan().await;
+    assert!(steps.iter().any(|step| step["lock"] == "readers and writers wait"), "{steps:?}");
+    assert!(steps.iter().all(|step| step["migration"] == 28), "{steps:?}");
+}
+
+/// What `migrate` says at its end about this database, which it leaves as it is.
+async fn refused(database: &TestDatabase) -> String {
+    let output = firmforms(database).args(["migrate"]).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn a_database_of_an_earlier_build_is_refused_in_one_sentence_and_told_from_a_newer_one() {
+    // An earlier build had other files under the same numbers, and more of them.
+    let earlier = "update _sqlx_migrations set checksum = sha256(checksum);
+                   insert into _sqlx_migrations select 999, description, installed_on, success,
+                          checksum, execution_time from _sqlx_migrations where version = 1";
+    let newer = "insert into _sqlx_migrations select 999, description, installed_on, success,
+                        checksum, execution_time from _sqlx_migrations where version = 1";
+    for name in ["the main database", "the keyring"] {
+        for made_by in [earlier, newer] {
+            let database = TestDatabase::new().await;
+            let options = if name == "the keyring" { &database.keyring } else { &database.main };
+            let mut connection = options.connect().await.unwrap();
+            connection.execute(made_by).await.unwrap();
+            connection.close().await.unwrap();
+
+            let said = refused(&database).await;
+            if made_by == earlier {
+                let sentence = "was made by a build from before the first release; this build \
+                                cannot read it: start with an empty database";
+                assert_eq!(said, format!("firmforms: {name} {sentence}\n"));
+            } else {
+                assert!(said.starts_with(&format!("firmforms: {name}: migration 999 ")), "{said}");
+                assert_eq!(said.lines().count(), 1, "{said}");
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The audit log: what is in it, what proves it, and which tampering is found how.
+
+mod bundles;
+mod chain;
+mod doors;
+mod empty;
+mod folders;
+mod forgeries;
+mod gaps;
+mod remote;
+mod sessions;
+mod signers;
+mod tampering;
+mod verifier;
+
+use std::process::Output;
+
+use api::commands::readings;
+use domain::event::Actor;
+use domain::operations::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
+use eventstore::NewEvent;
+use tests::{Firm, TestDatabase, World};
+use uuid::Uuid;
+
+use tests::process::firmforms;
+
+fn look() -> ReadingDetails {
+    ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)
+}
+
+/// Somebody reads.
+async fn read(world: &World, firm: &Firm) {
+    readings::record(world.service(), firm.id, Actor::System, look()).await.unwrap();
+}
+
+/// So many are recorded at once.
+async fn read_often(world: &World, firm: &Firm, times: usize) {
+    let context = world.service().context(firm.id, Actor::Auditor(Uuid::nil()));
+    let one = |_| {
+        let stream = world.id().to_string();
+        NewEvent::after(0, &stream, &context, [ReadingEvent::AuditRead(look())])
+    };
+    let events = (0..times).flat_map(one).collect();
+    world.service().store.append(events).await.unwrap();
+}
+
+/// The real command on the databases of a world: its exit code, and what it said.
+async fn audit(world: &World, arguments: &[&str]) -> (i32, String) {
+    audit_of(&world.database, arguments).await
+}
+
+async fn audit_of(database: &TestDatabase, arguments: &[&str]) -> (i32, String) {
+    said(&firmforms(database).args(arguments).output().await.unwrap())
+}
+
+fn said(output: &Output) -> (i32, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
+}

@@ -1,0 +1,247 @@
+//! The verification that a projector runs by itself: in steps, resumed by another process, beside a
+//! log that grows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auditor::{AuditVerifier, CheckpointFolder, KeyFolder, Notary};
+use domain::audit::{EndedVerification, VerificationOutcome, VerificationState};
+use eventstore::worker::Worker;
+use projector::verifications;
+use tempfile::TempDir;
+use tests::{Firm, TestDatabase, World};
+use vault::SystemEntropy;
+
+use super::tampering::tamper;
+use super::{audit, read_often, said};
+use tests::process::{Listening, firmforms};
+use tests::scrape::Scrape;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A log of several pages, followed, sealed and signed.
+struct LongLog {
+    world: World,
+    firm: Firm,
+    folder: TempDir,
+}
+
+impl LongLog {
+    async fn new() -> Self {
+        Self::with_batches(3).await
+    }
+
+    /// A log of so many batches of 3,000 events.
+    async fn with_batches(batches: usize) -> Self {
+        let world = World::new().await;
+        let firm = world.firm().await;
+        for _ in 0..batches {
+            read_often(&world, &firm, 3_000).await;
+        }
+        let log = Self { world, firm, folder: tempfile::tempdir().unwrap() };
+        log.follow().await;
+        log.sign().await;
+        log
+    }
+
+    fn notary(&self) -> Notary {
+        Notary {
+            keys: KeyFolder::in_folder(self.folder.path().join("keys")),
+            checkpoints: CheckpointFolder::in_folder(self.folder.path().join("checkpoints")),
+        }
+    }
+
+    async fn follow(&self) {
+        self.world.project().await;
+        self.world.seal().await;
+    }
+
+    async fn sign(&self) {
+        let at = self.world.clock.now();
+        self.notary().take(self.world.pool(), &SystemEntropy, at).await.unwrap();
+    }
+
+    fn verifier(&self) -> AuditVerifier {
+        let (pool, clock) = (self.world.pool().clone(), self.world.clock.clone());
+        AuditVerifier::new(self.notary(), pool, clock, DAY)
+    }
+
+    async fn state(&self) -> VerificationState {
+        verifications::state(&mut self.world.pool().acquire().await.unwrap()).await.unwrap()
+    }
+
+    async fn walked_to(&self) -> i64 {
+        self.state().await.running.map_or(0, |running| running.position)
+    }
+
+    /// Steps until a verification has ended.
+    async fn ended(&self, verifier: &mut AuditVerifier) -> EndedVerification {
+        let before = self.state().await.ended;
+        for _ in 0..100 {
+            verifier.step().await.unwrap();
+            let state = self.state().await;
+            if state.running.is_none() && state.ended != before {
+                return state.ended.unwrap();
+            }
+        }
+        panic!("the verification does not end");
+    }
+}
+
+fn flaw(ended: &EndedVerification) -> &str {
+    match &ended.outcome {
+        VerificationOutcome::Broken(flaw) => flaw,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_verified_once_a_day_in_steps_and_resumed_by_another_process() {
+    let log = LongLog::new().await;
+    let mut first = log.verifier();
+    first.step().await.unwrap();
+    first.step().await.unwrap();
+    let reached = log.walked_to().await;
+    assert!((4_000..5_000).contains(&reached), "{reached}: one page a step");
+    let mut second = log.verifier();
+    second.step().await.unwrap();
+    second.step().await.unwrap();
+    assert_eq!(log.walked_to().await, reached, "one process verifies");
+
+    drop(first);
+    log.world.pass(Duration::from_secs(61));
+    let place = "select count(*) from pg_locks where locktype = 'advisory' and classid = 44
+                   and database = (select oid from pg_database where datname = current_database())";
+    while sqlx::query_scalar::<_, i64>(place).fetch_one(log.world.pool()).await.unwrap() > 0 {
+        tokio::task::yield_now().await;
+    }
+    second.step().await.unwrap();
+    assert_eq!(log.walked_to().await, reached, "it goes on where the first was");
+    let ended = log.ended(&mut second).await;
+    assert_eq!(ended.outcome, VerificationOutcome::Intact);
+    assert!(ended.position > 9_000, "{ended:?}");
+
+    log.world.pass(DAY / 2);
+    second.step().await.unwrap();
+    assert_eq!(log.state().await.running, None, "it is not due");
+    log.world.pass(DAY / 2);
+    second.step().await.unwrap();
+    assert!(log.state().await.running.is_some(), "it is due");
+}
+
+#[tokio::test]
+async fn a_log_that_grows_is_no_flaw_of_a_verification_in_steps() {
+    let log = LongLog::new().await;
+    let mut verifier = log.verifier();
+    let mut rounds = 0;
+    while log.state().await.ended.is_none() {
+        verifier.step().await.unwrap();
+        read_often(&log.world, &log.firm, 1_500).await;
+        rounds += 1;
+        match rounds % 3 {
+            0 => log.world.seal().await,
+            1 => log.world.project().await,
+            _ => log.follow().await,
+        }
+        log.sign().await;
+    }
+    let ended = log.state().await.ended.unwrap();
+    assert_eq!(ended.outcome, VerificationOutcome::Intact);
+    assert!(rounds >= 4 && ended.position > 10_000, "{rounds} {ended:?}");
+    let (code, text) = audit(&log.world, &["audit", "verify"]).await;
+    assert!(code == 2 && text.contains("there is no checkpoint"), "this folder has none: {text}");
+}
+
+#[tokio::test]
+async fn a_change_below_the_place_of_a_resumed_verification_is_found() {
+    let log = LongLog::new().await;
+    let mut first = log.verifier();
+    first.step().await.unwrap();
+    first.step().await.unwrap();
+    assert!(log.walked_to().await > 4_000);
+    drop(first);
+    tamper(&log.world, &["update audit_log set hash = sha256(hash) where sequence = 5"]).await;
+    log.world.pass(Duration::from_secs(61));
+    let ended = log.ended(&mut log.verifier()).await;
+    let checkpoint = flaw(&ended).starts_with("checkpoint 1: the audit log");
+    assert!(checkpoint, "{ended:?}");
+}
+
+#[tokio::test]
+async fn each_kind_of_forged_row_is_found_by_the_verification_in_steps() {
+    let forged = [
+        (
+            "update events set payload = replace(payload::text, 'Harrow', 'Harrov')::json
+              where position = 1",
+            "event at position 1: its digest",
+        ),
+        ("delete from audit_log where position = 2500", "(position 2500): it is missing"),
+        (
+            "update seals set root = sha256(root) where number = 2",
+            "seal 2: the events in its block",
+        ),
+        ("update audit_heads set hash = sha256(hash)", "head of firm"),
+        (
+            "insert into audit_log
+             select firm_id, 1000000, 1000000, at, action, actor_kind, actor_id, subject_kind,
+                    subject_id, reason, evidence, entry, previous_hash, hash
+               from audit_log where sequence = 9",
+            "no event in the log has led to it",
+        ),
+        ("delete from events where position > 2900", "the log reached position"),
+    ];
+    for (statement, expected) in forged {
+        let log = LongLog::with_batches(1).await;
+        tamper(&log.world, &[statement]).await;
+        let ended = log.ended(&mut log.verifier()).await;
+        assert!(flaw(&ended).contains(expected), "{statement}: {ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_without_the_checkpoints_leaves_the_verification_to_others() {
+    let log = LongLog::new().await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let notary = Notary {
+        keys: KeyFolder::in_folder(elsewhere.path().join("keys")),
+        checkpoints: CheckpointFolder::in_folder(elsewhere.path().join("checkpoints")),
+    };
+    let (pool, clock) = (log.world.pool().clone(), log.world.clock.clone());
+    let mut without = AuditVerifier::new(notary, pool, clock, DAY);
+    without.step().await.unwrap();
+    assert_eq!(log.state().await, VerificationState { running: None, ended: None });
+    let ended = log.ended(&mut log.verifier()).await;
+    assert_eq!(ended.outcome, VerificationOutcome::Intact);
+}
+
+/// A forged row stayed unknown until somebody ran `audit verify`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_row_is_found_by_the_service_and_shown_by_log_doctor_and_metrics() {
+    let world = Arc::new(World::real_time(TestDatabase::new().await).await);
+    let firm = world.firm().await;
+    read_often(&world, &firm, 100).await;
+    world.project().await;
+    let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
+    assert_eq!(code, 0, "{text}");
+    let doctor = async || {
+        let output = firmforms(&world.database).args(["doctor"]).output().await.unwrap();
+        said(&output).1
+    };
+    assert!(doctor().await.contains("the log was never verified"));
+    tamper(
+        &world,
+        &["update events set recorded_at = recorded_at + interval '1 microsecond'
+            where position = 9"],
+    )
+    .await;
+    let mut serving = Listening::start(&world.database, &[], &[]).await;
+    // The line may come before the one that says ready.
+    let line = serving.until_it_logs("THE LOG IS BROKEN").await;
+    let told =
+        Scrape::until(serving.internal, |told| told.value("firmforms_verification_broken") == 1.0)
+            .await;
+    assert!(told.value("firmforms_signed_checkpoint_age_seconds") > 0.0, "{}", told.text);
+    assert!(line.contains("ERROR") && line.contains("event at position 9"), "{line}");
+    let text = doctor().await;
+    assert!(text.contains("BROKEN, found") && text.contains("event at position 9"), "{text}");
+}

@@ -1,0 +1,132 @@
+//! What is made anew is what is there, each time again, and nothing is sent.
+
+use projector::rebuild::{ReadModel, RebuildOutcome, status};
+
+use super::{assert_equal, count, digests, rebuild, verify};
+use tests::whole_story;
+
+/// I7 and G12: after everything that can happen, each read model is what the log says; made anew twice
+/// it comes to the same, and no work queue has changed.
+#[tokio::test]
+async fn g12_what_is_rebuilt_is_what_was_there_and_nothing_is_sent() {
+    let (world, firm) = whole_story::told().await;
+    let kinds = "select count(distinct aggregate_type) from events";
+    assert_eq!(count(&world, kinds).await, 12, "every kind of stream");
+    let queues = queues(&world).await;
+    let compared = verify(&world).await;
+    assert_equal(&compared);
+    for (model, rows, _) in digests(&compared) {
+        assert!(rows > 0, "nothing of {model} was compared");
+    }
+    let first = rebuild(&world).await;
+    let second = rebuild(&world).await;
+    assert!(first.iter().all(|report| report.outcome == RebuildOutcome::Replaced));
+    assert_eq!(digests(&compared), digests(&first));
+    assert_eq!(digests(&first), digests(&second));
+    assert_equal(&verify(&world).await);
+    assert_eq!(self::queues(&world).await, queues, "a work queue was touched");
+    for path in ["/me", "/forms", "/hooks"] {
+        assert_eq!(world.get(&firm, path).await.status, 200, "{path}");
+    }
+    world.submit(&firm).await;
+    world.deliver().await;
+    assert_equal(&verify(&world).await);
+}
+
+/// What is in no read model, and what is taken over.
+async fn queues(world: &tests::World) -> Vec<i64> {
+    let mut counts = Vec::new();
+    for asked in [
+        "select coalesce(sum(hashtext(t::text)), 0) from outbox t",
+        "select coalesce(sum(hashtext(t::text)), 0) from lanes t",
+        "select coalesce(sum(hashtext(t::text)), 0) from replay_items t",
+        "select coalesce(sum(hashtext(t::text)), 0) from subjects t",
+        "select coalesce(sum(hashtext(t::text)), 0) from checkpoints t",
+        "select count(*) from deliveries where purged",
+        "select count(*) from replays where fed_until is not null",
+        "select count(*) from events",
+    ] {
+        counts.push(count(world, asked).await);
+    }
+    assert!(counts[5] > 0 && counts[6] > 0, "nothing was purged or replayed: {counts:?}");
+    counts
+}
+
+/// Names of indexes and constraints are what errors are told by; a trigger refuses changes.
+#[tokio::test]
+async fn what_is_swapped_in_is_defined_as_what_was_there() {
+    let world = tests::World::new().await;
+    let role = format!("reader_{}", world.id().simple());
+    let granted = format!(
+        "create role {role}; grant select on hooks, audit_log to {role};
+         grant select (name), update (name) on firms to {role};
+         alter table forms enable row level security;
+         create policy mine on forms for select to {role} using (firm_id is not null);
+         alter table people set (fillfactor = 70)"
+    );
+    sqlx::raw_sql(&granted).execute(world.pool()).await.unwrap();
+    let before = definitions(&world).await;
+    assert!(before.len() > 60);
+    rebuild(&world).await;
+    assert_eq!(definitions(&world).await, before);
+    let left = "select count(*) from pg_namespace where nspname = 'shadow'";
+    assert_eq!(count(&world, left).await, 0);
+    sqlx::raw_sql(&format!("drop owned by {role}; drop role {role}"))
+        .execute(world.pool())
+        .await
+        .unwrap();
+}
+
+/// Everything that defines the tables of the schema.
+async fn definitions(world: &tests::World) -> Vec<String> {
+    sqlx::query_scalar(
+        "select indexdef from pg_indexes where schemaname = 'public'
+         union all
+         select conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid)
+           from pg_constraint where connamespace = 'public'::regnamespace
+         union all
+         select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal
+         union all
+         select attrelid::regclass || ' ' || attnum || ' ' || attname || ' ' || atttypid::regtype
+                || attnotnull || coalesce(pg_get_expr(adbin, adrelid), '')
+                || coalesce(col_description(attrelid, attnum), '') || coalesce(attacl::text, '')
+                || coalesce(attstattarget, -1)
+           from pg_attribute join pg_class c on c.oid = attrelid
+           left join pg_attrdef on adrelid = attrelid and adnum = attnum
+          where relnamespace = 'public'::regnamespace and attnum > 0 and not attisdropped
+         union all
+         select relname || relowner::regrole || relpersistence::text || relrowsecurity
+                || coalesce(reloptions::text, '') || coalesce(obj_description(oid), '')
+                || coalesce((select string_agg(grantee::regrole || privilege_type, ' '
+                                               order by grantee::regrole::text, privilege_type)
+                               from aclexplode(coalesce(relacl, acldefault('r', relowner)))), '')
+           from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'
+         union all
+         select tablename || policyname || roles::text || cmd || coalesce(qual, '') from pg_policies
+         order by 1",
+    )
+    .fetch_all(world.pool())
+    .await
+    .unwrap()
+}
+
+/// Those that follow say how far they are; when each was made anew is known.
+#[tokio::test]
+async fn the_status_tells_rows_lag_and_the_last_rebuild() {
+    let world = tests::World::new().await;
+    let firm = world.firm().await;
+    world.submit(&firm).await;
+    let all = status(world.pool()).await.unwrap();
+    let of = |model: ReadModel| all.iter().find(|one| one.model == model).unwrap();
+    assert_eq!(of(ReadModel::Firms).rows, [("firms", 1)]);
+    assert_eq!((of(ReadModel::Firms).checkpoint, of(ReadModel::Firms).lag), (None, None));
+    assert_eq!(of(ReadModel::Deliveries).checkpoint, Some(0));
+    assert!(of(ReadModel::Deliveries).lag.unwrap() >= 5);
+    assert!(all.iter().all(|one| one.rebuilt.is_none()));
+    world.project().await;
+    rebuild(&world).await;
+    for one in status(world.pool()).await.unwrap() {
+        let rebuilt = one.rebuilt.unwrap();
+        assert_eq!((rebuilt.at, rebuilt.digest.len()), (world.clock.now().get(), 32));
+    }
+}

@@ -1,0 +1,54 @@
+//! Read models made anew from the log (invariant I7; cases E9, F10 and G12).
+
+mod equal;
+mod live;
+pub(crate) mod tampered;
+
+use projector::rebuild::{
+    ReadModel, RebuildAct, RebuildOrder, RebuildReport, UnfinishedRebuild, run,
+};
+use tests::World;
+
+/// These read models made anew, and what came of each.
+async fn make(
+    world: &World,
+    models: &[ReadModel],
+    act: RebuildAct,
+) -> Result<Vec<RebuildReport>, UnfinishedRebuild> {
+    let now = world.clock.now().get();
+    let order = RebuildOrder { models: models.to_vec(), act, now, tries: 2 };
+    run(world.pool(), &order, &|_, _| {}).await
+}
+
+/// All of them, compared.
+async fn verify(world: &World) -> Vec<RebuildReport> {
+    make(world, &ReadModel::ALL, RebuildAct::Verify).await.unwrap()
+}
+
+/// All of them, put in their place.
+async fn rebuild(world: &World) -> Vec<RebuildReport> {
+    make(world, &ReadModel::ALL, RebuildAct::Replace).await.unwrap()
+}
+
+/// What the rows of each come to.
+fn digests(reports: &[RebuildReport]) -> Vec<(ReadModel, i64, String)> {
+    reports.iter().map(|one| (one.model, one.digest.rows, one.digest.hex())).collect()
+}
+
+/// Fails unless each is what the log says.
+fn assert_equal(reports: &[RebuildReport]) {
+    for report in reports {
+        assert_eq!(report.difference, None, "{}", report.model);
+    }
+}
+
+/// One number.
+async fn count(world: &World, statement: &str) -> i64 {
+    sqlx::query_scalar(statement).fetch_one(world.pool()).await.unwrap()
+}
+
+/// Changes something behind the service's back, as a superuser can.
+async fn tamper(world: &World, statement: &str) {
+    let forge = format!("begin; set local session_replication_role = replica; {statement}; commit");
+    sqlx::raw_sql(&forge).execute(world.pool()).await.unwrap();
+}

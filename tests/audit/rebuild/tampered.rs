@@ -1,0 +1,133 @@
+//! A read model that is not what the log says: the first difference is named, and what may be repaired
+//! is.
+
+use projector::rebuild::{ReadModel, RebuildAct, RebuildOutcome, RowDifference};
+
+use super::{assert_equal, make, rebuild, tamper, verify};
+use tests::whole_story;
+
+/// E9: each is tampered with, found, and repaired.
+#[tokio::test]
+async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
+    let (world, firm) = whole_story::told().await;
+    let id = firm.id;
+    for (model, forged, expected) in [
+        (
+            ReadModel::Firms,
+            format!("update firms set name = 'Mallory' where firm_id = '{id}'"),
+            ["firms", "name", "Harrow & Lane", "Mallory"],
+        ),
+        (
+            ReadModel::Forms,
+            "update forms set deleted = false where deleted".into(),
+            ["forms", "deleted", "true", "false"],
+        ),
+        (
+            ReadModel::Keys,
+            "update key_auth set revoked_at = null where name = 'gone soon'".into(),
+            ["key_auth", "revoked_at", "2026-11-01T12:00:00+00:00", "null"],
+        ),
+        (
+            ReadModel::Quotas,
+            format!("update quotas set used = 1 where kind = 'hooks' and firm_id = '{id}'"),
+            ["quotas", "used", "10", "1"],
+        ),
+        (
+            ReadModel::Deliveries,
+            "update deliveries set state = 'delivered' where state = 'failed'".into(),
+            ["deliveries", "state", "failed", "delivered"],
+        ),
+        (
+            ReadModel::AuditLog,
+            "update audit_heads set sequence = 1 where sequence > 50".into(),
+            ["audit_heads", "sequence", "", "1"],
+        ),
+    ] {
+        tamper(&world, &forged).await;
+        let found = make(&world, &[model], RebuildAct::Verify).await.unwrap().remove(0);
+        let RowDifference { table, column, log, live, .. } = found.difference.clone().unwrap();
+        let found_is = [
+            table,
+            column.as_deref().unwrap_or_default(),
+            log.as_deref().unwrap_or_default(),
+            live.as_deref().unwrap_or_default(),
+        ];
+        let expected = expected.map(|word| if word.is_empty() { found_is[2] } else { word });
+        assert_eq!(found_is, expected);
+        assert!(found.differs());
+        let made = make(&world, &[model], RebuildAct::Replace).await.unwrap().remove(0);
+        assert_eq!((made.outcome, made.difference), (RebuildOutcome::Replaced, found.difference));
+        assert_equal(&make(&world, &[model], RebuildAct::Verify).await.unwrap());
+    }
+    assert_equal(&verify(&world).await);
+}
+
+/// A row that is lost, and one that was never there; a target is shown without its query.
+#[tokio::test]
+async fn e9_a_row_that_is_lost_or_made_up_is_named_and_repaired() {
+    let (world, firm) = whole_story::told().await;
+    tamper(
+        &world,
+        "delete from hooks where hook_id = (select min(hook_id::text)::uuid from hooks)",
+    )
+    .await;
+    let made_up = format!(
+        "insert into members values ('{}', '00000000-0000-0000-0000-000000000001', 'owner', true)",
+        firm.id
+    );
+    tamper(&world, &made_up).await;
+    let found =
+        make(&world, &[ReadModel::Hooks, ReadModel::Members], RebuildAct::Verify).await.unwrap();
+    let lost = found[0].difference.clone().unwrap();
+    assert_eq!((lost.column, lost.live), (None, None));
+    let log = lost.log.unwrap();
+    assert!(log.contains("target_url") && !log.contains("secret"), "{log}");
+    let surplus = found[1].difference.clone().unwrap();
+    assert_eq!((surplus.column, surplus.log), (None, None));
+    assert!(surplus.key.ends_with("-000000000001"), "{}", surplus.key);
+    rebuild(&world).await;
+    assert_equal(&verify(&world).await);
+}
+
+/// A delivery that was lost has its retention back from the vault.
+#[tokio::test]
+async fn what_was_purged_stays_so_even_if_its_row_was_lost() {
+    let (world, _) = whole_story::told().await;
+    let purged = "select count(*) from deliveries where purged";
+    let before = super::count(&world, purged).await;
+    tamper(&world, "delete from deliveries where purged and body_id is not null").await;
+    rebuild(&world).await;
+    assert_eq!(super::count(&world, purged).await, before);
+}
+
+/// An entry or a seal that is not what the log says is evidence: it is never replaced. One that was
+/// lost comes back.
+#[tokio::test]
+async fn an_entry_or_a_seal_is_never_changed_by_a_rebuild() {
+    let (world, _) = whole_story::told().await;
+    tamper(&world, "delete from audit_log where sequence = 3; delete from seals where number = 1")
+        .await;
+    for report in rebuild(&world).await {
+        let lost = matches!(report.model, ReadModel::AuditLog | ReadModel::Seals);
+        assert_eq!((report.outcome, report.difference.is_some()), (RebuildOutcome::Replaced, lost));
+    }
+    for (model, forged, column) in [
+        (
+            ReadModel::AuditLog,
+            "update audit_log set reason = 'no reason' where sequence = 4",
+            "reason",
+        ),
+        (
+            ReadModel::AuditLog,
+            "update audit_log set hash = sha256(hash) where sequence = 4",
+            "hash",
+        ),
+        (ReadModel::Seals, "update seals set root = sha256(root) where number = 1", "root"),
+    ] {
+        tamper(&world, forged).await;
+        let report = make(&world, &[model], RebuildAct::Replace).await.unwrap().remove(0);
+        assert_eq!(report.outcome, RebuildOutcome::Refused, "{forged}");
+        assert_eq!(report.difference.as_ref().unwrap().column.as_deref(), Some(column));
+        assert!(report.differs());
+    }
+}

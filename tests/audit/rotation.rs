@@ -1,0 +1,162 @@
+//! Rotating the signing secret (contract, Authentication 9 and Signature 3; ruling 32): what is
+//! claimed from then on is signed with the new one, by every process.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::Error;
+use api::commands::secrets::{self, RevealedSecret};
+use axum::body::Body;
+use axum::http::Request;
+use deliverer::send::deliver_once;
+use domain::delivery::signature::{SignedRequest, verify};
+use domain::event::Actor;
+use futures::future::join_all;
+use serde_json::json;
+use tests::{Answer, Firm, Received, Receiver, Reply, TestDatabase, World, activity, later};
+
+use tests::process::firmforms;
+
+async fn reveal(world: &World, firm: &Firm) -> RevealedSecret {
+    secrets::reveal(world.service(), firm.id, Actor::System).await.unwrap()
+}
+
+/// Rotates as the product; an empty body is none.
+async fn rotate(world: &World, firm: &Firm, body: &str) -> Answer {
+    let path = format!("/internal/v1/firms/{}/webhook-secret/rotate", firm.id);
+    world.internal(Request::post(path).body(Body::from(body.to_owned())).unwrap()).await
+}
+
+/// Another process on the databases of a world, at the same time.
+async fn beside(world: &World) -> World {
+    let TestDatabase { main, keyring, .. } = &world.database;
+    let database = TestDatabase::of(main.clone(), keyring.clone());
+    World::at(database, world.clock.clone()).await
+}
+
+/// Which of the secrets signed it.
+fn signed_by(world: &World, received: &Received, secrets: [&str; 2]) -> [bool; 2] {
+    let now = world.clock.now().get().timestamp();
+    let header = received.header("x-service-signature");
+    let request = SignedRequest { header, body: &received.body };
+    secrets.map(|secret| verify(request, secret, now).is_ok())
+}
+
+#[tokio::test]
+async fn b17_from_a_rotation_on_every_process_signs_with_the_new_secret_retries_too() {
+    let world = World::new().await;
+    let (firm, receiver, other) =
+        (world.firm().await, Receiver::start().await, beside(&world).await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let old = reveal(&world, &firm).await;
+    let old = old.secret.as_str();
+    receiver.reply([Reply::status(500), Reply::status(500)]);
+    world.submit(&firm).await;
+    assert_eq!(deliver_once(other.deliverer()).await.unwrap(), 1);
+    world.pass(Duration::from_secs(30));
+
+    let answer = rotate(&world, &firm, r#"{"reason":"a laptop was stolen"}"#).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers["cache-control"]),
+        (200, &"no-store".parse().unwrap())
+    );
+    let new = answer.body["secret"].as_str().unwrap();
+    assert!(new.starts_with("whsec_") && new.len() == old.len() && new != old);
+    assert_eq!(answer.body, json!({"secret": new, "rotated_at": "2026-11-01T12:00:30.000Z"}));
+    assert_eq!(reveal(&other, &firm).await.secret.as_str(), new);
+    assert_eq!(signed_by(&world, &receiver.received()[0], [old, new]), [true, false]);
+
+    world.submit(&firm).await;
+    assert_eq!(deliver_once(other.deliverer()).await.unwrap(), 1, "new, by the other process");
+    world.pass(Duration::from_secs(30));
+    assert_eq!(deliver_once(world.deliverer()).await.unwrap(), 1, "the retry of before");
+    world.pass(Duration::from_secs(30));
+    assert_eq!(deliver_once(other.deliverer()).await.unwrap(), 1, "the retry of after");
+    let received = receiver.received();
+    assert_eq!((&received[0].body, received.len()), (&received[2].body, 4));
+    for later in &received[1..] {
+        assert_eq!(signed_by(&world, later, [old, new]), [false, true]);
+    }
+}
+
+#[tokio::test]
+async fn a_rotation_is_in_the_log_with_its_reason_and_the_secret_is_nowhere() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let old = reveal(&world, &firm).await;
+    let mut reasons = Vec::new();
+    for body in ["", "{}", r#"{"reason":null}"#, r#"{"reason":" a stolen laptop "}"#] {
+        let answer = rotate(&world, &firm, body).await;
+        assert_eq!(answer.status, 200, "{body} {}", answer.text());
+        let new = answer.body["secret"].as_str().unwrap();
+        for secret in [old.secret.as_str(), new] {
+            assert_eq!(world.columns_holding(secret).await, [] as [String; 0]);
+        }
+        reasons.push(if body.contains("laptop") { json!("a stolen laptop") } else { json!(null) });
+    }
+    let logged: Vec<(serde_json::Value, String)> = sqlx::query_as(
+        "select payload->'SecretRotated'->'reason', metadata->>'actor' from events
+          where event_type = 'SecretRotated' and firm_id = $1 order by position",
+    )
+    .bind(firm.id)
+    .fetch_all(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(logged.iter().map(|(reason, _)| reason.clone()).collect::<Vec<_>>(), reasons);
+    assert!(logged.iter().all(|(_, actor)| actor.starts_with("product:")), "{logged:?}");
+    let long = json!({"reason": "é".repeat(201)}).to_string();
+    for body in [r#"{"reason":""}"#, r#"{"reason":5}"#, r#"{"why":"x"}"#, "[]", &long] {
+        assert_eq!(rotate(&world, &firm, body).await.code(), (400, "invalid_request"), "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_racing_rotations_all_happen_and_one_of_them_stands() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let raced = join_all((0..6).map(|_| rotate(&world, &firm, ""))).await;
+    let secrets: BTreeSet<&str> =
+        raced.iter().map(|answer| answer.body["secret"].as_str().unwrap()).collect();
+    assert_eq!(secrets.len(), raced.len());
+    assert!(secrets.contains(reveal(&world, &firm).await.secret.as_str()));
+    let rotations: i64 = sqlx::query_scalar(
+        "select count(*) from events where event_type = 'SecretRotated' and firm_id = $1",
+    )
+    .bind(firm.id)
+    .fetch_one(world.pool())
+    .await
+    .unwrap();
+    assert_eq!(rotations, 6);
+}
+
+#[tokio::test]
+async fn b5_a_suspended_firm_rotates_and_a_closed_one_is_shown_its_last_secret() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let report = async |kind, second| {
+        let event = later(activity(firm.id, kind, json!({})), second);
+        assert_eq!(world.report(&[event]).await.status, 202);
+    };
+    let nobody = Actor::Member(world.id());
+    let refused = secrets::rotate(world.service(), firm.id, nobody, None).await;
+    assert_eq!(refused.unwrap_err(), Error::NotAManager);
+    report("firm.suspended", 1).await;
+    let rotated = rotate(&world, &firm, "").await;
+    assert_eq!(rotated.status, 200);
+    report("firm.closed", 2).await;
+    assert_eq!(rotate(&world, &firm, "").await.code(), (403, "firm_inactive"));
+    assert_eq!(reveal(&world, &firm).await.secret.as_str(), rotated.body["secret"]);
+    let nobody = Firm { id: world.id(), ..firm.clone() };
+    assert_eq!(rotate(&world, &nobody, "").await.code(), (404, "firm_not_found"));
+}
+
+#[tokio::test]
+async fn an_operator_rotates_at_the_terminal() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let arguments = ["secrets", "rotate", "--yes", "--firm", &firm.id.to_string(), "--json"];
+    let said = firmforms(&world.database).args(arguments).output().await.unwrap();
+    assert!(said.status.success(), "{said:?}");
+    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(said["secret"], reveal(&world, &firm).await.secret.as_str());
+}

@@ -1,0 +1,300 @@
+//! A database that is away or busy: what callers are told meanwhile, and that all comes back.
+
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, ClusterConfig, Durability};
+use futures::future::join_all;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Executor};
+use tempfile::TempDir;
+use tests::{DatabaseProxy, Fault, Receiver, TestDatabase, World, raw};
+
+use tokio::time::timeout;
+
+use crate::health::health;
+use tests::process::{Listening, Served, call, firmforms, get, serve, serve_with, until};
+use tests::scrape::Scrape;
+
+/// A server that can be stopped and started again, where it was.
+struct Server {
+    folder: TempDir,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    async fn start(&self) -> Cluster {
+        let config = ClusterConfig {
+            data_dir: self.folder.path().join("data"),
+            durability: Durability::ForTests,
+            settings: Vec::new(),
+            pg_bin: std::env::var_os("FIRMFORMS_PG_BIN").map(Into::into),
+        };
+        let cluster = Cluster::open(&config).await.unwrap();
+        for name in ["away", "away_keyring"] {
+            cluster.ensure_database(name).await.unwrap();
+        }
+        cluster
+    }
+}
+
+fn databases(cluster: &Cluster) -> TestDatabase {
+    TestDatabase::of(cluster.connect("away"), cluster.connect("away_keyring"))
+}
+
+/// Three steps in one life of the server: away at the start, there, and started anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
+    let server = Server::new();
+    let cluster = server.start().await;
+    let database = databases(&cluster);
+    cluster.stop().await.unwrap();
+
+    let waiting = Listening::start(&database, &[], &[]).await;
+    assert_eq!(get(waiting.internal, "/livez").await.0, 200);
+    assert_eq!(health(waiting.internal, &["--live"]).await.0, Some(0));
+    let (code, said) = health(waiting.internal, &[]).await;
+    assert!(code == Some(1) && said.contains("not ready: 127.0.0.1:"), "{code:?} {said}");
+    assert!(said.contains("answers 503"), "{said}");
+    for (door, path) in [
+        (waiting.internal, "/readyz"),
+        (waiting.internal, "/internal/v1/activity"),
+        (waiting.public, "/api/v1/me"),
+    ] {
+        let (status, answer) = get(door, path).await;
+        assert_eq!(status, 503, "{path} {answer}");
+        assert!(answer.contains("\r\nretry-after: 1\r\n"), "{path} {answer}");
+        assert!(answer.contains(r#""code":"unavailable""#), "{path} {answer}");
+    }
+
+    for (path, status) in [("/api/v1/openapi.json", 200), ("/docs/quickstart", 200), ("/", 303)] {
+        assert_eq!(get(waiting.public, path).await.0, status, "{path}");
+    }
+    let counted = get(waiting.internal, "/metrics").await;
+    assert!(counted.0 == 200 && counted.1.contains("\nfirmforms_database_up 0\n"), "{counted:?}");
+
+    let cluster = server.start().await;
+    let served = waiting.until_ready().await;
+    assert_eq!(get(served.internal, "/readyz").await.0, 200);
+    let (world, receiver) = (World::real_time(database).await, Receiver::start().await);
+    let firm = world.firm().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.submit(&firm).await;
+    receiver.wait_for(1).await;
+
+    cluster.stop().await.unwrap();
+    until(served.internal, "/readyz", 503).await;
+    for path in ["/livez", "/metrics"] {
+        assert_eq!(get(served.internal, path).await.0, 200);
+    }
+    let _cluster = server.start().await;
+    until(served.internal, "/readyz", 200).await;
+    world.submit(&firm).await;
+    receiver.wait_for(2).await;
+}
+
+/// All hosts of both databases are away, and come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_service_whose_hosts_were_all_away_works_again_when_one_is_back() {
+    let server = Server::new();
+    let cluster = server.start().await;
+    let database = databases(&cluster);
+    let url = |one: &PgConnectOptions| {
+        let url = one.to_url_lossy();
+        let at_host = format!("@127.0.0.1:1,{}", url.host_str().unwrap());
+        url.as_str().replace(&format!("@{}", url.host_str().unwrap()), &at_host)
+    };
+    let main = url(&database.main);
+    let keyring = url(&database.keyring);
+    let hosts = [("DATABASE_URL", &*main), ("FIRMFORMS_KEYRING_URL", &*keyring)];
+    let served = serve_with(&database, &[], &hosts).await;
+    let (world, receiver) = (World::real_time(database).await, Receiver::start().await);
+    let firm = world.firm().await;
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    cluster.stop().await.unwrap();
+    until(served.internal, "/readyz", 503).await;
+    let _cluster = server.start().await;
+    until(served.internal, "/readyz", 200).await;
+    world.submit(&firm).await;
+    receiver.wait_for(1).await;
+}
+
+#[tokio::test]
+async fn e11_a_service_that_waits_ends_at_a_signal_and_a_command_does_not_wait() {
+    let nowhere = |name| PgConnectOptions::new().host("127.0.0.1").port(1).database(name);
+    let database = TestDatabase::of(nowhere("a"), nowhere("b"));
+    let waiting = Listening::start(&database, &[], &[]).await;
+    assert!(waiting.stopped().await.success());
+    let migrate = firmforms(&database).arg("migrate").output().await.unwrap();
+    let said = String::from_utf8(migrate.stderr).unwrap();
+    assert_eq!((migrate.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(
+        said.starts_with("firmforms: the main database does not answer at 127.0.0.1:1/a: "),
+        "{said}"
+    );
+    assert!(said.contains("refused"), "{said}");
+}
+
+/// What does not pass by itself is not waited for.
+#[tokio::test]
+async fn e11_a_wrong_password_or_an_unknown_database_ends_the_service_in_one_line() {
+    let given = TestDatabase::new().await;
+    let (main, keyring) = (given.main.clone(), given.keyring.clone());
+    for (main, keyring, why) in [
+        (main.clone().password("wrong"), keyring.clone(), "the main database: "),
+        (main.clone().database("nowhere"), keyring.clone(), "the main database: "),
+        (main.clone(), keyring.database("nowhere"), "the keyring: "),
+    ] {
+        let database = TestDatabase::of(main, keyring);
+        let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
+        let ended = firmforms(&database).args(serve).env("RUST_LOG", "off").output().await.unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.starts_with(&format!("firmforms: {why}")), "{said}");
+    }
+}
+
+/// E13 and E16: callers who wait for one table, and those who wait behind them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e16_a_hundred_slow_calls_hold_up_neither_health_nor_deliveries() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let served = serve(&world.database, &[]).await;
+    let me = ("GET", "/me");
+    let mut transaction = world.pool().begin().await.unwrap();
+    transaction.execute("lock table key_calls in exclusive mode").await.unwrap();
+    let slow = join_all((0..100).map(async |_| {
+        let asked = Instant::now();
+        (call(served.public, me, &firm.key, "").await, asked.elapsed())
+    }));
+    let beside = async {
+        until_waiting(&world, CALLERS).await;
+        for _ in 0..5 {
+            assert_eq!(get(served.internal, "/readyz").await.0, 200);
+        }
+        world.submit(&firm).await;
+        receiver.wait_for(1).await;
+    };
+    let (answers, ()) = tokio::join!(slow, beside);
+    transaction.rollback().await.unwrap();
+    for ((status, answer), took) in &answers {
+        assert_eq!(*status, 503, "{answer}");
+        assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+        assert!(*took < Duration::from_secs(9), "they pile up: {took:?}");
+    }
+    assert_eq!(call(served.public, me, &firm.key, "").await.0, 200);
+}
+
+/// Waits until the service has logged this text so many times.
+async fn until_logged(served: &Served, text: &str, count: usize) {
+    let logged = || served.log.lock().unwrap().matches(text).count() >= count;
+    let asked = async { while !logged() && get(served.internal, "/livez").await.0 == 200 {} };
+    timeout(Duration::from_secs(60), asked).await.unwrap();
+    assert!(logged(), "{text}");
+}
+
+/// The failed steps of all workers.
+async fn failed_steps(served: &Served) -> u64 {
+    let (_, metrics) = get(served.internal, "/metrics").await;
+    let of_workers =
+        metrics.lines().filter(|line| line.starts_with("firmforms_worker_step_failures_total{"));
+    let counts = of_workers.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+    counts.sum::<f64>() as u64
+}
+
+/// The answer of `/readyz` to the holder of a token.
+async fn ready_with(served: &Served, token: &str) -> String {
+    let request = format!(
+        "GET /readyz HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    raw::exchange(served.internal, &request).await.unwrap().1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_use_3_11_every_worker_and_every_call_logged_an_outage_each_second() {
+    let world = World::real_time(TestDatabase::new().await).await;
+    let (firm, database) = (world.firm().await, &world.database);
+    let proxy = DatabaseProxy::before(&database.main).await;
+    let [main, keyring] = [&database.main, &database.keyring].map(|one| proxy.url(one));
+    let urls = [("DATABASE_URL", &*main), ("FIRMFORMS_KEYRING_URL", &*keyring)];
+    let served = serve_with(database, &[], &urls).await;
+    // From here on the process knows the token.
+    assert_eq!(raw::report(served.internal, world.token(), "[]").await.unwrap(), 202);
+
+    proxy.set(Fault::Reset);
+    until_logged(&served, "does not answer", 2).await;
+    while failed_steps(&served).await < 30 {
+        assert_eq!(call(served.public, ("GET", "/me"), &firm.key, "").await.0, 503);
+    }
+    let (status, told) = get(served.internal, "/readyz").await;
+    assert!(status == 503 && !told.contains("reason"), "{told}");
+    let told = ready_with(&served, world.token()).await;
+    assert!(told.contains("\"reason\":\"the keyring does not answer"), "{told}");
+    assert!(told.contains("the main database does not answer"), "{told}");
+    assert!(!ready_with(&served, "fft_of_nobody").await.contains("reason"));
+
+    proxy.set(Fault::None);
+    until(served.internal, "/readyz", 200).await;
+    until_logged(&served, "is back", 2).await;
+    let log = served.log.lock().unwrap().clone();
+    let loud = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let lines: Vec<&str> = log.lines().filter(loud).collect();
+    let is_told = |line: &&str| line.contains("does not answer");
+    assert!(lines.len() == 2 && lines.iter().all(is_told), "{lines:#?}");
+}
+
+/// Statements of a service under way at once that ask who calls.
+const CALLERS: i64 = 2;
+
+/// Waits until so many connections wait for a lock.
+async fn until_waiting(world: &World, count: i64) {
+    let waiting = async || -> i64 {
+        sqlx::query_scalar(
+            "select count(*) from pg_stat_activity
+              where datname = current_database() and wait_event_type = 'Lock'",
+        )
+        .fetch_one(world.pool())
+        .await
+        .unwrap()
+    };
+    while waiting().await < count {}
+}
+
+/// Every submission failed meanwhile, and readiness and metrics told nothing (review of operation).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_keyring_that_is_away_is_told() {
+    let database = TestDatabase::new().await;
+    let proxy = DatabaseProxy::before(&database.keyring).await;
+    let keyring = proxy.url(&database.keyring);
+    let served = serve_with(&database, &[], &[("FIRMFORMS_KEYRING_URL", &*keyring)]).await;
+    let up = |scrape: &Scrape, database: &str| scrape.value(&format!("firmforms_{database}_up"));
+    Scrape::until(served.internal, |scrape| up(scrape, "keyring") > 0.0).await;
+    let doctor = async || {
+        let mut command = firmforms(&database);
+        command.env("FIRMFORMS_KEYRING_URL", &keyring).args(["doctor"]);
+        let output = command.output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    for fault in [Fault::Reset, Fault::BlackHole] {
+        proxy.set(fault);
+        until(served.internal, "/readyz", 503).await;
+        let (_, told) = get(served.internal, "/readyz").await;
+        assert!(told.contains(r#""error":"the keyring does not answer"#), "{fault:?} {told}");
+        assert_eq!(get(served.internal, "/livez").await.0, 200);
+        let away = Scrape::until(served.internal, |scrape| up(scrape, "keyring") < 1.0).await;
+        assert!(up(&away, "database") > 0.0, "{fault:?} {}", away.text);
+        if fault == Fault::Reset {
+            let (code, said) = doctor().await;
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains("wrong\tkeyring_primary\t"), "{said}");
+            assert!(said.contains("fine\tprimary\t") && said.contains("\tlog_tail\t"), "{said}");
+        }
+        proxy.set(Fault::None);
+        until(served.internal, "/readyz", 200).await;
+        Scrape::until(served.internal, |scrape| up(scrape, "keyring") > 0.0).await;
+    }
+}

@@ -1,0 +1,47 @@
+//! Databases of earlier releases (`scripts/keep-release`): this build restores each, brings it to its
+//! schema and proves it.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+use tests::{Copies, TestDatabase};
+
+use tests::process::firmforms;
+
+#[tokio::test]
+async fn each_kept_release_is_restored_migrated_and_proved_by_this_build() {
+    if Copies::of_this_machine().is_none() {
+        return;
+    }
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("releases");
+    let mut restored = 0;
+    for entry in std::fs::read_dir(kept).expect("./scripts/keep-release keeps a release") {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "tar") {
+            continue;
+        }
+        let database = TestDatabase::without_schema().await;
+        let mut command = firmforms(&database);
+        if let Some(folder) = std::env::var_os("FIRMFORMS_PG_BIN") {
+            command.env("FIRMFORMS_PG_BIN", folder);
+        }
+        command.env_remove("FIRMFORMS_WRAPPING_KEY").args(["restore", "-", "--json"]);
+        let archive = || Stdio::from(std::fs::File::open(&path).unwrap());
+        // 0.2.0 signed no backup.
+        let refused = command.stdin(archive()).output().await.unwrap();
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && told.contains("--even-if-forged"), "{told}");
+        let output = command.arg("--even-if-forged").stdin(archive()).output().await.unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {told}", path.display());
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for (part, word) in
+            [("audit_log", "intact"), ("deliveries", "proven"), ("read_models", "equal the log")]
+        {
+            assert!(found[part].as_str().unwrap().contains(word), "{}: {found}", path.display());
+        }
+        restored += 1;
+    }
+    assert!(restored > 0, "no release is kept");
+}

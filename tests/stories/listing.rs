@@ -1,0 +1,180 @@
+//! What operators list: deliveries by what is asked for, page by page; lanes; what workflows sent.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use uuid::Uuid;
+
+use tests::process::firmforms;
+
+/// A firm with two subscriptions, deliveries in every state a second apart, and a step's.
+struct Scene {
+    world: World,
+    firm: Firm,
+    hooks: [Uuid; 2],
+    operator: String,
+    /// When the first ended.
+    began: String,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let (firm, receiver) = (world.firm().await, Receiver::start().await);
+        let began = world.clock.now().to_string();
+        let first = world.subscribe(&firm, &receiver.url("/first")).await;
+        let mut response_id = world.id();
+        for status in [200, 404, 404] {
+            receiver.reply([Reply::status(status)]);
+            response_id = world.submit(&firm).await;
+            assert_eq!(world.deliver().await, 1);
+            world.pass(Duration::from_secs(1));
+        }
+        let step = json!({
+            "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
+            "url": receiver.url("/step"), "headers": {}, "trigger": "form_submitted",
+            "response_id": response_id,
+        });
+        let step = Request::post("/internal/v1/workflow-steps").body(Body::from(step.to_string()));
+        assert_eq!(world.internal(step.unwrap()).await.status, 202);
+        assert_eq!(world.deliver().await, 1);
+        world.pass(Duration::from_secs(1));
+        let second = world.subscribe(&firm, &receiver.url("/second")).await;
+        receiver.reply([Reply::status(503), Reply::status(503)]);
+        world.submit(&firm).await;
+        assert_eq!(world.deliver().await, 2);
+        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
+        Self { world, firm, hooks: [first, second], operator: made.token, began }
+    }
+
+    async fn list(&self, query: &str) -> Answer {
+        let firm = self.firm.id;
+        let request = Request::get(format!("/internal/v1/firms/{firm}/deliveries{query}"))
+            .header("authorization", format!("Bearer {}", self.operator))
+            .body(Body::empty());
+        self.world.internal(request.unwrap()).await
+    }
+
+    async fn count(&self, query: &str) -> usize {
+        let answer = self.list(query).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.body);
+        answer.body["items"].as_array().unwrap().len()
+    }
+
+    async fn terminal(&self, arguments: &[&str]) -> Vec<Value> {
+        let firm = self.firm.id.to_string();
+        let mut command = firmforms(&self.world.database);
+        let command = command.args(arguments).args(["--firm", &firm, "--json"]);
+        let output = command.output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn deliveries_are_listed_by_what_is_asked_for() {
+    let scene = Scene::new().await;
+    let [first, second] = scene.hooks;
+    let began: domain::values::Timestamp = scene.began.parse().unwrap();
+    let later = domain::values::Timestamp::new(began.get() + Duration::from_secs(1));
+    for (query, expected) in [
+        (String::new(), 6),
+        (format!("?hook_id={first}"), 4),
+        (format!("?hook_id={second}"), 1),
+        (format!("?hook_id={first}&state=failed"), 2),
+        ("?state=failed".into(), 2),
+        ("?state=delivered".into(), 2),
+        ("?state=pending".into(), 2),
+        ("?state=cancelled".into(), 0),
+        ("?trigger=form_submitted".into(), 6),
+        ("?trigger=lead_hot".into(), 0),
+        (format!("?since={later}"), 5),
+        (format!("?until={later}"), 1),
+        (format!("?since={later}&until={later}"), 0),
+    ] {
+        assert_eq!(scene.count(&query).await, expected, "{query}");
+    }
+    for wrong in [
+        "?state=gone",
+        "?trigger=gone",
+        "?hook_id=1",
+        "?since=now",
+        "?after=1",
+        "?surprise=1",
+        "?limit=0",
+        "?limit=501",
+        &format!("?after={}", scene.world.id()),
+    ] {
+        assert_eq!(scene.list(wrong).await.code(), (400, "invalid_request"), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn pages_show_everything_once_also_of_one_instant_and_while_more_is_queued() {
+    let scene = Scene::new().await;
+    let (mut seen, mut query) = (BTreeSet::new(), "?limit=2".to_owned());
+    loop {
+        let page = scene.list(&query).await.body;
+        for item in page["items"].as_array().unwrap() {
+            assert!(seen.insert(item["id"].as_str().unwrap().to_owned()), "twice");
+        }
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        query = format!("?limit=2&after={next}");
+        scene.world.pass(Duration::from_secs(1));
+        scene.world.submit(&scene.firm).await;
+        scene.world.project().await;
+    }
+    assert_eq!(seen.len(), 6, "what came later is before the first page");
+}
+
+#[tokio::test]
+async fn the_terminal_lists_deliveries_workflows_and_lanes_by_the_same_filters() {
+    let scene = Scene::new().await;
+    let failed = scene.terminal(&["deliveries", "list", "--state", "failed", "--limit", "1"]).await;
+    let id = failed[0]["id"].as_str().unwrap();
+    let rest = ["deliveries", "list", "--state", "failed", "--after", id];
+    assert_eq!(scene.terminal(&rest).await.len(), 1);
+    let steps = scene.terminal(&["workflows", "list"]).await;
+    assert_eq!((steps.len(), &steps[0]["state"]), (1, &json!("delivered")));
+    assert!(steps[0]["run_id"].is_string() && steps[0]["hook_id"].is_null());
+
+    let lanes = scene.terminal(&["lanes", "list"]).await;
+    assert_eq!(lanes.len(), 2, "those with work");
+    assert!(lanes.iter().all(|lane| lane["waiting"] == 1 && lane["state"] == "open"));
+    let elsewhere = ["lanes", "list", "--host", "other.example"];
+    assert_eq!(scene.terminal(&elsewhere).await, [] as [Value; 0]);
+    let second = scene.hooks[1].to_string();
+    let pause = ["deliveries", "pause", "--hook", &second, "--reason", "a test"];
+    assert!(firmforms(&scene.world.database).args(pause).status().await.unwrap().success());
+    let lanes = scene.terminal(&["lanes", "list", "--host", "127.0.0.1"]).await;
+    let held = lanes.iter().find(|lane| lane["lane_id"] == json!(second)).unwrap();
+    assert_eq!((&held["state"], &held["reason"]), (&json!("paused"), &json!("a test")));
+    let suspended = tests::later(activity(scene.firm.id, "firm.suspended", json!({})), 1);
+    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    let lanes = scene.terminal(&["lanes", "list"]).await;
+    assert!(lanes.iter().all(|lane| lane["state"] == "suspended"));
+}
+
+#[tokio::test]
+async fn what_is_in_flight_and_what_is_cancelled_shows_in_its_lane() {
+    let scene = Scene::new().await;
+    scene.world.pass(Duration::from_secs(3_600));
+    let claimed =
+        deliverer::claim::claim(scene.world.deliverer(), &scene.world.limits(1)).await.unwrap();
+    let wanted = deliverer::inspect::lane_list::LaneFilter { firm_id: None, host: None, limit: 10 };
+    let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
+    let lane = lanes.iter().find(|lane| lane.lane_id == claimed[0].lane_id).unwrap();
+    assert_eq!((lane.in_flight, lane.waiting, lanes.len()), (1, 0, 2));
+    let path = format!("/hooks/{}", scene.hooks[0]);
+    scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
+    let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
+    let lane = lanes.iter().find(|lane| lane.lane_id == scene.hooks[0]).unwrap();
+    assert_eq!(lane.cancel_cause.as_deref(), Some("subscription_deleted"));
+}

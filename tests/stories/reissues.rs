@@ -1,0 +1,274 @@
+//! Reissues (ruling 31): what has ended is made anew, read anew, under an id of its own.
+
+use std::time::Duration;
+
+use api::commands::tokens::{self, HolderRole};
+use axum::body::Body;
+use axum::http::Request;
+use domain::activity::reissue_id;
+use domain::delivery::LEASE_TIME;
+use serde_json::{Value, json};
+use tests::invariants::{self, Acknowledged, Run};
+use tests::{Answer, Firm, Receiver, Reply, World, activity, later, place_witness};
+use uuid::Uuid;
+
+use tests::process::firmforms;
+
+/// A world with an operator, a firm with a subscription, and a receiver.
+struct Scene {
+    world: World,
+    firm: Firm,
+    hook: Uuid,
+    receiver: Receiver,
+    operator: String,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let world = World::new().await;
+        place_witness(world.pool()).await;
+        let (firm, receiver) = (world.firm().await, Receiver::start().await);
+        let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
+        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
+        Self { world, firm, hook, receiver, operator: made.token }
+    }
+
+    /// A delivery that ended with this status, and its response.
+    async fn ended(&self, status: u16) -> (Uuid, Uuid) {
+        self.receiver.reply([Reply::status(status)]);
+        let response_id = self.world.submit(&self.firm).await;
+        assert_eq!(self.world.deliver().await, 1);
+        (self.last(), response_id)
+    }
+
+    /// The delivery that came last.
+    fn last(&self) -> Uuid {
+        let last = self.receiver.received().pop().unwrap();
+        last.header("x-service-delivery").parse().unwrap()
+    }
+
+    async fn call(&self, delivery_id: impl ToString, order: &Value) -> Answer {
+        let (firm, delivery_id) = (self.firm.id, delivery_id.to_string());
+        let request =
+            Request::post(format!("/internal/v1/firms/{firm}/deliveries/{delivery_id}/reissue"))
+                .header("authorization", format!("Bearer {}", self.operator))
+                .body(Body::from(order.to_string()))
+                .unwrap();
+        self.world.internal(request).await
+    }
+
+    /// Makes one anew; the new one's id.
+    async fn reissue(&self, delivery_id: Uuid) -> Uuid {
+        let answer = self.call(delivery_id, &json!({"reason": "the report was wrong"})).await;
+        assert_eq!(answer.status, 202, "{}", answer.body);
+        answer.body["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    async fn show(&self, delivery_id: Uuid) -> Value {
+        let firm = self.firm.id;
+        let request = Request::get(format!("/internal/v1/firms/{firm}/deliveries/{delivery_id}"))
+            .header("authorization", format!("Bearer {}", self.operator))
+            .body(Body::empty());
+        self.world.internal(request.unwrap()).await.body
+    }
+
+    async fn assert_held(&self) {
+        let received = self.receiver.received();
+        let requests: Vec<_> = received.iter().map(invariants::Request::of).collect();
+        let acknowledged = Acknowledged::default();
+        let pool = self.world.pool();
+        Run { pool, requests: &requests, acknowledged: &acknowledged, lease: LEASE_TIME }
+            .assert_held()
+            .await;
+    }
+}
+
+/// I1: beside the one delivery of occurrence and subscription, and naming it.
+#[tokio::test]
+async fn i1_a_reissue_has_an_id_and_a_body_of_its_own_and_names_what_it_reissues() {
+    let scene = Scene::new().await;
+    for (status, state) in [(200, "delivered"), (404, "failed")] {
+        let (old, _) = scene.ended(status).await;
+        let renamed = json!({"form_id": scene.firm.form, "title": format!("After {status}")});
+        let renamed = activity(scene.firm.id, "form.changed", renamed);
+        let renamed = later(renamed, u32::from(status % 100 + 1));
+        assert_eq!(scene.world.report(&[renamed]).await.status, 202);
+        let new = scene.reissue(old).await;
+        assert_eq!(scene.world.deliver().await, 1);
+        let received = scene.receiver.received();
+        let [.., first, second] = &received[..] else { panic!("{}", received.len()) };
+        assert_eq!(second.header("x-service-delivery"), new.to_string());
+        assert_eq!(first.header("x-service-delivery"), old.to_string());
+        assert_ne!(first.body, second.body, "read anew");
+        assert_eq!(first.json()["response"]["id"], second.json()["response"]["id"]);
+        assert_eq!(second.header("x-service-hook"), scene.hook.to_string());
+        let (old, new) = (scene.show(old).await, scene.show(new).await);
+        assert_eq!((&old["state"], &old["reissue_of"]), (&json!(state), &Value::Null));
+        assert_eq!((&new["state"], &new["reissue_of"]), (&json!("delivered"), &old["id"]));
+    }
+    scene.assert_held().await;
+}
+
+#[tokio::test]
+async fn a_reissue_has_eight_tries_and_can_be_reissued_itself() {
+    let scene = Scene::new().await;
+    let (old, _) = scene.ended(404).await;
+    let new = scene.reissue(old).await;
+    scene.receiver.reply((0..8).map(|_| Reply::status(500)));
+    let mut tries = scene.world.deliver().await;
+    while scene.world.history(new).await.0 == "pending" {
+        scene.world.pass(Duration::from_secs(86_400));
+        tries += scene.world.deliver().await;
+    }
+    assert_eq!((tries, scene.world.history(new).await.0.as_str()), (8, "failed"));
+    let third = scene.reissue(new).await;
+    assert_eq!(scene.world.deliver().await, 1);
+    assert_eq!(scene.show(third).await["reissue_of"], json!(new));
+    scene.assert_held().await;
+}
+
+#[tokio::test]
+async fn one_request_makes_one_reissue_however_often_and_whenever_it_comes() {
+    let scene = Scene::new().await;
+    let (old, _) = scene.ended(404).await;
+    let request_id = scene.world.id();
+    let order = json!({"reason": "again", "request_id": request_id});
+    let (one, two) = tokio::join!(scene.call(old, &order), scene.call(old, &order));
+    let expected =
+        json!({"id": reissue_id(old, request_id), "reissue_of": old, "request_id": request_id});
+    assert_eq!((one.status.as_u16(), two.status.as_u16()), (202, 202), "{}", two.body);
+    assert_eq!((&one.body, &two.body), (&expected, &expected));
+    assert_eq!(scene.world.deliver().await, 1);
+    assert_eq!(scene.call(old, &order).await.body, expected);
+    let (firm, old) = (scene.firm.id.to_string(), old.to_string());
+    let request = request_id.to_string();
+    let terminal = async |more: &[&str]| {
+        let arguments = ["reissue", "--firm", &firm, &old, "--reason", "again", "--json"];
+        let mut command = firmforms(&scene.world.database);
+        let output = command.args(arguments).args(more).output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    assert_eq!(terminal(&["--request-id", &request]).await, expected);
+    let queued = async || -> i64 {
+        let queued = sqlx::query_scalar("select count(*) from outbox");
+        queued.fetch_one(scene.world.pool()).await.unwrap()
+    };
+    assert_eq!(queued().await, 0);
+    assert_ne!(terminal(&[]).await["id"], expected["id"], "another request");
+    assert_eq!(queued().await, 1);
+}
+
+#[tokio::test]
+async fn it_is_in_the_audit_log_who_reissued_what_and_why() {
+    let scene = Scene::new().await;
+    let (old, _) = scene.ended(404).await;
+    let new = scene.reissue(old).await;
+    scene.world.deliver().await;
+    let (subject, reason, actor, evidence): (String, String, String, Value) = sqlx::query_as(
+        "select subject_id, reason, actor_kind, evidence from audit_log
+          where firm_id = $1 and action = 'delivery_reissued'",
+    )
+    .bind(scene.firm.id)
+    .fetch_one(scene.world.pool())
+    .await
+    .unwrap();
+    assert_eq!((subject, reason.as_str()), (new.to_string(), "the report was wrong"));
+    assert_eq!((actor.as_str(), &evidence["reissue_of"]), ("operator", &json!(old)));
+    assert_eq!(evidence["hook_id"], json!(scene.hook));
+}
+
+/// The bytes that were sent are gone; what they were read from is not.
+#[tokio::test]
+async fn what_was_purged_can_be_reissued() {
+    let scene = Scene::new().await;
+    let (old, _) = scene.ended(200).await;
+    scene.world.pass(Duration::from_secs(8 * 86_400));
+    scene.world.purge().await;
+    let new = scene.reissue(old).await;
+    assert_eq!(scene.world.deliver().await, 1);
+    assert_eq!(scene.last(), new);
+}
+
+#[tokio::test]
+async fn what_has_not_ended_has_no_receiver_or_no_source_is_not_reissued() {
+    let scene = Scene::new().await;
+    let order = json!({"reason": "a test"});
+    let not = |answer: Answer, why: &str| {
+        assert_eq!(answer.code(), (409, "not_reissued"));
+        assert!(answer.body["error"].as_str().unwrap().contains(why), "{}", answer.body);
+    };
+    let (pending, _) = scene.ended(503).await;
+    not(scene.call(pending, &order).await, "has not ended");
+    let (erased, response_id) = scene.ended(404).await;
+    let erasure = activity(scene.firm.id, "response.erased", json!({"response_id": response_id}));
+    assert_eq!(scene.world.report(&[erasure]).await.status, 202);
+    not(scene.call(erased, &order).await, "was erased");
+    let (removed, response_id) = scene.ended(404).await;
+    let step = json!({
+        "firm_id": scene.firm.id, "run_id": scene.world.id(), "step_id": scene.world.id(),
+        "method": "POST", "url": scene.receiver.url("/step"), "headers": {},
+        "trigger": "form_submitted", "response_id": response_id,
+    });
+    scene.receiver.reply([Reply::status(404)]);
+    let step = Request::post("/internal/v1/workflow-steps").body(Body::from(step.to_string()));
+    assert_eq!(scene.world.internal(step.unwrap()).await.status, 202);
+    assert_eq!(scene.world.deliver().await, 1);
+    not(scene.call(scene.last(), &order).await, "only a subscription's");
+    let path = format!("/hooks/{}", scene.hook);
+    scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
+    not(scene.call(removed, &order).await, "was removed");
+}
+
+#[tokio::test]
+async fn a_reissue_needs_a_reason_an_operator_an_open_firm_and_a_delivery_of_it() {
+    let scene = Scene::new().await;
+    let (old, _) = scene.ended(404).await;
+    for order in [
+        json!({}),
+        json!({"reason": " "}),
+        json!({"reason": "a".repeat(201)}),
+        json!({"reason": "a", "request_id": "1"}),
+        json!({"reason": "a", "surprise": 1}),
+    ] {
+        assert_eq!(scene.call(old, &order).await.code(), (400, "invalid_request"), "{order}");
+    }
+    let order = json!({"reason": "a test"});
+    for unknown in ["x".to_owned(), scene.world.id().to_string()] {
+        assert_eq!(scene.call(unknown, &order).await.code(), (404, "delivery_not_found"));
+    }
+    let other = scene.world.firm().await;
+    let path = |firm: &Firm| format!("/internal/v1/firms/{}/deliveries/{old}/reissue", firm.id);
+    let request = |firm: &Firm| Request::post(path(firm));
+    let by_product = request(&scene.firm).body(Body::from(order.to_string())).unwrap();
+    assert_eq!(scene.world.internal(by_product).await.code(), (403, "forbidden"));
+    let made = json!({"reason": "a test", "request_id": scene.world.id()});
+    assert_eq!(scene.call(old, &made).await.status, 202);
+    // Also of a request that was answered before.
+    for order in [order.clone(), made] {
+        let of_other = request(&other)
+            .header("authorization", format!("Bearer {}", scene.operator))
+            .body(Body::from(order.to_string()));
+        let refused = scene.world.internal(of_other.unwrap()).await;
+        assert_eq!(refused.code(), (404, "delivery_not_found"), "{order}");
+    }
+    let closed = later(activity(scene.firm.id, "firm.closed", json!({})), 1);
+    assert_eq!(scene.world.report(&[closed]).await.status, 202);
+    assert_eq!(scene.call(old, &order).await.code(), (403, "firm_inactive"));
+}
+
+/// It is queued while its subscription is held, suspended or about to go; then it is as any other.
+#[tokio::test]
+async fn a_reissue_of_a_suspended_firm_waits_and_one_of_a_subscription_that_goes_is_cancelled() {
+    let scene = Scene::new().await;
+    let (old, _) = scene.ended(404).await;
+    let suspended = later(activity(scene.firm.id, "firm.suspended", json!({})), 1);
+    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    let new = scene.reissue(old).await;
+    assert_eq!(scene.world.deliver().await, 0);
+    let closed = later(activity(scene.firm.id, "firm.closed", json!({})), 2);
+    assert_eq!(scene.world.report(&[closed]).await.status, 202);
+    assert_eq!(scene.world.deliver().await, 0);
+    assert_eq!(scene.world.history(new).await.0, "cancelled");
+    scene.assert_held().await;
+}
