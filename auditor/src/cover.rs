@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn first_use_2_8_a_cover_names_firm_period_counts_hash_and_keys() {
+    fn a_cover_names_what_the_export_holds() {
         let bundle = bundle(&[("hook_removed", 2), ("key_revoked", 1)]);
         let page = page(&bundle, Some("Harrow Lane"), "march.bundle");
         for part in [

@@ -215,7 +215,7 @@ async fn ready_with(served: &Served, token: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn first_use_3_11_every_worker_and_every_call_logged_an_outage_each_second() {
+async fn an_outage_is_logged_once() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, database) = (world.firm().await, &world.database);
     let proxy = DatabaseProxy::before(&database.main).await;

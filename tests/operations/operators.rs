@@ -47,7 +47,7 @@ fn account() -> String {
 }
 
 #[tokio::test]
-async fn doors_7_a_command_at_the_terminal_is_by_its_operator() {
+async fn a_command_is_by_its_operator() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     let id = firm.id.to_string();
@@ -84,7 +84,7 @@ async fn doors_7_a_command_at_the_terminal_is_by_its_operator() {
 }
 
 #[tokio::test]
-async fn doors_7_tokens_are_made_and_revoked_in_the_audit_log() {
+async fn the_audit_log_has_tokens_made_and_revoked() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await.id.to_string();
     let made = done(
@@ -130,7 +130,7 @@ async fn doors_7_tokens_are_made_and_revoked_in_the_audit_log() {
 }
 
 #[tokio::test]
-async fn doors_7_a_token_of_an_older_build_can_be_revoked() {
+async fn a_token_of_an_older_build_is_revoked() {
     let world = World::new().await;
     let id: Uuid =
         sqlx::query_scalar("select token_id from tokens").fetch_one(world.pool()).await.unwrap();
@@ -140,7 +140,7 @@ async fn doors_7_a_token_of_an_older_build_can_be_revoked() {
 }
 
 #[tokio::test]
-async fn doors_7_maintenance_is_recorded_with_its_operator_and_the_log_verifies() {
+async fn maintenance_is_recorded_with_its_operator() {
     let world = World::real_time(TestDatabase::new().await).await;
     world.firm().await;
     done(&world, &["--as", "ann", "projections", "rebuild", "hooks"]).await;
@@ -184,7 +184,7 @@ async fn call(world: &World, token: &str, method: &str, path: &str, body: Value)
 }
 
 #[tokio::test]
-async fn doors_7_an_expired_token_is_refused_on_every_way() {
+async fn an_expired_token_is_refused_everywhere() {
     let world = World::new().await;
     let firm = world.firm().await;
     let in_an_hour = world.clock.now().get() + chrono::TimeDelta::hours(1);
@@ -202,7 +202,7 @@ async fn doors_7_an_expired_token_is_refused_on_every_way() {
 /// Everything that a token without the firm asks about the firm is answered as for a firm that
 /// never was.
 #[tokio::test]
-async fn doors_7_other_firms_look_like_missing_ones_to_a_token_with_a_list() {
+async fn a_listed_token_sees_no_other_firm() {
     let world = World::new().await;
     let (own, other) = (world.firm().await, world.firm().await);
     let hook = world.subscribe(&other, "http://127.0.0.1:8099/hook").await;
@@ -296,7 +296,7 @@ async fn steps_of_others_are_missing(world: &World, token: &str, other: &Firm) {
 }
 
 #[tokio::test]
-async fn doors_7_the_last_use_of_tokens_and_keys_is_shown_and_costs_one_write_a_minute() {
+async fn a_last_use_costs_one_write_a_minute() {
     let world = World::new().await;
     let firm = world.firm().await;
     let made = limited(&world, HolderRole::Operator, scope()).await;

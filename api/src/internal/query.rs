@@ -201,10 +201,7 @@ mod tests {
     #[case::nul("state=%00", "`state` has a control character")]
     #[case::unknown("sate=failed", "the query may not hold `sate`; it may hold since, hook_id, ")]
     #[case::strange("%1b=1", "the query may hold since, hook_id, limit, removed, format, action, ")]
-    fn first_use_2_9_an_error_named_no_parameter_and_no_value(
-        #[case] query: &str,
-        #[case] why: &str,
-    ) {
+    fn an_error_names_parameter_and_value(#[case] query: &str, #[case] why: &str) {
         let refused = list(query).unwrap_err();
         assert!(refused.starts_with(why), "{refused}");
         assert!(!refused.contains("bogus"), "{refused}");

@@ -48,10 +48,7 @@ mod tests {
     #[case("/api/v1", None)]
     #[case("/api/v1/hook", None)]
     #[case("/hooks/1/2", None)]
-    fn first_use_1_9_an_unknown_path_named_no_route(
-        #[case] path: &str,
-        #[case] meant: Option<&str>,
-    ) {
+    fn an_unknown_path_names_a_similar_route(#[case] path: &str, #[case] meant: Option<&str>) {
         let routes = ["/me", "/hooks", "/hooks/{id}", "/forms/{id}/send"];
         assert_eq!(similar_route(path, routes.into_iter()).as_deref(), meant, "{path}");
     }

@@ -62,7 +62,7 @@ async fn b1_without_a_key_every_route_is_401() {
 }
 
 #[tokio::test]
-async fn doors_18_without_a_key_allow_told_which_routes_there_are() {
+async fn an_answer_without_a_key_hides_allow() {
     let door = router(nowhere());
     for method in [Method::PUT, Method::OPTIONS] {
         let request = request(method.clone(), "/api/v1/hooks", None);

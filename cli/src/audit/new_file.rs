@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn first_use_2_6_a_file_has_its_name_when_it_is_whole_and_only_then() {
+    fn a_file_has_its_name_once_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("march.bundle");
         let begun = NewFile::create(&path).unwrap();

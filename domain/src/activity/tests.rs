@@ -24,7 +24,7 @@ fn each_kind_is_read() {
 }
 
 #[test]
-fn doors_4_an_opt_out_was_lost_for_a_space_a_last_dot_or_brackets() {
+fn an_opt_out_holds_for_each_spelling() {
     for email in ["ann@example.com ", "ann@example.com.", "<ann@example.com>"] {
         let read = read("address.bounced", json!({"email": email}));
         let Ok(Activity::Address { email: read, .. }) = read else { panic!("{email}: {read:?}") };
@@ -56,7 +56,7 @@ fn form_with(field: &str, value: Value) -> Result<Activity, String> {
 }
 
 #[test]
-fn doors_8_security_f12_a_form_took_any_text_as_its_address() {
+fn a_forms_address_is_a_web_address() {
     for url in ["https://forms.example/a?b=c#d", "http://forms.example", "HTTPS://forms.example"] {
         assert!(form_with("url", json!(url)).is_ok(), "{url}");
     }
@@ -81,7 +81,7 @@ fn doors_8_security_f12_a_form_took_any_text_as_its_address() {
 }
 
 #[test]
-fn doors_8_titles_and_hidden_fields_had_no_greatest_length() {
+fn titles_and_hidden_fields_have_limits() {
     let field = |key: &str| json!({"key": key, "label": "L"});
     let fields = |count: usize| (0..count).map(|n| field(&n.to_string())).collect::<Value>();
     assert!(form_with("title", json!("\u{e9}".repeat(500))).is_ok());
@@ -236,7 +236,7 @@ fn an_address_with_a_line_break_is_that_person() {
 }
 
 #[test]
-fn doors_8_a_firms_name_and_brand_had_no_greatest_length() {
+fn a_firms_name_and_brand_have_limits() {
     let plan = json!({"leads_in_full": true});
     let opened = |name: &str| read("firm.opened", json!({"name": name, "plan": plan}));
     assert!(opened(&"\u{e9}".repeat(200)).is_ok());
@@ -253,7 +253,7 @@ fn doors_8_a_firms_name_and_brand_had_no_greatest_length() {
 }
 
 #[test]
-fn doors_8_titles_of_reports_and_bookings_are_labels() {
+fn titles_of_reports_and_bookings_are_labels() {
     let report = |title: &str| {
         let review_url = "https://forms.example/r";
         read(
@@ -274,7 +274,7 @@ fn doors_8_titles_of_reports_and_bookings_are_labels() {
 }
 
 #[test]
-fn doors_18_an_unknown_type_and_a_strange_property_were_quoted() {
+fn an_error_does_not_quote_unknown_names() {
     let secret = "a\u{1b}<b>";
     assert_eq!(read(secret, json!({})).unwrap_err(), "type: not a type of activity");
     assert_eq!(

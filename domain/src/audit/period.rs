@@ -187,7 +187,7 @@ mod tests {
     #[case::begun_late(days(1, 5), 2..=4, Err(UnprovedPeriod::NothingBefore))]
     #[case::open(AuditPeriod::default(), 1..=4, Ok((4, None, None)))]
     #[case::open_and_cut(AuditPeriod::default(), 1..=3, Err(UnprovedPeriod::NothingAfter))]
-    fn first_use_2_6_a_period_is_proved_by_both_neighbours(
+    fn both_neighbours_prove_a_period(
         #[case] period: AuditPeriod,
         #[case] places: std::ops::RangeInclusive<u64>,
         #[case] expected: Result<(u64, Option<u64>, Option<u64>), UnprovedPeriod>,

@@ -163,7 +163,7 @@ fn a_test_of_a_target_is_an_entry_about_its_subscription() {
 }
 
 #[test]
-fn doors_7_a_command_at_a_terminal_names_the_operator_and_the_place() {
+fn a_terminal_names_operator_and_place() {
     let event = Event::from(FirmEvent::SecretRevealed {});
     let terminal = Terminal { host: "ops-1".into(), login: "ann_db".into(), user: "root".into() };
     let context = EventContext {
@@ -178,7 +178,7 @@ fn doors_7_a_command_at_a_terminal_names_the_operator_and_the_place() {
 }
 
 #[test]
-fn doors_7_an_entry_of_an_older_build_keeps_its_text() {
+fn an_entry_of_an_older_build_stays() {
     let event = Event::from(FirmEvent::SecretRevealed {});
     let context = context(Actor::Operator(Uuid::nil()));
     let entry = AuditEntry::of(stored(&event, &context), None).unwrap();

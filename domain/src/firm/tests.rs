@@ -224,7 +224,7 @@ fn after(events: &[FirmEvent]) -> Firm {
 
 /// Doors 1: a name of 22:01 dropped the suspension of 22:00, and the keys went on.
 #[test]
-fn doors_1_a_late_suspension_was_dropped_for_a_newer_name() {
+fn a_late_suspension_beats_a_newer_name() {
     let named = firm_event(at(9), settings(Some("New"), None));
     let suspended = FirmEvent::FirmSuspended { time: at(5) };
     given(vec![opened(), named.clone()])
@@ -236,7 +236,7 @@ fn doors_1_a_late_suspension_was_dropped_for_a_newer_name() {
 }
 
 #[test]
-fn doors_1_a_member_was_not_disabled_after_a_newer_role() {
+fn a_late_disabling_beats_a_newer_role() {
     let joined = FirmEvent::MemberJoined { member_id: ANN, role: MemberRole::Admin, time: at(2) };
     let owner =
         FirmEvent::MemberRoleChanged { member_id: ANN, role: MemberRole::Owner, time: at(9) };
@@ -252,7 +252,7 @@ fn doors_1_a_member_was_not_disabled_after_a_newer_role() {
 }
 
 #[test]
-fn doors_1_a_firm_with_a_date_of_9999_could_never_be_closed() {
+fn a_date_of_9999_keeps_no_firm_open() {
     let far = "9999-12-31T23:59:59.000Z".parse().unwrap();
     let history = [
         opened(),

@@ -99,7 +99,7 @@ fn after(events: &[FormEvent]) -> Form {
 
 /// Doors 1: the form stayed published, and its invites went out.
 #[test]
-fn doors_1_a_form_was_not_unpublished_after_a_newer_title() {
+fn a_late_unpublishing_counts() {
     let published = FormEvent::FormPublished { time: at(2) };
     let changed = FormEvent::FormChanged { edit: titled("New"), time: at(9) };
     let unpublished = FormEvent::FormUnpublished { time: at(5) };

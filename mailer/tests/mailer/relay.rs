@@ -175,7 +175,7 @@ async fn p15_silence_ends_with_the_budget() {
 
 /// Doors 6: recipients whose check is slow at the server are the trouble of their firm alone.
 #[tokio::test]
-async fn doors_6_slow_recipients_of_one_firm_leave_turns_to_others() {
+async fn slow_recipients_leave_turns_to_others() {
     let (server, mailer) = plain(&[("RCPT", Turn::Silence)]).await;
     let (slow, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
     let mut slow_mails = tokio::task::JoinSet::new();
@@ -199,6 +199,6 @@ async fn doors_6_slow_recipients_of_one_firm_leave_turns_to_others() {
 
 /// Doors 16: a process without a mail server says so, before anything is written.
 #[tokio::test]
-async fn doors_16_a_mailer_without_a_server_gives_no_turn() {
+async fn a_mailer_without_a_server_gives_no_turn() {
     assert_eq!(Mailer::off().turn(Uuid::nil(), Duration::ZERO).await.err(), Some(NoTurn::Off));
 }

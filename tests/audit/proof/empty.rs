@@ -26,7 +26,7 @@ fn lines(bundle: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn first_use_2_6_nothing_happened_in_march_could_not_be_exported() {
+async fn an_empty_period_is_exported() {
     let world = World::new().await;
     let firm = quiet_afternoon(&world).await;
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ async fn a_header_with_another_period_is_judged_by_its_entries() {
 }
 
 #[tokio::test]
-async fn first_use_2_6_a_file_that_could_not_be_written_is_not_there_and_no_file_is_overwritten() {
+async fn a_failed_export_leaves_no_file() {
     let world = World::new().await;
     let firm = world.firm().await;
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ async fn first_use_2_6_a_file_that_could_not_be_written_is_not_there_and_no_file
 }
 
 #[tokio::test]
-async fn first_use_2_8_an_export_has_a_cover_for_people() {
+async fn an_export_has_a_cover_for_people() {
     let world = World::new().await;
     let firm = quiet_afternoon(&world).await;
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ pub(super) fn sha256(file: &Path) -> String {
 }
 
 #[tokio::test]
-async fn first_use_2_7_a_list_leaves_readings_out_and_takes_several_actions() {
+async fn a_list_leaves_out_readings() {
     let world = World::new().await;
     let firm = quiet_afternoon(&world).await;
     let id = firm.id.to_string();

@@ -90,7 +90,7 @@ fn sequences(lines: &[Value]) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn first_use_2_5_proof_was_for_whoever_had_a_shell() {
+async fn an_auditor_needs_no_shell() {
     let remote = Remote::new().await;
     let world = &remote.world;
     let (other, firm) = (world.firm().await, world.firm().await);

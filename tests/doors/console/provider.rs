@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
 use api::sessions;
+use futures::future::join_all;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -730,10 +731,9 @@ async fn failed_sign_ins_count_by_the_sockets_address() {
         ask(caller, path, &format!("{more}Cookie: {flow}\r\n")).await.0
     };
     let (one, other) = ("X-Forwarded-For: 198.51.100.1\r\n", "X-Forwarded-For: 198.51.100.2\r\n");
-    for _ in 0..20 {
-        assert_eq!(forge(2, "").await, 403);
-        assert_eq!(forge(9, one).await, 403);
-    }
+    // All at once: they count for a minute.
+    let forged = join_all((0..20).flat_map(|_| [forge(2, ""), forge(9, one)])).await;
+    assert!(forged.iter().all(|status| *status == 403), "{forged:?}");
     assert_eq!(sign_in(2, "").await, 429);
     assert_eq!(sign_in(9, one).await, 429, "behind the proxy");
     assert_eq!(sign_in(3, "").await, 200);

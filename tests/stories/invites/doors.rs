@@ -30,7 +30,7 @@ async fn meanwhile(world: &World, act: impl Future<Output = ()>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors_5_a_mail_that_the_server_took_is_recorded_later_and_not_sent_again() {
+async fn an_accepted_mail_is_not_sent_again() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("CONTENT", Turn::After(Duration::from_millis(500)));
@@ -66,7 +66,7 @@ async fn a_service_that_stopped_left_a_mail_unrecorded_that_its_server_had_taken
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors_5_a_refusal_is_recorded_later_and_the_server_not_asked_again() {
+async fn a_refused_mail_is_not_sent_again() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("MAIL", Turn::After(Duration::from_millis(500)));
@@ -85,7 +85,7 @@ async fn doors_5_a_refusal_is_recorded_later_and_the_server_not_asked_again() {
 }
 
 #[tokio::test]
-async fn doors_6_refused_recipients_are_bounded_per_firm_and_day() {
+async fn refused_recipients_are_limited_a_day() {
     let (world, server) = world().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     server.turn("RCPT", Turn::Say("550 5.1.1 no such user"));
@@ -106,7 +106,7 @@ async fn doors_6_refused_recipients_are_bounded_per_firm_and_day() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors_6_one_firm_with_slow_recipients_does_not_hold_up_all_mail() {
+async fn slow_recipients_hold_up_one_firm() {
     let server = SmtpServer::start(Setup::default()).await;
     let url = format!("smtp://{}?tls=none", server.at);
     let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
@@ -140,7 +140,7 @@ async fn doors_6_one_firm_with_slow_recipients_does_not_hold_up_all_mail() {
 }
 
 #[tokio::test]
-async fn doors_16_without_a_mail_server_no_invite_is_said_to_be_sent() {
+async fn invites_fail_without_a_mail_server() {
     let clock = Clock::standing_at(NOON.parse().unwrap());
     let off = |setup: SystemSetup| SystemSetup { mailer: Mailer::off(), ..setup };
     let world = World::with(TestDatabase::new().await, clock, off).await;
@@ -156,7 +156,7 @@ async fn doors_16_without_a_mail_server_no_invite_is_said_to_be_sent() {
 }
 
 #[tokio::test]
-async fn doors_16_mails_are_files_only_if_a_folder_is_named() {
+async fn mails_are_files_in_a_named_folder() {
     let world = World::new().await;
     let firm = world.firm().await;
     let path = format!("/forms/{}/send", firm.form);

@@ -242,7 +242,7 @@ fn an_older_report_is_stale_and_a_repeated_one_a_duplicate() {
 }
 
 #[test]
-fn doors_1_a_time_of_9999_is_refused_with_its_index_unless_the_id_is_known() {
+fn a_time_of_9999_is_refused() {
     let far = CloudEvent {
         time: "9999-12-31T23:59:59.000Z".parse().unwrap(),
         ..firm(1, FirmChange::Suspended)
