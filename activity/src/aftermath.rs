@@ -18,7 +18,7 @@ pub(super) enum PersonFate {
 }
 
 impl PersonFate {
-    pub(super) fn of(random: &mut Random) -> Self {
+    pub(super) fn new(random: &mut Random) -> Self {
         match random.below(1_000) {
             ..30 => Self::Unreachable,
             30..36 => Self::ResponseErased,

@@ -118,7 +118,7 @@ impl ExpectedState {
     fn note_fact(&mut self, firm_id: Uuid, time: Timestamp, activity: &Activity) {
         let plan = self.firms.get(&firm_id).map_or_else(FirmPlan::default, |firm| firm.plan);
         let person_id = person_id(activity);
-        if let Some(fact) = Fact::of(activity, time, plan, person_id) {
+        if let Some(fact) = Fact::from_activity(activity, time, plan, person_id) {
             let Fact { trigger, silent, subject_id, .. } = fact;
             let happened = ExpectedOccurrence { firm_id, trigger, silent, subject_id };
             self.happened.entry(fact.occurrence_id(firm_id)).or_insert(happened);

@@ -32,7 +32,7 @@ pub(super) fn all(seed: u64, number: u32, span: RunPeriod) -> (Vec<GeneratedFirm
 
 /// Tells the life of one firm.
 fn found(seed: u64, number: u32, span: RunPeriod, lives: &mut Vec<EventLine>) -> GeneratedFirm {
-    let mut random = Random::of(seed, FIRM_DRAWS, number.into());
+    let mut random = Random::new(seed, FIRM_DRAWS, number.into());
     let (home, templates) = random.pick(&FIRM_LOCALES);
     let firm_id = random.id();
     let opened = EventTime(random.between(span.from.0, span.from.0.midpoint(span.settled.0)));
@@ -64,7 +64,7 @@ impl FirmLife {
         let slug = format!("{ascii}-{number}");
         // Even and odd firms differ, so both kinds of plan occur with two firms.
         let in_full = number.is_multiple_of(2);
-        let brand = GeneratedBrand::of(random, &slug);
+        let brand = GeneratedBrand::new(random, &slug);
         self.teller.tell("firm.opened", self.opened, |data| {
             data.text("name", &name);
             data.object("plan", |plan| {
@@ -125,7 +125,7 @@ impl FirmLife {
     fn changes(&mut self, number: u32) {
         let [first, second, third] = self.moments();
         let random = &mut self.teller.random;
-        let brand = GeneratedBrand::of(random, "new");
+        let brand = GeneratedBrand::new(random, "new");
         let in_full = random.per_mille(500);
         match random.below(5) {
             0 => self.teller.tell("firm.changed", first, |data| {
@@ -181,7 +181,7 @@ struct GeneratedBrand {
 }
 
 impl GeneratedBrand {
-    fn of(random: &mut Random, slug: &str) -> Self {
+    fn new(random: &mut Random, slug: &str) -> Self {
         let color = random.pick(&COLORS);
         let logo = format!("https://forms.example.com/{slug}/logo.svg");
         let reply_to = format!("office+{slug}@{}", random.pick(&MAIL_DOMAINS));

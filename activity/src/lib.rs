@@ -63,7 +63,7 @@ impl MadeUpActivity {
 
     /// All activity, in its order of arrival.
     pub fn activity(self) -> impl Iterator<Item = EventLine> {
-        EventGenerator::of(self)
+        EventGenerator::new(self)
     }
 
     /// Firms, members and forms, from first to last. The firms stay open: the effect of a

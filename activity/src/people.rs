@@ -20,7 +20,7 @@ pub(super) struct GeneratedPerson {
 impl GeneratedPerson {
     /// A person of the firm's country, or sometimes of another. An address may come up again; an
     /// address with a mark does not.
-    pub(super) fn of(random: &mut Random, firm: &GeneratedFirm, mark: Option<u64>) -> Self {
+    pub(super) fn new(random: &mut Random, firm: &GeneratedFirm, mark: Option<u64>) -> Self {
         let abroad = random.pick(&FOREIGN_LOCALES);
         let origin = if random.per_mille(600) { firm.home } else { abroad };
         let (first_name, first) = random.pick(origin.first);

@@ -12,7 +12,7 @@ pub(super) struct Random(u64);
 
 impl Random {
     /// The row of one thing. Draws for one thing change no other's.
-    pub(super) const fn of(seed: u64, kind: u64, number: u64) -> Self {
+    pub(super) const fn new(seed: u64, kind: u64, number: u64) -> Self {
         Self(mix(mix(mix(seed) ^ kind) ^ number))
     }
 

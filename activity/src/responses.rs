@@ -52,9 +52,9 @@ pub(super) fn tell(
     begins: EventTime,
     firms: &[GeneratedFirm],
 ) -> Vec<EventLine> {
-    let mut random = Random::of(seed, RESPONSE_DRAWS, number);
+    let mut random = Random::new(seed, RESPONSE_DRAWS, number);
     let (firm, form) = asked(&mut random, begins, firms);
-    let response = GeneratedResponse::of(&mut random, number, firm, form, begins);
+    let response = GeneratedResponse::new(&mut random, number, firm, form, begins);
     let mut teller = EventTeller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
     if let Some(submitted) = response.answer(&mut teller, begins) {
         aftermath::score(&mut teller, &response, submitted);
@@ -80,15 +80,15 @@ fn asked<'a>(
 }
 
 impl<'a> GeneratedResponse<'a> {
-    fn of(
+    fn new(
         random: &mut Random,
         number: u64,
         firm: &'a GeneratedFirm,
         form: &'a GeneratedForm,
         begins: EventTime,
     ) -> Self {
-        let fate = aftermath::PersonFate::of(random);
-        let person = GeneratedPerson::of(random, firm, fate.is_personal().then_some(number));
+        let fate = aftermath::PersonFate::new(random);
+        let person = GeneratedPerson::new(random, firm, fate.is_personal().then_some(number));
         let template = form.template;
         let questions = template.questions.iter();
         let answers = questions.map(|q| (q, answer(random, q, &person, begins))).collect();

@@ -23,7 +23,7 @@ pub(super) struct RunPeriod {
 }
 
 impl RunPeriod {
-    fn of(made_up: MadeUpActivity) -> Self {
+    fn new(made_up: MadeUpActivity) -> Self {
         let until = EventTime(made_up.until.get().timestamp_millis());
         let length = i64::from(made_up.weeks) * 7 * DAY;
         Self { from: until.after(-length), settled: until.after(-length / 8 * 7), until }
@@ -55,8 +55,8 @@ pub(super) struct EventGenerator {
 }
 
 impl EventGenerator {
-    pub(super) fn of(made_up: MadeUpActivity) -> Self {
-        let span = RunPeriod::of(made_up);
+    pub(super) fn new(made_up: MadeUpActivity) -> Self {
+        let span = RunPeriod::new(made_up);
         let (firms, mut lives) = firms::all(made_up.seed, made_up.firms, span);
         lives.retain(|line| line.arrives_at <= span.until);
         let lives = lives.into_iter().peekable();
@@ -76,7 +76,7 @@ impl EventGenerator {
         }
         let [from, to] =
             [self.number, self.number + 1].map(|number| self.span.part(number, responses));
-        EventTime(Random::of(seed, BEGINNING_DRAWS, self.number).between(from.0, to.0))
+        EventTime(Random::new(seed, BEGINNING_DRAWS, self.number).between(from.0, to.0))
     }
 
     /// Tells the next response. `None` if none is left.

@@ -35,7 +35,7 @@ pub(crate) struct FeedReader {
 impl AuditAccess {
     /// Access by the folders of this notary. Without one, no checkpoint and no key is known.
     #[must_use]
-    pub fn of(notary: Option<Notary>) -> Arc<Self> {
+    pub fn new(notary: Option<Notary>) -> Arc<Self> {
         let waiting = Semaphore::new(WAITING_CALLS_MAX);
         Arc::new(Self { notary, sessions: Mutex::default(), waiting })
     }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 pub(crate) struct EntityTag(String);
 
 impl EntityTag {
-    pub(crate) fn of(content: &[u8]) -> Self {
+    pub(crate) fn new(content: &[u8]) -> Self {
         Self(format!("W/\"{}\"", hex::encode(&Sha256::digest(content)[..16])))
     }
 
@@ -55,7 +55,7 @@ mod tests {
     #[case("44136fa355b3678a1146ad16f7e8649e", false)]
     #[case("", false)]
     fn a_caller_has_what_it_names(#[case] value: &str, #[case] known: bool) {
-        let tag = EntityTag::of(b"{}");
+        let tag = EntityTag::new(b"{}");
         assert_eq!(tag.0, r#"W/"44136fa355b3678a1146ad16f7e8649e""#);
         let headers =
             [(IF_NONE_MATCH, HeaderValue::from_str(value).unwrap())].into_iter().collect();

@@ -405,7 +405,7 @@ impl From<VaultError> for Error {
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         count_refusal(&error);
-        if Failure::of(&error).may_pass() {
+        if Failure::new(&error).may_pass() {
             Self::Unavailable(error.to_string())
         } else {
             Self::Internal(error.to_string())

@@ -34,12 +34,12 @@ pub struct LatestSubmission {
 /// lacks are made up.
 #[must_use]
 pub fn of_submission(trigger: Trigger, latest: &LatestSubmission) -> EventPayload {
-    let made_up = SampleSubmission::of(trigger, latest.submitted_at);
+    let made_up = SampleSubmission::new(trigger, latest.submitted_at);
     let report = latest.report.clone();
     let booking = latest.booking.clone();
     let report = report.map(|report| after(trigger, report, |report| &mut report.status));
     let booking = booking.map(|booking| after(trigger, booking, |booking| &mut booking.status));
-    EventPayload::of(PayloadSource {
+    EventPayload::new(PayloadSource {
         trigger,
         form: latest.form.clone(),
         response_id: latest.response_id,
@@ -53,8 +53,8 @@ pub fn of_submission(trigger: Trigger, latest: &LatestSubmission) -> EventPayloa
 /// A made-up sample for the trigger, with the given form if there is one.
 #[must_use]
 pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> EventPayload {
-    let made_up = SampleSubmission::of(trigger, now);
-    EventPayload::of(PayloadSource {
+    let made_up = SampleSubmission::new(trigger, now);
+    EventPayload::new(PayloadSource {
         trigger,
         form: form.unwrap_or_else(made_up_form),
         response_id: id(2),
@@ -97,7 +97,7 @@ struct SampleSubmission {
 }
 
 impl SampleSubmission {
-    fn of(trigger: Trigger, now: Timestamp) -> Self {
+    fn new(trigger: Trigger, now: Timestamp) -> Self {
         let booking = after(trigger, booking(now), |booking| &mut booking.status);
         Self { document: document(), report: report(), booking }
     }

@@ -381,7 +381,7 @@ pub(crate) mod tests {
             entropy,
             inviter,
             words: &Silent,
-            audit: AuditAccess::of(None),
+            audit: AuditAccess::new(None),
             operator: None,
             pools,
             deliveries,

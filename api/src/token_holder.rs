@@ -27,7 +27,7 @@ pub struct TokenHolder {
 }
 
 impl TokenHolder {
-    pub(crate) fn of(token: &ActiveToken) -> Result<Self, Error> {
+    pub(crate) fn new(token: &ActiveToken) -> Result<Self, Error> {
         let role = token.role.parse();
         let role = role.map_err(|error: NotARole| Error::Internal(error.to_string()))?;
         let firm_ids = token.firm_ids.as_deref().map(Arc::from);

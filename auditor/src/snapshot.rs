@@ -118,7 +118,7 @@ impl SealState {
         while position - after >= Seal::POSITIONS_PER_BLOCK {
             let end = after + Seal::POSITIONS_PER_BLOCK;
             let tree = tree(connection, after, end).await?;
-            sealed = SealRow::of(end, &tree, sealed).hash;
+            sealed = SealRow::new(end, &tree, sealed).hash;
             after = end;
         }
         let open = tree(connection, after, position).await?;

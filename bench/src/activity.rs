@@ -26,7 +26,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(crate) fn of(line: &EventLine) -> anyhow::Result<Self> {
+    pub(crate) fn new(line: &EventLine) -> anyhow::Result<Self> {
         let mut bytes = Vec::with_capacity(1 << 10);
         line.write(&mut bytes)?;
         let event = parse(EventFormat::Lines, &bytes)?.pop().context("an empty line")?;
@@ -59,10 +59,10 @@ pub(crate) struct Founding {
 }
 
 impl Founding {
-    pub(crate) fn of(lines: impl IntoIterator<Item = EventLine>) -> anyhow::Result<Self> {
+    pub(crate) fn new(lines: impl IntoIterator<Item = EventLine>) -> anyhow::Result<Self> {
         let mut founding = Self::default();
         for line in lines {
-            let told = Told::of(&line)?;
+            let told = Told::new(&line)?;
             founding.lines.extend(told.line);
             let CloudEvent { firm_id, time, activity, .. } = &told.event;
             founding.expected.note(*firm_id, *time, activity);

@@ -64,7 +64,7 @@ pub(crate) async fn run(command: &Deliveries) -> anyhow::Result<()> {
     for subscriptions in &command.subscriptions {
         figures.push(command.figure(usize::from(*subscriptions), &mut peer, deadline).await?);
     }
-    let report = Report::of(figures);
+    let report = Report::new(figures);
     report.print()?;
     match report.missing() {
         0 => Ok(()),

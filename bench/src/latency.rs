@@ -19,7 +19,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    pub(crate) fn of(mut all: Vec<u64>) -> Self {
+    pub(crate) fn new(mut all: Vec<u64>) -> Self {
         all.sort_unstable();
         let at = |mille: usize| all.get(all.len() * mille / 1_000).copied().unwrap_or_default();
         Self {

@@ -188,7 +188,7 @@ fn best(ceilings: &[Row]) -> f64 {
 }
 
 impl Report {
-    pub(crate) const fn of(figures: Vec<Figure>) -> Self {
+    pub(crate) const fn new(figures: Vec<Figure>) -> Self {
         Self { bench: "deliveries", figures }
     }
 

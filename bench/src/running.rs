@@ -90,7 +90,7 @@ impl Running {
 
     /// Who reports at the first door.
     pub(crate) fn reporter(&self) -> Reporter {
-        Reporter::of(&self.world, self.doors[0])
+        Reporter::new(&self.world, self.doors[0])
     }
 
     fn pids(&self) -> anyhow::Result<Vec<u32>> {
@@ -106,7 +106,7 @@ impl Running {
     pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
         let mut all = Memory { now_mib: 0.0, peak_mib: 0.0 };
         for pid in self.pids()? {
-            let one = Memory::of(pid)?;
+            let one = Memory::new(pid)?;
             all.now_mib += one.now_mib;
             // The kernel brings its peak up to date only now and then.
             all.peak_mib += one.peak_mib.max(one.now_mib);

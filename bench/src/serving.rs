@@ -26,7 +26,7 @@ pub(crate) struct DatabaseUrls {
 }
 
 impl DatabaseUrls {
-    pub(crate) fn of(database: &TestDatabase) -> Self {
+    pub(crate) fn new(database: &TestDatabase) -> Self {
         let url = |options: &PgConnectOptions| options.to_url_lossy().to_string();
         Self { main: url(&database.main), keyring: url(&database.keyring) }
     }
@@ -45,7 +45,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn on(database: &TestDatabase) -> anyhow::Result<Self> {
-        Self::at(DatabaseUrls::of(database))
+        Self::at(DatabaseUrls::new(database))
     }
 
     /// Serves from the databases at these URLs.

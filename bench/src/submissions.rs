@@ -32,12 +32,12 @@ impl Submissions {
         let mut submissions = made_up.responses().filter(is_submission);
         let (mut known, mut reports) = (HashSet::new(), Vec::with_capacity(count));
         while reports.len() < count {
-            let told = Told::of(&submissions.next().context("there is no more")?)?;
+            let told = Told::new(&submissions.next().context("there is no more")?)?;
             if known.insert(told.event.activity.response_id()) {
                 reports.push(told);
             }
         }
-        Ok(Self { forms: forms(&founding)?, founding: Founding::of(founding)?, reports })
+        Ok(Self { forms: forms(&founding)?, founding: Founding::new(founding)?, reports })
     }
 
     /// Their lines, so many in a batch.
@@ -60,7 +60,7 @@ impl Submissions {
             bail!("not a submission");
         };
         let FormDetails { title, url, .. } = self.forms.get(form_id).context("no such form")?;
-        let payload = EventPayload::of(PayloadSource {
+        let payload = EventPayload::new(PayloadSource {
             trigger: Trigger::FormSubmitted,
             form: FormPart { id: (*form_id).into(), title: title.clone(), url: url.clone() },
             response_id: *response_id,
@@ -76,7 +76,7 @@ impl Submissions {
 fn forms(founding: &[EventLine]) -> anyhow::Result<HashMap<Uuid, FormDetails>> {
     let mut forms = HashMap::new();
     for line in founding {
-        let activity = Told::of(line)?.event.activity;
+        let activity = Told::new(line)?.event.activity;
         if let Activity::Form { form_id, change: FormChange::Created(form) } = activity {
             forms.insert(form_id, form);
         }

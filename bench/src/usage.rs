@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// CPU that processes of the service, PostgreSQL and this process, as their peer, used so far.
 pub(crate) fn spent(services: &[u32], postmaster: u32) -> anyhow::Result<Cpu> {
-    let own = |pid| Stat::of(pid).map(|stat| stat.own).context("a process ended");
+    let own = |pid| Stat::new(pid).map(|stat| stat.own).context("a process ended");
     Ok(Cpu {
         service: services.iter().map(|pid| own(*pid)).sum::<anyhow::Result<Duration>>()?,
         postgres: server(postmaster).context("the server")?,
@@ -42,7 +42,7 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn look(self) -> anyhow::Result<Cpu> {
-        let own = |pid| Stat::of(pid).map(|stat| stat.own);
+        let own = |pid| Stat::new(pid).map(|stat| stat.own);
         Ok(Cpu {
             service: own(std::process::id()).context("our own /proc/…/stat")?,
             postgres: self.postmaster.map_or(Some(Duration::ZERO), server).context("the server")?,
@@ -91,11 +91,11 @@ fn server(postmaster: u32) -> Option<Duration> {
     let children: Duration = fs::read_dir("/proc")
         .ok()?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(Stat::of)
+        .filter_map(Stat::new)
         .filter(|stat| stat.parent == postmaster)
         .map(|stat| stat.own)
         .sum();
-    Stat::of(postmaster).map(|stat| stat.own + stat.ended_children + children)
+    Stat::new(postmaster).map(|stat| stat.own + stat.ended_children + children)
 }
 
 struct Stat {
@@ -106,7 +106,7 @@ struct Stat {
 
 impl Stat {
     /// Fields 4 and 14 to 17 of proc(5); the name before them may hold anything.
-    fn of(pid: u32) -> Option<Self> {
+    fn new(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
         let ticks = |first: usize| {
@@ -127,10 +127,10 @@ pub(crate) struct Memory {
 impl Memory {
     /// Of this process.
     pub(crate) fn look() -> anyhow::Result<Self> {
-        Self::of(std::process::id())
+        Self::new(std::process::id())
     }
 
-    pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
+    pub(crate) fn new(pid: u32) -> anyhow::Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let mib = |name: &str| -> anyhow::Result<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -42,7 +42,7 @@ pub(crate) fn raise_limit() -> usize {
 /// The shares of the doors. Warns if the public door gets fewer connections than the setting says.
 pub(crate) fn shares(limit: usize, serve: &ServeArgs) -> DoorShares {
     let permits = if serve.role().sends() { serve.permits.max(1) } else { 0 };
-    let shares = DoorShares::of(limit, permits, serve.connections);
+    let shares = DoorShares::new(limit, permits, serve.connections);
     if shares.public < serve.connections && serve.role().serves_callers() {
         tracing::warn!(
             descriptors = limit,
@@ -56,7 +56,7 @@ pub(crate) fn shares(limit: usize, serve: &ServeArgs) -> DoorShares {
 impl DoorShares {
     /// An attempt has one descriptor, and a share of another for its look-up. With a low limit the
     /// public door gets a quarter all the same.
-    fn of(limit: usize, permits: usize, wanted: usize) -> Self {
+    fn new(limit: usize, permits: usize, wanted: usize) -> Self {
         let internal = (limit / 8).clamp(8, INTERNAL_MAX);
         let deliveries = permits + permits / 2;
         let kept = BASE + DATABASES + EVICTED + deliveries + internal;
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn f1_the_doors_leave_descriptors_to_databases_and_deliveries() {
         let shares = |limit, permits| {
-            let DoorShares { public, internal } = DoorShares::of(limit, permits, 8_192);
+            let DoorShares { public, internal } = DoorShares::new(limit, permits, 8_192);
             [public, internal]
         };
         assert_eq!(shares(1_048_576, 256), [8_192, 2_048]);
@@ -82,6 +82,6 @@ mod tests {
         assert_eq!(shares(1_024, 0), [672, 128]);
         assert_eq!(shares(256, 256), [64, 32]);
         assert_eq!(shares(16, 256), [4, 8]);
-        assert_eq!(DoorShares::of(65_536, 256, 100).public, 100);
+        assert_eq!(DoorShares::new(65_536, 256, 100).public, 100);
     }
 }

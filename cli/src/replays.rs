@@ -286,7 +286,7 @@ impl ReplayStartArgs {
         Ok(confirm::require(self.consent, &consequences, "replay")?)
     }
 
-    fn of(&self, firm_id: Uuid, request_id: Uuid, selection: ReplaySelection) -> NewReplay {
+    fn new_replay(&self, firm_id: Uuid, request_id: Uuid, selection: ReplaySelection) -> NewReplay {
         NewReplay {
             firm_id,
             request_id,

@@ -39,7 +39,7 @@ impl FromRequest<SharedState> for SentForm {
         let (mut parts, body) = request.into_parts();
         let visit = PageVisit::from_request_parts(&mut parts, state).await?;
         let request = Request::from_parts(parts, body);
-        let fields = FormFields::of(request).await;
+        let fields = FormFields::new(request).await;
         let fields = fields.map_err(|fault| Refusal::from(fault).into_response())?;
         let token = fields.0.get(FORM_TOKEN).map_or("", String::as_str);
         if !visit.session.has_form_token(&state.service, token) {
@@ -85,7 +85,7 @@ impl From<FormFault> for Refusal {
 
 impl FormFields {
     /// Reads a form of this origin.
-    pub(crate) async fn of(request: Request) -> Result<Self, FormFault> {
+    pub(crate) async fn new(request: Request) -> Result<Self, FormFault> {
         let (parts, body) = request.into_parts();
         if !is_own_origin(&parts.headers) {
             return Err(FormFault::Strange);

@@ -27,7 +27,7 @@ pub(crate) enum BrowserChannel {
 impl BrowserChannel {
     /// The channel, as the headers of browser and proxy say. A forged header affects only the
     /// cookie of its sender.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn new(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let is_from_page = text(ORIGIN.as_str()).is_some_and(|it| it.starts_with("https://"));
         let is_from_proxy =
@@ -136,7 +136,7 @@ mod tests {
         let pairs = sent.iter().map(|(name, value)| {
             (name.parse::<axum::http::HeaderName>().unwrap(), value.parse().unwrap())
         });
-        let channel = BrowserChannel::of(&HeaderMap::from_iter(pairs));
+        let channel = BrowserChannel::new(&HeaderMap::from_iter(pairs));
         assert_eq!(channel == BrowserChannel::Encrypted, is_encrypted);
     }
 

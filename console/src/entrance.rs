@@ -115,10 +115,10 @@ pub(crate) async fn sign_in(
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let channel = BrowserChannel::of(&parts.headers);
+    let channel = BrowserChannel::new(&parts.headers);
     let address = client_address(&state.service, &parts);
     let used_cookie: UsedCookie = parts.extensions.get().cloned().unwrap_or_default();
-    let fields = FormFields::of(Request::from_parts(parts, body)).await?;
+    let fields = FormFields::new(Request::from_parts(parts, body)).await?;
     let back = fields.optional(BACK);
     let token = fields.optional("token").unwrap_or_default();
     match sessions::begin(&state.service, token, address).await {
@@ -127,7 +127,7 @@ pub(crate) async fn sign_in(
             Ok(Redirect::to(own_page(back)).into_response())
         }
         Err(error) => {
-            let refused = TokenRefusal::of(&error)?;
+            let refused = TokenRefusal::new(&error)?;
             let page = form(&state, refused.status, back, Some(&refused.sentence));
             Ok(refused.with_wait(page))
         }
@@ -143,7 +143,7 @@ pub(crate) struct TokenRefusal {
 
 impl TokenRefusal {
     /// The refusal for an error of [`sessions::begin`]; a whole page for an outage.
-    pub(crate) fn of(error: &api::Error) -> Result<Self, Refusal> {
+    pub(crate) fn new(error: &api::Error) -> Result<Self, Refusal> {
         let (status, sentence) = match error {
             api::Error::NoToken => (
                 StatusCode::UNAUTHORIZED,

@@ -95,7 +95,7 @@ pub(crate) struct PageContent {
 
 impl PageContent {
     /// A page that is not about a firm.
-    pub(crate) fn of(title: &str, content: Markup) -> Self {
+    pub(crate) fn new(title: &str, content: Markup) -> Self {
         Self { title: printable(title).into_owned(), content, firm: None, has_data: false }
     }
 

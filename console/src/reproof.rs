@@ -57,7 +57,7 @@ impl SentForm {
                 Ok(ProofOutcome::Asked(self.ask_for_token(Some(why))))
             }
             Err(error) => {
-                let refused = TokenRefusal::of(&error)?;
+                let refused = TokenRefusal::new(&error)?;
                 let page = self.ask_for_token(Some(&refused.sentence));
                 Ok(ProofOutcome::Asked(refused.with_wait((refused.status, page).into_response())))
             }
@@ -107,7 +107,7 @@ impl SentForm {
     }
 
     fn asking(&self, content: Markup) -> Response {
-        let page = self.visit.page(&PageContent::of("Prove that it is you", content));
+        let page = self.visit.page(&PageContent::new("Prove that it is you", content));
         (StatusCode::FORBIDDEN, page).into_response()
     }
 }

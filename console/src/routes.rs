@@ -16,7 +16,7 @@ use crate::{
 
 /// The console, for the internal door.
 pub fn router(service: Service) -> Router {
-    let state = Arc::new(ConsoleState { door: InnerDoor::of(service.clone()), service });
+    let state = Arc::new(ConsoleState { door: InnerDoor::new(service.clone()), service });
     let pages = Router::new()
         .nest("/console", installation().merge(firm()).merge(commands()))
         .fallback(async || Refusal::no_page())

@@ -116,7 +116,7 @@ pub(crate) async fn session(
 ) -> Result<Option<FoundSession>, Refusal> {
     let unavailable =
         |error: api::Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-    for channel in BrowserChannel::of(headers).readable() {
+    for channel in BrowserChannel::new(headers).readable() {
         for cookie in named_cookies(headers, channel.cookie_name()) {
             let found = sessions::resume(&state.service, cookie, token_use).await;
             if let Some(session) = found.map_err(unavailable)? {
@@ -238,7 +238,7 @@ impl PageVisit {
 
     /// A whole page that has no data of its own.
     pub(crate) fn plain(&self, title: &str, content: Markup) -> Response {
-        self.page(&PageContent::of(title, content))
+        self.page(&PageContent::new(title, content))
     }
 }
 

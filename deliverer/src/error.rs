@@ -22,7 +22,7 @@ impl DeliveryError {
     fn failure(&self) -> Option<Failure> {
         match self {
             Self::Append(AppendError::Database(error))
-            | Self::Vault(VaultError::Database(error)) => Some(Failure::of(error)),
+            | Self::Vault(VaultError::Database(error)) => Some(Failure::new(error)),
             Self::Append(
                 AppendError::Conflict
                 | AppendError::ActorInactive

@@ -86,7 +86,7 @@ impl ConnectionService {
         request.extensions_mut().insert(self.peer);
         let answered = self.router.oneshot(request);
         match tokio::time::timeout(self.timeouts.request, answered).await {
-            Ok(Ok(response)) => response.map(|body| TimedBody::of(body, &self.timeouts)),
+            Ok(Ok(response)) => response.map(|body| TimedBody::limit_time(body, &self.timeouts)),
             Ok(Err(never)) => match never {},
             Err(_) => refused(self.door, Refusal::AnswerTooSlow),
         }
@@ -106,7 +106,7 @@ struct TimedBody {
 }
 
 impl TimedBody {
-    fn of(body: Body, timeouts: &DoorTimeouts) -> Body {
+    fn limit_time(body: Body, timeouts: &DoorTimeouts) -> Body {
         if body.is_end_stream() {
             return body;
         }

@@ -120,7 +120,7 @@ pub(crate) async fn insert(
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    let columns = EventColumns::of(&events)?;
+    let columns = EventColumns::new(&events)?;
     let statement = match taken {
         OnConflict::Refuse => {
             concat!(insert_sql!(), " returning position, ", cursor_column!())
@@ -229,7 +229,7 @@ struct EventColumns {
 }
 
 impl EventColumns {
-    fn of(events: &[NewEvent]) -> Result<Self, AppendError> {
+    fn new(events: &[NewEvent]) -> Result<Self, AppendError> {
         let mut columns = Self::default();
         for event in events {
             columns.push(event).map_err(|error| AppendError::Unreadable(error.to_string()))?;

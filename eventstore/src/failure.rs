@@ -1,6 +1,6 @@
 //! [`Failure`] is the one classification of database errors.
 //!
-//! Every caller that may repeat its work asks [`Failure::of`]. The kinds are sets of SQLSTATE codes
+//! Every caller that may repeat its work asks [`Failure::new`]. The kinds are sets of SQLSTATE codes
 //! (PostgreSQL's manual, appendix A).
 
 /// The kind of a database error, by the chance that the same statement succeeds later.
@@ -22,7 +22,7 @@ pub enum Failure {
 impl Failure {
     /// Classifies an error.
     #[must_use]
-    pub fn of(error: &sqlx::Error) -> Self {
+    pub fn new(error: &sqlx::Error) -> Self {
         match error {
             sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn an_error_without_a_server_is_unreachable_or_unclassified() {
-        let kind = |error: sqlx::Error| Failure::of(&error);
+        let kind = |error: sqlx::Error| Failure::new(&error);
         assert_eq!(kind(sqlx::Error::PoolTimedOut), Failure::Unreachable);
         assert_eq!(kind(sqlx::Error::PoolClosed), Failure::Unreachable);
         assert_eq!(kind(sqlx::Error::RowNotFound), Failure::Unclassified);

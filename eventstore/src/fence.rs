@@ -124,7 +124,7 @@ pub struct SettledUpTo {
 impl Fence {
     /// Returns the fence of a log.
     #[must_use]
-    pub fn of(store: &Store) -> Self {
+    pub fn new(store: &Store) -> Self {
         let connections = store.connections().clone();
         Self { connections, state: Arc::default(), unsettled: Arc::default() }
     }

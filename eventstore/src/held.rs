@@ -47,7 +47,7 @@ pub struct ReusedConnection {
 impl ConnectionCache {
     /// Wraps this pool.
     #[must_use]
-    pub fn of(pool: PgPool) -> Self {
+    pub fn new(pool: PgPool) -> Self {
         Self::watched(pool, LifeWatch::default())
     }
 

@@ -62,7 +62,7 @@ impl ServerLife {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn of(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
+    pub async fn new(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
         sqlx::query_as(concat!("select ", life_columns!())).fetch_one(connection).await
     }
 
@@ -100,7 +100,7 @@ pub struct SeenEvent {
 impl SeenEvent {
     /// Returns what identifies this event.
     #[must_use]
-    pub const fn of(event: &RecordedEvent) -> Self {
+    pub const fn new(event: &RecordedEvent) -> Self {
         Self { position: event.position, digest: event.digest }
     }
 }

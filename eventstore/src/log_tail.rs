@@ -60,7 +60,7 @@ impl Worker for LogTailCheck {
         if number != self.checked {
             let missing = missing(&mut connection, &watch.seen_before(number)).await?;
             if let (Some(from), Some(to)) = (missing.iter().min(), missing.iter().max()) {
-                let life = ServerLife::of(&mut connection).await?;
+                let life = ServerLife::new(&mut connection).await?;
                 raise(&mut connection, &life, *from, *to).await?;
                 tracing::error!(
                     from,

@@ -47,7 +47,7 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    pub(crate) fn of(database: &'static str) -> Self {
+    pub(crate) fn new(database: &'static str) -> Self {
         Self { database, since: Instant::now(), why: String::new(), logged: None }
     }
 
@@ -109,7 +109,7 @@ pub fn explains(error: &(dyn Error + 'static)) -> bool {
     let causes = successors(Some(error), |&error| error.source());
     let mut causes = causes.filter_map(|cause| cause.downcast_ref::<sqlx::Error>());
     causes.any(|cause| {
-        let is_unreachable = Failure::of(cause) == Failure::Unreachable;
+        let is_unreachable = Failure::new(cause) == Failure::Unreachable;
         is_unreachable && (is_known() || has_lost_its_connection(cause))
     })
 }
@@ -175,7 +175,7 @@ mod tests {
     fn an_outage_whose_reason_took_turns_was_logged_at_each_turn() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut outage = Outage::of("a database");
+        let mut outage = Outage::new("a database");
         assert!(outage.is_news("reset", at(0)));
         outage.logged = Some(at(0));
         outage.why = "reset".to_owned();

@@ -186,7 +186,7 @@ pub async fn checked(
         .bind(limit)
         .fetch_all(connection)
         .await?;
-    rows.iter().map(|row| Ok(StoredEvent::of(row)?.checked(upcasters))).collect()
+    rows.iter().map(|row| Ok(StoredEvent::new(row)?.checked(upcasters))).collect()
 }
 
 /// Reads the statements that entries are late. A statement of another build states nothing here:
@@ -203,10 +203,10 @@ pub async fn late_statements(connection: &mut PgConnection) -> Result<LateStatem
     .await?;
     let mut statements = Vec::with_capacity(rows.len());
     for row in &rows {
-        if let Ok(read) = StoredEvent::of(row)?.read(&Upcasters::current()) {
+        if let Ok(read) = StoredEvent::new(row)?.read(&Upcasters::current()) {
             let firm_id = read.context.firm_id;
             let id = &read.aggregate_id;
-            statements.extend(LateStatement::of(read.position, firm_id, id, &read.event));
+            statements.extend(LateStatement::new(read.position, firm_id, id, &read.event));
         }
     }
     Ok(statements.into_iter().collect())

@@ -84,7 +84,7 @@ impl Store {
     /// Makes a store on this pool, with the tables that change with it.
     #[must_use]
     pub fn new(pool: PgPool, with_append: Vec<Box<dyn WithAppend>>) -> Self {
-        let connections = ConnectionCache::of(pool);
+        let connections = ConnectionCache::new(pool);
         let with_append = with_append.into();
         Self { connections, with_append, outbox: None, nudge: Nudge::default() }
     }
@@ -244,7 +244,7 @@ impl AppendTransaction<'_> {
         for event in &recorded {
             self.news.get_or_insert_default().add(&event.event);
             self.first_position.get_or_insert(event.position);
-            self.newest = Some(SeenEvent::of(event));
+            self.newest = Some(SeenEvent::new(event));
             if lists_somebody(&event.event) {
                 self.occurrences.push(event.clone());
             }

@@ -2,7 +2,7 @@
 //!
 //! [`StoredEvent::read`] decodes the row, by way of the upcasters. [`StoredEvent::checked`]
 //! computes the digest of the row again. The row's columns and the statement that reads them are
-//! here too, because [`StoredEvent::of`] reads columns by number.
+//! here too, because [`StoredEvent::new`] reads columns by number.
 
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
@@ -55,7 +55,7 @@ pub(crate) struct StoredEvent<'r> {
 
 impl<'r> StoredEvent<'r> {
     /// Reads columns by number. Names would be looked up in each of thousands of rows.
-    pub(crate) fn of(row: &'r PgRow) -> Result<Self, sqlx::Error> {
+    pub(crate) fn new(row: &'r PgRow) -> Result<Self, sqlx::Error> {
         let Json(payload) = row.try_get(6)?;
         let Json(metadata) = row.try_get(7)?;
         Ok(Self {

@@ -95,7 +95,7 @@ impl InviteSkip {
     }
 
     /// The reason not to write a mail at all, if there is one.
-    pub(crate) const fn of(person: PersonRow, sender: &MailSenderRow) -> Option<Self> {
+    pub(crate) const fn new(person: PersonRow, sender: &MailSenderRow) -> Option<Self> {
         match (person.unsubscribed, person.bounced, sender.invites_enabled) {
             (true, _, _) => Some(Self::Unsubscribed),
             (false, true, _) => Some(Self::Bounced),
@@ -170,7 +170,7 @@ impl Inviter {
         let sender = firms::sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person_id = self.identity.person(firm_id, &new.to);
         let person = people::find(pool, firm_id, person_id).await?;
-        if let Some(skip) = InviteSkip::of(person, &sender) {
+        if let Some(skip) = InviteSkip::new(person, &sender) {
             return Ok(InviteOutcome::Skipped(skip));
         }
         let day = context.recorded_at.day();

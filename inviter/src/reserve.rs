@@ -116,7 +116,7 @@ impl Inviter {
         }
         let sender = firms::sender(&mut *connection, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person = people::find(connection, firm_id, of.person_id).await?;
-        if let Some(skip) = InviteSkip::of(person, &sender) {
+        if let Some(skip) = InviteSkip::new(person, &sender) {
             return Ok(ReserveOutcome::Skipped(skip));
         }
         let stream = mail.email_id.to_string();

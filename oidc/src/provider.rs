@@ -346,12 +346,12 @@ impl Provider {
 
     fn role_of(&self, user: &ProviderUser, claims: &Value) -> Result<GrantedRole, SignInError> {
         let ProviderSettings { roles_claim, grants, .. } = &self.settings;
-        if let Some(role) = GrantedRole::of(grants, &proven_values(claims, roles_claim)) {
+        if let Some(role) = GrantedRole::new(grants, &proven_values(claims, roles_claim)) {
             return Ok(role);
         }
         let values = claim_values(claims, roles_claim);
         let name = user.name().to_owned();
-        match GrantedRole::of(grants, &values) {
+        match GrantedRole::new(grants, &values) {
             Some(_) => Err(SignInError::UnverifiedAddress { name }),
             None => Err(SignInError::NoRole { name, values }),
         }
@@ -383,7 +383,7 @@ impl Provider {
             claims.preferred_username().map(|name| name.as_str()),
             claims.email().map(|email| email.as_str()),
         ];
-        let user = ProviderUser::of(&self.settings.issuer, claims.subject().as_str(), &names);
+        let user = ProviderUser::new(&self.settings.issuer, claims.subject().as_str(), &names);
         // The time of the proof is now at most: the fast clock of a provider must not lengthen it.
         let proven_at = claims.auth_time().map(|at| at.min(now.get()).into());
         Ok(user.map(|user| (user, proven_at)))

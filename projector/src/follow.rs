@@ -181,7 +181,7 @@ impl<P: Projection> Worker for Follower<P> {
             let full = i64::try_from(more.len()) == Ok(EVENTS_PER_READ);
             read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
             if let Some(last) = more.last() {
-                self.store.life().saw(SeenEvent::of(last));
+                self.store.life().saw(SeenEvent::new(last));
             }
             read.events.extend(more);
         }

@@ -172,7 +172,7 @@ impl WithAppend for HookRequestWriter {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let ended: Vec<EndedCaller> = events.iter().filter_map(EndedCaller::of).collect();
+            let ended: Vec<EndedCaller> = events.iter().filter_map(EndedCaller::new).collect();
             if ended.is_empty() { Ok(()) } else { Ok(forget_of(connection, &ended).await?) }
         })
     }
@@ -185,7 +185,7 @@ struct EndedCaller {
 }
 
 impl EndedCaller {
-    fn of(recorded: &RecordedEvent) -> Option<Self> {
+    fn new(recorded: &RecordedEvent) -> Option<Self> {
         let key_id = match &recorded.event {
             Event::Key(KeyEvent::KeyRevoked { .. }) => Some(recorded.aggregate_id.parse().ok()?),
             Event::Firm(FirmEvent::FirmClosed { .. }) => None,

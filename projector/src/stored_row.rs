@@ -25,7 +25,7 @@ pub trait StoredRow: Sized {
     }
 
     /// Makes the row that a stream leads to. Returns `None` if the stream makes no row.
-    fn of(stream: &[&RecordedEvent]) -> Option<Self>;
+    fn from_stream(stream: &[&RecordedEvent]) -> Option<Self>;
 
     /// Returns for each column its name, and whether it equals the other row's.
     fn compare(&self, other: &Self) -> Vec<ComparedColumn>;

@@ -156,8 +156,8 @@ impl System {
         setup: SystemSetup,
         installation: Installation,
     ) -> anyhow::Result<Self> {
-        let mut main = PrimaryFollower::of(databases.main, MAIN);
-        let mut keys = PrimaryFollower::of(databases.keyring, KEYRING);
+        let mut main = PrimaryFollower::new(databases.main, MAIN);
+        let mut keys = PrimaryFollower::new(databases.keyring, KEYRING);
         let pools = Pools::open(&mut main, &mut keys, wrapping);
         if installation == Installation::MustExist {
             require_schema(pools.callers.pool(), pools.keyring.pool()).await?;
@@ -219,7 +219,7 @@ impl System {
             entropy,
             inviter,
             words: &explain::EventSentences,
-            audit: AuditAccess::of(setup.notary.clone()),
+            audit: AuditAccess::new(setup.notary.clone()),
             operator: None,
             pools: CallerPools {
                 intake: pools.intake,
@@ -232,7 +232,7 @@ impl System {
             settings,
         };
         Ok(Self {
-            fence: Fence::of(&deliverer.store),
+            fence: Fence::new(&deliverer.store),
             service,
             deliverer,
             take_over,

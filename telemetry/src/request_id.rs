@@ -84,7 +84,7 @@ impl RequestIds {
 
     /// The id of a call whose header has these values: the caller's own, if it is there once and
     /// well-formed, else a new one.
-    pub fn of<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> RequestId {
+    pub fn id_of<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> RequestId {
         let own = match (values.next(), values.next()) {
             (Some(value), None) => str::from_utf8(value).ok().and_then(|value| value.parse().ok()),
             _ => None,

@@ -109,7 +109,7 @@ async fn plain_cursor(pool: PgPool, done: Arc<AtomicBool>) -> usize {
 
 /// What a follower below the fence gets to see.
 async fn fenced(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(i64, String, i64)> {
-    let fence = Fence::of(&Store::new(pool.clone(), Vec::new()));
+    let fence = Fence::new(&Store::new(pool.clone(), Vec::new()));
     let upcasters = Upcasters::current();
     let (mut last, mut seen) = (0, Vec::new());
     loop {
@@ -159,7 +159,7 @@ async fn hostile_writers_lose_nothing_below_the_fence_and_something_without() {
 #[tokio::test]
 async fn a_look_that_ended_the_wait_of_another_said_that_there_was_nothing_more() {
     let store = store().await;
-    let fence = Fence::of(&store);
+    let fence = Fence::new(&store);
     let mut slow = store.begin().await.unwrap();
     slow.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     assert!(fence.look().await.unwrap().more);
@@ -180,7 +180,7 @@ async fn a_transaction_that_does_not_append_holds_up_no_follower() {
     let cluster = own_cluster().await;
     let store = Store::new(connect(cluster.database().await.main, 6), Vec::new());
     let other = connect(cluster.database().await.main, 2);
-    let fence = Fence::of(&store);
+    let fence = Fence::new(&store);
     let mut elsewhere = other.begin().await.unwrap();
     elsewhere.execute("select pg_current_xact_id()").await.unwrap();
     elsewhere.execute("lock table events in row exclusive mode").await.unwrap();
@@ -205,7 +205,7 @@ async fn a_transaction_that_does_not_append_holds_up_no_follower() {
 async fn whoever_waits_for_something_else_begins_to_wait_anew() {
     let cluster = own_cluster().await;
     let store = Store::new(connect(cluster.database().await.main, 6), Vec::new());
-    let fence = Fence::of(&store);
+    let fence = Fence::new(&store);
     let (mut one, mut other) = (store.begin().await.unwrap(), store.begin().await.unwrap());
     one.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     assert!(looked_at_closely(&fence).await.1);

@@ -32,7 +32,7 @@ async fn a_process_on_another_installations_keyring_said_only_that_nothing_decry
     let (one, two) = (World::new().await, World::new().await);
     let [main, keyring] = installation_of(&one).await;
     assert_eq!(main, keyring);
-    let mixed = TestDatabase::of(one.database.main.clone(), two.database.keyring.clone());
+    let mixed = TestDatabase::from_main(one.database.main.clone(), two.database.keyring.clone());
     let output = firmforms(&mixed).args(["firms", "list"]).output().await.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("do not belong together"), "{said}");

@@ -30,7 +30,7 @@ async fn rotate(world: &World, firm: &Firm, body: &str) -> Answer {
 /// Another process on the databases of a world, at the same time.
 async fn beside(world: &World) -> World {
     let TestDatabase { main, keyring, .. } = &world.database;
-    let database = TestDatabase::of(main.clone(), keyring.clone());
+    let database = TestDatabase::from_main(main.clone(), keyring.clone());
     World::at(database, world.clock.clone()).await
 }
 

@@ -66,7 +66,7 @@ impl CellScene {
     }
 
     async fn answered(&self, route: &str) -> f64 {
-        let scrape = Scrape::of(self.served.internal).await;
+        let scrape = Scrape::new(self.served.internal).await;
         let route = format!("route=\"{route}\"");
         let counts = scrape.series.iter().filter(|(series, _)| {
             series.starts_with("firmforms_http_requests_total{") && series.contains(&route)

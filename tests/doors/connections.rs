@@ -11,7 +11,7 @@ const MOST: u32 = 6;
 async fn connections() -> (TestDatabase, ConnectionCache) {
     let database = TestDatabase::new().await;
     let pool = connect(database.main.clone(), MOST);
-    (database, ConnectionCache::of(pool))
+    (database, ConnectionCache::new(pool))
 }
 
 async fn pid(connection: &mut PgConnection) -> i32 {

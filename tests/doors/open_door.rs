@@ -34,7 +34,7 @@ fn descriptors(served: &Served) -> (String, String) {
 async fn f1_a_service_raises_its_limit_of_descriptors() {
     let database = TestDatabase::new().await;
     let command = limited(&serving(&database, &[], &[]), "-S -n 200");
-    let served = Listening::of(command).await.until_ready().await;
+    let served = Listening::new(command).await.until_ready().await;
     let (soft, hard) = descriptors(&served);
     assert_eq!(soft, hard);
     assert_ne!(soft, "200");
@@ -51,7 +51,7 @@ async fn f1_a_delivery_that_finds_no_descriptor_loses_no_try() {
     }
     let arguments = ["--per-firm-and-host", "200", "--per-host", "200"];
     let command = limited(&serving(&world.database, &arguments, &[]), "-n 90");
-    let served = Listening::of(command).await.until_ready().await;
+    let served = Listening::new(command).await.until_ready().await;
     receiver.hold();
     world.submit(&firm).await;
     let short = async {

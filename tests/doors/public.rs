@@ -499,7 +499,8 @@ async fn b2_a_key_that_is_almost_right_is_wrong() {
 async fn b3_a_revoked_key_is_refused_by_every_server_at_once() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let database = TestDatabase::of(world.database.main.clone(), world.database.keyring.clone());
+    let database =
+        TestDatabase::from_main(world.database.main.clone(), world.database.keyring.clone());
     let other_server = World::at(database, world.clock.clone()).await;
     let hook_id = world.subscribe(&firm, TARGET).await;
     for (method, path, body) in calls(&firm, hook_id) {

@@ -112,7 +112,7 @@ async fn b13_the_21st_wrong_key_from_an_address_in_a_minute_is_429() {
 #[tokio::test]
 async fn doors9_over_the_limit_of_wrong_keys_a_second_server_writes_nothing() {
     let database = TestDatabase::new().await;
-    let again = TestDatabase::of(database.main.clone(), database.keyring.clone());
+    let again = TestDatabase::from_main(database.main.clone(), database.keyring.clone());
     let clock = || Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
     let first = World::at(again, clock()).await;
     let second = World::at(database, clock()).await;

@@ -45,7 +45,7 @@ async fn submitted(receiver: &Receiver, count: usize) -> World {
 /// Waits until everything has come to its end, and asks the invariants.
 async fn assert_held(world: &World, receiver: &Receiver) {
     assert!(settles(world.pool(), Duration::from_secs(120)).await);
-    let requests: Vec<Request> = receiver.received().iter().map(Request::of).collect();
+    let requests: Vec<Request> = receiver.received().iter().map(Request::new).collect();
     let (pool, lease) = (world.pool(), Duration::from_secs(25));
     let acknowledged = &Acknowledged::default();
     Run { pool, requests: &requests, acknowledged, lease }.assert_held().await;
@@ -168,7 +168,7 @@ async fn count(world: &World, question: &'static str) -> i64 {
 async fn another_keyring_is_refused_at_the_start() {
     let (database, other) = (TestDatabase::new().await, TestDatabase::new().await);
     assert!(firmforms(&database).arg("migrate").output().await.unwrap().status.success());
-    let mixed = TestDatabase::of(database.main.clone(), other.keyring.clone());
+    let mixed = TestDatabase::from_main(database.main.clone(), other.keyring.clone());
     let refused = firmforms(&mixed).arg("migrate").output().await.unwrap();
     assert!(!refused.status.success());
     let said = String::from_utf8(refused.stderr).unwrap();

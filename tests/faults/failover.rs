@@ -84,7 +84,7 @@ async fn a_height_of_an_earlier_life_of_the_server_settled_an_event_that_was_not
     let (server, database) = ReplicatedServer::start().await;
     let life = LifeWatch::default();
     let store = Store::new(life.connect(database.main, 4), Vec::new()).watched_by(life);
-    let fence = Fence::of(&store);
+    let fence = Fence::new(&store);
     server.fall_behind().await;
     let mut lost = store.begin().await.unwrap();
     let position = lost.append(vec![event(1)]).await.unwrap()[0].position;

@@ -160,7 +160,7 @@ async fn a_service_whose_primary_is_cut_off_delivers_on_from_the_new_one() {
 
     let since = Instant::now();
     let [main, keyring] = [&promoted.main, &promoted.keyring].map(|url| url.parse().unwrap());
-    let world = World::real_time(TestDatabase::of(main, keyring)).await;
+    let world = World::real_time(TestDatabase::from_main(main, keyring)).await;
     let received = receiver.received().len();
     world.submit(&firm).await;
     receiver.wait_for(received + 1).await;

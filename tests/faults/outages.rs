@@ -41,7 +41,7 @@ impl Server {
 }
 
 fn databases(cluster: &Cluster) -> TestDatabase {
-    TestDatabase::of(cluster.connect("away"), cluster.connect("away_keyring"))
+    TestDatabase::from_main(cluster.connect("away"), cluster.connect("away_keyring"))
 }
 
 /// Three steps in one life of the server: away at the start, there, and started anew.
@@ -124,7 +124,7 @@ async fn e11_a_service_whose_hosts_were_all_away_works_again_when_one_is_back() 
 #[tokio::test]
 async fn e11_a_service_that_waits_ends_at_a_signal_and_a_command_does_not_wait() {
     let nowhere = |name| PgConnectOptions::new().host("127.0.0.1").port(1).database(name);
-    let database = TestDatabase::of(nowhere("a"), nowhere("b"));
+    let database = TestDatabase::from_main(nowhere("a"), nowhere("b"));
     let waiting = Listening::start(&database, &[], &[]).await;
     assert!(waiting.stopped().await.success());
     let migrate = firmforms(&database).arg("migrate").output().await.unwrap();
@@ -147,7 +147,7 @@ async fn e11_a_wrong_password_or_an_unknown_database_ends_the_service_in_one_lin
         (main.clone().database("nowhere"), keyring.clone(), "the main database: "),
         (main.clone(), keyring.database("nowhere"), "the keyring: "),
     ] {
-        let database = TestDatabase::of(main, keyring);
+        let database = TestDatabase::from_main(main, keyring);
         let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
         let ended = firmforms(&database).args(serve).env("RUST_LOG", "off").output().await.unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();

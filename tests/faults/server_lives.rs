@@ -78,7 +78,7 @@ async fn the_death_of_each_process_begins_a_life() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_backend_ends_what_the_fence_remembers() {
     let log = WatchedLog::start().await;
-    let fence = Fence::of(&log.store);
+    let fence = Fence::new(&log.store);
     log.store.append(vec![event(1)]).await.unwrap();
     while fence.look().await.unwrap().more {}
     let mut lost = log.store.begin().await.unwrap();
@@ -177,7 +177,7 @@ async fn a_commit_on_an_old_primary_is_refused() {
     let (server, database) = ReplicatedServer::start().await;
     let mut hosts: DatabaseHosts = server.url(&database.main).parse().unwrap();
     hosts.find_primary().await.unwrap();
-    let mut follower = PrimaryFollower::of(hosts, "the log");
+    let mut follower = PrimaryFollower::new(hosts, "the log");
     let life = follower.life().clone();
     let pool = follower.pool(&[], 4);
     let store = Store::new(pool, Vec::new()).watched_by(life.clone());

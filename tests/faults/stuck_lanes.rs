@@ -17,7 +17,7 @@ struct Lane {
 }
 
 impl Lane {
-    async fn of(world: &World, firm: &Firm) -> Self {
+    async fn new(world: &World, firm: &Firm) -> Self {
         let receiver = Receiver::start().await;
         let hook = world.subscribe(firm, &receiver.url("/hook")).await;
         receiver.reply([Reply::status(503)]);
@@ -71,8 +71,8 @@ async fn a_stuck_lane_lets_no_other_lease_end() {
     let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();
     let world = World::at(database, clock).await;
     let [first, second] = [world.firm().await, world.firm().await];
-    let stuck = Lane::of(&world, &first).await;
-    let other = Lane::of(&world, &second).await;
+    let stuck = Lane::new(&world, &first).await;
+    let other = Lane::new(&world, &second).await;
     // Its lease is 25 s.
     let service = serve(&world.database, &["--time-scale", "60"]).await;
     let holding = stuck.answer_locked(&world, &first).await;

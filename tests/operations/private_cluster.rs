@@ -23,7 +23,7 @@ async fn a_private_cluster_whose_server_died_is_started_again_by_serve() {
     if let Some(programs) = std::env::var_os("FIRMFORMS_PG_BIN") {
         command.env("FIRMFORMS_PG_BIN", programs);
     }
-    let mut served = Listening::of(command).await.until_ready().await;
+    let mut served = Listening::new(command).await.until_ready().await;
     let server = || -> Option<i32> {
         let pid = fs::read_to_string(folder.path().join("postgres/data/postmaster.pid")).ok()?;
         pid.lines().next()?.parse().ok()

@@ -27,13 +27,13 @@ enum PropertyType {
 }
 
 impl PropertyType {
-    fn of(schema: &Value) -> Self {
+    fn new(schema: &Value) -> Self {
         if let Some(name) = referred(schema) {
             let is_text = TEXTS.contains(&name);
             return if is_text { Self::Text } else { Self::Named(name.to_owned()) };
         }
         if let Some(choices) = schema["anyOf"].as_array() {
-            return Self::OrNull(Box::new(Self::of(&choices[0])));
+            return Self::OrNull(Box::new(Self::new(&choices[0])));
         }
         if let Some(types) = schema["type"].as_array() {
             assert_eq!(types[..], ["string", "null"], "{schema}");
@@ -42,10 +42,10 @@ impl PropertyType {
         match schema["type"].as_str() {
             Some("string") => Self::Text,
             Some("integer") => Self::Whole,
-            Some("array") => Self::List(Box::new(Self::of(&schema["items"]))),
+            Some("array") => Self::List(Box::new(Self::new(&schema["items"]))),
             Some("object") => Self::ByName(Box::new(match &schema["additionalProperties"] {
                 Value::Bool(true) => Self::Anything,
-                values => Self::of(values),
+                values => Self::new(values),
             })),
             _ => panic!("no type for {schema}"),
         }
@@ -136,7 +136,7 @@ fn event_type(name: &str, schemas: &Value) -> EventType {
         } else {
             about(schema)
         },
-        kind: PropertyType::of(schema),
+        kind: PropertyType::new(schema),
         is_required: required.iter().any(|it| it == name),
     };
     EventType {

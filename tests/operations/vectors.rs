@@ -39,7 +39,7 @@ impl SignatureVerdict {
         }
     }
 
-    const fn of(checked: Result<(), BadSignature>) -> Self {
+    const fn new(checked: Result<(), BadSignature>) -> Self {
         match checked {
             Ok(()) => Self::Valid,
             Err(BadSignature::Malformed) => Self::Malformed,
@@ -230,6 +230,6 @@ fn the_services_own_check_passes_the_vectors() {
         // It checks one secret of a firm, which is never empty.
         let checks = vector.secrets.iter().filter(|it| !it.is_empty()).map(check);
         let checked = checks.reduce(Result::or).unwrap_or(Err(BadSignature::Mismatch));
-        assert_eq!(SignatureVerdict::of(checked), vector.verdict, "{}", vector.name);
+        assert_eq!(SignatureVerdict::new(checked), vector.verdict, "{}", vector.name);
     }
 }

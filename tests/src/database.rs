@@ -87,7 +87,7 @@ pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
 }
 
 fn both_templates(cluster: &Cluster) -> TestDatabase {
-    TestDatabase::of(cluster.connect("template_main"), cluster.connect("template_keyring"))
+    TestDatabase::from_main(cluster.connect("template_main"), cluster.connect("template_keyring"))
 }
 
 /// Makes the template databases of a new cluster.
@@ -110,7 +110,7 @@ pub(crate) async fn templates_of(cluster: Cluster) -> Templates {
 impl TestDatabase {
     /// Databases that are there, and are not dropped with this.
     #[must_use]
-    pub const fn of(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
+    pub const fn from_main(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
         Self { main, keyring, _needed: None }
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct WorldPools {
 
 impl WorldPools {
     /// The pools of these connections.
-    pub(crate) fn of(database: &TestDatabase, connections: Connections) -> Self {
+    pub(crate) fn new(database: &TestDatabase, connections: Connections) -> Self {
         match connections {
             Connections::Shared => Self::shared(database),
             Connections::Apart | Connections::ByRoles => Self::apart(database, connections),

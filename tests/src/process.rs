@@ -81,11 +81,11 @@ impl Listening {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
-        Self::of(serving(database, arguments, environment)).await
+        Self::new(serving(database, arguments, environment)).await
     }
 
     /// Starts the service with this command.
-    pub async fn of(mut command: Command) -> Self {
+    pub async fn new(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         while let Some(line) = lines.next_line().await.unwrap() {

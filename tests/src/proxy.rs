@@ -86,10 +86,10 @@ struct Shared {
 impl DatabaseProxy {
     /// A proxy to the server that listens on this socket.
     pub async fn to(server: &Path) -> Self {
-        Self::of(ServerSocket::Unix(server.to_owned())).await
+        Self::new(ServerSocket::Unix(server.to_owned())).await
     }
 
-    async fn of(server: ServerSocket) -> Self {
+    async fn new(server: ServerSocket) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (fault, lost_commits) = (watch::Sender::new(Fault::None), AtomicUsize::new(0));
@@ -109,7 +109,7 @@ impl DatabaseProxy {
 
     /// The proxy to the server of this database.
     pub async fn before(database: &PgConnectOptions) -> Self {
-        Self::of(socket_of(database)).await
+        Self::new(socket_of(database)).await
     }
 
     /// The same database through the proxy, as a URL.

@@ -64,7 +64,7 @@ pub(crate) struct RoutedDoor {
 
 impl RoutedDoor {
     /// Serves the doors of a world, and starts HAProxy in front.
-    pub(crate) async fn of(service: &Service, public: Router, internal: Router) -> Self {
+    pub(crate) async fn new(service: &Service, public: Router, internal: Router) -> Self {
         let stop = CancellationToken::new();
         let public = public.layer(map_request(with_peer));
         let cell = service.settings.cell.unwrap();

@@ -17,7 +17,7 @@ pub struct Scrape {
 
 impl Scrape {
     /// The figures of this door now.
-    pub async fn of(door: SocketAddr) -> Self {
+    pub async fn new(door: SocketAddr) -> Self {
         let (status, answer) = get(door, "/metrics").await;
         assert_eq!(status, 200, "{answer}");
         let (head, text) = answer.split_once("\r\n\r\n").unwrap();
@@ -30,7 +30,7 @@ impl Scrape {
     pub async fn until(door: SocketAddr, holds: impl Fn(&Self) -> bool) -> Self {
         let looked = async {
             loop {
-                let scrape = Self::of(door).await;
+                let scrape = Self::new(door).await;
                 if holds(&scrape) {
                     return scrape;
                 }

@@ -40,7 +40,7 @@ impl ReplicatedServer {
         let server = Self { primary, standby, standby_process, folder, proxy };
         server.until_in_step().await;
         let through = |name: &PgConnectOptions| server.proxy.url(name).parse().unwrap();
-        let through = TestDatabase::of(through(&database.main), through(&database.keyring));
+        let through = TestDatabase::from_main(through(&database.main), through(&database.keyring));
         // The databases are not dropped: the primary is killed.
         std::mem::forget(database);
         (server, through)

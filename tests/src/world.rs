@@ -118,7 +118,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn of(status: StatusCode, headers: HeaderMap, bytes: Bytes) -> Self {
+    fn new(status: StatusCode, headers: HeaderMap, bytes: Bytes) -> Self {
         // Null too for a page.
         let body = serde_json::from_slice(&bytes).unwrap_or_default();
         Self { status, headers, bytes, body }
@@ -208,7 +208,7 @@ impl World {
     ) -> Self {
         let _ = rustls_once();
         let WorldPools { parts, projector, superuser: pool } =
-            WorldPools::of(&database, connections);
+            WorldPools::new(&database, connections);
         let system = System::assemble(parts, clock.clone(), setup).await.unwrap();
         let service = &system.service;
         let token = unrecorded_token(service, &pool).await;
@@ -337,9 +337,9 @@ impl World {
     /// Sends any request to the public door.
     pub async fn public(&self, request: Request<Body>) -> Answer {
         let Some(routed) = &self.routed else { return answer(&self.public, request).await };
-        let start = || RoutedDoor::of(self.service(), self.public.clone(), self.internal.clone());
+        let start = || RoutedDoor::new(self.service(), self.public.clone(), self.internal.clone());
         let (status, headers, bytes) = routed.get_or_init(start).await.answer(request).await;
-        Answer::of(status, headers, bytes)
+        Answer::new(status, headers, bytes)
     }
 
     /// Sends any request to the internal door, with the world's token unless it has its own.
@@ -546,7 +546,7 @@ async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
-    Answer::of(parts.status, parts.headers, bytes)
+    Answer::new(parts.status, parts.headers, bytes)
 }
 
 /// A CloudEvent at noon, with an id of its own.

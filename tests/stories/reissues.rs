@@ -74,7 +74,7 @@ impl Scene {
 
     async fn assert_held(&self) {
         let received = self.receiver.received();
-        let requests: Vec<_> = received.iter().map(invariants::Request::of).collect();
+        let requests: Vec<_> = received.iter().map(invariants::Request::new).collect();
         let acknowledged = Acknowledged::default();
         let pool = self.world.pool();
         Run { pool, requests: &requests, acknowledged: &acknowledged, lease: LEASE_TIME }

@@ -26,7 +26,7 @@ pub(crate) struct TypeName {
 }
 
 impl Parameter {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let colon = pieces(&text, ':').first().map_or(text.len(), |pattern| pattern.len());
         let kind = text[colon..].trim_start_matches(':').trim().to_owned();
@@ -63,7 +63,7 @@ fn function(code: &str, start: usize, name: &str) -> Option<Function> {
     let body = closes + 1 + body;
     let ends = body + closing(&code[body..])?;
     let listed = pieces(&code[opens + 1..closes], ',').into_iter();
-    let parameters = listed.filter(|text| !text.trim().is_empty()).map(Parameter::of).collect();
+    let parameters = listed.filter(|text| !text.trim().is_empty()).map(Parameter::new).collect();
     let line = line_at(code, start);
     Some(Function {
         name: name.to_owned(),

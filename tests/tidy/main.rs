@@ -265,7 +265,7 @@ fn all_pages_together_keep_their_budget() {
 /// The counters themselves: each finds the offences of a small file, and nothing beside.
 #[test]
 fn every_offence_of_a_file_is_found_at_its_line() {
-    let file = SourceFile::of("room/src/it.rs", include_str!("specimen.txt"));
+    let file = SourceFile::new("room/src/it.rs", include_str!("specimen.txt"));
     let lines = |offences: Vec<Offence>| offences.iter().map(|it| it.line).collect::<Vec<_>>();
     let files = [file];
     assert_eq!(lines(offences_of_functions(tuple_parameters, &files)), [8, 11, 11]);

@@ -34,7 +34,7 @@ pub(crate) struct Page {
 }
 
 impl SourceFile {
-    pub(crate) fn of(path: &str, text: &str) -> Self {
+    pub(crate) fn new(path: &str, text: &str) -> Self {
         let mut code = without_texts(text);
         blank_tests(&mut code);
         let mut comments = Vec::new();
@@ -90,7 +90,7 @@ pub(crate) fn files() -> Vec<SourceFile> {
         path.ends_with(".rs") && !is_outside && !path.contains("/tests")
     };
     let paths = paths_where(is_source).into_iter();
-    paths.map(|path| SourceFile::of(&path, &read(&path))).collect()
+    paths.map(|path| SourceFile::new(&path, &read(&path))).collect()
 }
 
 /// The paths of all Rust files, tests included.

@@ -138,7 +138,7 @@ impl Keyring {
     /// The keyring in this database.
     #[must_use]
     pub fn new(pool: PgPool, wrapping: WrappingKey) -> Self {
-        Self { connections: ConnectionCache::of(pool), wrapping, main: None }
+        Self { connections: ConnectionCache::new(pool), wrapping, main: None }
     }
 
     /// Ties the keyring to this main database. If one server holds both databases, [`Self::make`]

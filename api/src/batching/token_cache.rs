@@ -239,7 +239,7 @@ async fn holders(
     };
     let holder = |hash: &TokenHash| {
         let found = active.iter().find(|token| token.sha256 == hash);
-        found.map(TokenHolder::of).transpose()
+        found.map(TokenHolder::new).transpose()
     };
     presented.iter().map(holder).collect()
 }

@@ -40,7 +40,7 @@ pub struct ShownContent {
 }
 
 impl ShownContent {
-    fn of(facts: ContentFacts, text: Option<String>) -> Self {
+    fn new(facts: ContentFacts, text: Option<String>) -> Self {
         let state = facts.state();
         Self { state, text: text.filter(|_| state == ContentState::Shown) }
     }
@@ -59,7 +59,7 @@ pub async fn body(
     let sent = contents.attempts.iter().rev().find_map(Attempt::body);
     let Some(sent) = sent else {
         let facts = ContentFacts { existed: false, erased: false, kept: false, asked };
-        return Ok(ShownContent::of(facts, None));
+        return Ok(ShownContent::new(facts, None));
     };
     let keys = contents.keys(service).await?;
     let erased = contents.is_erased(service).await?;
@@ -67,11 +67,11 @@ pub async fn body(
     let kept = bodies::sizes(&mut connection, &[sent.id]).await?.contains_key(&sent.id);
     let facts = ContentFacts { existed: true, erased, kept, asked };
     if facts.state() != ContentState::Shown {
-        return Ok(ShownContent::of(facts, None));
+        return Ok(ShownContent::new(facts, None));
     }
     let body = bodies::read(&mut connection, &keys, &[sent.id]).await?.pop();
     let text = body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned());
-    Ok(ShownContent::of(ContentFacts { kept: text.is_some(), ..facts }, text))
+    Ok(ShownContent::new(ContentFacts { kept: text.is_some(), ..facts }, text))
 }
 
 /// The answers that the delivery got, by attempt. An interrupted attempt has none of its own: the
@@ -99,7 +99,7 @@ pub async fn answers(
         let existed =
             (kept || attempt.answer_sha256.is_some()) && attempt.outcome != Outcome::Interrupted;
         let facts = ContentFacts { existed, erased, kept, asked };
-        ShownContent::of(facts, if existed { texts.remove(&number) } else { None })
+        ShownContent::new(facts, if existed { texts.remove(&number) } else { None })
     };
     Ok(contents.attempts.iter().map(answer).collect())
 }

@@ -35,7 +35,7 @@ pub(crate) async fn create(
     caller: &Caller,
     new: NewHook,
 ) -> Result<HookRow, Error> {
-    let checked = CheckedHook::of(service, caller, new).await?;
+    let checked = CheckedHook::new(service, caller, new).await?;
     execute(service, checked.hook_id, checked.command(caller), &checked.context).await?;
     Ok(checked.row())
 }
@@ -61,7 +61,7 @@ pub(crate) async fn create_once(
             RememberedRequest::Other => return Err(Error::IdempotencyConflict),
             RememberedRequest::Free { replaces } => replaces,
         };
-        let checked = CheckedHook::of(service, caller, new.clone()).await?;
+        let checked = CheckedHook::new(service, caller, new.clone()).await?;
         if checked.create(service, caller, &request, replaces).await? {
             return Ok(checked.row());
         }
@@ -94,7 +94,7 @@ struct CheckedHook {
 }
 
 impl CheckedHook {
-    async fn of(service: &Service, caller: &Caller, new: NewHook) -> Result<Self, Error> {
+    async fn new(service: &Service, caller: &Caller, new: NewHook) -> Result<Self, Error> {
         let trigger = offered(&new.trigger, caller.plan)?;
         check_target(service, &new.target_url).await?;
         check_form(service, caller, new.form_id).await?;

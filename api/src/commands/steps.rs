@@ -167,7 +167,7 @@ pub(crate) async fn show(
 }
 
 fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
-    let told = DeliveryThen::of(events).filter(|one| one.row.run_id.is_some());
+    let told = DeliveryThen::new(events).filter(|one| one.row.run_id.is_some());
     told.ok_or(Error::DeliveryNotFound)
 }
 
@@ -194,7 +194,7 @@ pub(crate) async fn from_streams(
     let of_firm = |events: &Vec<RecordedEvent>| {
         events.first().is_some_and(|first| first.context.firm_id == firm_id)
     };
-    let told = by_stream.into_values().filter(of_firm).filter_map(|one| DeliveryThen::of(&one));
+    let told = by_stream.into_values().filter(of_firm).filter_map(|one| DeliveryThen::new(&one));
     Ok(told.map(|then| (then.row.delivery_id, then)).collect())
 }
 

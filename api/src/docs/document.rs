@@ -36,7 +36,7 @@ impl ServedDocument {
         ];
         Self {
             headers: headers.into_iter().collect(),
-            tag: EntityTag::of(&plain),
+            tag: EntityTag::new(&plain),
             compressed: gzip(&plain, Compression::best()).ok(),
             plain,
         }

@@ -123,7 +123,7 @@ async fn alone(service: &Service, call: Arc<IntakeCall>) -> Result<IntakeCounts,
         return Ok(IntakeCounts::default());
     }
     let seed = call.context.correlation_id;
-    let batch = IntakeBatch::of(vec![call]);
+    let batch = IntakeBatch::new(vec![call]);
     retry_conflicts(seed, || take_in_once(service, &batch)).await
 }
 
@@ -134,7 +134,7 @@ async fn retry_alone(
     call: Arc<IntakeCall>,
 ) -> Result<IntakeCounts, IntakeError> {
     let seed = call.context.correlation_id;
-    let batch = IntakeBatch::of(vec![call]);
+    let batch = IntakeBatch::new(vec![call]);
     let mut first = Some(AppendError::Conflict);
     let attempt = || {
         let first = first.take();
@@ -158,7 +158,7 @@ async fn together(service: &Service, calls: Vec<Arc<IntakeCall>>) -> Vec<CallOut
     let mut answers: Vec<CallOutcome> = calls.iter().map(|_| CallOutcome::ByItself).collect();
     let mut going: Vec<usize> = (0..calls.len()).collect();
     for _ in 0..=REFUSED_CALLS_MAX {
-        let batch = IntakeBatch::of(going.iter().map(|call| Arc::clone(&calls[*call])).collect());
+        let batch = IntakeBatch::new(going.iter().map(|call| Arc::clone(&calls[*call])).collect());
         match take_in(service, &batch, TrustedSource::Tables).await {
             Ok(taken) => {
                 for (call, accepted) in going.into_iter().zip(taken) {

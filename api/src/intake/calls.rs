@@ -39,7 +39,7 @@ pub(super) struct IntakeBatch {
 }
 
 impl IntakeBatch {
-    pub(super) fn of(calls: Vec<Arc<IntakeCall>>) -> Self {
+    pub(super) fn new(calls: Vec<Arc<IntakeCall>>) -> Self {
         let ends = calls.iter().scan(0, |end, call| {
             *end += call.events.len();
             Some(*end)
@@ -167,7 +167,7 @@ pub(super) mod tests {
                 unconfirmed: None,
             })
         };
-        IntakeBatch::of((9..).zip(calls).map(call).collect())
+        IntakeBatch::new((9..).zip(calls).map(call).collect())
     }
 
     fn event() -> CloudEvent {

@@ -87,7 +87,7 @@ impl IntakeError {
     pub(super) fn of_claim(error: AppendError) -> Self {
         let is_of_append = match &error {
             AppendError::Conflict => true,
-            AppendError::Database(error) => Failure::of(error).may_pass(),
+            AppendError::Database(error) => Failure::new(error).may_pass(),
             AppendError::ActorInactive | AppendError::QuotaFull(_) | AppendError::Unreadable(_) => {
                 false
             }
@@ -111,7 +111,7 @@ impl IntakeError {
         let Self::Append(AppendError::Database(error)) = self else {
             return false;
         };
-        Failure::of(error).may_pass() && error.as_database_error().is_none()
+        Failure::new(error).may_pass() && error.as_database_error().is_none()
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn fact_of(event: &CloudEvent, identity: &IdentityKey, plan: FirmPlan
         Activity::LeadScored(lead) => identity.person_named(event.firm_id, &lead.person),
         _ => Uuid::nil(),
     };
-    Fact::of(&event.activity, event.time, plan, person_id)
+    Fact::from_activity(&event.activity, event.time, plan, person_id)
 }
 
 /// Facts of a batch, in order. Each fact is there once, with the place of its activity.

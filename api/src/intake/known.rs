@@ -51,7 +51,7 @@ pub(super) struct StreamState<A> {
 
 impl KnownState {
     /// The state after these events, each stream's in order, with the rows of the tables.
-    pub(super) fn of(
+    pub(super) fn new(
         events: Vec<RecordedEvent>,
         there: FoundReferences,
         locked: Vec<LockedSubject>,
@@ -359,7 +359,7 @@ mod tests {
     fn known(locked: impl IntoIterator<Item = (SubjectRow, bool)>) -> KnownState {
         let locked =
             locked.into_iter().map(|(row, is_new)| LockedSubject { row, is_new }).collect();
-        KnownState::of(Vec::new(), FoundReferences::default(), locked)
+        KnownState::new(Vec::new(), FoundReferences::default(), locked)
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl<'a> BatchIntake<'a> {
         if people::naming(connection, &erased).await? != named {
             return Err(AppendError::Conflict.into());
         }
-        Ok(KnownState::of(events, there, subjects).with(leads, silent, named))
+        Ok(KnownState::new(events, there, subjects).with(leads, silent, named))
     }
 
     /// Writes new links of subjects, and places the facts that waited for them.

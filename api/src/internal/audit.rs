@@ -114,7 +114,7 @@ pub(super) async fn export(
     let asked = ExportSelection { firm_id, since, until };
     // A refused export is no export, so a bundle begins before the record.
     let begun = if format.is_signed() {
-        Some(BegunBundle::of(&service, asked, number).await?)
+        Some(BegunBundle::new(&service, asked, number).await?)
     } else {
         None
     };

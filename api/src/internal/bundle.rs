@@ -32,7 +32,7 @@ pub(super) struct BegunBundle {
 
 impl BegunBundle {
     /// A bundle under the checkpoint with this number, or under the newest.
-    pub(super) async fn of(
+    pub(super) async fn new(
         service: &Service,
         asked: ExportSelection,
         number: Option<u64>,

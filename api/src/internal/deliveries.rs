@@ -132,7 +132,7 @@ async fn list_then(
         let erased = Some(erased.contains(&row.response_id));
         DeliveryBody { erased, ..row.into() }
     };
-    Ok(Json(ListBody::of(rows.into_iter().map(shown).collect::<Vec<_>>())))
+    Ok(Json(ListBody::new(rows.into_iter().map(shown).collect::<Vec<_>>())))
 }
 
 /// Shows a delivery with its attempts, as it is or as it was. Body and answers need a reason.

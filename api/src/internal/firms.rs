@@ -64,7 +64,7 @@ pub(super) async fn members(
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ListBody<MemberBody>>, Error> {
-    Ok(Json(ListBody::of(inventory::members(&service, firm_id).await?)))
+    Ok(Json(ListBody::new(inventory::members(&service, firm_id).await?)))
 }
 
 /// Lists a firm's forms.
@@ -73,7 +73,7 @@ pub(super) async fn forms(
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ListBody<FirmForm>>, Error> {
-    Ok(Json(ListBody::of(inventory::forms(&service, firm_id).await?)))
+    Ok(Json(ListBody::new(inventory::forms(&service, firm_id).await?)))
 }
 
 impl From<FirmRow> for FirmBody {

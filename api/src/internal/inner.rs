@@ -18,7 +18,7 @@ pub struct InnerDoor(Router);
 impl InnerDoor {
     /// The internal API of this service.
     #[must_use]
-    pub fn of(service: Service) -> Self {
+    pub fn new(service: Service) -> Self {
         Self(routes(service))
     }
 

@@ -66,7 +66,7 @@ pub(super) async fn list(
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ListBody<KeyBody>>, Error> {
-    Ok(Json(ListBody::of(keys::list(&service, firm_id).await?)))
+    Ok(Json(ListBody::new(keys::list(&service, firm_id).await?)))
 }
 
 /// Explains a key's life and the reason of its end.

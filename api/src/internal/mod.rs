@@ -149,13 +149,13 @@ struct ListBody<T> {
 impl<R: Into<T>, T> From<ListPage<R>> for ListBody<T> {
     fn from(page: ListPage<R>) -> Self {
         let next = page.next.map(|id| id.to_string());
-        Self { next, ..Self::of(page.rows) }
+        Self { next, ..Self::new(page.rows) }
     }
 }
 
 impl<T> ListBody<T> {
     /// A list without further pages.
-    fn of(rows: Vec<impl Into<T>>) -> Self {
+    fn new(rows: Vec<impl Into<T>>) -> Self {
         Self { items: rows.into_iter().map(Into::into).collect(), next: None }
     }
 }

@@ -53,7 +53,7 @@ pub(super) async fn list(
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ListBody<PauseBody>>, Error> {
     let rows = pauses::list(&service).await?.into_iter();
-    Ok(Json(ListBody::of(rows.filter(|row| is_in_reach(caller.holder(), row)).collect())))
+    Ok(Json(ListBody::new(rows.filter(|row| is_in_reach(caller.holder(), row)).collect())))
 }
 
 /// Ends a pause.

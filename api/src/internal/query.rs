@@ -62,7 +62,7 @@ impl QueryFields {
         name: &'static str,
         form: &str,
     ) -> Result<Option<T>, Error> {
-        self.of(name, form, |text| text.parse().ok())
+        self.value_of(name, form, |text| text.parse().ok())
     }
 
     /// One of some words.
@@ -76,7 +76,7 @@ impl QueryFields {
         let meaning = |text: &str| {
             choices.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning)
         };
-        self.of(name, &form, meaning)
+        self.value_of(name, &form, meaning)
     }
 
     /// Values with commas between. `allowed` lists what a value may be.
@@ -101,14 +101,14 @@ impl QueryFields {
         range: RangeInclusive<N>,
     ) -> Result<Option<N>, Error> {
         let form = format!("a whole number from {} to {}", range.start(), range.end());
-        self.of(name, &form, |text| text.parse().ok().filter(|number| range.contains(number)))
+        self.value_of(name, &form, |text| text.parse().ok().filter(|number| range.contains(number)))
     }
 
     /// A point in time: an instant, or a day, which is its midnight in UTC.
     pub(super) fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
         let form = "a day such as 2026-01-31 (midnight UTC), or an RFC 3339 timestamp such as \
                     2026-01-31T09:30:00.000Z";
-        self.of(name, form, |text| match text.parse() {
+        self.value_of(name, form, |text| match text.parse() {
             Ok(When::At(at)) => Some(at),
             Ok(When::Distance(_) | When::Day(_)) | Err(_) => None,
         })
@@ -123,7 +123,7 @@ impl QueryFields {
 
     /// An id.
     pub(super) fn id(&mut self, name: &'static str) -> Result<Option<Uuid>, Error> {
-        self.of(name, "a hyphenated UUID", parse_id)
+        self.value_of(name, "a hyphenated UUID", parse_id)
     }
 
     /// The length of a page, as far as the text goes. The list checks its range.
@@ -148,7 +148,7 @@ impl QueryFields {
         }))
     }
 
-    fn of<T>(
+    fn value_of<T>(
         &mut self,
         name: &'static str,
         form: &str,

@@ -96,7 +96,7 @@ pub(super) async fn start(
     }
     if dry_run {
         let selected = replays::select(&service, &new).await?;
-        let shown = ReplayStartAnswer::of(&selected, new.rate_per_second);
+        let shown = ReplayStartAnswer::new(&selected, new.rate_per_second);
         return Ok((StatusCode::OK, Json(shown)));
     }
     let shown = match replays::begun(&service, &new).await? {
@@ -107,7 +107,7 @@ pub(super) async fn start(
             let id = replays::start(&service, &new, &selected, caller.actor()).await?;
             ReplayStartAnswer {
                 id: Some(id),
-                ..ReplayStartAnswer::of(&selected, new.rate_per_second)
+                ..ReplayStartAnswer::new(&selected, new.rate_per_second)
             }
         }
     };
@@ -231,7 +231,7 @@ fn parsed<T: FromStr>(
 }
 
 impl ReplayStartAnswer {
-    fn of(selected: &SelectedDeliveries, rate_per_second: u32) -> Self {
+    fn new(selected: &SelectedDeliveries, rate_per_second: u32) -> Self {
         let named = selected.skipped.iter().take(SKIPPED_NAMED_MAX);
         let mut skipped_counts = BTreeMap::new();
         for (_, why) in &selected.skipped {

@@ -82,7 +82,7 @@ pub(super) async fn show(
     PathStepName(name): PathStepName,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<StepBody>, Error> {
-    Ok(Json(StepBody::of(name, steps::show(&service, name, &caller.holder().into()).await?)))
+    Ok(Json(StepBody::new(name, steps::show(&service, name, &caller.holder().into()).await?)))
 }
 
 /// Queues a failed step's webhook for another attempt.
@@ -125,7 +125,7 @@ impl From<DeliveryThen> for StepAcceptedAnswer {
 }
 
 impl StepBody {
-    fn of(StepName { run_id, step_id }: StepName, step: DeliveryThen) -> Self {
+    fn new(StepName { run_id, step_id }: StepName, step: DeliveryThen) -> Self {
         let DeliveryThen { row, attempts } = step;
         Self {
             delivery_id: row.delivery_id,

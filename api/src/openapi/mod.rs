@@ -99,7 +99,7 @@ pub fn text(base_url: &str) -> String {
 
 /// The page of a description.
 pub(crate) fn page(document: &Value) -> DocsPage {
-    page::of(document)
+    page::docs_page(document)
 }
 
 /// The example of a call's success, as formatted text.

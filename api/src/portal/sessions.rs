@@ -214,7 +214,7 @@ async fn standing(service: &Service, cookies: &[&str]) -> Result<PortalStanding,
     let mut last = PortalStanding::Unknown;
     for row in portal_sessions::find(service.store.pool(), &hashes).await? {
         if row.manages && row.ends_at > now.get() {
-            return Ok(PortalStanding::Open(PortalSession::of(row)));
+            return Ok(PortalStanding::Open(PortalSession::new(row)));
         }
         let why = service.admission.portal_rates.admit(row.cookie_sha256, now).err();
         let why = why.unwrap_or(Error::Unauthorized);
@@ -224,7 +224,7 @@ async fn standing(service: &Service, cookies: &[&str]) -> Result<PortalStanding,
 }
 
 impl PortalSession {
-    fn of(row: PortalSessionRow) -> Self {
+    fn new(row: PortalSessionRow) -> Self {
         Self {
             firm_id: row.firm_id,
             firm_name: row.firm_name,

@@ -70,7 +70,7 @@ pub async fn keys(
     for hook in hooks::list_live(service.store.pool(), firm_id).await? {
         *of_key.entry(hook.key_id).or_default() += 1;
     }
-    let page = ListPage::of(rows, PAGE_ROWS, |key| key.key_id);
+    let page = ListPage::new(rows, PAGE_ROWS, |key| key.key_id);
     Ok(KeysWithHooks { page, hooks: of_key })
 }
 
@@ -257,7 +257,7 @@ pub async fn run(
     };
     let wanted = RunPage { firm_id, run_id, after, limit: PAGE_ROWS };
     let mut page =
-        ListPage::of(deliveries::of_run(pool, wanted).await?, PAGE_ROWS, |row| row.delivery_id);
+        ListPage::new(deliveries::of_run(pool, wanted).await?, PAGE_ROWS, |row| row.delivery_id);
     if page.rows.is_empty() && after.is_none() {
         return Err(Error::NotFound);
     }

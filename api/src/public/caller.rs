@@ -122,7 +122,7 @@ impl FromRequestParts<Arc<Service>> for ReadingCaller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        Self::of(Caller::from_request_parts(parts, service).await?, service).await
+        Self::new(Caller::from_request_parts(parts, service).await?, service).await
     }
 }
 
@@ -137,10 +137,10 @@ impl ReadingCaller {
         let Self { caller, connection } = self;
         drop(connection);
         let other = other.await;
-        Ok((Self::of(caller, service).await?, other))
+        Ok((Self::new(caller, service).await?, other))
     }
 
-    async fn of(caller: Caller, service: &Service) -> Result<Self, Error> {
+    async fn new(caller: Caller, service: &Service) -> Result<Self, Error> {
         let mut connection = service.pools.readers.acquire().await?;
         calls::restrict_to_firm(&mut connection, caller.firm_id).await?;
         Ok(Self { caller, connection })

@@ -41,7 +41,7 @@ pub(super) async fn list(mut reading: ReadingCaller, asked: HeaderMap) -> Result
         (VARY, "authorization, x-api-key, accept-encoding"),
     ];
     let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
-    Ok(EntityTag::of(&json).answer(&asked, headers.into_iter().collect(), json.into()))
+    Ok(EntityTag::new(&json).answer(&asked, headers.into_iter().collect(), json.into()))
 }
 
 /// Shows one of the firm's forms.

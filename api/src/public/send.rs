@@ -63,7 +63,7 @@ pub(super) async fn create(
     }
     let (new, ignored) = asked.to(form);
     let invited = invites::send(&service, &caller, &new).await?;
-    Ok((StatusCode::ACCEPTED, Json(FormInvite::of(invited, new.url, ignored))))
+    Ok((StatusCode::ACCEPTED, Json(FormInvite::new(invited, new.url, ignored))))
 }
 
 fn parse(mut body: BodyFields) -> Result<InviteRequest, Error> {
@@ -99,7 +99,7 @@ impl InviteRequest {
 }
 
 impl FormInvite {
-    fn of(invited: InviteOutcome, url: String, ignored: Vec<String>) -> Self {
+    fn new(invited: InviteOutcome, url: String, ignored: Vec<String>) -> Self {
         let (status, reason, email_id) = match invited {
             InviteOutcome::Sent { email_id } => ("sent", None, Some(email_id)),
             InviteOutcome::Skipped(skip) => ("skipped", Some(skip.reason()), None),
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_form_invite_is_the_contracts() {
         let of = |invited| {
-            let invite = FormInvite::of(invited, "https://f".into(), vec!["x".into()]);
+            let invite = FormInvite::new(invited, "https://f".into(), vec!["x".into()]);
             serde_json::to_string(&invite).unwrap()
         };
         assert_eq!(

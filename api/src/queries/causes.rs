@@ -80,7 +80,7 @@ impl Chain {
         let positions: Vec<i64> = self.0.keys().copied().collect();
         let entries = audit::sequences_at(service.store.pool(), &positions).await?;
         let step = |event| {
-            let step = CauseStep::of(event, &names, service.words);
+            let step = CauseStep::new(event, &names, service.words);
             CauseStep { audit_entry: entries.get(&step.position).copied(), ..step }
         };
         let mut steps: Vec<CauseStep> = self.0.values().map(step).collect();
@@ -108,7 +108,7 @@ impl Chain {
 
 impl CauseStep {
     /// The step of an event.
-    pub(super) fn of(recorded: &RecordedEvent, names: &NameBook, words: &dyn EventWords) -> Self {
+    pub(super) fn new(recorded: &RecordedEvent, names: &NameBook, words: &dyn EventWords) -> Self {
         let actor = recorded.context.actor;
         let at = recorded.context.recorded_at;
         let reported_for = reported_for(&recorded.event, at);

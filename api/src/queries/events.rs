@@ -90,10 +90,10 @@ pub async fn show(service: &Service, event: EventRef) -> Result<ShownEvent, Erro
     let all = [&recorded].into_iter().chain(&up).chain(&down);
     let names = causes::names(service, all).await?;
     let steps = |events: &[RecordedEvent]| -> Vec<CauseStep> {
-        events.iter().map(|event| CauseStep::of(event, &names, service.words)).collect()
+        events.iter().map(|event| CauseStep::new(event, &names, service.words)).collect()
     };
     Ok(ShownEvent {
-        step: CauseStep::of(&recorded, &names, service.words),
+        step: CauseStep::new(&recorded, &names, service.words),
         firm_id: recorded.context.firm_id,
         sequence: recorded.sequence,
         version: recorded.event.version(),
@@ -153,6 +153,6 @@ pub async fn of_stream(
     let next = events.last().filter(|_| full).map(|last| last.position.to_string());
     // Streams of one id and of two firms are never shown together.
     let own = events.iter().filter(|event| event.context.firm_id == firm_id);
-    let items = own.map(|event| CauseStep::of(event, &names, service.words)).collect();
+    let items = own.map(|event| CauseStep::new(event, &names, service.words)).collect();
     Ok(StreamPage { firm_id, items, next })
 }

@@ -82,11 +82,11 @@ async fn of_term(service: &Service, term: SearchTerm) -> Result<Vec<Found>, Erro
 }
 
 fn found(service: &Service, objects: Vec<FoundObject>) -> Vec<Found> {
-    objects.into_iter().map(|object| Found::of(service, object)).collect()
+    objects.into_iter().map(|object| Found::from_service(service, object)).collect()
 }
 
 impl Found {
-    fn of(service: &Service, object: FoundObject) -> Self {
+    fn from_service(service: &Service, object: FoundObject) -> Self {
         let id = object.id.to_string();
         let is_hook = object.kind == "hook";
         Self {

@@ -129,7 +129,7 @@ pub async fn of_hook(
     for recorded in &life {
         history.follow(recorded);
     }
-    if let Some(removed) = life.iter().find_map(RecordedRemoval::of) {
+    if let Some(removed) = life.iter().find_map(RecordedRemoval::new) {
         let mut end = end(service, hook_id, removed).await?;
         if as_of.is_some() {
             (end.cancelled, end.cancelled_by_cause) = (None, Vec::new());
@@ -203,7 +203,7 @@ struct RecordedRemoval<'a> {
 }
 
 impl<'a> RecordedRemoval<'a> {
-    fn of(recorded: &'a RecordedEvent) -> Option<Self> {
+    fn new(recorded: &'a RecordedEvent) -> Option<Self> {
         match &recorded.event {
             Event::Subscription(SubscriptionEvent::SubscriptionRemoved { reason, evidence }) => {
                 Some(Self { recorded, reason: *reason, evidence })

@@ -42,7 +42,7 @@ pub async fn firms(
         None => firms::page(pool, page.after, limit).await?,
         Some(reach) => after(firms::named(pool, reach).await?, page.after),
     };
-    Ok(ListPage::of(rows, limit, |row| row.firm_id))
+    Ok(ListPage::new(rows, limit, |row| row.firm_id))
 }
 
 /// The rest of a list of firms, after this one.
@@ -100,7 +100,7 @@ pub async fn replays(
             return Err(Error::invalid("a token for some firms only needs `firm_id` here"));
         }
     };
-    Ok(ListPage::of(rows, limit, |row| row.replay_id))
+    Ok(ListPage::new(rows, limit, |row| row.replay_id))
 }
 
 fn no_replay() -> Error {

@@ -76,7 +76,7 @@ pub async fn deliveries(
 ) -> Result<ListPage<DeliveryRow>, Error> {
     let wanted = wanted(service, firm_id, asked).await?;
     let rows = deliveries::list(service.store.pool(), firm_id, &wanted).await?;
-    Ok(ListPage::of(rows, wanted.limit, |row| row.delivery_id))
+    Ok(ListPage::new(rows, wanted.limit, |row| row.delivery_id))
 }
 
 /// Number of deliveries before this one in the list with these filters, at most `most`.
@@ -133,11 +133,11 @@ pub async fn steps(
 ) -> Result<ListPage<DeliveryRow>, Error> {
     let wanted = wanted(service, firm_id, asked).await?;
     let rows = deliveries::list_steps(service.store.pool(), firm_id, &wanted).await?;
-    Ok(ListPage::of(rows, wanted.limit, |row| row.delivery_id))
+    Ok(ListPage::new(rows, wanted.limit, |row| row.delivery_id))
 }
 
 impl<R> ListPage<R> {
-    pub(crate) fn of(mut rows: Vec<R>, limit: i64, id: impl Fn(&R) -> Uuid) -> Self {
+    pub(crate) fn new(mut rows: Vec<R>, limit: i64, id: impl Fn(&R) -> Uuid) -> Self {
         rows.truncate(usize::try_from(limit).unwrap_or_default());
         let full = i64::try_from(rows.len()) == Ok(limit);
         let next = rows.last().filter(|_| full).map(id);
@@ -184,7 +184,7 @@ pub async fn hooks(
             rest(as_of::hooks(service, firm_id, as_of, which).await?, asked.after)?
         }
     };
-    Ok(ListPage::of(lives, limit, |life| life.hook_id))
+    Ok(ListPage::new(lives, limit, |life| life.hook_id))
 }
 
 /// Subscriptions made before the one with these positions, which may have moved to another list.

@@ -80,7 +80,7 @@ pub enum NamingError {
 /// If the text means none or several.
 pub async fn find(pool: &PgPool, kind: NamedKind, text: &str) -> Result<Uuid, NamingError> {
     let text = text.trim();
-    let range = IdRange::of(text);
+    let range = IdRange::new(text);
     if let Some(id) = range.and_then(IdRange::whole) {
         return Ok(id);
     }

@@ -111,9 +111,9 @@ pub async fn trail(
         person_id,
         mail,
         erased_at: erased_at.map(Timestamp::from),
-        responses: responses.iter().map(ResponseTrail::of).collect(),
+        responses: responses.iter().map(ResponseTrail::new).collect(),
         subscriptions: subscriptions(service, &deliveries).await?,
-        deliveries: deliveries.into_iter().map(DeliveryTrail::of).collect(),
+        deliveries: deliveries.into_iter().map(DeliveryTrail::new).collect(),
         invites: invites(service, firm_id, person_id).await?,
         events: chain.tell(service).await?,
     })
@@ -203,7 +203,7 @@ async fn invites(
 }
 
 impl ResponseTrail {
-    fn of(response: &PersonResponse) -> Self {
+    fn new(response: &PersonResponse) -> Self {
         Self {
             id: response.response_id,
             form_id: response.form_id,
@@ -214,7 +214,7 @@ impl ResponseTrail {
 }
 
 impl DeliveryTrail {
-    fn of(row: DeliveryRow) -> Self {
+    fn new(row: DeliveryRow) -> Self {
         Self {
             id: row.delivery_id,
             hook_id: row.hook_id,

@@ -99,7 +99,7 @@ pub async fn list(service: &Service, asked: &ReceiverListQuery) -> Result<Vec<Re
     let shown = |row: ReceiverRow| {
         let waits = waiting.iter().find(|one| one.host == row.host);
         let failing = is_failing(row.failing_since, row.failures, now);
-        Receiver { failing, paused: held(&pauses, &row.host), ..Receiver::of(row, waits) }
+        Receiver { failing, paused: held(&pauses, &row.host), ..Receiver::new(row, waits) }
     };
     Ok(rows.into_iter().map(shown).collect())
 }
@@ -128,7 +128,7 @@ fn held(pauses: &[PauseRow], host: &str) -> Option<ReceiverPause> {
 }
 
 impl Receiver {
-    fn of(row: ReceiverRow, waits: Option<&HostBacklog>) -> Self {
+    fn new(row: ReceiverRow, waits: Option<&HostBacklog>) -> Self {
         Self {
             host: row.host,
             subscriptions: row.subscriptions,

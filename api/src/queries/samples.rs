@@ -109,7 +109,7 @@ async fn erased(
     Ok(subjects::erased(connection, &responses).await?)
 }
 
-fn of(form: FormRow, response: StoredResponse) -> LatestSubmission {
+fn latest_submission(form: FormRow, response: StoredResponse) -> LatestSubmission {
     LatestSubmission {
         form: part(form),
         response_id: response.response_id,

@@ -59,13 +59,13 @@ pub async fn show(service: &Service) -> Result<Stats, Error> {
     let main = table_sizes::counted(&mut *pool.acquire().await?).await?;
     let keyring = table_sizes::counted(&mut *service.keyring.pool().acquire().await?).await?;
     Ok(Stats {
-        main: DatabaseStats::of(main, growth),
-        keyring: DatabaseStats::of(keyring, |_, _| None),
+        main: DatabaseStats::new(main, growth),
+        keyring: DatabaseStats::new(keyring, |_, _| None),
     })
 }
 
 impl DatabaseStats {
-    fn of(
+    fn new(
         rows: Vec<table_sizes::TableSizeRow>,
         growth: impl Fn(&str, TableSize) -> Option<TableGrowth>,
     ) -> Self {

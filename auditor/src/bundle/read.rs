@@ -66,7 +66,7 @@ fn walk<R: BufRead>(
     if header.first == 1 && last != domain::audit::GENESIS_HASH {
         return broken(FlawLocation::Line { number: 1 }, "nothing is before the first entry");
     }
-    let mut stretch = PeriodStretch::of(period);
+    let mut stretch = PeriodStretch::new(period);
     for sequence in header.first..=header.last {
         let line: BundleEntry = lines.parse_next()?;
         let hash = lines.hash(&line.hash)?;

@@ -121,7 +121,7 @@ pub async fn export(
     let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
     let head = kept.ok_or(AuditError::Nothing)?;
     let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
-    let draft = BundleDraft::of(&mut transaction, asked, &head).await?;
+    let draft = BundleDraft::new(&mut transaction, asked, &head).await?;
     let signed = turn.sign(&standing, signing.entropy, signing.at).await?;
     let place = standing.heads.iter().position(|leaf| *leaf == head.leaf());
     let place = place.ok_or(AuditError::BrokenHead(asked.firm_id))?;
@@ -153,7 +153,7 @@ pub async fn under(
     }
     let mut transaction = proof::snapshot(pool).await?;
     let heads = SignedHeads::at(&mut transaction, asked.firm_id, &signed.checkpoint).await?;
-    let draft = BundleDraft::of(&mut transaction, asked, &heads.head).await?;
+    let draft = BundleDraft::new(&mut transaction, asked, &heads.head).await?;
     transaction.rollback().await?;
     Ok(draft.signed(heads, signed))
 }
@@ -168,7 +168,7 @@ struct BundleDraft {
 
 impl BundleDraft {
     /// Selects the entries of a chain that ends at this head.
-    async fn of(
+    async fn new(
         connection: &mut PgConnection,
         asked: ExportSelection,
         head: &ChainHead,
@@ -205,7 +205,7 @@ impl BundleDraft {
             next: span.first,
             header,
             proof: BundleProof { entry_path, head, head_index, head_path, signed },
-            stretch: PeriodStretch::of(period),
+            stretch: PeriodStretch::new(period),
             actions: BTreeMap::new(),
             sha256: Sha256::new(),
         }

@@ -70,7 +70,7 @@ impl BlockWalk {
         let end = self.end();
         let is_sealed = self.is_sealed();
         let block = std::mem::take(&mut self.block);
-        let expected = SealRow::of(end, &block, self.sealed);
+        let expected = SealRow::new(end, &block, self.sealed);
         self.sealed = expected.hash;
         self.blocks += 1;
         let row = self.rows.next_through(connection, end).await?;

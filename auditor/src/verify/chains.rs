@@ -197,7 +197,7 @@ impl ChainWalk {
     /// Adds an entry to its chain, and compares the row.
     fn add(&mut self, entry: &AuditEntry, row: Option<&EntryRow>) -> Result<(), VerifyStop> {
         let linked = self.link(entry.firm_id, |chain| chain.add(entry));
-        let expected = EntryRow::of(entry, linked);
+        let expected = EntryRow::new(entry, linked);
         match row {
             Some(row) if *row == expected => Ok(()),
             Some(row) => broken(location_of(&expected), difference(row, &expected)),

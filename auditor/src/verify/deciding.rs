@@ -179,7 +179,7 @@ async fn compare_rows<R: StoredRow>(
     }
     for (row, id) in rows.iter().zip(&ids) {
         let place = FlawLocation::Row { table: R::TABLE, key: row.key() };
-        match streams.get(id.as_str()).and_then(|stream| R::of(stream)) {
+        match streams.get(id.as_str()).and_then(|stream| R::from_stream(stream)) {
             None => return broken(place, "it is there, and the log does not know it"),
             Some(expected) => {
                 if let Some(column) = row.difference(&expected) {

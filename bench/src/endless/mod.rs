@@ -125,7 +125,7 @@ impl Bench {
         sleep(REST).await;
         self.hosts.take_arrivals();
         forget_peak_of(self.pid)?;
-        Ok(Memory::of(self.pid)?.now_mib)
+        Ok(Memory::new(self.pid)?.now_mib)
     }
 
     async fn hang(&self, manner: Manner, rest_mib: f64) -> anyhow::Result<Figure> {
@@ -140,7 +140,7 @@ impl Bench {
             rest_mib,
             out_mib,
             // The kernel brings its peak up to date only now and then.
-            peak_mib: Memory::of(self.pid)?.peak_mib.max(out_mib),
+            peak_mib: Memory::new(self.pid)?.peak_mib.max(out_mib),
             outcomes: outcomes(self.world.pool(), since).await?,
         })
     }
@@ -158,7 +158,7 @@ impl Bench {
     async fn look(&self) -> anyhow::Result<(usize, f64)> {
         let (began, mut most, mut most_mib) = (Instant::now(), 0, 0.0_f64);
         loop {
-            let (out, now_mib) = (self.hosts.out(), Memory::of(self.pid)?.now_mib);
+            let (out, now_mib) = (self.hosts.out(), Memory::new(self.pid)?.now_mib);
             if out > most {
                 (most, most_mib) = (out, now_mib);
             } else if out == most {

@@ -217,8 +217,8 @@ impl End<'_> {
         }
         let requests = self.receivers.requests();
         let run = Run { pool, requests: &requests, acknowledged, lease: LEASE };
-        let settled = Settled::of(&run, self.receivers).await?;
-        let report = Report::of(self.mode, times, self.unknown(pool).await?);
+        let settled = Settled::new(&run, self.receivers).await?;
+        let report = Report::new(self.mode, times, self.unknown(pool).await?);
         settled.print_states(began.elapsed());
         report.print()?;
         if self.mode == ReplicationMode::Synchronous {

@@ -54,7 +54,7 @@ impl fmt::Display for FailoverTimes {
 }
 
 impl Spread {
-    fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
+    fn new(times: impl Iterator<Item = Duration>) -> Option<Self> {
         let mut seconds: Vec<f64> = times.map(|time| time.as_secs_f64()).collect();
         seconds.sort_by(f64::total_cmp);
         let min = *seconds.first()?;
@@ -64,16 +64,16 @@ impl Spread {
 }
 
 impl Report {
-    pub(super) fn of(mode: ReplicationMode, times: &[FailoverTimes], unknown: usize) -> Self {
+    pub(super) fn new(mode: ReplicationMode, times: &[FailoverTimes], unknown: usize) -> Self {
         let none = Spread { min: 0.0, median: 0.0, max: 0.0 };
         Self {
             bench: "failover",
             replication: format!("{mode:?}").to_lowercase(),
             failovers: times.len(),
-            to_promotion_seconds: Spread::of(times.iter().map(|one| one.to_promotion))
+            to_promotion_seconds: Spread::new(times.iter().map(|one| one.to_promotion))
                 .unwrap_or(none),
-            to_sending_seconds: Spread::of(times.iter().map(|one| one.to_sending)).unwrap_or(none),
-            to_alarm_seconds: Spread::of(times.iter().filter_map(|one| one.to_alarm)),
+            to_sending_seconds: Spread::new(times.iter().map(|one| one.to_sending)).unwrap_or(none),
+            to_alarm_seconds: Spread::new(times.iter().filter_map(|one| one.to_alarm)),
             unknown,
         }
     }

@@ -134,7 +134,7 @@ impl Rig {
             connection.execute(format!("create database {name}").as_str()).await?;
         }
         connection.close().await?;
-        Ok(TestDatabase::of(
+        Ok(TestDatabase::from_main(
             self.through_proxy("firmforms"),
             self.through_proxy("firmforms_keyring"),
         ))

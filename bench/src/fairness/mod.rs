@@ -91,7 +91,7 @@ pub(crate) async fn run(command: &Fairness) -> anyhow::Result<()> {
         command,
         postgres: described(&world.system).await?,
         ordinary: Audience::subscribe(&world, command.firms.into()).await?,
-        reporter: Reporter::of(&world, serving.internal),
+        reporter: Reporter::new(&world, serving.internal),
         world,
     };
     let report = bench.shapes().await?;

@@ -145,7 +145,7 @@ impl Return {
                 number,
                 events: took.len() + late,
                 late,
-                latency: Latency::of(took),
+                latency: Latency::new(took),
             });
         }
         minutes

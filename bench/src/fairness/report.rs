@@ -107,7 +107,7 @@ impl Phase {
         }
         self.events = due.len();
         self.lost = due.len() - took.len();
-        self.latency = Latency::of(took.into_values().collect());
+        self.latency = Latency::new(took.into_values().collect());
         Ok(())
     }
 

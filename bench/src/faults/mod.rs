@@ -124,7 +124,7 @@ async fn violations_after(faults: &[DrawnFault], rate: u32) -> anyhow::Result<Ve
     let run =
         Run { pool: world.pool(), requests: &requests, acknowledged: &acknowledged, lease: LEASE };
     violations.extend(run.violations().await);
-    let report = Report::of(&run, &receivers).await?;
+    let report = Report::new(&run, &receivers).await?;
     report.print_states(rested);
     if !report.is_clean() {
         violations

@@ -150,7 +150,7 @@ impl Scene {
         }
         let requests = receivers.requests();
         let run = Run { pool: world.pool(), requests: &requests, acknowledged, lease: LEASE };
-        let report = Report::of(&run, receivers).await?;
+        let report = Report::new(&run, receivers).await?;
         report.print_states(began.elapsed());
         if report.lost() > 0 {
             found.push(format!("{} deliveries are lost", report.lost()));

@@ -50,7 +50,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) async fn of(run: &Run<'_>, receivers: &Receivers) -> anyhow::Result<Self> {
+    pub(crate) async fn new(run: &Run<'_>, receivers: &Receivers) -> anyhow::Result<Self> {
         let told = Told::by(run.pool).await?;
         let (answered, arrived) = (receivers.answered_well(), receivers.arrived());
         let again: Vec<_> = answered.iter().filter(|(_, times)| **times > 1).collect();

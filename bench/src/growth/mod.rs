@@ -80,7 +80,7 @@ pub(crate) async fn run(command: &Growth) -> anyhow::Result<()> {
     for axis in &command.axes {
         bench.axis(*axis).await?;
     }
-    Report::of(postgres, bench.rows).print()?;
+    Report::new(postgres, bench.rows).print()?;
     Ok(())
 }
 
@@ -196,7 +196,7 @@ impl Bench<'_> {
             fresh.running.stop().await?;
             there.push(grown.burst(events, &mut self.peer).await?);
         }
-        let row = Row::of(point, there_is, (Sent::middle(there), Sent::middle(empty)));
+        let row = Row::new(point, there_is, (Sent::middle(there), Sent::middle(empty)));
         row.print();
         self.rows.push(row);
         Ok(())

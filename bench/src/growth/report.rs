@@ -44,7 +44,7 @@ pub(super) struct ThereIs {
 }
 
 impl Row {
-    pub(super) fn of(
+    pub(super) fn new(
         (axis, value): (Axis, usize),
         there_is: ThereIs,
         (there, empty): (Sent, Sent),
@@ -76,7 +76,7 @@ impl Row {
 }
 
 impl Report {
-    pub(super) const fn of(postgres: String, rows: Vec<Row>) -> Self {
+    pub(super) const fn new(postgres: String, rows: Vec<Row>) -> Self {
         Self { bench: "growth", postgres, rows }
     }
 

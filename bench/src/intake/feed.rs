@@ -33,7 +33,7 @@ impl Feed {
     /// The beginning of it.
     pub(super) fn new() -> anyhow::Result<Self> {
         let made_up = made_up(FIRMS);
-        let Founding { expected, .. } = Founding::of(made_up.founding())?;
+        let Founding { expected, .. } = Founding::new(made_up.founding())?;
         Ok(Self { lines: Box::new(made_up.responses()), expected })
     }
 
@@ -42,7 +42,7 @@ impl Feed {
         let mut lines = BufWriter::new(File::create(file)?);
         let mut written = Written { activities, ..Written::default() };
         for _ in 0..activities {
-            let told = Told::of(&self.lines.next().context("there is no more")?)?;
+            let told = Told::new(&self.lines.next().context("there is no more")?)?;
             lines.write_all(&told.line)?;
             written.bytes += told.line.len();
             let CloudEvent { firm_id, time, activity, .. } = &told.event;

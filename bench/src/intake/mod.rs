@@ -82,7 +82,7 @@ pub(crate) async fn run(command: &Intake) -> anyhow::Result<()> {
         cluster.stop().await?;
         figures.push(measured.context("the run took too long")??);
     }
-    let report = Report::of(figures);
+    let report = Report::new(figures);
     report.print()?;
     report.check()
 }

@@ -133,7 +133,7 @@ impl Way {
 }
 
 impl Report {
-    pub(super) const fn of(figures: Vec<Figure>) -> Self {
+    pub(super) const fn new(figures: Vec<Figure>) -> Self {
         Self { bench: "intake", figures }
     }
 

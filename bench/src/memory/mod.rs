@@ -40,9 +40,9 @@ pub(crate) async fn run(command: &MemoryUse) -> anyhow::Result<()> {
         // With as many permits as receivers the last quarter would be kept for firms that have none.
         let permits = receivers * 2;
         let figure = figure(world(&cluster).await, Manner::Silent, (receivers, permits)).await?;
-        hanging.push(Hanging::of(receivers, rest_mib, &figure));
+        hanging.push(Hanging::new(receivers, rest_mib, &figure));
     }
-    let report = Report::of(postgres, burst, rest_mib, hanging);
+    let report = Report::new(postgres, burst, rest_mib, hanging);
     report.print()?;
     burst.sent.check()
 }

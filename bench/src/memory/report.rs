@@ -39,7 +39,7 @@ pub(super) struct Hanging {
 }
 
 impl Hanging {
-    pub(super) fn of(receivers: usize, rest_mib: f64, figure: &Figure) -> Self {
+    pub(super) fn new(receivers: usize, rest_mib: f64, figure: &Figure) -> Self {
         let Figure { out, peak_mib, .. } = *figure;
         let each_kib = (peak_mib - rest_mib) * 1024.0 / out.max(1) as f64;
         Self { receivers, out, rest_mib: figure.rest_mib, peak_mib, each_kib }
@@ -47,7 +47,7 @@ impl Hanging {
 }
 
 impl Report {
-    pub(super) const fn of(
+    pub(super) const fn new(
         postgres: String,
         burst: Burst,
         rest_mib: f64,

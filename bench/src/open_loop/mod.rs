@@ -53,7 +53,7 @@ pub(crate) async fn run(command: &OpenLoop) -> anyhow::Result<()> {
         rows.push(bench.row(Duration::from_secs(command.seconds)).await?);
     }
     bench.running.stop().await?;
-    let report = Report::of((command.rate, command.firms), postgres, rows);
+    let report = Report::new((command.rate, command.firms), postgres, rows);
     report.print()?;
     report.check()
 }
@@ -78,7 +78,7 @@ impl Bench<'_> {
         let took = ledger.arrived(self.audience.receiver.take_arrivals());
         Ok(Row {
             events: reported.len(),
-            latency: Latency::of(took),
+            latency: Latency::new(took),
             reported_late: late(&reported),
             lost: ledger.missing(),
             twice: ledger.twice(),
@@ -91,5 +91,5 @@ impl Bench<'_> {
 /// From due to reported: what of the latency was before the service could know.
 pub(crate) fn late(reported: &[Reported]) -> Latency {
     let us = |of: &Reported| of.sent.saturating_duration_since(of.due).as_micros();
-    Latency::of(reported.iter().map(|of| u64::try_from(us(of)).unwrap_or(u64::MAX)).collect())
+    Latency::new(reported.iter().map(|of| u64::try_from(us(of)).unwrap_or(u64::MAX)).collect())
 }

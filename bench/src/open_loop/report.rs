@@ -57,7 +57,7 @@ impl Row {
 }
 
 impl Report {
-    pub(super) fn of((rate, firms): (u32, u8), postgres: String, runs: Vec<Row>) -> Self {
+    pub(super) fn new((rate, firms): (u32, u8), postgres: String, runs: Vec<Row>) -> Self {
         let mut sorted = runs.clone();
         sorted.sort_by_key(|row| row.latency.p99_us);
         let middle = sorted.get(sorted.len() / 2).cloned().unwrap_or_default();

@@ -51,7 +51,7 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Who reports at that door of this world.
-    pub(crate) fn of(world: &World, door: SocketAddr) -> Self {
+    pub(crate) fn new(world: &World, door: SocketAddr) -> Self {
         let (token, clock) = (world.token().to_owned(), world.clock.clone());
         Self { door, token, clock, free: Arc::default() }
     }

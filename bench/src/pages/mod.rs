@@ -87,13 +87,13 @@ impl Pages {
         let mut screens = Vec::new();
         Screen::head();
         for path in populated.console() {
-            screens.push(Screen::of(path.clone(), console.open(&path, self.visits).await?));
+            screens.push(Screen::new(path.clone(), console.open(&path, self.visits).await?));
         }
         for path in populated.portal() {
             // A session has a rate.
             let portal = Visitor::of_portal(world, &populated.firm, running.public).await?;
             let visits = self.visits.min(PORTAL_VISITS_MAX);
-            screens.push(Screen::of(path.clone(), portal.open(&path, visits).await?));
+            screens.push(Screen::new(path.clone(), portal.open(&path, visits).await?));
         }
         ensure!(!screens.is_empty(), "no screen was opened");
         let Self { deliveries, entries, visits } = *self;
@@ -103,8 +103,8 @@ impl Pages {
 
 impl Screen {
     /// The figures of these visits, which are printed.
-    fn of(path: String, PageVisits { first_bytes_us, bytes }: PageVisits) -> Self {
-        let latency = Latency::of(first_bytes_us);
+    fn new(path: String, PageVisits { first_bytes_us, bytes }: PageVisits) -> Self {
+        let latency = Latency::new(first_bytes_us);
         let ms = |us: u64| us as f64 / 1e3;
         let (p95_ms, kb) = (ms(latency.p95_us), bytes as f64 / 1_024.0);
         let screen = Self {

@@ -89,7 +89,7 @@ pub(super) async fn measure(
     until(world.pool(), AT_REST).await?;
     let other = OtherFirm {
         audience,
-        reporter: Reporter::of(&world, serving.internal),
+        reporter: Reporter::new(&world, serving.internal),
         per_second: command.rate.into(),
     };
     other.latency(&other.report(REPORT_TIME).await?).await;
@@ -180,7 +180,7 @@ impl OtherFirm {
         self.audience.arrived(reported.len()).await;
         let mut ledger = Ledger::default();
         ledger.expect(self.audience.due(reported).collect::<HashMap<_, _>>());
-        Latency::of(ledger.arrived(self.audience.receiver.take_arrivals()))
+        Latency::new(ledger.arrived(self.audience.receiver.take_arrivals()))
     }
 }
 

@@ -51,7 +51,7 @@ async fn make(job: Job) -> anyhow::Result<Calls> {
         calls.body_bytes += made.body_bytes;
         latencies.extend(took);
     }
-    Ok(Calls { took: turns.began.elapsed(), latency: Latency::of(latencies), ..calls })
+    Ok(Calls { took: turns.began.elapsed(), latency: Latency::new(latencies), ..calls })
 }
 
 /// Makes calls on one connection as long as there are any.

@@ -80,7 +80,7 @@ pub(super) async fn populate(
     firms: u32,
 ) -> anyhow::Result<Population> {
     let without_forms = made_up(firms).founding().filter(|line| !line.is_about("form."));
-    let founding = Founding::of(without_forms)?;
+    let founding = Founding::new(without_forms)?;
     ingest::lines(service, founding.lines.as_slice()).await?;
     let firms: Vec<Firm> = founding.firms().collect();
     let model = by_the_service(service, door, firms[0]).await?;
@@ -128,7 +128,7 @@ async fn by_the_service(
 fn forms(firm: Firm) -> anyhow::Result<Vec<CloudEvent>> {
     let made = made_up(FORMS as u32).founding().filter(|line| line.is_about("form.created"));
     let of_firm = |told: Told| CloudEvent { firm_id: firm.id, ..told.event };
-    made.take(FORMS).map(|line| Told::of(&line).map(of_firm)).collect()
+    made.take(FORMS).map(|line| Told::new(&line).map(of_firm)).collect()
 }
 
 impl Holder {

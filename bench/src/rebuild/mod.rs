@@ -70,7 +70,7 @@ pub(crate) async fn run(command: &Rebuild) -> anyhow::Result<()> {
     let serving = Serving::on(&world.database)?;
     let mut service = serving.process(&[])?;
     serving.ready().await?;
-    let reporter = Reporter::of(&world, serving.internal);
+    let reporter = Reporter::new(&world, serving.internal);
     let bench = Bench { command, firms, receiver, reporter, world };
     let summary = bench.measure(filled, followed).await?;
     stop(&mut service, "service").await?;
@@ -132,7 +132,7 @@ impl Bench<'_> {
         let reports = make(self.world.pool(), &order, &|_, _| {}).await?;
         // Alone, a read model's time is that of reading the log, too.
         let alone = (models.len() == 1).then(|| began.elapsed().as_secs_f64());
-        Ok(reports.iter().map(|report| Row::of(report, alone, models.len())).collect())
+        Ok(reports.iter().map(|report| Row::new(report, alone, models.len())).collect())
     }
 
     /// Rebuilds while responses are reported, and says which.
@@ -200,6 +200,6 @@ impl Bench<'_> {
             sleep(Duration::from_millis(10)).await;
         }
         let lost = due.len() - arrived.len();
-        Ok(Traffic::of(name, arrived.into_values().collect(), (lost, twice)))
+        Ok(Traffic::new(name, arrived.into_values().collect(), (lost, twice)))
     }
 }

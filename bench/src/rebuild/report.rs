@@ -57,7 +57,7 @@ pub(super) struct Quiet {
 }
 
 impl Row {
-    pub(super) fn of(report: &RebuildReport, seconds: Option<f64>, together: usize) -> Self {
+    pub(super) fn new(report: &RebuildReport, seconds: Option<f64>, together: usize) -> Self {
         let seconds = seconds.unwrap_or(report.took.as_secs_f64());
         Self {
             model: report.model.name(),
@@ -89,8 +89,8 @@ impl Row {
 }
 
 impl Traffic {
-    pub(super) fn of(during: &'static str, us: Vec<u64>, (lost, twice): (usize, u64)) -> Self {
-        Self { during, responses: us.len() + lost, latency: Latency::of(us), lost, twice }
+    pub(super) fn new(during: &'static str, us: Vec<u64>, (lost, twice): (usize, u64)) -> Self {
+        Self { during, responses: us.len() + lost, latency: Latency::new(us), lost, twice }
     }
 
     fn print(&self) {

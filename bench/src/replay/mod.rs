@@ -76,7 +76,7 @@ pub(crate) async fn run(command: &Replay) -> anyhow::Result<()> {
         rounds.push(bench.round().await?);
     }
     stop(&mut bench.process, "service").await?;
-    let report = Report::of(&bench.world, &bench.receiver, (rounds, killed)).await?;
+    let report = Report::new(&bench.world, &bench.receiver, (rounds, killed)).await?;
     report.print(&postgres, failed_in)?;
     if !report.is_clean() {
         bail!("something that must hold does not");

@@ -59,7 +59,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) async fn of(
+    pub(super) async fn new(
         world: &World,
         receiver: &Receiver,
         (rounds, killed): (Vec<Round>, Killed),

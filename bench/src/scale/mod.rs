@@ -55,7 +55,7 @@ pub(crate) async fn run(command: &Scale) -> anyhow::Result<()> {
             (postgres, _) = (on, rows.push(row));
         }
     }
-    Report::of(postgres, rows).print()?;
+    Report::new(postgres, rows).print()?;
     Ok(())
 }
 

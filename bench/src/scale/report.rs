@@ -46,7 +46,7 @@ impl Row {
 }
 
 impl Report {
-    pub(super) const fn of(postgres: String, rows: Vec<Row>) -> Self {
+    pub(super) const fn new(postgres: String, rows: Vec<Row>) -> Self {
         Self { bench: "scale", postgres, rows }
     }
 

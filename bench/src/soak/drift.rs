@@ -26,7 +26,7 @@ const LEFT_DIFFERS: f64 = 0.15;
 type Of = fn(&Minute) -> f64;
 
 /// What drifted.
-pub(super) fn of(minutes: &[Minute]) -> Vec<String> {
+pub(super) fn drift_lines(minutes: &[Minute]) -> Vec<String> {
     let third = (minutes.len() / 3).max(1);
     let thirds = Thirds { first: &minutes[..third], last: &minutes[minutes.len() - third..] };
     let left: [(&str, Of); 2] = [

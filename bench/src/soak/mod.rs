@@ -78,7 +78,7 @@ pub(crate) async fn run(command: &Soak) -> anyhow::Result<()> {
     println!("{} % of {highest:.0} deliveries a second: {rate:.0}", command.share);
     let minutes = bench.minutes(rate, command.minutes).await?;
     let (lost, twice) = bench.rest().await?;
-    let drifts = drift::of(&minutes);
+    let drifts = drift::drift_lines(&minutes);
     let report = Report::new(postgres, (highest, rate), minutes, (lost, twice), drifts);
     report.print()?;
     report.check()
@@ -169,7 +169,7 @@ impl Bench {
             grown: mark.sample.since(&before.sample).each(arrived),
             held: mark.sample.held.clone(),
             reported_late: late(&reported),
-            latency: Latency::of(took),
+            latency: Latency::new(took),
         };
         Ok((minute, mark))
     }

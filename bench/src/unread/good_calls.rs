@@ -130,7 +130,7 @@ impl GoodCalls {
                 }
             }
         }
-        Self { target: target.name, calls, failed, why, latency: Latency::of(took) }
+        Self { target: target.name, calls, failed, why, latency: Latency::new(took) }
     }
 }
 

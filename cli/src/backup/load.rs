@@ -56,7 +56,7 @@ async fn take_parts(
     schema: &LoadedSchema,
     script: impl AsyncRead + Unpin,
 ) -> anyhow::Result<TakenParts> {
-    let mut script = DumpScript::of(script);
+    let mut script = DumpScript::new(script);
     let mut taken = TakenParts::default();
     while let Some(part) = script.next_part().await? {
         match part {

@@ -74,7 +74,7 @@ pub(super) struct BackupMember {
 
 impl BackupManifest {
     /// A manifest of this build's form, before the snapshot.
-    pub(super) fn of(facts: BackupFacts) -> Self {
+    pub(super) fn new(facts: BackupFacts) -> Self {
         let BackupFacts { version, taken_at, installation_id, schemas, wrapping_check, server } =
             facts;
         Self {

@@ -127,7 +127,7 @@ fn verify(storage: &StorageSettings, asked: &BackupVerifyArgs) -> anyhow::Result
 
 /// The keys of a file, else those of the installation.
 fn trusted_keys(storage: &StorageSettings, file: Option<&Path>) -> anyhow::Result<TrustedKeys> {
-    TrustedKeys::of(storage, file.map(audit::public_keys).transpose()?)
+    TrustedKeys::new(storage, file.map(audit::public_keys).transpose()?)
 }
 
 /// A backup as an operator sees it.

@@ -43,7 +43,7 @@ struct ManifestSignature {
 
 impl ManifestOrigin {
     /// Signs and seals a manifest with the keys of this machine.
-    pub(super) fn of(
+    pub(super) fn new(
         manifest: &[u8],
         notary: &Notary,
         wrapping: Option<&WrappingKey>,
@@ -121,7 +121,7 @@ pub(super) enum UnprovedOrigin {
 
 impl TrustedKeys {
     /// The named keys alone, else the keys of this installation.
-    pub(super) fn of(
+    pub(super) fn new(
         storage: &StorageSettings,
         named: Option<Vec<PublicKey>>,
     ) -> anyhow::Result<Self> {
@@ -233,7 +233,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (notary, public) = signer(folder.path());
         let wrapping = WrappingKey::new(&[7; 32]);
-        let origin = ManifestOrigin::of(MANIFEST, &notary, Some(&wrapping)).unwrap();
+        let origin = ManifestOrigin::new(MANIFEST, &notary, Some(&wrapping)).unwrap();
         let origin = ManifestOrigin::read(origin.text().unwrap().as_bytes()).unwrap();
         let signed = Ok(ProvedOrigin::Signed(public.clone()));
         let by_key = TrustedKeys { public: vec![public], wrapping: None };
@@ -258,7 +258,7 @@ mod tests {
     fn a_stranger_proves_no_origin() {
         let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let ((_, public), (notary, _)) = (signer(ours.path()), signer(theirs.path()));
-        let origin = ManifestOrigin::of(MANIFEST, &notary, None).unwrap();
+        let origin = ManifestOrigin::new(MANIFEST, &notary, None).unwrap();
         let trusted = TrustedKeys { public: vec![public.clone()], wrapping: None };
         assert_eq!(trusted.judge(MANIFEST, &origin), Err(UnprovedOrigin::Unsigned));
         // A stranger names our key beside a signature of his own.

@@ -55,7 +55,7 @@ enum ScriptPlace {
 }
 
 impl<R: AsyncRead + Unpin> DumpScript<R> {
-    pub(super) fn of(script: R) -> Self {
+    pub(super) fn new(script: R) -> Self {
         let lines = BufReader::with_capacity(READ_BYTES, script);
         Self { lines, place: ScriptPlace::BetweenParts }
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     async fn parts(script: &str) -> anyhow::Result<Vec<(ScriptPart, String)>> {
-        let mut script = DumpScript::of(script.as_bytes());
+        let mut script = DumpScript::new(script.as_bytes());
         let mut parts = Vec::new();
         while let Some(part) = script.next_part().await? {
             let mut rows = Vec::new();
@@ -198,7 +198,7 @@ mod tests {
     async fn rows_that_nobody_takes_are_passed_over() {
         let text =
             "COPY evil.rows (a) FROM stdin;\n1\n\\.\nCOPY public.hooks (b) FROM stdin;\n2\n\\.\n";
-        let mut script = DumpScript::of(text.as_bytes());
+        let mut script = DumpScript::new(text.as_bytes());
         assert_eq!(script.next_part().await.unwrap(), Some(rows("evil.rows", &["a"])));
         assert_eq!(script.next_part().await.unwrap(), Some(rows("public.hooks", &["b"])));
         assert_eq!(script.next_rows().await.unwrap(), Some(b"2\n".to_vec()));

@@ -65,14 +65,14 @@ pub(super) async fn run(
     })?;
     snapshot.rollback().await?;
     let text = manifest.text()?;
-    let origin = ManifestOrigin::of(text.as_bytes(), &storage.notary(), sealing.as_ref())?;
+    let origin = ManifestOrigin::new(text.as_bytes(), &storage.notary(), sealing.as_ref())?;
     block_in_place(|| sink.end(&text, &origin))?;
     note(&from.main, &manifest).await?;
     from.main.close().await;
     from.keyring.close().await;
     databases.stop().await?;
     if place != Path::new("-") {
-        let origin = TrustedKeys::of(storage, None)?.judge(text.as_bytes(), &origin);
+        let origin = TrustedKeys::new(storage, None)?.judge(text.as_bytes(), &origin);
         print(asked.how.into(), place, BackupView { manifest: &manifest, origin });
     }
     Ok(())
@@ -101,7 +101,7 @@ async fn begin(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManif
         wrapping_check: hex::encode(check),
         server: u32::try_from(server / 10_000)?,
     };
-    Ok(BackupManifest::of(facts))
+    Ok(BackupManifest::new(facts))
 }
 
 /// The wrapping key of this machine, if it has the one of the keyring. A backup without keys may be
@@ -110,7 +110,7 @@ fn sealing_key(
     storage: &StorageSettings,
     manifest: &BackupManifest,
 ) -> anyhow::Result<Option<WrappingKey>> {
-    let key = TrustedKeys::of(storage, None)?.wrapping;
+    let key = TrustedKeys::new(storage, None)?.wrapping;
     let check = hex::decode(&manifest.wrapping_check)?;
     Ok(key.filter(|key| key.opens_check(&check)))
 }

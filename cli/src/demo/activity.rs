@@ -26,7 +26,7 @@ pub(super) struct DemoActivity {
 
 impl DemoActivity {
     /// Reads the file, or makes the activities up.
-    pub(super) fn of(demo: &DemoArgs) -> anyhow::Result<Self> {
+    pub(super) fn new(demo: &DemoArgs) -> anyhow::Result<Self> {
         let read = Self::read_any(demo)?;
         Ok(Self { once: demo.once, ..read })
     }

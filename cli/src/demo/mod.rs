@@ -56,7 +56,7 @@ struct PlayedDemo {
 
 pub(crate) async fn run(storage: &StorageSettings, demo: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();
-    let activity = DemoActivity::of(demo)?;
+    let activity = DemoActivity::new(demo)?;
     let doors = BoundDoors::bind(&addresses(demo)).await?;
     let public = doors.public_addr().context("the public door's address")?;
     let console = doors.console_url();

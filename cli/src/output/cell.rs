@@ -110,7 +110,7 @@ impl Column {
         if plain.is_empty() {
             return None;
         }
-        let tone = if self.kind == ColumnKind::State { Tone::of(&plain) } else { Tone::Neutral };
+        let tone = if self.kind == ColumnKind::State { Tone::new(&plain) } else { Tone::Neutral };
         Some(Cell { text: self.aged(value, plain, reading), tone })
     }
 
@@ -187,7 +187,7 @@ pub(crate) enum Tone {
 
 impl Tone {
     /// The tone of a state's word.
-    fn of(word: &str) -> Self {
+    fn new(word: &str) -> Self {
         match word {
             "delivered" | "fine" | "active" | "live" | "open" | "intact" | "proven" | "equal"
             | "rebuilt" | "running" | "finished" | "published" | "ok" => Self::Good,
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(shown(Column::age("at"), person), "3 min ago");
         assert_eq!(shown(Column::age("at"), Reading::PLAIN), "2026-11-01T12:00:00.000Z");
         assert!(Column::text("none").shown(&item, person).is_none());
-        let painted = Palette::Coloured.paint("failed", Tone::of("failed"));
+        let painted = Palette::Coloured.paint("failed", Tone::new("failed"));
         assert!(painted.starts_with("\u{1b}[") && painted.ends_with("\u{1b}[0m"), "{painted:?}");
         assert_eq!(Palette::Plain.paint("failed", Tone::Bad), "failed");
     }

@@ -46,5 +46,5 @@ pub(crate) async fn test(State(state): State<SharedState>, form: SentForm) -> Pa
         pre tabindex="0" { (parts::foreign_lines(sent.answer.as_deref().unwrap_or_default())) }
         p { a href=(format!("/console/firms/{}/hooks/{hook}", firm.id)) { "The subscription" } }
     };
-    Ok(form.visit.page(&PageContent::of("Test of a subscription", content).of_firm(&firm)))
+    Ok(form.visit.page(&PageContent::new("Test of a subscription", content).of_firm(&firm)))
 }

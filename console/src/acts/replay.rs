@@ -50,7 +50,7 @@ pub(crate) async fn ask(visit: FirmVisit) -> PageAnswer {
             button { "Dry run" }
         }
     };
-    Ok(visit.page(PageContent::of("Replay deliveries", content)))
+    Ok(visit.page(PageContent::new("Replay deliveries", content)))
 }
 
 fn example(name: &str) -> &'static str {
@@ -71,7 +71,7 @@ pub(crate) async fn order(State(state): State<SharedState>, form: SentForm) -> P
         body["dry_run"] = true.into();
         let found: SelectedReplay = ordered(&state, &form.visit, body.clone()).await?;
         let content = confirm(&form.visit, &firm, &body, &found);
-        return Ok(form.visit.page(&PageContent::of("Dry run", content).of_firm(&firm)));
+        return Ok(form.visit.page(&PageContent::new("Dry run", content).of_firm(&firm)));
     };
     let no_number = |_| Refusal::invalid("write the number of deliveries with digits");
     body["expected"] = number.parse::<u32>().map_err(no_number)?.into();

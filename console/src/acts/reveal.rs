@@ -57,7 +57,7 @@ pub(crate) async fn of_delivery(State(state): State<SharedState>, form: SentForm
         }
         p { a href=(format!("/console/firms/{}/deliveries/{id}", firm.id)) { "The delivery" } }
     };
-    Ok(form.visit.page(&PageContent::of("Shown for a reason", content).of_firm(&firm)))
+    Ok(form.visit.page(&PageContent::new("Shown for a reason", content).of_firm(&firm)))
 }
 
 async fn firm_of(state: &SharedState, form: &SentForm) -> Result<FirmHead, Refusal> {
@@ -89,5 +89,5 @@ pub(crate) async fn of_hook(State(state): State<SharedState>, form: SentForm) ->
         pre { (parts::foreign(found.target.as_deref().unwrap_or("unknown"))) }
         p { a href=(format!("/console/firms/{}/hooks/{id}", firm.id)) { "The subscription" } }
     };
-    Ok(form.visit.page(&PageContent::of("Shown for a reason", content).of_firm(&firm)))
+    Ok(form.visit.page(&PageContent::new("Shown for a reason", content).of_firm(&firm)))
 }

@@ -34,17 +34,17 @@ pub(super) async fn enter(State(state): State<SharedPortal>, parts: Parts) -> Po
     let code = one_code(&parts).unwrap_or_default();
     let cookies = cookies(service, &parts.headers);
     let entered = sessions::enter(service, &parts, &code, &cookies).await;
-    match entered.map_err(|why| PortalRefusal::of(why, &look))? {
+    match entered.map_err(|why| PortalRefusal::new(why, &look))? {
         PortalEntry::Begun { cookie, session } => {
             let words = session.lang().map_or(look.words, words_in);
-            let answer = go_on(&PortalLook::of(words, &session));
+            let answer = go_on(&PortalLook::new(words, &session));
             let seconds = SESSION_TIME.num_seconds();
             let set = cookie_header(&state, &cookie, seconds, session.frame_origin());
             Ok(([(SET_COOKIE, set)], answer).into_response())
         }
         PortalEntry::GoesOn(session) => {
             let words = session.lang().map_or(look.words, words_in);
-            Ok(go_on(&PortalLook::of(words, &session)))
+            Ok(go_on(&PortalLook::new(words, &session)))
         }
         // Outside of a frame the browser may have kept the cookie back, and the first page tells.
         PortalEntry::Refused { why: Error::Unauthorized, frame_origin: None }
@@ -53,7 +53,7 @@ pub(super) async fn enter(State(state): State<SharedPortal>, parts: Parts) -> Po
             Ok(go_on(&look))
         }
         PortalEntry::Refused { why, frame_origin } => {
-            Err(PortalRefusal::of(why, &look.framed_by(frame_origin)))
+            Err(PortalRefusal::new(why, &look.framed_by(frame_origin)))
         }
     }
 }

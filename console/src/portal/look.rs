@@ -92,12 +92,12 @@ impl PortalLook {
     }
 
     /// The look of a session.
-    pub(super) fn of(words: &'static Words, session: &PortalSession) -> Self {
+    pub(super) fn new(words: &'static Words, session: &PortalSession) -> Self {
         let brand = session.brand();
         let firm = FirmLook {
             name: printable(session.firm_name()).into_owned(),
             color: brand.color.as_deref().and_then(|color| color.trim().parse().ok()),
-            logo: brand.logo_url.as_deref().and_then(FirmLogo::of),
+            logo: brand.logo_url.as_deref().and_then(FirmLogo::new),
         };
         let frame_origin = session.frame_origin().map(str::to_owned);
         Self { words, frame_origin, firm: Some(firm) }
@@ -121,7 +121,7 @@ impl PortalLook {
 }
 
 impl FirmLogo {
-    fn of(text: &str) -> Option<Self> {
+    fn new(text: &str) -> Option<Self> {
         let url: Url = text.trim().parse().ok()?;
         let origin = url.origin().ascii_serialization().parse().ok()?;
         let is_public =
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_logo_comes_by_tls_and_adds_its_origin_alone_to_the_policy() {
-        let of = |text: &str| FirmLogo::of(text).map(|logo| logo.origin.to_string());
+        let of = |text: &str| FirmLogo::new(text).map(|logo| logo.origin.to_string());
         let origin = Some("https://cdn.example:8443".to_owned());
         assert_eq!(of("https://cdn.example:8443/logo.png?a=b"), origin);
         for other in [

@@ -34,7 +34,7 @@ impl PortalRefusal {
     }
 
     /// The refusal by an error of the service.
-    pub(super) fn of(error: Error, look: &PortalLook) -> Self {
+    pub(super) fn new(error: Error, look: &PortalLook) -> Self {
         let words = look.words;
         let sentence = match &error {
             Error::Unauthorized
@@ -87,7 +87,7 @@ mod tests {
             (Error::RateLimited(7), 429, Some("7")),
             (Error::InvalidRequest("`name` must be shorter".into()), 400, None),
         ] {
-            let refusal = PortalRefusal::of(error, &look).into_response();
+            let refusal = PortalRefusal::new(error, &look).into_response();
             assert_eq!(refusal.status(), status);
             let told = refusal.headers().get(RETRY_AFTER).map(|wait| wait.to_str().unwrap());
             assert_eq!(told, wait);

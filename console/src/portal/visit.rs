@@ -58,10 +58,10 @@ impl FromRequestParts<SharedPortal> for PortalVisit {
         let look = PortalLook::bare(words_in(browser));
         let cookies: Vec<&str> = cookies(service, &parts.headers);
         let standing = sessions::find(service, parts, &cookies).await;
-        let session = match standing.map_err(|why| PortalRefusal::of(why, &look))? {
+        let session = match standing.map_err(|why| PortalRefusal::new(why, &look))? {
             PortalStanding::Open(session) => session,
             PortalStanding::Over { why, frame_origin } => {
-                return Err(PortalRefusal::of(why, &look.framed_by(frame_origin)));
+                return Err(PortalRefusal::new(why, &look.framed_by(frame_origin)));
             }
             PortalStanding::Unknown if entrance::is_from_elsewhere(parts) => {
                 return Err(entrance::again(parts, &look).into());
@@ -70,7 +70,7 @@ impl FromRequestParts<SharedPortal> for PortalVisit {
         };
         let words = words_in(session.lang().unwrap_or(browser));
         let admitted = session.admit(service);
-        admitted.map_err(|why| PortalRefusal::of(why, &PortalLook::of(words, &session)))?;
+        admitted.map_err(|why| PortalRefusal::new(why, &PortalLook::new(words, &session)))?;
         Ok(Self {
             words,
             form_token: session.form_token(service),
@@ -91,7 +91,7 @@ impl FromRequest<SharedPortal> for PortalForm {
     async fn from_request(request: Request, state: &SharedPortal) -> Result<Self, PortalRefusal> {
         let (mut parts, body) = request.into_parts();
         let visit = PortalVisit::from_request_parts(&mut parts, state).await?;
-        let fields = FormFields::of(Request::from_parts(parts, body)).await;
+        let fields = FormFields::new(Request::from_parts(parts, body)).await;
         let fields = fields.map_err(|fault| visit.refused(fault.status(), visit.words.strange))?;
         let token = fields.optional(FORM_TOKEN).unwrap_or_default();
         if !visit.session.has_form_token(&state.service, token) {
@@ -186,7 +186,7 @@ impl PortalVisit {
 
     /// The result, or a page that says why there is none.
     pub(super) fn told<T>(&self, result: Result<T, api::Error>) -> Result<T, PortalRefusal> {
-        result.map_err(|why| PortalRefusal::of(why, &self.look()))
+        result.map_err(|why| PortalRefusal::new(why, &self.look()))
     }
 
     /// A page that says why there is no other.
@@ -201,7 +201,7 @@ impl PortalVisit {
 
     /// The look of all pages of the session.
     pub(super) fn look(&self) -> PortalLook {
-        PortalLook::of(self.words, &self.session)
+        PortalLook::new(self.words, &self.session)
     }
 }
 

@@ -82,7 +82,7 @@ fn content(at: &FirmVisit, found: &FirmAccess) -> PageContent {
         }
         (parts::section("operators", "Operators at terminals", &operators(at, &found.operators)))
     };
-    PageContent::of("Access", content).with_data()
+    PageContent::new("Access", content).with_data()
 }
 
 fn members(at: &FirmVisit, members: &[MemberAccess]) -> Markup {

@@ -58,7 +58,7 @@ fn content(at: &FirmVisit, found: &ListAnswer<Value>) -> PageContent {
         (parts::pages(visit, found.next.as_deref()))
         (bundle_form(at))
     };
-    PageContent::of("Audit log", content).with_data()
+    PageContent::new("Audit log", content).with_data()
 }
 
 /// Entries as a table. An entry of another shape is left out of it, and is in the data.

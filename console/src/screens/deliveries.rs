@@ -72,7 +72,7 @@ fn content(at: &FirmVisit, found: &ListAnswer<ListedDelivery>) -> PageContent {
         (exports(at))
         @if visit.may_act() { p { a href=(replay_link(at)) { "Replay deliveries like these" } } }
     };
-    PageContent::of("Deliveries", content).with_data()
+    PageContent::new("Deliveries", content).with_data()
 }
 
 fn row(at: &FirmVisit, one: &ListedDelivery) -> Markup {

@@ -128,7 +128,7 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> 
         (commands(&visit, &found))
         (then(&visit))
     };
-    Ok(visit.page(PageContent::of(&format!("Delivery {id}"), content).with_data()))
+    Ok(visit.page(PageContent::new(&format!("Delivery {id}"), content).with_data()))
 }
 
 fn facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {

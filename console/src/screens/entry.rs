@@ -49,7 +49,7 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> 
     let around = events::show(&state.service, EventRef::Position(found.position)).await;
     let around = around.map_err(|error| Refusal::broken(&error.to_string()))?;
     let content = content(&visit, &found, &ask::shown(&around)?);
-    Ok(visit.page(PageContent::of(&format!("Entry {sequence}"), content).with_data()))
+    Ok(visit.page(PageContent::new(&format!("Entry {sequence}"), content).with_data()))
 }
 
 fn content(at: &FirmVisit, found: &WholeEntry, around: &EventsAround) -> Markup {

@@ -63,7 +63,7 @@ fn content(visit: &PageVisit, found: &WholeEvent) -> PageContent {
             (parts::section("effects", "Effects", &steps::list(&found.effects, visit.now)))
         }
     };
-    PageContent::of(&format!("Event {}: {}", step.position, step.event), content).with_data()
+    PageContent::new(&format!("Event {}: {}", step.position, step.event), content).with_data()
 }
 
 fn facts(visit: &PageVisit, found: &WholeEvent) -> Markup {

@@ -98,7 +98,7 @@ fn content(found: &ListAnswer<FoundThing>) -> PageContent {
         (parts::table("Found", &["Id", "Kind", "Name", "Firm"], &rows))
         (parts::empty(&EmptyList(found.items.is_empty())))
     };
-    PageContent::of("Find", content)
+    PageContent::new("Find", content)
 }
 
 impl FoundThing {

@@ -48,7 +48,7 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> 
         @if visit.visit.may_act() { (commands(&visit)) }
     };
     let title = visit.firm.name.clone();
-    Ok(visit.page(PageContent::of(&title, content)))
+    Ok(visit.page(PageContent::new(&title, content)))
 }
 
 fn member_table(at: &FirmVisit, members: &[FirmMember]) -> Markup {

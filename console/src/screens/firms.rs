@@ -31,7 +31,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedFirm>) -> PageContent {
         (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
     };
-    PageContent::of("Firms", content).with_data()
+    PageContent::new("Firms", content).with_data()
 }
 
 /// Firms with the pages that are asked for most.

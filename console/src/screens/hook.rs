@@ -92,7 +92,7 @@ fn content(at: &FirmVisit, found: &HookLife) -> PageContent {
         (commands(at, found))
         (parts::filters(&at.visit, &[ListFilter::Text("as_of", "a position or an instant")]))
     };
-    PageContent::of(&format!("Subscription {}", found.id), content).with_data()
+    PageContent::new(&format!("Subscription {}", found.id), content).with_data()
 }
 
 fn facts(at: &FirmVisit, found: &HookLife) -> Markup {

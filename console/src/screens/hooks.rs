@@ -54,7 +54,7 @@ fn content(at: &FirmVisit, found: &ListAnswer<ListedHook>) -> PageContent {
         (parts::empty(&EmptyList(found.items.is_empty())))
         (parts::pages(visit, found.next.as_deref()))
     };
-    PageContent::of("Subscriptions", content).with_data()
+    PageContent::new("Subscriptions", content).with_data()
 }
 
 fn row(at: &FirmVisit, one: &ListedHook) -> Markup {

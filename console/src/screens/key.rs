@@ -59,7 +59,7 @@ fn content(at: &FirmVisit, found: &KeyLife) -> PageContent {
         (parts::section("steps", "How it came here", &steps::list(&found.steps, at.visit.now)))
         @if at.visit.may_act() && found.state == "active" { (revoke(at, found)) }
     };
-    PageContent::of(&format!("Key {}", found.prefix), content).with_data()
+    PageContent::new(&format!("Key {}", found.prefix), content).with_data()
 }
 
 /// The form asks for the prefix of the key, because nothing brings a key back.

@@ -33,7 +33,7 @@ pub(crate) async fn list(State(state): State<SharedState>, visit: FirmVisit) -> 
             (table(&visit, &found.items))
             (parts::empty(&EmptyList(found.items.is_empty())))
         };
-        PageContent::of("Keys", content).with_data()
+        PageContent::new("Keys", content).with_data()
     };
     visit.shown(&state, "/keys", content).await
 }

@@ -36,5 +36,5 @@ fn content(visit: &PageVisit, found: &ListAnswer<ToldStep>) -> PageContent {
         (steps::list(&found.items, visit.now))
         (parts::pages(visit, found.next.as_deref()))
     };
-    PageContent::of("Log", content).with_data()
+    PageContent::new("Log", content).with_data()
 }

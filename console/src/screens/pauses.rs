@@ -38,7 +38,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedPause>) -> PageContent {
         (parts::empty(&EmptyList(found.items.is_empty())))
         @if visit.may_act() && visit.session.holder().reaches_all() { (begin(visit)) }
     };
-    PageContent::of("Pauses", content).with_data()
+    PageContent::new("Pauses", content).with_data()
 }
 
 fn row(visit: &PageVisit, one: &ListedPause) -> Markup {

@@ -69,7 +69,7 @@ pub(crate) async fn ask(visit: FirmVisit) -> PageAnswer {
             button { "Show" }
         }
     };
-    Ok(visit.page(PageContent::of("Person", content)))
+    Ok(visit.page(PageContent::new("Person", content)))
 }
 
 /// Shows the trail of a person.
@@ -86,7 +86,7 @@ pub(crate) async fn show(State(state): State<SharedState>, form: SentForm) -> Pa
         serde_json::from_value(found).map_err(|error| Refusal::broken(&error.to_string()))?;
     let at = FirmVisit { visit: form.visit, firm };
     let content = content(&at, &found);
-    Ok(at.page(PageContent::of("Person", content)))
+    Ok(at.page(PageContent::new("Person", content)))
 }
 
 fn content(at: &FirmVisit, found: &PersonTrail) -> Markup {

@@ -82,7 +82,7 @@ struct PublicKey {
 pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
     let verification = "/internal/v1/audit/verification";
     if visit.format.is_some() {
-        let none = |_: &ProofState| PageContent::of("Proof", html! {});
+        let none = |_: &ProofState| PageContent::new("Proof", html! {});
         return visit.shown(&state, verification, none).await;
     }
     let session = &visit.session;
@@ -99,7 +99,7 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> 
         (parts::section("checkpoints", "Signed checkpoints", &files_table(&visit, files.as_ref())))
         (parts::section("offline", "Verify without this service", &offline()))
     };
-    Ok(visit.page(&PageContent::of("Proof", content).with_data()))
+    Ok(visit.page(&PageContent::new("Proof", content).with_data()))
 }
 
 fn verification_facts(visit: &PageVisit, checked: &ProofState) -> Markup {

@@ -68,7 +68,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedReceiver>) -> PageContent
         (parts::pages(visit, found.next.as_deref()))
         @if let (Some(one), true) = (only, visit.may_act()) { (commands(visit, one)) }
     };
-    PageContent::of("Receivers", content).with_data()
+    PageContent::new("Receivers", content).with_data()
 }
 
 fn row(visit: &PageVisit, one: &ListedReceiver) -> Markup {

@@ -37,7 +37,7 @@ fn content(visit: &PageVisit, found: &ListedReplay) -> PageContent {
         (parts::facts(&facts))
         @if visit.may_act() && found.ended_at.is_none() { (commands(visit, found)) }
     };
-    PageContent::of(&format!("Replay {}", found.id), content).with_data()
+    PageContent::new(&format!("Replay {}", found.id), content).with_data()
 }
 
 fn commands(visit: &PageVisit, found: &ListedReplay) -> Markup {

@@ -57,7 +57,7 @@ fn content(visit: &PageVisit, found: &ListAnswer<ListedReplay>) -> PageContent {
         (parts::pages(visit, found.next.as_deref()))
         p { "A replay begins on the page of a firm or of a delivery." }
     };
-    PageContent::of("Replays", content).with_data()
+    PageContent::new("Replays", content).with_data()
 }
 
 /// Replays as a table.

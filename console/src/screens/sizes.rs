@@ -52,7 +52,7 @@ fn content(found: &AllSizes) -> PageContent {
         (parts::section("main", "Main database", &database("Tables of the main database", &found.main)))
         (parts::section("keyring", "Keyring", &database("Tables of the keyring", &found.keyring)))
     };
-    PageContent::of("Sizes", content).with_data()
+    PageContent::new("Sizes", content).with_data()
 }
 
 fn database(caption: &str, found: &DatabaseSize) -> Markup {

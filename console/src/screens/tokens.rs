@@ -37,7 +37,7 @@ pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> 
 fn content(visit: &PageVisit, found: &ListAnswer<ListedToken>) -> PageContent {
     let rows = html! { @for token in &found.items { (row(visit, token)) } };
     let content = html! { (parts::table("Tokens", &HEADS, &rows)) };
-    PageContent::of("Tokens", content).with_data()
+    PageContent::new("Tokens", content).with_data()
 }
 
 fn row(visit: &PageVisit, token: &ListedToken) -> Markup {

@@ -109,7 +109,7 @@ impl ComposeInputs {
             rows.iter().filter(|row| row.step.is_some()).map(|row| row.delivery_id).collect();
         let step_secrets = step_headers::read(connection, keys, &step_ids).await?;
         let mut bodies = thaw(connection, keys, rows).await?;
-        let built = BuiltBodies::of(rows, |row| self.build(row), &*deliverer.entropy, now);
+        let built = BuiltBodies::new(rows, |row| self.build(row), &*deliverer.entropy, now);
         bodies.extend(freeze(deliverer, connection, keys, built).await?);
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = deliverer.targets.of(connection, hooks.collect()).await?;
@@ -137,7 +137,7 @@ pub(crate) fn payload(
     report: Option<&ReportDocument>,
     booking: Option<&Booking>,
 ) -> Option<Vec<u8>> {
-    let payload = EventPayload::of(PayloadSource {
+    let payload = EventPayload::new(PayloadSource {
         trigger,
         form,
         response_id: response.response_id,
@@ -185,7 +185,7 @@ pub(super) struct BuiltBodies<'a> {
 impl<'a> BuiltBodies<'a> {
     /// Builds the bodies of rows without one. A body that cannot be built, or panics, costs its own
     /// delivery an attempt and no other delivery anything (case E10).
-    pub(super) fn of(
+    pub(super) fn new(
         rows: &'a [&'a OutboxRow],
         build: impl Fn(&OutboxRow) -> Option<Vec<u8>>,
         entropy: &dyn Entropy,

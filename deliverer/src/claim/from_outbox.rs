@@ -151,7 +151,7 @@ impl ClaimProgress {
             candidates::choose_rows(connection, lanes, now.get(), limits).await?;
         let claim_bytes = deliverer.settings.claim_bytes;
         let chosen = candidates::within_memory(connection, rows, claim_bytes).await?;
-        let mut screened = ScreenedRows::of(connection, chosen).await?;
+        let mut screened = ScreenedRows::new(connection, chosen).await?;
         let leased = give_leases(deliverer, std::mem::take(&mut screened.kept));
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
         let composed = compose(deliverer, connection, &rows, now).await?;

@@ -139,7 +139,7 @@ impl RowLeasing<'_> {
             let NewSubmission { response, form, .. } = submissions.get(&row.subject())?;
             payload(Trigger::FormSubmitted, (*form).clone(), response, None, None)
         };
-        let built = BuiltBodies::of(rows, build, &*deliverer.entropy, now);
+        let built = BuiltBodies::new(rows, build, &*deliverer.entropy, now);
         let bodies = freeze(deliverer, connection, &keys, built).await?;
         let mut secrets: HashMap<Uuid, WebhookSecret> = HashMap::new();
         let mut targets = HashMap::new();

@@ -29,7 +29,7 @@ pub(super) struct ScreenedRows {
 
 impl ScreenedRows {
     /// Screens the chosen rows.
-    pub(super) async fn of(
+    pub(super) async fn new(
         connection: &mut PgConnection,
         chosen: Vec<ReservedRow>,
     ) -> Result<Self, sqlx::Error> {

@@ -82,11 +82,11 @@ async fn repair_unbegun(
     let mut lost: Vec<LostDelivery<'_>> = events
         .iter()
         .flat_map(|event| {
-            of(event).into_iter().flatten().filter_map(|hook_id| LostDelivery::of(event, *hook_id))
+            of(event).into_iter().flatten().filter_map(|hook_id| LostDelivery::new(event, *hook_id))
         })
         .collect();
     keep_unbegun(connection, &upcasters, &mut lost).await?;
-    let batch = RepairBatch::of(deliverer, lost.iter().map(|one| one.row.firm_id), order);
+    let batch = RepairBatch::new(deliverer, lost.iter().map(|one| one.row.firm_id), order);
     // A listed delivery needs no event to say that it exists.
     let unlisted = lost.iter().filter(|one| !one.is_listed);
     let queued = unlisted.map(|one| one.queued(batch.context(one.recorded))).collect();
@@ -134,7 +134,7 @@ async fn repair_begun(
     let mut appending = deliverer.store.begin().await?;
     let now = deliverer.clock.now();
     let rows = begun::lost_rows(appending.connection(), wanted, now).await?;
-    let batch = RepairBatch::of(deliverer, rows.iter().map(|new| new.row.firm_id), order);
+    let batch = RepairBatch::new(deliverer, rows.iter().map(|new| new.row.firm_id), order);
     batch.record(&mut appending).await?;
     begun::queue(appending.connection(), &rows, now).await?;
     appending.deliveries_wait();
@@ -150,7 +150,7 @@ struct LostDelivery<'a> {
 }
 
 impl<'a> LostDelivery<'a> {
-    fn of(recorded: &'a RecordedEvent, hook_id: Uuid) -> Option<Self> {
+    fn new(recorded: &'a RecordedEvent, hook_id: Uuid) -> Option<Self> {
         let happening = recorded.event.happening()?;
         let occurrence_id = recorded.aggregate_id.parse().ok()?;
         let delivery_id = delivery_id(occurrence_id, happening.happened_at, hook_id);
@@ -195,7 +195,7 @@ struct FirmRepair {
 
 impl<'a> RepairBatch<'a> {
     /// The repair of one delivery for each of these firms. A firm may come more than once.
-    fn of(
+    fn new(
         deliverer: &DelivererContext,
         firm_ids: impl Iterator<Item = Uuid>,
         order: &'a RepairOrder,

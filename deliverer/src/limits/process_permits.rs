@@ -81,6 +81,6 @@ mod tests {
         let room = permits.permit_usage();
         assert_eq!(room, PermitUsage { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
         drop(first);
-        assert_eq!(permits.permit_usage(), PermitUsage::of(2));
+        assert_eq!(permits.permit_usage(), PermitUsage::new(2));
     }
 }

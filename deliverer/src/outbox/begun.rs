@@ -60,7 +60,7 @@ pub(crate) async fn lost_rows(
     let events = load_many(connection, &upcasters, &names).await?;
     let begun: Vec<BegunDelivery<'_>> = events
         .chunk_by(|one, next| one.aggregate_id == next.aggregate_id)
-        .filter_map(BegunDelivery::of)
+        .filter_map(BegunDelivery::new)
         .collect();
     let ids: Vec<String> =
         begun.iter().filter_map(|one| Some(one.delivery.of()?.occurrence_id.to_string())).collect();
@@ -93,7 +93,7 @@ struct BegunDelivery<'a> {
 }
 
 impl<'a> BegunDelivery<'a> {
-    fn of(events: &'a [RecordedEvent]) -> Option<Self> {
+    fn new(events: &'a [RecordedEvent]) -> Option<Self> {
         let mut delivery = Delivery::default();
         for recorded in events {
             let Event::Delivery(event) = &recorded.event else { return None };

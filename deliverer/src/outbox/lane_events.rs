@@ -54,7 +54,7 @@ impl WithAppend for LaneWriter {
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
-            let changes = LaneEffects::of(events)?;
+            let changes = LaneEffects::new(events)?;
             for (lane_id, firm_id, target) in changes.made {
                 make(connection, lane_id, firm_id, target).await?;
             }
@@ -111,7 +111,7 @@ enum GoneChange<'a> {
 }
 
 impl<'a> LaneEffects<'a> {
-    fn of(events: &'a [RecordedEvent]) -> Result<Self, AppendError> {
+    fn new(events: &'a [RecordedEvent]) -> Result<Self, AppendError> {
         let mut changes = Self::default();
         for recorded in events {
             let firm_id = recorded.context.firm_id;

@@ -59,7 +59,7 @@ impl ClientCache {
     /// # Errors
     /// None in practice: every client is made from the same parts.
     pub(super) fn dialling(&self, target: &Target, address: IpAddr) -> reqwest::Result<Client> {
-        let key = ClientKey::of(target, address);
+        let key = ClientKey::new(target, address);
         let now = Instant::now();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = kept.get_mut(&key) {
@@ -128,7 +128,7 @@ impl EgressAddresses {
 }
 
 impl ClientKey {
-    fn of(target: &Target, address: IpAddr) -> Self {
+    fn new(target: &Target, address: IpAddr) -> Self {
         let name = match target.host() {
             TargetHost::Name(name) => Some(name),
             TargetHost::Ip(_) => None,

@@ -82,7 +82,7 @@ async fn settle(
     let mut effects = RecordEffects::default();
     for one in recorded {
         if let Some(lane) = lanes.get_mut(&one.claimed.lane_id) {
-            let of = SubscriptionOf::of(one);
+            let of = SubscriptionOf::new(one);
             effects.count_beside(&of, None, lane);
             effects.judge(&of, lane);
         }

@@ -70,7 +70,7 @@ pub(crate) fn recorders(
     deliverer: &DelivererContext,
     answers: AnswerInbox,
 ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
-    let (aside, stuck) = StuckRecorder::of(deliverer.clone());
+    let (aside, stuck) = StuckRecorder::new(deliverer.clone());
     (record_all(deliverer.clone(), answers, aside), stuck.run())
 }
 

@@ -58,7 +58,7 @@ pub(super) struct SubscriptionOf {
 
 impl SubscriptionOf {
     /// The subscription of an attempt.
-    pub(super) fn of(finished: &FinishedAttempt) -> Self {
+    pub(super) fn new(finished: &FinishedAttempt) -> Self {
         Self { lane_id: finished.claimed.lane_id, context: event_context(finished) }
     }
 }
@@ -143,7 +143,7 @@ impl<'a> RecordEffects<'a> {
         lane: &mut LaneState,
     ) {
         let FinishedAttempt { claimed, finished_at, .. } = finished;
-        let of = SubscriptionOf::of(finished);
+        let of = SubscriptionOf::new(finished);
         match (outcome, finished.exchange.answer.status()) {
             (Outcome::Delivered, _) => {
                 let success = SubscriptionCommand::RecordAnswered {

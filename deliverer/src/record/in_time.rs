@@ -61,7 +61,7 @@ async fn record_in_time<'a>(
     }
     for finished in known {
         if let Some(lane) = lanes.get_mut(&finished.claimed.lane_id) {
-            effects.count_beside(&SubscriptionOf::of(finished), None, lane);
+            effects.count_beside(&SubscriptionOf::new(finished), None, lane);
         }
     }
     let tally = std::mem::take(&mut effects.tally);

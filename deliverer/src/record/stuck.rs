@@ -62,7 +62,7 @@ pub(super) struct StuckRecorder {
 
 impl StuckRecorder {
     /// A recorder, and the place where it gets its answers.
-    pub(super) fn of(deliverer: DelivererContext) -> (StuckAnswers, Self) {
+    pub(super) fn new(deliverer: DelivererContext) -> (StuckAnswers, Self) {
         // A refused record puts each of its lanes aside at once.
         let (put, inbox) = mpsc::channel(deliverer.settings.permits.max(ANSWERS_PER_RECORD_MAX));
         let lanes = Arc::<Mutex<HashSet<Uuid>>>::default();
@@ -84,7 +84,7 @@ impl StuckRecorder {
             }
             tokio::select! {
                 put = inbox.recv(), if is_open => match put {
-                    Some(answers) => queue.add(StuckBatch::of(&deliverer, answers)),
+                    Some(answers) => queue.add(StuckBatch::new(&deliverer, answers)),
                     None => is_open = false,
                 },
                 Some(TriedBatch { lane_id, left, error }) = tries.next() => {
@@ -94,7 +94,7 @@ impl StuckRecorder {
                     let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
                     // Answers of this lane may have been put aside since the last look.
                     while let Ok(answers) = inbox.try_recv() {
-                        queue.add(StuckBatch::of(&deliverer, answers));
+                        queue.add(StuckBatch::new(&deliverer, answers));
                     }
                     if queue.end(lane_id, left) == LaneStanding::Empty {
                         lanes.remove(&lane_id);
@@ -115,7 +115,7 @@ struct StuckBatch {
 }
 
 impl StuckBatch {
-    fn of(deliverer: &DelivererContext, answers: Vec<FinishedAttempt>) -> Self {
+    fn new(deliverer: &DelivererContext, answers: Vec<FinishedAttempt>) -> Self {
         let ends = patience_ends(deliverer, &answers);
         let lane_id = answers.first().map(|one| one.claimed.lane_id).unwrap_or_default();
         Self { lane_id, answers, ends }

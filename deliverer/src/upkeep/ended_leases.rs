@@ -70,7 +70,7 @@ impl Worker for EndedLeaseWorker {
         }
         let causes = lock_lanes(connection, &lane_ids).await?;
         let ended = ended_rows(connection, &lane_ids, ended).await?;
-        let outcome = EndedLeaseOutcome::of(&ended, &causes, now);
+        let outcome = EndedLeaseOutcome::new(&ended, &causes, now);
         drop_rows(connection, &outcome.over).await?;
         put_due_again(connection, &outcome.again, now.get()).await?;
         lanes::due_by(connection, &outcome.due, now.get()).await?;
@@ -176,7 +176,7 @@ struct EndedLeaseOutcome {
 }
 
 impl EndedLeaseOutcome {
-    fn of(ended: &[EndedLeaseRow], causes: &HashMap<Uuid, CancelCause>, now: Timestamp) -> Self {
+    fn new(ended: &[EndedLeaseRow], causes: &HashMap<Uuid, CancelCause>, now: Timestamp) -> Self {
         let mut outcome = Self::default();
         for EndedLeaseRow { row, leased_at } in ended {
             let cause = causes.get(&row.lane_id).copied().filter(|_| row.replay_id.is_none());

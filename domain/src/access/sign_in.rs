@@ -146,7 +146,7 @@ impl ProviderUser {
     /// The user with this subject. The first of the names that is a label is the name, and the
     /// subject if none is. `None` for a subject that no provider may give.
     #[must_use]
-    pub fn of(issuer: &str, subject: &str, names: &[Option<&str>]) -> Option<Self> {
+    pub fn new(issuer: &str, subject: &str, names: &[Option<&str>]) -> Option<Self> {
         if subject.is_empty() || check_label(subject, SUBJECT_MAX).is_err() {
             return None;
         }
@@ -241,7 +241,7 @@ impl GrantedRole {
     /// The role of a user with these values of the claim. An operator's grant comes before an
     /// auditor's. Firms of several grants of one role are added up. Nobody has a role by default.
     #[must_use]
-    pub fn of(grants: &[RoleGrant], values: &[String]) -> Option<Self> {
+    pub fn new(grants: &[RoleGrant], values: &[String]) -> Option<Self> {
         let held = |role| {
             let of_role = grants
                 .iter()
@@ -317,7 +317,7 @@ mod tests {
     const OTHER: &str = "00000000-0000-0000-0000-000000000002";
 
     fn ann() -> ProviderUser {
-        ProviderUser::of("https://id.example", "ann", &[None, Some(" Ann Lee ")]).unwrap()
+        ProviderUser::new("https://id.example", "ann", &[None, Some(" Ann Lee ")]).unwrap()
     }
 
     #[test]
@@ -356,16 +356,16 @@ mod tests {
     #[test]
     fn a_user_is_the_issuer_with_the_subject_and_the_name_is_the_first_that_people_can_read() {
         assert_eq!(ann().name(), "Ann Lee");
-        let named = |names: &[Option<&str>]| ProviderUser::of("https://id.example", "ann", names);
+        let named = |names: &[Option<&str>]| ProviderUser::new("https://id.example", "ann", names);
         assert_eq!(named(&[]).unwrap().id(), ann().id());
         assert_eq!(
             named(&[Some("a\nb"), Some("ann@example.com")]).unwrap().name(),
             "ann@example.com"
         );
         assert_eq!(named(&[Some("")]).unwrap().name(), "ann");
-        assert_ne!(ProviderUser::of("https://id2.example", "ann", &[]).unwrap().id(), ann().id());
+        assert_ne!(ProviderUser::new("https://id2.example", "ann", &[]).unwrap().id(), ann().id());
         for subject in ["", "a\0b", &"a".repeat(256)] {
-            assert_eq!(ProviderUser::of("https://id.example", subject, &[]), None);
+            assert_eq!(ProviderUser::new("https://id.example", subject, &[]), None);
         }
     }
 
@@ -411,7 +411,7 @@ mod tests {
             role,
             firm_ids: firms.map(|firms| firms.iter().map(|id| id.parse().unwrap()).collect()),
         });
-        assert_eq!(GrantedRole::of(&grants, &values), expected);
+        assert_eq!(GrantedRole::new(&grants, &values), expected);
     }
 
     #[rstest]

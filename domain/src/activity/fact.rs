@@ -35,7 +35,7 @@ impl Fact {
     /// The fact in an activity, if there is one. Reports of a response are not facts. `person_id`
     /// is the person of a lead.
     #[must_use]
-    pub fn of(
+    pub fn from_activity(
         activity: &Activity,
         time: Timestamp,
         plan: FirmPlan,

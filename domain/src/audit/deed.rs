@@ -234,7 +234,7 @@ pub fn subscription_in<'a>(aggregate_id: &'a str, event: &Event) -> Option<&'a s
 impl Deed {
     /// The content of the event's entry, if the event has one.
     #[must_use]
-    pub(super) fn of(
+    pub(super) fn from_id(
         id: &str,
         event: &Event,
         subscribed: Option<&SubscriptionOrigin>,

@@ -59,8 +59,8 @@ impl AuditEntry {
     /// The entry of an event, if the event has one. `subscribed` is the origin of the subscription
     /// that [`super::subscription_in`] finds in the event.
     #[must_use]
-    pub fn of(stored: EntrySource<'_>, subscribed: Option<&SubscriptionOrigin>) -> Option<Self> {
-        let mut deed = Deed::of(stored.aggregate_id, stored.event, subscribed)?;
+    pub fn new(stored: EntrySource<'_>, subscribed: Option<&SubscriptionOrigin>) -> Option<Self> {
+        let mut deed = Deed::from_id(stored.aggregate_id, stored.event, subscribed)?;
         if let Some(terminal) = &stored.context.terminal {
             deed.evidence["terminal"] = json!(**terminal);
         }

@@ -33,7 +33,7 @@ impl LateStatement {
     /// The statement in an event at this position of a firm's log. `None` if the event states
     /// nothing.
     #[must_use]
-    pub fn of(stated_at: i64, firm_id: Uuid, aggregate_id: &str, event: &Event) -> Option<Self> {
+    pub fn new(stated_at: i64, firm_id: Uuid, aggregate_id: &str, event: &Event) -> Option<Self> {
         let Event::LateEntry(LateEntryEvent::LateEntryAdded(of)) = event else {
             return None;
         };
@@ -95,7 +95,7 @@ mod tests {
         let said = LateEntryReason { position: 34, reason: "a crash".into() };
         let said = Event::from(LateEntryEvent::LateEntryAdded(said));
         let (firm_id, stream) = (Uuid::from_u128(1), Uuid::from_u128(7).to_string());
-        let statement = LateStatement::of(stated_at, firm_id, &stream, &said).unwrap();
+        let statement = LateStatement::new(stated_at, firm_id, &stream, &said).unwrap();
         let statements: LateStatements = [statement].into_iter().collect();
         assert_eq!(statements.about(asked).is_some(), holds);
     }

@@ -116,7 +116,7 @@ impl ProvedPeriod {
 impl PeriodStretch {
     /// A stretch without an entry.
     #[must_use]
-    pub const fn of(period: AuditPeriod) -> Self {
+    pub const fn new(period: AuditPeriod) -> Self {
         Self { period, inside: 0, first: None, last: None }
     }
 
@@ -160,7 +160,7 @@ mod tests {
         period: AuditPeriod,
         places: std::ops::RangeInclusive<u64>,
     ) -> Result<(u64, Option<u64>, Option<u64>), UnprovedPeriod> {
-        let mut stretch = PeriodStretch::of(period);
+        let mut stretch = PeriodStretch::new(period);
         for sequence in places {
             let at = day([2, 4, 4, 9][usize::try_from(sequence - 1).unwrap()]);
             stretch.add(EntryTime { sequence, at });
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_stretch_without_entries_proves_nothing() {
-        let proved = PeriodStretch::of(AuditPeriod::default()).proved(0);
+        let proved = PeriodStretch::new(AuditPeriod::default()).proved(0);
         assert_eq!(proved, Err(UnprovedPeriod::NothingBefore));
     }
 

@@ -63,7 +63,7 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
     assert_eq!(subscription_in(HOOK, &removal), Some(HOOK));
     assert_eq!(subscription_in(HOOK, &of), None);
     let entry =
-        AuditEntry::of(stored(&removal, &context), SubscriptionOrigin::by(&of).as_ref()).unwrap();
+        AuditEntry::new(stored(&removal, &context), SubscriptionOrigin::by(&of).as_ref()).unwrap();
     let text = String::from_utf8(entry.canonical(3)).unwrap();
     assert_eq!(
         text,
@@ -102,7 +102,7 @@ fn the_entries_of_a_subscription_showed_the_path_of_its_target() {
     }
     let (origin, context) = (SubscriptionOrigin::by(&created), context(Actor::System));
     for event in [removed(RemovalReason::DeletedByKey, Vec::new()), created] {
-        let entry = AuditEntry::of(stored(&event, &context), origin.as_ref()).unwrap();
+        let entry = AuditEntry::new(stored(&event, &context), origin.as_ref()).unwrap();
         assert_eq!(entry.deed.evidence["target"], "https://hooks.example.com/…");
     }
 }
@@ -117,7 +117,7 @@ fn g5_each_reason_of_a_removal_has_its_word() {
         (RemovalReason::FirmClosed, "firm_closed"),
     ] {
         let event = removed(reason, Vec::new());
-        let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+        let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
         assert_eq!(entry.deed.action, Action::HookRemoved);
         assert_eq!(entry.deed.reason.as_deref(), Some(word));
         assert_eq!(entry.actor, EntryParty { kind: "system", id: None });
@@ -132,7 +132,7 @@ fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
     {
         let look = ReadingDetails::at(ReadingSubject::Audit, how);
         let event = Event::from(ReadingEvent::AuditRead(look));
-        assert_eq!(AuditEntry::of(stored(&event, &context), None).unwrap().deed.action, action);
+        assert_eq!(AuditEntry::new(stored(&event, &context), None).unwrap().deed.action, action);
     }
 }
 
@@ -145,7 +145,7 @@ fn a_revealed_target_has_its_reader_and_reason_in_the_entry() {
         ..ReadingDetails::at(ReadingSubject::Target, ReadAs::Page)
     };
     let event = Event::from(ReadingEvent::AuditRead(look));
-    let deed = AuditEntry::of(stored(&event, &context), None).unwrap().deed;
+    let deed = AuditEntry::new(stored(&event, &context), None).unwrap().deed;
     assert_eq!(deed.action, Action::TargetRevealed);
     assert_eq!(deed.reason.as_deref(), Some("the receiver asked"));
     let evidence = serde_json::json!({"what": "target", "how": "page", "hook_id": hook_id});
@@ -157,7 +157,7 @@ fn a_test_of_a_target_is_an_entry_about_its_subscription() {
     let (context, hook_id) = (context(Actor::Operator(Uuid::nil())), Uuid::from_u128(7));
     let test = OrderedTest { hook_id, trigger: Trigger::LeadHot, reason: "a claim".into() };
     let event = Event::from(TargetTestEvent::TargetTestOrdered(test));
-    let deed = AuditEntry::of(stored(&event, &context), None).unwrap().deed;
+    let deed = AuditEntry::new(stored(&event, &context), None).unwrap().deed;
     assert_eq!((deed.action, deed.reason.as_deref()), (Action::HookTested, Some("a claim")));
     assert_eq!(deed.subject, EntryParty { kind: "hook", id: Some(hook_id.to_string()) });
 }
@@ -170,7 +170,7 @@ fn a_terminal_names_operator_and_place() {
         terminal: Some(std::sync::Arc::new(terminal)),
         ..context(Actor::NamedOperator("ann.lee".parse().unwrap()))
     };
-    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
     let text = String::from_utf8(entry.canonical(1)).unwrap();
     assert!(text.contains(r#""actor":{"id":"ann.lee","kind":"operator"}"#), "{text}");
     let place = r#""evidence":{"terminal":{"host":"ops-1","login":"ann_db","user":"root"}}"#;
@@ -181,7 +181,7 @@ fn a_terminal_names_operator_and_place() {
 fn an_entry_of_an_older_build_stays() {
     let event = Event::from(FirmEvent::SecretRevealed {});
     let context = context(Actor::Operator(Uuid::nil()));
-    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
     let text = String::from_utf8(entry.canonical(1)).unwrap();
     let actor = r#""actor":{"id":"00000000-0000-0000-0000-000000000000","kind":"operator"}"#;
     assert!(text.contains(actor) && text.contains(r#""evidence":{}"#), "{text}");
@@ -191,7 +191,7 @@ fn an_entry_of_an_older_build_stays() {
 fn g4_a_chain_links_each_entry_to_the_one_before_and_its_tree_holds_all() {
     let context = context(Actor::System);
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });
-    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
     let mut chain = AuditChain::default();
     let links: Vec<LinkedEntry> = (0..5).map(|_| chain.add(&entry)).collect();
     for (place, linked) in (1..).zip(&links) {
@@ -221,7 +221,7 @@ fn an_action_is_read_by_its_word() {
 fn an_entry_is_read_from_its_bytes_at_its_sequence_and_version_only() {
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });
     let context = context(Actor::System);
-    let entry = AuditEntry::of(stored(&event, &context), None).unwrap();
+    let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
     let bytes = entry.canonical(3);
     let said = StoredEntry::read(&bytes, 3).unwrap();
     assert_eq!((said.firm_id, said.position), (Uuid::from_u128(1), 42));

@@ -85,7 +85,7 @@ pub struct Consignment {
 impl Consignment {
     /// The consignment's occurrence and subscription.
     #[must_use]
-    pub const fn of(&self) -> DeliveryOf {
+    pub const fn delivery_of(&self) -> DeliveryOf {
         DeliveryOf { hook_id: self.hook_id, occurrence_id: self.occurrence_id }
     }
 }

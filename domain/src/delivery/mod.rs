@@ -373,7 +373,7 @@ impl Delivery {
 
     /// Occurrence and subscription, unless the delivery is a workflow step's.
     #[must_use]
-    pub const fn of(&self) -> Option<DeliveryOf> {
+    pub const fn delivery_of(&self) -> Option<DeliveryOf> {
         self.of
     }
 

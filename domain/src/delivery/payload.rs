@@ -124,18 +124,18 @@ pub struct PayloadSource<'a> {
 impl EventPayload {
     /// Builds a payload.
     #[must_use]
-    pub fn of(source: PayloadSource<'_>) -> Self {
+    pub fn new(source: PayloadSource<'_>) -> Self {
         let document = source.document;
-        let fields = AnswerFields::of(&document.answers);
+        let fields = AnswerFields::new(&document.answers);
         Self {
             event: source.trigger,
-            response: ResponsePart::of(&source),
+            response: ResponsePart::new(&source),
             form: source.form,
             respondent: document.respondent.clone(),
             answers: document.answers.clone(),
             variables: document.variables.clone(),
             hidden: document.hidden.clone(),
-            report: source.report.map(ReportPart::of),
+            report: source.report.map(ReportPart::new),
             booking: source.booking.cloned(),
             partial: (source.trigger == Trigger::PartialSubmission).then_some(PartialPart {
                 last_answer_at: source.submitted_at,
@@ -147,7 +147,7 @@ impl EventPayload {
 }
 
 impl ResponsePart {
-    fn of(source: &PayloadSource<'_>) -> Self {
+    fn new(source: &PayloadSource<'_>) -> Self {
         let PayloadSource { trigger, response_id, submitted_at, document, .. } = *source;
         let ending = match trigger {
             Trigger::PartialSubmission => "",
@@ -166,7 +166,7 @@ impl ResponsePart {
 impl ReportPart {
     /// Builds the part of a report. A locked report shows neither summary nor highlights.
     #[must_use]
-    pub fn of(report: &ReportDocument) -> Self {
+    pub fn new(report: &ReportDocument) -> Self {
         let (summary, highlights) = if report.locked {
             (None, Vec::new())
         } else {
@@ -186,7 +186,7 @@ impl ReportPart {
 impl AnswerFields {
     /// Keys the answers by question id.
     #[must_use]
-    pub fn of(answers: &[AnsweredQuestion]) -> Self {
+    pub fn new(answers: &[AnsweredQuestion]) -> Self {
         let mut places = BTreeMap::new();
         let mut fields: Vec<(String, String)> = Vec::with_capacity(answers.len());
         for AnsweredQuestion { id, answer, .. } in answers {

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use cqrs_es::test::{AggregateTestExecutor, TestFramework};
 
-    fn of() -> InviteOf {
+    fn invite_of() -> InviteOf {
         InviteOf {
             form_id: Uuid::from_u128(1),
             person_id: Uuid::from_u128(2),
@@ -171,36 +171,39 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_by_one_and_used_once() {
-        let reserved = InviteEvent::InviteReserved(of());
-        let sent = InviteEvent::InviteSent(of());
-        let reserve = InviteCommand::Reserve(of());
+        let reserved = InviteEvent::InviteReserved(invite_of());
+        let sent = InviteEvent::InviteSent(invite_of());
+        let reserve = InviteCommand::Reserve(invite_of());
         given(vec![]).when(reserve).then_expect_events(vec![reserved]);
         given(vec![reserved]).when(reserve).then_expect_error(InviteRejection::BeingSent);
-        given(vec![reserved]).when(InviteCommand::RecordSent(of())).then_expect_events(vec![sent]);
+        given(vec![reserved])
+            .when(InviteCommand::RecordSent(invite_of()))
+            .then_expect_events(vec![sent]);
         given(vec![reserved, sent]).when(reserve).then_expect_error(InviteRejection::AlreadySent);
     }
 
     #[test]
     fn a_place_that_was_given_back_can_be_taken_again() {
-        let reserved = InviteEvent::InviteReserved(of());
+        let reserved = InviteEvent::InviteReserved(invite_of());
         for (command, event) in [
-            (InviteCommand::GiveBack(of()), InviteEvent::InviteReleased(of())),
-            (InviteCommand::RecordRefused(of()), InviteEvent::InviteRefused(of())),
+            (InviteCommand::GiveBack(invite_of()), InviteEvent::InviteReleased(invite_of())),
+            (InviteCommand::RecordRefused(invite_of()), InviteEvent::InviteRefused(invite_of())),
         ] {
             given(vec![reserved]).when(command).then_expect_events(vec![event]);
             given(vec![reserved, event])
-                .when(InviteCommand::Reserve(of()))
+                .when(InviteCommand::Reserve(invite_of()))
                 .then_expect_events(vec![reserved]);
         }
     }
 
     #[test]
     fn p15_what_comes_late_changes_nothing() {
-        let sent = vec![InviteEvent::InviteReserved(of()), InviteEvent::InviteSent(of())];
+        let sent =
+            vec![InviteEvent::InviteReserved(invite_of()), InviteEvent::InviteSent(invite_of())];
         for command in [
-            InviteCommand::RecordSent(of()),
-            InviteCommand::RecordRefused(of()),
-            InviteCommand::GiveBack(of()),
+            InviteCommand::RecordSent(invite_of()),
+            InviteCommand::RecordRefused(invite_of()),
+            InviteCommand::GiveBack(invite_of()),
         ] {
             given(sent.clone()).when(command).then_expect_error(InviteRejection::NotReserved);
             given(vec![]).when(command).then_expect_error(InviteRejection::NotReserved);
@@ -210,14 +213,14 @@ mod tests {
     #[test]
     fn an_invite_has_one_id_and_each_part_counts() {
         let firm = Uuid::from_u128(9);
-        let id = of().id(firm);
-        assert_eq!(id, of().id(firm));
+        let id = invite_of().id(firm);
+        assert_eq!(id, invite_of().id(firm));
         let other = |change: fn(&mut InviteOf)| {
-            let mut other = of();
+            let mut other = invite_of();
             change(&mut other);
             other.id(firm)
         };
-        assert_ne!(id, of().id(Uuid::from_u128(8)));
+        assert_ne!(id, invite_of().id(Uuid::from_u128(8)));
         assert_ne!(id, other(|of| of.form_id = Uuid::nil()));
         assert_ne!(id, other(|of| of.person_id = Uuid::nil()));
         assert_ne!(id, other(|of| of.day = of.day.succ_opt().unwrap()));

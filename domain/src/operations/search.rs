@@ -80,7 +80,7 @@ fn shown_of_key(key: &str) -> &str {
 
 /// The ids that begin with these digits.
 fn ids_beginning(text: &str) -> Option<SearchTerm> {
-    let range = IdRange::of(text).filter(|range| range.whole().is_none())?;
+    let range = IdRange::new(text).filter(|range| range.whole().is_none())?;
     Some(SearchTerm::IdsBetween(range.first, range.last))
 }
 

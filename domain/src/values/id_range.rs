@@ -25,7 +25,7 @@ impl IdRange {
     /// Reads an id or its beginning: 4 hexadecimal digits at least, with the hyphens in their
     /// places or without any.
     #[must_use]
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn new(text: &str) -> Option<Self> {
         let hyphenated =
             text.bytes().enumerate().all(|(at, c)| (c == b'-') == HYPHENS.contains(&at));
         let digits: String = if hyphenated { text.replace('-', "") } else { text.to_owned() };
@@ -53,14 +53,14 @@ mod tests {
 
     #[test]
     fn a_beginning_of_an_id_stands_for_all_ids_between_two() {
-        let range = IdRange::of("01A20f92-1").unwrap();
+        let range = IdRange::new("01A20f92-1").unwrap();
         assert_eq!(range.first.to_string(), "01a20f92-1000-0000-0000-000000000000");
         assert_eq!(range.last.to_string(), "01a20f92-1fff-ffff-ffff-ffffffffffff");
-        assert_eq!(IdRange::of("01a20f921"), Some(range), "without hyphens");
+        assert_eq!(IdRange::new("01a20f921"), Some(range), "without hyphens");
         assert_eq!(range.whole(), None);
         let id = Uuid::from_u128(0x01a2);
         for text in [id.to_string(), id.simple().to_string()] {
-            assert_eq!(IdRange::of(&text).unwrap().whole(), Some(id));
+            assert_eq!(IdRange::new(&text).unwrap().whole(), Some(id));
         }
     }
 
@@ -68,8 +68,8 @@ mod tests {
     fn what_is_no_beginning_of_an_id() {
         let long = "0".repeat(33);
         for text in ["", "abc", "Harrow Lane", "ffk_", "01a2-", "01-a20f92", "01a20f92é", &long] {
-            assert_eq!(IdRange::of(text), None, "{text}");
+            assert_eq!(IdRange::new(text), None, "{text}");
         }
-        assert!(IdRange::of("01a20f92-").is_some());
+        assert!(IdRange::new("01a20f92-").is_some());
     }
 }

@@ -73,7 +73,7 @@ fn read(data: Value) -> Result<ResponseDocument, String> {
 #[test]
 fn a_full_payload() {
     let (document, report, booking) = (document(), report(false), booking());
-    let payload = EventPayload::of(PayloadSource {
+    let payload = EventPayload::new(PayloadSource {
         report: Some(&report),
         booking: Some(&booking),
         ..source(Trigger::BookingMade, &document)
@@ -114,7 +114,7 @@ fn a11_numbers_in_variables_keep_their_digits() {
     let kept = serde_json::to_vec(&reported).unwrap();
     let document: ResponseDocument = serde_json::from_slice(&kept).unwrap();
     assert_eq!(document, reported);
-    let payload = EventPayload::of(source(Trigger::FormSubmitted, &document));
+    let payload = EventPayload::new(source(Trigger::FormSubmitted, &document));
     let sent = serde_json::to_string(&payload).unwrap();
     assert!(sent.contains(&format!(r#""variables":{variables},"hidden""#)), "{sent}");
 }
@@ -122,7 +122,7 @@ fn a11_numbers_in_variables_keep_their_digits() {
 #[test]
 fn a_minimal_payload() {
     let document = ResponseDocument::default();
-    let payload = EventPayload::of(source(Trigger::FormSubmitted, &document));
+    let payload = EventPayload::new(source(Trigger::FormSubmitted, &document));
     let expected = concat!(
         r#"{"event":"form_submitted","#,
         r#""form":{"id":"00000000-0000-0000-0000-00000000f0f0","title":"Intake","#,
@@ -138,7 +138,7 @@ fn a_minimal_payload() {
 #[test]
 fn ruling_14a_an_unfinished_response_has_its_last_answer_and_no_ending() {
     let document = document();
-    let payload = EventPayload::of(source(Trigger::PartialSubmission, &document));
+    let payload = EventPayload::new(source(Trigger::PartialSubmission, &document));
     let json = serde_json::to_value(&payload).unwrap();
     assert_eq!(json["response"]["ending"], "");
     assert_eq!(
@@ -150,7 +150,7 @@ fn ruling_14a_an_unfinished_response_has_its_last_answer_and_no_ending() {
 #[test]
 fn a_locked_report_shows_neither_summary_nor_highlights() {
     let (document, report) = (document(), report(true));
-    let payload = EventPayload::of(PayloadSource {
+    let payload = EventPayload::new(PayloadSource {
         report: Some(&report),
         ..source(Trigger::ReportApproved, &document)
     });

@@ -24,7 +24,7 @@ pub(super) enum ServerKind {
 
 impl HostState {
     /// Classifies a server that answered.
-    pub(super) const fn of(life: ServerLife) -> Self {
+    pub(super) const fn new(life: ServerLife) -> Self {
         match life.timeline {
             Some(_) => Self::Primary(life),
             None => Self::Standby(life),
@@ -73,14 +73,14 @@ mod tests {
     }
 
     fn primary(timeline: &str) -> HostState {
-        HostState::of(life(7, Some(timeline)))
+        HostState::new(life(7, Some(timeline)))
     }
 
     #[test]
     fn the_primary_on_the_highest_timeline_is_chosen() {
-        let standby = || HostState::of(life(7, None));
+        let standby = || HostState::new(life(7, None));
         let away = || HostState::Away(sqlx::Error::PoolTimedOut);
-        let other = HostState::of(life(8, Some("01")));
+        let other = HostState::new(life(8, Some("01")));
         let newest = life(7, Some("0A"));
         let table: [(&[&HostState], Option<usize>, Option<usize>); 10] = [
             // The hosts, the choice of a process that has just started, and of one that has used
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_reader_takes_a_standby_only_if_there_is_no_primary() {
-        let standby = HostState::of(life(7, None));
+        let standby = HostState::new(life(7, None));
         let away = HostState::Away(sqlx::Error::PoolTimedOut);
         let reads = |hosts: &[&HostState]| choose(hosts, None, ServerKind::Any);
         assert_eq!(reads(&[&standby, &primary("01")]), Some(1));

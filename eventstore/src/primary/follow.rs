@@ -67,7 +67,7 @@ struct FoundPrimary {
 impl PrimaryFollower {
     /// Follows the primary of this database. `name` stands for it in the log.
     #[must_use]
-    pub fn of(hosts: DatabaseHosts, name: &'static str) -> Self {
+    pub fn new(hosts: DatabaseHosts, name: &'static str) -> Self {
         // With one host there is no newer primary that an old one could stand beside.
         let older_timelines = match hosts.hosts.len() {
             ..=1 => OlderTimelines::Used,
@@ -130,7 +130,7 @@ impl PrimaryFollower {
                 None
             }
         };
-        let mut outage = Outage::of(self.life.name());
+        let mut outage = Outage::new(self.life.name());
         loop {
             let mut answers = ask_all(&self.hosts.hosts, CHECK_TIMEOUT).await;
             if let Some(found) = self.find(&mut answers) {
@@ -203,7 +203,7 @@ impl PrimaryFollower {
     async fn until_superseded(&self) -> ServerLife {
         let in_use = self.hosts.in_use;
         let hosts = self.hosts.hosts.iter().enumerate().filter(|(host, _)| *host != in_use);
-        let mut others: Vec<OtherHost> = hosts.map(|(_, host)| OtherHost::of(host)).collect();
+        let mut others: Vec<OtherHost> = hosts.map(|(_, host)| OtherHost::new(host)).collect();
         loop {
             sleep(SURVEY_INTERVAL).await;
             let states = join_all(others.iter_mut().map(OtherHost::ask)).await;
@@ -260,17 +260,17 @@ async fn does_answer(server: &mut PgConnection) -> bool {
 }
 
 impl OtherHost {
-    fn of(options: &PgConnectOptions) -> Self {
+    fn new(options: &PgConnectOptions) -> Self {
         Self { options: options.clone(), connection: None }
     }
 
     /// Asks the host on the connection of the last look, if there is one.
     async fn ask(&mut self) -> HostState {
         if let Some(mut kept) = self.connection.take()
-            && let Ok(Ok(life)) = timeout(CHECK_TIMEOUT, ServerLife::of(&mut kept)).await
+            && let Ok(Ok(life)) = timeout(CHECK_TIMEOUT, ServerLife::new(&mut kept)).await
         {
             self.connection = Some(kept);
-            return HostState::of(life);
+            return HostState::new(life);
         }
         let answer = ask(&self.options, CHECK_TIMEOUT).await;
         self.connection = answer.connection;

@@ -138,13 +138,13 @@ async fn ask_all(hosts: &[PgConnectOptions], within: Duration) -> Vec<HostAnswer
 async fn ask(host: &PgConnectOptions, within: Duration) -> HostAnswer {
     let asked = async {
         let mut connection = PgConnection::connect_with(host).await?;
-        let life = ServerLife::of(&mut connection).await?;
+        let life = ServerLife::new(&mut connection).await?;
         Ok((connection, life))
     };
     let late = |late: tokio::time::error::Elapsed| Err(sqlx::Error::Io(late.into()));
     match timeout(within, asked).await.unwrap_or_else(late) {
         Ok((connection, life)) => {
-            HostAnswer { state: HostState::of(life), connection: Some(connection) }
+            HostAnswer { state: HostState::new(life), connection: Some(connection) }
         }
         Err(error) => HostAnswer { state: HostState::Away(error), connection: None },
     }
@@ -176,7 +176,7 @@ impl NoPrimary {
     #[must_use]
     pub fn refusal(&self) -> Option<&sqlx::Error> {
         self.0.iter().find_map(|report| match &report.state {
-            HostState::Away(error) if !Failure::of(error).may_pass() => Some(error),
+            HostState::Away(error) if !Failure::new(error).may_pass() => Some(error),
             _ => None,
         })
     }
@@ -206,5 +206,5 @@ impl fmt::Display for HostReport {
 
 /// A refusal is an answer.
 fn predicate(error: &sqlx::Error) -> &'static str {
-    if Failure::of(error).may_pass() { "does not answer" } else { "refuses the connection" }
+    if Failure::new(error).may_pass() { "does not answer" } else { "refuses the connection" }
 }

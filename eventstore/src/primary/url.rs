@@ -73,7 +73,7 @@ impl FromStr for DatabaseHosts {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<Self, UrlError> {
-        let mut parts = UrlParts::of(url)?;
+        let mut parts = UrlParts::new(url)?;
         parts.take_target()?;
         let hosts = parts.take_hosts()?;
         let read = |(number, host): (usize, &HostPart)| parts.options(number + 1, host);
@@ -83,7 +83,7 @@ impl FromStr for DatabaseHosts {
 }
 
 impl<'a> UrlParts<'a> {
-    fn of(url: &'a str) -> Result<Self, UrlError> {
+    fn new(url: &'a str) -> Result<Self, UrlError> {
         let after = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
         let after = after.ok_or(UrlError::Scheme)?;
         let scheme = &url[..url.len() - after.len()];

@@ -50,7 +50,7 @@ pub(crate) struct HeaderSection(String);
 
 impl HeaderSection {
     /// All headers of an invite, without the headers of the body.
-    pub(super) fn of(invite: &InviteContent<'_>, letter: &Letter) -> Self {
+    pub(super) fn new(invite: &InviteContent<'_>, letter: &Letter) -> Self {
         let mut headers = Self::common(&MailHead {
             email_id: invite.email_id,
             date: invite.date,

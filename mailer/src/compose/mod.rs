@@ -32,7 +32,7 @@ const LOGO_URL_MAX: usize = 2_000;
 #[must_use]
 pub fn compose(invite: &InviteContent<'_>) -> Mail {
     let letter = Letter::new(invite);
-    let mut bytes = HeaderSection::of(invite, &letter).into_bytes();
+    let mut bytes = HeaderSection::new(invite, &letter).into_bytes();
     bytes.extend(body(invite.email_id, plain::write(&letter), html::write(&letter)));
     Mail {
         email_id: invite.email_id,

@@ -151,7 +151,7 @@ async fn load_as_of(
         .collect();
     let told = |pair: &(&BegunDelivery, &[RecordedEvent])| {
         let (one, stream) = *pair;
-        if let Some(then) = DeliveryThen::of(stream) {
+        if let Some(then) = DeliveryThen::new(stream) {
             return Some(then);
         }
         let delivery_of = of(pair)?;
@@ -337,7 +337,7 @@ pub fn attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
 impl DeliveryThen {
     /// Folds a stream, or the beginning of one, if its first event queues the delivery.
     #[must_use]
-    pub fn of(stream: &[RecordedEvent]) -> Option<Self> {
+    pub fn new(stream: &[RecordedEvent]) -> Option<Self> {
         Some(Self::begin(queued(stream.first()?)?).through(stream))
     }
 

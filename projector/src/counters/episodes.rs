@@ -31,7 +31,7 @@ pub(crate) async fn count(
 ) -> Result<(), sqlx::Error> {
     let hook_of = hooks_of(connection, events).await?;
     let turns: Vec<HookTurn<'_>> =
-        events.iter().filter_map(|recorded| HookTurn::of(recorded, &hook_of)).collect();
+        events.iter().filter_map(|recorded| HookTurn::new(recorded, &hook_of)).collect();
     let mut raised: Vec<NewNotice> = events.iter().filter_map(notice_of).collect();
     let hook_ids: BTreeSet<Uuid> = turns.iter().map(|turn| turn.hook_id).collect();
     let known = lock(connection, &hook_ids.into_iter().collect::<Vec<_>>()).await?;
@@ -77,7 +77,7 @@ struct HookTurn<'a> {
 }
 
 impl<'a> HookTurn<'a> {
-    fn of(recorded: &'a RecordedEvent, hook_of: &HashMap<Uuid, Uuid>) -> Option<Self> {
+    fn new(recorded: &'a RecordedEvent, hook_of: &HashMap<Uuid, Uuid>) -> Option<Self> {
         let id: Uuid = recorded.aggregate_id.parse().ok()?;
         let at = recorded.context.recorded_at;
         let (hook_id, turn) = match &recorded.event {

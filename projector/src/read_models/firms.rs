@@ -54,7 +54,7 @@ fn changes<'a>(
 ) -> BTreeMap<Uuid, FirmUpdate<'a>> {
     let mut changes: BTreeMap<Uuid, FirmUpdate<'_>> = BTreeMap::new();
     for (firm_id, event) in events {
-        if let Some(next) = FirmUpdate::of(event) {
+        if let Some(next) = FirmUpdate::new(event) {
             changes.entry(firm_id).or_default().take(&next);
         }
     }
@@ -63,7 +63,7 @@ fn changes<'a>(
 
 impl<'a> FirmUpdate<'a> {
     /// Returns the change of one event. The events of members change no firm.
-    fn of(event: &'a FirmEvent) -> Option<Self> {
+    fn new(event: &'a FirmEvent) -> Option<Self> {
         let entered = |status| Self { status: Some(status), ..Self::default() };
         match event {
             FirmEvent::FirmOpened { name, plan, brand, .. } => Some(Self {
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    fn of(events: &[FirmEvent]) -> BTreeMap<Uuid, FirmUpdate<'_>> {
+    fn folded(events: &[FirmEvent]) -> BTreeMap<Uuid, FirmUpdate<'_>> {
         changes(events.iter().map(|event| (FIRM, event)))
     }
 
@@ -451,7 +451,7 @@ mod tests {
             invites_enabled: Some(false),
             notices: NoticeChange::default(),
         };
-        assert_eq!(of(&events), BTreeMap::from([(FIRM, expected)]));
+        assert_eq!(folded(&events), BTreeMap::from([(FIRM, expected)]));
     }
 
     #[test]
@@ -459,8 +459,8 @@ mod tests {
         let resumed =
             [FirmEvent::FirmSuspended { time: time() }, FirmEvent::FirmResumed { time: time() }];
         let expected = FirmUpdate { status: Some(FirmStatus::Active), ..FirmUpdate::default() };
-        assert_eq!(of(&resumed), BTreeMap::from([(FIRM, expected)]));
+        assert_eq!(folded(&resumed), BTreeMap::from([(FIRM, expected)]));
         let left = FirmEvent::MemberLeft { member_id: FIRM, time: time() };
-        assert_eq!(of(&[left, FirmEvent::SecretRevealed {}]), BTreeMap::new());
+        assert_eq!(folded(&[left, FirmEvent::SecretRevealed {}]), BTreeMap::new());
     }
 }

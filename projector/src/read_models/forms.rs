@@ -56,13 +56,13 @@ fn changes<'a>(
 ) -> BTreeMap<(Uuid, Uuid), FormUpdate<'a>> {
     let mut changes: BTreeMap<(Uuid, Uuid), FormUpdate<'_>> = BTreeMap::new();
     for (form, event) in events {
-        changes.entry(form).or_default().take(&FormUpdate::of(event));
+        changes.entry(form).or_default().take(&FormUpdate::new(event));
     }
     changes
 }
 
 impl<'a> FormUpdate<'a> {
-    fn of(event: &'a FormEvent) -> Self {
+    fn new(event: &'a FormEvent) -> Self {
         let entered = |status| Self { status: Some(status), ..Self::default() };
         match event {
             FormEvent::FormCreated { details, .. } => Self {
@@ -319,7 +319,7 @@ mod tests {
         FormEvent::FormChanged { edit, time: time() }
     }
 
-    fn of(events: &[FormEvent]) -> FormUpdate<'_> {
+    fn folded(events: &[FormEvent]) -> FormUpdate<'_> {
         changes(events.iter().map(|event| (FORM, event)))[&FORM]
     }
 
@@ -346,7 +346,7 @@ mod tests {
             hidden_fields: Some(&[]),
             created_at: Some(time()),
         };
-        assert_eq!(of(&[created, published, titled("B"), deleted]), expected);
+        assert_eq!(folded(&[created, published, titled("B"), deleted]), expected);
     }
 
     #[test]
@@ -357,6 +357,6 @@ mod tests {
             status: Some(FormStatus::Draft),
             ..FormUpdate::default()
         };
-        assert_eq!(of(&[titled("A"), back, titled("B")]), expected);
+        assert_eq!(folded(&[titled("A"), back, titled("B")]), expected);
     }
 }

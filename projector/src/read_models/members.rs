@@ -44,7 +44,7 @@ fn changes<'a>(
 ) -> BTreeMap<(Uuid, Uuid), MemberUpdate> {
     let mut changes: BTreeMap<(Uuid, Uuid), MemberUpdate> = BTreeMap::new();
     for (firm_id, event) in events {
-        if let Some((member_id, next)) = MemberUpdate::of(event) {
+        if let Some((member_id, next)) = MemberUpdate::new(event) {
             changes.entry((firm_id, member_id)).or_default().take(next);
         }
     }
@@ -52,7 +52,7 @@ fn changes<'a>(
 }
 
 impl MemberUpdate {
-    fn of(event: &FirmEvent) -> Option<(Uuid, Self)> {
+    fn new(event: &FirmEvent) -> Option<(Uuid, Self)> {
         let change = |role, active| Self { left: false, role, active };
         match event {
             FirmEvent::MemberJoined { member_id, role, .. } => {
@@ -247,7 +247,7 @@ mod tests {
         FirmEvent::MemberDisabled { member_id: MEMBER, time: time() }
     }
 
-    fn of(events: &[FirmEvent]) -> MemberUpdate {
+    fn folded(events: &[FirmEvent]) -> MemberUpdate {
         let changes = changes(events.iter().map(|event| (FIRM, event)));
         assert!(changes.keys().eq([&(FIRM, MEMBER)]));
         changes[&(FIRM, MEMBER)]
@@ -257,10 +257,10 @@ mod tests {
     fn role_and_right_to_sign_in_change_apart() {
         let (admin, owner) = (Some(MemberRole::Admin), Some(MemberRole::Owner));
         let change = |role, active| MemberUpdate { left: false, role, active };
-        assert_eq!(of(&[role(MemberRole::Admin)]), change(admin, None));
-        assert_eq!(of(&[disabled()]), change(None, Some(false)));
+        assert_eq!(folded(&[role(MemberRole::Admin)]), change(admin, None));
+        assert_eq!(folded(&[disabled()]), change(None, Some(false)));
         assert_eq!(
-            of(&[role(MemberRole::Admin), disabled(), role(MemberRole::Owner)]),
+            folded(&[role(MemberRole::Admin), disabled(), role(MemberRole::Owner)]),
             change(owner, Some(false))
         );
     }
@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn of_one_who_left_nothing_stays() {
         let gone = MemberUpdate { left: true, role: None, active: Some(false) };
-        assert_eq!(of(&[role(MemberRole::Admin), left()]), gone);
+        assert_eq!(folded(&[role(MemberRole::Admin), left()]), gone);
         let again = MemberUpdate { role: Some(MemberRole::Member), ..gone };
-        assert_eq!(of(&[role(MemberRole::Admin), left(), role(MemberRole::Member)]), again);
+        assert_eq!(folded(&[role(MemberRole::Admin), left(), role(MemberRole::Member)]), again);
     }
 }

@@ -84,7 +84,7 @@ pub struct SealRow {
 impl SealRow {
     /// Makes the row of the block that ends at this position, with this tree.
     #[must_use]
-    pub fn of(last_position: i64, tree: &MerkleFrontier, previous_hash: Hash) -> Self {
+    pub fn new(last_position: i64, tree: &MerkleFrontier, previous_hash: Hash) -> Self {
         let number = last_position / Seal::POSITIONS_PER_BLOCK;
         let seal = Seal { number, last_position, events: tree.size(), root: tree.root() };
         Self {
@@ -109,7 +109,7 @@ fn seal(after: i64, through: i64, digests: &[(i64, Hash)], previous: Hash) -> Ve
         while let Some((position, digest)) = digests.next_if(|(position, _)| *position <= end) {
             tree.push(Seal::leaf(*position, digest));
         }
-        let row = SealRow::of(end, &tree, previous);
+        let row = SealRow::new(end, &tree, previous);
         previous = row.hash;
         rows.push(row);
         end += Seal::POSITIONS_PER_BLOCK;

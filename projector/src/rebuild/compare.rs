@@ -75,7 +75,7 @@ pub(super) async fn compare(
     let digest = ModelDigest::default();
     let mut compared = ModelComparison { digest, difference: None, rewrites_proof: false };
     for table in model.tables() {
-        let rows = ComparedRows::of(live, table, first_day).await?;
+        let rows = ComparedRows::new(live, table, first_day).await?;
         let of_live = rows.digest("public");
         let of_shadow = rows.digest(SCHEMA);
         let (there, anew) =
@@ -100,7 +100,7 @@ struct ComparedRows {
 }
 
 impl ComparedRows {
-    async fn of(
+    async fn new(
         connection: &mut PgConnection,
         table: &ModelTable,
         first_day: NaiveDate,

@@ -52,7 +52,7 @@ pub(super) struct ModelFill {
 }
 
 impl ModelFill {
-    pub(super) const fn of(model: ReadModel, first_day: NaiveDate) -> Self {
+    pub(super) const fn new(model: ReadModel, first_day: NaiveDate) -> Self {
         Self { model, at: 0, beyond: BTreeSet::new(), first_day, events: 0, spent: Duration::ZERO }
     }
 

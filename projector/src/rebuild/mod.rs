@@ -53,7 +53,7 @@ pub async fn run(
     progress: &RebuildProgress<'_>,
 ) -> Result<Vec<RebuildReport>, UnfinishedRebuild> {
     let shadow = ShadowTables::open(pool, &order.models).await?;
-    let fence = Fence::of(&Store::new(pool.clone(), Vec::new()));
+    let fence = Fence::new(&Store::new(pool.clone(), Vec::new()));
     let mut rebuild = Rebuild { shadow, fence, order, progress };
     let reports = rebuild.rebuild_all().await;
     let closed = rebuild.shadow.close().await;
@@ -73,7 +73,7 @@ impl Rebuild<'_> {
     async fn rebuild_all(&mut self) -> Result<Vec<RebuildReport>, UnfinishedRebuild> {
         let first_day = self.first_day();
         let mut fillings: Vec<ModelFill> =
-            self.order.models.iter().map(|model| ModelFill::of(*model, first_day)).collect();
+            self.order.models.iter().map(|model| ModelFill::new(*model, first_day)).collect();
         self.fill(&mut fillings).await?;
         let mut done = Vec::new();
         for filling in &mut fillings {

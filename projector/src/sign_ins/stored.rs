@@ -29,7 +29,7 @@ impl StoredRow for StoredSignIn {
         self.sign_in_id
     }
 
-    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
+    fn from_stream(stream: &[&RecordedEvent]) -> Option<Self> {
         let mut row: Option<Self> = None;
         for recorded in stream {
             match &recorded.event {
@@ -96,7 +96,7 @@ impl StoredRow for StoredUser {
         self.sign_in_id
     }
 
-    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
+    fn from_stream(stream: &[&RecordedEvent]) -> Option<Self> {
         stream.iter().find_map(|recorded| match &recorded.event {
             Event::SignIn(SignInEvent::UserSignedIn(scope)) => Some(Self {
                 user_id: scope.user_id,

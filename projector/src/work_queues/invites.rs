@@ -102,7 +102,7 @@ pub struct OpenInvite {
 impl OpenInvite {
     /// Returns the form, the person and the day of the invite.
     #[must_use]
-    pub const fn of(&self) -> InviteOf {
+    pub const fn invite_of(&self) -> InviteOf {
         InviteOf { form_id: self.form_id, person_id: self.person_id, day: self.day }
     }
 }

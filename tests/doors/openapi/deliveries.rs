@@ -81,7 +81,7 @@ fn payload(trigger: Trigger, report: Option<&ReportDocument>, booking: Option<&B
     if report.is_none() && booking.is_none() {
         return serde_json::to_value(made_up).unwrap();
     }
-    let payload = EventPayload::of(PayloadSource {
+    let payload = EventPayload::new(PayloadSource {
         trigger,
         form: made_up.form,
         response_id: made_up.response.id.into(),

@@ -34,7 +34,7 @@ impl PortalWalk {
         let base_url = format!("{origin}/api/v1");
         let change = |setup| SystemSetup { base_url, ..setup };
         let world = World::with(TestDatabase::new().await, clock, change).await;
-        let scene = PortalScene::of(world).await;
+        let scene = PortalScene::from_world(world).await;
         let brand = json!({"color": "#7a1f5c"});
         let branded = activity(scene.firm.id, "firm.changed", json!({ "brand": brand }));
         assert_eq!(scene.world.report(&[branded]).await.status, 202);
@@ -149,7 +149,7 @@ async fn a_session_goes_on_inside_of_the_page_of_its_application() {
     let clock = Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
     let change = |setup| SystemSetup { base_url, ..setup };
     let world = World::with(TestDatabase::new().await, clock, change).await;
-    let scene = PortalScene::of(world).await;
+    let scene = PortalScene::from_world(world).await;
     let link = scene.order(scene.firm.owner, json!({ "frame_origin": elsewhere })).await;
     let page = format!("<!doctype html><iframe src=\"{}{}\">", origin, path_of(&link));
     let page = Router::new().route("/", get(async || Html(page)));

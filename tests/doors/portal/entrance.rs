@@ -252,7 +252,7 @@ async fn without_tls_the_cookie_has_another_name() {
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
     let change =
         |setup| service::SystemSetup { base_url: "http://127.0.0.1:8080/api/v1".into(), ..setup };
-    let scene = PortalScene::of(World::with(database, clock, change).await).await;
+    let scene = PortalScene::from_world(World::with(database, clock, change).await).await;
     let entered = get(&scene.world, &scene.link().await, &[]).await;
     let set = entered.headers["set-cookie"].to_str().unwrap();
     assert!(set.starts_with("firmforms_portal="), "{set}");
@@ -270,7 +270,7 @@ async fn a_base_url_with_a_path_made_links_that_lead_nowhere() {
         base_url: "https://forms.test/forms/api/v1".into(),
         ..setup
     };
-    let scene = PortalScene::of(World::with(database, clock, change).await).await;
+    let scene = PortalScene::from_world(World::with(database, clock, change).await).await;
     let refused = scene.order(scene.firm.owner, json!({})).await;
     assert_eq!(refused.code(), (400, "invalid_request"), "{}", refused.body);
     let page = get(&scene.world, "/portal/keys", &[]).await;

@@ -37,10 +37,10 @@ struct PortalScene {
 
 impl PortalScene {
     async fn new() -> Self {
-        Self::of(World::new().await).await
+        Self::from_world(World::new().await).await
     }
 
-    async fn of(world: World) -> Self {
+    async fn from_world(world: World) -> Self {
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/hook?secret=abc")).await;
         let response = world.submit(&firm).await;

@@ -187,13 +187,13 @@ async fn e15_refusals_for_a_full_disk_are_counted() {
     let firm = world.firm().await;
     let served = serve(&world.database, &[]).await;
     let counted = |scrape: &Scrape| scrape.value("firmforms_disk_full_refusals_total");
-    assert_eq!(counted(&Scrape::of(served.internal).await), 0.0);
+    assert_eq!(counted(&Scrape::new(served.internal).await), 0.0);
     world.pool().execute(FULL).await.unwrap();
     let batch = json!([super::submitted(&firm, world.id())]).to_string();
     let report = async || raw::report(served.internal, world.token(), &batch).await.unwrap();
     assert_eq!(report().await, 503);
     until(served.internal, "/readyz", 503).await;
-    assert!(counted(&Scrape::of(served.internal).await) >= 2.0, "the report and the trial");
+    assert!(counted(&Scrape::new(served.internal).await) >= 2.0, "the report and the trial");
     world.pool().execute(ROOM_AGAIN).await.unwrap();
     until(served.internal, "/readyz", 200).await;
     assert_eq!(report().await, 202);

@@ -75,7 +75,7 @@ impl Scene {
     }
 
     fn requests(&self) -> Vec<Request> {
-        self.receiver.received().iter().map(Request::of).collect()
+        self.receiver.received().iter().map(Request::new).collect()
     }
 
     /// Waits until all is at its end, and asks the invariants.

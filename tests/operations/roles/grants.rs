@@ -213,7 +213,7 @@ async fn b16_roles_are_made_again_and_by_an_administrator_who_is_no_superuser() 
         let login = |of: &PgConnectOptions| {
             of.clone().username(&format!("{name}_{who}")).password("secret")
         };
-        TestDatabase::of(login(&database.main), login(&database.keyring))
+        TestDatabase::from_main(login(&database.main), login(&database.keyring))
     };
     let (done, text) = migrate(&by("plain"), name).await;
     assert!(!done && text.contains("this login may not change the schema"), "{text}");

@@ -45,7 +45,7 @@ impl Scene {
         let name = format!("{}_{group}_login", self.prefix);
         let login = |of: &PgConnectOptions| of.clone().username(&name).password("secret");
         let TestDatabase { main, keyring, .. } = &self.world.database;
-        TestDatabase::of(login(main), login(keyring))
+        TestDatabase::from_main(login(main), login(keyring))
     }
 
     async fn connection(&self, group: &str) -> PgConnection {

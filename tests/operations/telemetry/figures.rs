@@ -133,7 +133,7 @@ fn assert_whole(told: &Scrape) {
 async fn h4_a_scrape_answers_while_the_database_does_not() {
     let world = World::real_time(TestDatabase::new().await).await;
     let served = serve(&world.database, &[]).await;
-    assert_eq!(Scrape::of(served.internal).await.value("firmforms_database_up"), 1.0);
+    assert_eq!(Scrape::new(served.internal).await.value("firmforms_database_up"), 1.0);
     let mut transaction = world.pool().begin().await.unwrap();
     transaction.execute("lock table outbox in access exclusive mode").await.unwrap();
     let age = "firmforms_database_figures_age_seconds";
@@ -148,7 +148,7 @@ async fn h4_a_scrape_answers_while_the_database_does_not() {
     // Whoever asks again is told the same, at once: the database is not asked for some seconds.
     let asked = Instant::now();
     for _ in 0..20 {
-        assert!(Scrape::of(served.internal).await.value(age) >= 5.0);
+        assert!(Scrape::new(served.internal).await.value(age) >= 5.0);
     }
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     assert_eq!(get(served.internal, "/readyz").await.0, 200, "it is busy, not away");

@@ -40,7 +40,7 @@ async fn h4_a_role_without_doors_is_watched_at_the_internal_address_when_it_is_g
         let refused = exchange(internal, post).await.unwrap();
         assert_eq!(refused.0, StatusCode::METHOD_NOT_ALLOWED, "{}", refused.1);
         assert!(refused.1.contains(r#""code":"invalid_request""#), "{}", refused.1);
-        let told = Scrape::of(internal).await;
+        let told = Scrape::new(internal).await;
         assert!(told.series.contains_key(figure), "{role}: {}", told.text);
     }
 }

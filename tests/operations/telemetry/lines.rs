@@ -44,8 +44,10 @@ async fn said(mut command: Command) -> (Option<i32>, Vec<Value>) {
 async fn h4_what_ends_a_service_at_its_start_is_a_line_of_json_too() {
     let database = TestDatabase::new().await;
     let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
-    let wrong =
-        TestDatabase::of(database.main.clone().database("nowhere"), database.keyring.clone());
+    let wrong = TestDatabase::from_main(
+        database.main.clone().database("nowhere"),
+        database.keyring.clone(),
+    );
     for (of, more, code, words) in [
         (&wrong, &["--log-json"][..], 1, "the main database"),
         (&database, &["--log-json", "--permits", "many"], 2, "invalid value"),
@@ -215,7 +217,7 @@ async fn b15_no_secret_is_in_lines_figures_or_traces() {
     let received = receiver.wait_for(3).await;
     collected(&collector, |spans| named(spans, "attempt") >= 4 && named(spans, "GET unknown") >= 1)
         .await;
-    let figures = Scrape::of(talking.internal).await;
+    let figures = Scrape::new(talking.internal).await;
     let told = talking.stop().await;
     for message in ["ready", "deliveries are paused"] {
         assert!(told.iter().any(|told| line(told)["message"] == message), "{message}: {told:?}");

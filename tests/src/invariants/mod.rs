@@ -59,7 +59,7 @@ pub struct Run<'a> {
 impl Request {
     /// A request in short.
     #[must_use]
-    pub fn of(received: &Received) -> Self {
+    pub fn new(received: &Received) -> Self {
         Self {
             delivery_id: received.header("x-service-delivery").parse().unwrap(),
             sha256: Sha256::digest(&received.body).into(),

@@ -13,7 +13,7 @@ struct Lead<'a> {
 }
 
 impl<'a> Lead<'a> {
-    fn of(scene: &'a Scene) -> Self {
+    fn new(scene: &'a Scene) -> Self {
         let [response, report, booking] = [(); 3].map(|()| scene.world.id());
         Self { firm: &scene.firm, response, report, booking }
     }
@@ -97,7 +97,7 @@ async fn of_every_trigger() -> Scene {
 #[tokio::test]
 async fn only_a_new_submission_is_leased_in_its_append() {
     let scene = of_every_trigger().await;
-    let (process, begun, lead) = (scene.process(|_| {}), Lead::of(&scene), Lead::of(&scene));
+    let (process, begun, lead) = (scene.process(|_| {}), Lead::new(&scene), Lead::new(&scene));
     scene.report(&[begun.saved()]).await;
     scene.world.pass(Duration::from_secs(3_601));
     scene.world.time_out().await;
@@ -132,7 +132,7 @@ async fn only_a_new_submission_is_leased_in_its_append() {
 #[tokio::test]
 async fn beside_a_new_submission_the_rest_of_its_batch_is_left_to_a_claim() {
     let scene = of_every_trigger().await;
-    let (process, [one, two, three]) = (scene.process(|_| {}), [(); 3].map(|()| Lead::of(&scene)));
+    let (process, [one, two, three]) = (scene.process(|_| {}), [(); 3].map(|()| Lead::new(&scene)));
     scene.report(&[one.submitted(), one.paid()]).await;
     assert_eq!(scene.queue().await, (1, 1));
     scene.report(&[two.submitted(), two.booked()]).await;
@@ -334,7 +334,7 @@ async fn h1_an_erasure_after_the_append_ends_what_waits_and_keeps_nothing_of_wha
     let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
     let process = scene.process(|deliverer| deliverer.settings.caps = one);
     scene.receiver.hold();
-    let lead = Lead::of(&scene);
+    let lead = Lead::new(&scene);
     scene.report(&[lead.submitted()]).await;
     assert_eq!(scene.queue().await, (1, 1));
     scene.report(&[lead.event("response.erased", json!({}))]).await;
@@ -355,7 +355,7 @@ async fn h1_an_erasure_after_the_append_ends_what_waits_and_keeps_nothing_of_wha
 #[tokio::test]
 async fn h1_what_is_erased_in_its_own_batch_is_not_leased() {
     let scene = Scene::new().await;
-    let (process, lead) = (scene.process(|_| {}), Lead::of(&scene));
+    let (process, lead) = (scene.process(|_| {}), Lead::new(&scene));
     scene.report(&[lead.submitted(), lead.event("response.erased", json!({}))]).await;
     assert_eq!(scene.queue().await.0, 0);
     assert_eq!(scene.world.deliver().await, 0);
@@ -372,7 +372,7 @@ async fn e20_what_racing_processes_lease_in_appends_and_claim_is_sent_once() {
         scene.world.subscribe(&scene.firm, &scene.receiver.url(&format!("/{place}"))).await;
     }
     let (main, keyring) = (&scene.world.database.main, &scene.world.database.keyring);
-    let another = World::on(TestDatabase::of(main.clone(), keyring.clone())).await;
+    let another = World::on(TestDatabase::from_main(main.clone(), keyring.clone())).await;
     let processes = [scene.process(|_| {}), Sending::with(another.deliverer().clone())];
     processes[1].claims_in_appends(&another);
     let claims = async || deliver_once(scene.world.deliverer()).await.unwrap();

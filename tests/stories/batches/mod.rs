@@ -35,28 +35,28 @@ impl Place {
         Uuid::from_u64_pair(3, self.0)
     }
 
-    fn of(self, kind: &str, data: Value) -> Value {
+    fn event_of(self, kind: &str, data: Value) -> Value {
         activity(self.firm(), kind, data)
     }
 
     fn of_member(self, kind: &str) -> Value {
-        self.of(kind, json!({"member_id": self.member()}))
+        self.event_of(kind, json!({"member_id": self.member()}))
     }
 
     fn of_form(self, kind: &str) -> Value {
-        self.of(kind, json!({"form_id": self.form()}))
+        self.event_of(kind, json!({"form_id": self.form()}))
     }
 
     fn opened(self) -> Value {
         let brand = json!({"color": "#123456", "reply_to": "hello@example.com"});
-        self.of(
+        self.event_of(
             "firm.opened",
             json!({"name": "F", "plan": {"leads_in_full": true}, "brand": brand}),
         )
     }
 
     fn joined(self) -> Value {
-        self.of("member.joined", json!({"member_id": self.member(), "role": "admin"}))
+        self.event_of("member.joined", json!({"member_id": self.member(), "role": "admin"}))
     }
 
     fn created(self) -> Value {
@@ -66,7 +66,7 @@ impl Place {
             "hidden_fields": [{"key": "partner", "label": "Partner"}],
             "created_at": "2026-10-01T00:00:00Z",
         });
-        self.of("form.created", data)
+        self.event_of("form.created", data)
     }
 
     /// A key of its member, with a hook.

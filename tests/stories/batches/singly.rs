@@ -12,7 +12,7 @@ impl Draw {
         (mixed ^ (mixed >> 32)) % end
     }
 
-    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+    fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()].clone()
     }
 
@@ -22,25 +22,28 @@ impl Draw {
             0 => {
                 let kinds = ["firm.suspended", "firm.suspended", "firm.resumed", "firm.resumed"];
                 let ends = ["firm.closed"];
-                let kind = if self.below(12) == 0 { self.of(&ends) } else { self.of(&kinds) };
+                let kind =
+                    if self.below(12) == 0 { self.one_of(&ends) } else { self.one_of(&kinds) };
                 place.of(kind, json!({}))
             }
             1 => place.of("firm.changed", self.settings()),
-            2 => place.of_member(self.of(&["member.disabled", "member.enabled", "member.left"])),
+            2 => {
+                place.of_member(self.one_of(&["member.disabled", "member.enabled", "member.left"]))
+            }
             3 => {
-                let kind = self.of(&["member.joined", "member.role_changed"]);
-                let role = self.of(&["owner", "admin", "member"]);
+                let kind = self.one_of(&["member.joined", "member.role_changed"]);
+                let role = self.one_of(&["owner", "admin", "member"]);
                 place.of(kind, json!({"member_id": place.member(), "role": role}))
             }
             4 => {
                 let kinds =
                     ["form.published", "form.unpublished", "form.published", "form.deleted"];
-                place.of_form(self.of(&kinds))
+                place.of_form(self.one_of(&kinds))
             }
             5 => place.of("form.changed", self.edit(place)),
             _ => {
                 let kinds = ["address.unsubscribed", "address.bounced", "address.restored"];
-                place.of(self.of(&kinds), json!({"email": "ann@example.com"}))
+                place.of(self.one_of(&kinds), json!({"email": "ann@example.com"}))
             }
         }
     }
@@ -61,7 +64,7 @@ impl Draw {
             ("title", json!(format!("T{}", self.0))),
             ("slug", json!(format!("s{}", self.0))),
             ("url", json!(format!("https://forms.test/{}", self.0))),
-            ("status", json!(self.of(&["draft", "published"]))),
+            ("status", json!(self.one_of(&["draft", "published"]))),
             ("hidden_fields", json!([{"key": format!("k{}", self.0), "label": "K"}])),
             ("created_at", json!(format!("2026-10-{:02}T00:00:00Z", 1 + self.below(20)))),
         ];

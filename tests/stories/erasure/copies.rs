@@ -58,7 +58,7 @@ async fn readable(world: &World, firm: &Firm, response_id: Uuid) -> [usize; 5] {
 /// A world on restored databases, at the time of the first.
 async fn restored(world: &World, main: PgConnectOptions, keyring: PgConnectOptions) -> World {
     let now: Timestamp = world.clock.now();
-    World::at(TestDatabase::of(main, keyring), eventstore::Clock::standing_at(now)).await
+    World::at(TestDatabase::from_main(main, keyring), eventstore::Clock::standing_at(now)).await
 }
 
 /// A dump from before the erasure, restored beside the keyring of today: the log of that day knows

@@ -27,7 +27,7 @@ async fn told(in_plan_at_first: bool, in_one_batch: bool) -> usize {
     story.response = not_there_yet;
     story.report(&[story.submitted()]).await;
     let arrived = story.arrived().await;
-    of(&arrived, "lead_hot").len()
+    with_event(&arrived, "lead_hot").len()
 }
 
 #[tokio::test]

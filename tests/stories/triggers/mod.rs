@@ -171,6 +171,6 @@ fn hidden() -> Value {
            "utm_term": "tax", "utm_content": "top"})
 }
 
-fn of<'a>(arrived: &'a [Received], event: &str) -> Vec<&'a Received> {
+fn with_event<'a>(arrived: &'a [Received], event: &str) -> Vec<&'a Received> {
     arrived.iter().filter(|one| one.header("x-service-event") == event).collect()
 }

@@ -25,7 +25,7 @@ async fn a_lead_becomes_hot_once_and_only_in_the_plan(
     story.report(&[later(story.event("firm.changed", with), 2)]).await;
     assert_eq!(story.report(&[story.hot("bob@example.com")]).await, (0, 1), "used up");
     let arrived = story.arrived().await;
-    assert_eq!(of(&arrived, "lead_hot").len(), 1);
+    assert_eq!(with_event(&arrived, "lead_hot").len(), 1);
 }
 
 /// What a batch says of the plan counts for the leads after it.
@@ -43,7 +43,7 @@ async fn a_plan_and_a_hot_lead_may_come_in_one_batch(
     story.response = story.world.id();
     story.report(&[change(&story, true, 2), story.submitted(), story.hot("b@example.com")]).await;
     let arrived = story.arrived().await;
-    assert_eq!(of(&arrived, "lead_hot").len(), 1);
+    assert_eq!(with_event(&arrived, "lead_hot").len(), 1);
 }
 
 /// Hot on a response that never comes, then on one that does: told of once.
@@ -58,7 +58,7 @@ async fn a_fact_that_waits_in_vain_stands_in_nobodys_way(
     story.report(&[story.hot("carl@example.com")]).await;
     story.report(&[story.submitted()]).await;
     let arrived = story.arrived().await;
-    assert_eq!(of(&arrived, "lead_hot").len(), 1);
+    assert_eq!(with_event(&arrived, "lead_hot").len(), 1);
 }
 
 /// Two firms may use the same ids: each has its own.

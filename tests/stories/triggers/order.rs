@@ -64,7 +64,7 @@ impl Story {
 struct Draw(u64);
 
 impl Draw {
-    const fn of(seed: u64) -> Self {
+    const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -112,7 +112,7 @@ async fn what_is_reported_five_times_is_told_once() {
     let served = tokio::spawn(door.serve(router, DoorSettings::default(), stop.clone()));
     let mut expected = BTreeMap::new();
     for seed in 0..6 {
-        let mut draw = Draw::of(seed);
+        let mut draw = Draw::new(seed);
         story.renew();
         let left = story.response;
         let unfinished = (0..5).flat_map(|_| story.all_unfinished()).collect::<Vec<_>>();
@@ -179,7 +179,7 @@ async fn any_order_comes_to_the_same_deliveries() {
     let hooks = story.hooks().await;
     let mut expected: BTreeMap<(Uuid, Uuid), u64> = BTreeMap::new();
     for seed in 0..200 {
-        let (mut draw, person) = (Draw::of(seed), format!("p{seed}@example.com"));
+        let (mut draw, person) = (Draw::new(seed), format!("p{seed}@example.com"));
         story.renew();
         let left = story.response;
         let mut events = story.all_unfinished();

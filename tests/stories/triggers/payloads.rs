@@ -135,7 +135,7 @@ async fn reports_are_told_once_each_with_the_report_as_it_is(
     }
     let arrived = story.arrived().await;
     for event in ["report_approved", "report_sent", "report_opened"] {
-        let [one] = of(&arrived, event)[..] else { panic!("{event} once") };
+        let [one] = with_event(&arrived, event)[..] else { panic!("{event} once") };
         let mut expected = payload(&story, event);
         expected["report"] = unlocked(&story, "approved");
         assert_eq!(one.json(), expected);
@@ -154,7 +154,7 @@ async fn a_payment_that_is_repeated_is_told_of_once(
     story.report(&[story.submitted(), report, story.paid()]).await;
     assert_eq!(story.report(&[story.paid()]).await, (0, 1));
     let arrived = story.arrived().await;
-    let [paid] = of(&arrived, "payment_received")[..] else { panic!("once") };
+    let [paid] = with_event(&arrived, "payment_received")[..] else { panic!("once") };
     assert_eq!(paid.json()["report"], unlocked(&story, "approved"));
 }
 
@@ -169,13 +169,13 @@ async fn a_call_is_booked_moved_and_cancelled(
         assert_eq!(story.report(&[story.rescheduled(day)]).await, (1, 0));
         assert_eq!(story.report(&[story.rescheduled(day)]).await, (0, 1));
         let arrived = story.arrived().await;
-        let moved = of(&arrived, "booking_rescheduled").last().unwrap().json();
+        let moved = with_event(&arrived, "booking_rescheduled").last().unwrap().json();
         assert_eq!(moved["booking"]["starts_at"], format!("2026-11-0{day}T10:00:00.000Z"));
     }
     assert_eq!(story.report(&[story.cancelled(), story.cancelled()]).await, (1, 1));
     let arrived = story.arrived().await;
-    assert_eq!(of(&arrived, "booking_cancelled").len(), 1);
-    assert_eq!(of(&arrived, "booking_rescheduled").len(), 2);
+    assert_eq!(with_event(&arrived, "booking_cancelled").len(), 1);
+    assert_eq!(with_event(&arrived, "booking_rescheduled").len(), 2);
     assert_eq!(arrived.len(), 5);
 }
 
@@ -187,5 +187,5 @@ async fn what_happened_between_event_and_send_is_in_the_payload() {
     let created = story.event("report.created", story.report_data("draft", false));
     story.report(&[created, story.moved("report.approved")]).await;
     let arrived = story.arrived().await;
-    assert_eq!(of(&arrived, "form_submitted")[0].json()["report"]["status"], "approved");
+    assert_eq!(with_event(&arrived, "form_submitted")[0].json()["report"]["status"], "approved");
 }

@@ -34,7 +34,7 @@ async fn what_is_reported_again_after_a_restore_is_delivered_under_the_ids_it_ha
     let restored = copies.restore(&main, &story.world.database.main).await;
     let keyring = story.world.database.keyring.clone();
     let later = story.world.clock.now();
-    let database = tests::TestDatabase::of(restored, keyring);
+    let database = tests::TestDatabase::from_main(restored, keyring);
     story.world = World::at(database, eventstore::Clock::standing_at(later)).await;
     assert_eq!(ids(&story, &unfinished, &finished).await, had);
 }

@@ -12,7 +12,7 @@ fn another_call(story: &mut Story, seconds: u32) -> (Uuid, Value) {
 
 /// The id of the call in the payload of the one delivery of an event.
 fn call_of(arrived: &[Received], event: &str) -> Value {
-    let [one] = of(arrived, event)[..] else { panic!("{event} once") };
+    let [one] = with_event(arrived, event)[..] else { panic!("{event} once") };
     one.json()["booking"]["id"].clone()
 }
 
@@ -92,7 +92,7 @@ async fn a_report_named_for_two_responses_was_told_of_one_and_kept_with_the_othe
     story.report(&[story.moved("report.approved"), story.cancelled()]).await;
     let arrived = story.arrived().await;
     for event in ["report_approved", "booking_cancelled"] {
-        let [one] = of(&arrived, event)[..] else { panic!("{event} once") };
+        let [one] = with_event(&arrived, event)[..] else { panic!("{event} once") };
         let payload = one.json();
         assert_eq!(payload["response"]["id"], json!(first));
         assert_eq!(payload["report"]["title"], "Your report");
@@ -142,7 +142,7 @@ async fn a_response_named_for_two_forms_was_recorded_under_both(
         let title = if saved_first { "New client enquiry" } else { "Another" };
         let arrived = story.arrived().await;
         for event in ["form_submitted", "payment_received"] {
-            let [one] = of(&arrived, event)[..] else { panic!("{event} once") };
+            let [one] = with_event(&arrived, event)[..] else { panic!("{event} once") };
             assert_eq!(one.json()["form"]["title"], title, "{event}, saved first: {saved_first}");
         }
         let first = if saved_first { json!(story.firm.form) } else { form["form_id"].clone() };

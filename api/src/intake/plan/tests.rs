@@ -83,7 +83,7 @@ fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<BatchPlan,
     let log = given(before).unwrap().events;
     let batch = calls([batch]);
     let there = there(&log, BatchReferences::by(&batch));
-    let known = KnownState::of(loaded(log, &streams(&batch, &identity())), there, Vec::new());
+    let known = KnownState::new(loaded(log, &streams(&batch, &identity())), there, Vec::new());
     plan(&batch, ids_of_state(&batch), known, &identity()).map(|(plan, _)| plan)
 }
 

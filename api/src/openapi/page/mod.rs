@@ -13,7 +13,7 @@ use crate::docs::markup::{row, table};
 use words::{entries, prose, text};
 
 /// The page, with a way to the guides before the reference.
-pub(super) fn of(document: &Value) -> DocsPage {
+pub(super) fn docs_page(document: &Value) -> DocsPage {
     let info = &document["info"];
     DocsPage {
         place: DocsPlace::Reference,

@@ -94,7 +94,7 @@ pub async fn of_firm(
         keys: keys_then(service, firm_id, at).await?,
         tokens: tokens_then(service, reach, firm_id, at).await?,
         users: users_then(service, reach, firm_id, at).await?,
-        operators: operators.into_iter().map(TerminalAccess::of).collect(),
+        operators: operators.into_iter().map(TerminalAccess::new).collect(),
     })
 }
 
@@ -199,7 +199,7 @@ fn parts(stream: &[RecordedEvent]) -> impl Iterator<Item = (&Event, &domain::eve
 }
 
 impl TerminalAccess {
-    fn of(seen: OperatorSeen) -> Self {
+    fn new(seen: OperatorSeen) -> Self {
         Self {
             name: seen.name,
             first_at: seen.first_at.into(),

@@ -32,7 +32,7 @@ impl ProofWalk {
     ) -> Result<(), DeliveryError> {
         let events = proof::beginnings(connection, after, through, self.scope.part).await?;
         let happened: Vec<RecordedOccurrence<'_>> = events.iter().filter_map(happened).collect();
-        let begun: Vec<DeliveryStart<'_>> = events.iter().filter_map(DeliveryStart::of).collect();
+        let begun: Vec<DeliveryStart<'_>> = events.iter().filter_map(DeliveryStart::new).collect();
         self.listed(connection, &happened).await?;
         self.begun(connection, &begun, &happened).await?;
         self.courses(connection, &begun).await
@@ -270,14 +270,14 @@ struct DeliveryStart<'a> {
 }
 
 impl<'a> DeliveryStart<'a> {
-    fn of(recorded: &'a RecordedEvent) -> Option<Self> {
+    fn new(recorded: &'a RecordedEvent) -> Option<Self> {
         let Event::Delivery(event) = &recorded.event else {
             return None;
         };
         Some(Self {
             delivery_id: recorded.aggregate_id.parse().ok()?,
             position: recorded.position,
-            beginning: DeliveryBeginning::of(event),
+            beginning: DeliveryBeginning::new(event),
         })
     }
 

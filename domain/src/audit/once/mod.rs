@@ -110,7 +110,7 @@ pub enum DeliveryBeginning<'a> {
 impl<'a> DeliveryBeginning<'a> {
     /// How the stream of a delivery begins. `None` for a workflow step.
     #[must_use]
-    pub fn of(event: &'a DeliveryEvent) -> Option<Self> {
+    pub fn new(event: &'a DeliveryEvent) -> Option<Self> {
         let listed = |of: Option<DeliveryOf>| of.map_or(Self::Unsaid, Self::Listed);
         match event {
             DeliveryEvent::StepQueued(_) => None,

@@ -151,7 +151,7 @@ fn a_delivery_belongs_to_an_occurrence_that_lists_its_subscription() {
     assert_eq!(begun(by_rule, repaired, Some(&unlisted)), None, "the match saw it live");
     assert_eq!(begun(by_rule, repaired, Some(&happening(25, &[]))), Some(DeliveryFault::ToNobody));
     let unsaid = tried(1, Outcome::Retry);
-    assert_eq!(DeliveryBeginning::of(&unsaid), Some(DeliveryBeginning::Unsaid));
+    assert_eq!(DeliveryBeginning::new(&unsaid), Some(DeliveryBeginning::Unsaid));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_delivery_that_was_made_anew_is_one_per_request() {
     let beginning = |delivery, happening| {
         lives.fault_of_beginning(
             delivery,
-            DeliveryBeginning::of(&anew).unwrap(),
+            DeliveryBeginning::new(&anew).unwrap(),
             Some(&happened(happening)),
         )
     };

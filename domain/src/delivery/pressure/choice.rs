@@ -36,7 +36,7 @@ pub struct PermitUsage {
 impl PermitUsage {
     /// All permits are free.
     #[must_use]
-    pub fn of(permits: usize) -> Self {
+    pub fn new(permits: usize) -> Self {
         Self { permits, free: permits, held: HashMap::new() }
     }
 
@@ -397,7 +397,7 @@ mod tests {
     }
 
     fn ample() -> PermitUsage {
-        PermitUsage::of(1_000)
+        PermitUsage::new(1_000)
     }
 
     #[test]
@@ -464,7 +464,7 @@ mod tests {
     fn f3_a_firm_over_its_share_leaves_a_quarter_to_the_others() {
         let caps = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
         let hog = due(1, "a", 40);
-        let room = PermitUsage::of(16);
+        let room = PermitUsage::new(16);
         assert_eq!(chosen(hog.clone(), &room, responsive(HOSTS), caps).len(), 12);
         let held = HashMap::from([(Uuid::from_u128(1), 12)]);
         let full = PermitUsage { permits: 16, free: 4, held };
@@ -495,7 +495,7 @@ mod tests {
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let all: Vec<_> =
             (1..=10).flat_map(|firm| due(firm, hosts[firm as usize - 1], 100)).collect();
-        let sent = chosen(all, &PermitUsage::of(256), responsive(&hosts), caps);
+        let sent = chosen(all, &PermitUsage::new(256), responsive(&hosts), caps);
         assert_eq!(sent.len(), 230);
         assert!((1..=10).all(|firm| firms(&sent).iter().filter(|one| **one == firm).count() == 23));
     }
@@ -505,7 +505,7 @@ mod tests {
         let caps = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
         let mut all = due(1, "a", 9);
         all.extend(due(2, "bb", 2));
-        let sent = chosen(all, &PermitUsage::of(64), responsive(HOSTS), caps);
+        let sent = chosen(all, &PermitUsage::new(64), responsive(HOSTS), caps);
         assert_eq!(firms(&sent)[..4], [1, 2, 1, 2]);
         assert_eq!(sent.len(), 11);
     }
@@ -521,7 +521,7 @@ mod tests {
     #[test]
     fn many_firms_at_one_host_leave_permits() {
         let all: Vec<_> = (1..=300).flat_map(|firm| due(firm, "a", 15)).collect();
-        let room = PermitUsage::of(256);
+        let room = PermitUsage::new(256);
         let sent = chosen(all, &room, responsive(HOSTS), HostCaps::default());
         assert_eq!(sent.len(), host_ceiling(256));
         let mut flight = responsive(HOSTS);
@@ -535,7 +535,7 @@ mod tests {
     fn hosts_take_turns_before_firms() {
         let mut all: Vec<_> = (1..=30).flat_map(|firm| due(firm, "a", 1)).collect();
         all.extend(due(31, "bb", 3));
-        let sent = chosen(all, &PermitUsage::of(64), responsive(HOSTS), HostCaps::default());
+        let sent = chosen(all, &PermitUsage::new(64), responsive(HOSTS), HostCaps::default());
         assert_eq!(firms(&sent)[..4], [1, 31, 2, 31]);
     }
 
@@ -550,7 +550,7 @@ mod tests {
     fn silent_hosts_share_half_of_the_permits() {
         let all: Vec<_> = HOSTS.iter().flat_map(|host| due(1, host, 30)).collect();
         let caps = HostCaps { per_firm_and_host: 99, per_host: 99 };
-        let choice = choose(all.clone(), &PermitUsage::of(64), silent(HOSTS), caps);
+        let choice = choose(all.clone(), &PermitUsage::new(64), silent(HOSTS), caps);
         assert_eq!(choice.deliveries.len(), 32);
         assert!(choice.crowded_out.is_empty(), "each lane has some");
         let mut flight = silent(HOSTS);
@@ -572,7 +572,7 @@ mod tests {
     fn unknown_hosts_leave_an_eighth_to_responsive_ones() {
         let hosts: Vec<String> = (1..=300).map(|host| format!("{host}.example")).collect();
         let all: Vec<_> = (1..).zip(&hosts).flat_map(|(firm, host)| due(firm, host, 1)).collect();
-        let room = PermitUsage::of(256);
+        let room = PermitUsage::new(256);
         let choice = choose(all, &room, responsive(&["a"]), HostCaps::default());
         assert_eq!((choice.deliveries.len(), choice.crowded_out.len()), (224, 76));
         let mut flight = responsive(&["a"]);

@@ -23,7 +23,7 @@ pub struct HeadRow {
 impl HeadRow {
     /// Makes the row of a chain.
     #[must_use]
-    pub fn of(firm_id: Uuid, chain: &AuditChain) -> Self {
+    pub fn new(firm_id: Uuid, chain: &AuditChain) -> Self {
         Self {
             firm_id,
             sequence: chain.sequence().cast_signed(),
@@ -85,7 +85,7 @@ pub(super) async fn keep(
     chains: &BTreeMap<Uuid, AuditChain>,
 ) -> Result<(), sqlx::Error> {
     let rows: Vec<HeadRow> =
-        chains.iter().map(|(firm_id, chain)| HeadRow::of(*firm_id, chain)).collect();
+        chains.iter().map(|(firm_id, chain)| HeadRow::new(*firm_id, chain)).collect();
     sqlx::query(
         "insert into audit_heads (firm_id, sequence, hash, frontier)
          select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bytea[])

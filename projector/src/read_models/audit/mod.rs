@@ -104,7 +104,7 @@ pub struct EntryRow {
 impl EntryRow {
     /// Makes the row of a linked entry.
     #[must_use]
-    pub fn of(entry: &AuditEntry, linked: LinkedEntry) -> Self {
+    pub fn new(entry: &AuditEntry, linked: LinkedEntry) -> Self {
         let deed = &entry.deed;
         Self {
             firm_id: entry.firm_id,
@@ -182,7 +182,7 @@ async fn subscribed(
 fn link(entries: &[AuditEntry], chains: &mut BTreeMap<Uuid, AuditChain>) -> Vec<EntryRow> {
     let link = |entry: &AuditEntry| {
         let linked = chains.entry(entry.firm_id).or_default().add(entry);
-        EntryRow::of(entry, linked)
+        EntryRow::new(entry, linked)
     };
     entries.iter().map(link).collect()
 }

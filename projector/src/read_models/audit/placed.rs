@@ -66,7 +66,7 @@ async fn late_event(
     late: &LateStatements,
 ) -> Result<Option<RecordedEvent>, TailError> {
     let firm_id = event.context.firm_id;
-    let statement = LateStatement::of(event.position, firm_id, &event.aggregate_id, &event.event);
+    let statement = LateStatement::new(event.position, firm_id, &event.aggregate_id, &event.event);
     let Some(statement) = statement else {
         return Ok(None);
     };
@@ -93,7 +93,7 @@ async fn entries(
             event: &event.event,
             context: &event.context,
         };
-        let entry = AuditEntry::of(stored, subscribed.get(&event.aggregate_id))?;
+        let entry = AuditEntry::new(stored, subscribed.get(&event.aggregate_id))?;
         Some(PlacedEntry { place: *place, entry })
     };
     Ok(placed.iter().filter_map(entry).collect())

@@ -23,7 +23,7 @@ pub(super) async fn write(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
 ) -> Result<(), sqlx::Error> {
-    let mut batch = DeliveryBatch::of(events);
+    let mut batch = DeliveryBatch::new(events);
     let begun: Vec<NewDelivery<'_>> = std::mem::take(&mut batch.queued)
         .into_iter()
         .map(|(id, recorded, queued)| NewDelivery {
@@ -140,7 +140,7 @@ impl DeliveryUpdate {
 }
 
 impl<'a> DeliveryBatch<'a> {
-    fn of(events: &'a [RecordedEvent]) -> Self {
+    fn new(events: &'a [RecordedEvent]) -> Self {
         let mut batch = Self::default();
         for recorded in events {
             let Ok(id) = recorded.aggregate_id.parse() else { continue };

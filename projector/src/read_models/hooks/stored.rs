@@ -36,7 +36,7 @@ impl StoredRow for StoredHook {
         self.hook_id
     }
 
-    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
+    fn from_stream(stream: &[&RecordedEvent]) -> Option<Self> {
         let mut row: Option<Self> = None;
         for recorded in stream {
             let Event::Subscription(event) = &recorded.event else {

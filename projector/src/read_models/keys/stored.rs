@@ -30,7 +30,7 @@ impl StoredRow for StoredKey {
         self.key_id
     }
 
-    fn of(stream: &[&RecordedEvent]) -> Option<Self> {
+    fn from_stream(stream: &[&RecordedEvent]) -> Option<Self> {
         let mut row = None;
         for recorded in stream {
             let at = recorded.context.recorded_at.get();
