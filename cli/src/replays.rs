@@ -208,7 +208,7 @@ async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> 
     };
     let request_id = start.request_id.unwrap_or_else(|| service.entropy.id());
     let selection = start.selection(service).await?;
-    let of_firm = |firm_id: Uuid| start.of(firm_id, request_id, selection.clone());
+    let of_firm = |firm_id: Uuid| start.new_replay(firm_id, request_id, selection.clone());
     let orders: Vec<NewReplay> = firm_ids.into_iter().map(of_firm).collect();
     let mut begun = Vec::new();
     let mut chosen = Vec::new();

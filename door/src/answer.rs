@@ -76,7 +76,7 @@ impl ConnectionService {
     /// Gives the request its id (ruling 38). The router finds exactly one well-formed id.
     fn name(&self, request: &mut Request<Incoming>) -> Option<RequestId> {
         let values = request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes);
-        let id = self.request_ids.as_ref()?.of(values);
+        let id = self.request_ids.as_ref()?.id_of(values);
         request.headers_mut().insert(REQUEST_ID, header(&id)?);
         Some(id)
     }

@@ -55,7 +55,10 @@ impl Inviter {
         if let Some(mail) = mail {
             return self.send_again(&context, invite, &mail).await;
         }
-        if self.finish(&context, invite.of(), InviteCommand::GiveBack(invite.of())).await? {
+        if self
+            .finish(&context, invite.invite_of(), InviteCommand::GiveBack(invite.invite_of()))
+            .await?
+        {
             tracing::warn!(invite_id = %invite.invite_id, "an invite was given back unsent");
         }
         Ok(())
@@ -75,7 +78,7 @@ impl Inviter {
         };
         match sent {
             sent @ (MailOutcome::Accepted | MailOutcome::Refused { .. }) => {
-                self.record(context, invite.of(), &sent).await
+                self.record(context, invite.invite_of(), &sent).await
             }
             MailOutcome::Failed(why) => {
                 tracing::warn!(invite_id = %invite.invite_id, why, "an invite could not be sent and waits for its next turn");

@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn a_callers_own_id_is_taken_if_it_is_well_formed_and_there_once() {
         let ids = RequestIds::new(|| NEW.parse().unwrap());
-        let of = |values: &[&str]| ids.of(values.iter().map(|value| value.as_bytes())).to_string();
+        let of =
+            |values: &[&str]| ids.id_of(values.iter().map(|value| value.as_bytes())).to_string();
         let longest = "a".repeat(128);
         for own in ["a", "A-b_c.d:9", NEW, &longest] {
             assert_eq!(of(&[own]), own);
@@ -119,7 +120,7 @@ mod tests {
         }
         assert_eq!(of(&[]), NEW);
         assert_eq!(of(&["a", "a"]), NEW, "twice");
-        assert_eq!(ids.of([&[0xff][..]].into_iter()).as_str(), NEW, "no text");
+        assert_eq!(ids.id_of([&[0xff][..]].into_iter()).as_str(), NEW, "no text");
     }
 
     #[tokio::test]

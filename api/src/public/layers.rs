@@ -56,7 +56,7 @@ async fn identified(ids: RequestIds, door: &'static str, request: Request, next:
     if let Some(id) = current_request_id() {
         return in_a_task_of_its_own(id, watched(door, request, next)).await;
     }
-    let id = ids.of(request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes));
+    let id = ids.id_of(request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes));
     let name = HeaderValue::from_str(id.as_str());
     let mut response = in_a_task_of_its_own(id, watched(door, request, next)).await;
     if let Ok(name) = name {

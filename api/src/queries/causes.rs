@@ -301,8 +301,8 @@ fn origin(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
     let of = match event {
         DeliveryEvent::DeliveryAttempted(attempt) => attempt.of,
         DeliveryEvent::DeliveryCancelled { of, .. } => *of,
-        DeliveryEvent::DeliveryQueued(consignment) => Some(consignment.of()),
-        DeliveryEvent::DeliveryReissued(reissued) => Some(reissued.consignment.of()),
+        DeliveryEvent::DeliveryQueued(consignment) => Some(consignment.delivery_of()),
+        DeliveryEvent::DeliveryReissued(reissued) => Some(reissued.consignment.delivery_of()),
         DeliveryEvent::StepQueued(_)
         | DeliveryEvent::StepRetried(_)
         | DeliveryEvent::DeliveryReplayed(_) => None,

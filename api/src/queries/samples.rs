@@ -89,7 +89,7 @@ impl SampleSource {
         Ok(form.map(|form| LatestSubmission {
             report: report.map(|report| report.document),
             booking: booking.map(|booking| booking.document),
-            ..of(form, response)
+            ..latest_submission(form, response)
         }))
     }
 }

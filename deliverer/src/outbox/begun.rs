@@ -62,8 +62,10 @@ pub(crate) async fn lost_rows(
         .chunk_by(|one, next| one.aggregate_id == next.aggregate_id)
         .filter_map(BegunDelivery::new)
         .collect();
-    let ids: Vec<String> =
-        begun.iter().filter_map(|one| Some(one.delivery.of()?.occurrence_id.to_string())).collect();
+    let ids: Vec<String> = begun
+        .iter()
+        .filter_map(|one| Some(one.delivery.delivery_of()?.occurrence_id.to_string()))
+        .collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let occurrences = load_first(connection, &upcasters, "Occurrence", &ids).await?;
     let occurrences: HashMap<Uuid, &RecordedEvent> = occurrences
@@ -135,7 +137,7 @@ impl<'a> BegunDelivery<'a> {
                 reissue::row(self.first, reissued)
             }
             _ => {
-                let of = self.delivery.of()?;
+                let of = self.delivery.delivery_of()?;
                 let recorded = *occurrences.get(&of.occurrence_id)?;
                 let delivery_id = self.first.aggregate_id.parse().ok()?;
                 let happening = recorded.event.happening()?;

@@ -405,9 +405,11 @@ impl Delivery {
 
     fn absorb(&mut self, event: &DeliveryEvent) {
         match event {
-            DeliveryEvent::DeliveryQueued(consignment) => self.begin(Some(consignment.of())),
+            DeliveryEvent::DeliveryQueued(consignment) => {
+                self.begin(Some(consignment.delivery_of()));
+            }
             DeliveryEvent::DeliveryReissued(reissued) => {
-                self.begin(Some(reissued.consignment.of()));
+                self.begin(Some(reissued.consignment.delivery_of()));
             }
             DeliveryEvent::StepQueued(order) => {
                 self.state = Some(DeliveryState::Pending);

@@ -84,7 +84,7 @@ fn tries_are_recorded_in_order_until_it_ends() {
 
 #[test]
 fn a_listed_delivery_begins_with_what_comes_first_of_it() {
-    let of = Some(consignment().of());
+    let of = Some(consignment().delivery_of());
     let first = Attempt { of, ..attempt(1, Outcome::Retry) };
     let tried = DeliveryEvent::DeliveryAttempted(first.clone());
     given(vec![]).when(try_of(first)).then_expect_events(vec![tried.clone()]);
@@ -97,7 +97,7 @@ fn a_listed_delivery_begins_with_what_comes_first_of_it() {
         delivery.absorb(&first);
         assert!(delivery.state().is_some());
         delivery.absorb(&attempted(2, Outcome::Failed));
-        assert_eq!(delivery.reissue(), Ok(consignment().of()), "what it is of stays");
+        assert_eq!(delivery.reissue(), Ok(consignment().delivery_of()), "what it is of stays");
     }
     given(vec![])
         .when(try_of(attempt(1, Outcome::Retry)))
@@ -257,7 +257,7 @@ fn what_has_ended_is_made_anew_once_per_request() {
     let cancelled =
         DeliveryEvent::DeliveryCancelled { cause: CancelCause::FirmSuspended, of: None };
     for end in [attempted(1, Outcome::Delivered), attempted(1, Outcome::Failed), cancelled] {
-        assert_eq!(ended(end).reissue(), Ok(consignment().of()));
+        assert_eq!(ended(end).reissue(), Ok(consignment().delivery_of()));
         let reissued = ReissuedDelivery {
             reissue_of: Uuid::from_u128(5),
             request_id: Uuid::from_u128(6),
@@ -321,7 +321,7 @@ fn a_pending_delivery_waits_for_its_next_attempt() {
         Attempt { late: Some(LateEffect::Noted), next_try_at: None, ..attempt(1, Outcome::Retry) };
     let noted = DeliveryEvent::DeliveryAttempted(noted);
     assert_eq!(next(&[queued(), attempted(1, Outcome::Retry), noted]), own(at, 8));
-    let listed = Attempt { of: Some(consignment().of()), ..attempt(1, Outcome::Retry) };
+    let listed = Attempt { of: Some(consignment().delivery_of()), ..attempt(1, Outcome::Retry) };
     assert_eq!(next(&[DeliveryEvent::DeliveryAttempted(listed)]), own(at, 8));
     for end in [Outcome::Delivered, Outcome::Failed, Outcome::Interrupted] {
         assert_eq!(next(&[queued(), attempted(1, end)]), None, "{end:?}");

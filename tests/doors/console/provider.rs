@@ -676,7 +676,7 @@ async fn while_the_provider_is_away_tokens_sign_in_and_it_is_asked_again() {
 async fn each_of_many_visits_at_once_asked_the_provider_for_its_description() {
     let console = Console::new().await;
     let leave = || get(&console.world, "/console/sign-in/provider", &[]);
-    for answer in futures::future::join_all((0..20).map(|_| leave())).await {
+    for answer in join_all((0..20).map(|_| leave())).await {
         assert_eq!(answer.status, 303);
     }
     assert_eq!(*console.provider.described.lock().unwrap(), 1);

@@ -24,26 +24,26 @@ impl Draw {
                 let ends = ["firm.closed"];
                 let kind =
                     if self.below(12) == 0 { self.one_of(&ends) } else { self.one_of(&kinds) };
-                place.of(kind, json!({}))
+                place.event_of(kind, json!({}))
             }
-            1 => place.of("firm.changed", self.settings()),
+            1 => place.event_of("firm.changed", self.settings()),
             2 => {
                 place.of_member(self.one_of(&["member.disabled", "member.enabled", "member.left"]))
             }
             3 => {
                 let kind = self.one_of(&["member.joined", "member.role_changed"]);
                 let role = self.one_of(&["owner", "admin", "member"]);
-                place.of(kind, json!({"member_id": place.member(), "role": role}))
+                place.event_of(kind, json!({"member_id": place.member(), "role": role}))
             }
             4 => {
                 let kinds =
                     ["form.published", "form.unpublished", "form.published", "form.deleted"];
                 place.of_form(self.one_of(&kinds))
             }
-            5 => place.of("form.changed", self.edit(place)),
+            5 => place.event_of("form.changed", self.edit(place)),
             _ => {
                 let kinds = ["address.unsubscribed", "address.bounced", "address.restored"];
-                place.of(self.one_of(&kinds), json!({"email": "ann@example.com"}))
+                place.event_of(self.one_of(&kinds), json!({"email": "ann@example.com"}))
             }
         }
     }
@@ -84,7 +84,7 @@ fn batch(draw: &mut Draw, places: [Place; 4]) -> Vec<Value> {
     let new = places[2..].iter().flat_map(|place| [place.opened(), place.created()]);
     let mut batch: Vec<Value> = new.collect();
     for second in 1..50 {
-        let report = draw.of(&places);
+        let report = draw.one_of(&places);
         let second = second + u32::try_from(draw.below(8)).unwrap();
         batch.push(later(draw.report(report), second));
     }
@@ -156,13 +156,13 @@ async fn a_firm_closed_before_its_member_left_removed_its_subscriptions_as_the_k
     let submitted = json!({"response_id": Uuid::from_u128(9), "form_id": place.form(),
                            "submitted_at": "2026-11-01T11:59:58.250Z"});
     let batch = [
-        later(place.of("firm.closed", json!({})), 1),
-        place.of("response.submitted", submitted),
+        later(place.event_of("firm.closed", json!({})), 1),
+        place.event_of("response.submitted", submitted),
         later(place.of_member("member.left"), 2),
     ];
     for cuts in [batch.len(), 1] {
         let world = World::new().await;
-        let owner = place.of("member.joined", owner.clone());
+        let owner = place.event_of("member.joined", owner.clone());
         take(&world, &[place.opened(), owner, place.created()]).await;
         place.subscribe(&world).await;
         for reports in batch.chunks(cuts) {

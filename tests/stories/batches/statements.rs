@@ -10,7 +10,7 @@ use super::*;
 /// What these places tell at first, and what they tell next.
 fn told(places: &[Place]) -> [Vec<Value>; 2] {
     let first = |place: &Place| {
-        let bounced = place.of("address.bounced", json!({"email": "ann@example.com"}));
+        let bounced = place.event_of("address.bounced", json!({"email": "ann@example.com"}));
         let published = later(place.of_form("form.published"), 1);
         [place.opened(), place.joined(), place.created(), bounced, published]
     };
@@ -19,8 +19,8 @@ fn told(places: &[Place]) -> [Vec<Value>; 2] {
         let brand = if place.0.is_multiple_of(2) { looks } else { address };
         let end = if place.0.is_multiple_of(2) { "firm.closed" } else { "firm.suspended" };
         [
-            later(place.of("firm.changed", json!({"name": "G", "brand": brand})), 1),
-            later(place.of(end, json!({})), 2),
+            later(place.event_of("firm.changed", json!({"name": "G", "brand": brand})), 1),
+            later(place.event_of(end, json!({})), 2),
             later(place.of_member("member.disabled"), 1),
             later(place.of_form("form.unpublished"), 2),
             later(place.of_form("form.deleted"), 3),
@@ -81,7 +81,7 @@ impl About {
             "respondent": {"email": self.email()},
             "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "a"}],
         });
-        self.0.of(kind, data)
+        self.0.event_of(kind, data)
     }
 
     fn report(self, kind: &str) -> Value {
@@ -89,11 +89,11 @@ impl About {
             "report_id": self.id(21), "response_id": self.id(10), "title": "T", "status": "draft",
             "review_url": "https://forms.test/r/1",
         });
-        self.0.of(kind, data)
+        self.0.event_of(kind, data)
     }
 
     fn of_report(self, kind: &str) -> Value {
-        self.0.of(kind, json!({"report_id": self.id(21), "at": "2026-11-01T12:00:00Z"}))
+        self.0.event_of(kind, json!({"report_id": self.id(21), "at": "2026-11-01T12:00:00Z"}))
     }
 
     fn booked(self) -> Value {
@@ -102,7 +102,7 @@ impl About {
             "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
             "ends_at": "2026-11-02T09:30:00Z", "duration_min": 30, "time_zone": "Europe/Paris",
         });
-        self.0.of("booking.made", data)
+        self.0.event_of("booking.made", data)
     }
 
     fn moved(self, day: u32) -> Value {
@@ -112,7 +112,7 @@ impl About {
             "ends_at": format!("2026-11-{day:02}T10:45:00Z"), "duration_min": 45,
             "time_zone": "Europe/London",
         });
-        self.0.of("booking.rescheduled", data)
+        self.0.event_of("booking.rescheduled", data)
     }
 
     fn paid(self, payment: u64, response: u64) -> Value {
@@ -120,12 +120,12 @@ impl About {
             "payment_id": self.id(payment), "response_id": self.id(response), "amount": 100,
             "currency": "EUR", "at": "2026-11-01T12:00:00Z",
         });
-        self.0.of("payment.received", data)
+        self.0.event_of("payment.received", data)
     }
 
     fn hot(self, person: &str) -> Value {
         let data = json!({"person": person, "response_id": self.id(10), "band": "hot", "score": 9});
-        self.0.of("lead.scored", data)
+        self.0.event_of("lead.scored", data)
     }
 
     /// At first: a response, everything about it, and one that is not finished.
@@ -151,13 +151,13 @@ impl About {
             later(self.report("report.changed"), 1),
             self.of_report("report.opened"),
             self.moved(4),
-            self.0.of("booking.cancelled", cancelled),
+            self.0.event_of("booking.cancelled", cancelled),
             self.paid(32, 10),
             self.hot(&format!("other-{}", self.email())),
             self.response("response.submitted", 12, "submitted_at"),
             self.paid(33, 13),
-            self.0.of("response.erased", json!({"response_id": self.id(11)})),
-            self.0.of("person.erased", json!({"email": self.email()})),
+            self.0.event_of("response.erased", json!({"response_id": self.id(11)})),
+            self.0.event_of("person.erased", json!({"email": self.email()})),
         ]
     }
 }

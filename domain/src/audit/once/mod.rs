@@ -129,8 +129,8 @@ impl<'a> DeliveryBeginning<'a> {
     pub const fn delivery_of(self) -> Option<DeliveryOf> {
         match self {
             Self::Listed(of) => Some(of),
-            Self::Repaired(consignment) => Some(consignment.of()),
-            Self::Anew(reissued) => Some(reissued.consignment.of()),
+            Self::Repaired(consignment) => Some(consignment.delivery_of()),
+            Self::Anew(reissued) => Some(reissued.consignment.delivery_of()),
             Self::Unsaid => None,
         }
     }

@@ -128,7 +128,7 @@ fn a_delivery_belongs_to_an_occurrence_that_lists_its_subscription() {
     let lives = lives();
     let (listed, unlisted) = (happening(15, &[2]), happening(15, &[]));
     let by_rule = happened(&listed).delivery_id(id(2));
-    let of = consignment().of();
+    let of = consignment().delivery_of();
     let begun = |delivery, begun, of: Option<&Happening>| {
         lives.fault_of_beginning(delivery, begun, of.map(happened).as_ref())
     };

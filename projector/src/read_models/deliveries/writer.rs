@@ -61,8 +61,8 @@ impl<'a> DeliverySource<'a> {
     const fn delivery_of(self) -> Option<DeliveryOf> {
         match self {
             Self::Listed(of, _) => Some(of),
-            Self::Repaired(consignment) => Some(consignment.of()),
-            Self::Anew(reissued) => Some(reissued.consignment.of()),
+            Self::Repaired(consignment) => Some(consignment.delivery_of()),
+            Self::Anew(reissued) => Some(reissued.consignment.delivery_of()),
             Self::Step(_) => None,
         }
     }
