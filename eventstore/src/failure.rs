@@ -1,7 +1,7 @@
 //! [`Failure`] is the one classification of database errors.
 //!
-//! Every caller that may repeat its work asks [`Failure::new`]. The kinds are sets of SQLSTATE codes
-//! (PostgreSQL's manual, appendix A).
+//! Every caller that may repeat its work asks [`Failure::new`]. The kinds are sets of SQLSTATE
+//! codes (PostgreSQL's manual, appendix A).
 
 /// The kind of a database error, by the chance that the same statement succeeds later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
