@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use domain::audit::VerificationOutcome;
-use domain::audit::is_signature_late;
+use domain::audit::{VerificationOutcome, is_signature_late};
 use eventstore::disk::{self, DiskSpace};
 use eventstore::{checkup, log_tail};
 use projector::{signatures, verifications};
@@ -60,20 +59,16 @@ const OTHER_PRIMARY: Alarm = Alarm {
 /// # Errors
 /// Why the process cannot serve.
 pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Error> {
-    let main = in_time("the main database", async {
-        match checkup::main_schema(&service.pools.health).await?.missing {
-            0 => Ok(()),
-            missing => {
-                Err(sqlx::Error::Configuration(format!("{missing} migrations to come").into()))
-            }
-        }
-    });
+    let main = in_time("the main database", checkup::main_schema(&service.pools.health));
     let keyring = in_time("the keyring", async {
         vault::ask_keyring(&mut *service.pools.keyring_health.acquire().await?).await
     });
     let alarms = timeout(ANSWER_WITHIN, alarms(service));
     let (main, keyring, alarms) = tokio::join!(main, keyring, alarms);
-    main.map_err(Error::Unavailable)?;
+    let missing = main.map_err(Error::Unavailable)?.missing;
+    if missing > 0 {
+        return Err(Error::Unavailable(format!("the main database lacks {missing} migrations")));
+    }
     keyring.map_err(Error::NoKeyring)?;
     if service.admission.refused_reports.are_last() {
         let space = in_time("a full disk", try_disks(service)).await;

@@ -90,8 +90,7 @@ pub struct DeliveryBridge {
 /// Batchers and rates of calls, in the memory of this process. Clones share them.
 #[derive(Clone, Default)]
 pub struct CallAdmission {
-    /// Held by whoever reads the alarms, so that slow ones take one connection of
-    /// [`CallerPools::health`].
+    /// The lock of a look at the alarms. Slow looks take one connection of [`CallerPools::health`].
     pub alarm_turn: Arc<tokio::sync::Mutex<()>>,
     /// Batchers of key look-ups.
     pub key_batchers: KeyBatchers,

@@ -215,8 +215,9 @@ impl Cluster {
     /// Stops the server, and stores its data as a seed. No other process may use the cluster.
     pub async fn into_seed(self, seed: &Path) -> Result<(), ClusterError> {
         let files = self.files.clone();
+        let password = self.password.clone();
         self.stop().await?;
-        seed::store(&files, seed)
+        seed::store(&files, &password, seed)
     }
 
     /// Releases the hold. Waits until the server has ended, unless another process uses it.

@@ -10,9 +10,8 @@ use crate::error::{AtPath, ClusterError};
 use crate::files::{ClusterFiles, write_secret};
 
 /// Stores the data of a stopped cluster. The archive is whole, or not there.
-pub(crate) fn store(files: &ClusterFiles, seed: &Path) -> Result<(), ClusterError> {
-    let password = fs::read_to_string(files.password_path()).at(&files.password_path())?;
-    write_secret(&password_path(seed), &password)?;
+pub(crate) fn store(files: &ClusterFiles, password: &str, seed: &Path) -> Result<(), ClusterError> {
+    write_secret(&password_path(seed), password)?;
     let unfinished = seed.with_extension(process::id().to_string());
     let archive = File::create(&unfinished).at(&unfinished)?;
     let mut tar = files.account.command("tar");

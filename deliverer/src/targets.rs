@@ -19,7 +19,7 @@ pub struct KnownTargets(Mutex<TargetsByHook>);
 
 impl KnownTargets {
     /// The targets of these subscriptions.
-    pub(crate) async fn of_hooks(
+    pub(crate) async fn read_for_hooks(
         &self,
         connection: &mut PgConnection,
         mut hook_ids: HashSet<Uuid>,

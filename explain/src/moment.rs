@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn yesterday_is_its_end_and_a_distance_lies_before_now() {
+    fn yesterday_means_its_end() {
         let now: Timestamp = "2026-11-02T12:00:00Z".parse().unwrap();
         let asked = |text: &str| text.parse::<AskedAccess>().map(|asked| asked.moment(now).at(now));
         let at = |text: &str| Ok(text.parse::<Timestamp>().unwrap());

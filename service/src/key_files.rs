@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f2_a_link_in_the_place_of_a_key_that_is_made_is_not_followed() {
+    fn f2_a_new_key_file_follows_no_link() {
         let folder = std::env::temp_dir().join(format!("firmforms-key-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let precious = folder.join("precious");

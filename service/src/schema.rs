@@ -24,10 +24,10 @@ pub async fn migrate_both(databases: &Databases) -> anyhow::Result<()> {
 }
 
 pub(crate) async fn bring_up(main: &PgPool, keyring: &PgPool) -> anyhow::Result<()> {
-    migrate(main).await.map_err(|error| not_brought_up("the main database", error))?;
+    migrate(main).await.map_err(|error| not_brought_up(MAIN, error))?;
     eventstore::bring_up(keyring, &KEYRING_MIGRATIONS)
         .await
-        .map_err(|error| not_brought_up("the keyring", error))
+        .map_err(|error| not_brought_up(KEYRING, error))
 }
 
 /// Requires both databases at this build's schema, or at a newer one. Only `serve`, `demo` and

@@ -90,7 +90,7 @@ pub struct SystemSetup {
     pub notices: Option<NoticeTarget>,
     /// The published addresses that deliveries leave from; any if there are none.
     pub egress: Vec<IpAddr>,
-    /// Those that this process uses.
+    /// The published addresses that this process uses.
     pub egress_bind: Vec<IpAddr>,
     /// The integrations screen of the product.
     pub integrations_url: Option<String>,

@@ -12,7 +12,7 @@ const UNSEEN: [(&str, &str); 1] = [("auto_explain.log_min_duration", "-1")];
 
 /// The connections of a world.
 pub(crate) struct WorldPools {
-    /// Those of its parts.
+    /// The connections of its parts.
     pub(crate) parts: Pools,
     /// The log, as projectors meet it.
     pub(crate) projector: Store,

@@ -1,5 +1,5 @@
-//! The seed of the tests' clusters: both template databases at this build's schema. It is made once,
-//! and lies beside the test binaries until a migration is added.
+//! The seed of the tests' clusters: both template databases at this build's schema. It lies
+//! beside the test binaries. A new migration needs another one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

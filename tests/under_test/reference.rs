@@ -11,12 +11,12 @@ const GENERATED_WORDS_MAX: usize = 2_080;
 const COMMANDS_WORDS_MAX: usize = 1_050;
 
 #[test]
-fn the_page_of_settings_is_what_the_command_line_says() {
+fn the_settings_page_matches_the_command_line() {
     assert_page_is("settings.md", &reference::settings());
 }
 
 #[test]
-fn the_page_of_commands_is_what_the_command_line_says() {
+fn the_commands_page_matches_the_command_line() {
     assert_page_is("commands.md", &reference::commands());
 }
 

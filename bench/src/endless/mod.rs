@@ -158,7 +158,8 @@ impl Bench {
     async fn look(&self) -> anyhow::Result<(usize, f64)> {
         let (began, mut most, mut most_mib) = (Instant::now(), 0, 0.0_f64);
         loop {
-            let (out, now_mib) = (self.hosts.out(), Memory::new(self.pid)?.now_mib);
+            let out = self.hosts.out();
+            let now_mib = Memory::new(self.pid)?.now_mib;
             if out > most {
                 (most, most_mib) = (out, now_mib);
             } else if out == most {

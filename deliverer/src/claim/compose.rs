@@ -112,7 +112,7 @@ impl ComposeInputs {
         let built = BuiltBodies::new(rows, |row| self.build(row), &*deliverer.entropy, now);
         bodies.extend(freeze(deliverer, connection, keys, built).await?);
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
-        let targets = deliverer.targets.of_hooks(connection, hooks.collect()).await?;
+        let targets = deliverer.targets.read_for_hooks(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
         Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets, notices: None })
     }

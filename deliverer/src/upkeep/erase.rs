@@ -61,16 +61,13 @@ struct BegunErasures {
     batch: ErasureBatch,
     unaware: RunningWriters,
     look: SettledUpTo,
-    /// The wait before the next look at these transactions.
-    wait: Duration,
     waited: Duration,
 }
 
 impl BegunErasures {
-    /// The wait before the next look. Each is twice the last one.
+    /// The wait before the next look: as long as all waits before it.
     fn next_wait(&mut self) -> Duration {
-        let wait = self.wait;
-        self.wait = (wait * 2).min(UNAWARE_RETRY_AFTER_MAX);
+        let wait = self.waited.clamp(UNAWARE_RETRY_AFTER, UNAWARE_RETRY_AFTER_MAX);
         let was_short = self.waited < UNAWARE_WARNING_AFTER;
         self.waited += wait;
         if was_short && self.waited >= UNAWARE_WARNING_AFTER {
@@ -125,8 +122,7 @@ impl EraseWorker {
             return Ok(idle);
         };
         self.deliverer.keyring.forget_up_to(&batch.erased, &batch.last).await?;
-        let wait = UNAWARE_RETRY_AFTER;
-        self.begun = Some(BegunErasures { batch, unaware, look, wait, waited: Duration::ZERO });
+        self.begun = Some(BegunErasures { batch, unaware, look, waited: Duration::ZERO });
         Ok(NextStep::Busy)
     }
 

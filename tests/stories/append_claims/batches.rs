@@ -97,7 +97,9 @@ async fn of_every_trigger() -> Scene {
 #[tokio::test]
 async fn only_a_new_submission_is_leased_in_its_append() {
     let scene = of_every_trigger().await;
-    let (process, begun, lead) = (scene.process(|_| {}), Lead::new(&scene), Lead::new(&scene));
+    let process = scene.process(|_| {});
+    let begun = Lead::new(&scene);
+    let lead = Lead::new(&scene);
     scene.report(&[begun.saved()]).await;
     scene.world.pass(Duration::from_secs(3_601));
     scene.world.time_out().await;
@@ -355,7 +357,8 @@ async fn h1_an_erasure_after_the_append_ends_what_waits_and_keeps_nothing_of_wha
 #[tokio::test]
 async fn h1_what_is_erased_in_its_own_batch_is_not_leased() {
     let scene = Scene::new().await;
-    let (process, lead) = (scene.process(|_| {}), Lead::new(&scene));
+    let process = scene.process(|_| {});
+    let lead = Lead::new(&scene);
     scene.report(&[lead.submitted(), lead.event("response.erased", json!({}))]).await;
     assert_eq!(scene.queue().await.0, 0);
     assert_eq!(scene.world.deliver().await, 0);

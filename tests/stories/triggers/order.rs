@@ -179,7 +179,8 @@ async fn any_order_comes_to_the_same_deliveries() {
     let hooks = story.hooks().await;
     let mut expected: BTreeMap<(Uuid, Uuid), u64> = BTreeMap::new();
     for seed in 0..200 {
-        let (mut draw, person) = (Draw::new(seed), format!("p{seed}@example.com"));
+        let mut draw = Draw::new(seed);
+        let person = format!("p{seed}@example.com");
         story.renew();
         let left = story.response;
         let mut events = story.all_unfinished();
