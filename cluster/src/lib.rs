@@ -225,7 +225,7 @@ impl Cluster {
         let Self { files, server, .. } = self;
         let _turn = files.lock().await?;
         drop(server.hold);
-        if lifeline::is_held(&files.lifeline()) {
+        if lifeline::stays_held(&files.lifeline()).await {
             return Ok(());
         }
         if let Some(mut guard) = server.guard {

@@ -14,7 +14,10 @@ use nix::unistd::mkfifo;
 
 use crate::account::ServerAccount;
 use crate::error::{AtPath, ClusterError};
-use crate::files::remove_if_there;
+use crate::files::{POLL_INTERVAL, remove_if_there};
+
+/// A child has executed long before so many [`POLL_INTERVAL`]s have passed.
+const COPY_CHECKS: u32 = 20;
 
 /// One user's write end of the lifeline. The server lives at least as long.
 #[derive(Debug)]
@@ -62,9 +65,21 @@ pub(crate) fn make(
     Ok((LifelineHold { _pipe: pipe }, watched))
 }
 
-/// Whether any user holds the lifeline. Only under the cluster's lock, so that no user takes hold
+/// Whether another user holds the lifeline. A child that this process starts has a copy between
+/// its fork and its exec, so only a hold that lasts counts. Only under the cluster's lock.
+pub(crate) async fn stays_held(path: &Path) -> bool {
+    for _ in 0..COPY_CHECKS {
+        if !is_held(path) {
+            return false;
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    is_held(path)
+}
+
+/// Whether anything holds the lifeline. Only under the cluster's lock, so that no user takes hold
 /// meanwhile.
-pub(crate) fn is_held(path: &Path) -> bool {
+fn is_held(path: &Path) -> bool {
     let read = no_follow_options(OFlag::O_NONBLOCK)
         .read(true)
         .open(path)

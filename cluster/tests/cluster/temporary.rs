@@ -19,6 +19,19 @@ async fn stopped_it_is_gone() {
     assert_ended(&data_dir);
 }
 
+/// Otherwise a cluster that stopped while another thread started a program did not wait, and its
+/// data were copied under a running server.
+#[tokio::test]
+async fn stop_waits_while_a_child_forks() {
+    let cluster = Cluster::temporary(pg_bin(), &[("shared_buffers", "16MB")]).await.unwrap();
+    let data_dir = cluster.data_dir().to_owned();
+    let lifeline = data_dir.join("postgres/lifeline");
+    let copy = fs::OpenOptions::new().write(true).open(lifeline).unwrap();
+    let (stopped, ()) = tokio::join!(cluster.stop(), async { drop(copy) });
+    stopped.unwrap();
+    assert!(!data_dir.exists());
+}
+
 #[test]
 fn when_its_process_is_killed_it_goes() {
     let mut process = Process::spawn("temporary");
