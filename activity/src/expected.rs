@@ -157,15 +157,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_twice_happens_once() {
+    fn a_repeated_report_happens_once() {
         let activity = || MadeUpActivity::new(2, 60, 1).activity();
         let (once, twice) = (expected(activity()), expected(activity().chain(activity())));
         assert!(once.happened().count() > 60);
         assert_eq!(once.happened().count(), twice.happened().count());
     }
 
+    /// Every firm has a name and an owner.
     #[test]
-    fn every_firm_has_an_owner_and_only_leads_are_silent() {
+    fn only_leads_are_silent() {
         let made_up = MadeUpActivity::new(4, 400, 1);
         let expected = expected(made_up.founding().chain(made_up.responses()));
         assert_eq!(expected.firms.len(), 4);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_known_response_has_not_happened() {
+    fn without_its_response_nothing_happens() {
         let made_up = MadeUpActivity::new(2, 60, 1);
         let parts = |line: &EventLine| !line.is_about("response.");
         assert_eq!(expected(made_up.activity().filter(parts)).happened().count(), 0);

@@ -77,7 +77,7 @@ mod tests {
 
     /// The first numbers of the published reference for the seed 1234567.
     #[test]
-    fn it_is_splitmix64() {
+    fn the_generator_is_splitmix64() {
         let mut random = Random(1_234_567);
         let drawn = [random.draw(), random.draw(), random.draw()];
         assert_eq!(

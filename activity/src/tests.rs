@@ -44,16 +44,16 @@ fn the_intake_reads_every_line() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_bytes_and_another_is_not() {
+fn a_seed_fixes_the_bytes() {
     let text = written(MadeUpActivity::new(3, 200, 7));
     assert_eq!(text, written(MadeUpActivity::new(3, 200, 7)));
     assert_ne!(text, written(MadeUpActivity::new(3, 200, 8)));
 }
 
-/// On every machine, in every build: the digest is what it was when this was written. Whoever
-/// changes what is made up changes it.
+/// The digest is one on every machine and in every build. A change of the made-up activity changes
+/// the digest.
 #[test]
-fn the_bytes_are_these() {
+fn the_bytes_never_change() {
     let digest = Uuid::new_v5(&Uuid::nil(), written(MadeUpActivity::new(12, 300, 42)).as_bytes());
     assert_eq!(digest.to_string(), "fc30bed0-5732-58bc-ab4b-1e780da6f36f");
 }
@@ -98,9 +98,9 @@ fn both_plans_and_all_bands_are_there() {
     assert_eq!((plans.len(), bands.len()), (2, 3));
 }
 
-/// Firms, members and forms come before what needs them.
+/// Firms, members and forms come before the activities that need them.
 #[test]
-fn nothing_comes_before_its_firm_and_its_form() {
+fn nothing_comes_before_firm_and_form() {
     let (mut firms, mut forms) = (HashSet::new(), HashSet::new());
     for event in read(&written(MadeUpActivity::new(20, 2_000, 9))) {
         let CloudEvent { firm_id, activity, .. } = event;
@@ -116,7 +116,7 @@ fn nothing_comes_before_its_firm_and_its_form() {
     }
 }
 
-/// What a report of state is about, if it is one.
+/// The subject of a report of state. `None` for other activities.
 fn subject(event: &CloudEvent, value: &Value) -> Option<String> {
     let about = match &event.activity {
         Activity::Firm { .. } => "firm".to_owned(),
@@ -172,7 +172,7 @@ fn the_time_covered_is_as_asked() {
 }
 
 #[test]
-fn no_response_is_as_good_as_many() {
+fn activity_may_hold_no_response() {
     let text = written(MadeUpActivity::new(1, 0, 1));
     assert!(text.contains("firm.opened") && !text.contains("response."));
 }

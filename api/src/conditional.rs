@@ -54,7 +54,7 @@ mod tests {
     #[case(r#""x""#, false)]
     #[case("44136fa355b3678a1146ad16f7e8649e", false)]
     #[case("", false)]
-    fn a_caller_has_what_it_names(#[case] value: &str, #[case] known: bool) {
+    fn a_caller_has_the_named_version(#[case] value: &str, #[case] known: bool) {
         let tag = EntityTag::new(b"{}");
         assert_eq!(tag.0, r#"W/"44136fa355b3678a1146ad16f7e8649e""#);
         let headers =

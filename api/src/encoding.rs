@@ -110,7 +110,7 @@ mod tests {
     #[case(&["identity"], false)]
     #[case(&["br, deflate"], false)]
     #[case(&[""], false)]
-    fn a_caller_takes_gzip_if_it_says_so(#[case] lines: &[&str], #[case] takes: bool) {
+    fn gzip_goes_to_callers_that_ask(#[case] lines: &[&str], #[case] takes: bool) {
         let name = HeaderName::from_static("accept-encoding");
         let lines = lines.iter().map(|line| (name.clone(), HeaderValue::from_str(line).unwrap()));
         assert_eq!(takes_gzip(&lines.collect()), takes);

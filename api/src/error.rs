@@ -456,7 +456,7 @@ mod tests {
     #[case(Error::InviteLimitReached(7), 429, "invite_limit_reached")]
     #[case(Error::SendFailed, 502, "send_failed")]
     #[tokio::test]
-    async fn every_error_is_its_status_its_code_and_a_sentence(
+    async fn every_error_has_status_code_and_sentence(
         #[case] error: Error,
         #[case] status: u16,
         #[case] code: &str,
@@ -476,12 +476,12 @@ mod tests {
     #[case(Error::BodyTooLarge, "connection", "close")]
     #[case(Error::RateLimited(7), "retry-after", "7")]
     #[case(Error::InviteLimitReached(9), "retry-after", "9")]
-    fn some_carry_a_header(#[case] error: Error, #[case] name: &str, #[case] value: &str) {
+    fn some_errors_carry_a_header(#[case] error: Error, #[case] name: &str, #[case] value: &str) {
         assert_eq!(error.into_response().headers()[name], value);
     }
 
     #[tokio::test]
-    async fn a_bad_event_is_named_by_its_place() {
+    async fn a_bad_event_is_named_by_place() {
         let bad = BadEvent { index: 3, line: Some(5), why: "time: missing".into() };
         let response = Error::BadEvent(bad).into_response();
         let body = to_bytes(response.into_body(), 1_024).await.unwrap();
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_append_met_is_a_code() {
+    fn a_failed_append_becomes_a_code() {
         let unavailable = |error: Error| matches!(error, Error::Unavailable(_));
         assert!(unavailable(AppendError::Conflict.into()));
         assert!(unavailable(AppendError::Database(sqlx::Error::PoolTimedOut).into()));

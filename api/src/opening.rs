@@ -96,8 +96,9 @@ mod tests {
         response.status()
     }
 
+    /// Only the internal door lives before its opening. The public door serves its documents.
     #[tokio::test]
-    async fn e11_a_door_answers_503_until_it_is_opened_and_only_the_internal_one_lives() {
+    async fn e11_an_unopened_door_answers_503() {
         let ids = || RequestIds::new(|| Uuid::from_u128(1));
         for (opening, livez) in [
             (OpeningDoor::public("http://a/api/v1", &[], ids()), 503),

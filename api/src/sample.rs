@@ -241,7 +241,7 @@ mod tests {
     #[case(Trigger::BookingRescheduled, false, Some("confirmed"), false)]
     #[case(Trigger::BookingCancelled, false, Some("cancelled"), false)]
     #[case(Trigger::LeadHot, false, None, false)]
-    fn what_a_trigger_implies_is_there(
+    fn a_sample_has_its_triggers_parts(
         #[case] trigger: Trigger,
         #[case] report: bool,
         #[case] booking: Option<&str>,
@@ -265,15 +265,16 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_sample_is_of_the_form_that_was_asked_for() {
+    fn a_made_up_sample_has_the_form() {
         let form = latest().form;
         let sample = made_up(Trigger::FormSubmitted, Some(form.clone()), now());
         assert_eq!(sample.form, form);
         assert_eq!(sample.response.submitted_at, now());
     }
 
+    /// A real part was shown as no delivery of the trigger shows one.
     #[test]
-    fn a_real_part_was_shown_as_no_delivery_of_the_trigger_shows_it() {
+    fn a_real_part_has_the_triggers_state() {
         let in_review = ReportDocument { status: "in_review".into(), ..report() };
         let (report, booking) = (Some(in_review), Some(booking(now())));
         let latest = LatestSubmission { report, booking, ..latest() };
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_response_has_is_not_made_up() {
+    fn real_parts_are_not_made_up() {
         let real = ReportDocument { title: "Real".into(), ..report() };
         let latest =
             LatestSubmission { report: Some(real), booking: Some(booking(now())), ..latest() };

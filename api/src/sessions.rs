@@ -403,8 +403,9 @@ mod tests {
         SessionName { random: [1; 32], token: [2; 32], begun_at: at(3) }
     }
 
+    /// A session ends after 8 hours, or after 30 idle minutes.
     #[test]
-    fn a_session_ends_after_8_hours_and_after_30_idle_minutes() {
+    fn a_session_ends_by_age_or_idleness() {
         let minutes = |minutes: i64| at(minutes * 60_000);
         let used = |begun, used| UsedSession {
             name: SessionName { begun_at: minutes(begun), ..name() },
@@ -433,8 +434,9 @@ mod tests {
         }
     }
 
+    /// The text of a form is no cookie.
     #[tokio::test]
-    async fn a_form_belongs_to_one_session_and_its_text_is_no_cookie() {
+    async fn a_form_belongs_to_one_session() {
         let service = nowhere();
         let role = HolderRole::Operator;
         let holder = TokenHolder { token_id: Uuid::nil(), role, firm_ids: None };

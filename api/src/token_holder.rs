@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_its_prefix_and_43_characters() {
+    fn a_token_is_prefix_and_43_characters() {
         let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode([0xfb; 32]));
         assert_eq!(token.len(), 47);
         assert!(is_token(&token));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_with_a_list_of_firms_reaches_no_other() {
+    fn a_limited_token_reaches_its_firms_only() {
         let holder = |firm_ids: Option<Vec<Uuid>>| TokenHolder {
             token_id: Uuid::from_u128(1),
             role: HolderRole::Operator,

@@ -1,5 +1,5 @@
-//! What the product reports in a run: what `firmforms generate` makes up, with one seed, of which
-//! each measurement takes what it needs.
+//! The activity that the product reports in a run. `firmforms generate` makes the activity up with
+//! one seed, and each measurement takes a part of it.
 
 use ::activity::{EventLine, ExpectedState, MadeUpActivity};
 use anyhow::Context;
@@ -19,7 +19,7 @@ pub(crate) fn made_up(firms: u32) -> MadeUpActivity {
     MadeUpActivity::new(firms, RESPONSES, SEED)
 }
 
-/// A report: its line, and what it says.
+/// A report: its line, and its event.
 pub(crate) struct Told {
     pub(crate) line: Vec<u8>,
     pub(crate) event: CloudEvent,
@@ -34,8 +34,8 @@ impl Told {
     }
 }
 
-/// A submission of that time. What is ordered by it is written at its end then, as with a product; with one
-/// time for all it would be written everywhere.
+/// A submission of this time. Indexes by time then grow at their end, as with a product. With one
+/// time for all submissions they would be written everywhere.
 pub(crate) fn submitted_at(at: Timestamp, firm: &tests::Firm, response_id: Uuid) -> Value {
     let mut event = tests::submitted(firm, response_id);
     event["data"]["submitted_at"] = json!(at);
@@ -51,7 +51,7 @@ pub(crate) struct Firm {
     pub(crate) plan: FirmPlan,
 }
 
-/// What has to be there before anything can happen.
+/// The firms, members and forms that must be there before anything can happen.
 #[derive(Default)]
 pub(crate) struct Founding {
     pub(crate) lines: Vec<u8>,

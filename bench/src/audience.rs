@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::hosts::{Hosts, Manner};
 use crate::pace::Reported;
 
-/// When nothing has arrived for so long, what is missing is lost.
+/// When nothing has arrived for so long, missing deliveries are lost.
 const STANDSTILL: Duration = Duration::from_secs(20);
 
 /// The firms, and their receiver.

@@ -1,5 +1,5 @@
-//! `audit`: how fast one firm's chain is verified, and in how much memory: everything that `audit verify`
-//! does, in this process, over a log that is nothing but readings, each of which has an entry.
+//! `audit`: how fast one firm's chain is verified, and in how much memory. All steps of
+//! `audit verify` run in this process, over a log of nothing but readings, each with an entry.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ use crate::usage::{Memory, forget_peak};
 /// Events of an append.
 pub(crate) const BATCH: u64 = 1_000;
 
-/// What is measured.
+/// Options of `audit`.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
     /// Entries of the chain.
@@ -94,7 +94,7 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
     })
 }
 
-/// That somebody looked at the firm's audit log, so many times.
+/// A batch of readings of the firm's audit log, as events.
 pub(crate) fn readings(world: &World, firm_id: Uuid) -> Vec<NewEvent> {
     let (what, how) = (ReadingSubject::Audit, ReadAs::Page);
     let look = ReadingDetails::at(what, how);

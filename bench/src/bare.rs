@@ -1,6 +1,7 @@
-//! The bare batched sender: the least that sends from a queue in PostgreSQL. It claims a batch, POSTs it,
-//! and deletes it. No log, no history, no read models, no limits, no second try; its bodies lie in the
-//! queue as they are sent. Where that is asked for it leaves what every delivery does, and nothing more.
+//! The bare batched sender: the least that sends from a queue in PostgreSQL. It claims a batch,
+//! POSTs it, and deletes it. No log, no history, no read models, no limits, no second try; its
+//! bodies lie in the queue as they are sent. On request it leaves the traces of every delivery, and
+//! nothing more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,11 +32,11 @@ const PERMITS: u32 = 256;
 /// Events that one commit of a batch brings, and how many bring them; the same as of the service.
 const BATCHES: (usize, usize) = (100, 4);
 
-/// Who bring an event each, by a commit each.
+/// Callers that bring an event each, by a commit each.
 const CALLERS: usize = 32;
 
-/// Deliveries that are queued and not recorded at a time, where traces are left: what waits for longer is written to
-/// history twice.
+/// Deliveries that are queued and not recorded at a time, where traces are left. A delivery that
+/// waits for longer is written to history twice.
 const ROOM: usize = 2_000;
 
 /// The wait for more while nothing is queued.
@@ -49,7 +50,7 @@ const SCHEMA: &str = "
     ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
     create index queue_free_idx on queue (place) where leased_at is null;";
 
-/// What it took.
+/// The time and the CPU that the sender took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) took: Duration,
@@ -67,7 +68,7 @@ struct Sender {
     permits: Arc<Semaphore>,
 }
 
-/// What a delivery leaves behind.
+/// The rows that a delivery leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaves {
     Nothing,
@@ -170,7 +171,7 @@ impl Sender {
         self.write(queued, events).await
     }
 
-    /// Makes a change of the queue, with what it leaves in the log.
+    /// Makes a change of the queue, with its events in the log.
     async fn write(
         &self,
         change: Query<'_, Postgres, PgArguments>,

@@ -23,13 +23,13 @@ use crate::usage::CpuEach;
 const BATCH: usize = 100;
 const CONNECTIONS: usize = 4;
 
-/// How often to look what has arrived.
+/// How often to look for arrivals.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// When nothing has arrived for so long, what is missing is lost.
+/// When nothing has arrived for so long, missing deliveries are lost.
 const STANDSTILL: Duration = Duration::from_secs(20);
 
-/// What is reported, and to how many subscriptions each event goes.
+/// The events to report, and the number of subscriptions that each goes to.
 #[derive(Clone, Copy)]
 pub(crate) struct Burst<'a> {
     pub(crate) firms: &'a [Firm],
@@ -37,7 +37,7 @@ pub(crate) struct Burst<'a> {
     pub(crate) events: usize,
 }
 
-/// What it came to.
+/// The figures of a burst.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Sent {
     pub(crate) deliveries: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Sent {
     pub(crate) per_second: f64,
     #[serde(flatten)]
     pub(crate) cpu: CpuEach,
-    /// What each left in the write-ahead log.
+    /// Bytes of the write-ahead log for each delivery.
     pub(crate) wal_bytes: f64,
     pub(crate) lost: u64,
     pub(crate) twice: u64,

@@ -24,7 +24,7 @@ use crate::usage::{Cpu, Processes};
 /// Fewer POSTs than these pass too fast to be measured.
 const POSTS_MIN: usize = 10_000;
 
-/// What the POSTs cost.
+/// The cost of the POSTs alone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ceiling {
     pub(crate) in_flight: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Ceiling {
     pub(crate) posts: usize,
 }
 
-/// What is sent.
+/// The POSTs to send.
 pub(crate) struct Posts {
     outgoing: OutgoingClient,
     bodies: Vec<Bytes>,
@@ -121,7 +121,7 @@ impl Posts {
         self.bodies.len() * self.targets.len()
     }
 
-    /// The headers are those of `deliverer::send`.
+    /// Sends one body with the headers of `deliverer::send`.
     pub(crate) async fn post(
         &self,
         target: usize,

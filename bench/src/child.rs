@@ -1,4 +1,5 @@
-//! A process beside the run, started from this program and asked line by line. It ends with the run.
+//! A process beside the run, started from this program and asked line by line. It ends with the
+//! run.
 
 use std::process::Stdio;
 

@@ -64,7 +64,8 @@ impl Connection {
         Ok((answer, self.answer.copy_to_bytes(answer.body_bytes)))
     }
 
-    /// Sends the request, and reads until all of the answer is there: it, and the length of its head.
+    /// Sends the request, and reads until all of the answer is there. Returns the answer and the
+    /// length of its head.
     async fn answer(&mut self) -> anyhow::Result<(Answer, usize)> {
         self.stream.write_all(&self.request).await?;
         let (answer, head_bytes) = loop {

@@ -1,5 +1,5 @@
-//! `deliveries`: events reported, and every delivery of them, at several numbers of subscriptions, each
-//! to a host of its own; beside each the ceiling and the bare sender, in the same run.
+//! `deliveries`: events reported, and every delivery of them, at several numbers of subscriptions,
+//! each to a host of its own; beside each the ceiling and the bare sender, in the same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const BATCH: usize = 100;
 /// POSTs of the ceiling in flight at a time; the ratio is to the better one.
 const IN_FLIGHT: [usize; 2] = [64, 256];
 
-/// What is measured.
+/// Options of `deliveries`.
 #[derive(Debug, Args)]
 pub(crate) struct Deliveries {
     /// Events that are reported.
@@ -38,10 +38,11 @@ pub(crate) struct Deliveries {
     /// The run gives up after so many seconds.
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=120))]
     within: u64,
-    /// Also measure the bare sender with the two events and the row of history that every delivery leaves behind.
+    /// Also measure the bare sender with the two events and the row of history that every delivery
+    /// leaves behind.
     #[arg(long)]
     traces: bool,
-    /// Also show what PostgreSQL's statements cost; this has a price of its own.
+    /// Also show the cost of PostgreSQL's statements; this has a price of its own.
     #[arg(long)]
     statements: bool,
     /// The folder of PostgreSQL's programs, if they are not where they usually are.

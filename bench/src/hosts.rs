@@ -1,5 +1,5 @@
-//! Receivers on hosts of their own, for what limits and fairness count by host: each has an address in
-//! 127.0.0.0/8. They are in this process, so what arrives is on the clock of whoever reported it.
+//! Receivers on hosts of their own, because limits and fairness count by host: each has an address
+//! in 127.0.0.0/8. They are in this process, so arrivals are on the clock of the reporter.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::receiver::{ANSWER, next};
 
-/// What is sent of an answer's head that has no end of its own.
+/// The head of an answer without an end.
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n";
 
 /// An answer that asks for a retry.
@@ -104,13 +104,14 @@ impl Hosts {
         self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// What arrived since the last time, and when; by the part of their ids that who reports them knows.
+    /// The arrivals since the last call, with their times, by the part of their ids that the
+    /// reporter knows.
     pub(crate) fn take_arrivals(&self) -> Vec<(Uuid, Instant)> {
         std::mem::take(&mut self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The id of a delivery as if what it tells had been recorded in 1970.
+/// The id of a delivery as if its occurrence had been recorded in 1970.
 fn without_time(delivery_id: Uuid) -> Uuid {
     let mut bytes = delivery_id.into_bytes();
     bytes[..6].fill(0);

@@ -6,8 +6,8 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// From the moment it was due. What had to wait for a connection has waited: what is slow is not
-/// hidden by what was not begun meanwhile.
+/// Latency from the moment an event was due. The wait for a connection is part of it, so a slow
+/// service is not hidden by events that were not begun meanwhile.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50_us: u64,
@@ -33,11 +33,11 @@ impl Latency {
     }
 }
 
-/// What is due and has not arrived, while more becomes due.
+/// Deliveries that are due and have not arrived, while more become due.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     due: HashMap<Uuid, Instant>,
-    /// What arrived and is not expected: not any more, or not yet.
+    /// Arrivals that are not expected any more, or not yet.
     unmatched: Vec<(Uuid, Instant)>,
 }
 
@@ -65,7 +65,7 @@ impl Ledger {
         self.due.len()
     }
 
-    /// What came twice, once nothing more is expected.
+    /// The number of second arrivals, once nothing more is expected.
     pub(crate) fn twice(&self) -> usize {
         self.unmatched.len()
     }

@@ -1,6 +1,6 @@
-//! What the service costs: each command starts a database of its own, runs the service on it beside
-//! the least that could do the same, and prints a table and one JSON line. Ratios are between
-//! figures of one run: the machine's mood is in both.
+//! The cost of the service: each command starts a database of its own, runs the service on it
+//! beside the least that could do the same, and prints a table and one JSON line. Ratios are
+//! between figures of one run: the machine's mood is in both.
 //!
 //! It must not be part of the test run, and must leave nothing behind.
 
@@ -94,11 +94,13 @@ enum Command {
     /// How long a firm waits for its deliveries beside hosts that hang, refuse or sleep, and how
     /// receivers that were down come back.
     Fairness(Fairness),
-    /// What kills cost: real processes, killed at random under load, and what must hold after it.
+    /// The cost of kills: real processes, killed at random under load, and the invariants
+    /// afterwards.
     Faults(Faults),
     /// Deliveries per second, and their CPU, as log, subscriptions and firms grow.
     Growth(Growth),
-    /// Activities per second taken in from a file and over HTTP, and how that goes as the log grows.
+    /// Activities per second taken in from a file and over HTTP, and how that goes as the log
+    /// grows.
     Intake(Intake),
     /// From due to arrived, at a rate that waits for nobody.
     Latency(OpenLoop),
@@ -108,9 +110,10 @@ enum Command {
     Pages(Pages),
     /// Claims, records and cancellations beside a held snapshot, long queues and many lanes.
     Queues(Queues),
-    /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same door.
+    /// Keyed reads per second, latency and CPU per call, beside a bare handler behind the same
+    /// door.
     Reads(Reads),
-    /// How long it takes to make each read model anew from the log, and what traffic notices of it.
+    /// How long it takes to make each read model anew from the log, and how far traffic notices.
     Rebuild(Rebuild),
     /// Failed deliveries sent again at a rate, with the service killed in the middle.
     Replay(Replay),
@@ -132,7 +135,7 @@ enum Command {
     /// The service, in a process of its own.
     #[command(hide = true)]
     Service {
-        /// What `firmforms` is told.
+        /// The arguments of `firmforms`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -174,7 +177,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Telemetry, TLS and runtime as `serve` has them: they are part of what is measured.
+/// Telemetry, TLS and runtime as `serve` has them: they are part of the measurement.
 fn start(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     ::service::install_tls()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

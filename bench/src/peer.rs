@@ -30,7 +30,7 @@ impl Peer {
         self.ask(RESET).await
     }
 
-    /// What arrived since the last reset.
+    /// The arrivals since the last reset.
     pub(crate) async fn tally(&mut self) -> anyhow::Result<Tally> {
         self.ask("tally").await
     }

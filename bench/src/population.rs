@@ -1,6 +1,6 @@
-//! Many firms, with a key and subscriptions each, made in batches: firms are reported at the internal
-//! door, keys and subscriptions are appended as their commands would decide, so that all tables that
-//! follow are as the service makes them.
+//! Many firms, with a key and subscriptions each, made in batches: firms are reported at the
+//! internal door, keys and subscriptions are appended as their commands would decide, so that all
+//! tables that follow are as the service makes them.
 
 use anyhow::ensure;
 use domain::access::{ApiKey, KeyEvent};

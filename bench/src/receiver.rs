@@ -1,9 +1,9 @@
-//! The receiver: HTTP/1.1 on kept connections, answered 200 without a look at what was sent, and
-//! counted. One thread in a process of its own, so that its CPU is not the service's.
+//! The receiver: HTTP/1.1 on kept connections. Requests are answered 200 unread, and counted. One
+//! thread in a process of its own, so that its CPU is not the service's.
 //!
-//! It says its port on standard output, then answers each line of its standard input with a
-//! [`Tally`] in JSON; `reset` begins a new one, and a number lets it answer so many milliseconds later from
-//! then on. It ends with its standard input, so with its parent.
+//! The receiver says its port on standard output, then answers each line of its standard input with
+//! a [`Tally`] in JSON. `reset` begins a new tally. A number delays all later answers by so many
+//! milliseconds. The process ends with its standard input, so with its parent.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Write};
@@ -17,13 +17,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use uuid::Uuid;
 
-/// What a receiver answers that is well.
+/// The answer of a receiver that is well.
 pub(crate) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// The line that begins a new tally; any other asks for the present one.
 pub(crate) const RESET: &str = "reset";
 
-/// What arrived since the last reset.
+/// The arrivals since the last reset.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
@@ -162,7 +162,7 @@ impl Counting {
     }
 }
 
-/// A whole request at the start of what was read.
+/// A whole request at the start of the bytes read.
 pub(crate) struct Request {
     bytes: usize,
     body_bytes: u64,

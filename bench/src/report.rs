@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! The output of a run: a table for people, and one JSON line for programs.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) struct Figure {
     statements: Vec<Statement>,
 }
 
-/// What so many deliveries took.
+/// The time and the cost of so many deliveries.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,

@@ -1,5 +1,5 @@
-//! The service as it runs in production: processes of its own on databases of its own, and what all of
-//! them cost. What reports and receives is in this process, and not in their figures.
+//! The service as it runs in production: processes of its own on databases of its own, and the cost
+//! of all of them. Reporter and receiver are in this process, and not in the figures.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -88,7 +88,7 @@ impl Running {
         Ok(())
     }
 
-    /// Who reports at the first door.
+    /// A caller that reports at the first door.
     pub(crate) fn reporter(&self) -> Reporter {
         Reporter::new(&self.world, self.doors[0])
     }
@@ -118,7 +118,7 @@ impl Running {
         Ok(self.pids()?.into_iter().try_for_each(forget_peak_of)?)
     }
 
-    /// What the whole server wrote ahead so far.
+    /// The bytes of the server's write-ahead log so far.
     pub(crate) async fn wal_bytes(&self) -> anyhow::Result<i64> {
         let lsn = "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
         Ok(sqlx::query_scalar(lsn).fetch_one(self.world.pool()).await?)
@@ -134,8 +134,8 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until nothing is left to do and everything is proved, then cleans up and writes down, as the
-    /// server would have done long ago.
+    /// Waits until nothing is left to do and everything is proved. Then vacuums and makes a
+    /// checkpoint, as the server would have done long ago.
     pub(crate) async fn settle(&self, within: Duration) -> anyhow::Result<()> {
         self.at_rest(within).await?;
         let began = Instant::now();

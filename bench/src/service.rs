@@ -49,13 +49,13 @@ const CALLERS: usize = 32;
 /// How often to look whether all is recorded.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// When nothing has arrived or been recorded for so long, what is missing is lost.
+/// When nothing has arrived or been recorded for so long, missing deliveries are lost.
 const STANDSTILL: Duration = Duration::from_secs(10);
 
 /// How long the workers may take to end.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// What is reported, and to how many subscriptions it goes.
+/// The submissions to report, and the number of subscriptions that they go to.
 pub(crate) struct Load {
     /// Of one firm.
     pub(crate) founding: Founding,
@@ -64,11 +64,11 @@ pub(crate) struct Load {
     pub(crate) feed: Feed,
     pub(crate) subscriptions: usize,
     pub(crate) pg_bin: Option<PathBuf>,
-    /// Ask PostgreSQL what its statements cost.
+    /// Ask PostgreSQL for the cost of its statements.
     pub(crate) statements: bool,
 }
 
-/// What it came to.
+/// The figures of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivered {
     pub(crate) took: Duration,
@@ -175,7 +175,8 @@ impl Load {
     }
 
     /// Waits until everything is recorded or nothing moves; answers how many deliveries are at
-    /// their end. They are counted once all has arrived and history has followed: counting costs too.
+    /// their end. They are counted once all has arrived and history has followed: counting costs
+    /// too.
     async fn recorded(&self, system: &System, peer: &mut Peer) -> anyhow::Result<u64> {
         let expected = u64::try_from(self.deliveries())?;
         let (mut last, mut moved) = ((0, 0), Instant::now());
@@ -226,7 +227,7 @@ impl Calls {
     }
 }
 
-/// A cluster for one run; with the library that counts what statements cost, if that is asked for.
+/// A cluster for one run. On request it has the library that counts the cost of statements.
 pub(crate) async fn cluster(pg_bin: Option<PathBuf>, statements: bool) -> anyhow::Result<Cluster> {
     let counted = [
         ("shared_preload_libraries", "pg_stat_statements"),

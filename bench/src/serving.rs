@@ -56,7 +56,7 @@ impl Serving {
         Ok(Self { public, internal, urls, environment, descriptors: None })
     }
 
-    /// The same service with other ways to its databases.
+    /// This service with other ways to its databases.
     pub(crate) fn with_urls(&self, urls: DatabaseUrls) -> Self {
         Self { urls, ..self.clone() }
     }

@@ -1,5 +1,5 @@
-//! What PostgreSQL spends its time on, by `pg_stat_statements` (of the package postgresql-contrib):
-//! on request only, because counting has a price.
+//! The cost of PostgreSQL's statements, by `pg_stat_statements` (of the package
+//! postgresql-contrib): on request only, because counting has a price.
 
 use serde::Serialize;
 use sqlx::{Executor, FromRow, PgPool};

@@ -1,5 +1,5 @@
-//! What `deliveries` reports: submissions to the forms of one firm. The forms stay as they were made, so
-//! that what is sent of each submission is known beforehand.
+//! The reports of `deliveries`: submissions to the forms of one firm. The forms stay as they were
+//! made, so that the body of each delivery is known beforehand.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::activity::{Founding, Told, made_up};
 
-/// Submissions, and what has to be there before them.
+/// Submissions, and the firm and forms that must be there before them.
 pub(crate) struct Submissions {
     pub(crate) founding: Founding,
     forms: HashMap<Uuid, FormDetails>,
@@ -48,7 +48,7 @@ impl Submissions {
         self.reports.chunks(per_batch).map(batch).collect()
     }
 
-    /// What their deliveries send.
+    /// The bodies of their deliveries.
     pub(crate) fn bodies(&self) -> anyhow::Result<Vec<Bytes>> {
         self.reports.iter().map(|report| self.body(&report.event.activity)).collect()
     }

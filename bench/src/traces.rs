@@ -1,5 +1,6 @@
-//! What every delivery leaves behind, whoever sends it: an event of its stream in the log, and a row of history. By
-//! the service's own code, with nothing else of the service: no intake, no vault, no limits, no lanes.
+//! The traces that every delivery leaves behind, whatever sends it: an event of its stream in the
+//! log, and a row of history. By the service's own code, with nothing else of the service: no
+//! intake, no vault, no limits, no lanes.
 
 use ::service::System;
 use anyhow::Context as _;
@@ -37,14 +38,15 @@ pub(crate) struct Traces {
     log: Store,
     /// SHA-256 of each body, as text.
     bodies: Vec<String>,
-    /// When the first of it happened; of a millisecond each is what follows, since ids begin with their time.
+    /// The time of the first event. Each next event is a millisecond later, since ids begin with
+    /// their time.
     began: Timestamp,
     follower: JoinHandle<()>,
     stop: CancellationToken,
 }
 
 impl Traces {
-    /// Those of these POSTs, on this cluster.
+    /// The traces of these POSTs, on this cluster.
     pub(crate) async fn start(cluster: &Cluster, posts: &Posts) -> anyhow::Result<Self> {
         let (system, stop) = (start(cluster).await?, CancellationToken::new());
         let store = system.deliverer.store.clone();
@@ -62,7 +64,7 @@ impl Traces {
         Ok(self.log.begin().await?)
     }
 
-    /// That these happened, each for all targets.
+    /// The occurrences of these events, each for all targets.
     pub(crate) fn happened(&self, events: &[i64], targets: i32) -> Vec<NewEvent> {
         let happened = |event: &i64| {
             let happening = Happening {
@@ -82,7 +84,7 @@ impl Traces {
         events.iter().map(happened).collect()
     }
 
-    /// That these arrived.
+    /// The attempts that delivered these events.
     pub(crate) fn arrived(&self, sent: &[(i64, i32)]) -> anyhow::Result<Vec<NewEvent>> {
         let now = self.system.deliverer.clock.now();
         sent.iter()

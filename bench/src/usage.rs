@@ -1,10 +1,10 @@
-//! What a run costs, from `/proc`: CPU of the service (this process, all threads), of PostgreSQL and
-//! of the peer (the process at the other end: receiver or caller), and the memory of a process.
+//! The cost of a run, from `/proc`: CPU of the service (this process, all threads), of PostgreSQL
+//! and of the peer (the process at the other end: receiver or caller), and the memory of a process.
 //!
-//! PostgreSQL's CPU is the postmaster's own, that of its children, and `cutime + cstime`, where the
-//! kernel adds a child's when the postmaster has waited for it: what ended in between is not lost.
-//! The kernel counts in ticks of 10 ms, so a difference over some thirty processes is good to about
-//! 0.1 s.
+//! PostgreSQL's CPU is the postmaster's own, the CPU of its children, and `cutime + cstime`. There
+//! the kernel adds a child's CPU when the postmaster has waited for it, so children that ended in
+//! between are not lost. The kernel counts in ticks of 10 ms, so a difference over some thirty
+//! processes is good to about 0.1 s.
 
 use std::fs;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Cpu {
 pub(crate) struct CpuEach {
     pub(crate) service_cpu_us: f64,
     pub(crate) postgres_cpu_us: f64,
-    /// Of who reports or receives.
+    /// Of the caller or the receiver.
     pub(crate) peer_cpu_us: f64,
 }
 
@@ -141,12 +141,12 @@ impl Memory {
     }
 }
 
-/// Lets this process's peak begin anew, at what is resident now.
+/// Lets this process's peak begin anew, at the memory that is resident now.
 pub(crate) fn forget_peak() -> std::io::Result<()> {
     forget_peak_of(std::process::id())
 }
 
-/// The same of another process.
+/// Lets another process's peak begin anew.
 pub(crate) fn forget_peak_of(pid: u32) -> std::io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }

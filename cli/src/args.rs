@@ -771,12 +771,12 @@ mod tests {
     #[case("https://u@example.com", false)]
     #[case("https://example.com?x", false)]
     #[case("https://exam ple.com", false)]
-    fn a_base_url_has_a_scheme_and_a_host(#[case] text: &str, #[case] is_one: bool) {
+    fn a_base_url_has_scheme_and_host(#[case] text: &str, #[case] is_one: bool) {
         assert_eq!(base_url(text).is_ok(), is_one);
     }
 
     #[test]
-    fn a_version_names_its_commit_if_the_build_knows_it() {
+    fn a_version_names_a_known_commit() {
         let version = env!("CARGO_PKG_VERSION");
         assert_eq!(told(Some("4caf981")), format!("{version} (4caf981)"));
         assert_eq!([None, Some("")].map(told), [version, version]);

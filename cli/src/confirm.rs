@@ -57,8 +57,9 @@ fn is_consent(answer: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// A name with a mark without a shape could not be typed.
     #[test]
-    fn a_name_with_a_mark_without_a_shape_could_not_be_typed() {
+    fn a_name_with_invisible_marks_is_typeable() {
         let name = "Harrow\u{200e} Lane\u{200f}";
         assert!(is_consent("Harrow\\u{200e} Lane\\u{200f}\n", name));
         assert!(is_consent(&format!("{name}\n"), name));

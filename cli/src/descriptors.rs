@@ -69,8 +69,9 @@ impl DoorShares {
 mod tests {
     use super::*;
 
+    /// The databases need descriptors too.
     #[test]
-    fn f1_the_doors_leave_descriptors_to_databases_and_deliveries() {
+    fn the_doors_leave_descriptors_for_deliveries() {
         let shares = |limit, permits| {
             let DoorShares { public, internal } = DoorShares::new(limit, permits, 8_192);
             [public, internal]

@@ -139,7 +139,7 @@ mod tests {
     #[case("--addr 0.0.0.0:1", false, true)]
     #[case("--addr 0.0.0.0:1 --tls-cert a --tls-key b", false, false)]
     #[case("--addr 0.0.0.0:1 --trusted-proxies 10.0.0.0/8", false, false)]
-    fn doors17_a_door_beyond_this_machine_without_tls_is_noticed(
+    fn a_remote_door_without_tls_is_noticed(
         #[case] arguments: &str,
         #[case] internal: bool,
         #[case] public: bool,
@@ -153,7 +153,7 @@ mod tests {
     #[case("https://forms.example.com", "", UrlScheme::Https, UrlScheme::Http)]
     #[case("", "http://localhost:8081/console/sign-in/return", UrlScheme::Http, UrlScheme::Http)]
     #[case("", "https://ops.example.com/console/sign-in/return", UrlScheme::Http, UrlScheme::Https)]
-    fn a_door_has_the_scheme_of_its_url(
+    fn a_door_has_its_urls_scheme(
         #[case] base_url: &str,
         #[case] console: &str,
         #[case] public: UrlScheme,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn doors15_idle_time_and_connections_are_settings() {
+    fn idle_time_and_connections_are_settings() {
         let shares = DoorShares { public: 100, internal: 10 };
         let usual = door_pair(&parsed(""), shares, "").unwrap();
         assert_eq!(usual.public.timeouts.idle, Duration::from_secs(75));

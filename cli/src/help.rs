@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_command_with_a_database_shows_the_options_of_a_connection() {
+    fn only_database_commands_show_connection_options() {
         let list = help(&["deliveries", "list"]);
         let place = |text: &str| list.find(text).unwrap();
         assert!(place("--state") < place("Connection:"), "its own options come first: {list}");
@@ -472,7 +472,7 @@ mod tests {
 
     /// `find` names commands: each is one, and takes its words.
     #[test]
-    fn each_command_that_tells_more_is_one() {
+    fn each_named_command_exists() {
         let firm = uuid::Uuid::from_u128(1);
         for kind in explain::commands::KINDS.into_iter().chain(["occurrence"]) {
             let id = if kind == "event" { "61" } else { "01a20f92" };
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usage_names_no_option_that_the_environment_sets() {
+    fn usage_leaves_out_options_of_the_environment() {
         let error =
             command().try_get_matches_from(["firmforms", "deliveries", "list", "--data-dir", "/x"]);
         let said = error.unwrap_err().to_string();

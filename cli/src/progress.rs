@@ -121,8 +121,9 @@ mod tests {
         Progress { bar, form: ProgressForm::Lines, unit: "events", told: AtomicU64::new(0) }
     }
 
+    /// From then on progress is told once a second.
     #[test]
-    fn nothing_is_told_before_two_seconds_and_then_once_a_second() {
+    fn progress_is_told_after_two_seconds() {
         let early = progress(Duration::from_millis(1_000));
         early.at(1, 10);
         assert_eq!(early.told.load(Ordering::Relaxed), 0);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_how_much_is_done_of_how_much_and_the_time_left() {
+    fn a_line_tells_amount_and_time_left() {
         let known = progress(Duration::from_secs(3));
         known.at(5, 10);
         let line = &known.line()["progress"];

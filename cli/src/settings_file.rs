@@ -328,8 +328,9 @@ mod tests {
         arguments.join(OsStr::new(" ")).into_string().unwrap()
     }
 
+    /// Only its option is named.
     #[test]
-    fn f13_a_secret_on_the_command_line_is_named_and_not_repeated() {
+    fn a_command_lines_secret_is_not_repeated() {
         let root = help::command();
         let shown = |arguments: &str| {
             let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
@@ -370,7 +371,7 @@ mod tests {
         &[],
         "f serve --allow-targets=127.0.0.0/8,::1/128 --data-dir=/d --paused --permits=7 --role=api"
     )]
-    fn a_flag_comes_before_a_variable_and_a_variable_before_the_file(
+    fn flags_beat_variables_and_variables_the_file(
         #[case] arguments: &str,
         #[case] variables: &[&str],
         #[case] expected: &str,
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_and_the_file_with_it_are_one_setting() {
+    fn secret_and_secret_file_are_one_setting() {
         let file = "database-url-file = \"/run/secrets/main\"";
         let added = "f firms list --database-url-file=/run/secrets/main";
         assert_eq!(joined(file, "f firms list", &[]), added);
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_the_last_place_where_a_secret_is_looked_for() {
+    fn a_secret_comes_last_from_credentials() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["database-url", "wrapping-key", "role"] {
             std::fs::write(folder.path().join(name), "x").unwrap();

@@ -93,8 +93,9 @@ fn meant(open: &[OpenSignIn], text: &str) -> anyhow::Result<Uuid> {
 mod tests {
     use super::*;
 
+    /// An unambiguous id does too.
     #[test]
-    fn a_user_is_meant_by_id_or_name_if_nobody_else_is() {
+    fn only_an_unambiguous_name_means_a_user() {
         let one = |id: u128, name: &str| OpenSignIn {
             user_id: Uuid::from_u128(id << 96),
             name: name.to_owned(),

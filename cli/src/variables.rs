@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_setting_is_named_with_the_one_that_was_meant() {
+    fn a_misspelt_setting_names_the_meant_one() {
         let known = BTreeSet::from(["FIRMFORMS_ROLE", "FIRMFORMS_PERMITS"].map(str::to_owned));
         let found = |name: &str| misspelt(std::iter::once(name.to_owned()), &known).pop();
         let meant = |name: &str| Some((name.to_owned(), Some("FIRMFORMS_ROLE".to_owned())));

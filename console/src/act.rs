@@ -214,7 +214,7 @@ mod tests {
     #[case("/console/../internal", "/console")]
     #[case("/console/\\evil.example", "/console")]
     #[case("/console/a\r\nb: c", "/console")]
-    fn only_pages_of_the_console_are_led_to(#[case] asked: &str, #[case] led_to: &str) {
+    fn only_console_pages_are_led_to(#[case] asked: &str, #[case] led_to: &str) {
         assert_eq!(own_page(Some(asked)), led_to);
     }
 }

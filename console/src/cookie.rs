@@ -129,7 +129,7 @@ mod tests {
     #[case(&[("host", "[::1]:8081"), ("sec-fetch-site", "none")], false)]
     #[case(&[("host", "[2001:db8::1]:8081"), ("sec-fetch-site", "none")], true)]
     #[case(&[("host", "localhost.example"), ("sec-fetch-site", "none")], true)]
-    fn any_sign_of_tls_makes_the_channel_encrypted(
+    fn any_sign_of_tls_means_encryption(
         #[case] sent: &[(&'static str, &'static str)],
         #[case] is_encrypted: bool,
     ) {

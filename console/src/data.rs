@@ -148,7 +148,7 @@ mod tests {
     #[case("/console/firms.ndjson", Some(("/console/firms", DataFormat::Ndjson)))]
     #[case("/console/firms?q=a.json", None)]
     #[case("/console/style.css", None)]
-    fn a_path_ends_with_the_form_of_its_data(
+    fn a_paths_end_names_the_data_format(
         #[case] asked: &str,
         #[case] expected: Option<(&str, DataFormat)>,
     ) {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_becomes_a_line_for_each_item() {
+    fn a_list_becomes_one_line_per_item() {
         let answer = json!({"items": [
             {"id": 1, "name": "=1+1", "hops": [{"status": 200}]},
             {"id": 2, "name": null, "late": true},

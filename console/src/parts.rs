@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_id_is_shown_by_its_ends() {
+    fn long_ids_are_shown_by_their_ends() {
         assert_eq!(short("01a20f92-7c5f-7000-8000-00000000000a"), "01a20f92…00000a");
         assert_eq!(short("hooks.example"), "hooks.example");
         assert_eq!(short("éééééééééééééééé"), "éééééééééééééééé");

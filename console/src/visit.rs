@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_fields_of_a_form_are_no_parameters() {
+    fn empty_fields_are_no_parameters() {
         let query = read_query("state=&trigger=+form_submitted+&limit=5&x=%20");
         assert_eq!(written(&query), "trigger=form_submitted&limit=5");
     }

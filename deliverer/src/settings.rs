@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_shortens_waits_but_never_the_lease_below_a_send() {
+    fn a_scaled_lease_still_outlasts_a_send() {
         let minute = Duration::from_secs(60);
         assert_eq!(TimeScale::REAL.wait(minute), minute);
         assert_eq!(TimeScale::REAL.lease(), Duration::from_secs(120));

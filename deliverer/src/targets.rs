@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_targets_than_are_remembered_make_room() {
+    fn too_many_targets_make_room() {
         let known = KnownTargets::default();
         let target = |n: usize| (Uuid::from_u128(n as u128), Arc::from("https://a.test/"));
         known.remember(&(0..TARGETS_MAX).map(target).collect());

@@ -60,14 +60,14 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn it_ends_the_wait_when_it_was_set_to() {
+    async fn a_deadline_ends_the_wait() {
         let mut deadline = Deadline::default();
         deadline.set(SECOND);
         assert_eq!(passed(&mut deadline).await, SECOND);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_can_be_moved_both_ways_while_it_is_waited_for() {
+    async fn a_deadline_can_move_both_ways() {
         let mut deadline = Deadline::default();
         for seconds in [5, 9, 2] {
             deadline.set(SECOND * seconds);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_one_the_wait_has_no_end() {
+    async fn without_a_deadline_a_wait_never_ends() {
         let mut deadline = Deadline::default();
         let waited = tokio::time::timeout(SECOND * 60, passed(&mut deadline)).await;
         assert!(waited.is_err());

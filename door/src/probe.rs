@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_door_on_all_interfaces_is_asked_on_the_loopback_one() {
+    fn a_door_everywhere_is_asked_on_loopback() {
         for (bound, asked) in [
             ("0.0.0.0:8081", "127.0.0.1:8081"),
             ("[::]:8081", "[::1]:8081"),

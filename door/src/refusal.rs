@@ -130,7 +130,7 @@ mod tests {
     #[case(Refusal::TransferEncoding, 400, "invalid_request")]
     #[case(Refusal::AnswerTooSlow, 503, "unavailable")]
     #[tokio::test]
-    async fn every_refusal_is_its_status_its_code_and_a_sentence(
+    async fn every_refusal_has_status_code_and_sentence(
         #[case] refusal: Refusal,
         #[case] status: u16,
         #[case] code: &str,

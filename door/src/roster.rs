@@ -324,7 +324,7 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    /// Someone who comes and waits, if there is room.
+    /// A caller that comes and waits, if there is room.
     fn come(
         roster: &mut Roster,
         peer: IpAddr,
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a22_a_full_door_lets_go_who_has_waited_longest() {
+    async fn a22_the_longest_waiting_makes_room() {
         let mut roster = Roster::new(2, 2);
         let (first, _first_task) = come(&mut roster, ONE).unwrap();
         let (_, second) = come(&mut roster, OTHER).unwrap();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a22_an_address_with_too_many_lets_go_of_its_own() {
+    async fn a22_a_crowded_address_evicts_its_own() {
         let mut roster = Roster::new(3, 2);
         let (others, _task) = come(&mut roster, OTHER).unwrap();
         let (_, own) = come(&mut roster, ONE).unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_served_stays() {
+    async fn a_served_caller_stays() {
         let mut roster = Roster::new(1, 1);
         let (turn, task) = come(&mut roster, ONE).unwrap();
         assert!(turn.begin());
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_makes_room_and_is_forgotten() {
+    async fn a_leaving_caller_makes_room() {
         let mut roster = Roster::new(1, 1);
         let (turn, task) = come(&mut roster, ONE).unwrap();
         assert!(turn.begin());
@@ -405,8 +405,9 @@ mod tests {
         assert_eq!(rank(Evictable { state, since }, share, now), expected);
     }
 
+    /// A stalled caller leaves before a caller that has waited longer.
     #[tokio::test(start_paused = true)]
-    async fn a22_a_caller_that_reads_nothing_leaves_before_one_that_waited_longer() {
+    async fn a22_a_stalled_caller_leaves_first() {
         let mut roster = Roster::new(2, 2);
         let (_waiting, _task) = come(&mut roster, ONE).unwrap();
         let (unread, task) = come(&mut roster, OTHER).unwrap();
@@ -449,8 +450,9 @@ mod tests {
     }
 
     /// One search makes room for more than one.
+    /// Idle connections leave one by one.
     #[tokio::test(start_paused = true)]
-    async fn stalled_connections_leave_together_and_idle_ones_one_by_one() {
+    async fn stalled_connections_leave_together() {
         let mut roster = Roster::new(256, 256);
         for number in 0..256 {
             let (state, _task) = come(&mut roster, ONE).unwrap();

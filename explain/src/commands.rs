@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_names_the_commands_that_tell_more() {
+    fn each_kind_names_its_further_commands() {
         let firm_id = Uuid::from_u128(1);
         assert_eq!(where_to_look("hook", "X", Some(firm_id))[0], "firmforms hooks why X");
         let member = where_to_look("member", "X", Some(firm_id));

@@ -82,7 +82,7 @@ mod tests {
     const NOW: &str = "2026-11-25T12:30:00.000Z";
 
     #[test]
-    fn a_moment_is_a_position_or_a_time() {
+    fn a_moment_is_position_or_time() {
         let now: Timestamp = NOW.parse().unwrap();
         let as_of = |text: &str| text.parse::<PastMoment>().map(|moment| moment.as_of(now));
         assert_eq!(as_of("17"), Ok(AsOf::Position(17)));

@@ -475,8 +475,9 @@ mod tests {
         EventTeller(&names()).sentence(ID, &event.into())
     }
 
+    /// The sentences name member, key, subscription and delivery.
     #[test]
-    fn the_chain_of_a_member_who_left_reads_as_sentences_with_names() {
+    fn a_members_leaving_reads_as_sentences() {
         let member_id = Uuid::from_u128(2);
         let left = FirmEvent::MemberLeft { member_id, time: at() };
         assert_eq!(told(left), format!("member {member_id} left the firm"));
@@ -499,8 +500,9 @@ mod tests {
         assert_eq!(told(cancelled), expected);
     }
 
+    /// A creation masks its target.
     #[test]
-    fn a_removal_for_410s_names_both_deliveries_and_a_creation_masks_its_target() {
+    fn a_removal_for_410s_names_both_deliveries() {
         let gone =
             |n| GoneAnswer { delivery_id: Uuid::from_u128(n), status: 410, finished_at: at() };
         let reason = RemovalReason::TargetGone;
@@ -520,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_tells_its_answer_and_its_consequence() {
+    fn an_attempt_tells_answer_and_consequence() {
         let attempt = |outcome| Attempt {
             outcome,
             status: Some(503),
@@ -544,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_holds_no_name_of_a_firm_a_form_or_a_person() {
+    fn a_sentence_holds_no_firms_name() {
         let opened = FirmEvent::FirmOpened {
             name: "Harrow Lane".into(),
             plan: domain::subscription::FirmPlan { leads_in_full: true },
@@ -555,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn actors_are_named_by_their_labels_or_ids() {
+    fn actors_are_named_by_label_or_id() {
         let actor = |actor| EventTeller(&names()).actor(actor);
         assert_eq!(actor(Actor::Key(KEY)), "the key \"zapier\" (ffk_abcdefgh…)");
         assert_eq!(actor(Actor::Product(KEY)), "the product with the token \"back end\"");

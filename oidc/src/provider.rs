@@ -436,7 +436,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_code_of_an_error_is_repeated() {
+    fn only_a_plain_error_code_is_repeated() {
         assert_eq!(error_code("access_denied"), "access_denied");
         for strange in ["", "<b>", "a b", "é", &"a".repeat(65)] {
             assert_eq!(error_code(strange), "for a reason it did not name");

@@ -93,7 +93,7 @@ mod tests {
     #[case("https://id.example", "http://ops.example/console/sign-in/return", Some("redirect URL"))]
     #[case("https://id.example", "https://ops.example/console", Some("must end in"))]
     #[case("https://id.example", "https://ops.example/console/sign-in/return?a=b", Some("without"))]
-    fn urls_are_safe_and_lead_to_the_page_that_takes_the_answer(
+    fn issuer_and_redirect_urls_are_checked(
         #[case] issuer: &str,
         #[case] redirect_url: &str,
         #[case] fault: Option<&str>,
@@ -108,8 +108,9 @@ mod tests {
         }
     }
 
+    /// Without grants nobody could sign in.
     #[test]
-    fn without_grants_nobody_could_sign_in() {
+    fn settings_without_grants_are_refused() {
         let none = ProviderSettings { grants: Vec::new(), ..settings() };
         assert_eq!(none.check(), Err(WrongSetting::NoGrants));
     }

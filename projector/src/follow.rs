@@ -231,8 +231,9 @@ fn events_within(rows: impl Iterator<Item = usize>) -> usize {
 mod tests {
     use super::*;
 
+    /// A transaction takes one event at least.
     #[test]
-    fn a_transaction_writes_so_many_rows_and_one_event_at_least() {
+    fn a_transactions_rows_have_a_limit() {
         assert_eq!(events_within([].into_iter()), 0);
         assert_eq!(events_within([1; 10].into_iter()), 10);
         assert_eq!(events_within([100; 100].into_iter()), ROWS_PER_TRANSACTION / 100);

@@ -136,8 +136,9 @@ fn after_all(start: &str) -> String {
 mod tests {
     use super::*;
 
+    /// The bound lies before all other texts.
     #[test]
-    fn a_bound_lies_behind_every_text_that_begins_so_and_before_all_others() {
+    fn a_bound_follows_all_texts_beginning_so() {
         for begins in ["ffk_", "ffk_zzz", "ffk_é🎉"] {
             assert!(begins < after_all("ffk_").as_str(), "{begins}");
         }

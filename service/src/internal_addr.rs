@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doors17_an_address_is_tcp_or_a_unix_socket() {
+    fn an_address_is_tcp_or_unix() {
         let parsed = |text: &str| text.parse::<InternalAddr>();
         for (text, is_beyond) in [
             ("127.0.0.1:8081", false),

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f2_a_new_key_file_follows_no_link() {
+    fn a_new_key_file_follows_no_link() {
         let folder = std::env::temp_dir().join(format!("firmforms-key-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let precious = folder.join("precious");

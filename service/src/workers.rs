@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_worker_declares_the_news_that_wakes_it() {
+    fn each_worker_declares_its_wakes() {
         let workers = [
             declared::<Follower<DeliveryProjection>>(),
             declared::<Follower<AuditLog>>(),

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn h4_every_metric_is_named_as_prometheus_wants_it() {
+    fn h4_metrics_follow_the_prometheus_naming() {
         for Metric { name, kind, help } in ALL {
             assert!(name.starts_with("firmforms_"), "{name}");
             assert!(name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()), "{name}");

@@ -105,8 +105,9 @@ mod tests {
 
     const NEW: &str = "01936d1c-0000-7000-8000-000000000001";
 
+    /// A caller's own id is taken if it is well formed and there once.
     #[test]
-    fn a_callers_own_id_is_taken_if_it_is_well_formed_and_there_once() {
+    fn a_single_sound_id_is_taken() {
         let ids = RequestIds::new(|| NEW.parse().unwrap());
         let of =
             |values: &[&str]| ids.id_of(values.iter().map(|value| value.as_bytes())).to_string();
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_knows_the_call_that_it_answers() {
+    async fn a_task_knows_its_call() {
         let id = || "a".parse::<RequestId>().ok();
         assert_eq!(current_request_id(), None);
         assert_eq!(scope(id(), async { current_request_id() }).await, id());

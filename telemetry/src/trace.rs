@@ -168,8 +168,9 @@ mod tests {
         Some(Traceparent { trace_id: [1; 16], parent_id: [2; 8], sampled: true })
     }
 
+    /// Our own trace goes on.
     #[test]
-    fn h4_where_nobody_listens_no_span_is_made_and_the_place_goes_on() {
+    fn h4_without_listeners_no_span_is_made() {
         let call = TracedCall { door: "internal", method: "POST", route: None };
         let ours = TraceSpan::call(call, CallerTrace::Ours(given()));
         assert_eq!((ours.span.is_disabled(), ours.traceparent()), (true, given()));
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn h4_a_task_knows_its_place_and_no_other_does() {
+    async fn h4_only_a_task_knows_its_trace() {
         assert_eq!(current_traceparent(), None);
         assert_eq!(scope(given(), async { current_traceparent() }).await, given());
         assert_eq!(scope(None, async { current_traceparent() }).await, None);

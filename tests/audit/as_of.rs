@@ -20,7 +20,7 @@ struct Scene {
     token: String,
 }
 
-/// What was shown when it was so.
+/// The answers shown at one position and one instant.
 struct Moment {
     position: i64,
     at: String,
@@ -122,7 +122,7 @@ impl Scene {
     }
 }
 
-/// Without what only a look back says.
+/// Without the property that only a look back has.
 fn without_erased(mut shown: Value) -> Value {
     let without = |one: &mut Value| one.as_object_mut().and_then(|one| one.remove("erased"));
     match shown.get_mut("items").and_then(Value::as_array_mut) {
@@ -137,10 +137,10 @@ fn and(path: &str, as_of: &str) -> String {
     format!("{path}{sign}as_of={as_of}")
 }
 
-/// Whatever was shown is shown again when it is asked for as of then, by position and by instant; even
-/// if the read models were gone but for their ids.
+/// Each former answer comes again as of its position and as of its instant. The read models have
+/// lost everything but their ids by then.
 #[tokio::test]
-async fn what_was_shown_is_shown_again_as_of_then() {
+async fn a_look_back_repeats_the_former_answers() {
     let scene = Scene::new().await;
     let moments = scene.told().await;
     let forgotten = "update deliveries set state = 'pending', cause = null, next_try_at = null,
@@ -162,7 +162,7 @@ async fn what_was_shown_is_shown_again_as_of_then() {
 
 /// The history of a subscription ends where it is asked to.
 #[tokio::test]
-async fn a_history_is_told_as_of_then() {
+async fn a_history_ends_at_the_asked_position() {
     let scene = Scene::new().await;
     let before = scene.position().await - 1;
     let moments = scene.told().await;
@@ -182,9 +182,9 @@ async fn a_history_is_told_as_of_then() {
     assert_eq!(scene.get(&path).await.body["removal"]["cancelled"], 0);
 }
 
-/// What was erased shows as erased, whenever it is asked for.
+/// An erased response shows as erased, also as of a time before its erasure.
 #[tokio::test]
-async fn what_was_erased_shows_as_erased_as_of_before() {
+async fn a_look_back_reveals_nothing_erased() {
     let scene = Scene::new().await;
     let response_id = scene.world.submit(&scene.firm).await;
     scene.receiver.reply([Reply::status(400).body(b"an answer")]);
@@ -207,9 +207,10 @@ async fn what_was_erased_shows_as_erased_as_of_before() {
     assert_eq!(scene.get(&all).await.body["items"][0]["erased"], true);
 }
 
-/// What the read model has not followed to is in the log, and there are more than are read at a time.
+/// The read model has not followed that far, but the log has the deliveries. They are more than one
+/// reading of the log takes.
 #[tokio::test]
-async fn what_is_not_followed_yet_is_found_in_the_log() {
+async fn a_look_back_finds_unfollowed_deliveries() {
     let scene = Scene::new().await;
     scene.deliver(200).await;
     let submitted = |_| tests::submitted(&scene.firm, scene.world.id());
@@ -227,7 +228,7 @@ async fn what_is_not_followed_yet_is_found_in_the_log() {
     assert_eq!(states.iter().filter(|state| **state == "delivered").count(), 1);
     let few = scene.get(&and("deliveries?limit=3", &position)).await.body;
     assert_eq!(few["items"].as_array().unwrap()[..], listed["items"].as_array().unwrap()[..3]);
-    // Who shows one asks no read model.
+    // To show one delivery, no read model is asked.
     sqlx::query("delete from deliveries").execute(scene.world.pool()).await.unwrap();
     for state in ["pending", "delivered"] {
         let mut items = listed["items"].as_array().unwrap().iter();
@@ -237,9 +238,9 @@ async fn what_is_not_followed_yet_is_found_in_the_log() {
     }
 }
 
-/// A batch that was rolled back leaves a hole in the positions, of whatever width.
+/// A batch that was rolled back leaves a hole of any width in the positions.
 #[tokio::test]
-async fn a_position_within_a_wide_hole_of_the_log_is_answered() {
+async fn a_position_in_a_hole_is_answered() {
     let scene = Scene::new().await;
     scene.deliver(200).await;
     let before = scene.position().await;
@@ -250,8 +251,9 @@ async fn a_position_within_a_wide_hole_of_the_log_is_answered() {
     assert_eq!(listed.body["items"].as_array().unwrap().len(), 1);
 }
 
+/// Deliveries are listed by position: the older ones have later times than the next.
 #[tokio::test]
-async fn deliveries_from_before_a_clock_that_went_back_are_listed_by_position() {
+async fn a_clock_set_back_hides_no_delivery() {
     let scene = Scene::new().await;
     scene.deliver(200).await;
     let forward = "begin; set local session_replication_role = replica;
@@ -268,9 +270,9 @@ async fn deliveries_from_before_a_clock_that_went_back_are_listed_by_position() 
     }
 }
 
-/// What has not come is not known, and nonsense is refused.
+/// The log knows no future. A position or a time that is malformed is refused, too.
 #[tokio::test]
-async fn a_time_that_has_not_come_and_nonsense_are_refused() {
+async fn future_and_malformed_times_are_refused() {
     let scene = Scene::new().await;
     scene.deliver(200).await;
     let id = scene.delivery_ids().await[0];
@@ -290,7 +292,7 @@ async fn a_time_that_has_not_come_and_nonsense_are_refused() {
     assert_eq!(other.get(&and(&one, &end.to_string())).await.code(), (404, "delivery_not_found"));
 }
 
-/// The same at the terminal.
+/// `--as-of` at the terminal looks back as the internal door does.
 #[tokio::test]
 async fn operators_look_back_at_the_terminal() {
     let scene = Scene::new().await;

@@ -87,7 +87,7 @@ async fn hostile_writer(store: Store, number: u64) -> i64 {
     sequence
 }
 
-/// What a follower that remembers the last position it saw gets to see.
+/// Counts the events that a follower sees if it only remembers its last position.
 async fn plain_cursor(pool: PgPool, done: Arc<AtomicBool>) -> usize {
     let (mut last, mut seen) = (0_i64, 0);
     loop {
@@ -107,7 +107,7 @@ async fn plain_cursor(pool: PgPool, done: Arc<AtomicBool>) -> usize {
     }
 }
 
-/// What a follower below the fence gets to see.
+/// The events that a follower below the fence sees.
 async fn fenced(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(i64, String, i64)> {
     let fence = Fence::new(&Store::new(pool.clone(), Vec::new()));
     let upcasters = Upcasters::current();
@@ -127,9 +127,10 @@ async fn fenced(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(i64, String, i64)> 
     }
 }
 
-/// G15
+/// G15: each event below the fence is seen once. A cursor without the fence misses some, so the
+/// writers are hostile enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_writers_lose_nothing_below_the_fence_and_something_without() {
+async fn g15_hostile_writers_lose_no_event() {
     let cluster = own_cluster().await;
     let database = cluster.database().await;
     let store = Store::new(connect(database.main.clone(), 20), Vec::new());
@@ -155,9 +156,10 @@ async fn hostile_writers_lose_nothing_below_the_fence_and_something_without() {
     assert!(plain < total, "a plain cursor saw {plain} of {total}: the writers were not hostile");
 }
 
-/// A follower that was told so waited until something else was appended.
+/// A look that ended the wait of another said that there was nothing more. Its follower then waited
+/// until another transaction appended.
 #[tokio::test]
-async fn a_look_that_ended_the_wait_of_another_said_that_there_was_nothing_more() {
+async fn a_look_without_more_settles_everything() {
     let store = store().await;
     let fence = Fence::new(&store);
     let mut slow = store.begin().await.unwrap();
@@ -176,7 +178,7 @@ async fn a_look_that_ended_the_wait_of_another_said_that_there_was_nothing_more(
 }
 
 #[tokio::test]
-async fn a_transaction_that_does_not_append_holds_up_no_follower() {
+async fn a_transaction_without_appends_delays_no_follower() {
     let cluster = own_cluster().await;
     let store = Store::new(connect(cluster.database().await.main, 6), Vec::new());
     let other = connect(cluster.database().await.main, 2);
@@ -200,9 +202,9 @@ async fn a_transaction_that_does_not_append_holds_up_no_follower() {
     assert_eq!(looked_at_closely(&fence).await, (appended, false));
 }
 
-/// It is not known for how long somebody waits who waits for something else each time.
+/// A fence that waits for another transaction each time does not know how long each one takes.
 #[tokio::test]
-async fn whoever_waits_for_something_else_begins_to_wait_anew() {
+async fn a_new_wait_resets_the_fence_age() {
     let cluster = own_cluster().await;
     let store = Store::new(connect(cluster.database().await.main, 6), Vec::new());
     let fence = Fence::new(&store);
@@ -232,8 +234,9 @@ async fn store() -> Store {
     Store::new(connect(TestDatabase::new().await.main, 4), Vec::new())
 }
 
+/// A sequence that is taken already is a conflict.
 #[tokio::test]
-async fn a_taken_place_is_a_conflict_and_nothing_of_the_append_stays() {
+async fn a_conflict_leaves_nothing_of_the_append() {
     let store = store().await;
     let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
     store.append(vec![event(one, 1)]).await.unwrap();
@@ -254,8 +257,9 @@ async fn positions_follow_the_order_of_the_append() {
     assert_eq!(read_from_start(&store).await, recorded);
 }
 
+/// The append leaves out the events that the log has already.
 #[tokio::test]
-async fn each_event_that_is_new_has_its_own_position_where_others_are_left_out() {
+async fn each_new_event_gets_its_own_position() {
     let store = store().await;
     let even = (1..=50).map(|n| event(Uuid::from_u128(2 * n), 1)).collect::<Vec<_>>();
     let mut recorded = store.append(even).await.unwrap();
@@ -288,7 +292,7 @@ async fn the_log_cannot_be_changed() {
 }
 
 #[tokio::test]
-async fn the_digest_is_over_the_canonical_bytes_of_the_stored_row() {
+async fn the_digest_covers_the_canonical_bytes() {
     let store = store().await;
     store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     let (canonical, digest): (String, Vec<u8>) = sqlx::query_as(
@@ -308,9 +312,10 @@ async fn the_digest_is_over_the_canonical_bytes_of_the_stored_row() {
     assert_eq!(digest, recomputed, "{canonical}");
 }
 
-/// A23: with sqlx a cancelled `begin` gives its connection back like this
+/// A23: a connection that comes back inside a transaction serves no other caller. With sqlx a
+/// cancelled `begin` gives its connection back like this.
 #[tokio::test]
-async fn a23_a_connection_that_comes_back_inside_a_transaction_serves_nobody_else() {
+async fn a23_an_open_transaction_ends_its_connection() {
     let pool = connect(TestDatabase::new().await.main, 1);
     let process = "select pg_backend_pid()";
     let mut connection = pool.acquire().await.unwrap();
@@ -347,9 +352,9 @@ async fn an_unknown_event_stops_the_tail_loudly() {
     assert!(why.contains("FirmSold"), "{why}");
 }
 
-/// A version that looks like ours by chance may mean something else.
+/// A payload of another version that looks like ours by chance may mean something else.
 #[tokio::test]
-async fn an_event_of_an_unknown_version_is_refused_by_every_reader() {
+async fn every_reader_refuses_an_unknown_version() {
     let store = store().await;
     let firm_id = Uuid::from_u128(1);
     store.append(vec![event(firm_id, 1)]).await.unwrap();
@@ -388,7 +393,7 @@ async fn one_list_of_upcasters_serves_the_tail() {
 
 /// Shapes of builds before ruling 44, as they are stored.
 #[tokio::test]
-async fn events_of_version_1_are_read_as_their_newest_shapes() {
+async fn version_1_events_get_their_newest_shapes() {
     let store = store().await;
     store.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     let order = r#"{"extra_headers":0,"form_id":"00000000-0000-0000-0000-000000000003","method":"POST",

@@ -1,5 +1,5 @@
-//! E26: a newer build has written what this one cannot read, while both run. And databases that another
-//! build has made.
+//! E26: a newer build has written an event that this build cannot read, while both run. Also
+//! databases that another build has made.
 
 use eventstore::worker::Worker;
 use projector::deliveries::DeliveryProjection;
@@ -43,8 +43,9 @@ async fn checkpoint(world: &World, name: &str) -> i64 {
         .unwrap()
 }
 
+/// Callers are served, and queued deliveries go out.
 #[tokio::test]
-async fn e26_an_event_of_a_newer_build_stops_who_follows_and_nobody_else() {
+async fn e26_a_newer_event_stops_followers_alone() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -74,7 +75,7 @@ async fn e26_an_event_of_a_newer_build_stops_who_follows_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_plan_names_the_steps_with_their_locks_and_changes_nothing() {
+async fn a_plan_names_locks_and_changes_nothing() {
     let database = TestDatabase::without_schema().await;
     let plan = async || {
         let output = firmforms(&database).args(["migrate", "--plan", "--json"]).output().await;
@@ -98,15 +99,16 @@ async fn a_plan_names_the_steps_with_their_locks_and_changes_nothing() {
     assert!(steps.iter().all(|step| step["migration"] == 28), "{steps:?}");
 }
 
-/// What `migrate` says at its end about this database, which it leaves as it is.
+/// The words of `migrate` about this database, which it refuses and leaves as it is.
 async fn refused(database: &TestDatabase) -> String {
     let output = firmforms(database).args(["migrate"]).output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
     String::from_utf8(output.stderr).unwrap()
 }
 
+/// Either database is refused in one line.
 #[tokio::test]
-async fn a_database_of_an_earlier_build_is_refused_in_one_sentence_and_told_from_a_newer_one() {
+async fn migrate_tells_earlier_builds_from_newer_ones() {
     // An earlier build had other files under the same numbers, and more of them.
     let earlier = "update _sqlx_migrations set checksum = sha256(checksum);
                    insert into _sqlx_migrations select 999, description, installed_on, success,

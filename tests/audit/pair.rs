@@ -27,8 +27,9 @@ async fn installation_of(world: &World) -> [Uuid; 2] {
     ids.try_into().unwrap()
 }
 
+/// The process said only that nothing decrypts.
 #[tokio::test]
-async fn a_process_on_another_installations_keyring_said_only_that_nothing_decrypts() {
+async fn a_keyring_of_another_installation_is_refused() {
     let (one, two) = (World::new().await, World::new().await);
     let [main, keyring] = installation_of(&one).await;
     assert_eq!(main, keyring);
@@ -42,9 +43,9 @@ async fn a_process_on_another_installations_keyring_said_only_that_nothing_decry
     assert_eq!(installation_of(&one).await, [main, keyring], "nothing was written");
 }
 
-/// A backup of either database, from before the id.
+/// A backup of either database may be older than the id of the installation.
 #[tokio::test]
-async fn a_database_without_an_id_takes_the_others_at_the_next_start() {
+async fn a_start_gives_both_databases_one_id() {
     let world = World::new().await;
     let [id, _] = installation_of(&world).await;
     for pool in [world.pool(), world.keys()] {
@@ -56,9 +57,10 @@ async fn a_database_without_an_id_takes_the_others_at_the_next_start() {
     }
 }
 
-/// The keyring failed over to a standby that lacked its end. The responses were answered with 202.
+/// The keyring failed over to a standby that lacked its end. The responses had been answered with
+/// 202, and their lost keys were noticed at their first delivery.
 #[tokio::test]
-async fn lost_keys_of_the_newest_responses_were_noticed_at_their_first_delivery() {
+async fn doctor_and_start_report_lost_newest_keys() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     let mut responses = Vec::new();
@@ -91,7 +93,7 @@ async fn lost_keys_of_the_newest_responses_were_noticed_at_their_first_delivery(
 }
 
 #[tokio::test]
-async fn a_keyring_from_before_an_erasure_is_found_by_doctor() {
+async fn doctor_finds_a_keyring_missing_an_erasure() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = world.submit(&firm).await;
@@ -104,10 +106,10 @@ async fn a_keyring_from_before_an_erasure_is_found_by_doctor() {
     assert_eq!(doctor(&world.database, "erasures").await.0, "wrong");
 }
 
-/// A dead row of a data key holds its key until the vacuum: the default would come after a fifth of
-/// the table.
+/// A dead row of a data key holds its key until the vacuum. By default the vacuum waits until a
+/// fifth of the table is dead.
 #[tokio::test]
-async fn dead_rows_of_keys_waited_for_a_fifth_of_the_table() {
+async fn vacuum_of_keys_ignores_the_table_size() {
     let world = World::new().await;
     for (pool, tables) in [
         (world.keys(), &["data_keys"][..]),

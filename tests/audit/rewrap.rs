@@ -14,7 +14,7 @@ const NEW: &str = "08";
 
 /// A world with something under every kind of key, and the file of another wrapping key.
 async fn world(receiver: &Receiver) -> (World, uuid::Uuid, String) {
-    // By the real clock: a service that is started later would purge what was sent weeks ago.
+    // By the real clock: a service that is started later would purge deliveries of weeks ago.
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -27,7 +27,7 @@ async fn world(receiver: &Receiver) -> (World, uuid::Uuid, String) {
     (world, firm.id, file.to_str().unwrap().to_owned())
 }
 
-/// Exit code, and all that was said.
+/// The exit code and all words of a command.
 async fn said(command: &mut Command) -> (i32, String) {
     let output = command.output().await.unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -50,7 +50,7 @@ fn with_new_key(world: &World) -> Command {
     command
 }
 
-/// What was sealed before is sent once more under the new key, byte by byte.
+/// A body that was encrypted before is sent once more under the new key, with the same bytes.
 async fn assert_sent_again(world: &World, firm: uuid::Uuid, receiver: &Receiver) {
     let again =
         ["replay", "start", "--firm", &firm.to_string(), "--reason", "a drill", "--force", "--yes"];
@@ -63,7 +63,7 @@ async fn assert_sent_again(world: &World, firm: uuid::Uuid, receiver: &Receiver)
 }
 
 #[tokio::test]
-async fn what_was_under_the_old_wrapping_key_is_read_under_the_new_one_alone() {
+async fn the_new_wrapping_key_alone_opens_everything() {
     let receiver = Receiver::start().await;
     let (world, firm, file) = world(&receiver).await;
     let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];
@@ -83,9 +83,10 @@ async fn what_was_under_the_old_wrapping_key_is_read_under_the_new_one_alone() {
     assert_sent_again(&world, firm, &receiver).await;
 }
 
-/// It has looked, and has not yet said that nobody may begin: then somebody does.
+/// The rewrap has looked for services and has not set its flag yet: then a service starts. This
+/// service kept the old key.
 #[tokio::test]
-async fn a_service_that_began_between_the_look_and_the_flag_kept_the_old_key() {
+async fn a_service_started_meanwhile_stops_the_rewrap() {
     let receiver = Receiver::start().await;
     let (world, _, file) = world(&receiver).await;
     // A service has been at work before.
@@ -97,7 +98,7 @@ async fn a_service_that_began_between_the_look_and_the_flag_kept_the_old_key() {
     let begun_meanwhile = async {
         let blocked = "select exists (select from pg_stat_activity
                         where datname = current_database() and wait_event_type = 'Lock')";
-        // Another connection: what a transaction sees of this view stands.
+        // Another connection: a transaction sees this view as it first saw it.
         let mut looking = watching.connect().await.unwrap();
         while !sqlx::query_scalar::<_, bool>(blocked).fetch_one(&mut looking).await.unwrap() {
             tokio::task::yield_now().await;
@@ -123,7 +124,7 @@ async fn a_service_that_began_between_the_look_and_the_flag_kept_the_old_key() {
 }
 
 #[tokio::test]
-async fn rewrapping_that_was_cut_off_lets_nobody_work_and_is_run_to_its_end() {
+async fn a_cut_rewrap_blocks_work_until_finished() {
     let receiver = Receiver::start().await;
     let (world, firm, file) = world(&receiver).await;
     let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];
@@ -140,8 +141,9 @@ async fn rewrapping_that_was_cut_off_lets_nobody_work_and_is_run_to_its_end() {
     assert_eq!(code, 0, "done again it finds nothing to do: {text}");
 }
 
+/// A rewrap is refused beside a service, without its file, and from a wrong key.
 #[tokio::test]
-async fn rewrapping_beside_a_service_or_from_a_wrong_key_changes_nothing() {
+async fn a_refused_rewrap_changes_nothing() {
     let receiver = Receiver::start().await;
     let (world, firm, file) = world(&receiver).await;
     let reveal = ["secrets", "reveal", "--firm", &firm.to_string()];
@@ -168,7 +170,7 @@ async fn number(database: &PgConnectOptions, question: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_damaged_key_is_named_and_keeps_nobody_from_the_rest() {
+async fn a_rewrap_names_and_skips_damaged_keys() {
     let receiver = Receiver::start().await;
     let (world, firm, file) = world(&receiver).await;
     let other = world.firm().await;
@@ -201,7 +203,7 @@ async fn a_damaged_key_is_named_and_keeps_nobody_from_the_rest() {
 }
 
 #[tokio::test]
-async fn what_is_under_both_keys_halfway_is_brought_to_its_end() {
+async fn a_rewrap_finishes_one_cut_off_halfway() {
     let receiver = Receiver::start().await;
     let (world, firm, file) = world(&receiver).await;
     let reveal = ["secrets", "reveal", "--firm", &firm.to_string(), "--json"];

@@ -1,5 +1,5 @@
-//! Rotating the signing secret (contract, Authentication 9 and Signature 3; ruling 32): what is
-//! claimed from then on is signed with the new one, by every process.
+//! Rotating the signing secret (contract, Authentication 9 and Signature 3; ruling 32): every
+//! process signs later claims with the new secret.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,8 +42,9 @@ fn signed_by(world: &World, received: &Received, secrets: [&str; 2]) -> [bool; 2
     secrets.map(|secret| verify(request, secret, now).is_ok())
 }
 
+/// Every process signs with the new secret, retries too.
 #[tokio::test]
-async fn b17_from_a_rotation_on_every_process_signs_with_the_new_secret_retries_too() {
+async fn b17_a_rotation_reaches_every_later_request() {
     let world = World::new().await;
     let (firm, receiver, other) =
         (world.firm().await, Receiver::start().await, beside(&world).await);
@@ -80,7 +81,7 @@ async fn b17_from_a_rotation_on_every_process_signs_with_the_new_secret_retries_
 }
 
 #[tokio::test]
-async fn a_rotation_is_in_the_log_with_its_reason_and_the_secret_is_nowhere() {
+async fn a_rotation_logs_reason_and_no_secret() {
     let world = World::new().await;
     let firm = world.firm().await;
     let old = reveal(&world, &firm).await;
@@ -111,7 +112,7 @@ async fn a_rotation_is_in_the_log_with_its_reason_and_the_secret_is_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_racing_rotations_all_happen_and_one_of_them_stands() {
+async fn racing_rotations_all_happen_and_one_stands() {
     let world = World::new().await;
     let firm = world.firm().await;
     let raced = join_all((0..6).map(|_| rotate(&world, &firm, ""))).await;
@@ -129,8 +130,9 @@ async fn of_racing_rotations_all_happen_and_one_of_them_stands() {
     assert_eq!(rotations, 6);
 }
 
+/// A closed firm cannot rotate, and is shown its last secret.
 #[tokio::test]
-async fn b5_a_suspended_firm_rotates_and_a_closed_one_is_shown_its_last_secret() {
+async fn b5_a_suspended_firm_rotates_its_secret() {
     let world = World::new().await;
     let firm = world.firm().await;
     let report = async |kind, second| {

@@ -1,5 +1,6 @@
-//! `verify deliveries`: the proof of once per subscription (case I1), what it finds when the database
-//! was changed behind the service's back, and the repair of what was never queued.
+//! `verify deliveries`: the proof of once per subscription (case I1), its findings when the
+//! database was changed behind the service's back, and the repair of deliveries that were never
+//! queued.
 
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ impl Scene {
         report
     }
 
-    /// What a superuser does: no trigger stops it.
+    /// Runs statements as a superuser: no trigger stops them.
     async fn tamper(&self, statements: &[&str]) {
         let pool = PgPoolOptions::new().max_connections(1);
         let pool = pool.connect_with(self.world.database.main.clone()).await.unwrap();
@@ -102,13 +103,13 @@ impl Scene {
     }
 }
 
-/// Like the first try of the log, of a delivery under another id.
+/// A copy of the log's first attempt, for a delivery under another id.
 const COPY: &str = "insert into events overriding system value
     select 1000000 + position, aggregate_type, gen_random_uuid()::text, sequence, event_type,
            event_version, payload, metadata, firm_id, recorded_at, digest
       from events where event_type = 'DeliveryAttempted' order by position limit 1";
 
-/// As if the match had found nobody, for all of which nothing came yet.
+/// Removes the lists of all occurrences without an attempt, as if no subscription had matched.
 const UNLIST: &str = "update events o
        set payload = (o.payload::jsonb #- '{OccurrenceRecorded,hooks}')::json
      where event_type = 'OccurrenceRecorded' and not exists (
@@ -116,7 +117,7 @@ const UNLIST: &str = "update events o
               and d.payload->'DeliveryAttempted'->'of'->>'occurrence_id' = o.aggregate_id)";
 
 #[tokio::test]
-async fn i1_a_story_with_every_end_a_delivery_can_have_is_proven() {
+async fn i1_every_end_of_deliveries_is_proven() {
     let scene = Scene::new().await;
     let world = &scene.world;
     scene.submit(2).await;
@@ -163,7 +164,7 @@ async fn start_replay(world: &World, order: &Value) {
 }
 
 #[tokio::test]
-async fn i1_what_was_never_queued_is_found_and_repaired_and_nothing_else_is() {
+async fn i1_a_repair_queues_only_missing_deliveries() {
     let scene = Scene::new().await;
     let narrow = json!({"target_url": scene.receiver.url("/narrow"), "trigger": "form_submitted",
                         "form_id": scene.firm.form});
@@ -206,7 +207,7 @@ async fn i1_what_was_never_queued_is_found_and_repaired_and_nothing_else_is() {
 }
 
 #[tokio::test]
-async fn i1_what_is_repaired_for_a_removed_subscription_is_cancelled_with_it() {
+async fn i1_repairs_for_removed_subscriptions_are_cancelled() {
     let scene = Scene::new().await;
     scene.submit(1).await;
     scene.tamper(&[UNLIST, "delete from outbox"]).await;
@@ -220,9 +221,10 @@ async fn i1_what_is_repaired_for_a_removed_subscription_is_cancelled_with_it() {
     assert_eq!(scene.count(cause).await, 1);
 }
 
-/// Core 1: what was lost was found, and no tool put it back.
+/// Core 1: lost deliveries were found, and no tool put them back. A repair keeps their bytes and
+/// their tries.
 #[tokio::test]
-async fn i1_what_is_listed_or_waits_and_is_not_queued_is_lost_and_put_back_where_it_was() {
+async fn i1_a_repair_puts_lost_deliveries_back() {
     let scene = Scene::new().await;
     scene.receiver.reply([Reply::status(503)]);
     scene.submit(1).await;
@@ -247,8 +249,9 @@ async fn i1_what_is_listed_or_waits_and_is_not_queued_is_lost_and_put_back_where
     scene.assert_proven().await;
 }
 
+/// The replay has queued the delivery, and its row in the outbox is gone.
 #[tokio::test]
-async fn i1_what_a_replay_has_queued_and_nobody_will_send_is_lost() {
+async fn i1_a_lost_replayed_delivery_is_found() {
     let scene = Scene::new().await;
     scene.receiver.reply([404, 404].map(Reply::status));
     scene.submit(2).await;
@@ -270,8 +273,9 @@ async fn i1_what_a_replay_has_queued_and_nobody_will_send_is_lost() {
     scene.assert_found(&[(DeliveryFault::ReplayLost(replay_id), 1)]).await;
 }
 
+/// One occurrence has two deliveries to one subscription.
 #[tokio::test]
-async fn i1_a_second_delivery_of_the_same_to_the_same_is_found() {
+async fn i1_a_second_delivery_is_found() {
     let scene = Scene::new().await;
     scene.submit(1).await;
     scene.world.deliver().await;
@@ -279,8 +283,9 @@ async fn i1_a_second_delivery_of_the_same_to_the_same_is_found() {
     scene.assert_found(&[(DeliveryFault::Second, 1)]).await;
 }
 
+/// A row of the outbox after the delivery's end is found, too.
 #[tokio::test]
-async fn i1_a_second_success_and_what_is_queued_after_its_end_are_found() {
+async fn i1_a_second_success_is_found() {
     let scene = Scene::new().await;
     scene.submit(1).await;
     scene.world.deliver().await;
@@ -301,7 +306,7 @@ async fn i1_a_second_success_and_what_is_queued_after_its_end_are_found() {
 
 /// Ruling 30a: overlapping transactions may be in either order, and no others.
 #[tokio::test]
-async fn i1_a_match_that_missed_what_was_long_committed_is_found() {
+async fn i1_an_unseen_old_subscription_is_found() {
     let scene = Scene::new().await;
     scene.submit(1).await;
     scene.world.deliver().await;
@@ -320,7 +325,7 @@ async fn i1_a_match_that_missed_what_was_long_committed_is_found() {
 }
 
 #[tokio::test]
-async fn i1_what_belongs_to_nothing_is_found() {
+async fn i1_an_orphaned_delivery_is_found() {
     let scene = Scene::new().await;
     scene.submit(2).await;
     scene.world.deliver().await;
@@ -345,8 +350,9 @@ async fn i1_what_belongs_to_nothing_is_found() {
     scene.assert_found(&[(DeliveryFault::Unknown, 1), (DeliveryFault::Lost, 1)]).await;
 }
 
+/// The verdict may be about a part of the log.
 #[tokio::test]
-async fn i1_a_part_of_the_log_can_be_looked_at_and_an_answer_has_its_code() {
+async fn i1_each_verdict_has_its_exit_code() {
     let scene = Scene::new().await;
     scene.submit(2).await;
     scene.world.deliver().await;

@@ -18,7 +18,7 @@ use crate::portal::link_of_owner;
 use tests::process::{Served, call, firmforms, get, serve, signal, until};
 use tests::scrape::Scrape;
 
-/// A service that is a cell, with a firm in it.
+/// The service of one cell, with a firm.
 struct CellScene {
     cell: Cell,
     world: World,
@@ -42,14 +42,14 @@ impl CellScene {
         format!("[[cells]]\ncell = {number}\nservers = [{server}]\n")
     }
 
-    /// An unsubscribe link of a person, as mails of this cell have it, or older mails.
+    /// A person's unsubscribe link. Without a cell it is a link of an older mail.
     fn link(&self, person: u128, cell: Option<Cell>) -> String {
         let person_id = Uuid::from_u128(person);
         let recipient = MailRecipient { firm_id: self.firm.id, person_id };
         self.world.service().inviter.identity.link(recipient, cell)
     }
 
-    /// Number of people who unsubscribed in this cell.
+    /// Number of unsubscribed people in this cell.
     async fn unsubscribed(&self) -> i64 {
         let events = "select count(*) from events where event_type = 'AddressUnsubscribed'";
         sqlx::query_scalar(events).fetch_one(self.world.pool()).await.unwrap()
@@ -75,7 +75,7 @@ impl CellScene {
     }
 }
 
-/// A visit of an unsubscribe link by the public address: the status.
+/// Visits an unsubscribe link by the public address, and returns the status.
 async fn visit(router: &HaProxy, method: &str, link: &str) -> StatusCode {
     let sent = if method == "POST" { "List-Unsubscribe=One-Click" } else { "" };
     let request = format!(
@@ -104,7 +104,7 @@ fn body(answer: &str) -> &str {
 }
 
 #[tokio::test]
-async fn r47_each_key_of_a_cell_names_it_and_is_wrong_in_another() {
+async fn a_key_works_only_in_its_cell() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
     for (own, other) in [(&three, &forty), (&forty, &three)] {
         let key = &own.firm.key;
@@ -133,7 +133,7 @@ async fn r47_each_key_of_a_cell_names_it_and_is_wrong_in_another() {
 }
 
 #[tokio::test]
-async fn r47_an_installation_keeps_the_number_of_its_cell() {
+async fn an_installation_keeps_its_cell_number() {
     let scene = CellScene::new("3").await;
     let mut again = firmforms(&scene.world.database);
     again.args(["serve", "--cell", "4", "--addr", "127.0.0.1:0"]);
@@ -141,14 +141,14 @@ async fn r47_an_installation_keeps_the_number_of_its_cell() {
     assert!(!refused.status.success());
     let told = String::from_utf8(refused.stderr).unwrap();
     assert!(told.contains("this installation is cell 3, and not 4"), "{told}");
-    // Without the setting it is the cell that it was.
+    // Without the setting the installation keeps its cell.
     stop(&mut serve(&scene.world.database, &[]).await).await;
     let later = scene.world.firm().await;
     assert_eq!(later.key.chars().nth(4), Some(scene.cell.digit()));
 }
 
 #[tokio::test]
-async fn r47_two_cells_behind_haproxy_answer_as_they_do_alone() {
+async fn cells_behind_haproxy_answer_as_alone() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
     let Some(router) = haproxy(&[&three, &forty]).await else { return };
     let large = "x".repeat(2 << 20);
@@ -194,7 +194,7 @@ async fn r47_two_cells_behind_haproxy_answer_as_they_do_alone() {
 }
 
 #[tokio::test]
-async fn r47_the_portal_is_routed_by_its_code_and_then_by_its_cookie() {
+async fn code_and_cookie_route_the_portal() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
     let Some(router) = haproxy(&[&three, &forty]).await else { return };
     for scene in [&three, &forty] {
@@ -211,7 +211,7 @@ async fn r47_the_portal_is_routed_by_its_code_and_then_by_its_cookie() {
 }
 
 #[tokio::test]
-async fn r47_an_internal_call_names_its_cell_in_a_header_or_by_its_host() {
+async fn header_or_host_routes_internal_calls() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
     let Some(router) = haproxy(&[&three, &forty]).await else { return };
     for scene in [&three, &forty] {
@@ -246,10 +246,9 @@ async fn r47_an_internal_call_names_its_cell_in_a_header_or_by_its_host() {
     }
 }
 
-/// The alarm of a lost end of the log once closed both doors for every firm until a person acted
-/// (review of operation).
+/// The alarm of a lost end of the log once closed both doors for every firm until a person acted.
 #[tokio::test]
-async fn r54_both_doors_answer_through_haproxy_during_an_alarm() {
+async fn both_doors_answer_during_an_alarm() {
     let scene = CellScene::new("3").await;
     let Some(router) = haproxy(&[&scene]).await else { return };
     let lost = "insert into lost_tails (system_identifier, timeline, started_at, noticed_at,
@@ -274,10 +273,9 @@ async fn r54_both_doors_answer_through_haproxy_during_an_alarm() {
     assert_eq!(reported.0, StatusCode::ACCEPTED, "{}", reported.1);
 }
 
-/// Nine of twenty links were unknown behind two cells, and people could not withdraw consent
-/// (review of security).
+/// Behind two cells nine of twenty links were once unknown, and people could not withdraw consent.
 #[tokio::test]
-async fn r47_an_unsubscribe_link_is_routed_by_its_first_character() {
+async fn the_first_character_routes_unsubscribe_links() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
     let Some(router) = haproxy(&[&three, &forty]).await else { return };
     for scene in [&three, &forty] {
@@ -293,7 +291,7 @@ async fn r47_an_unsubscribe_link_is_routed_by_its_first_character() {
 
 /// Links of 0.2.0 name no cell. More retries pass here than an address has failures.
 #[tokio::test]
-async fn r47_an_older_unsubscribe_link_finds_its_cell() {
+async fn an_older_unsubscribe_link_finds_its_cell() {
     let (three, forty, other) =
         tokio::join!(CellScene::new("3"), CellScene::new("40"), CellScene::new("41"));
     let Some(router) = haproxy(&[&three, &forty, &other]).await else { return };
@@ -307,9 +305,9 @@ async fn r47_an_older_unsubscribe_link_finds_its_cell() {
     }
 }
 
-/// An address that guesses links asks one cell for each call.
+/// After some wrong links of an address, HAProxy asks one cell for each further link.
 #[tokio::test]
-async fn r47_wrong_unsubscribe_links_are_not_asked_of_every_cell_for_long() {
+async fn wrong_unsubscribe_links_soon_ask_one_cell() {
     let (three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
     let Some(router) = haproxy(&[&three, &forty]).await else { return };
     let wrong = "A".repeat(64);
@@ -328,7 +326,7 @@ async fn r47_wrong_unsubscribe_links_are_not_asked_of_every_cell_for_long() {
 }
 
 #[tokio::test]
-async fn r47_a_cell_that_is_down_is_unavailable_and_the_other_goes_on() {
+async fn only_a_stopped_cell_is_unavailable() {
     let (mut three, forty) = tokio::join!(CellScene::new("3"), CellScene::new("40"));
     let Some(router) = haproxy(&[&three, &forty]).await else { return };
     let key = three.firm.key.clone();
@@ -343,21 +341,22 @@ async fn r47_a_cell_that_is_down_is_unavailable_and_the_other_goes_on() {
     assert!(down.1.to_ascii_lowercase().contains("retry-after: 2\r\n"), "{}", down.1);
     let other = call(router.public, ("GET", "/me"), &forty.firm.key, "").await;
     assert_eq!(other.0, StatusCode::OK, "{}", other.1);
-    // Pages without a key are still there, by the other cell.
+    // The other cell serves the pages that need no key.
     until(router.public, "/", 303).await;
 }
 
+/// The refusal names the file and the missing field.
 #[tokio::test]
-async fn a_wrong_file_of_cells_is_refused_with_its_name() {
+async fn a_wrong_cells_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused =
         printed_configuration(folder.path(), "public = \"127.0.0.1:1\"\n").await.unwrap_err();
     assert!(refused.contains("cells.toml") && refused.contains("internal"), "{refused}");
 }
 
-/// HAProxy takes the configuration of all 64 cells with a certificate.
+/// HAProxy takes the configuration without a warning.
 #[tokio::test]
-async fn haproxy_takes_the_configuration_of_sixty_four_cells() {
+async fn haproxy_takes_64_cells_with_a_certificate() {
     if !Path::new(HAPROXY).exists() {
         println!("SKIPPED: no HAProxy on this machine");
         return;

@@ -1,11 +1,11 @@
-//! Connections that stay out of their pool: the next one has them as if they were new.
+//! Connections that wait outside their pool, each in the state of a new one.
 
 use eventstore::{ConnectionCache, connect};
 use futures::FutureExt;
 use sqlx::PgConnection;
 use tests::TestDatabase;
 
-/// The most that a pool has; half of them may stay out of it.
+/// Size of the pool. Half of its connections may wait outside.
 const MOST: u32 = 6;
 
 async fn connections() -> (TestDatabase, ConnectionCache) {
@@ -33,8 +33,9 @@ async fn names(connections: &ConnectionCache) -> Vec<String> {
         .unwrap()
 }
 
+/// At most half of the pool waits outside.
 #[tokio::test]
-async fn the_one_that_came_back_last_is_taken_next_and_half_of_the_pool_waits_at_most() {
+async fn the_last_returned_connection_is_taken_next() {
     let (_database, connections) = connections().await;
     let mut taken = Vec::new();
     for _ in 0..4 {
@@ -54,13 +55,13 @@ async fn the_one_that_came_back_last_is_taken_next_and_half_of_the_pool_waits_at
         next.push(pid(held).await);
     }
     assert_eq!(next, [pids[2], pids[1], pids[0]]);
-    // The fourth went to the pool, whose other users have it and what else there is.
+    // The fourth connection went back to the pool, which opens the remaining ones for other users.
     let all = (0..MOST - 3).map(|_| connections.pool().acquire());
     futures::future::try_join_all(all).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_was_not_committed_never_happened_and_holds_up_nobody() {
+async fn uncommitted_work_vanishes_and_blocks_nobody() {
     let (_database, connections) = connections().await;
     let mut kept = connections.begin().await.unwrap();
     put(&mut kept, "kept one").await;
@@ -87,9 +88,9 @@ async fn what_was_not_committed_never_happened_and_holds_up_nobody() {
     assert_eq!(names(&connections).await, ["kept four", "kept one"]);
 }
 
-/// The library does not know that a `begin` which nobody waited for was carried out.
+/// The library does not know that the server carried out a cancelled `begin`.
 #[tokio::test]
-async fn what_a_cancelled_begin_left_open_is_given_to_nobody() {
+async fn a_cancelled_begin_reaches_no_other_user() {
     let (_database, connections) = connections().await;
     let waiting = connections.take().await.unwrap();
     connections.give_back(waiting);
@@ -103,7 +104,7 @@ async fn what_a_cancelled_begin_left_open_is_given_to_nobody() {
 }
 
 #[tokio::test]
-async fn one_that_broke_while_it_waited_is_replaced() {
+async fn a_broken_waiting_connection_is_replaced() {
     let (_database, connections) = connections().await;
     let mut broken = connections.take().await.unwrap();
     let broken_pid = pid(&mut broken).await;
@@ -113,7 +114,7 @@ async fn one_that_broke_while_it_waited_is_replaced() {
         .execute(connections.pool())
         .await
         .unwrap();
-    // One that was used just now is taken at its word.
+    // A connection that was used just now is not checked, so that it may still be the broken one.
     let mut next = loop {
         let mut held = connections.take().await.unwrap();
         if sqlx::query("select").execute(&mut *held).await.is_ok() {
@@ -124,7 +125,7 @@ async fn one_that_broke_while_it_waited_is_replaced() {
 }
 
 #[tokio::test]
-async fn they_close_with_their_pool() {
+async fn kept_connections_close_with_their_pool() {
     let (_database, connections) = connections().await;
     let (one, other) = (connections.take().await.unwrap(), connections.take().await.unwrap());
     connections.give_back(one);

@@ -1,4 +1,4 @@
-//! A23: callers who hang up at any moment, on real sockets.
+//! A23: callers hang up at any moment, on real sockets.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const CALLS_PER_FIRM: usize = 100;
 /// A thousand calls of `POST /hooks`, each cut off at its own moment: from before its first byte is
 /// read until long after it was answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a23_of_a_thousand_cut_calls_each_hook_is_there_or_not() {
+async fn a23_cut_calls_leave_no_half_hook() {
     let world = Arc::new(World::new().await);
     let door = Door::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let (address, stop) = (door.local_addr().unwrap(), CancellationToken::new());
@@ -32,7 +32,7 @@ async fn a23_of_a_thousand_cut_calls_each_hook_is_there_or_not() {
             drop(stream);
         }
     }
-    // What was begun is finished before the door has ended.
+    // The door ends after the calls that it has begun.
     stop.cancel();
     served.await.unwrap();
     assert_whole(&world).await;
@@ -64,7 +64,7 @@ async fn assert_whole(world: &World) {
     assert!(hooks > 0, "some calls came through");
 }
 
-/// No connection came back inside a transaction: time moves on in each, and what is written is seen.
+/// No connection came back inside a transaction: the time of the database moves on in each.
 async fn assert_clean(world: &World) {
     let mut connections = Vec::new();
     while let Some(connection) = world.pool().try_acquire() {

@@ -1,4 +1,5 @@
-//! The internal door: which role may do what, the shapes of its answers, and what it never shows.
+//! The internal door: the routes of each role, the shapes of answers, and the secrets it never
+//! shows.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ async fn call(world: &World, token: &str, (method, path): (&str, &str), body: &V
     world.internal(request).await
 }
 
-/// The same as the product, below the firm.
+/// Calls the internal door as the product, at a path of the firm.
 async fn of_firm(world: &World, firm: &Firm, call: (&str, &str), body: Value) -> Answer {
     let (method, path) = call;
     let request = Request::builder()
@@ -57,7 +58,7 @@ async fn send(
 const ACTIVITY: &str = "/internal/v1/activity";
 
 #[tokio::test]
-async fn each_role_may_do_what_is_its_own() {
+async fn each_role_may_call_its_own_routes() {
     let world = World::new().await;
     let firm = world.firm().await;
     let path = |rest: &str| format!("/internal/v1/firms/{}{rest}", firm.id);
@@ -119,9 +120,10 @@ fn asked_of_all() -> impl Iterator<Item = String> {
     questions.into_iter().map(|question| format!("/internal/v1/{question}"))
 }
 
-/// Who reports is known from one call to the next, and nothing is told or taken in by that alone.
+/// The door remembers a token from one call to the next. A remembered token alone admits no report,
+/// and shows no other refusal than 401.
 #[tokio::test]
-async fn a_token_that_reported_before_it_was_revoked_is_refused_whatever_it_sends() {
+async fn a_revoked_token_reports_nothing_more() {
     let world = World::new().await;
     let firm = world.firm().await;
     let new = |events: usize| -> Vec<Value> {
@@ -159,7 +161,7 @@ async fn a_token_that_reported_before_it_was_revoked_is_refused_whatever_it_send
     }
 }
 
-/// How many rows there are of what a report leaves.
+/// Number of rows in each table to which a report writes.
 async fn kept(world: &World) -> [i64; 4] {
     let count = async |pool, table| {
         let sql = format!("select count(*) from {table}");
@@ -174,9 +176,10 @@ async fn kept(world: &World) -> [i64; 4] {
     ]
 }
 
-/// Who is known is believed until its report is read, but not for a large one, or one of any length.
+/// A small report of a remembered token is read before the token is looked up. A report over
+/// 64 KiB, or without a length, is not.
 #[tokio::test]
-async fn a_large_report_is_not_read_before_its_token_is_looked_up() {
+async fn large_reports_wait_for_the_token_check() {
     let world = World::new().await;
     let token = token(&world, HolderRole::Product).await;
     let authorization = format!("Bearer {}", token.token);
@@ -198,9 +201,9 @@ async fn a_large_report_is_not_read_before_its_token_is_looked_up() {
     }
 }
 
-/// A role that may not report is told so only while its token is active.
+/// The refusal of a role is shown only to an active token.
 #[tokio::test]
-async fn an_auditors_token_that_was_revoked_is_unknown_and_not_forbidden() {
+async fn a_revoked_auditor_token_is_unknown() {
     let world = World::new().await;
     let token = token(&world, HolderRole::Auditor).await;
     let report = ("POST", ACTIVITY);
@@ -214,7 +217,7 @@ async fn an_auditors_token_that_was_revoked_is_unknown_and_not_forbidden() {
 }
 
 #[tokio::test]
-async fn a_token_is_no_key_and_a_key_is_no_token() {
+async fn tokens_and_keys_open_different_doors() {
     let world = World::new().await;
     let firm = world.firm().await;
     let token = token(&world, HolderRole::Operator).await;
@@ -224,8 +227,9 @@ async fn a_token_is_no_key_and_a_key_is_no_token() {
     assert_eq!(activity.code(), (404, "not_found"));
 }
 
+/// Only the answer to its making shows the text.
 #[tokio::test]
-async fn a_keys_text_is_shown_once_and_kept_nowhere() {
+async fn a_keys_text_is_kept_nowhere() {
     let world = World::new().await;
     let firm = world.firm().await;
     let body = json!({"member_id": firm.owner, "name": "  Make \n"});
@@ -269,7 +273,7 @@ async fn tables(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn keys_are_listed_newest_first_and_revoked_once() {
+async fn keys_list_newest_first_and_revoke_once() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     world.pass(Duration::from_millis(1_001));
@@ -309,8 +313,9 @@ async fn keys_are_listed_newest_first_and_revoked_once() {
     assert_eq!(listed.body, json!({"items": [second, first], "next": null}));
 }
 
+/// The 26th active key is refused, too.
 #[tokio::test]
-async fn a_key_is_made_for_a_manager_of_an_active_firm_below_25() {
+async fn a_key_needs_an_active_firms_manager() {
     let world = World::new().await;
     let firm = world.firm().await;
     let member = world.id();
@@ -346,9 +351,10 @@ async fn a_key_is_made_for_a_manager_of_an_active_firm_below_25() {
     assert_eq!(create(&firm, named(firm.owner)).await, is(403, "firm_inactive"));
 }
 
-/// The product asks for a member; an operator was written down as that member.
+/// The actor of a key that the product makes is the member. An operator's key once named the member,
+/// too.
 #[tokio::test]
-async fn a_key_that_an_operator_made_was_said_to_be_made_by_its_member() {
+async fn the_log_names_a_keys_real_maker() {
     let world = World::new().await;
     let firm = world.firm().await;
     let path = format!("/internal/v1/firms/{}/keys", firm.id);
@@ -376,9 +382,9 @@ async fn a_key_that_an_operator_made_was_said_to_be_made_by_its_member() {
     assert_eq!(refused.code(), (403, "not_a_manager"), "whoever asks");
 }
 
-/// Who looks at deliveries, and at what receivers said, is in the audit log: it was not.
+/// Readings of deliveries and of receivers' answers were once missing in the audit log.
 #[tokio::test]
-async fn what_was_read_of_deliveries_was_not_audited() {
+async fn readings_of_deliveries_are_audited() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -411,7 +417,7 @@ async fn what_was_read_of_deliveries_was_not_audited() {
 }
 
 #[tokio::test]
-async fn whoever_is_shown_the_secret_is_in_the_log_first() {
+async fn each_showing_of_the_secret_is_logged() {
     let world = World::new().await;
     let firm = world.firm().await;
     let path = format!("/internal/v1/firms/{}/webhook-secret", firm.id);
@@ -442,7 +448,7 @@ async fn whoever_is_shown_the_secret_is_in_the_log_first() {
 }
 
 #[tokio::test]
-async fn a_delivery_is_shown_try_by_try_and_its_body_and_answers_to_readers_with_a_reason() {
+async fn a_delivery_withholds_content_without_a_reason() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook_id = world.subscribe(&firm, &receiver.url("/hook?token=canary")).await;
@@ -495,8 +501,9 @@ async fn a_delivery_is_shown_try_by_try_and_its_body_and_answers_to_readers_with
     assert_eq!(asked.body, delivery);
 }
 
+/// A limit cuts the list. Another firm sees none of the deliveries.
 #[tokio::test]
-async fn deliveries_are_listed_newest_first_within_a_limit_and_a_firm() {
+async fn a_firms_deliveries_list_newest_first() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let receiver = Receiver::start().await;
@@ -553,9 +560,9 @@ async fn health_is_asked_without_a_token() {
     assert_eq!(unready.headers["retry-after"], "1");
 }
 
-/// Each alarm is a fault that needs a person, and none of them once closed a door.
+/// An alarm is a fault that needs a person, and no alarm makes a process unready (ruling 54).
 #[tokio::test]
-async fn r54_alarms_are_told_by_a_process_that_is_ready() {
+async fn a_ready_process_shows_its_alarms() {
     let world = World::new().await;
     world.firm().await;
     let alarms = async || {
@@ -577,9 +584,9 @@ async fn r54_alarms_are_told_by_a_process_that_is_ready() {
     assert!(!body.text().contains("firm"), "no token was needed: {}", body.text());
 }
 
-/// A table that is not there once made a 500, which no supervisor asks for.
+/// A missing table once made a 500. A supervisor expects 503 (ruling 54).
 #[tokio::test]
-async fn r54_a_schema_that_cannot_be_used_is_unready() {
+async fn an_unusable_schema_is_unready() {
     let ready = async |world: &World| {
         let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
         answer.code().0
@@ -592,9 +599,9 @@ async fn r54_a_schema_that_cannot_be_used_is_unready() {
     assert_eq!((ready(&main).await, ready(&keyring).await), (503, 503));
 }
 
-/// A slow question about an alarm once closed both doors.
+/// A slow question about an alarm once closed both doors (ruling 54).
 #[tokio::test]
-async fn r54_alarms_that_cannot_be_read_are_an_alarm() {
+async fn unreadable_alarms_are_an_alarm() {
     let world = World::new().await;
     let mut locking = world.pool().begin().await.unwrap();
     locking.execute("lock table last_verification").await.unwrap();
@@ -606,7 +613,7 @@ async fn r54_alarms_that_cannot_be_read_are_an_alarm() {
 }
 
 #[tokio::test]
-async fn activity_says_how_it_is_written() {
+async fn activity_needs_a_known_content_type() {
     let world = World::new().await;
     let firm = world.firm().await;
     let event = |second| later(activity(firm.id, "firm.changed", json!({"name": "N"})), second);
@@ -651,9 +658,9 @@ async fn activity_says_how_it_is_written() {
     );
 }
 
-/// A7, of this door: announced or not, what is too large is not read to its end.
+/// A7: a body that is too large is not read to its end, with or without a length.
 #[tokio::test]
-async fn a7_what_is_too_large_is_413_and_the_connection_is_closed() {
+async fn a7_oversized_bodies_get_413_and_close() {
     let world = World::new().await;
     let firm = world.firm().await;
     let keys = format!("/internal/v1/firms/{}/keys", firm.id);

@@ -1,5 +1,4 @@
-//! The doors of a real process: its descriptors, its refusals, and where the internal door listens
-//! (reviews of the doors and of security).
+//! The doors of a real process: its descriptors, its refusals, and where the internal door listens.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ fn descriptors(served: &Served) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f1_a_service_raises_its_limit_of_descriptors() {
+async fn a_service_raises_its_descriptor_limit() {
     let database = TestDatabase::new().await;
     let command = limited(&serving(&database, &[], &[]), "-S -n 200");
     let served = Listening::new(command).await.until_ready().await;
@@ -40,10 +39,10 @@ async fn f1_a_service_raises_its_limit_of_descriptors() {
     assert_ne!(soft, "200");
 }
 
-/// A hundred attempts at once, and descriptors for fewer. Each attempt that found none is made later,
-/// and is still the first.
+/// A hundred attempts at once, and descriptors for fewer. An attempt that finds no descriptor is
+/// made later, and is still the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f1_a_delivery_that_finds_no_descriptor_loses_no_try() {
+async fn a_descriptor_shortage_costs_no_attempt() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for number in 0..100 {
@@ -79,7 +78,7 @@ async fn f1_a_delivery_that_finds_no_descriptor_loses_no_try() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors18_refusals_of_a_door_are_counted_and_not_cached() {
+async fn door_refusals_are_counted_and_not_cached() {
     let served = serve(&TestDatabase::new().await, &[]).await;
     for (door, name) in [(served.public, "public"), (served.internal, "internal")] {
         let (status, answer) = exchange(door, "GET / HTTP/1.1\n\n").await.unwrap();
@@ -93,7 +92,7 @@ async fn doors18_refusals_of_a_door_are_counted_and_not_cached() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors17_the_internal_door_can_be_a_unix_socket() {
+async fn the_internal_door_takes_a_unix_socket() {
     let database = TestDatabase::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("internal.sock");
@@ -115,8 +114,9 @@ async fn doors17_the_internal_door_can_be_a_unix_socket() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
+/// A door is open if other machines reach it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors17_a_door_that_other_machines_reach_in_clear_is_warned_of() {
+async fn an_open_door_without_tls_warns() {
     let database = TestDatabase::new().await;
     let mut command = firmforms(&database);
     command.args(["serve", "--addr", "0.0.0.0:0", "--internal-addr", "0.0.0.0:0"]);
@@ -131,8 +131,9 @@ async fn doors17_a_door_that_other_machines_reach_in_clear_is_warned_of() {
     }
 }
 
+/// A caller without a certificate, or without TLS, gets no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doors17_the_internal_door_can_have_a_certificate_and_ask_for_one() {
+async fn the_internal_door_demands_a_client_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let certificate = |name: &str| {
@@ -175,9 +176,9 @@ async fn doors17_the_internal_door_can_have_a_certificate_and_ask_for_one() {
     assert!(over_tls(&served, config().with_no_client_auth()).await.is_err());
 }
 
-/// A proxy ends the TLS of the public door, and nobody that of the internal one.
+/// A proxy ends the TLS of the public door. No proxy stands before the internal door.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_public_url_in_https_is_told_to_browsers() {
+async fn an_https_public_url_sets_hsts() {
     let database = TestDatabase::new().await;
     let served = serve(&database, &["--base-url", "https://forms.example.com"]).await;
     for path in ["/api/v1/me", "/docs", "/portal/keys"] {

@@ -1,4 +1,4 @@
-//! History waits a moment for the end of what has just begun.
+//! The follower of deliveries waits a moment for the end of a delivery that has just begun.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
 use tests::{Receiver, World};
 
-/// As `serve` runs it.
+/// The follower as `serve` runs it.
 fn patient(world: &World) -> Follower<DeliveryProjection> {
     let store = world.service().store.clone();
     Follower::new(store, world.system.fence.clone(), DeliveryProjection)
         .holding_unfinished(world.clock.clone())
 }
 
-/// Takes in what it takes in, once all is settled; says for how long it waits then.
+/// Steps the follower until it is idle, and returns how long it waits.
 async fn follow(history: &mut Follower<DeliveryProjection>, world: &World) -> NextStep {
     while world.system.fence.look().await.unwrap().more {}
     loop {
@@ -26,7 +26,8 @@ async fn follow(history: &mut Follower<DeliveryProjection>, world: &World) -> Ne
     }
 }
 
-/// The states in history, each with the place of its row: the first version of the first row is at (0,1).
+/// The states in the table, each with the place of its row. The first version of the first row is
+/// at (0,1).
 async fn written(world: &World) -> Vec<String> {
     sqlx::query_scalar("select state || ctid::text from deliveries order by created_at, ctid")
         .fetch_all(world.pool())
@@ -34,7 +35,7 @@ async fn written(world: &World) -> Vec<String> {
         .unwrap()
 }
 
-/// A delivery that is queued, and history that knows all before it.
+/// A queued delivery, and a follower that has read everything before it.
 async fn queued() -> (World, Receiver, Follower<DeliveryProjection>) {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
@@ -49,7 +50,7 @@ async fn queued() -> (World, Receiver, Follower<DeliveryProjection>) {
 }
 
 #[tokio::test]
-async fn what_is_delivered_within_a_moment_is_written_once() {
+async fn a_quick_delivery_is_written_once() {
     let (world, receiver, mut history) = queued().await;
     assert_eq!(send::deliver_once(world.deliverer()).await.unwrap(), 1);
     assert_eq!(receiver.received().len(), 1);
@@ -58,7 +59,7 @@ async fn what_is_delivered_within_a_moment_is_written_once() {
 }
 
 #[tokio::test]
-async fn what_takes_longer_is_pending_after_a_moment_and_delivered_later() {
+async fn a_slow_delivery_is_pending_then_delivered() {
     let (world, _receiver, mut history) = queued().await;
     world.pass(Duration::from_millis(299));
     let waits = NextStep::IdleFor(Duration::from_millis(1));
@@ -72,9 +73,9 @@ async fn what_takes_longer_is_pending_after_a_moment_and_delivered_later() {
     assert_eq!(written(&world).await, ["delivered(0,2)"]);
 }
 
-/// What comes after a delivery that hangs waits for its own end only.
+/// A delivery after a hanging one waits for its own end only.
 #[tokio::test]
-async fn who_hangs_holds_history_up_for_a_moment_only() {
+async fn a_hanging_delivery_holds_history_briefly() {
     let (world, _receiver, mut history) = queued().await;
     world.pass(Duration::from_millis(300));
     let firm = world.firm().await;
@@ -90,7 +91,7 @@ async fn who_hangs_holds_history_up_for_a_moment_only() {
 }
 
 #[tokio::test]
-async fn what_another_process_takes_in_meanwhile_is_not_taken_in_twice() {
+async fn another_followers_work_is_not_repeated() {
     let (world, _receiver, mut history) = queued().await;
     world.deliver().await;
     let by_the_other = written(&world).await;

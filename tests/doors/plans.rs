@@ -1,6 +1,6 @@
-//! How PostgreSQL carries out what the service asks: on tables that have grown, every statement of a
-//! story in which everything happens finds its rows by an index (issue of speed, part 2). The plans are
-//! those that were chosen, as the server wrote them down, for connections planned as the service's are.
+//! Plans of the service's statements in PostgreSQL. On grown tables, every statement of a story in
+//! which everything happens finds its rows by an index. The server writes the chosen plans to its
+//! log. The connections have the service's settings.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,8 +27,8 @@ use crate::portal::open_pages;
 use crate::privacy::said;
 use tests::whole_story::{many, tell};
 
-/// Databases whose tables have grown, with the plans of all that is asked from now on written down;
-/// what time it is there, and a firm with much of them.
+/// Databases with grown tables, which log the plan of each further statement. Returns their clock,
+/// and a firm with many rows.
 async fn grown(cluster: &Templates) -> (TestDatabase, Clock, Firm) {
     let world = World::connected(cluster.database().await, Connections::Apart).await;
     let firm = everything(&world).await;
@@ -41,7 +41,7 @@ async fn grown(cluster: &Templates) -> (TestDatabase, Clock, Firm) {
     (world.database, world.clock, firm)
 }
 
-/// What is under way when the tables are looked at.
+/// Work that is under way when the plans are read.
 async fn unfinished(world: &World) {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -64,7 +64,7 @@ async fn unfinished(world: &World) {
     sqlx::raw_sql(A_MAIL).execute(world.pool()).await.unwrap();
 }
 
-/// A mail that is being handed over, a step's headers, calls with wrong keys.
+/// A mail that is being handed over, and a step's headers.
 const A_MAIL: &str = "
     insert into step_headers select delivery_id, firm_id, response_id, 'x' from deliveries limit 9;
     insert into open_invites
@@ -72,7 +72,7 @@ const A_MAIL: &str = "
            created_at + interval '1 year' from forms limit 1;
     insert into mails select invite_id, firm_id, invite_id, 'x' from open_invites";
 
-/// All that the service does all day.
+/// A whole day of the service.
 async fn everything(world: &World) -> Firm {
     let firm = tell(world).await;
     let receiver = Receiver::start().await;
@@ -107,7 +107,7 @@ async fn by_trigger(world: &World, firm: &Firm) {
     deliveries::list(world.service().store.pool(), firm.id, &wanted).await.unwrap();
 }
 
-/// Responses of all kinds, partial ones, tries that are given back, cut off, and still to come.
+/// Whole and partial responses, and attempts that are released, cut off or still due.
 async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     for name in ["ann", "bob"] {
         let said = said(world, firm, world.id(), &format!("{name}@example.com"));
@@ -138,7 +138,7 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     world.seal().await;
 }
 
-/// What integrators ask.
+/// Calls of integrators.
 async fn asked(world: &World, firm: &Firm) {
     let form = format!("/forms/{}", firm.form);
     for path in ["/me", "/triggers", "/forms", &form, "/hooks"] {
@@ -156,7 +156,7 @@ async fn asked(world: &World, firm: &Firm) {
     assert_eq!(world.call("a wrong key", "GET", "/me", Value::Null).await.status, 401);
 }
 
-/// A repeated request for a subscription, which then goes.
+/// A repeated request for a subscription, which is then deleted.
 async fn subscribed_twice(world: &World, firm: &Firm) {
     let body = json!({"trigger": "lead_hot", "target_url": "https://hooks.example.com/"});
     let mut made = Value::Null;
@@ -171,8 +171,8 @@ async fn subscribed_twice(world: &World, firm: &Firm) {
     assert_eq!(world.call(&firm.key, "DELETE", &path, Value::Null).await.status, 200);
 }
 
-/// Statements of a bundle by HTTP. No checkpoint has signed the copies. Those left out read all
-/// heads, or the firm's whole chain: a period may be anywhere in it.
+/// Statements of a bundle by HTTP. No checkpoint has signed the copied rows. The statements left
+/// out read all heads, or the firm's whole chain, because a period may be anywhere in the chain.
 async fn proved(world: &World, firm: &Firm) {
     let mut connection = world.service().store.pool().acquire().await.unwrap();
     let last = audit::last_position(&mut connection).await.unwrap();
@@ -182,7 +182,7 @@ async fn proved(world: &World, firm: &Firm) {
     firms::name(world.service().store.pool(), firm.id).await.unwrap();
 }
 
-/// What operators, the product's screens and scrapers ask.
+/// Calls of operators, of the product and of programs that read the feed.
 async fn operated(world: &World, firm: &Firm) {
     let service = world.service();
     let operated =
@@ -321,7 +321,7 @@ fn end(cluster: &Templates) -> u64 {
     std::fs::metadata(cluster.log()).unwrap().len()
 }
 
-/// What has no index is found out, however it is asked; what has one is not.
+/// The check reports each statement without an index, and no statement with one.
 async fn refused(cluster: &Templates, world: &World, sizes: &Sizes) {
     let (doors, workers) = (world.service().store.pool(), world.deliverer().store.pool());
     let found = async |pool: &PgPool, statement: &str| {
@@ -331,7 +331,7 @@ async fn refused(cluster: &Templates, world: &World, sizes: &Sizes) {
     };
     let by_body = "select delivery_id from outbox where body_sha256 = 'x'";
     let in_order = "select delivery_id from outbox where body_sha256 = 'x' order by delivery_id";
-    // Its second column.
+    // The condition is on the second column of the index.
     let second =
         "select 1 from response_people where person_id = '00000000-0000-0000-0000-000000000000'";
     let below = "select 1 where exists (select from deliveries where body_sha256 = 'x')";
@@ -347,10 +347,10 @@ async fn refused(cluster: &Templates, world: &World, sizes: &Sizes) {
     }
 }
 
-/// As a superuser, and with the guards of rows in every condition (case B16).
+/// Once as a superuser, and once as a role with row security in every condition (case B16).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_statement_of_the_service_reads_a_table_that_grows_from_end_to_end() {
-    // Autovacuum may come between two statements, and counts the rows that the first one took away.
+async fn no_statement_scans_a_growing_table() {
+    // Autovacuum may run between two statements, and count the rows that the first one deleted.
     let cluster = cluster_with(&[("autovacuum", "off")]).await;
     let (mut database, mut clock, big) = grown(&cluster).await;
     for connections in [Connections::Apart, Connections::ByRoles] {
@@ -360,7 +360,7 @@ async fn no_statement_of_the_service_reads_a_table_that_grows_from_end_to_end() 
         let from = end(&cluster);
         let world = World::connected(database, connections).await;
         world.pass((clock.now().get() - world.clock.now().get()).to_std().unwrap());
-        // In a month autovacuum has long been there.
+        // In a real installation autovacuum has run by then.
         world.pool().execute("vacuum").await.unwrap();
         everything(&world).await;
         operated(&world, &big).await;
@@ -379,7 +379,7 @@ async fn no_statement_of_the_service_reads_a_table_that_grows_from_end_to_end() 
     }
 }
 
-/// What is queued in other lanes, due in a year.
+/// Deliveries in other lanes, due in a year.
 const QUEUED: &str = "
     insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id,
                         position, due_at, tries_max)
@@ -387,7 +387,7 @@ const QUEUED: &str = "
            gen_random_uuid(), gen_random_uuid(), n, now() + interval '1 year', 8
       from generate_series(1, 20000) as n";
 
-/// Sent, tried again, given back, and claimed at once.
+/// Deliveries that are sent, retried, released, and claimed with their occurrence.
 async fn sent(world: &World, firm: &Firm, receiver: &Receiver) {
     receiver.reply((0..3).map(|_| Reply::status(503)));
     for _ in 0..4 {
@@ -404,17 +404,17 @@ async fn sent(world: &World, firm: &Firm, receiver: &Receiver) {
     process.ends(world).await;
 }
 
-/// Plans are kept, and a queue is empty most of the time: 10,000 deliveries that got stuck within a
-/// minute made each claim and each record read all of them, for up to 0.4 s.
+/// A connection keeps its plans, and the outbox is empty most of the time. Once 10,000 deliveries
+/// were stuck, each claim and each record read all of them, for up to 0.4 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_was_empty_when_it_was_planned_was_read_whole_once_it_was_long() {
+async fn kept_plans_read_no_long_queue_whole() {
     let cluster = own_cluster().await;
     let before = World::connected(cluster.database().await, Connections::Apart).await;
     write_down(before.pool()).await;
     let (firm, receiver) = (before.firm().await, Receiver::start().await);
     before.subscribe(&firm, &receiver.url("/")).await;
     sent(&before, &firm, &receiver).await;
-    // What is left is at the end of the table, and keeps it as large as it was.
+    // The one remaining row is at the end of the table, and so keeps the table large.
     for statement in [QUEUED, "delete from outbox where position < 20000", "vacuum analyze"] {
         before.pool().execute(statement).await.unwrap();
     }
@@ -432,10 +432,10 @@ async fn a_queue_that_was_empty_when_it_was_planned_was_read_whole_once_it_was_l
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Row for row by an index, a count of 40,000 deliveries seems dear: it took 50 ms to be compiled, and three to be
-/// counted.
+/// A count of 40,000 deliveries by an index seems expensive to the planner. The compilation once
+/// took 50 ms, and the count three.
 #[tokio::test]
-async fn what_callers_ask_was_compiled_because_it_seemed_dear() {
+async fn no_statement_is_compiled_just_in_time() {
     let cluster = own_cluster().await;
     let world = World::connected(cluster.database().await, Connections::Apart).await;
     for pool in [world.service().store.pool(), &world.service().pools.readers] {

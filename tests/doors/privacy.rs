@@ -1,6 +1,6 @@
-//! No personal data in the log, nor in any table as it is (docs/explanation/personal-data.md; case
-//! H4): a story with everything in it, and every column of both databases looked through. And what
-//! is erased leaves the log as it was.
+//! No personal data are in the log, and no table holds personal data as plain text
+//! (docs/explanation/personal-data.md; case H4). A story has all kinds of data, and the test
+//! searches every column of both databases. An erasure leaves the log as it was.
 
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tests::{ATTEMPTS, Firm, Receiver, Reply, World, activity, later};
 use uuid::Uuid;
 
-/// What a person, a firm's contact, a firm's step or a receiver said is nowhere but under a key: while
-/// it is sent, redirected, refused and retried, when it was, and when some of them were erased.
+/// Words of a person, a firm's contact, a firm's step or a receiver are stored only under a key.
+/// The test searches before and after the deliveries, and after an erasure.
 #[tokio::test]
-async fn nothing_that_people_said_is_in_a_table_as_it_is() {
+async fn no_table_holds_personal_data_plainly() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for trigger in Trigger::ALL {
@@ -51,14 +51,14 @@ async fn nothing_that_people_said_is_in_a_table_as_it_is() {
     assert_unseen(&world).await;
 }
 
-/// In any column of both databases, as it is, in hex or in base64.
+/// Searches every column of both databases, in plain text, in hex and in base64.
 async fn assert_unseen(world: &World) {
     assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
 }
 
-/// The look finds what it looks for: in a text, in bytes, and in every disguise.
+/// The search finds its word in texts and in bytes, in every encoding.
 #[tokio::test]
-async fn a_word_that_is_in_a_table_is_found() {
+async fn a_word_in_any_disguise_is_found() {
     let world = World::new().await;
     sqlx::query("create table told (told text, sealed bytea)").execute(world.pool()).await.unwrap();
     let before = ["", "a", "ab"].map(|before| STANDARD.encode(format!("{before}canary and more")));
@@ -82,7 +82,7 @@ async fn a_word_that_is_in_a_table_is_found() {
     }
 }
 
-/// A webhook of a workflow's step about a response, with a secret of the firm's in its headers.
+/// A workflow step about a response, with a secret of the firm in its headers.
 async fn step(world: &World, firm: &Firm, receiver: &Receiver, response_id: Uuid) {
     let order = json!({
         "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
@@ -102,7 +102,7 @@ async fn invite(world: &World, firm: &Firm, email: &str) {
     assert_eq!(answer.status, 202, "{}", answer.body);
 }
 
-/// What is erased is not in the log: nothing of the log changes when it goes.
+/// The log holds no erasable data, so that an erasure changes nothing in the log.
 #[tokio::test]
 async fn an_erasure_leaves_the_log_verifiable() {
     let world = World::new().await;
@@ -126,9 +126,10 @@ async fn an_erasure_leaves_the_log_verifiable() {
     assert_eq!(world.verify_log().await, (after, vec![3]), "an event that was changed is found");
 }
 
-/// Where a receiver sends a delivery on to is foreign text, and the log keeps what it is told.
+/// A redirect target is foreign text, and the log keeps its content for good. The log once kept the
+/// whole target.
 #[tokio::test]
-async fn where_a_receiver_redirected_to_was_in_the_log_for_good() {
+async fn the_log_keeps_only_redirect_origins() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/mine?key=1")).await;
@@ -146,9 +147,10 @@ async fn where_a_receiver_redirected_to_was_in_the_log_for_good() {
     assert_eq!(urls, [&origin, &origin], "{response_id}");
 }
 
-/// A keyring that was restored has the key again, and a door may be open before an eraser runs.
+/// A restored keyring has the key again, and a door may be open before the eraser runs. The answer
+/// was once shown until then.
 #[tokio::test]
-async fn what_was_said_to_an_erased_response_was_shown_until_the_eraser_came() {
+async fn an_erased_response_hides_its_answers() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -174,7 +176,7 @@ async fn what_was_said_to_an_erased_response_was_shown_until_the_eraser_came() {
     assert_eq!(shown().await, Value::Null);
 }
 
-/// Everything that somebody can say, each with the word in it.
+/// One activity of each kind with personal data, with the word in each text.
 pub(crate) fn said(world: &World, firm: &Firm, response: Uuid, email: &str) -> Vec<Value> {
     let of = |kind, data| activity(firm.id, kind, data);
     let (form, at) = (firm.form, "2026-11-01T11:00:00Z");

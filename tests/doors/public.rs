@@ -1,4 +1,4 @@
-//! The public door: who is let in, in which order a call is refused, and the shapes of answers.
+//! The public door: its keys, the order of its refusals, and the shapes of its answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 const TARGET: &str = "https://hooks.example.com/catch";
 
-/// Every call a key can make; `POST` and `DELETE` with what they need.
+/// Calls of a key, each with a valid body or id.
 fn calls(firm: &Firm, hook_id: Uuid) -> Vec<(&'static str, String, Value)> {
     vec![
         ("GET", "/me".into(), Value::Null),
@@ -82,7 +82,7 @@ async fn me_is_the_firm_and_the_key() {
 }
 
 #[tokio::test]
-async fn triggers_are_those_of_the_plan_and_a_subscription_outlives_its_plan() {
+async fn triggers_follow_the_plan_and_subscriptions_stay() {
     let world = World::new().await;
     let firm = world.firm().await;
     let hot = json!({"target_url": TARGET, "trigger": "lead_hot"});
@@ -108,7 +108,7 @@ async fn triggers_are_those_of_the_plan_and_a_subscription_outlives_its_plan() {
 }
 
 #[tokio::test]
-async fn forms_are_listed_newest_first_in_the_contracts_shape() {
+async fn forms_are_listed_newest_first() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (draft, oldest) = (world.id(), world.id());
@@ -137,7 +137,7 @@ async fn forms_are_listed_newest_first_in_the_contracts_shape() {
 }
 
 #[tokio::test]
-async fn at_most_500_forms_are_listed_the_newest() {
+async fn the_newest_500_forms_are_listed() {
     let world = World::new().await;
     let firm = world.firm().await;
     let newer: Vec<_> = (0..500)
@@ -155,7 +155,7 @@ async fn at_most_500_forms_are_listed_the_newest() {
 }
 
 #[tokio::test]
-async fn hooks_are_listed_newest_first_as_they_were_made() {
+async fn hooks_are_listed_newest_first() {
     let world = World::new().await;
     let firm = world.firm().await;
     let empty = world.get(&firm, "/hooks").await;
@@ -200,9 +200,9 @@ async fn two_identical_subscriptions_are_two() {
     assert_eq!(listed, BTreeSet::from([one, two]));
 }
 
-/// A25: whatever the clock is, at .000 too, and both answers tell the same.
+/// A25: `POST` and `GET` show one timestamp, at .000 too.
 #[tokio::test]
-async fn a25_timestamps_have_three_digits_and_post_tells_what_get_tells() {
+async fn a25_timestamps_have_three_digits() {
     let world = World::new().await;
     let firm = world.firm().await;
     let steps = [
@@ -222,7 +222,7 @@ async fn a25_timestamps_have_three_digits_and_post_tells_what_get_tells() {
     }
 }
 
-/// C2, C11, ruling 14c: no character of it is changed, whatever the parser makes of it.
+/// C2, C11, ruling 14c: no character of the URL is changed, even if a parser would change one.
 #[tokio::test]
 async fn target_url_comes_back_exactly_as_sent() {
     let world = World::new().await;
@@ -249,9 +249,9 @@ async fn target_url_comes_back_exactly_as_sent() {
     assert_eq!(refused.code(), (400, "invalid_target"));
 }
 
-/// A18
+/// A18: in a path and in a body.
 #[tokio::test]
-async fn a18_an_id_in_upper_case_is_the_same_id() {
+async fn a18_upper_case_ids_are_the_same() {
     let world = World::new().await;
     let firm = world.firm().await;
     let upper = firm.form.to_string().to_uppercase();
@@ -265,9 +265,9 @@ async fn a18_an_id_in_upper_case_is_the_same_id() {
     assert_eq!((deleted.status.as_u16(), deleted.text()), (200, r#"{"ok":true}"#));
 }
 
-/// A18
+/// A18: the answer is the one to a missing id, byte for byte.
 #[tokio::test]
-async fn a18_a_malformed_id_is_as_unknown_as_a_missing_one() {
+async fn a18_a_malformed_id_is_unknown() {
     let world = World::new().await;
     let firm = world.firm().await;
     let hook_id = world.subscribe(&firm, TARGET).await;
@@ -305,9 +305,9 @@ async fn a18_a_malformed_id_is_as_unknown_as_a_missing_one() {
     assert_eq!(ids(&world.get(&firm, "/hooks").await), [hook_id]);
 }
 
-/// A20
+/// A20: without a key the route gets 401.
 #[tokio::test]
-async fn a20_an_unknown_route_is_404_with_a_key_and_401_without() {
+async fn a20_an_unknown_route_gets_404() {
     let world = World::new().await;
     let firm = world.firm().await;
     let form = firm.form;
@@ -337,9 +337,9 @@ async fn a20_an_unknown_route_is_404_with_a_key_and_401_without() {
     }
 }
 
-/// A20
+/// A20: `Allow` names the right methods, and no header overrides a method.
 #[tokio::test]
-async fn a20_a_wrong_method_is_405_with_allow_and_no_header_overrides_it() {
+async fn a20_a_wrong_method_gets_405() {
     let world = World::new().await;
     let firm = world.firm().await;
     let hook_id = world.subscribe(&firm, TARGET).await;
@@ -379,9 +379,9 @@ async fn a20_a_wrong_method_is_405_with_allow_and_no_header_overrides_it() {
     assert_eq!(ids(&world.get(&firm, "/hooks").await), [hook_id]);
 }
 
-/// A26
+/// A26: the door alone chooses its headers, and every answer is JSON.
 #[tokio::test]
-async fn a26_headers_are_ours_alone_and_every_answer_is_json() {
+async fn a26_no_answer_header_echoes_the_caller() {
     let world = World::new().await;
     let firm = world.firm().await;
     let headers = [
@@ -431,9 +431,9 @@ async fn a26_headers_are_ours_alone_and_every_answer_is_json() {
     }
 }
 
-/// B1
+/// B1: a key in a query or a cookie is no key.
 #[tokio::test]
-async fn b1_a_key_is_read_from_its_two_headers_and_nowhere_else() {
+async fn b1_only_two_headers_carry_a_key() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let (key, bearer) = (firm.key.as_str(), format!("Bearer {}", firm.key));
@@ -472,9 +472,9 @@ async fn b1_a_key_is_read_from_its_two_headers_and_nowhere_else() {
     assert_eq!(answer.code(), (401, "unauthorized"));
 }
 
-/// B2
+/// B2: one character more, less or otherwise.
 #[tokio::test]
-async fn b2_a_key_that_is_almost_right_is_wrong() {
+async fn b2_an_almost_right_key_is_wrong() {
     let world = World::new().await;
     let firm = world.firm().await;
     let key = &firm.key;
@@ -494,9 +494,9 @@ async fn b2_a_key_that_is_almost_right_is_wrong() {
     }
 }
 
-/// B3: the very next call, on another server too
+/// B3: the very next call is refused, on another server too.
 #[tokio::test]
-async fn b3_a_revoked_key_is_refused_by_every_server_at_once() {
+async fn b3_every_server_refuses_a_revoked_key() {
     let world = World::new().await;
     let firm = world.firm().await;
     let database =
@@ -516,9 +516,9 @@ async fn b3_a_revoked_key_is_refused_by_every_server_at_once() {
     }
 }
 
-/// B5
+/// B5: suspended and closed firms are inactive. A revoked key of such a firm gets 401.
 #[tokio::test]
-async fn b5_a_suspended_or_closed_firm_is_403_everywhere_and_its_revoked_key_401() {
+async fn b5_an_inactive_firm_gets_403() {
     let world = World::new().await;
     let firm = world.firm().await;
     let revoked = keys::create(world.service(), firm.id, firm.owner, "old").await.unwrap();
@@ -541,9 +541,9 @@ async fn b5_a_suspended_or_closed_firm_is_403_everywhere_and_its_revoked_key_401
     refused("closed").await;
 }
 
-/// B6, Authentication 4
+/// B6, Authentication 4: bytes and headers are the ones for a missing form.
 #[tokio::test]
-async fn b6_another_firms_form_looks_exactly_like_a_missing_one() {
+async fn b6_another_firms_form_looks_missing() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let show = async |id: Uuid| world.get(&firm, &format!("/forms/{id}")).await;
@@ -553,9 +553,9 @@ async fn b6_another_firms_form_looks_exactly_like_a_missing_one() {
     assert_eq!(theirs.bytes, missing.bytes);
 }
 
-/// B7
+/// B7: another key of the firm neither sees nor deletes the hook.
 #[tokio::test]
-async fn b7_a_hook_is_seen_and_deleted_with_its_own_key_only() {
+async fn b7_a_hook_needs_its_own_key() {
     let world = World::new().await;
     let (firm, foreign) = (world.firm().await, world.firm().await);
     let second = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();
@@ -572,9 +572,9 @@ async fn b7_a_hook_is_seen_and_deleted_with_its_own_key_only() {
     assert_eq!(delete(&firm.key, &path).await.bytes, missing.bytes);
 }
 
-/// B8
+/// B8: the refusal is the one for a missing form.
 #[tokio::test]
-async fn b8_no_subscription_to_another_firms_form() {
+async fn b8_another_firms_form_takes_no_subscription() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let create = async |form_id: Uuid| {
@@ -587,9 +587,10 @@ async fn b8_no_subscription_to_another_firms_form() {
     assert_eq!(world.get(&firm, "/hooks").await.text(), "[]");
 }
 
-/// Ruling 1: of two faults, the one that is looked at first is told.
+/// Ruling 1: the order is head, key, firm, route, body. A call with two faults gets the first
+/// refusal.
 #[tokio::test]
-async fn refusals_come_in_order_head_key_firm_route_body() {
+async fn refusals_come_in_the_contracts_order() {
     let world = World::new().await;
     let (active, asleep) = (world.firm().await, world.firm().await);
     report(&world, later(activity(asleep.id, "firm.suspended", json!({})), 1)).await;
@@ -624,9 +625,9 @@ async fn refusals_come_in_order_head_key_firm_route_body() {
     assert_eq!(ask(Some(&active.key), create, &large).await, is(413, "invalid_request"));
 }
 
-/// Ruling 9
+/// Ruling 9: `event` is another name of `trigger`.
 #[tokio::test]
-async fn trigger_and_event_are_one_and_must_agree() {
+async fn trigger_and_event_must_agree() {
     let world = World::new().await;
     let firm = world.firm().await;
     let create = async |mut body: Value| {
@@ -646,7 +647,7 @@ async fn trigger_and_event_are_one_and_must_agree() {
     assert_eq!(create(json!({"event": "Form_Submitted"})).await, unknown);
 }
 
-/// What can be wrong with `POST /hooks`, in ruling 10's order, and what it is answered with.
+/// Refusals of `POST /hooks`, in the order of ruling 10.
 const FAULTS: [(u16, &str); 5] = [
     (400, "invalid_request"),
     (400, "unknown_trigger"),
@@ -655,7 +656,7 @@ const FAULTS: [(u16, &str); 5] = [
     (409, "too_many_hooks"),
 ];
 
-/// A subscription with these faults; the last is the firm's.
+/// A request for a subscription with these faults. The last fault is the firm's.
 fn faulty(world: &World, faults: &[usize]) -> Value {
     let has = |fault| faults.contains(&fault);
     let mut body = hook();
@@ -674,9 +675,10 @@ fn faulty(world: &World, faults: &[usize]) -> Value {
     body
 }
 
-/// Ruling 10, pair by pair. The 100 subscriptions are the firm's, over all its keys.
+/// Ruling 10, for each pair of faults. The limit of 100 subscriptions is the firm's, over all its
+/// keys.
 #[tokio::test]
-async fn a_subscription_is_refused_for_the_first_of_its_faults() {
+async fn the_first_fault_decides_the_refusal() {
     let world = World::new().await;
     let (roomy, full) = (world.firm().await, world.firm().await);
     let second = keys::create(world.service(), full.id, full.owner, "second").await.unwrap();
@@ -705,9 +707,9 @@ async fn a_subscription_is_refused_for_the_first_of_its_faults() {
     assert_eq!(world.call(&roomy.key, "POST", "/hooks", hook()).await.status, 201);
 }
 
-/// Ruling 14
+/// Ruling 14: the form is gone, and takes no new subscription.
 #[tokio::test]
-async fn a_deleted_form_is_gone_and_its_subscriptions_stay() {
+async fn a_deleted_forms_subscriptions_stay() {
     let world = World::new().await;
     let firm = world.firm().await;
     let of_form = json!({"target_url": TARGET, "trigger": "form_submitted", "form_id": firm.form});

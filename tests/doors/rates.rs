@@ -12,7 +12,7 @@ use eventstore::Clock;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, TestDatabase, World, activity, later};
 
-/// A call to `GET /me` that comes by this socket, behind these hops.
+/// A call to `GET /me` from this address, with these hops in `X-Forwarded-For`.
 async fn from(world: &World, peer: &str, key: Option<&str>, hops: &[&str]) -> Answer {
     let mut request =
         Request::get("/api/v1/me").extension(PeerAddress(peer.parse::<IpAddr>().unwrap()));
@@ -33,7 +33,7 @@ async fn me(world: &World, firm: &Firm) -> u16 {
     world.get(firm, "/me").await.status.as_u16()
 }
 
-/// B11: a call leaves the window 60 s after it was made, and a refused one was never in it.
+/// B11: a call leaves the window after 60 s, and a refused call never enters the window.
 #[tokio::test]
 async fn b11_the_window_of_a_key_slides() {
     let world = World::new().await;
@@ -63,9 +63,9 @@ async fn b11_the_window_of_a_key_slides() {
     assert_eq!(me(&world, &firm).await, 200);
 }
 
-/// Ruling 1: the rate is asked after the key and before everything else, unknown routes too.
+/// Ruling 1: the rate is checked after the key and before the firm, the route and the body.
 #[tokio::test]
-async fn the_rate_comes_before_the_firm_the_route_and_the_body() {
+async fn the_rate_is_checked_before_the_firm() {
     let world = World::new().await;
     let firm = world.firm().await;
     for _ in 0..120 {
@@ -82,9 +82,9 @@ async fn the_rate_comes_before_the_firm_the_route_and_the_body() {
     assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
 }
 
-/// B13
+/// B13: wrong keys count by address and minute. A good key still works.
 #[tokio::test]
-async fn b13_the_21st_wrong_key_from_an_address_in_a_minute_is_429() {
+async fn b13_the_21st_wrong_key_gets_429() {
     let world = World::new().await;
     let firm = world.firm().await;
     let revoked = keys::create(world.service(), firm.id, firm.owner, "old").await.unwrap();
@@ -108,9 +108,9 @@ async fn b13_the_21st_wrong_key_from_an_address_in_a_minute_is_429() {
     assert_eq!(from(&world, sprayer, Some(&wrong_key(1)), &[]).await.status, 401);
 }
 
-/// A wrong key over the limit, at a server that did not count the others.
+/// A second server, which counted none of the wrong keys, writes nothing over the limit either.
 #[tokio::test]
-async fn doors9_over_the_limit_of_wrong_keys_a_second_server_writes_nothing() {
+async fn wrong_keys_over_the_limit_write_nothing() {
     let database = TestDatabase::new().await;
     let again = TestDatabase::from_main(database.main.clone(), database.keyring.clone());
     let clock = || Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
@@ -138,9 +138,9 @@ async fn doors9_over_the_limit_of_wrong_keys_a_second_server_writes_nothing() {
     }
 }
 
-/// B14
+/// B14: forwarded addresses count only behind a trusted proxy.
 #[tokio::test]
-async fn b14_whoever_names_other_addresses_is_counted_all_the_same() {
+async fn b14_forged_addresses_evade_no_count() {
     let database = TestDatabase::new().await;
     let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
     let world = World::with(database, clock, |mut setup| {
@@ -165,9 +165,9 @@ async fn b14_whoever_names_other_addresses_is_counted_all_the_same() {
     assert_eq!(call("2001:db8:0:1::1", &[]).await, 401);
 }
 
-/// B14: addresses share a fixed number of counters, in the table and in the server.
+/// B14: there is a fixed number of counters, in the table and in the server.
 #[tokio::test]
-async fn b14_two_addresses_with_one_counter_share_it_and_its_row() {
+async fn b14_addresses_with_one_counter_share_it() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (one, two) = sharing();
@@ -183,7 +183,7 @@ async fn b14_two_addresses_with_one_counter_share_it_and_its_row() {
     assert_eq!(rows, 1);
 }
 
-/// Of some hundred addresses two have the same counter.
+/// Two addresses with one counter.
 fn sharing() -> (String, String) {
     let mut seen = std::collections::HashMap::new();
     for n in 1.. {

@@ -1,4 +1,4 @@
-//! B15: what is secret or personal is in no line that the service logs, however much it logs.
+//! B15: no line of the service's log holds a secret or personal data, at any log level.
 
 use serde_json::json;
 use tests::smtp_server::{Setup, SmtpServer};
@@ -7,7 +7,7 @@ use tests::{Receiver, Reply, TestDatabase, World, activity};
 use tests::process::{Served, call, serve_with};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b15_no_secret_and_nothing_personal_is_logged() {
+async fn b15_secrets_and_personal_data_stay_unlogged() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (mail, receiver) = (SmtpServer::start(Setup::default()).await, Receiver::start().await);
     let smtp = format!("smtp://{}?tls=none", mail.at);
@@ -47,7 +47,7 @@ async fn b15_no_secret_and_nothing_personal_is_logged() {
     }
 }
 
-/// Everything it said until it was stopped.
+/// Stops the service, and returns its whole log.
 async fn ended(mut served: Served) -> String {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;

@@ -1,4 +1,4 @@
-//! Several servers on one database: what they count, they count together.
+//! Several servers on one database share their counters.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tests::process::{Served, call, serve};
 
 const TARGET: &str = r#"{"target_url":"https://93.184.216.34/","trigger":"form_submitted"}"#;
 
-/// Three servers, and a world beside them to set things up with.
+/// Three servers, and a world that prepares their data.
 async fn three() -> (World, Vec<Served>) {
     let world = World::real_time(TestDatabase::new().await).await;
     let mut servers = Vec::new();
@@ -21,7 +21,7 @@ async fn three() -> (World, Vec<Served>) {
     (world, servers)
 }
 
-/// So many calls at once, one server after the other; how often each status came.
+/// Makes calls at once, spread over the servers. Returns the answers by status.
 async fn at_once(
     servers: &[Served],
     count: usize,
@@ -49,9 +49,9 @@ async fn another_key(world: &World, firm: &Firm) -> String {
     key.key.as_str().to_owned()
 }
 
-/// B11, five runs; B12: another key of the firm is not touched by it.
+/// B11, in five runs: of 200 calls at once 120 pass. B12: another key of the firm has its own rate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b11_of_200_calls_at_once_over_three_servers_120_pass() {
+async fn b11_three_servers_pass_120_calls() {
     let (world, servers) = three().await;
     for _ in 0..5 {
         let firm = world.firm().await;
@@ -68,9 +68,9 @@ async fn b11_of_200_calls_at_once_over_three_servers_120_pass() {
     }
 }
 
-/// B13: shared by the servers, for keys that look like keys.
+/// B13: of 60 wrong keys at once 20 get 401, over all servers. The keys are well-formed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b13_of_60_wrong_keys_at_once_over_three_servers_20_are_401() {
+async fn b13_three_servers_count_wrong_keys_together() {
     let (world, servers) = three().await;
     let firm = world.firm().await;
     let wrong = format!("ffk_{}", "A".repeat(43));
@@ -83,16 +83,16 @@ async fn b13_of_60_wrong_keys_at_once_over_three_servers_20_are_401() {
     assert_eq!(at_once(&servers, 3, &[&firm.key], me).await[&200].len(), 3);
 }
 
-/// B9: at 99 subscriptions, over two keys and three servers.
+/// B9: 20 requests at once, at 99 subscriptions, over two keys and three servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b9_of_20_racing_creates_over_three_servers_one_takes_the_last_place() {
+async fn b9_racing_creates_fill_one_last_place() {
     let (world, servers) = three().await;
     let firm = world.firm().await;
     let other = another_key(&world, &firm).await;
     for _ in 0..99 {
         world.subscribe(&firm, "https://93.184.216.34/").await;
     }
-    // The window of the key that made them is nearly full.
+    // The key that made the subscriptions has nearly used up its rate.
     let keys = [other.as_str(), &another_key(&world, &firm).await].map(str::to_owned);
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let answers = at_once(&servers, 20, &keys, (("POST", "/hooks"), TARGET)).await;

@@ -1,4 +1,4 @@
-//! Callers who come at the same time and are asked about together: each is told its own, and counted.
+//! The batcher of keys: concurrent calls share a statement, and each gets its own answer.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tests::{Answer, DatabaseProxy, Fault, Firm, TestDatabase, World, activity, l
 use tokio::task::{JoinHandle, yield_now};
 use uuid::Uuid;
 
-/// Statements under way at once.
+/// Greatest number of concurrent statements.
 const ATTENDANTS: i64 = 2;
 
 /// A world whose callers can be made to wait for each other.
@@ -37,7 +37,7 @@ impl Scene {
         made
     }
 
-    /// Keeps both attendants waiting, each with the call of one of these keys.
+    /// Makes both statements wait, each with a call of one of these keys.
     async fn hold(&self, keys: &[ApiKey]) -> (Transaction<'static, Postgres>, Vec<Call>) {
         let mut held = self.world.pool().begin().await.unwrap();
         held.execute("lock table key_calls in exclusive mode").await.unwrap();
@@ -68,7 +68,7 @@ impl Scene {
         while waiting().await != count {}
     }
 
-    /// How many transactions have written the rings as they are.
+    /// Number of transactions that wrote the current rings.
     async fn statements(&self) -> i64 {
         sqlx::query_scalar("select count(distinct xmin::text) from key_calls")
             .fetch_one(self.world.pool())
@@ -76,8 +76,8 @@ impl Scene {
             .unwrap()
     }
 
-    /// How many calls are counted when every statement under way has ended, that of a caller who is not
-    /// there to be waited for too.
+    /// Number of counted calls after the end of every statement under way. A statement may go on
+    /// after its caller hung up.
     async fn counted(&self) -> i64 {
         let mut ended = self.world.pool().begin().await.unwrap();
         ended.execute("lock table key_calls in share mode").await.unwrap();
@@ -87,7 +87,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Breaks off what waits for a lock.
+    /// Ends the connections that wait for a lock.
     async fn break_off(&self) {
         sqlx::query(
             "select pg_terminate_backend(pid) from pg_stat_activity
@@ -101,7 +101,7 @@ impl Scene {
 
 type Call = JoinHandle<Answer>;
 
-/// Lets every call that was made come to its turnstile: nothing else is left to do in this runtime.
+/// Lets every call reach the batcher. The runtime has nothing else to do.
 async fn come() {
     for _ in 0..1_000 {
         yield_now().await;
@@ -116,8 +116,9 @@ async fn statuses(calls: impl IntoIterator<Item = Call>) -> Vec<u16> {
     statuses
 }
 
+/// Each call gets its own answer.
 #[tokio::test]
-async fn b12_calls_that_wait_together_are_one_statement_and_each_is_told_its_own() {
+async fn b12_waiting_calls_share_one_statement() {
     let scene = Scene::new().await;
     let (world, keys) = (&scene.world, scene.keys(23).await);
     let [at_its_limit, revoked, ..] = &keys[..] else { unreachable!() };
@@ -151,12 +152,13 @@ async fn b12_calls_that_wait_together_are_one_statement_and_each_is_told_its_own
             (200, &json!(key.prefix()))
         );
     }
-    // The one that is at its limit is written by the last of its own calls.
+    // The ring of the key at its limit was written by the last of its own calls.
     assert_eq!(scene.statements().await, 1 + ATTENDANTS + 1);
 }
 
+/// 20 calls of one key wait together, and five of them have room.
 #[tokio::test]
-async fn b11_of_the_calls_of_one_key_that_wait_together_as_many_pass_as_have_room() {
+async fn b11_waiting_calls_pass_within_the_rate() {
     let scene = Scene::new().await;
     let keys = scene.keys(2).await;
     for _ in 0..115 {
@@ -174,10 +176,9 @@ async fn b11_of_the_calls_of_one_key_that_wait_together_as_many_pass_as_have_roo
     assert_eq!(scene.counted().await, 120 + 2);
 }
 
-/// Each of those who were asked about is told that there was no answer; nobody is counted, and whoever
-/// comes next goes through.
+/// Each call of the batch gets 503, and none is counted. The next calls pass.
 #[tokio::test]
-async fn e12_a_statement_that_breaks_off_is_an_error_for_each_of_its_callers() {
+async fn e12_a_failed_statement_fails_its_callers() {
     let scene = Scene::new().await;
     let keys = scene.keys(10).await;
     let (held, first) = scene.hold(&keys[..2]).await;
@@ -195,8 +196,9 @@ async fn e12_a_statement_that_breaks_off_is_an_error_for_each_of_its_callers() {
     assert_eq!(scene.counted().await, 10);
 }
 
+/// A call whose caller hung up is counted.
 #[tokio::test]
-async fn a23_a_caller_who_hangs_up_takes_nobody_along() {
+async fn a23_a_hangup_harms_no_other_caller() {
     let scene = Scene::new().await;
     let keys = scene.keys(5).await;
     let (held, first) = scene.hold(&keys[..2]).await;
@@ -212,10 +214,9 @@ async fn a23_a_caller_who_hangs_up_takes_nobody_along() {
     assert_eq!(statuses(again).await, [200; 5]);
 }
 
-/// A call ends long before its caller would give up, and the next ones are asked about by another
-/// connection.
+/// A call ends long before its caller would give up. The next calls use another connection.
 #[tokio::test]
-async fn e22_callers_of_a_database_that_went_silent_are_told_and_it_is_asked_again() {
+async fn e22_a_silent_database_is_asked_again() {
     let mut database = TestDatabase::new().await;
     let proxy = DatabaseProxy::before(&database.main).await;
     database.main = proxy.url(&database.main).parse().unwrap();

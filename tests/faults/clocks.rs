@@ -80,8 +80,9 @@ async fn claimed_at(world: &World) -> DateTime<Utc> {
     }
 }
 
+/// The time stays the database's, and callers are served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e18_a_wall_clock_that_is_off_stops_sending_and_changes_no_time() {
+async fn e18_a_wrong_wall_clock_stops_sending() {
     let wall = Arc::new(Wall(AtomicI64::new(600)));
     let (world, pool) = world(&wall).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
@@ -113,8 +114,9 @@ async fn e18_a_wall_clock_that_is_off_stops_sending_and_changes_no_time() {
 }
 
 /// The machine's clock moves with the database's, as on one machine: only the steady clock tells.
+/// No delivery is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e19_a_database_clock_put_back_an_hour_stops_sending_and_loses_nothing() {
+async fn e19_a_clock_put_back_stops_sending() {
     let wall = Arc::new(Wall::default());
     let (world, pool) = world(&wall).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
@@ -140,8 +142,9 @@ async fn e19_a_database_clock_put_back_an_hour_stops_sending_and_loses_nothing()
     sending.await.unwrap();
 }
 
+/// The database's clock alone jumps an hour forward, and back.
 #[tokio::test]
-async fn e19_a_jump_of_the_database_alone_is_a_fault_until_it_is_put_right() {
+async fn e19_a_clock_jump_faults_until_righted() {
     let wall = Arc::new(Wall::default());
     let (world, pool) = world(&wall).await;
     let mut faults = Vec::new();
@@ -158,9 +161,9 @@ async fn e19_a_jump_of_the_database_alone_is_a_fault_until_it_is_put_right() {
     assert_eq!(faults, ["forward", "apart", "back", "none"]);
 }
 
-/// What is due by the wrong time waits for the right one.
+/// Work that is due by the wrong time waits for the right one.
 #[tokio::test]
-async fn e19_nothing_falls_due_by_a_clock_that_cannot_be_trusted() {
+async fn e19_nothing_falls_due_by_wrong_clocks() {
     let wall = Arc::new(Wall(AtomicI64::new(-3_600)));
     let (world, pool) = world(&wall).await;
     let firm = world.firm().await;

@@ -51,9 +51,10 @@ async fn assert_held(world: &World, receiver: &Receiver) {
     Run { pool, requests: &requests, acknowledged, lease }.assert_held().await;
 }
 
-/// E4 and E5, P6–P12 at random: `kill -9` of `serve` in the middle of 1,000 deliveries.
+/// E4 and E5, P6–P12 at random: `kill -9` of `serve` in the middle of 1,000 deliveries. Only kills
+/// cause repeats, and a repeat has the same bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e5_a_killed_service_loses_nothing_and_repeats_only_the_same_bytes() {
+async fn e5_a_killed_service_loses_no_delivery() {
     let receiver = Receiver::start().await;
     let world = submitted(&receiver, DELIVERIES).await;
     let mut killed = 0;
@@ -91,10 +92,10 @@ async fn e5_a_killed_service_loses_nothing_and_repeats_only_the_same_bytes() {
     );
 }
 
-/// E25: a signal ends the process with 0 and repeats nothing. Two hundred are with a receiver that says
-/// nothing until then; a hundred wait for a place, and use up no try.
+/// E25: a signal ends the process with 0, and nothing is repeated. 200 deliveries are with a
+/// receiver that answers after the signal. 100 wait for a host slot, and use up no try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e25_a_stopped_service_finishes_what_is_out() {
+async fn e25_a_stopped_service_finishes_its_sends() {
     let receiver = Receiver::start().await;
     receiver.hold();
     let world = submitted(&receiver, 300).await;
@@ -122,7 +123,7 @@ async fn e25_a_stopped_service_finishes_what_is_out() {
 /// P12: the record looked before the erasure and committed after the erase worker, and its process
 /// was killed before its second look. The answer stayed for 30 days, as ciphertext without a key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h1_an_erased_answer_goes_though_its_record_crashed() {
+async fn h1_an_erasure_survives_a_crashed_record() {
     let cluster = own_cluster().await;
     let database = cluster.database().await;
     let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();
@@ -163,7 +164,7 @@ async fn count(world: &World, question: &'static str) -> i64 {
     sqlx::query_scalar(question).fetch_one(world.pool()).await.unwrap()
 }
 
-/// With another keyring everybody would be somebody else, and every mailed link dead.
+/// With another keyring no person would be known, and every mailed link would be dead.
 #[tokio::test]
 async fn another_keyring_is_refused_at_the_start() {
     let (database, other) = (TestDatabase::new().await, TestDatabase::new().await);
@@ -175,9 +176,9 @@ async fn another_keyring_is_refused_at_the_start() {
     assert!(said.contains("the keyring"), "{said}");
 }
 
-/// Two processes with two wrapping keys would each write what the other cannot read.
+/// Two processes with two wrapping keys would each write rows that the other cannot read.
 #[tokio::test]
-async fn another_wrapping_key_is_refused_at_the_start() {
+async fn another_wrapping_key_is_refused_at_start() {
     let database = TestDatabase::new().await;
     let migrate = |key: &str| {
         let mut command = firmforms(&database);
@@ -205,7 +206,7 @@ async fn refusal(arguments: &[&str], environment: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn a_bad_setting_is_refused_in_one_clear_line() {
+async fn a_bad_setting_gets_one_clear_line() {
     let main = ("DATABASE_URL", "postgres://localhost/x");
     let alone = refusal(&["migrate"], &[main]).await;
     assert!(alone.contains("set FIRMFORMS_KEYRING_URL to another database"), "{alone}");

@@ -1,4 +1,4 @@
-//! `doctor` at the terminal: what is wrong in an installation is found, and named.
+//! `doctor` at the terminal: faults of an installation are found and named.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,8 @@ async fn doctor(database: &TestDatabase) -> (i32, BTreeMap<String, String>) {
     (output.status.code().unwrap(), verdicts.collect())
 }
 
-/// What is not fine, and is no fault of the tests' own server, which is fast and careless.
+/// The verdicts that are not fine, without the faults of the tests' own server, which is fast and
+/// careless.
 async fn found(database: &TestDatabase) -> (i32, Vec<String>) {
     let (code, verdicts) = doctor(database).await;
     let wanting = verdicts.into_iter().filter(|(_, verdict)| verdict != "fine");
@@ -37,7 +38,7 @@ const CARELESS: [&str; 4] = [
     "keyring_standbys: notice",
 ];
 
-/// The settings of a server that keeps what it commits.
+/// The settings of a server that keeps its commits.
 const CAREFUL: [(&str, &str); 3] =
     [("fsync", "on"), ("full_page_writes", "on"), ("synchronous_commit", "on")];
 
@@ -46,7 +47,7 @@ const UNVERIFIED: &str = "verification: notice";
 const NO_BACKUP: &str = "backup: notice";
 
 #[tokio::test]
-async fn an_installation_that_is_well_has_nothing_wrong() {
+async fn a_sound_installation_has_nothing_wrong() {
     let cluster = cluster_with(&CAREFUL).await;
     let world = World::real_time(cluster.database().await).await;
     world.firm().await;
@@ -78,7 +79,7 @@ async fn an_installation_that_is_well_has_nothing_wrong() {
 }
 
 #[tokio::test]
-async fn what_stands_still_is_found() {
+async fn doctor_finds_each_standstill() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
@@ -125,9 +126,9 @@ async fn settings_that_lose_commits_are_found() {
     assert_eq!((code, verdicts["durability"].as_str()), (1, "wrong"));
 }
 
-/// Writes fail and reads work, so nothing else is wrong (review of first use).
+/// Writes fail and reads work, so no other check finds the fault.
 #[tokio::test]
-async fn a_full_disk_of_either_database_is_found() {
+async fn doctor_finds_a_full_database_disk() {
     let world = World::real_time(TestDatabase::new().await).await;
     world.firm().await;
     world.deliver().await;
@@ -140,9 +141,9 @@ async fn a_full_disk_of_either_database_is_found() {
     }
 }
 
-/// As an upgrade by logical replication leaves it.
+/// An upgrade by logical replication leaves the sequence behind.
 #[tokio::test]
-async fn a_sequence_of_positions_that_was_left_behind_is_found() {
+async fn doctor_finds_a_position_sequence_left_behind() {
     let world = World::real_time(TestDatabase::new().await).await;
     world.firm().await;
     world.deliver().await;
@@ -164,7 +165,7 @@ async fn a_sequence_of_positions_that_was_left_behind_is_found() {
 }
 
 #[tokio::test]
-async fn another_key_a_newer_schema_and_an_older_one_are_found() {
+async fn doctor_finds_another_key_or_schema() {
     let world = World::real_time(TestDatabase::new().await).await;
     world.firm().await;
     world.deliver().await;
@@ -174,7 +175,7 @@ async fn another_key_a_newer_schema_and_an_older_one_are_found() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("wrapping_key") && said.contains("the keyring this main database"));
-    // First-use 3.4: the advice was to rotate the secrets.
+    // The advice was to rotate the secrets.
     let found: Value = serde_json::from_str(&said).unwrap();
     let found = found.as_array().unwrap();
     let secrets = found.iter().find(|one| one["check"] == "secrets").unwrap();
@@ -199,8 +200,9 @@ async fn another_key_a_newer_schema_and_an_older_one_are_found() {
     }
 }
 
+/// Exit code 2 says that `doctor` could not look.
 #[tokio::test]
-async fn a_database_that_is_away_cannot_be_looked_at() {
+async fn doctor_fails_without_its_database() {
     let database = TestDatabase::new().await;
     let mut away = database;
     away.main = away.main.socket("/nowhere").port(1);
@@ -212,7 +214,7 @@ async fn a_database_that_is_away_cannot_be_looked_at() {
 
 /// In a cluster of its own, since it leaves a transaction there.
 #[tokio::test]
-async fn a_transaction_that_appends_for_long_is_found() {
+async fn the_oldest_appending_transaction_is_found() {
     let cluster = cluster_with(&[("max_prepared_transactions", "2")]).await;
     let world = World::real_time(cluster.database().await).await;
     let found = async || oldest_appender(world.pool()).await.unwrap();
@@ -233,9 +235,10 @@ async fn a_transaction_that_appends_for_long_is_found() {
     assert_eq!(found().await, None);
 }
 
-/// Core 6: who keeps dead rows. In a cluster of its own, since it holds snapshots there.
+/// Core 6: the holder of the oldest snapshot keeps dead rows. In a cluster of its own, since the
+/// test holds snapshots there.
 #[tokio::test]
-async fn the_holder_of_the_oldest_snapshot_is_found() {
+async fn the_oldest_snapshot_holder_is_found() {
     let settings =
         [("max_prepared_transactions", "2"), ("wal_level", "logical"), ("autovacuum", "off")];
     let cluster = cluster_with(&settings).await;

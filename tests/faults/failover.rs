@@ -48,8 +48,9 @@ async fn deliveries_of(world: &World, response_id: Uuid) -> Vec<Uuid> {
         .unwrap()
 }
 
+/// A follower had read the event before the end of the log was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_was_read_before_the_end_of_the_log_was_lost_is_not_in_history() {
+async fn history_never_shows_a_lost_event() {
     let (server, database) = ReplicatedServer::start().await;
     let world = World::on(database).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
@@ -79,8 +80,9 @@ async fn an_event_that_was_read_before_the_end_of_the_log_was_lost_is_not_in_his
     assert_eq!((lost.len(), history(&world).await), (1, kept), "a delivery that never was");
 }
 
+/// A height of the server's earlier life settled an event that was not committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_height_of_an_earlier_life_of_the_server_settled_an_event_that_was_not_committed() {
+async fn a_failover_settles_no_uncommitted_event() {
     let (server, database) = ReplicatedServer::start().await;
     let life = LifeWatch::default();
     let store = Store::new(life.connect(database.main, 4), Vec::new()).watched_by(life);
@@ -136,7 +138,7 @@ fn event(stream: u128) -> NewEvent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_end_of_the_log_is_an_alarm_until_an_operator_acknowledges_it() {
+async fn a_lost_log_end_alarms_until_acknowledged() {
     let (server, database) = ReplicatedServer::start().await;
     let world = World::on(database).await;
     let firm = world.firm().await;
@@ -164,8 +166,9 @@ async fn a_lost_end_of_the_log_is_an_alarm_until_an_operator_acknowledges_it() {
     assert_eq!(ready().await.text(), r#"{"ok":true}"#);
 }
 
+/// The failover loses the first delivery under way. Its answer leaves nothing in the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_of_a_lost_delivery_leaves_nothing_and_a_new_report_has_the_same_id() {
+async fn a_repeated_report_keeps_its_delivery_id() {
     let (server, database) = ReplicatedServer::start().await;
     let world = World::on(database).await;
     let mut sending = Sending::with(world.deliverer().clone());

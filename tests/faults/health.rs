@@ -32,8 +32,9 @@ fn told(output: Output) -> Health {
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
+/// The address comes from a flag, a variable or a settings file.
 #[tokio::test]
-async fn health_is_0_for_a_ready_process_by_flag_variable_and_settings_file() {
+async fn health_of_a_ready_process_is_0() {
     let served = serve(&TestDatabase::new().await, &[]).await;
     assert_eq!(health(served.internal, &[]).await, (Some(0), "ready\n".into()));
     assert_eq!(health(served.internal, &["--live"]).await, (Some(0), "alive\n".into()));
@@ -50,8 +51,9 @@ async fn health_is_0_for_a_ready_process_by_flag_variable_and_settings_file() {
     assert_eq!(told(by_file.output().await.unwrap()).0, Some(0));
 }
 
+/// The process does not answer, speaks no HTTP, or does not listen.
 #[tokio::test]
-async fn health_is_1_where_nobody_answers_speaks_http_or_listens() {
+async fn health_without_an_http_answer_is_1() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let door = listener.local_addr().unwrap();
     let (code, said) = health(door, &["--timeout", "1"]).await;
@@ -96,7 +98,7 @@ async fn health_asks_over_tls() {
 }
 
 #[tokio::test]
-async fn health_shows_a_door_with_mutual_tls_its_own_certificate() {
+async fn health_shows_mutual_tls_its_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let [certificate, key] = certificate(folder.path());
     let tls = ["--internal-tls-cert", &certificate, "--internal-tls-key", &key];

@@ -1,13 +1,13 @@
-//! The order of locks (docs/explanation/log-and-fence.md): whoever waits for a lane holds no place
-//! in the log.
+//! The order of locks (docs/explanation/log-and-fence.md): a transaction that waits for a lane has
+//! appended nothing yet.
 
 use serde_json::json;
 use tests::{World, activity, later};
 
-/// A recorder holds one lane of a firm and waits for another's; whoever suspends the firm must not
-/// come with the streams in its hands and wait for the first.
+/// A recorder holds one lane of a firm and waits for a lock of another. A suspension of the firm
+/// that had appended to its streams first would then wait for the recorder's lane: a deadlock.
 #[tokio::test]
-async fn a_suspension_waited_for_lanes_after_it_had_taken_its_streams() {
+async fn a_suspension_locks_lanes_before_streams() {
     let world = World::new().await;
     let firm = world.firm().await;
     let lane_id = world.subscribe(&firm, "https://hooks.example.com/1").await;

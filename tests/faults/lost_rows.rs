@@ -1,5 +1,5 @@
-//! Deliveries whose row in the outbox is lost. Whatever began a delivery, its stream has all that the
-//! row had, so a repair makes it anew and the proof is green again (case I1).
+//! Deliveries whose row in the outbox is lost. Whatever began a delivery, its stream has all that
+//! the row had. So a repair makes the row anew, and the proof is green again (case I1).
 
 use std::time::Duration;
 
@@ -115,7 +115,8 @@ impl Scene {
         self.row().await
     }
 
-    /// Sends what is due. The command goes by the real clock, so the world's must be behind it.
+    /// Sends the due deliveries. The command goes by the real clock, so the world's must be past
+    /// it.
     async fn deliver(&self) -> usize {
         self.world.pass(Duration::from_secs(400 * 86_400));
         self.world.deliver().await
@@ -133,7 +134,7 @@ fn but_its_due_time(row: Row, other: &Row) -> Row {
 
 /// Posting the step again was accepted, and queued nothing. A repair looked at no step.
 #[tokio::test]
-async fn i1_a_lost_step_is_repaired_and_sent() {
+async fn i1_a_lost_step_is_repaired() {
     let scene = Scene::new().await;
     let order = scene.step().await;
     scene.post("/workflow-steps", &order).await;
@@ -146,7 +147,7 @@ async fn i1_a_lost_step_is_repaired_and_sent() {
 }
 
 #[tokio::test]
-async fn i1_a_lost_step_is_queued_by_posting_it_again() {
+async fn i1_posting_again_queues_a_lost_step() {
     let scene = Scene::new().await;
     let order = scene.step().await;
     let posted = scene.post("/workflow-steps", &order).await;
@@ -161,9 +162,9 @@ async fn i1_a_lost_step_is_queued_by_posting_it_again() {
     assert_eq!(scene.count("select count(*) from outbox").await, 0, "an ended one is not queued");
 }
 
-/// It begins its schedule again with the attempts it had, and its bytes.
+/// A retried step begins its schedule again. A repair keeps its attempts and its bytes.
 #[tokio::test]
-async fn i1_a_lost_step_keeps_its_second_schedule() {
+async fn i1_repaired_steps_keep_their_second_schedule() {
     let scene = Scene::new().await;
     let order = scene.step().await;
     scene.receiver.reply([400, 503].map(Reply::status));
@@ -180,7 +181,7 @@ async fn i1_a_lost_step_keeps_its_second_schedule() {
 
 /// The repair looked at the id of the delivery that it was reissued from.
 #[tokio::test]
-async fn i1_a_lost_reissue_is_repaired_under_its_id() {
+async fn i1_a_repaired_reissue_keeps_its_id() {
     let scene = Scene::new().await;
     let ended = scene.failed().await;
     let path = format!("/firms/{}/deliveries/{ended}/reissue", scene.firm.id);
@@ -194,7 +195,7 @@ async fn i1_a_lost_reissue_is_repaired_under_its_id() {
 }
 
 #[tokio::test]
-async fn i1_a_lost_replay_is_repaired_and_ends() {
+async fn i1_a_repaired_replay_ends_as_delivered() {
     let scene = Scene::new().await;
     let ended = scene.failed().await;
     let order = json!({"firm_id": scene.firm.id, "reason": "the receiver was down"});
@@ -211,7 +212,7 @@ async fn i1_a_lost_replay_is_repaired_and_ends() {
 }
 
 #[tokio::test]
-async fn i1_a_lost_retry_keeps_its_due_time() {
+async fn i1_repaired_retries_keep_their_due_time() {
     let scene = Scene::new().await;
     scene.receiver.reply([503, 503].map(Reply::status));
     scene.world.submit(&scene.firm).await;

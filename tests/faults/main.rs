@@ -1,4 +1,4 @@
-//! Faults of processes, of PostgreSQL, of disks and clocks, and what must hold after them.
+//! Faults of processes, of PostgreSQL, of disks and clocks. The invariants must hold after them.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 

@@ -1,4 +1,4 @@
-//! A database that is away or busy: what callers are told meanwhile, and that all comes back.
+//! A database that is away or busy: callers get their answers meanwhile, and all comes back.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn databases(cluster: &Cluster) -> TestDatabase {
 
 /// Three steps in one life of the server: away at the start, there, and started anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
+async fn e11_a_service_waits_out_database_outages() {
     let server = Server::new();
     let cluster = server.start().await;
     let database = databases(&cluster);
@@ -95,9 +95,9 @@ async fn e11_a_service_waits_for_its_database_and_gets_over_its_restart() {
     receiver.wait_for(2).await;
 }
 
-/// All hosts of both databases are away, and come back.
+/// All hosts of both databases are away, and one comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e11_a_service_whose_hosts_were_all_away_works_again_when_one_is_back() {
+async fn e11_one_host_back_revives_the_service() {
     let server = Server::new();
     let cluster = server.start().await;
     let database = databases(&cluster);
@@ -121,8 +121,9 @@ async fn e11_a_service_whose_hosts_were_all_away_works_again_when_one_is_back() 
     receiver.wait_for(1).await;
 }
 
+/// A command does not wait for its database.
 #[tokio::test]
-async fn e11_a_service_that_waits_ends_at_a_signal_and_a_command_does_not_wait() {
+async fn e11_a_waiting_service_ends_at_signals() {
     let nowhere = |name| PgConnectOptions::new().host("127.0.0.1").port(1).database(name);
     let database = TestDatabase::from_main(nowhere("a"), nowhere("b"));
     let waiting = Listening::start(&database, &[], &[]).await;
@@ -137,9 +138,10 @@ async fn e11_a_service_that_waits_ends_at_a_signal_and_a_command_does_not_wait()
     assert!(said.contains("refused"), "{said}");
 }
 
-/// What does not pass by itself is not waited for.
+/// A fault that does not pass by itself is not waited for, and is told in one line. An unknown
+/// database is such a fault, too.
 #[tokio::test]
-async fn e11_a_wrong_password_or_an_unknown_database_ends_the_service_in_one_line() {
+async fn e11_a_wrong_password_ends_the_service() {
     let given = TestDatabase::new().await;
     let (main, keyring) = (given.main.clone(), given.keyring.clone());
     for (main, keyring, why) in [
@@ -156,9 +158,10 @@ async fn e11_a_wrong_password_or_an_unknown_database_ends_the_service_in_one_lin
     }
 }
 
-/// E13 and E16: callers who wait for one table, and those who wait behind them.
+/// E13 and E16: callers wait for one table, and more callers wait behind them. Health and
+/// deliveries go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e16_a_hundred_slow_calls_hold_up_neither_health_nor_deliveries() {
+async fn e16_slow_calls_delay_nothing_else() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -247,7 +250,7 @@ async fn an_outage_is_logged_once() {
     assert!(lines.len() == 2 && lines.iter().all(is_told), "{lines:#?}");
 }
 
-/// Statements of a service under way at once that ask who calls.
+/// Statements of a service under way at once that identify the caller.
 const CALLERS: i64 = 2;
 
 /// Waits until so many connections wait for a lock.
@@ -264,9 +267,9 @@ async fn until_waiting(world: &World, count: i64) {
     while waiting().await < count {}
 }
 
-/// Every submission failed meanwhile, and readiness and metrics told nothing (review of operation).
+/// Every submission failed meanwhile, and readiness and metrics told nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e11_a_keyring_that_is_away_is_told() {
+async fn e11_an_unreachable_keyring_is_reported() {
     let database = TestDatabase::new().await;
     let proxy = DatabaseProxy::before(&database.keyring).await;
     let keyring = proxy.url(&database.keyring);

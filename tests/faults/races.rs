@@ -35,8 +35,9 @@ fn by_key(world: &World, firm: &Firm, key_id: Uuid) -> EventContext {
     world.service().context(firm.id, Actor::Key(key_id))
 }
 
+/// The other commands see its event, and are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_racing_commands_on_one_stream_one_wins_and_the_others_see_it() {
+async fn one_racing_command_wins_on_a_stream() {
     let world = World::new().await;
     let firm = world.firm().await;
     let store = &world.service().store;
@@ -56,7 +57,7 @@ async fn of_racing_commands_on_one_stream_one_wins_and_the_others_see_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn racing_commands_that_all_hold_all_happen() {
+async fn compatible_racing_commands_all_happen() {
     let world = World::new().await;
     let firm = world.firm().await;
     let store = &world.service().store;
@@ -75,9 +76,10 @@ async fn racing_commands_that_all_hold_all_happen() {
     assert!(joins.iter().all(Result::is_ok), "{joins:?}");
 }
 
-/// B9
+/// B9: of 150 racing creates with two keys, exactly 100 get a place. A removal gives its place
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b9_of_150_racing_creates_exactly_100_have_a_place() {
+async fn b9_racing_creates_stop_at_100_hooks() {
     let world = World::new().await;
     let firm = world.firm().await;
     let other = keys::create(world.service(), firm.id, firm.owner, "Other").await.unwrap();
@@ -105,9 +107,9 @@ async fn b9_of_150_racing_creates_exactly_100_have_a_place() {
     create_hook(store, world.id(), by_key(&world, &firm, other.id)).await.unwrap();
 }
 
-/// B10
+/// B10: a revoked key gives its place back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b10_of_racing_keys_exactly_25_have_a_place_and_a_revoked_one_gives_its_back() {
+async fn b10_racing_keys_stop_at_25() {
     let world = World::new().await;
     let firm = world.firm().await;
     let made =
@@ -122,7 +124,7 @@ async fn b10_of_racing_keys_exactly_25_have_a_place_and_a_revoked_one_gives_its_
 
 /// B4: 1,000 seeds
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b4_no_hook_of_a_revoked_key_lives_after_create_raced_revoke() {
+async fn b4_no_hook_outlives_its_revoked_key() {
     let world = World::new().await;
     let (mut created_first, mut revoked_first) = (0, 0);
     for round in 0..50_u64 {
@@ -163,7 +165,7 @@ async fn b4_no_hook_of_a_revoked_key_lives_after_create_raced_revoke() {
     assert!(created_first > 0 && revoked_first > 0, "{created_first}:{revoked_first} is no race");
 }
 
-/// What a response's deliveries came to, by trigger: state and cause.
+/// The ends of a response's deliveries, by trigger: state and cause.
 async fn ends(world: &World, response_id: Uuid) -> Vec<(String, String, Option<String>)> {
     sqlx::query_as(
         "select trigger, state, cause from deliveries where response_id = $1 order by trigger",
@@ -174,10 +176,11 @@ async fn ends(world: &World, response_id: Uuid) -> Vec<(String, String, Option<S
     .unwrap()
 }
 
-/// Somebody finishes while the partial submission is claimed, 200 seeds: claimed first, it is sent as
-/// it was then; submitted first, it is cancelled; never both. The submission is always told of.
+/// A person finishes while the partial submission is claimed, 200 seeds. Claimed first, the partial
+/// is sent as it was then. Submitted first, the partial is cancelled. The submission is always
+/// sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_submission_racing_the_claim_of_the_partial_cancels_it_or_comes_after_it() {
+async fn a_racing_submission_cancels_an_unclaimed_partial() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for trigger in ["partial_submission", "form_submitted"] {
@@ -254,7 +257,7 @@ async fn e20_racing_claimers_send_each_delivery_once() {
         }
     };
     let sent = join_all((0..4).map(|_| claimer())).await;
-    // A claimer that found every lane held by the others ends early; what is left is done now.
+    // A claimer that found every lane held by the others ends early. The rest is sent now.
     let total: usize = sent.iter().sum::<usize>() + world.deliver().await;
     assert_eq!(total, 300);
     let ids: BTreeSet<String> = receiver
@@ -266,7 +269,7 @@ async fn e20_racing_claimers_send_each_delivery_once() {
 }
 
 #[tokio::test]
-async fn an_append_in_one_process_wakes_the_followers_of_another() {
+async fn an_append_wakes_followers_of_other_processes() {
     let here = World::new().await;
     let firm = here.firm().await;
     let there = eventstore::connect(here.database.main.clone(), 2);
@@ -282,7 +285,8 @@ async fn an_append_in_one_process_wakes_the_followers_of_another() {
     woken.changed().await.unwrap();
 }
 
-/// Makes every insert into the log fail so often, as a lost race does: a sequence is not rolled back.
+/// Makes the next inserts into the log fail so often, as a lost race does. A rollback does not
+/// reset the sequence that counts them.
 async fn lose_races(world: &World, times: i64, sqlstate: &str) {
     let statements = format!(
         "drop sequence if exists lost cascade; create sequence lost;
@@ -298,8 +302,9 @@ async fn lose_races(world: &World, times: i64, sqlstate: &str) {
     world.pool().execute(statements.as_str()).await.unwrap();
 }
 
+/// A lost race runs again five times.
 #[tokio::test]
-async fn e24_a_lost_race_is_run_again_five_times_and_is_503_then() {
+async fn e24_a_sixth_lost_race_gets_503() {
     let world = World::new().await;
     let firm = world.firm().await;
     let body = serde_json::json!({"target_url": "https://93.184.216.34/",
@@ -322,9 +327,9 @@ async fn e24_a_lost_race_is_run_again_five_times_and_is_503_then() {
     }
 }
 
-/// Revoking is an append of several streams, with the same patience.
+/// A revocation appends to several streams, and runs again as often. A defect does not run again.
 #[tokio::test]
-async fn e24_a_batch_is_run_again_too_and_a_defect_is_not() {
+async fn e24_a_revocation_reruns_after_lost_races() {
     let world = World::new().await;
     let firm = world.firm().await;
     lose_races(&world, 1, "42P01").await;

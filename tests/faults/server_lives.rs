@@ -62,7 +62,7 @@ fn event(stream: u128) -> NewEvent {
 
 /// A recovery in place kept system identifier, timeline and the postmaster's start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_death_of_each_process_begins_a_life() {
+async fn each_process_death_begins_a_life() {
     let log = WatchedLog::start().await;
     log.reconnect().await;
     for process in ServerProcess::ALL {
@@ -76,7 +76,7 @@ async fn the_death_of_each_process_begins_a_life() {
 /// The fence remembered that a position is settled once an id has ended. The server forgot both,
 /// and gave them out again: followers passed the position before its event was there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_backend_ends_what_the_fence_remembers() {
+async fn a_dead_backend_clears_the_fence_memory() {
     let log = WatchedLog::start().await;
     let fence = Fence::new(&log.store);
     log.store.append(vec![event(1)]).await.unwrap();
@@ -121,8 +121,9 @@ async fn move_cursor(log: &WatchedLog, name: &str, position: i64) {
     sqlx::query(moved).bind(name).bind(position).execute(log.store.pool()).await.unwrap();
 }
 
+/// The cursor of the seals stands above the end of the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_life_begins_above_every_cursor_and_seal() {
+async fn a_life_begins_above_every_cursor() {
     let log = WatchedLog::start().await;
     let mut begun = LogTailCheck::new(log.store.clone());
     log.store.append(vec![event(1)]).await.unwrap();
@@ -139,7 +140,7 @@ async fn a_life_begins_above_every_cursor_and_seal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_append_at_or_below_a_cursor_is_refused() {
+async fn an_append_below_a_cursor_is_refused() {
     let log = WatchedLog::start().await;
     move_cursor(&log, "audit_log", 2).await;
     let refused = log.store.append(vec![event(1), event(2), event(3), event(4)]).await;
@@ -153,7 +154,7 @@ async fn an_append_at_or_below_a_cursor_is_refused() {
 
 /// A cursor that passes an append under way passes its events for good.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_append_behind_a_cursor_is_refused() {
+async fn a_long_append_behind_cursors_is_refused() {
     let log = WatchedLog::start().await;
     let mut append = log.store.begin().await.unwrap();
     let position = append.append(vec![event(1)]).await.unwrap()[0].position;
@@ -173,7 +174,7 @@ async fn a_long_append_behind_a_cursor_is_refused() {
 
 /// The transaction had begun before this process learned of the new primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_on_an_old_primary_is_refused() {
+async fn no_commit_succeeds_on_an_old_primary() {
     let (server, database) = ReplicatedServer::start().await;
     let mut hosts: DatabaseHosts = server.url(&database.main).parse().unwrap();
     hosts.find_primary().await.unwrap();

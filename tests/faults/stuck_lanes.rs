@@ -62,10 +62,10 @@ async fn outcomes(world: &World, hook: Uuid) -> Vec<String> {
     sqlx::query_scalar(&question).bind(hook).fetch_all(world.pool()).await.unwrap()
 }
 
-/// Answers that were put aside were recorded one batch after the other, each with patience until its
-/// lease had ended. So one stuck lane let the leases of the others run out.
+/// Answers that were put aside were recorded one batch after the other, each with patience until
+/// its lease had ended. So one stuck lane let the leases of other lanes run out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stuck_lane_lets_no_other_lease_end() {
+async fn a_stuck_lane_ends_no_other_lease() {
     let cluster = own_cluster().await;
     let database = cluster.database().await;
     let clock = Clock::of_database(&connect(database.main.clone(), 1)).await.unwrap();

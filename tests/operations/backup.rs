@@ -1,4 +1,4 @@
-//! `backup` and `restore`: a copy that is taken beside the running service, and what comes back of it.
+//! `backup` copies the databases beside the running service, and `restore` brings the copy back.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,12 +40,12 @@ pub(crate) async fn back_up(database: &TestDatabase, folder: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Restores a folder on a machine that has nothing: neither databases nor a key to trust.
+/// Restores a folder on a machine without databases and without a key to trust.
 async fn restore(database: &TestDatabase, folder: &Path) -> Output {
     restore_by(database, folder, &["--even-if-forged"]).await
 }
 
-/// Restores a folder on such a machine, with these arguments.
+/// Restores a folder with these arguments on a machine without a wrapping key.
 pub(crate) async fn restore_by(
     database: &TestDatabase,
     folder: &Path,
@@ -75,7 +75,7 @@ pub(crate) fn restored(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A world with a delivered submission, an audit log, a signed checkpoint and a folder for a backup.
+/// A world with a delivered submission, an audit log and a signed checkpoint, and an empty folder.
 pub(crate) async fn world() -> Option<(World, tempfile::TempDir)> {
     Copies::of_this_machine()?;
     let world = World::real_time(TestDatabase::new().await).await;
@@ -100,7 +100,8 @@ async fn drop_databases(database: &TestDatabase) {
     connection.close().await.unwrap();
 }
 
-/// Reports submissions one after the other, until it is told to stop. The reports, acknowledged or not.
+/// Reports submissions one after the other until `stop` is set. Keeps all reports, also those that
+/// nobody acknowledged.
 struct SubmissionLoad {
     reported: Arc<Mutex<Vec<Value>>>,
     count: Arc<AtomicUsize>,
@@ -144,10 +145,10 @@ fn delivery_ids(receiver: &Receiver) -> BTreeSet<String> {
     received.iter().map(|one| one.header("x-service-delivery").to_owned()).collect()
 }
 
-/// The rehearsal: the service works, its backup is taken, both databases are destroyed, and the
-/// product reports everything again.
+/// The backup is taken while the service works. Both databases are destroyed, the backup is
+/// restored, and the product reports everything again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_under_load_is_restored_and_reported_again_and_nothing_is_lost() {
+async fn a_backup_under_load_loses_nothing() {
     if Copies::of_this_machine().is_none() {
         return;
     }
@@ -197,8 +198,9 @@ async fn a_backup_under_load_is_restored_and_reported_again_and_nothing_is_lost(
     }
 }
 
+/// The files of the backup are for their owner alone. A second backup does not replace the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_is_told_to_doctor_and_the_audit_log() {
+async fn doctor_and_audit_log_name_a_backup() {
     let Some((world, folder)) = world().await else { return };
     let backup = folder.path().join("backup");
     let taken = back_up(&world.database, &backup).await;
@@ -221,8 +223,9 @@ async fn a_backup_is_told_to_doctor_and_the_audit_log() {
     assert!(!again.status.success() && told(&again).contains("a backup replaces nothing"));
 }
 
+/// The wrapping key and the first signed checkpoint come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_and_checkpoints_come_back_and_signing_goes_on() {
+async fn a_restore_continues_the_checkpoint_series() {
     let Some((world, folder)) = world().await else { return };
     let backup = folder.path().join("backup");
     back_up(&world.database, &backup).await;
@@ -237,9 +240,9 @@ async fn keys_and_checkpoints_come_back_and_signing_goes_on() {
     assert_eq!(signed["number"], 2, "the series goes on");
 }
 
-/// The log had the erasure, and its worker had not come to it.
+/// The log has the erasure, and its worker has not come to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h3_an_erasure_in_the_log_is_carried_out_by_the_restore() {
+async fn h3_a_restore_completes_a_pending_erasure() {
     let Some((world, folder)) = world().await else { return };
     let firm = world.firm().await;
     let response_id = world.submit(&firm).await;
@@ -254,7 +257,7 @@ async fn h3_an_erasure_in_the_log_is_carried_out_by_the_restore() {
     assert_eq!(left.bind(response_id).fetch_one(&keys).await.unwrap(), 0);
 }
 
-/// Runs a command that reads this.
+/// Runs a command with this standard input.
 async fn fed(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -266,9 +269,9 @@ async fn fed(mut command: Command, input: &[u8]) -> Output {
     output
 }
 
-/// Of an installation with database roles, which another server does not have.
+/// The installation has database roles. The archive has none, since another server lacks them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_archive_goes_through_a_pipe_without_keys_and_without_roles() {
+async fn a_keyless_archive_restores_through_a_pipe() {
     let Some((world, _folder)) = world().await else { return };
     assert!(run(&world.database, &["migrate", "--roles"]).await.status.success());
     let taken = run(&world.database, &["backup", "-", "--without-keys"]).await;
@@ -318,8 +321,10 @@ pub(crate) fn changed(
     copy
 }
 
+/// The backup is damaged, lacks a file, is of a newer program or of another wrapping key. Or the
+/// machine has another checkpoint, or a database that is not empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_that_does_not_fit_is_refused_and_changes_nothing() {
+async fn an_unfit_backup_is_refused_without_change() {
     let Some((world, folder)) = world().await else { return };
     let backup = folder.path().join("backup");
     back_up(&world.database, &backup).await;
@@ -375,8 +380,9 @@ async fn a_backup_that_does_not_fit_is_refused_and_changes_nothing() {
     );
 }
 
+/// The wrapping key is another one, or the keyring was never used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_that_could_not_be_restored_is_not_begun() {
+async fn an_unrestorable_backup_is_not_begun() {
     let Some((world, folder)) = world().await else { return };
     let backup = folder.path().join("backup");
     let mut strange = command(&world.database);
@@ -389,8 +395,9 @@ async fn a_backup_that_could_not_be_restored_is_not_begun() {
     assert!(!backup.exists());
 }
 
+/// A login that may not read everything takes no backup.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_login_that_may_not_read_everything_is_told_which_one_may() {
+async fn a_refused_backup_names_the_needed_rights() {
     let Some((world, folder)) = world().await else { return };
     assert!(run(&world.database, &["migrate", "--roles"]).await.status.success());
     let role = format!("backup_{}", world.database.main.get_database().unwrap());

@@ -1,5 +1,4 @@
-//! Settings from a file, from the environment and from files of their own, as the real binary reads
-//! them.
+//! The real binary reads settings from a file, from the environment and from files of their own.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +31,7 @@ fn setting<'a>(settings: &'a Value, name: &str) -> (&'a str, &'a Value) {
 }
 
 #[tokio::test]
-async fn a_settings_file_gives_what_neither_flag_nor_variable_gives() {
+async fn flags_and_variables_overrule_a_settings_file() {
     let world = World::new().await;
     let folder = tempfile::tempdir().unwrap();
     let file = "role = \"api\"\npermits = 7\nkeep-failed-days = 3\npaused = true\n\
@@ -59,7 +58,7 @@ async fn a_settings_file_gives_what_neither_flag_nor_variable_gives() {
 }
 
 #[tokio::test]
-async fn the_databases_and_the_key_may_stand_in_the_settings_file() {
+async fn a_settings_file_names_databases_and_key() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.project().await;
@@ -85,7 +84,7 @@ async fn the_databases_and_the_key_may_stand_in_the_settings_file() {
 }
 
 #[tokio::test]
-async fn a_wrong_settings_file_is_refused_by_its_name() {
+async fn a_refused_settings_file_is_named() {
     let world = World::new().await;
     let folder = tempfile::tempdir().unwrap();
     let permits = "invalid value '0' for '--permits <PERMITS>' (";
@@ -106,8 +105,9 @@ async fn a_wrong_settings_file_is_refused_by_its_name() {
     assert!(code == 1 && told.starts_with("firmforms: the settings file /no/such: "), "{told}");
 }
 
+/// `serve --check` looks at settings and databases. The check migrates nothing and makes no folder.
 #[tokio::test]
-async fn a_check_of_serve_looks_at_settings_and_databases_and_starts_nothing() {
+async fn serve_check_finds_faults_and_changes_nothing() {
     let world = World::new().await;
     let check = |settings: &[&str]| {
         let mut command = firmforms(&world.database);
@@ -148,8 +148,9 @@ async fn a_check_of_serve_looks_at_settings_and_databases_and_starts_nothing() {
     assert!(!data_dir.exists(), "a check makes nothing");
 }
 
+/// The refusal repeats no secret. A misspelt variable is a warning.
 #[tokio::test]
-async fn wrong_values_are_refused_before_anything_is_started() {
+async fn a_refused_setting_names_its_variable() {
     let world = World::new().await;
     for (variable, value, expected) in [
         ("FIRMFORMS_PERMITS", "0", "FIRMFORMS_PERMITS"),
@@ -174,9 +175,9 @@ async fn wrong_values_are_refused_before_anything_is_started() {
     assert!(code == 0 && told.contains("did you mean FIRMFORMS_ROLE?"), "{told}");
 }
 
-/// The check was silent about a misspelt variable and about a door that the start warns of.
+/// The check was silent about an open door, and about a misspelt variable.
 #[tokio::test]
-async fn the_check_of_the_settings_warns_of_open_doors_and_of_misspelt_variables() {
+async fn serve_check_warns_of_open_doors() {
     let world = World::new().await;
     let mut command = firmforms(&world.database);
     command.args(["serve", "--check", "--internal-addr", "0.0.0.0:18491"]);
@@ -205,8 +206,9 @@ async fn completions_and_manual_pages_name_each_command() {
     assert!(code == 1 && told.contains("/no/such"), "{told}");
 }
 
+/// Flags, variables and the settings file set the provider, like any other setting.
 #[tokio::test]
-async fn the_provider_of_the_console_is_set_like_all_else_and_a_check_asks_it() {
+async fn serve_check_asks_the_consoles_provider() {
     let world = World::new().await;
     let folder = tempfile::tempdir().unwrap();
     let secret = in_folder(folder.path(), "secret", "s3cret\n");

@@ -1,5 +1,5 @@
-//! The files of `deploy` for containers: they are well-formed, name settings, commands and secrets
-//! that exist, belong together, and have this version.
+//! The files of `deploy` for containers are well-formed, belong together and have this version.
+//! Their settings, commands and secrets exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn of_kinds<'a>(all: &'a [Yaml], kinds: &'a [&str]) -> impl Iterator<Item = &'a 
     all.iter().filter(|one| kinds.contains(&text(&one["kind"])))
 }
 
-/// What the real program says to these arguments, in an empty environment.
+/// Output of the real program for these arguments, in an empty environment.
 fn firmforms(arguments: &[&str]) -> Output {
     let mut command = Command::new(tests::program());
     command.env_clear().args(arguments).output().unwrap()
@@ -72,7 +72,7 @@ fn is_variable(name: &str) -> bool {
 }
 
 #[test]
-fn images_and_manifests_name_variables_and_commands_that_exist() {
+fn container_files_name_existing_variables_and_commands() {
     let image = file("deploy/container/Containerfile");
     let mut named: BTreeSet<String> = image
         .split(|letter: char| !letter.is_ascii_uppercase() && letter != '_')
@@ -99,8 +99,8 @@ fn images_and_manifests_name_variables_and_commands_that_exist() {
 }
 
 #[test]
-fn the_settings_files_have_settings_that_the_program_takes() {
-    // Settings that are commented out are examples: a setting has no space after the sign.
+fn the_program_takes_each_deployed_settings_file() {
+    // A setting that is commented out is an example. A setting has no space after the sign.
     let of_package: String = file("deploy/debian/firmforms.toml")
         .lines()
         .map(|line| match line.strip_prefix('#') {
@@ -126,8 +126,9 @@ fn the_settings_files_have_settings_that_the_program_takes() {
     }
 }
 
+/// A disruption budget lets one pod of a workload go at a time. The job of the migration has none.
 #[test]
-fn each_workload_is_confined_probed_and_may_be_disrupted_one_at_a_time() {
+fn each_workload_is_confined_probed_and_budgeted() {
     let all = manifests();
     let mut selectors: Vec<&Yaml> = of_kinds(&all, &["PodDisruptionBudget"])
         .map(|budget| {
@@ -167,7 +168,7 @@ fn each_workload_is_confined_probed_and_may_be_disrupted_one_at_a_time() {
 }
 
 #[test]
-fn each_mount_has_its_volume_and_each_service_its_port() {
+fn mounts_have_volumes_and_services_have_ports() {
     let all = manifests();
     let mut ports = BTreeSet::new();
     for workload in of_kinds(&all, &["Deployment", "StatefulSet", "Job"]) {
@@ -212,9 +213,10 @@ fn a_release_has_one_version_everywhere() {
     }
 }
 
-/// What `scripts/package-archive` publishes beside the program.
+/// `scripts/package-archive` publishes the list beside the program. The list has no crate that only
+/// tests use.
 #[test]
-fn the_list_of_packages_has_every_crate_with_its_digest_and_no_test() {
+fn the_package_list_digests_each_shipped_crate() {
     let output = Command::new(root().join("scripts/sbom")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let bom: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! `demo --once`, by the real binary: it exits with 0 if every delivery arrived once with a good
+//! `demo --once` of the real binary exits with 0 if every delivery arrived once with a good
 //! signature.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use tests::TestDatabase;
 
 use tests::process::firmforms;
 
-/// Runs it in the project's folder.
+/// Runs the demo in the project's folder.
 async fn demo(database: &TestDatabase, arguments: &[&str]) -> Output {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut command = firmforms(database);
@@ -16,7 +16,7 @@ async fn demo(database: &TestDatabase, arguments: &[&str]) -> Output {
     command.output().await.unwrap()
 }
 
-/// What it said, when it has ended well.
+/// Standard output of a demo that succeeds.
 async fn shown(arguments: &[&str]) -> String {
     let output = demo(&TestDatabase::without_schema().await, arguments).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -24,7 +24,7 @@ async fn shown(arguments: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn its_file_is_delivered_once() {
+async fn the_demos_file_is_delivered_once() {
     let shown = shown(&[]).await;
     assert!(shown.contains("30 deliveries arrived, 30 different, 30 signatures good"), "{shown}");
     assert_eq!(shown.matches(" → http").count(), 2, "{shown}");
@@ -32,8 +32,9 @@ async fn its_file_is_delivered_once() {
     assert!(key < hook && shown[hook..].contains("hash    "), "{shown}");
 }
 
+/// Each trigger but `partial_submission` has deliveries. The demo itself fails if one comes twice.
 #[tokio::test]
-async fn what_is_made_up_is_delivered_once_for_every_trigger_but_one() {
+async fn a_generated_demo_delivers_all_but_partials() {
     let shown = shown(&["--responses", "60", "--seed", "5"]).await;
     assert!(shown.contains("deliveries arrived"), "{shown}");
     let triggers = [
@@ -54,7 +55,7 @@ async fn what_is_made_up_is_delivered_once_for_every_trigger_but_one() {
 }
 
 #[tokio::test]
-async fn it_fails_without_empty_databases() {
+async fn the_demo_fails_without_empty_databases() {
     let output = demo(&TestDatabase::new().await, &["--responses", "1"]).await;
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();

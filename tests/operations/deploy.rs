@@ -1,4 +1,4 @@
-//! The files of `deploy`: they name metrics and settings that exist, and the proxy in front works.
+//! The files of `deploy` name existing metrics and settings, and the proxy in front works.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -38,7 +38,7 @@ fn series() -> BTreeSet<String> {
 }
 
 #[test]
-fn rules_and_dashboards_ask_for_metrics_that_there_are() {
+fn rules_and_dashboards_name_existing_metrics() {
     let known = series();
     for path in [
         "prometheus/rules.yml",
@@ -56,7 +56,7 @@ fn rules_and_dashboards_ask_for_metrics_that_there_are() {
 }
 
 #[test]
-fn each_alert_has_a_first_look_and_a_test() {
+fn alerts_have_a_first_look_and_tests() {
     let rules = deployed("prometheus/rules.yml");
     let tests = deployed("prometheus/rules_test.yml");
     let page = include_str!("../../docs/how-to/run-in-production.md");
@@ -71,7 +71,7 @@ fn each_alert_has_a_first_look_and_a_test() {
 }
 
 #[test]
-fn each_panel_of_a_dashboard_has_a_question_and_a_place_of_its_own() {
+fn dashboard_panels_have_queries_and_distinct_places() {
     for name in ["service", "receivers", "database"] {
         let dashboard: Value =
             serde_json::from_str(&deployed(&format!("grafana/{name}.json"))).unwrap();
@@ -92,8 +92,9 @@ fn secrets() -> Vec<String> {
     flags.filter_map(|flag| flag.strip_suffix("-file").map(str::to_owned)).collect()
 }
 
+/// The package makes each credential blank, and its settings file names each.
 #[test]
-fn each_secret_is_a_credential_of_the_units_that_the_package_makes_blank() {
+fn systemd_units_load_each_secret_as_credential() {
     let secrets = secrets();
     assert!(secrets.len() > 4, "{secrets:?}");
     let made = deployed("debian/postinst");
@@ -162,8 +163,9 @@ async fn call(port: u16, forged: usize) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
+/// The limit counts the address that nginx saw. Without nginx the test is skipped.
 #[tokio::test]
-async fn behind_nginx_a_caller_is_counted_by_the_address_that_nginx_saw() {
+async fn a_forged_address_behind_nginx_is_ignored() {
     let database = TestDatabase::new().await;
     let served = serve(&database, &["--trusted-proxies", "127.0.0.1/32"]).await;
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! What it would take to distribute the tables by `firm_id` (docs/explanation/scaling.md): which
-//! tables say whose their rows are, and which keys have that in them. What does not fit is listed
-//! here, with what there is instead. A new table or key that does not fit fails until somebody has
+//! Tables and keys that would hinder a distribution by `firm_id` (docs/explanation/scaling.md).
+//! Each table should name the firm of its rows, and each key should contain the firm. Exceptions
+//! are listed here with their reasons. A new table or key without the firm fails until somebody has
 //! decided about it.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
-/// Tables without a firm's rows, and what is in them: each cell has its own.
+/// Tables without a firm's rows, and their content. Each cell has its own.
 const OF_NO_FIRM: [(&str, &str); 21] = [
     ("_sqlx_migrations", "the schema"),
     ("cell", "this installation's number"),
@@ -33,7 +33,7 @@ const OF_NO_FIRM: [(&str, &str); 21] = [
     ("wrong_keys", "counters that addresses share; a wrong key is no firm's"),
 ];
 
-/// Tables with a firm's rows that do not say whose, and how it would be known.
+/// Tables with a firm's rows that do not name the firm, and how the firm would be known.
 const NAMELESS: [(&str, &str); 4] = [
     ("key_calls", "by its key, which is read in the same statement"),
     ("lane_wakes", "by its lane, which is locked with it"),
@@ -78,7 +78,7 @@ const ACROSS_FIRMS: [(&str, &str); 4] = [
     ("key_auth_sha256_key", "who calls is looked up before it is known whose key it is"),
 ];
 
-/// A table, and what it says about the firm.
+/// Each table, and whether its rows name their firm.
 async fn tables(pool: &PgPool) -> BTreeMap<String, bool> {
     sqlx::query_as(
         "select t.relname::text, coalesce(a.attnotnull and a.atttypid = 'uuid'::regtype, false)
@@ -126,7 +126,7 @@ fn listed(lists: &[&[(&str, &str)]]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_table_of_firms_rows_says_whose_they_are_or_is_listed() {
+async fn tables_have_the_firm_or_are_listed() {
     let mut without = Vec::new();
     for pool in both_databases().await {
         let tables = tables(&pool).await;
@@ -138,7 +138,7 @@ async fn every_table_of_firms_rows_says_whose_they_are_or_is_listed() {
 }
 
 #[tokio::test]
-async fn every_key_has_the_firm_in_it_or_is_listed() {
+async fn keys_have_the_firm_or_are_listed() {
     let mut without = Vec::new();
     for pool in both_databases().await {
         let keys = keys(&pool).await;
@@ -153,9 +153,10 @@ async fn every_key_has_the_firm_in_it_or_is_listed() {
     assert_eq!(without, listed(&[&WITHOUT_FIRM, &ACROSS_FIRMS]));
 }
 
-/// What PostgreSQL would have to check between nodes.
+/// PostgreSQL would have to check such keys between nodes. Exclusion constraints and partial unique
+/// indexes count, too.
 #[tokio::test]
-async fn no_table_refers_to_another_and_no_key_is_made_of_an_expression() {
+async fn no_foreign_keys_or_expression_keys_exist() {
     for pool in both_databases().await {
         let between: Vec<String> = sqlx::query_scalar(
             "select conname::text from pg_constraint where contype in ('f', 'x')

@@ -1,4 +1,4 @@
-//! Backups that somebody has changed, and what of them reaches a database.
+//! Nothing of a backup that somebody has changed reaches a database.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -40,8 +40,8 @@ impl Scene {
         self.folder.path().join("ran")
     }
 
-    /// The backup with its main database changed by these statements. Its manifest has the digest of
-    /// the new dump.
+    /// The backup with its main database changed by these statements. Its manifest has the digest
+    /// of the new dump.
     async fn forged(&self, statements: &[&str], arguments: &[&str]) -> tempfile::TempDir {
         let programs = Copies::of_this_machine().unwrap();
         let elsewhere = TestDatabase::without_schema().await;
@@ -97,10 +97,10 @@ async fn count(pool: &PgPool, question: &str) -> i64 {
 
 const RELATIONS: &str = "select count(*) from pg_class where relnamespace = 'public'::regnamespace";
 
-/// S2: whoever could write to a backup had commands run by the server's account, and the restore said
-/// that all was intact.
+/// A dump that somebody had changed ran commands as the server's account. The restore said that all
+/// was intact.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s2_a_backup_changed_after_signing_is_refused() {
+async fn a_backup_changed_after_signing_is_refused() {
     let Some(scene) = Scene::new().await else { return };
     let forged = scene.with_command().await;
     let database = TestDatabase::without_schema().await;
@@ -108,7 +108,7 @@ async fn s2_a_backup_changed_after_signing_is_refused() {
     let output = restore_by(&database, forged.path(), &by_keys).await;
     assert!(!output.status.success());
     assert!(told(&output).contains("changed after it was signed"), "{}", told(&output));
-    // Without the signature it is anybody's.
+    // Without the signature the backup is anybody's.
     let unsigned = changed(forged.path(), "manifest.origin.json", |_| None);
     let output = restore_by(&database, unsigned.path(), &by_keys).await;
     assert!(told(&output).contains("nothing proves the origin"), "{}", told(&output));
@@ -126,7 +126,7 @@ async fn s2_a_backup_changed_after_signing_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s2_no_statement_of_a_dump_is_executed() {
+async fn no_statement_of_a_dump_is_executed() {
     let Some(scene) = Scene::new().await else { return };
     let forged = scene.with_command().await;
     let database = TestDatabase::without_schema().await;

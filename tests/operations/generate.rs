@@ -1,10 +1,10 @@
-//! `generate`, by the real binary: the service takes in what it makes up, once.
+//! `generate` of the real binary makes up activity, which the service takes in once.
 
 use serde_json::Value;
 use tests::World;
 use tokio::process::Command;
 
-/// What the binary writes.
+/// Activity that the binary makes up from a seed.
 async fn generated(seed: &str) -> Vec<Value> {
     let output = Command::new(tests::program())
         .args(["generate", "--firms", "3", "--responses", "400", "--seed", seed])
@@ -17,7 +17,7 @@ async fn generated(seed: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Reports all of it, a thousand at a time: how much was new, and how much was not.
+/// Reports all activity, a thousand at a time. Returns how much was new, and how much was not.
 async fn report(world: &World, events: &[Value]) -> (u64, u64) {
     let mut sum = (0, 0);
     for chunk in events.chunks(1_000) {
@@ -40,7 +40,7 @@ fn tells(event: &&Value) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_generated_is_taken_in_once() {
+async fn generated_activity_is_recorded_once() {
     let (world, events) = (World::new().await, generated("1").await);
     let sent = events.len() as u64;
     let (accepted, duplicates) = report(&world, &events).await;

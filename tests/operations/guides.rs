@@ -1,6 +1,6 @@
-//! The guides that the service serves at `/docs`: the script that checks a signature, against the
-//! service's own signer, and the programs of the quickstart, against a running service. A program
-//! whose language is not on this machine is skipped, and says so.
+//! The guides that the service serves at `/docs`. The script that checks a signature is tried with
+//! the service's own signer, and the programs of the quickstart with a running service. A program
+//! whose language is not on this machine is skipped, and the test says so.
 
 use std::process::Stdio;
 
@@ -38,7 +38,7 @@ struct SignatureCase {
     body: Vec<u8>,
     secret: String,
     verdict: &'static str,
-    /// Part of a sentence that it says.
+    /// Part of a sentence of the answer.
     says: &'static str,
 }
 
@@ -124,12 +124,16 @@ fn cases() -> Vec<SignatureCase> {
 }
 
 #[tokio::test]
-async fn the_page_says_of_each_signature_whether_it_holds_and_if_not_why() {
+async fn the_page_explains_each_signatures_verdict() {
     if !found("node", "--version", "v").await {
         return;
     }
     let cases = cases();
-    let input = |case: &SignatureCase| json!({"header": case.header, "body": case.body, "secret": case.secret, "now": NOW});
+    let input = |case: &SignatureCase| {
+        json!({
+            "header": case.header, "body": case.body, "secret": case.secret, "now": NOW,
+        })
+    };
     let inputs: Vec<Value> = cases.iter().map(input).collect();
     let script = format!("{SCRIPT}{}", DRIVER.replace("CASES", &json!(inputs).to_string()));
     let mut node = Command::new("node")
@@ -185,28 +189,29 @@ async fn leads_from_a_key_to_a_delivery_and_back(program: &str, file: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_quickstart_with_curl() {
+async fn the_curl_quickstart_gets_a_delivery() {
     if found("curl", "--version", "curl").await {
         leads_from_a_key_to_a_delivery_and_back("sh", "quickstart.sh").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_quickstart_in_python() {
+async fn the_python_quickstart_gets_a_delivery() {
     if found("python3", "--version", "Python 3").await {
         leads_from_a_key_to_a_delivery_and_back("python3", "quickstart.py").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_quickstart_in_javascript() {
+async fn the_javascript_quickstart_gets_a_delivery() {
     if found("node", "--version", "v").await {
         leads_from_a_key_to_a_delivery_and_back("node", "quickstart.mjs").await;
     }
 }
 
+/// Deliveries leave from these addresses. Without the setting, the path is like any unknown one.
 #[tokio::test]
-async fn the_addresses_that_deliveries_leave_from_are_published_without_a_key() {
+async fn egress_addresses_are_public_without_a_key() {
     let get = |path: &str| axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
     let list = "/.well-known/firmforms-egress.json";
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());

@@ -1,4 +1,4 @@
-//! What is kept for a time only: how long, and how it goes.
+//! Rows that are kept for a time only: how long, and how they go.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn housekeeping(world: &World) -> HousekeepingWorker {
 }
 
 #[tokio::test]
-async fn the_id_of_a_report_is_remembered_for_30_days() {
+async fn activity_ids_are_remembered_for_30_days() {
     let world = World::new().await;
     world.firm().await;
     let before = seen(&world).await;
@@ -35,7 +35,7 @@ async fn the_id_of_a_report_is_remembered_for_30_days() {
 }
 
 #[tokio::test]
-async fn what_is_old_goes_in_batches_once_an_hour() {
+async fn old_rows_go_in_batches_each_hour() {
     let world = World::new().await;
     let remember = async |ids: i32| {
         sqlx::query(
@@ -64,7 +64,7 @@ async fn what_is_old_goes_in_batches_once_an_hour() {
 }
 
 #[tokio::test]
-async fn the_tries_of_past_days_are_forgotten() {
+async fn invite_tries_before_yesterday_are_forgotten() {
     let world = World::new().await;
     let insert = "insert into invite_tries values (gen_random_uuid(), '2026-10-30', 7),
                                                   (gen_random_uuid(), '2026-10-31', 7)";
@@ -79,7 +79,7 @@ async fn the_tries_of_past_days_are_forgotten() {
 
 /// A fact waited for ever for a response that never came.
 #[tokio::test]
-async fn a_fact_whose_response_never_comes_is_forgotten_after_90_days() {
+async fn waiting_facts_are_forgotten_after_90_days() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = world.id();
@@ -106,9 +106,9 @@ async fn a_fact_whose_response_never_comes_is_forgotten_after_90_days() {
     assert_eq!(waiting().await, 0, "and finds its response");
 }
 
-/// The deliveries of every replay there ever was stayed listed.
+/// The list of a replay's deliveries was kept for ever. A running replay keeps its list.
 #[tokio::test]
-async fn the_deliveries_of_an_ended_replay_are_forgotten_after_30_days() {
+async fn ended_replays_lose_items_after_30_days() {
     let world = World::new().await;
     let ended_at = world.clock.now().get();
     let replay = async |items: i32, state: &str| {

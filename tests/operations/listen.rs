@@ -37,8 +37,9 @@ impl Listener {
     }
 }
 
+/// The receiver checks the signature, answers by its script and prints the body.
 #[tokio::test]
-async fn it_checks_answers_by_script_and_tells_the_next_step() {
+async fn listen_tells_each_answers_next_step() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     let revealed = secrets::reveal(world.service(), firm.id, Actor::Member(firm.owner)).await;
@@ -66,7 +67,7 @@ async fn it_checks_answers_by_script_and_tells_the_next_step() {
 }
 
 #[tokio::test]
-async fn a_bad_signature_is_401_and_uses_up_no_answer() {
+async fn a_bad_signature_gets_401() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     let other = format!("whsec_{}", "A".repeat(43));
@@ -80,7 +81,7 @@ async fn a_bad_signature_is_401_and_uses_up_no_answer() {
 }
 
 #[tokio::test]
-async fn a_script_and_a_secret_of_another_form_are_refused() {
+async fn malformed_scripts_and_secrets_are_refused() {
     for bad in [["--answers", "ok"], ["--answers", "slow"], ["--webhook-secret", "abc"]] {
         let output = listen(&bad).output().await.unwrap();
         assert_eq!(output.status.code(), Some(2), "{bad:?}");

@@ -1,4 +1,4 @@
-//! The work of operators: commands, packages, roles, backups and figures.
+//! The work of operators: commands, packages, roles, backups and metrics.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 

@@ -1,4 +1,4 @@
-//! Doors 7, ruling 46: who gave a command at a terminal, and who may do what with a token.
+//! The operator of a command at a terminal, and the rights of a token (ruling 46).
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn account() -> String {
 }
 
 #[tokio::test]
-async fn a_command_is_by_its_operator() {
+async fn a_command_records_its_operator() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     let id = firm.id.to_string();
@@ -84,7 +84,7 @@ async fn a_command_is_by_its_operator() {
 }
 
 #[tokio::test]
-async fn the_audit_log_has_tokens_made_and_revoked() {
+async fn creating_and_revoking_tokens_is_audited() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await.id.to_string();
     let made = done(
@@ -130,7 +130,7 @@ async fn the_audit_log_has_tokens_made_and_revoked() {
 }
 
 #[tokio::test]
-async fn a_token_of_an_older_build_is_revoked() {
+async fn an_older_builds_token_can_be_revoked() {
     let world = World::new().await;
     let id: Uuid =
         sqlx::query_scalar("select token_id from tokens").fetch_one(world.pool()).await.unwrap();
@@ -199,10 +199,9 @@ async fn an_expired_token_is_refused_everywhere() {
     assert_eq!(call(&world, &made.token, "GET", "/pauses", Value::Null).await.status, 401);
 }
 
-/// Everything that a token without the firm asks about the firm is answered as for a firm that
-/// never was.
+/// A token that does not list the firm gets the answers of a firm that never was.
 #[tokio::test]
-async fn a_listed_token_sees_no_other_firm() {
+async fn a_limited_token_sees_no_other_firm() {
     let world = World::new().await;
     let (own, other) = (world.firm().await, world.firm().await);
     let hook = world.subscribe(&other, "http://127.0.0.1:8099/hook").await;
@@ -280,7 +279,8 @@ async fn steps_of_others_are_missing(world: &World, token: &str, other: &Firm) {
     let response_id = world.submit(other).await;
     let step = json!({
         "firm_id": other.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
-        "url": "http://127.0.0.1:8099/step", "trigger": "form_submitted", "response_id": response_id,
+        "url": "http://127.0.0.1:8099/step", "trigger": "form_submitted",
+        "response_id": response_id,
     });
     let refused = call(world, token, "POST", "/workflow-steps", step.clone()).await;
     assert_eq!(refused.code(), (404, "firm_not_found"));
@@ -296,7 +296,7 @@ async fn steps_of_others_are_missing(world: &World, token: &str, other: &Firm) {
 }
 
 #[tokio::test]
-async fn a_last_use_costs_one_write_a_minute() {
+async fn token_uses_are_written_once_a_minute() {
     let world = World::new().await;
     let firm = world.firm().await;
     let made = limited(&world, HolderRole::Operator, scope()).await;

@@ -1,6 +1,7 @@
-//! The output of each command in a pipe, on a terminal and as JSON, held as a file: a change of the
-//! output is seen as a change of `tests/snapshots/outputs.txt`. `UPDATE=1` writes it again. Ids,
-//! times and secrets are masked, and keep their width. Words in capitals stand for ids of the world.
+//! The output of each command in a pipe, on a terminal and as JSON. The file
+//! `tests/snapshots/outputs.txt` has the output, so a change of the output shows as a change of the
+//! file. `UPDATE=1` writes the file again. Ids, times and secrets are masked, and keep their width.
+//! Words in capitals stand for ids of the world.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -259,8 +260,8 @@ fn without_durations(line: &str) -> String {
     written
 }
 
-/// The line with `0` for an age in seconds or minutes, and two spaces for more: on a slow machine
-/// ages are longer, and columns wider.
+/// The line with `0` for an age in seconds or minutes, and two spaces for more. On a slow
+/// machine ages are longer, and columns wider.
 fn without_seconds(line: &str) -> String {
     let columns: Vec<&str> = line.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
     let line = columns.join("  ");
@@ -295,7 +296,7 @@ fn is_time(word: &str) -> bool {
 }
 
 #[tokio::test]
-async fn the_output_of_commands_is_the_one_that_was_agreed_on() {
+async fn command_output_equals_the_snapshot() {
     let told = ToldWorld::new().await;
     let mut now = String::new();
     for (command, modes) in COMMANDS {
@@ -315,9 +316,10 @@ async fn the_output_of_commands_is_the_one_that_was_agreed_on() {
     assert_eq!(now.lines().count(), agreed.lines().count(), "one is longer: run with UPDATE=1");
 }
 
-/// First-use 3.5: a mistyped directory, and a program that is newer than the database.
+/// The directory is mistyped, or the program is newer than the database. Only `serve` and `migrate`
+/// begin an installation or change a schema.
 #[tokio::test]
-async fn only_serve_and_migrate_begin_an_installation_or_change_a_schema() {
+async fn a_reading_command_begins_and_migrates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mistyped = folder.path().join("mistyped");
     let world = World::new().await;

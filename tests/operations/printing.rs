@@ -1,4 +1,4 @@
-//! The output of commands at a terminal, in a file and in a pipe (security F2, F4, F11, F13; first-use 4.7).
+//! The output of commands at a terminal, in a file and in a pipe, and the files they read.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -38,7 +38,7 @@ async fn hostile_world() -> (World, String) {
 }
 
 #[tokio::test]
-async fn f4_doors_10_foreign_text_is_escaped_in_all_that_commands_print() {
+async fn commands_escape_foreign_text() {
     let (world, firm) = hostile_world().await;
     for (arguments, lines) in [
         (&["firms", "list"][..], 1),
@@ -67,9 +67,9 @@ async fn f4_doors_10_foreign_text_is_escaped_in_all_that_commands_print() {
     assert!(!told.trim_end().contains(is_unprintable), "{told:?}");
 }
 
-/// First-use 4.7: a reader who has seen enough.
+/// The reader of the pipe, such as `head`, has seen enough.
 #[tokio::test]
-async fn a_closed_pipe_ends_a_command_in_silence() {
+async fn a_closed_pipe_ends_a_command_silently() {
     let world = World::new().await;
     let firm = world.firm().await.id.to_string();
     world.project().await;
@@ -90,8 +90,9 @@ async fn a_closed_pipe_ends_a_command_in_silence() {
     }
 }
 
+/// The file of an export is for its owner alone.
 #[tokio::test]
-async fn f11_an_export_is_for_its_reader_and_follows_no_link() {
+async fn exports_are_private_and_follow_no_link() {
     let world = World::new().await;
     let firm = world.firm().await.id.to_string();
     world.project().await;
@@ -113,8 +114,9 @@ async fn f11_an_export_is_for_its_reader_and_follows_no_link() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
+/// Root is refused, too. The test needs root, and is skipped without.
 #[tokio::test]
-async fn f2_the_data_directory_of_another_user_is_refused_also_for_root() {
+async fn another_users_data_directory_is_refused() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -138,7 +140,7 @@ async fn f2_the_data_directory_of_another_user_is_refused_also_for_root() {
 }
 
 #[tokio::test]
-async fn f13_secrets_are_read_from_files() {
+async fn secrets_are_read_from_files() {
     let world = World::new().await;
     let firm = world.firm().await;
     let folder = tempfile::tempdir().unwrap();

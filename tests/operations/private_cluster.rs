@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use tests::process::{Listening, get, serving, signal, until};
 
-/// First-use 3.11: after a full disk nobody started the server again.
+/// After a full disk nobody started the server again.
 #[tokio::test]
-async fn a_private_cluster_whose_server_died_is_started_again_by_serve() {
+async fn serve_restarts_a_private_clusters_dead_server() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
     let unused = TestDatabase::without_schema().await;

@@ -1,6 +1,6 @@
 //! The receivers of docs/receivers, run as an integrator runs them, against real deliveries and
 //! against everything they must refuse. Blocks of docs/how-to/receive-deliveries.md quote them. A
-//! receiver whose language is not on this machine is skipped, and says so.
+//! receiver whose language is not on this machine is skipped, and the test says so.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,17 +23,17 @@ use crate::vectors::{BODY, SignatureVector, SignatureVerdict, SignerInput, vecto
 /// How long a receiver may take to compile and start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a receiver prints of a request.
+/// The lines that a receiver prints about a request begin so.
 const VERDICTS: [&str; 3] = ["accepted ", "duplicate ", "refused "];
 
-/// So many deliveries arrive side by side; a subscription has no more in flight.
+/// Number of deliveries that arrive side by side. A subscription has no more in flight.
 const AT_ONCE: usize = 32;
 
 pub(crate) fn docs(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(path)
 }
 
-/// The command, if it is on this machine and does what is asked of it.
+/// Whether the program is on this machine, and answers the probe with these words.
 pub(crate) async fn found(program: &str, probe: &str, says: &str) -> bool {
     let output = Command::new(program).arg(probe).stderr(Stdio::null()).output().await;
     let found = output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(says));
@@ -50,7 +50,7 @@ fn run(program: &str, arguments: &[&str], file: &str) -> Command {
     command
 }
 
-/// A receiver: a process, and what it prints.
+/// A receiver: a process, and its printed lines.
 struct Receiver {
     _process: Child,
     _folder: TempDir,
@@ -99,12 +99,12 @@ impl Receiver {
         found.ok().flatten().unwrap_or_else(|| panic!("the receiver said only {other:?}"))
     }
 
-    /// What it printed of the next request.
+    /// The line that the receiver printed about the next request.
     async fn verdict(&mut self) -> String {
         self.line_with(|line| VERDICTS.iter().any(|verdict| line.starts_with(verdict))).await
     }
 
-    /// Sends a request; the status of the answer.
+    /// Sends a request. Returns the status of the answer.
     async fn post(&self, request: &Request<'_>) -> u16 {
         let mut head = format!(
             "POST /hook HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\
@@ -125,7 +125,7 @@ impl Receiver {
         String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// Sends a request; the status of the answer and what it printed.
+    /// Sends a request. Returns the status of the answer and the printed line.
     async fn judge(&mut self, request: Request<'_>) -> (u16, String) {
         (self.post(&request).await, self.verdict().await)
     }
@@ -162,8 +162,8 @@ async fn world() -> (World, Firm, String) {
     (world, firm, revealed.secret.as_str().to_owned())
 }
 
-/// What every receiver must do. `event` is what it says of a body whose event differs from the
-/// header's.
+/// The rules of every receiver. `event` is the event that the receiver prints for a body whose
+/// event differs from the header's.
 async fn keeps_the_rules(command: Command, event: &str) {
     let (world, firm, secret) = world().await;
     let newer = WebhookSecret::from_bytes([9; 32]);
@@ -282,37 +282,37 @@ async fn takes_each_delivery_once(
 }
 
 #[tokio::test]
-async fn the_receiver_in_python() {
+async fn the_python_receiver_keeps_the_rules() {
     if found("python3", "--version", "Python 3").await {
         keeps_the_rules(run("python3", &[], "receiver.py"), "lead_hot").await;
     }
 }
 
 #[tokio::test]
-async fn the_receiver_in_javascript() {
+async fn the_javascript_receiver_keeps_the_rules() {
     if found("node", "--version", "v").await {
         keeps_the_rules(run("node", &[], "receiver.mjs"), "lead_hot").await;
     }
 }
 
 #[tokio::test]
-async fn the_receiver_in_java() {
+async fn the_java_receiver_keeps_the_rules() {
     if found("java", "--list-modules", "jdk.compiler").await {
         keeps_the_rules(run("java", &[], "Receiver.java"), "form_submitted").await;
     }
 }
 
 #[tokio::test]
-async fn the_receiver_in_php() {
+async fn the_php_receiver_keeps_the_rules() {
     if found("php", "--version", "PHP 8").await {
         keeps_the_rules(run("php", &["-S", "127.0.0.1:0"], "receiver.php"), "lead_hot").await;
     }
 }
 
 #[tokio::test]
-async fn the_receiver_in_go() {
+async fn the_go_receiver_keeps_the_rules() {
     if found("go", "version", "go1").await {
-        // Not `go run`: that starts the program as a child of its own, which a kill does not reach.
+        // `go run` would start the program as a child of its own, which a kill does not reach.
         let folder = TempDir::new().unwrap();
         let program = folder.path().join("receiver");
         let mut build = run("go", &["build", "-o", program.to_str().unwrap()], "receiver.go");
@@ -322,7 +322,7 @@ async fn the_receiver_in_go() {
 }
 
 #[test]
-fn the_blocks_of_the_guide_are_the_receivers_own_lines() {
+fn the_guide_quotes_the_receivers_own_lines() {
     let guide = std::fs::read_to_string(docs("how-to/receive-deliveries.md")).unwrap();
     let mut quoted = BTreeSet::new();
     for (before, block) in blocks(&guide) {

@@ -1,5 +1,5 @@
-//! Databases of earlier releases (`scripts/keep-release`): this build restores each, brings it to its
-//! schema and proves it.
+//! This build restores and migrates the database of each earlier release (`scripts/keep-release`).
+//! Then the restore proves the audit log, the deliveries and the read models.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use tests::{Copies, TestDatabase};
 use tests::process::firmforms;
 
 #[tokio::test]
-async fn each_kept_release_is_restored_migrated_and_proved_by_this_build() {
+async fn this_build_restores_and_proves_each_release() {
     if Copies::of_this_machine().is_none() {
         return;
     }

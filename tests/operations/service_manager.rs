@@ -17,7 +17,7 @@ async fn until(socket: &UnixDatagram, part: &str) {
 }
 
 #[tokio::test]
-async fn systemd_is_told_of_readiness_life_and_the_end() {
+async fn systemd_learns_of_readiness_life_and_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

@@ -236,7 +236,7 @@ fn rust(types: &[EventType], events: &[String]) -> String {
 }
 
 #[test]
-fn the_types_of_the_packages_are_made_from_the_description() {
+fn package_types_follow_the_api_description() {
     let (types, events) = described();
     let packages = Path::new("integrations");
     let pages = [
@@ -250,7 +250,7 @@ fn the_types_of_the_packages_are_made_from_the_description() {
 }
 
 #[test]
-fn the_samples_of_the_zapier_app_are_the_examples_of_the_description() {
+fn zapier_samples_equal_the_descriptions_examples() {
     let document = document();
     let webhooks = document["webhooks"].as_object().unwrap().iter();
     let example = |(event, webhook): (&String, &Value)| {

@@ -11,7 +11,7 @@ use tests::assert_page_is;
 /// Seconds of the clock in the file.
 const NOW: i64 = 1_800_000_000;
 
-/// Signed by hand; no JSON library writes it like this.
+/// A body written by hand: no JSON library writes JSON like this.
 pub(crate) const BODY: &str =
     "{\"event\" : \"lead_hot\",\r\n \"respondent\": {\"name\": \"Zoé 🎉 \u{fffd}\"}}";
 
@@ -214,7 +214,7 @@ fn of_the_file() -> SignerInput {
 }
 
 #[test]
-fn the_file_of_vectors_is_what_the_signer_makes() {
+fn the_vector_file_equals_the_signers_output() {
     let vectors = vectors(&of_the_file());
     let listed: Vec<Value> = vectors.iter().map(SignatureVector::to_json).collect();
     let page = json!({"about": ABOUT, "vectors": listed});
@@ -227,7 +227,7 @@ fn the_services_own_check_passes_the_vectors() {
     for vector in vectors(&of_the_file()) {
         let request = SignedRequest { header: &vector.header, body: &vector.body };
         let check = |secret: &String| verify(request, secret, NOW);
-        // It checks one secret of a firm, which is never empty.
+        // The service checks one secret of a firm, which is never empty.
         let checks = vector.secrets.iter().filter(|it| !it.is_empty()).map(check);
         let checked = checks.reduce(Result::or).unwrap_or(Err(BadSignature::Mismatch));
         assert_eq!(SignatureVerdict::new(checked), vector.verdict, "{}", vector.name);

@@ -1,6 +1,6 @@
 //! Attempts, as the log has them.
 
-/// A row for each attempt: of which delivery, and what is told of it. For a `from`.
+/// A row for each attempt, with its delivery and its fields in the log. For a `from`.
 pub const ATTEMPTS: &str = "(
     select aggregate_id::uuid as delivery_id, told.*
       from events, json_to_record(payload->'DeliveryAttempted')

@@ -49,7 +49,7 @@ impl Copies {
         dump
     }
 
-    /// A new database on the same server with what was dumped.
+    /// A new database on the same server with the content of the dump.
     pub async fn restore(&self, dump: &str, server: &PgConnectOptions) -> PgConnectOptions {
         let name = format!("restored_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let mut connection = server.clone().database("postgres").connect().await.unwrap();
@@ -66,7 +66,7 @@ impl Copies {
         restored
     }
 
-    /// The schema of a database, as SQL, without row guards and without what names this dump.
+    /// The schema of a database, as SQL, without row guards and without the name of this dump.
     pub async fn schema(&self, database: &PgConnectOptions) -> String {
         let mut command = self.program("pg_dump", database);
         let options = ["--schema-only", "--no-owner", "--no-privileges", "--schema=public"];

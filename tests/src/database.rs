@@ -1,5 +1,5 @@
-//! One private cluster per run, a pair of databases per test: they go when enough tests are over, or
-//! a run would take 8 GB of disk.
+//! One private cluster per run, a pair of databases per test. Pairs are dropped when enough tests
+//! are over: a run would else take 8 GB of disk.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,19 +21,19 @@ use crate::watchdog::Watched;
 static SHARED: OnceCell<Templates> = OnceCell::const_new();
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// Pairs of databases that are dropped together: each drop costs the server a checkpoint, and those
-/// after the first find little to write.
+/// Pairs of databases that are dropped together: each drop costs the server a checkpoint, and
+/// checkpoints after the first find little to write.
 const DROPPED_TOGETHER: usize = 10;
 
-/// A cluster whose templates are migrated. It goes with the process, even a killed one, unless it is
-/// one that lasts.
+/// A cluster whose templates are migrated. It goes with the process, even a killed one, unless it
+/// lasts.
 pub struct Templates {
     /// The folder of a server that lasts, which is stopped first.
     pub(crate) lasting: Option<LastingFolder>,
     pub(crate) cluster: Cluster,
     /// The address of the loopback that the server listens on.
     pub(crate) address: Option<String>,
-    /// The numbers of those that nobody needs any more.
+    /// The numbers of the databases that no test needs any more.
     done: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -129,13 +129,13 @@ impl TestDatabase {
         SHARED.get_or_init(own_cluster).await.database().await
     }
 
-    /// The same, before any migration.
+    /// New, empty databases before any migration.
     pub async fn without_schema() -> Self {
         let of_nothing = ["template0"; 2];
         SHARED.get_or_init(own_cluster).await.copies(of_nothing).await
     }
 
-    /// The same databases, for all tests of this run: they are there as long as it takes.
+    /// Keeps these databases for all tests of this run, however long the run takes.
     #[must_use]
     pub fn for_the_run(mut self) -> Self {
         if let Some(needed) = &mut self._needed {
@@ -144,7 +144,7 @@ impl TestDatabase {
         self
     }
 
-    /// A copy of databases of the cluster of this run. Ends what is connected to them.
+    /// A copy of databases of the cluster of this run. Ends all connections to the originals.
     pub async fn copy(&self) -> Self {
         let originals = [&self.main, &self.keyring].map(|of| of.get_database().unwrap());
         let templates = SHARED.get_or_init(own_cluster).await;
@@ -204,7 +204,7 @@ impl Templates {
         let mut connection = self.cluster.connect("postgres").connect().await.unwrap();
         for name in self.done_together().iter().flat_map(|number| names(*number)) {
             let drop = format!("drop database if exists {name} with (force)");
-            // What cannot be dropped goes with the cluster.
+            // A database that cannot be dropped goes with the cluster.
             connection.execute(drop.as_str()).await.ok();
         }
         let [main, keyring] = names(number);
@@ -225,7 +225,7 @@ impl Templates {
         }
     }
 
-    /// Those to drop now.
+    /// The numbers of the databases to drop now.
     fn done_together(&self) -> Vec<u32> {
         let mut done = self.done.lock().unwrap();
         if done.len() < DROPPED_TOGETHER { Vec::new() } else { std::mem::take(&mut done) }
@@ -237,8 +237,8 @@ fn names(number: u32) -> [String; 2] {
     ["main", "keyring"].map(|kind| format!("{kind}_{number}"))
 }
 
-/// Whether worlds work by the database's roles if nobody says otherwise: for a run of all tests that
-/// shows what the roles lack.
+/// Whether worlds work by the database's roles by default. A run of all tests then shows the rights
+/// that the roles lack.
 fn by_roles() -> bool {
     std::env::var_os("FIRMFORMS_TEST_ROLES").is_some()
 }

@@ -1,4 +1,4 @@
-//! Keeps two who race about level on any machine: whoever won starts later the next time.
+//! Keeps two racing tasks about level on any machine: the winner starts later the next time.
 
 /// By how many turns of the scheduler the first starts later; the second, if it is negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -8,8 +8,8 @@ pub struct Handicap {
 }
 
 impl Handicap {
-    /// The winner starts later: by twice as much as before while the same one wins, by little at once
-    /// the other does.
+    /// The winner starts later. While one task keeps winning, its handicap doubles each time. When
+    /// the other wins, the handicap begins small again.
     pub fn after(&mut self, first_won: bool) {
         let towards = if first_won { 1 } else { -1 };
         self.step = if self.step.signum() == towards { self.step * 2 } else { towards };

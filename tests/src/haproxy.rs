@@ -37,8 +37,8 @@ pub struct HaProxy {
 }
 
 impl HaProxy {
-    /// Starts one in front of these cells, which are entries of the file of cells. `None` if HAProxy
-    /// is not installed.
+    /// Starts HAProxy in front of these cells, which are entries of the file of cells. `None` if
+    /// HAProxy is not installed.
     pub async fn before(cells: &str) -> Option<Self> {
         if !Path::new(HAPROXY).exists() {
             println!("SKIPPED: no HAProxy on this machine");

@@ -6,8 +6,8 @@ use eventstore::connect;
 
 use crate::world::World;
 
-/// What is looked for: the word, its bytes in hex, and what of its base64 does not hang on the bytes
-/// around it, wherever among three it begins.
+/// The texts to look for: the word, its bytes in hex, and the part of its base64 that does not
+/// depend on the bytes around the word, for each of three offsets.
 fn disguises(word: &str) -> Vec<String> {
     let in_base64 = |before: usize| {
         let bytes = [&vec![0; before], word.as_bytes()].concat();
@@ -29,8 +29,8 @@ const LOOKS: &str = "
       from information_schema.columns where table_schema = 'public' group by table_name";
 
 impl World {
-    /// The columns of both databases in which this text is found, in either case: as it is, in hex or
-    /// in base64, in text or in bytes.
+    /// The columns of both databases in which this text is found, in upper or lower case. It may be
+    /// plain, in hex or in base64, in text or in bytes.
     pub async fn columns_holding(&self, text: &str) -> Vec<String> {
         let disguises: Vec<_> = disguises(text).iter().map(|text| format!("%{text}%")).collect();
         // Connections of their own: the service's are planned for looking things up.

@@ -1,5 +1,5 @@
-//! Makes a small database big: beside what is there, as much again many times over under other ids, so
-//! that tables have the sizes and the spread by which plans are made.
+//! Makes a small database big: copies all rows many times over under other ids. So tables have the
+//! sizes and the spread by which plans are made.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ const LEFT: &str = "'_sqlx_migrations', 'checkpoints', 'rebuilds', 'identity_che
                     'identity_key', 'wrapping_check', 'pauses', 'tokens', 'wrong_keys',
                     'lane_wakes', 'unspread'";
 
-/// What a single firm, and a single subscription, may have very many of.
+/// Tables of which a single firm, and a single subscription, may have very many rows.
 const OF_ONE: [&str; 7] =
     ["deliveries", "responses", "response_people", "subjects", "bodies", "answers", "audit_log"];
 
 /// Whose a copy is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// The same firm's.
+    /// The copy belongs to the firm of the original.
     Own,
-    /// That of a firm beside it.
+    /// The copy belongs to another firm.
     Another,
 }
 
@@ -35,7 +35,7 @@ struct Column {
     is_unique: bool,
 }
 
-/// Multiplies all that is in a database. Whoever follows the log is where it ends then; what is due
+/// Multiplies all rows of a database. Followers then stand at the end of the log, and due work
 /// becomes due day by day.
 pub async fn multiply(pool: &PgPool) {
     let columns: Vec<Column> = sqlx::query_as(&columns()).fetch_all(pool).await.unwrap();
@@ -95,7 +95,8 @@ fn copy(columns: &[Column], whose: Whose) -> String {
     copy
 }
 
-/// The value of a column in copy `n`: the same in every table, so that what belongs together does.
+/// The value of a column in copy `n`. It is equal in every table, so rows that belong together
+/// still do.
 fn value(column: &Column, whose: Whose) -> String {
     let name = format!("t.{:?}", column.column_name);
     let (own, salt) = (whose == Whose::Own, u8::from(whose == Whose::Own));

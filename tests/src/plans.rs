@@ -1,5 +1,5 @@
-//! The plans that PostgreSQL chose, as it wrote them down (`auto_explain`), and a judge of them: who
-//! reads tables that grow from end to end is found out.
+//! The plans that PostgreSQL chose and wrote down (`auto_explain`), and a judge of them. The judge
+//! finds plans that read a growing table from end to end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -36,7 +36,7 @@ const TINY: [(&str, &str); 21] = [
     ("_sqlx_migrations", "one row per migration"),
 ];
 
-/// Whoever goes through these indexes reads what it leaves out, and why that is no matter.
+/// Indexes whose readers may leave out many rows, and why that is no matter.
 const READ_THROUGH: [(&str, &str); 3] = [
     ("events_position_key", "a follower reads the log once, and says what of it it does not need"),
     (
@@ -56,7 +56,7 @@ const LEFT_OUT_PER_ROW: f64 = 10.0;
 /// Rows that any look may leave out.
 const LEFT_OUT: f64 = 100.0;
 
-/// Blocks that any look may touch, beside those of each way down an index and of each row.
+/// Blocks that any look may touch, beside the blocks of each way down an index and of each row.
 const BLOCKS: f64 = 50.0;
 const BLOCKS_PER_LOOK: f64 = 10.0;
 const BLOCKS_PER_ROW: f64 = 6.0;
@@ -141,7 +141,7 @@ pub fn is_tiny(table: &str) -> bool {
     TINY.iter().any(|(tiny, _)| *tiny == table)
 }
 
-/// What is wrong with these plans; each is told once, however often it was carried out.
+/// The faults of these plans. Each fault is told once, however often its plan was carried out.
 #[must_use]
 pub fn wrong(plans: &[Plan], sizes: &Sizes) -> BTreeSet<String> {
     let mut wrong = BTreeSet::new();
@@ -189,13 +189,14 @@ fn judge(node: &Value, sizes: &Sizes) -> Option<String> {
         .then(|| format!("{table}: {blocks} blocks are looked through for {rows} rows"))
 }
 
-/// The blocks that a part of a plan touched itself: those of what is below it count above, too.
+/// The blocks that a part of a plan touched itself. PostgreSQL adds the blocks of the parts below
+/// it.
 fn own_blocks(node: &Value) -> f64 {
     let below = node["Plans"].as_array().into_iter().flatten();
     blocks(node) - below.map(blocks).sum::<f64>()
 }
 
-/// The blocks that a part of a plan touched, with what is below it.
+/// The blocks that a part of a plan touched, with the parts below it.
 fn blocks(node: &Value) -> f64 {
     ["Shared Hit Blocks", "Shared Read Blocks"]
         .map(|name| node[name].as_f64().unwrap_or_default())
@@ -203,8 +204,8 @@ fn blocks(node: &Value) -> f64 {
         .sum()
 }
 
-/// What so many rows may cost each time, with each look down an index; more is an index that does not
-/// begin with what is asked for.
+/// The blocks that so many rows may cost each time, with each look down an index. More blocks mean
+/// an index that does not begin with the columns of the condition.
 fn allowed_blocks(node: &Value, rows: f64) -> f64 {
     let condition = node["Index Cond"].as_str().unwrap_or_default();
     // A plan that is kept does not say how many are asked for.

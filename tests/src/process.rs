@@ -55,7 +55,7 @@ pub async fn serve(database: &TestDatabase, arguments: &[&str]) -> Served {
     serve_with(database, arguments, &[]).await
 }
 
-/// The same in another environment.
+/// A service on free ports, with these environment variables.
 pub async fn serve_with(
     database: &TestDatabase,
     arguments: &[&str],
@@ -117,7 +117,7 @@ impl Listening {
         panic!("the service did not start: {:?}", self.child.wait().await);
     }
 
-    /// Keeps what it logs from here on.
+    /// Keeps the lines that it logs from here on.
     fn kept(self) -> Served {
         let Self { child, public, internal, mut lines } = self;
         let log = Arc::<Mutex<String>>::default();

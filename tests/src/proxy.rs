@@ -22,21 +22,21 @@ use crate::server_messages::ServerMessages;
 /// The instruction of a socket filter (BPF) that keeps no byte of a packet.
 const DROP_PACKET: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
-/// What the proxy does to what passes.
+/// A fault that the proxy causes in the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
     None,
     /// Every answer of the server comes so much later.
     Latency(Duration),
-    /// Nothing passes, and nobody is told; what was sent passes when it ends.
+    /// Nothing passes, and neither end is told. Bytes that were sent pass when the fault ends.
     BlackHole,
     /// Every connection is reset, and every new one.
     Reset,
     /// The COMMIT of a transaction in which this text was sent reaches the server and is carried
     /// out; its answer is lost with the connection.
     ResetAfterCommitOf(&'static str),
-    /// The same for every transaction.
+    /// Loses the answer to the COMMIT of every transaction.
     ResetAfterCommit,
     /// A connection ends after so many bytes of answers.
     CutAfter(usize),
@@ -112,7 +112,7 @@ impl DatabaseProxy {
         Self::new(socket_of(database)).await
     }
 
-    /// The same database through the proxy, as a URL.
+    /// A URL of this database through the proxy.
     #[must_use]
     pub fn url(&self, database: &PgConnectOptions) -> String {
         let mut url = database.to_url_lossy();
@@ -256,7 +256,7 @@ impl Shared {
         let _ = fault.wait_for(|fault| *fault == Fault::Reset).await;
     }
 
-    /// What the client asks, until it leaves. Notes whether the transaction is meant by the fault.
+    /// Passes on the client's bytes until it leaves. Notes whether the fault means the transaction.
     async fn questions(
         &self,
         mut client: impl AsyncRead + Unpin,
@@ -277,7 +277,7 @@ impl Shared {
         }
     }
 
-    /// What the server answers, until it leaves or the connection must be reset.
+    /// Passes on the server's bytes until it leaves or the connection must be reset.
     async fn answers(
         &self,
         mut server: impl AsyncRead + Unpin,

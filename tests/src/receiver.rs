@@ -1,4 +1,4 @@
-//! A receiver on a real socket, which answers as it is told and keeps what it got.
+//! A receiver on a real socket, which answers as it is told and keeps its requests.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ impl Received {
     }
 }
 
-/// What to answer.
+/// An answer to give.
 #[derive(Debug, Clone)]
 pub struct Reply {
     status: StatusCode,
@@ -60,7 +60,7 @@ impl Reply {
         Self { status, headers: HeaderMap::new(), body: b"" }
     }
 
-    /// The same with a header, beside those it has.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
         let name = HeaderName::from_static(name);
@@ -68,7 +68,7 @@ impl Reply {
         self
     }
 
-    /// The same with a body.
+    /// Sets the body.
     #[must_use]
     pub const fn body(mut self, body: &'static [u8]) -> Self {
         self.body = body;
@@ -134,7 +134,7 @@ impl Receiver {
         self.shared.held.send_replace(true);
     }
 
-    /// Answers what was held, and what comes.
+    /// Answers the held requests, and the next ones.
     pub fn release(&self) {
         self.shared.held.send_replace(false);
     }

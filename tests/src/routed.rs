@@ -143,8 +143,8 @@ async fn refuse(State(cell): State<Cell>, request: Request, next: Next) -> Respo
     next.run(request).await
 }
 
-/// Whether a key, a code or cookie of the portal, or an unsubscribe link names this cell. A key in no
-/// place of a key names none, nor does a link of another length.
+/// Whether a key, a code or cookie of the portal, or an unsubscribe link names this cell. A key at
+/// another place of the call names none, nor does a link of another length.
 fn names(request: &Request, cell: Cell) -> bool {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let at_start = |text: &str, before: &str| {

@@ -34,7 +34,7 @@ impl Sending {
         Self { deliverer, dispatch, answers, stop }
     }
 
-    /// The doors of this world claim for it what they record.
+    /// The doors of this world claim for it the deliveries that they record.
     pub fn claims_in_appends(&self, world: &World) {
         claim_in_appends(world.service(), &self.dispatch);
     }
@@ -60,13 +60,13 @@ impl Sending {
         }
     }
 
-    /// It works by itself until it is stopped, and ends with what is out then.
+    /// Works by itself until it is stopped, and ends when its attempts are recorded.
     pub fn runs(self) -> JoinHandle<()> {
         let Self { deliverer, dispatch, answers, .. } = self;
         tokio::spawn(async move { deliver(dispatch, answers, deliverer.store.nudge()).await })
     }
 
-    /// It stops: what is out is sent and recorded.
+    /// Stops, after its claimed attempts are sent and recorded.
     pub async fn ends(self, world: &World) {
         self.stop.cancel();
         deliver(self.dispatch, self.answers, world.service().store.nudge()).await;

@@ -7,8 +7,9 @@ use sqlx::PgPool;
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whether every occurrence is spread, every delivery is at its end, and history knows. There is one
-/// delivery for each subscription that an occurrence lists, and for each reissue and repair.
+/// Whether every occurrence is spread, every delivery is at its end, and history has followed.
+/// There is one delivery for each subscription that an occurrence lists, and for each reissue and
+/// repair.
 const SETTLED: &str = "
 select not exists (select from outbox) and not exists (select from unspread)
    and (select coalesce(sum(json_array_length(payload->'OccurrenceRecorded'->'hooks')), 0)
@@ -16,7 +17,8 @@ select not exists (select from outbox) and not exists (select from unspread)
        + (select count(*) from events where event_type in ('DeliveryQueued', 'DeliveryReissued'))
        = (select count(*) from deliveries where state <> 'pending' and run_id is null)";
 
-/// Waits until everything has come to its end, in the outbox and in history; whether it did in time.
+/// Waits until everything has come to its end, in the outbox and in history. Returns whether this
+/// was in time.
 pub async fn settles(pool: &PgPool, within: Duration) -> bool {
     let settled = async {
         loop {

@@ -52,7 +52,7 @@ impl ReplicatedServer {
         self.url_of(database, &[self.standby_host(), as_host(&self.primary_folder())])
     }
 
-    /// The same with the proxy before the primary.
+    /// A database on both hosts as a URL, with the proxy before the primary.
     #[must_use]
     pub fn url_through_proxy(&self, database: &PgConnectOptions) -> String {
         self.url_of(database, &[self.standby_host(), self.proxy.at().to_string()])

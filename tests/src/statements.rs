@@ -1,4 +1,4 @@
-//! Counts the statements that some work sends to its databases, by what sqlx tells of each.
+//! Counts the statements that some work sends to its databases, by sqlx's trace of each.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -10,7 +10,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// What sqlx calls what it tells.
+/// The target of sqlx's traces.
 const TARGET: &str = "sqlx::query";
 
 static LISTENING: Once = Once::new();
@@ -19,16 +19,17 @@ tokio::task_local! {
     static SENT: Cell<usize>;
 }
 
-/// Does the work; answers what came of it, and how many statements it sent itself. Those of tasks it
-/// starts are not counted, as the pool's look at a connection that comes back; nor is the question of
-/// a new connection, which is the pool's, too.
+/// Does the work. Returns its result, and the number of statements that it sent itself. Statements
+/// of tasks that it starts are not counted, such as the pool's look at a connection that comes
+/// back. The question of a new connection is the pool's, too, and is not counted.
 pub async fn counting_statements<W: Future>(work: W) -> (W::Output, usize) {
     LISTENING.call_once(listen);
     let counted = async { (work.await, SENT.with(Cell::get)) };
     SENT.scope(Cell::new(0), counted).await
 }
 
-/// For the whole process, as tracing remembers for all threads what one of them is told to leave out.
+/// Listens for the whole process: tracing remembers for all threads if one of them leaves a target
+/// out.
 fn listen() {
     let only = Targets::new().with_target(TARGET, LevelFilter::TRACE);
     let counter = tracing_subscriber::registry().with(Counter.with_filter(only));

@@ -1,4 +1,4 @@
-//! Whether the log is what it was: each event's digest against its row.
+//! Compares each event of the log with its digest.
 
 use chrono::{DateTime, Utc};
 use domain::values::Timestamp;
@@ -44,7 +44,7 @@ impl Row {
 }
 
 impl World {
-    /// How many events the log has, and the positions of those that are not what they were.
+    /// The number of events in the log, and the positions of the events that have changed.
     pub async fn verify_log(&self) -> (usize, Vec<i64>) {
         let rows: Vec<Row> = sqlx::query_as(
             "select position, aggregate_id, aggregate_type, event_type, event_version, firm_id,

@@ -1,6 +1,7 @@
-//! Watches how long tests take. Both settings are `scripts/test`'s: `FIRMFORMS_TEST_PATIENCE` is the
-//! number of seconds after which a test ends the whole run with its name, and
-//! `FIRMFORMS_TEST_TIMES` is the file that gets a line for each test, with its seconds and its name.
+//! Watches how long tests take. Both settings are `scripts/test`'s: `FIRMFORMS_TEST_PATIENCE` is
+//! the number of seconds after which a test ends the whole run with its name, and
+//! `FIRMFORMS_TEST_TIMES` is the file that gets a line for each test, with its seconds and its
+//! name.
 
 use std::fs::OpenOptions;
 use std::io::{Write, stderr};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: &str = "FIRMFORMS_TEST_PATIENCE";
 const TIMES: &str = "FIRMFORMS_TEST_TIMES";
 
-/// What runs, and since when.
+/// The running tests, and since when.
 static RUNNING: Mutex<Vec<(u32, String, Instant)>> = Mutex::new(Vec::new());
 static WATCHING: Once = Once::new();
 
@@ -60,7 +61,7 @@ fn watch(patience: Duration) {
             hangs.map(|(_, name, _)| name.clone())
         });
         if let Some(name) = hanging {
-            // Not among what a test prints, which is shown once it ends.
+            // Not by `eprintln!`: the output of a test is shown once the test ends.
             let _ = writeln!(stderr(), "{name} hangs: it has taken {patience:?}");
             std::process::abort();
         }

@@ -138,7 +138,7 @@ async fn steps(world: &World, firm: &Firm, receiver: &Receiver) {
     world.deliver().await;
 }
 
-/// Invites, and people who want none, or want to be forgotten.
+/// Invites, and people that want none, or want to be forgotten.
 async fn people(world: &World, firm: &Firm) {
     let of = |kind, data, second| later(activity(firm.id, kind, data), second);
     let email = |name: &str| json!({"email": format!("{name}@example.com")});
@@ -161,7 +161,7 @@ async fn people(world: &World, firm: &Firm) {
     world.deliver().await;
 }
 
-/// What failed is sent once more; a replay is held, goes on, and another is ended.
+/// Failed deliveries are sent once more. One replay is held and goes on, and another is ended.
 async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
     let order = NewReplay {
         firm_id: firm.id,
@@ -189,7 +189,7 @@ async fn replayed(world: &World, firm: &Firm, receiver: &Receiver) {
     }
 }
 
-/// What operators hold, and let go; and a delivery that they have made anew.
+/// Pauses that operators make and end, and a delivery that they reissue.
 async fn held(world: &World, firm: &Firm) {
     let (service, operator) = (world.service(), Actor::Operator(Uuid::nil()));
     let host = RequestedScope::Host("held.example.com".to_owned());

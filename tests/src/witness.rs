@@ -1,6 +1,7 @@
 //! A witness inside the database: writes down each claim in the claim's own transaction, with
-//! whether its lane was closed. The claim holds the lane's lock, so what it sees is what was decided
-//! (ruling 29). A claim that is given back is forgotten: nothing was sent. The service knows nothing of it.
+//! whether its lane was closed. The claim holds the lane's lock, so it sees the decided state
+//! (ruling 29). A claim that is given back is forgotten: nothing was sent. The service knows
+//! nothing of the witness.
 
 use sqlx::{Executor, PgPool};
 

@@ -104,7 +104,7 @@ pub struct Firm {
     pub key: String,
 }
 
-/// What a door answered.
+/// The answer of a door.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The status.
@@ -232,13 +232,13 @@ impl World {
         }
     }
 
-    /// What the doors work with.
+    /// The service of the doors.
     #[must_use]
     pub const fn service(&self) -> &Service {
         &self.system.service
     }
 
-    /// What the deliverer works with.
+    /// The context of the deliverer.
     #[must_use]
     pub const fn deliverer(&self) -> &DelivererContext {
         &self.system.deliverer
@@ -250,8 +250,8 @@ impl World {
         &self.pool
     }
 
-    /// The keyring's database, as a superuser meets it. Kept open: on a busy machine a new connection
-    /// for each look takes longer, once in many, than anybody waits for one.
+    /// The keyring's database, as a superuser meets it. Kept open: on a busy machine a new
+    /// connection for each look now and then takes longer than a connection is waited for.
     #[must_use]
     pub const fn keys(&self) -> &PgPool {
         &self.keys
@@ -299,7 +299,7 @@ impl World {
         self.report_by(&self.token, events).await
     }
 
-    /// The same, by the holder of this token.
+    /// Reports activity by the internal door, as the holder of this token.
     pub async fn report_by(&self, token: &str, events: &[Value]) -> Answer {
         let request = Request::post("/internal/v1/activity")
             .header("authorization", format!("Bearer {token}"))
@@ -367,7 +367,7 @@ impl World {
         answer.body["id"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Spreads what was too much for the transactions that recorded it.
+    /// Spreads the occurrences that had too many deliveries for their transactions.
     pub async fn spread(&self) {
         drain(SpreadWorker::new(self.deliverer().clone())).await;
     }
@@ -378,7 +378,7 @@ impl World {
         SendLimits::alone(DelivererSettings { permits, ..self.deliverer().settings })
     }
 
-    /// Takes back what was claimed and not recorded in time.
+    /// Takes back claims that were not recorded in time.
     pub async fn end_leases(&self) {
         drain(EndedLeaseWorker::new(self.deliverer().clone())).await;
     }
@@ -389,17 +389,17 @@ impl World {
         drain(PartialTimer::new(store, self.clock.clone())).await;
     }
 
-    /// Drops what was kept long enough.
+    /// Drops bodies and answers that were kept long enough.
     pub async fn purge(&self) {
         drain(PurgeWorker::new(self.deliverer().clone())).await;
     }
 
-    /// Drops what closed firms left, once their grace time is over.
+    /// Drops the rows of closed firms, once their grace time is over.
     pub async fn drop_closed_firms(&self) {
         drain(ClosedFirmWorker::new(self.deliverer().clone())).await;
     }
 
-    /// Carries out what was erased.
+    /// Carries out the ordered erasures.
     pub async fn erase(&self) {
         drain(EraseWorker::new(self.deliverer().clone(), self.system.fence.clone())).await;
     }
@@ -410,18 +410,18 @@ impl World {
         while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
     }
 
-    /// Cancels what is left of removed subscriptions.
+    /// Cancels the remaining deliveries of removed subscriptions.
     pub async fn cancel(&self) {
         drain(CancelWorker::new(self.deliverer().clone())).await;
     }
 
-    /// Queues what replays may queue now.
+    /// Queues the deliveries that replays may queue now.
     pub async fn replay(&self) {
         let mut worker = ReplayWorker::new(self.deliverer().clone());
         while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
     }
 
-    /// What is in flight is gone.
+    /// Deletes the leased rows of the outbox.
     pub async fn drop_in_flight(&self) {
         let statement = "delete from outbox where leased_at is not null";
         sqlx::query(statement).execute(self.pool()).await.unwrap();
@@ -455,8 +455,8 @@ impl World {
         drain(SealWorker::new(store, self.system.fence.clone())).await;
     }
 
-    /// Spreads, takes back what was cut off, sends everything that is due, cancels, and brings the read
-    /// models up to date.
+    /// Spreads, takes back claims that were cut off, sends all due deliveries, cancels, and brings
+    /// the read models up to date.
     pub async fn deliver(&self) -> usize {
         let mut sent = self.settle().await;
         self.spread().await;
@@ -565,7 +565,7 @@ pub fn submitted(firm: &Firm, response_id: Uuid) -> Value {
     activity(firm.id, "response.submitted", response_data(response_id, firm.form))
 }
 
-/// The same event, so many seconds later.
+/// This event, so many seconds later.
 #[must_use]
 pub fn later(mut event: Value, seconds: u32) -> Value {
     event["time"] = json!(format!("2026-11-01T12:00:{seconds:02}.000Z"));

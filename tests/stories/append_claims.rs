@@ -1,6 +1,5 @@
-//! The claim in the append: a delivery is leased in the transaction that records its occurrence,
-//! where its lane has nothing else to do; whatever speaks against that leaves it to a claim of its
-//! own.
+//! The claim in the append: the transaction that records an occurrence leases its deliveries, if
+//! their lanes have no other work. Otherwise a later claim leases them.
 
 mod ahead;
 mod batches;
@@ -52,7 +51,7 @@ impl Scene {
         Self { world, firm, hook, receiver }
     }
 
-    /// A process that leases what the doors record. A world has one.
+    /// A process that leases deliveries of the occurrences it records. A world has one.
     fn process(&self, change: impl FnOnce(&mut DelivererContext)) -> Sending {
         let mut deliverer = self.world.deliverer().clone();
         change(&mut deliverer);
@@ -61,7 +60,7 @@ impl Scene {
         process
     }
 
-    /// So many responses come in together.
+    /// Reports `count` responses in one batch.
     async fn submit(&self, count: usize) {
         let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, self.world.id())).collect();
         self.report(&all).await;
@@ -72,14 +71,14 @@ impl Scene {
         assert_eq!(answer.status, 202, "{}", answer.text());
     }
 
-    /// How many deliveries are leased, and how many wait.
+    /// Numbers of leased and of waiting deliveries.
     async fn queue(&self) -> (i64, i64) {
         let queue = "select count(*) filter (where leased_at is not null),
                             count(*) filter (where leased_at is null) from outbox";
         sqlx::query_as(queue).fetch_one(self.world.pool()).await.unwrap()
     }
 
-    /// The same, once another response has come in.
+    /// Numbers of leased and of waiting deliveries after one more response.
     async fn queue_after_another(&self) -> (i64, i64) {
         self.submit(1).await;
         self.queue().await
@@ -112,7 +111,7 @@ impl Scene {
         assert_eq!(self.wakes().await, 0);
     }
 
-    /// What an operator does, and is answered.
+    /// Makes a call as an operator and returns the answer.
     async fn operate(&self, method: &str, path: &str, body: String) -> Value {
         let service = self.world.service();
         let at_terminal = service.store.with_pool(self.world.pool().clone());
@@ -129,14 +128,14 @@ impl Scene {
         answer.body
     }
 
-    /// Holds what an operator names; the way to the pause.
+    /// Pauses the scope and returns the path of the pause.
     async fn pause(&self, mut scope: Value) -> String {
         scope["reason"] = json!("a test");
         let made = self.operate("POST", "/pauses", scope.to_string()).await;
         format!("/pauses/{}", made["id"].as_str().unwrap())
     }
 
-    /// The deliveries' states, each with its tries.
+    /// States of the deliveries, each with the outcomes of its attempts.
     async fn histories(&self) -> Vec<(String, Vec<String>)> {
         self.world.project().await;
         let ids: Vec<Uuid> = sqlx::query_scalar("select delivery_id from deliveries")
@@ -146,7 +145,7 @@ impl Scene {
         join_all(ids.into_iter().map(|id| self.world.history(id))).await
     }
 
-    /// So many deliveries, each delivered by its first try.
+    /// Fails unless `count` deliveries arrived, each by its first attempt.
     async fn assert_all_arrived_once(&self, count: usize) {
         assert_eq!(self.histories().await, vec![once(); count]);
         let received = self.receiver.received();
@@ -160,7 +159,7 @@ fn once() -> (String, Vec<String>) {
     ("delivered".to_owned(), vec!["delivered".to_owned()])
 }
 
-/// Has commits that leased something fail so often, at the last moment.
+/// Makes the first `times` commits of leases fail at the last moment.
 async fn fail_commits(scene: &Scene, times: usize, sqlstate: &str) {
     let fail = format!(
         "create sequence failed;
@@ -187,8 +186,9 @@ async fn refuse_leases(scene: &Scene) {
     scene.world.pool().execute(refuse).await.unwrap();
 }
 
+/// The append leases both deliveries. No lane is written, and the body is built once.
 #[tokio::test]
-async fn an_event_that_comes_alone_is_sent_without_a_claim_and_leaves_its_lanes_alone() {
+async fn a_lone_occurrence_needs_no_separate_claim() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let (process, lanes) = (scene.process(|_| {}), scene.lanes().await);
@@ -206,7 +206,7 @@ async fn an_event_that_comes_alone_is_sent_without_a_claim_and_leaves_its_lanes_
 }
 
 #[tokio::test]
-async fn only_what_is_left_to_a_claim_wakes_who_claims() {
+async fn only_unleased_deliveries_wake_the_claim_worker() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     let claims = scene.world.service().store.nudge().subscribe_to_deliveries();
@@ -226,10 +226,10 @@ impl WallClock for Unset {
     }
 }
 
-/// E18, E19: one that stops, has no permit, goes by a wrong clock, or does not know yet who else
-/// sends.
+/// E18, E19: a process leases nothing if it stops, has no permit, goes by a wrong clock or does not
+/// know the other senders yet. The delivery waits in the outbox.
 #[tokio::test]
-async fn e19_a_process_that_may_not_send_leaves_it_in_the_outbox_with_a_wake() {
+async fn e19_a_barred_process_leaves_a_wake() {
     for why in ["it stops", "no permit", "its clock", "not a sender yet", "it is gone"] {
         let scene = Scene::new().await;
         let (pool, mut deliverer) = (scene.world.pool(), scene.world.deliverer().clone());
@@ -254,7 +254,7 @@ async fn e19_a_process_that_may_not_send_leaves_it_in_the_outbox_with_a_wake() {
 }
 
 #[tokio::test]
-async fn what_is_held_or_suspended_is_not_leased() {
+async fn paused_and_suspended_deliveries_are_not_leased() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     for scope in [
@@ -280,7 +280,7 @@ async fn what_is_held_or_suspended_is_not_leased() {
 }
 
 #[tokio::test]
-async fn what_comes_behind_something_due_waits_for_its_turn() {
+async fn a_delivery_waits_behind_a_due_one() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     let pause = scene.pause(json!({"hook_id": scene.hook})).await;
@@ -303,9 +303,9 @@ async fn what_comes_behind_something_due_waits_for_its_turn() {
     assert_eq!(histories, [once(), once(), once(), retried]);
 }
 
-/// Of 48 that a receiver may have 32 of at once.
+/// A receiver may have 32 of 48 deliveries at once. A claim takes the other 16 later.
 #[tokio::test]
-async fn what_a_receiver_has_no_room_for_is_left_waiting_and_claimed_later() {
+async fn deliveries_over_a_hosts_limit_wait() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let process = scene.process(|_| {});
@@ -320,7 +320,7 @@ async fn what_a_receiver_has_no_room_for_is_left_waiting_and_claimed_later() {
 }
 
 #[tokio::test]
-async fn the_limits_of_a_host_and_of_the_permits_hold_in_appends_too() {
+async fn appends_keep_the_host_and_permit_limits() {
     let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
     let of_host = HostCaps { per_firm_and_host: 9, per_host: 3 };
     // The last permit is kept for other firms.
@@ -341,9 +341,9 @@ async fn the_limits_of_a_host_and_of_the_permits_hold_in_appends_too() {
     }
 }
 
-/// What is in flight is what a receiver has not answered, recorded or not.
+/// An attempt is in flight until its receiver answers, recorded or not.
 #[tokio::test]
-async fn what_is_answered_makes_room_before_it_is_recorded() {
+async fn an_answer_frees_its_slot_before_recording() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     scene.submit(32).await;
@@ -353,8 +353,9 @@ async fn what_is_answered_makes_room_before_it_is_recorded() {
     scene.assert_all_arrived_once(33).await;
 }
 
+/// The delivery goes out again when its lease ends, with the same bytes.
 #[tokio::test]
-async fn what_is_leased_in_an_append_and_not_recorded_is_sent_again_when_its_lease_ends() {
+async fn an_unrecorded_append_lease_is_resent() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     assert_eq!(scene.queue_after_another().await, (1, 0));
@@ -370,9 +371,9 @@ async fn what_is_leased_in_an_append_and_not_recorded_is_sent_again_when_its_lea
     assert_eq!(scene.histories().await, [("delivered".to_owned(), tries)]);
 }
 
-/// One of its deliveries is leased in the append, and the other is composed by a claim.
+/// The append leases one of two deliveries. A claim composes the other.
 #[tokio::test]
-async fn what_an_append_sends_is_what_a_claim_would_have_sent() {
+async fn appends_send_the_bytes_of_a_claim() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let one = HostCaps { per_firm_and_host: 1, per_host: 1 };

@@ -1,5 +1,5 @@
-//! Much at once: a firm whose receivers hang, what an outage leaves, receivers that all say "later",
-//! one occurrence for many (cases F3, F4, F5 and F9).
+//! Much at once: a firm whose receivers hang, the backlog of an outage, receivers that all say
+//! "later", one occurrence for many subscriptions (cases F3, F4, F5 and F9).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -24,9 +24,10 @@ fn deliverer(world: &World, permits: usize, caps: HostCaps) -> DelivererContext 
     deliverer
 }
 
-/// F3: all that one firm's receivers do is hang, and it has ten times more than there are permits.
+/// F3: all of one firm's receivers hang, and the firm has ten times more deliveries than there are
+/// permits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
+async fn f3_hanging_receivers_delay_no_other_firm() {
     let world = World::new().await;
     let (hog, other) = (world.firm().await, world.firm().await);
     let (black_hole, receiver) = (Receiver::start().await, Receiver::start_at("127.0.0.2").await);
@@ -56,9 +57,10 @@ async fn f3_a_firm_whose_receivers_hang_holds_up_no_other() {
     sending.await.unwrap();
 }
 
-/// What the database refuses of one lane is put off: it kept everything in front of which it was due.
+/// A lane is put off if the database refuses its claim. Such a lane once kept all later lanes from
+/// being claimed.
 #[tokio::test]
-async fn a_row_that_could_not_be_claimed_stopped_everybody() {
+async fn an_unclaimable_row_stops_no_other_lane() {
     let world = World::new().await;
     let receiver = Receiver::start().await;
     let mut firms = Vec::new();
@@ -89,7 +91,7 @@ async fn a_row_that_could_not_be_claimed_stopped_everybody() {
     sending.await.unwrap();
 }
 
-/// What is queued in each lane, in the order in which it should go.
+/// Queued deliveries of each lane, in the order in which they should go.
 async fn queued(world: &World) -> BTreeMap<Uuid, VecDeque<Uuid>> {
     let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "select lane_id, delivery_id from outbox where due_at <= $1 order by due_at, position",
@@ -120,9 +122,10 @@ fn to(host_lanes: &[Uuid], claimed: &[ClaimedAttempt]) -> usize {
     claimed.iter().filter(|one| host_lanes.contains(&one.lane_id)).count()
 }
 
-/// F4: nobody sends for an hour, and responses come in all the while.
+/// F4: nobody sends for an hour, and responses come in all the while. No delivery is early, and no
+/// host is flooded.
 #[tokio::test]
-async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_oldest_go_first() {
+async fn f4_an_outages_backlog_drains_oldest_first() {
     let world = World::new().await;
     let (firms, receiver) = ([world.firm().await, world.firm().await], Receiver::start().await);
     let asked_to_wait = Reply::status(503).header("retry-after", "7200");
@@ -173,10 +176,10 @@ async fn f4_after_an_hours_outage_nothing_is_early_no_host_is_flooded_and_the_ol
     assert_eq!(claim(&deliverer, &limits).await.unwrap().len(), 1);
 }
 
-/// F5: a wait begins with its own answer, so the second wave is as long as the first, and that is as
-/// long as the permits make it.
+/// F5: all receivers say "later". A wait begins with its own answer, so the second wave is as long
+/// as the first. The permits set the length of the first.
 #[tokio::test]
-async fn f5_receivers_that_all_say_later_are_met_by_no_steeper_second_wave() {
+async fn f5_the_second_wave_is_no_steeper() {
     const DELIVERIES: usize = 160;
     let world = World::new().await;
     let receiver = Receiver::start().await;
@@ -216,9 +219,9 @@ async fn f5_receivers_that_all_say_later_are_met_by_no_steeper_second_wave() {
     assert!(second.len() >= first.len(), "{second:?} after {first:?}");
 }
 
-/// F9: a great response with a hundred subscriptions to it.
+/// F9: a great response has a hundred subscriptions to it. Its body is built once and held once.
 #[tokio::test]
-async fn f9_what_a_hundred_subscriptions_are_sent_is_built_once_and_held_once() {
+async fn f9_a_hundred_subscriptions_share_one_body() {
     let world = World::new().await;
     let firm = world.firm().await;
     for hook in 0..100 {
@@ -245,9 +248,10 @@ async fn f9_what_a_hundred_subscriptions_are_sent_is_built_once_and_held_once() 
     assert_eq!(stored, 1);
 }
 
-/// F9: more than fits at once; what does not is claimed next. A body is twice its document.
+/// F9: more bytes are due than a claim may hold, and the next claims take the rest. A body is twice
+/// its document.
 #[tokio::test]
-async fn f9_a_claim_holds_no_more_answers_than_it_may() {
+async fn f9_a_claim_keeps_its_byte_limit() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;

@@ -1,4 +1,5 @@
-//! Closed firms (case H8; ruling 45): 30 days after the closing nothing personal of the firm is left.
+//! Closed firms (case H8; ruling 45): 30 days after the closing nothing personal of the firm is
+//! left.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -126,8 +127,9 @@ async fn left(world: &World, firm: &Firm) -> (BTreeMap<String, i64>, i64) {
     (rows, keys(world, firm).await)
 }
 
+/// The data go 30 days after the closing. They once stayed for ever.
 #[tokio::test]
-async fn h8_the_data_of_a_closed_firm_stayed_for_ever() {
+async fn h8_a_closed_firm_loses_its_data() {
     let world = World::new().await;
     let (firm, other, receiver) = (world.firm().await, world.firm().await, Receiver::start().await);
     let response_id = with_everything(&world, &firm, &receiver).await;
@@ -171,9 +173,9 @@ async fn h8_the_data_of_a_closed_firm_stayed_for_ever() {
     assert_eq!(shown.1, HashSet::from([response_id]), "its deliveries are shown as erased");
 }
 
-/// Later reports about the firm are accepted and ignored, of every kind.
+/// Later activities about the firm are accepted and ignored, of every kind.
 #[tokio::test]
-async fn h8_a_late_report_brought_data_of_a_closed_firm_back() {
+async fn h8_a_late_report_restores_no_data() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = with_everything(&world, &firm, &receiver).await;
@@ -242,9 +244,10 @@ async fn put(world: &World, firm: &Firm, responses: i32) {
     .unwrap();
 }
 
-/// Whatever a firm has, a step takes 1,000 rows; a process that goes away leaves the rest to the next.
+/// A step takes 1,000 rows, however many a firm has. A process that goes away leaves the rest to
+/// the next.
 #[tokio::test]
-async fn h8_a_large_firm_went_in_one_transaction() {
+async fn h8_a_large_firm_goes_in_steps() {
     let world = World::new().await;
     let firm = world.firm().await;
     close(&world, &firm).await;
@@ -273,9 +276,10 @@ async fn h8_a_large_firm_went_in_one_transaction() {
     );
 }
 
-/// A dump of the keyring or of the main database, from before: each sweep looks for such rows.
+/// An old dump of the keyring or of the main database brings rows back. Each sweep looks for such
+/// rows.
 #[tokio::test]
-async fn h8_a_restored_backup_brought_data_of_a_closed_firm_back() {
+async fn h8_a_restored_backup_is_swept_again() {
     let world = World::new().await;
     let firm = world.firm().await;
     close(&world, &firm).await;
@@ -296,7 +300,7 @@ async fn h8_a_restored_backup_brought_data_of_a_closed_firm_back() {
 
 /// The cancel worker comes first, so no delivery loses its data before its end is recorded.
 #[tokio::test]
-async fn h8_deliveries_in_the_queue_keep_their_data_until_they_are_cancelled() {
+async fn h8_queued_deliveries_keep_their_data() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -312,7 +316,7 @@ async fn h8_deliveries_in_the_queue_keep_their_data_until_they_are_cancelled() {
 }
 
 #[tokio::test]
-async fn h8_the_secret_of_a_dropped_firm_is_shown_to_nobody() {
+async fn h8_a_dropped_firms_secret_stays_hidden() {
     let world = World::new().await;
     let firm = world.firm().await;
     let id = firm.id.to_string();

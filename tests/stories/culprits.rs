@@ -1,5 +1,5 @@
-//! Errors that name the culprit and never quote a value, and calls that were refused or repeated for
-//! small reasons.
+//! Errors that name the culprit and never quote a value, and calls that were refused or repeated
+//! for small reasons.
 
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
@@ -76,7 +76,10 @@ async fn a_wrong_value_is_blamed_alone() {
             ),
         ),
         ("/audit?limit=501", "`limit` must be a whole number from 1 to 500".to_owned()),
-        ("/audit/export?format=xml", "`format` must be one of ndjson, csv, bundle, cover".to_owned()),
+        (
+            "/audit/export?format=xml",
+            "`format` must be one of ndjson, csv, bundle, cover".to_owned(),
+        ),
         (
             "/deliveries?state=bogus",
             "`state` must be pending, delivered, failed or cancelled".to_owned(),
@@ -86,7 +89,8 @@ async fn a_wrong_value_is_blamed_alone() {
         ("/hooks?removed=yes", "`removed` must be true or false".to_owned()),
         (
             "/hooks?sinc=2026-03-01",
-            "the query may not hold `sinc`; it may hold removed, warned, since, until, after, limit, as_of"
+            "the query may not hold `sinc`; it may hold removed, warned, since, until, after, \
+             limit, as_of"
                 .to_owned(),
         ),
     ] {
@@ -103,7 +107,7 @@ async fn an_unknown_property_is_refused() {
 }
 
 #[tokio::test]
-async fn a_missing_member_is_not_a_missing_role() {
+async fn a_missing_member_has_its_own_error() {
     let office = Office::new().await;
     let member = office.world.id();
     let joined = json!({"member_id": member, "role": "member"});
@@ -120,7 +124,7 @@ async fn a_missing_member_is_not_a_missing_role() {
 }
 
 #[tokio::test]
-async fn an_error_names_the_similar_property_and_route() {
+async fn an_error_names_similar_properties_and_routes() {
     let Office { world, firm, .. } = Office::new().await;
     let error = |answer: &Answer| answer.body["error"].as_str().unwrap().to_owned();
     let hook = json!({"event": "form_submitted", "hookUrl": "https://hooks.example.com/"});

@@ -53,7 +53,7 @@ async fn left(world: &World, response_id: Uuid) -> (i64, i64) {
     (rows, keys)
 }
 
-/// Reports, calls, and what waits.
+/// Numbers of reports, bookings and waiting facts.
 async fn parts(world: &World) -> (i64, i64, i64) {
     sqlx::query_as(
         "select (select count(*) from reports), (select count(*) from bookings),
@@ -71,8 +71,9 @@ async fn causes(world: &World) -> Vec<String> {
         .unwrap()
 }
 
+/// Its queued delivery is cancelled, and another response stays.
 #[tokio::test]
-async fn h1_of_an_erased_response_nothing_is_left_and_what_is_queued_is_cancelled() {
+async fn h1_an_erased_response_leaves_nothing() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -101,9 +102,9 @@ async fn h1_of_an_erased_response_nothing_is_left_and_what_is_queued_is_cancelle
     assert_eq!(receiver.received().len(), 2);
 }
 
-/// From the moment it is accepted, before the eraser has come to it: not sent, not sampled.
+/// The eraser has not come to the erasure yet: the response is not sent, and not sampled.
 #[tokio::test]
-async fn h1_an_accepted_erasure_holds_before_it_is_carried_out() {
+async fn h1_an_accepted_erasure_holds_at_once() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -116,9 +117,9 @@ async fn h1_an_accepted_erasure_holds_before_it_is_carried_out() {
     assert!(!sample.text().contains("canary"));
 }
 
-/// What came before, in or after the batch that erases it, and its parts in any order.
+/// The parts come before, in or after the batch that erases the response, in any order.
 #[tokio::test]
-async fn h1_nothing_of_an_erased_responses_parts_stays() {
+async fn h1_an_erased_responses_parts_go_too() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (response_id, report_id, booking_id) = (world.id(), world.id(), world.id());
@@ -147,10 +148,10 @@ async fn h1_nothing_of_an_erased_responses_parts_stays() {
     assert_eq!(parts(&world).await, (0, 0, 0));
 }
 
-/// A call was moved, a report approved, before it was known whose they were: when it is, and it is an
-/// erased response's, the eraser has been there already.
+/// A booking is moved and a report approved before their response is known. The response turns out
+/// to be erased, after the eraser was there. Such parts once stayed.
 #[tokio::test]
-async fn h1_what_was_known_of_a_call_before_its_erased_response_stayed() {
+async fn h1_early_parts_of_erased_responses_go() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (response_id, report_id, booking_id) = (world.id(), world.id(), world.id());
@@ -173,9 +174,9 @@ async fn h1_what_was_known_of_a_call_before_its_erased_response_stayed() {
     assert_eq!(parts(&world).await, (0, 0, 0));
 }
 
-/// Erased before it is claimed: cancelled, never sent.
+/// The responses are erased before a claim takes their deliveries, which are cancelled.
 #[tokio::test]
-async fn h1_what_was_erased_before_its_first_try_is_never_sent() {
+async fn h1_an_erased_unsent_response_stays_unsent() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -190,9 +191,9 @@ async fn h1_what_was_erased_before_its_first_try_is_never_sent() {
     assert_eq!(causes(&world).await, ["source_erased", "source_erased"]);
 }
 
-/// Reported again, it is accepted and ignored; in whatever order it came.
+/// They are accepted and ignored, in any order.
 #[tokio::test]
-async fn what_is_reported_of_an_erased_response_is_ignored() {
+async fn activities_about_an_erased_response_are_ignored() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -218,9 +219,10 @@ async fn what_is_reported_of_an_erased_response_is_ignored() {
     assert_eq!(rows, 0);
 }
 
-/// Neither by a batch that is taken in nor by one that is refused, is its data key made again.
+/// The response is reported again. Neither a batch that is taken in nor a refused one makes its
+/// data key again.
 #[tokio::test]
-async fn an_erased_response_that_was_reported_again_had_a_data_key_again() {
+async fn an_erased_response_gets_no_new_key() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = submit(&world, &firm, "a@example.com").await;
@@ -237,10 +239,10 @@ async fn an_erased_response_that_was_reported_again_had_a_data_key_again() {
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
 
-/// An approval that waits for its report is not told of when the report turns out to be an erased
+/// An approval waits for its report. It makes no occurrence if the report turns out to be an erased
 /// response's.
 #[tokio::test]
-async fn an_approval_that_waited_was_told_of_after_the_erasure() {
+async fn an_erasure_stops_a_waiting_approval() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (response_id, report_id) = (submit(&world, &firm, "a@example.com").await, world.id());
@@ -261,18 +263,19 @@ async fn an_approval_that_waited_was_told_of_after_the_erasure() {
     assert_eq!(told, (1, 0), "the submission alone");
 }
 
-/// It would have woken itself too, and gone round as fast as it could.
+/// An eraser that found nothing once woke every follower. It would have woken itself too, and gone
+/// round as fast as it could.
 #[tokio::test]
-async fn an_eraser_that_found_nothing_woke_every_follower() {
+async fn an_idle_eraser_wakes_no_follower() {
     let world = World::new().await;
     let woken = world.service().store.nudge().subscribe();
     world.erase().await;
     assert!(!woken.has_changed().unwrap());
 }
 
-/// H2: 7 days after delivery, 30 after failure; answers 30 days. Digests stay.
+/// H2: bodies go 7 days after delivery and 30 after failure, answers after 30. Digests stay.
 #[tokio::test]
-async fn h2_bodies_and_answers_go_when_their_time_is_over() {
+async fn h2_bodies_and_answers_expire() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -301,9 +304,9 @@ async fn h2_bodies_and_answers_go_when_their_time_is_over() {
     assert_eq!(count().await, (0, 0, 2));
 }
 
-/// Two subscriptions share a body: it stays as long as the one of them that failed needs it.
+/// Two subscriptions share a body. The body stays as long as the failed delivery needs it.
 #[tokio::test]
-async fn h2_a_shared_body_stays_for_the_last_that_needs_it() {
+async fn h2_a_failure_keeps_the_shared_body() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for path in ["/one", "/two"] {

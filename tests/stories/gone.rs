@@ -1,5 +1,5 @@
-//! 410s in a row, counted by the ends of the attempts (ruling 26): processes record side by side, in
-//! batches, and late.
+//! 410s in a row, counted by the ends of the attempts (ruling 26): processes record side by side,
+//! in batches, and late.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Scene {
         scene
     }
 
-    /// Claims so many more, and what is due again.
+    /// Claims `count` more deliveries, and all attempts that are due again.
     async fn claim(&mut self, count: usize) {
         for _ in 0..count {
             self.world.submit(&self.firm).await;
@@ -63,7 +63,7 @@ impl Scene {
         hooks.body != json!([])
     }
 
-    /// What the subscription's stream says after its creation: the 410s and successes by their
+    /// Events of the subscription's stream after its creation: the 410s and successes by their
     /// number, and the evidence of the removal.
     async fn told(&self) -> Vec<String> {
         let events: Vec<Value> = sqlx::query_scalar(
@@ -88,10 +88,10 @@ impl Scene {
     }
 }
 
-/// Core 12: two 410s of one batch were two in a row, although another process had a success between
-/// them that it recorded a moment later.
+/// Another process had a success between two 410s of one batch, and recorded it a moment later. The
+/// 410s were once taken for two in a row.
 #[tokio::test]
-async fn d9_a_success_that_another_process_recorded_later_did_not_count_between_two_410s() {
+async fn d9_a_late_success_separates_two_410s() {
     let mut scene = Scene::with(3).await;
     scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
     assert!(scene.lives().await, "the answer between them is not recorded yet");
@@ -106,9 +106,9 @@ async fn d9_a_success_that_another_process_recorded_later_did_not_count_between_
     assert_eq!(scene.told().await[4..], end);
 }
 
-/// The same, recorded before them.
+/// Another process recorded the success before the batch with the two 410s.
 #[tokio::test]
-async fn d9_a_success_that_another_process_recorded_earlier_did_not_count_between_two_410s() {
+async fn d9_an_early_success_separates_two_410s() {
     let scene = Scene::with(3).await;
     scene.record(&[scene.answer(1, 200, 2)]).await;
     scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
@@ -116,9 +116,9 @@ async fn d9_a_success_that_another_process_recorded_earlier_did_not_count_betwee
     assert_eq!(scene.told().await, ["TargetGone 0", "TargetAnswered 1", "TargetGone 2"]);
 }
 
-/// And before the first of them, which comes alone.
+/// The success is recorded before the first of the 410s, which come one by one.
 #[tokio::test]
-async fn d9_a_success_counts_after_a_410_that_is_recorded_after_it() {
+async fn d9_successes_count_by_their_end_time() {
     let scene = Scene::with(3).await;
     scene.record(&[scene.answer(1, 200, 2)]).await;
     scene.record(&[scene.answer(0, 410, 1)]).await;
@@ -126,8 +126,9 @@ async fn d9_a_success_counts_after_a_410_that_is_recorded_after_it() {
     assert!(scene.lives().await);
 }
 
+/// They wait for attempts that could end between them, and no longer.
 #[tokio::test]
-async fn d9_two_410s_in_a_row_wait_for_the_answers_that_could_be_between_them_and_no_longer() {
+async fn d9_two_410s_wait_for_answers_between() {
     for (status, second) in [(503, 2), (200, 4), (404, 2)] {
         let scene = Scene::with(3).await;
         scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
@@ -137,18 +138,18 @@ async fn d9_two_410s_in_a_row_wait_for_the_answers_that_could_be_between_them_an
     }
 }
 
-/// What was claimed after the second 410 cannot be between.
+/// An attempt claimed after the second 410 cannot be between them.
 #[tokio::test]
-async fn d9_two_410s_in_a_row_do_not_wait_for_what_was_claimed_after_them() {
+async fn d9_two_410s_ignore_a_later_claim() {
     let mut scene = Scene::with(2).await;
     scene.claim(1).await;
     scene.record(&[scene.answer(0, 410, 1), scene.answer(1, 410, 3)]).await;
     assert!(!scene.lives().await);
 }
 
-/// Its process is gone, and nobody records its answer.
+/// The attempt's process is gone, and nobody records the answer.
 #[tokio::test]
-async fn d9_an_attempt_whose_lease_has_ended_is_not_waited_for() {
+async fn d9_an_ended_lease_is_not_awaited() {
     let mut scene = Scene::with(3).await;
     scene.record(&[scene.answer(0, 410, 1), scene.answer(2, 410, 3)]).await;
     scene.world.pass(Duration::from_secs(111));
@@ -163,7 +164,7 @@ async fn d9_an_attempt_whose_lease_has_ended_is_not_waited_for() {
 
 /// Each of three processes has one answer, and they are recorded in every order.
 #[tokio::test]
-async fn d9_the_order_of_the_records_changes_nothing() {
+async fn d9_the_order_of_records_changes_nothing() {
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         for (statuses, lives) in [([410, 200, 410], true), ([410, 503, 410], false)] {
             let scene = Scene::with(3).await;

@@ -1,4 +1,4 @@
-//! What the product reports: all of a batch or nothing, each thing once, in the order of the
+//! Activities of the product: all of a batch or nothing, each thing once, in the order of the
 //! reports, and nothing personal in the log.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ async fn lines(world: &World, text: impl Into<Body>) -> Answer {
     world.internal(request).await
 }
 
-/// Reports a batch that is taken: how many changed something, how many did not.
+/// Reports a batch that is taken in: how many activities changed something, how many did not.
 async fn take(world: &World, events: &[Value]) -> (u64, u64) {
     counts(&world.report(events).await)
 }
@@ -38,7 +38,8 @@ fn counts(answer: &Answer) -> (u64, u64) {
     (count("accepted"), count("duplicates"))
 }
 
-/// A tab in a name refused all events of the batch, and anybody who fills in a form chooses names.
+/// A tab in a name once refused all activities of the batch, and anybody that fills in a form
+/// chooses names.
 #[tokio::test]
 async fn a_strangers_text_refuses_no_batch() {
     let world = World::new().await;
@@ -80,8 +81,9 @@ fn left(firm_id: Uuid, member_id: Uuid) -> Value {
 
 fn form(firm_id: Uuid, form_id: Uuid) -> Value {
     let data = json!({
-        "form_id": form_id, "title": "Intake", "slug": "intake", "url": "https://forms.test/f/intake",
-        "status": "published", "hidden_fields": [], "created_at": "2026-10-01T00:00:00Z",
+        "form_id": form_id, "title": "Intake", "slug": "intake",
+        "url": "https://forms.test/f/intake", "status": "published", "hidden_fields": [],
+        "created_at": "2026-10-01T00:00:00Z",
     });
     activity(firm_id, "form.created", data)
 }
@@ -90,7 +92,8 @@ fn response(firm: &Firm, kind: &str, id: Uuid, second: u32) -> Value {
     let time = if kind == "response.saved" { "saved_at" } else { "submitted_at" };
     let data = json!({
         "response_id": id, "form_id": firm.form, time: format!("2026-11-01T12:00:{second:02}Z"),
-        "answers": [{"id": "q", "question": "Q", "type": "short_text", "answer": second.to_string()}],
+        "answers": [{"id": "q", "question": "Q", "type": "short_text",
+                     "answer": second.to_string()}],
     });
     activity(firm.id, kind, data)
 }
@@ -118,8 +121,9 @@ async fn the_demo_can_be_taken_in_twice() {
     );
 }
 
+/// The error names the bad activity by its index.
 #[tokio::test]
-async fn a_bad_event_is_named_and_nothing_of_its_batch_stays() {
+async fn a_bad_activity_refuses_its_whole_batch() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (new_firm, response_id) = (world.id(), world.id());
@@ -157,7 +161,7 @@ async fn a_bad_event_is_named_and_nothing_of_its_batch_stays() {
 }
 
 #[tokio::test]
-async fn a_bad_line_is_named_by_line_and_index() {
+async fn a_refusal_names_line_and_index() {
     let world = World::new().await;
     let firm = world.firm().await;
     let good = submitted(&firm, world.id());
@@ -174,7 +178,7 @@ async fn a_bad_line_is_named_by_line_and_index() {
     assert_eq!(counts(&lines(&world, format!("\n{good}\r\n\n{good}")).await), (1, 1));
 }
 
-/// B8, from the inside: what is another firm's is unknown.
+/// B8, from the inside: another firm's objects are unknown.
 #[tokio::test]
 async fn a_report_cannot_reach_into_another_firm() {
     let world = World::new().await;
@@ -194,7 +198,7 @@ async fn a_report_cannot_reach_into_another_firm() {
 }
 
 #[tokio::test]
-async fn a_save_gives_way_to_a_later_one_and_a_submission_is_final() {
+async fn a_later_save_wins_until_submission() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -215,9 +219,9 @@ async fn a_save_gives_way_to_a_later_one_and_a_submission_is_final() {
     assert_eq!(payload["response"]["submitted_at"], "2026-11-01T12:00:04.000Z");
 }
 
-/// The same batch from eight sides at once: under its own ids and under new ones, in two orders.
+/// Eight callers report one batch at once: under its own ids and under new ones, in two orders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_racing_copies_each_thing_is_recorded_once() {
+async fn racing_copies_are_recorded_once() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (new_firm, new_form) = (world.id(), world.id());
@@ -247,8 +251,8 @@ async fn of_racing_copies_each_thing_is_recorded_once() {
     assert_eq!(count(&world, "select count(*) from responses").await, 20);
 }
 
-/// What of a key and a hook a member got, while the firm was told that the member left. `gate`
-/// opens when there is a key.
+/// Makes a key and a hook for a member while the firm reports that the member left, and returns the
+/// part that was made. `gate` opens when there is a key.
 async fn make(world: &World, firm_id: Uuid, member_id: Uuid, gate: &Notify) -> &'static str {
     let service = world.service();
     let made = keys::create(service, firm_id, member_id, "racer").await;
@@ -273,7 +277,7 @@ async fn make(world: &World, firm_id: Uuid, member_id: Uuid, gate: &Notify) -> &
 /// B4: a key and a hook are made while their member leaves. Every other time the leaving waits for
 /// the key, so that it races the hook.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b4_of_a_member_who_left_no_key_and_no_hook_lives() {
+async fn b4_no_key_or_hook_outlives_membership() {
     let world = World::new().await;
     let mut made = BTreeMap::<_, u32>::new();
     for round in 0..60 {
@@ -322,8 +326,9 @@ async fn logged_after(world: &World, position: i64) -> Vec<Logged> {
     .unwrap()
 }
 
+/// The log has the order of the activities, and each consequence names its cause.
 #[tokio::test]
-async fn the_log_has_the_order_of_the_reports_and_each_consequence_names_its_cause() {
+async fn the_log_keeps_order_and_causes() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "https://hooks.example.com/").await;
@@ -361,9 +366,10 @@ async fn the_log_has_the_order_of_the_reports_and_each_consequence_names_its_cau
     }
 }
 
-/// Ruling 30, within one batch: what was submitted before the removal is matched, then cancelled.
+/// Ruling 30, within one batch: a submission before the removal is matched, and its delivery is
+/// then cancelled.
 #[tokio::test]
-async fn the_order_within_a_batch_decides_who_hears_of_it() {
+async fn a_batchs_order_decides_its_deliveries() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "https://hooks.example.com/").await;
@@ -380,7 +386,7 @@ async fn the_order_within_a_batch_decides_who_hears_of_it() {
 }
 
 #[tokio::test]
-async fn an_older_report_or_the_same_again_is_accepted_and_changes_nothing() {
+async fn stale_and_duplicate_activities_change_nothing() {
     let world = World::new().await;
     let firm = world.firm().await;
     let named =
@@ -413,9 +419,10 @@ async fn an_older_report_or_the_same_again_is_accepted_and_changes_nothing() {
     assert_eq!(world.get(&firm, "/forms").await.body[0]["title"], "New");
 }
 
-/// Of a product whose times are whole seconds, what it reported second within one was lost.
+/// A product may report times in whole seconds. Its second activity within one second was once
+/// lost.
 #[tokio::test]
-async fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
+async fn a_second_activity_of_one_time_counts() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response = world.submit(&firm).await;
@@ -441,7 +448,7 @@ async fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
 }
 
 #[tokio::test]
-async fn a_report_of_state_is_known_by_firm_source_and_id() {
+async fn activity_ids_belong_to_firm_and_source() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let first = later(activity(firm.id, "firm.changed", json!({"name": "One"})), 1);
@@ -458,9 +465,9 @@ async fn a_report_of_state_is_known_by_firm_source_and_id() {
     assert_eq!(take(&world, &[with(other.id, "urn:tests", 4)]).await, (1, 0));
 }
 
-/// Ruling 28
+/// Ruling 28: a closing removes the hooks of all keys, and no later report opens the firm again.
 #[tokio::test]
-async fn closing_a_firm_removes_its_hooks_and_is_final() {
+async fn a_final_closing_removes_the_firms_hooks() {
     let world = World::new().await;
     let firm = world.firm().await;
     let second = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();
@@ -482,8 +489,9 @@ async fn closing_a_firm_removes_its_hooks_and_is_final() {
     assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
 }
 
+/// One batch closes the hook's firm and ends the hook's key.
 #[tokio::test]
-async fn a_hook_that_goes_with_its_key_and_its_firm_goes_once() {
+async fn a_hook_is_removed_once() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "https://hooks.example.com/").await;
@@ -493,9 +501,9 @@ async fn a_hook_that_goes_with_its_key_and_its_firm_goes_once() {
     assert_eq!(count(&world, removed).await, 1);
 }
 
-/// A member who loses the right for a moment within a batch loses the keys for good.
+/// A member that loses the right for a moment within a batch loses the keys for good.
 #[tokio::test]
-async fn b4_a_reenabled_member_gets_no_key_back() {
+async fn b4_reenabled_members_get_no_key_back() {
     let world = World::new().await;
     let firm = world.firm().await;
     let member =
@@ -508,7 +516,7 @@ async fn b4_a_reenabled_member_gets_no_key_back() {
 
 /// Every place where a person may stand, in a story that touches every kind of event.
 #[tokio::test]
-async fn nothing_personal_is_in_the_log_or_in_an_answer() {
+async fn the_log_and_answers_hold_nothing_personal() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -519,8 +527,10 @@ async fn nothing_personal_is_in_the_log_or_in_an_answer() {
             time: format!("2026-11-01T12:00:{second:02}Z"),
             "device": "canary", "lang": "canary", "ending": "canary",
             "respondent": {"name": "canary", "first_name": "canary", "last_name": "canary",
-                           "email": "canary@example.com", "phone": "+1 canary", "company": "canary"},
-            "answers": [{"id": "canary", "question": "canary?", "type": "long_text", "answer": "canary"}],
+                           "email": "canary@example.com", "phone": "+1 canary",
+                           "company": "canary"},
+            "answers": [{"id": "canary", "question": "canary?", "type": "long_text",
+                         "answer": "canary"}],
             "variables": {"canary": "canary"}, "hidden": {"utm_source": "canary"},
         })
     };
@@ -560,8 +570,9 @@ async fn nothing_personal_is_in_the_log_or_in_an_answer() {
     }
 }
 
+/// The log keeps their order, and a larger batch is refused.
 #[tokio::test]
-async fn a_batch_has_1_000_events_at_most_and_keeps_their_order() {
+async fn a_batch_holds_a_thousand_activities() {
     let world = World::new().await;
     let firm = world.firm().await;
     let responses: Vec<Uuid> = (0..1_000).map(|_| world.id()).collect();
@@ -581,9 +592,9 @@ async fn a_batch_has_1_000_events_at_most_and_keeps_their_order() {
     assert_eq!(take(&world, &[]).await, (0, 0));
 }
 
-/// What a form's variables hold is the form's: no number of theirs is rounded or written otherwise.
+/// A form's variables are the form's: none of their numbers is rounded or written otherwise.
 #[tokio::test]
-async fn a11_numbers_in_variables_reach_the_receiver_digit_by_digit() {
+async fn a11_variables_keep_every_digit() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;

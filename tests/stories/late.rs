@@ -24,7 +24,7 @@ async fn one_claim(world: &World) -> ClaimedAttempt {
     claimed.remove(0)
 }
 
-/// The answer of a try, as its sender hands it over now.
+/// The answer of an attempt, as its sender hands it over now.
 fn answered(world: &World, claimed: &ClaimedAttempt, status: u16) -> FinishedAttempt {
     let exchange = OutgoingExchange {
         answer: AttemptAnswer::Status(status),
@@ -40,7 +40,7 @@ async fn write_down(world: &World, claimed: &ClaimedAttempt, status: u16) {
     record(world.deliverer(), &[answered(world, claimed, status)]).await.unwrap();
 }
 
-/// Number, outcome, status, whether it was late.
+/// Number, outcome, status, and whether the attempt was late.
 type Try = (i32, String, Option<i32>, bool);
 
 async fn tries(world: &World) -> (String, Vec<Try>) {
@@ -71,8 +71,9 @@ async fn taken_over() -> (World, ClaimedAttempt, ClaimedAttempt) {
     (world, first, second)
 }
 
+/// The attempt under way decides.
 #[tokio::test]
-async fn e21_a_late_failure_is_noted_and_the_try_under_way_decides() {
+async fn e21_a_late_failure_is_only_noted() {
     let (world, first, second) = taken_over().await;
     write_down(&world, &first, 503).await;
     let interrupted = a_try(1, "interrupted", None, false);
@@ -85,8 +86,9 @@ async fn e21_a_late_failure_is_noted_and_the_try_under_way_decides() {
     assert_eq!(tries(&world).await, ("delivered".to_owned(), history));
 }
 
+/// The attempt under way is only noted.
 #[tokio::test]
-async fn e21_a_late_success_delivers_and_the_try_under_way_is_only_noted() {
+async fn e21_a_late_success_ends_the_delivery() {
     let (world, first, second) = taken_over().await;
     write_down(&world, &first, 204).await;
     let history =
@@ -100,9 +102,9 @@ async fn e21_a_late_success_delivers_and_the_try_under_way_is_only_noted() {
     assert_eq!(world.deliver().await, 0, "nothing is sent again");
 }
 
-/// Behind the try that was cut off, whenever it came.
+/// A late answer stands behind the attempt that was cut off, whenever it came.
 #[tokio::test]
-async fn e21_what_came_too_late_is_shown_with_its_try() {
+async fn e21_history_shows_late_answers() {
     let (world, first, second) = taken_over().await;
     write_down(&world, &second, 200).await;
     world.pass(Duration::from_secs(1));
@@ -130,9 +132,9 @@ async fn e21_what_came_too_late_is_shown_with_its_try() {
     assert_eq!(shown.body["state"], "delivered");
 }
 
-/// Both in one batch, in either order.
+/// The late answer and the answer that counts come in either order.
 #[tokio::test]
-async fn e21_a_late_answer_and_the_one_that_counts_come_together() {
+async fn e21_one_batch_may_hold_both_answers() {
     for (late, in_time, state) in [(200, 503, "delivered"), (503, 200, "delivered")] {
         let (world, first, second) = taken_over().await;
         let batch = [answered(&world, &first, late), answered(&world, &second, in_time)];
@@ -142,10 +144,10 @@ async fn e21_a_late_answer_and_the_one_that_counts_come_together() {
     }
 }
 
-/// Core 1: after a failover that lost the end of the log, a late answer took the first place of the
-/// stream, and the delivery was never tried again.
+/// A failover loses the end of the log, and the delivery is queued anew. A late answer once took
+/// the first place of the stream, and the delivery was never attempted again.
 #[tokio::test]
-async fn a_late_answer_of_what_was_queued_anew_did_away_with_the_delivery() {
+async fn a_late_answer_loses_no_requeued_delivery() {
     for (late, state) in [(503, "pending"), (200, "delivered")] {
         let world = World::new().await;
         let firm = world.firm().await;
@@ -172,9 +174,9 @@ async fn a_late_answer_of_what_was_queued_anew_did_away_with_the_delivery() {
     }
 }
 
-/// The same, when the delivery is gone too: nothing is made up.
+/// The database that took over has lost the delivery too, and nothing is made up.
 #[tokio::test]
-async fn a_late_answer_of_what_the_database_lost_is_dropped() {
+async fn a_late_answer_without_delivery_is_dropped() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
@@ -187,7 +189,7 @@ async fn a_late_answer_of_what_the_database_lost_is_dropped() {
 
 /// E14: the commit's answer was lost, so the batch is written again.
 #[tokio::test]
-async fn e14_what_is_recorded_twice_is_in_history_once() {
+async fn e14_a_repeated_record_counts_once() {
     for status in [200, 404, 503] {
         let world = World::new().await;
         let firm = world.firm().await;
@@ -202,9 +204,9 @@ async fn e14_what_is_recorded_twice_is_in_history_once() {
     }
 }
 
-/// E25: what a stopping process claimed and did not send uses up no try, and goes out at once.
+/// E25: a claim that a stopping process did not send uses up no attempt, and goes out at once.
 #[tokio::test]
-async fn e25_a_claim_that_is_given_back_uses_up_no_try() {
+async fn e25_a_release_uses_no_attempt() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -222,7 +224,7 @@ async fn e25_a_claim_that_is_given_back_uses_up_no_try() {
 
 /// E19: a lease that was given before the database's clock went back an hour begins anew.
 #[tokio::test]
-async fn e19_a_lease_from_the_future_begins_anew() {
+async fn e19_a_future_lease_begins_anew() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -243,9 +245,9 @@ async fn e19_a_lease_from_the_future_begins_anew() {
     assert_eq!(all, history);
 }
 
-/// Whoever has a lane locked holds up the answers of that lane; it was those of all that came with them.
+/// A locked lane holds up its own answers. It once held up all answers that came with them.
 #[tokio::test]
-async fn answers_of_a_lane_that_somebody_had_locked_held_up_all_others() {
+async fn a_locked_lane_holds_up_no_other() {
     let world = World::new().await;
     let (held, other) = (world.firm().await, world.firm().await);
     let (receiver, busy) = (Receiver::start().await, Receiver::start().await);

@@ -25,8 +25,9 @@ async fn a14_a_link_needs_no_body() {
     }
 }
 
+/// The answer names the other fields as ignored.
 #[tokio::test]
-async fn what_the_form_takes_is_kept_and_the_rest_is_named() {
+async fn a_link_keeps_only_declared_fields() {
     let world = World::new().await;
     let firm = world.firm().await;
     let body = json!({
@@ -69,7 +70,7 @@ async fn a17_a_draft_has_links_too() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_refused_in_order() {
+async fn link_refusals_come_in_order() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     for body in [

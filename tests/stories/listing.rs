@@ -1,4 +1,4 @@
-//! What operators list: deliveries by what is asked for, page by page; lanes; what workflows sent.
+//! Lists for operators: deliveries by filter and page by page, lanes, and workflow steps.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn deliveries_are_listed_by_what_is_asked_for() {
+async fn deliveries_are_listed_by_filter() {
     let scene = Scene::new().await;
     let [first, second] = scene.hooks;
     let began: domain::values::Timestamp = scene.began.parse().unwrap();
@@ -114,8 +114,9 @@ async fn deliveries_are_listed_by_what_is_asked_for() {
     }
 }
 
+/// Deliveries may be of one instant, and more deliveries are queued between the pages.
 #[tokio::test]
-async fn pages_show_everything_once_also_of_one_instant_and_while_more_is_queued() {
+async fn pages_show_each_delivery_once() {
     let scene = Scene::new().await;
     let (mut seen, mut query) = (BTreeSet::new(), "?limit=2".to_owned());
     loop {
@@ -134,8 +135,9 @@ async fn pages_show_everything_once_also_of_one_instant_and_while_more_is_queued
     assert_eq!(seen.len(), 6, "what came later is before the first page");
 }
 
+/// The terminal lists deliveries, workflow steps and lanes.
 #[tokio::test]
-async fn the_terminal_lists_deliveries_workflows_and_lanes_by_the_same_filters() {
+async fn the_terminal_lists_by_the_same_filters() {
     let scene = Scene::new().await;
     let failed = scene.terminal(&["deliveries", "list", "--state", "failed", "--limit", "1"]).await;
     let id = failed[0]["id"].as_str().unwrap();
@@ -163,7 +165,7 @@ async fn the_terminal_lists_deliveries_workflows_and_lanes_by_the_same_filters()
 }
 
 #[tokio::test]
-async fn what_is_in_flight_and_what_is_cancelled_shows_in_its_lane() {
+async fn a_lane_shows_claimed_and_cancelled_work() {
     let scene = Scene::new().await;
     scene.world.pass(Duration::from_secs(3_600));
     let claimed =

@@ -1,6 +1,6 @@
-//! Long queues: what a claim, a record and a cancellation read does not depend on how much was taken
-//! while a snapshot is held, on how much is left, and on how many lanes a full host has. Counted in
-//! blocks that the server touches, because times depend on the machine.
+//! Long queues: the cost of a claim, a record and a cancellation. It does not depend on the rows
+//! taken while a snapshot is held, on the rows left, or on the lanes of a full host. The tests
+//! count blocks that the server touches, because times depend on the machine.
 
 use deliverer::claim::claim;
 use deliverer::upkeep::{CancelWorker, EndedLeaseWorker};
@@ -92,10 +92,10 @@ async fn finish(world: &World, lane_id: Uuid) {
     }
 }
 
-/// Core 6: each claim and each record looked at an entry of everything that was taken since a
-/// snapshot was held, so a dump of an hour made them slower all the time.
+/// Each claim and each record once looked at an entry of everything that was taken since a snapshot
+/// was held. So a dump of an hour made them slower all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_snapshot_made_each_claim_read_all_that_was_taken_since() {
+async fn a_held_snapshot_makes_claims_no_slower() {
     let cluster = own_cluster().await;
     let receiver = Receiver::start().await;
     let (world, firm, hook_id) = written_down(&cluster, &receiver.url("/hook")).await;
@@ -122,10 +122,10 @@ async fn a_held_snapshot_made_each_claim_read_all_that_was_taken_since() {
     assert!(costly.is_empty(), "{}", costly.join("\n"));
 }
 
-/// Core 7: each thousand deliveries of a removed subscription cost as much as all that were left.
-/// And with a held snapshot, as all that were gone.
+/// Each thousand deliveries of a removed subscription once cost as much as all that were left. With
+/// a held snapshot they cost as much as all that were gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelling_a_long_queue_was_quadratic() {
+async fn cancelling_a_long_queue_takes_linear_work() {
     let cluster = own_cluster().await;
     let (world, firm, hook_id) = written_down(&cluster, "http://127.0.0.1:7777/hook").await;
     queue(&world, hook_id, "-1 minute").await;
@@ -156,9 +156,9 @@ fn deliverer(world: &World) -> DelivererContext {
     deliverer
 }
 
-/// Core 13: each claim walked over all due lanes of a host that was full.
+/// Each claim once walked over all due lanes of a full host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_walked_over_every_due_lane_of_a_full_host() {
+async fn a_claim_skips_lanes_of_full_hosts() {
     let cluster = own_cluster().await;
     let (world, firm, hook_id) = written_down(&cluster, "http://127.0.0.1:7777/hook").await;
     let other = world.subscribe(&firm, "http://127.0.0.2:7777/hook").await;
@@ -179,7 +179,8 @@ async fn a_claim_walked_over_every_due_lane_of_a_full_host() {
     let (to_other, to_full): (Vec<_>, Vec<_>) =
         first.into_iter().partition(|one| one.lane_id == other);
     drop(to_other);
-    // Before what waits for the other host, and more than a claim reads in their order.
+    // These lanes come before the lane of the other host, and are more than a claim reads in their
+    // order.
     sqlx::query(
         "insert into lanes (lane_id, firm_id, kind, host, due_at)
          select gen_random_uuid(), gen_random_uuid(), 'hook', '127.0.0.1',
@@ -198,7 +199,7 @@ async fn a_claim_walked_over_every_due_lane_of_a_full_host() {
     drop(to_full);
     let costly = costly(&read(&cluster.log(), from));
     assert!(costly.is_empty(), "{}", costly.join("\n"));
-    // It has room again, and its lanes take turns with what is due of others.
+    // The full host has room again, and its lanes take turns with the due lanes of others.
     let mut third = Vec::new();
     while third.is_empty() {
         third = claim(&deliverer, &limits).await.unwrap();
@@ -206,9 +207,9 @@ async fn a_claim_walked_over_every_due_lane_of_a_full_host() {
     assert_eq!(lanes_of(&third), [hook_id, hook_id]);
 }
 
-/// The same for a host that an operator holds.
+/// Each claim once walked over all due lanes of a paused host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_walked_over_every_due_lane_of_a_held_host() {
+async fn a_claim_skips_lanes_of_paused_hosts() {
     let cluster = own_cluster().await;
     let (world, firm, _) = written_down(&cluster, "http://127.0.0.1:7777/hook").await;
     world.submit(&firm).await;

@@ -1,4 +1,4 @@
-//! Stories of integrators: what they subscribe to, and what is delivered.
+//! Stories of integrators: their subscriptions and their deliveries.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 

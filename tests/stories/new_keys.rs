@@ -1,4 +1,5 @@
-//! The wrapping key of a new installation: made once and on purpose, and found where systemd puts it.
+//! The wrapping key of a new installation: made once and on purpose, and found where systemd puts
+//! it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,9 +27,10 @@ fn without_key(database: &TestDatabase, folder: &Path, arguments: &[&str]) -> Co
     command
 }
 
-/// First-use 3.3: each process made a key of its own, then died of the keys of the others.
+/// On named databases, each process once made a key of its own, then died of the keys of the
+/// others.
 #[tokio::test]
-async fn a_process_on_named_databases_makes_no_wrapping_key_by_itself() {
+async fn no_process_makes_a_wrapping_key_unasked() {
     let database = TestDatabase::without_schema().await;
     let folder = tempfile::tempdir().unwrap();
     let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
@@ -40,7 +42,7 @@ async fn a_process_on_named_databases_makes_no_wrapping_key_by_itself() {
 }
 
 #[tokio::test]
-async fn a_key_is_made_once_for_an_empty_keyring_and_never_for_a_used_one() {
+async fn only_an_empty_keyring_gets_a_key() {
     let database = TestDatabase::without_schema().await;
     let folder = tempfile::tempdir().unwrap();
     let init = ["keyring", "init"];
@@ -66,7 +68,7 @@ async fn a_key_is_made_once_for_an_empty_keyring_and_never_for_a_used_one() {
 }
 
 #[tokio::test]
-async fn a_key_without_databases_is_made_in_the_named_file() {
+async fn init_without_databases_writes_the_named_file() {
     let database = TestDatabase::without_schema().await;
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("etc/firmforms.key").display().to_string();
@@ -81,7 +83,7 @@ async fn a_key_without_databases_is_made_in_the_named_file() {
 }
 
 #[tokio::test]
-async fn secrets_are_found_among_the_credentials_of_systemd() {
+async fn secrets_are_found_among_systemd_credentials() {
     let world = World::new().await;
     let firm = world.firm().await;
     let folder = tempfile::tempdir().unwrap();

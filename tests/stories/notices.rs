@@ -65,7 +65,7 @@ impl Scene {
         self.world.subscribe(&self.firm, &self.receiver.url(path)).await
     }
 
-    /// Delivers what is due, then raises notices, mails them and calls the operator.
+    /// Sends all due deliveries, then raises notices, mails them and calls the operator.
     async fn work(&self) {
         self.world.deliver().await;
         self.world.notify().await;
@@ -109,8 +109,9 @@ impl Scene {
     }
 }
 
+/// A thousand failing attempts make one mail and one call of the operator.
 #[tokio::test]
-async fn a_thousand_failing_attempts_make_one_notice_on_each_way() {
+async fn an_episode_makes_one_notice_each_way() {
     let scene = Scene::new().await;
     let hook = scene.subscribe("/hook").await;
     scene.receiver.reply(vec![Reply::status(503); 1_000]);
@@ -146,7 +147,7 @@ async fn a_thousand_failing_attempts_make_one_notice_on_each_way() {
 }
 
 #[tokio::test]
-async fn d9_a_removal_by_410_makes_one_notice_with_both_answers() {
+async fn d9_a_removals_notice_has_both_answers() {
     let scene = Scene::new().await;
     let hook = scene.subscribe("/hook?secret=1").await;
     scene.answer(&[410]).await;
@@ -170,8 +171,9 @@ async fn d9_a_removal_by_410_makes_one_notice_with_both_answers() {
     assert!(body.contains(&link) && !body.contains("secret"), "{body}");
 }
 
+/// The operator's URL refuses calls for an hour.
 #[tokio::test]
-async fn an_operator_that_is_away_for_an_hour_misses_no_notice_and_gets_none_twice() {
+async fn a_returning_operator_gets_each_notice_once() {
     let scene = Scene::new().await;
     for path in ["/a", "/b", "/c"] {
         scene.subscribe(path).await;
@@ -201,8 +203,9 @@ async fn an_operator_that_is_away_for_an_hour_misses_no_notice_and_gets_none_twi
     assert_eq!(scene.mail.mails().len(), 3);
 }
 
+/// A silent mail server once held up the calls of the operator's URL.
 #[tokio::test]
-async fn a_silent_mail_server_held_up_the_calls_of_the_operator() {
+async fn a_silent_mail_server_delays_no_call() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
     scene.mail.turn_once("RCPT", Turn::Silence);
@@ -222,8 +225,9 @@ async fn a_silent_mail_server_held_up_the_calls_of_the_operator() {
     assert_eq!(scene.mail.mails().len(), 0);
 }
 
+/// The notices of many firms once took every permit of a process.
 #[tokio::test]
-async fn the_notices_of_many_firms_took_every_permit_of_a_process() {
+async fn notices_of_many_firms_leave_permits() {
     let scene = Scene::new().await;
     for _ in 0..40 {
         let firm = scene.world.firm().await;
@@ -237,8 +241,9 @@ async fn the_notices_of_many_firms_took_every_permit_of_a_process() {
     assert_eq!(claimed.len(), 32, "the limit of one firm and host");
 }
 
+/// A process dies with the notice in flight, and the lease ends.
 #[tokio::test]
-async fn a_process_that_dies_with_a_notice_in_flight_sends_it_again() {
+async fn a_lost_notice_is_sent_again() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
     scene.receiver.reply([Reply::status(410)]);
@@ -255,8 +260,9 @@ async fn a_process_that_dies_with_a_notice_in_flight_sends_it_again() {
     assert_eq!(scene.kinds(), ["subscription.warned"]);
 }
 
+/// The operator's URL refuses for good, and the notice ends.
 #[tokio::test]
-async fn an_operator_that_refuses_for_good_ends_the_notice_and_makes_no_other() {
+async fn a_refused_notice_makes_no_other_notice() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
     scene.operator.reply([Reply::status(410), Reply::status(410)]);
@@ -267,8 +273,9 @@ async fn an_operator_that_refuses_for_good_ends_the_notice_and_makes_no_other() 
     assert_eq!(scene.count("outbox").await, 0);
 }
 
+/// The notice names all subscriptions that went along.
 #[tokio::test]
-async fn b4_a_revoked_key_makes_one_notice_with_all_that_went_along() {
+async fn b4_a_revoked_key_makes_one_notice() {
     let scene = Scene::new().await;
     let (one, two) = (scene.subscribe("/a").await, scene.subscribe("/b").await);
     let left = json!({"member_id": scene.firm.owner});
@@ -286,8 +293,9 @@ async fn b4_a_revoked_key_makes_one_notice_with_all_that_went_along() {
     assert!(body.contains("Zapier") && body.contains(&two.to_string()), "{body}");
 }
 
+/// A subscription that its key deleted before has a notice of its own.
 #[tokio::test]
-async fn a_closed_firm_makes_one_notice_and_a_deleted_subscription_its_own() {
+async fn a_closing_makes_one_notice() {
     let scene = Scene::new().await;
     let deleted = scene.subscribe("/a").await;
     scene.subscribe("/b").await;
@@ -307,8 +315,9 @@ async fn a_closed_firm_makes_one_notice_and_a_deleted_subscription_its_own() {
     assert_eq!(of("firm_closed")["subscriptions"].as_array().unwrap().len(), 2);
 }
 
+/// The firm chooses a language or no mail. The operator is called anyway.
 #[tokio::test]
-async fn a_firm_chooses_its_language_or_no_mail_and_the_operator_hears_anyway() {
+async fn a_firm_chooses_its_notice_mails() {
     let scene = Scene::new().await;
     scene.change(json!({"notices": {"lang": "fr"}}), 2).await;
     scene.subscribe("/hook").await;
@@ -329,7 +338,7 @@ async fn a_firm_chooses_its_language_or_no_mail_and_the_operator_hears_anyway() 
 }
 
 #[tokio::test]
-async fn a_mail_that_the_server_puts_off_is_sent_later_with_the_same_bytes() {
+async fn a_deferred_mail_is_sent_later() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
     scene.mail.turn_once("RCPT", Turn::Say("451 later"));
@@ -343,8 +352,9 @@ async fn a_mail_that_the_server_puts_off_is_sent_later_with_the_same_bytes() {
     assert_eq!(scene.kinds(), ["subscription.warned"]);
 }
 
+/// The firm's address is refused, or the firm has none.
 #[tokio::test]
-async fn a_refused_address_and_no_address_end_the_notice() {
+async fn an_unreachable_firms_notice_ends() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
     scene.mail.turn_once("RCPT", Turn::Say("550 nobody"));
@@ -357,7 +367,7 @@ async fn a_refused_address_and_no_address_end_the_notice() {
 }
 
 #[tokio::test]
-async fn a_suspended_firm_holds_no_notice_to_the_operator() {
+async fn a_suspension_holds_no_operator_notice() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
     scene.operator.reply([Reply::status(503)]);
@@ -371,7 +381,7 @@ async fn a_suspended_firm_holds_no_notice_to_the_operator() {
 }
 
 #[tokio::test]
-async fn the_audit_log_says_that_a_notice_went_and_names_nobody() {
+async fn the_audit_log_records_notices_without_addresses() {
     let scene = Scene::new().await;
     let hook = scene.subscribe("/hook").await;
     scene.answer(&[410]).await;
@@ -394,7 +404,7 @@ async fn the_audit_log_says_that_a_notice_went_and_names_nobody() {
 }
 
 #[tokio::test]
-async fn the_proof_takes_no_notice_for_a_lost_delivery() {
+async fn the_proof_counts_no_notice_as_lost() {
     let scene = Scene::new().await;
     scene.subscribe("/hook").await;
     scene.operator.reply([Reply::status(503)]);

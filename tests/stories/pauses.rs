@@ -1,4 +1,4 @@
-//! Pauses: what an operator holds waits, in every process, and goes on where it was.
+//! Pauses: paused deliveries wait in every process, and go on where they were.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Scene {
         self.world.internal(request).await
     }
 
-    /// Holds; the pause's id.
+    /// Pauses the scope and returns the pause's id.
     async fn pause(&self, mut scope: Value) -> String {
         scope["reason"] = json!("the receiver asked for it");
         let answer = self.call("POST", "/pauses", scope).await;
@@ -68,7 +68,7 @@ impl Scene {
         assert_eq!(self.call("POST", "/workflow-steps", order).await.status, 202);
     }
 
-    /// What of the firm's list is held, by which pause.
+    /// The pause of each delivery in the firm's list.
     async fn held(&self) -> Vec<Value> {
         let path = format!("/firms/{}/deliveries", self.firm.id);
         let list = self.call("GET", &path, Value::Null).await;
@@ -96,8 +96,9 @@ impl Scene {
     }
 }
 
+/// All other deliveries go on, and paused deliveries are sent when the pause ends.
 #[tokio::test]
-async fn what_is_held_waits_all_else_goes_on_and_it_is_sent_when_it_is_resumed() {
+async fn a_pause_holds_its_scope_alone() {
     let scene = Scene::new().await;
     let world = &scene.world;
     let other = world.firm().await;
@@ -127,8 +128,9 @@ async fn what_is_held_waits_all_else_goes_on_and_it_is_sent_when_it_is_resumed()
     }
 }
 
+/// The pause is of all firms, of their firm or of their host.
 #[tokio::test]
-async fn steps_are_held_with_their_firm_and_by_their_host() {
+async fn pauses_hold_workflow_steps_too() {
     let scene = Scene::new().await;
     let response_id = scene.world.submit(&scene.firm).await;
     assert_eq!(scene.world.deliver().await, 1);
@@ -145,7 +147,7 @@ async fn steps_are_held_with_their_firm_and_by_their_host() {
 }
 
 #[tokio::test]
-async fn a_subscription_made_while_its_firm_or_host_is_held_is_held_too() {
+async fn a_pause_holds_new_subscriptions_too() {
     let scene = Scene::new().await;
     for scope in
         [json!({"firm_id": scene.firm.id}), json!({"host": "127.0.0.1"}), json!({"all": true})]
@@ -159,10 +161,10 @@ async fn a_subscription_made_while_its_firm_or_host_is_held_is_held_too() {
     }
 }
 
-/// A retry that was due on the first day goes out on the fortieth: as the second try, with the same
-/// bytes, and with six more before it fails.
+/// A retry that was due on the first day goes out on the fortieth, as the second attempt and with
+/// the same bytes.
 #[tokio::test]
-async fn what_is_held_does_not_age() {
+async fn a_paused_delivery_does_not_age() {
     let scene = Scene::new().await;
     let world = &scene.world;
     scene.receiver.reply([Reply::status(503), Reply::status(503)]);
@@ -201,9 +203,9 @@ async fn replays_are_held_like_first_tries() {
     assert_eq!(scene.world.deliver().await, 1);
 }
 
-/// Removed while held: cancelled, not kept for ever.
+/// The subscription is removed during the pause. Its deliveries are not kept for ever.
 #[tokio::test]
-async fn what_is_held_can_still_be_taken_back() {
+async fn a_removal_cancels_paused_deliveries() {
     let scene = Scene::new().await;
     scene.pause(json!({"all": true})).await;
     scene.world.submit(&scene.firm).await;
@@ -218,9 +220,9 @@ async fn what_is_held_can_still_be_taken_back() {
     assert_eq!(state, "cancelled");
 }
 
-/// By its own key or by its receiver; all else that is held stays so.
+/// The subscription is removed by its own key or by its receiver. All other pauses stay.
 #[tokio::test]
-async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
+async fn a_pause_ends_with_its_subscription() {
     let scene = Scene::new().await;
     let world = &scene.world;
     let listed = async || {
@@ -249,7 +251,7 @@ async fn a_pause_of_a_subscription_that_is_removed_ends_with_it() {
     assert_eq!(listed().await, [of_host]);
 }
 
-/// The receiver of a claimed try is gone.
+/// The receiver of a claimed attempt is gone.
 fn answered_gone(world: &World, claimed: ClaimedAttempt) -> FinishedAttempt {
     let exchange = OutgoingExchange {
         answer: domain::delivery::AttemptAnswer::Status(410),
@@ -261,8 +263,9 @@ fn answered_gone(world: &World, claimed: ClaimedAttempt) -> FinishedAttempt {
     FinishedAttempt { claimed, exchange, finished_at: world.clock.now() }
 }
 
+/// The chain of the firm or of the installation has the operator, the scope and the reason.
 #[tokio::test]
-async fn who_held_what_and_why_is_in_the_chain_of_the_firm_or_of_the_installation() {
+async fn the_audit_log_explains_each_pause() {
     let scene = Scene::new().await;
     let firm = scene.firm.id;
     for scope in [json!({"all": true}), json!({"host": "A.example."}), json!({"firm_id": firm})] {
@@ -298,8 +301,9 @@ async fn who_held_what_and_why_is_in_the_chain_of_the_firm_or_of_the_installatio
     assert_eq!(scene.terminal(&["audit", "verify"]).await.0, 0);
 }
 
+/// It needs a reason, an operator and a scope that is there.
 #[tokio::test]
-async fn a_pause_needs_a_reason_an_operator_and_something_that_is_there() {
+async fn a_pause_needs_a_complete_order() {
     let scene = Scene::new().await;
     let nobody = scene.world.id();
     for (order, expected) in [
@@ -307,7 +311,7 @@ async fn a_pause_needs_a_reason_an_operator_and_something_that_is_there() {
         (json!({"reason": " "}), (400, "invalid_request")),
         (json!({"reason": "a".repeat(201)}), (400, "invalid_request")),
         (json!({"reason": "a", "all": true, "surprise": 1}), (400, "invalid_request")),
-        // Whoever left an id out holds nothing, and not everything.
+        // An order without an id pauses nothing, and not everything.
         (json!({"reason": "a"}), (400, "invalid_request")),
         (json!({"reason": "a", "all": false}), (400, "invalid_request")),
         (json!({"reason": "a", "hook_id": null}), (400, "invalid_request")),
@@ -330,9 +334,9 @@ async fn a_pause_needs_a_reason_an_operator_and_something_that_is_there() {
     }
 }
 
-/// Held at the terminal before the service starts, and while it runs; resumed under it.
+/// The pause begins at the terminal before the service starts, and ends there while it runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_held_at_the_terminal_stays_so_over_restarts_until_it_is_resumed() {
+async fn a_terminals_pause_outlives_restarts() {
     let scene = Scene::new().await;
     let database = &scene.world.database;
     let wrong = scene.terminal(&["deliveries", "pause", "--reason", "a"]).await;
@@ -357,7 +361,7 @@ async fn what_is_held_at_the_terminal_stays_so_over_restarts_until_it_is_resumed
 /// G14: a service that starts on a restored backup takes everything in and sends nothing, until
 /// somebody has looked and starts it without `--paused`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g14_a_paused_process_takes_in_and_fans_out_and_sends_nothing_until_it_is_another() {
+async fn g14_a_paused_process_sends_nothing() {
     let scene = Scene::new().await;
     let (world, database) = (&scene.world, &scene.world.database);
     scene.receiver.reply([Reply::status(404)]);

@@ -54,7 +54,7 @@ async fn race(deliverer: &DelivererContext, limits: &SendLimits) -> Vec<ClaimedA
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_in_flight_to_a_host_has_limits_that_racing_claims_keep() {
+async fn racing_claims_keep_the_hosts_limits() {
     let world = World::new().await;
     let deliverer = deliverer(&world, CAPS);
     let limits = SendLimits::alone(deliverer.settings);
@@ -79,9 +79,10 @@ async fn what_is_in_flight_to_a_host_has_limits_that_racing_claims_keep() {
     }
 }
 
-/// Ruling 42: after a kill, new deliveries waited for the leases of the dead process to end.
+/// Ruling 42: after a kill, new deliveries once waited for the leases of the dead process to end.
+/// Its own deliveries are sent again when the leases end.
 #[tokio::test]
-async fn what_a_dead_process_held_takes_no_place_and_is_sent_again_when_its_leases_end() {
+async fn a_dead_process_holds_no_slots() {
     let world = World::new().await;
     let deliverer = deliverer(&world, CAPS);
     let firm = busy_firm(&world, "127.0.0.1", 1, 8).await;
@@ -102,9 +103,9 @@ async fn what_a_dead_process_held_takes_no_place_and_is_sent_again_when_its_leas
     assert!(again.iter().all(|one| one.number == 2));
 }
 
-/// F3: the firm with the most work leaves room for the others.
+/// F3: the firm with the most work leaves a quarter of the permits to the others.
 #[tokio::test]
-async fn f3_a_firm_over_its_share_leaves_a_quarter_of_the_permits() {
+async fn f3_a_busy_firm_leaves_spare_permits() {
     let world = World::new().await;
     let deliverer = deliverer(&world, HostCaps::default());
     let limits = responsive(&world, 16);
@@ -145,7 +146,7 @@ fn note_silence(limits: &SendLimits, host: &str, rounds: u32) {
     }
 }
 
-/// 300 firms at one host held all permits, each of them within its share.
+/// 300 firms at one host once held all permits, each of them within its share.
 #[tokio::test]
 async fn many_firms_at_one_host_leave_permits() {
     let world = World::new().await;
@@ -203,9 +204,10 @@ async fn submit(world: &World, firm: &Firm, responses: usize) {
     assert_eq!(world.report(&events).await.status, 202);
 }
 
-/// A process that starts while many hosts are silent knows none of them.
+/// They take half of the permits. A process that starts while many hosts are silent knows none of
+/// them.
 #[tokio::test]
-async fn retries_to_unknown_hosts_take_half_of_the_permits() {
+async fn retries_to_unknown_hosts_leave_permits() {
     let world = World::new().await;
     let deliverer = deliverer(&world, HostCaps::default());
     let limits = responsive(&world, 16);
@@ -229,7 +231,7 @@ async fn retries_to_unknown_hosts_take_half_of_the_permits() {
 
 /// Its lanes wait in a queue of their own, which other silent hosts have filled too.
 #[tokio::test]
-async fn a_host_that_answers_again_leaves_the_silent_ones() {
+async fn an_answer_unparks_a_silent_hosts_lanes() {
     let world = World::new().await;
     let deliverer = deliverer(&world, HostCaps::default());
     let limits = responsive(&world, 16);
@@ -254,7 +256,7 @@ async fn a_host_that_answers_again_leaves_the_silent_ones() {
 
 /// More lanes than a claim reads stand before another host's, and are parked out of the way.
 #[tokio::test]
-async fn lanes_of_a_paused_host_hide_no_others() {
+async fn a_paused_hosts_lanes_hide_no_others() {
     let world = World::new().await;
     let deliverer = deliverer(&world, HostCaps::default());
     let limits = responsive(&world, 16);
@@ -295,9 +297,10 @@ async fn lanes_of_a_paused_host_hide_no_others() {
     assert_eq!(claimed, HashMap::from([(paused.id, 1)]));
 }
 
-/// Ruling 28: what waits for a suspended firm is cancelled after 72 hours, and what comes then too.
+/// Ruling 28: waiting deliveries of a suspended firm are cancelled after 72 hours, and so are later
+/// ones.
 #[tokio::test]
-async fn after_72_hours_the_queue_of_a_suspended_firm_is_cancelled() {
+async fn a_long_suspension_cancels_the_queue() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -324,8 +327,9 @@ async fn after_72_hours_the_queue_of_a_suspended_firm_is_cancelled() {
     assert_eq!(states(&world).await, [cancelled.clone(), cancelled, delivered]);
 }
 
+/// A suspension that was reported again once gave the queue another 72 hours.
 #[tokio::test]
-async fn a_suspension_reported_again_gave_the_queue_another_72_hours() {
+async fn a_repeated_suspension_extends_no_wait() {
     let world = World::new().await;
     let firm = world.firm().await;
     let receiver = Receiver::start().await;

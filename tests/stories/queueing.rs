@@ -1,5 +1,5 @@
-//! Queueing and spreading: the rows of what occurrences list, in the transaction that records them,
-//! and later where that had too many.
+//! Queueing and spreading: the transaction that records an occurrence inserts the rows of its
+//! deliveries. Rows that are too many for it are spread later.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl Scene {
         assert_ne!(self.spreader().step().await.unwrap(), NextStep::IDLE);
     }
 
-    /// Has all that waits be too much for its transaction.
+    /// Moves all queued deliveries back to `unspread`.
     async fn gather(&self) {
         let gather = "
             with queued as (delete from outbox returning firm_id, position, occurrence_id)
@@ -135,9 +135,9 @@ fn cancelled(cause: &str, count: i64) -> (String, Option<String>, i64) {
     ("cancelled".to_owned(), Some(cause.to_owned()), count)
 }
 
-/// The first 100 rows, the oldest of those that are left each time, and never one twice.
+/// The call queues its first 100 rows. Each step takes the oldest of the rest, and never one twice.
 #[tokio::test]
-async fn what_is_too_much_for_its_call_is_spread_once_in_the_order_of_the_log() {
+async fn a_large_call_is_spread_in_order() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(100).await;
     scene.submit(&firm, 12).await;
@@ -169,10 +169,10 @@ async fn a_step_leaves_lists_that_grow() {
     assert_eq!(scene.queue().await, (1_301, 0));
 }
 
-/// Each of these got a row in a step of ten, and the cancel worker took the row out again: below
-/// 1,000 a second.
+/// Each of these deliveries once got a row in a step of ten, and the cancel worker took the row out
+/// again: below 1,000 a second.
 #[tokio::test]
-async fn unspread_deliveries_of_a_revoked_key_get_no_rows() {
+async fn revoked_keys_get_no_spread_rows() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(1).await;
     scene.submit(&firm, 300).await;
@@ -189,7 +189,7 @@ async fn unspread_deliveries_of_a_revoked_key_get_no_rows() {
 }
 
 #[tokio::test]
-async fn a_call_within_its_budget_leaves_nothing_to_be_spread() {
+async fn a_call_within_budget_needs_no_spread() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(10).await;
     scene.submit(&firm, 10).await;
@@ -199,9 +199,9 @@ async fn a_call_within_its_budget_leaves_nothing_to_be_spread() {
     assert_eq!(scene.count("select count(*) from lane_wakes").await, 20, "one a lane and call");
 }
 
-/// F3: somebody holds a lane, and it has been woken more often than wakes are taken at a time.
+/// F3: somebody has locked a lane, and the lane has more wakes than are taken at a time.
 #[tokio::test]
-async fn f3_a_lane_that_somebody_holds_keeps_no_other_lane_from_being_woken() {
+async fn f3_a_locked_lane_delays_no_wake() {
     let scene = Scene::new().await;
     let ((held, hooks), (other, _)) = (scene.firm(1).await, scene.firm(1).await);
     scene.submit(&held, 1).await;
@@ -221,7 +221,7 @@ async fn f3_a_lane_that_somebody_holds_keeps_no_other_lane_from_being_woken() {
 
 /// F3: two firms with 60 occurrences each.
 #[tokio::test]
-async fn f3_firms_with_a_burst_each_take_turns() {
+async fn f3_firms_with_bursts_take_turns() {
     let scene = Scene::new().await;
     let (one, another) = (scene.firm(10).await.0, scene.firm(10).await.0);
     for firm in [&one, &another] {
@@ -236,9 +236,9 @@ async fn f3_firms_with_a_burst_each_take_turns() {
     scene.assert_all_arrive_once(1_400).await;
 }
 
-/// F3: more firms than are taken at a time.
+/// F3: there are more firms than are taken at a time.
 #[tokio::test]
-async fn f3_no_firm_has_its_second_turn_before_another_has_its_first() {
+async fn f3_first_turns_precede_second_ones() {
     let scene = Scene::new().await;
     for _ in 0..12 {
         let (firm, _) = scene.firm(1).await;
@@ -260,7 +260,7 @@ async fn f3_no_firm_has_its_second_turn_before_another_has_its_first() {
 
 /// E20: three that spread beside each other, as processes do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e20_what_racing_processes_spread_is_queued_once() {
+async fn e20_racing_spreads_queue_each_row_once() {
     let scene = Scene::new().await;
     for _ in 0..2 {
         let (firm, _) = scene.firm(10).await;
@@ -271,9 +271,9 @@ async fn e20_what_racing_processes_spread_is_queued_once() {
     scene.assert_all_arrive_once(1_200).await;
 }
 
-/// E8: the transaction is cut off before its commit, once.
+/// E8: the transaction is cut off before its commit, once. Nothing is repeated either.
 #[tokio::test]
-async fn e8_a_spread_that_is_cut_off_loses_nothing_and_repeats_nothing() {
+async fn e8_an_aborted_spread_loses_nothing() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(10).await;
     scene.submit(&firm, 25).await;
@@ -297,8 +297,9 @@ async fn e8_a_spread_that_is_cut_off_loses_nothing_and_repeats_nothing() {
     scene.assert_all_arrive_once(250).await;
 }
 
+/// An occurrence that lists no subscription wakes nobody.
 #[tokio::test]
-async fn an_occurrence_that_lists_nobody_has_no_rows_and_wakes_nobody() {
+async fn an_unsubscribed_occurrence_queues_nothing() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(0).await;
     let deliveries = scene.world.service().store.nudge().subscribe_to_deliveries();
@@ -313,7 +314,7 @@ async fn an_occurrence_that_lists_nobody_has_no_rows_and_wakes_nobody() {
 
 /// The list is in the log before its rows are in the outbox: history and the proof go by the list.
 #[tokio::test]
-async fn history_and_the_proof_know_of_what_is_not_spread_yet() {
+async fn history_and_proof_know_unspread_deliveries() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(100).await;
     scene.submit(&firm, 2).await;
@@ -333,9 +334,9 @@ async fn history_and_the_proof_know_of_what_is_not_spread_yet() {
     assert_eq!(scene.states().await, [state("delivered", 200)]);
 }
 
-/// Ruling 27: it is cancelled with its subscription, whenever it is spread.
+/// Ruling 27: a delivery is cancelled with its subscription, whenever it is spread.
 #[tokio::test]
-async fn what_is_spread_into_a_lane_that_was_closed_meanwhile_is_cancelled() {
+async fn a_closed_lanes_unspread_deliveries_are_cancelled() {
     let scene = Scene::new().await;
     let (firm, hooks) = scene.firm(100).await;
     scene.submit(&firm, 2).await;
@@ -353,9 +354,9 @@ async fn what_is_spread_into_a_lane_that_was_closed_meanwhile_is_cancelled() {
     scene.assert_proven().await;
 }
 
-/// H1: erased after it was recorded, and before it is spread.
+/// H1: the response is erased after its occurrence was recorded, and before the spread.
 #[tokio::test]
-async fn h1_what_is_erased_before_it_is_spread_is_cancelled() {
+async fn h1_erased_unspread_deliveries_are_cancelled() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(51).await;
     let responses = scene.submit(&firm, 2).await;
@@ -374,9 +375,10 @@ async fn h1_what_is_erased_before_it_is_spread_is_cancelled() {
     scene.assert_proven().await;
 }
 
-/// Within the budget as far as the receiver has room; occurrences beyond that are left to be spread.
+/// The append leases as many rows as the receiver has room for. Occurrences beyond the budget are
+/// left to be spread.
 #[tokio::test]
-async fn what_is_beyond_the_budget_of_its_call_is_not_leased_in_its_append() {
+async fn rows_beyond_the_budget_are_not_leased() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(10).await;
     let process = Sending::with(scene.world.deliverer().clone());
@@ -392,9 +394,9 @@ async fn what_is_beyond_the_budget_of_its_call_is_not_leased_in_its_append() {
     assert_eq!(scene.states().await, [state("delivered", 150)]);
 }
 
-/// Ruling 28: its 72 hours are counted, too.
+/// Ruling 28: the suspension has lasted 72 hours.
 #[tokio::test]
-async fn what_is_spread_for_a_firm_that_stays_suspended_is_cancelled() {
+async fn a_suspended_firms_unspread_deliveries_are_cancelled() {
     let scene = Scene::new().await;
     let (firm, _) = scene.firm(10).await;
     scene.submit(&firm, 15).await;

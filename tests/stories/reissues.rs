@@ -1,4 +1,5 @@
-//! Reissues (ruling 31): what has ended is made anew, read anew, under an id of its own.
+//! Reissues (ruling 31): an ended delivery is made anew, with a body that is read anew and an id of
+//! its own.
 
 use std::time::Duration;
 
@@ -83,9 +84,10 @@ impl Scene {
     }
 }
 
-/// I1: beside the one delivery of occurrence and subscription, and naming it.
+/// I1: a reissue stands beside the one delivery of occurrence and subscription, and names it. Its
+/// body is read anew.
 #[tokio::test]
-async fn i1_a_reissue_has_an_id_and_a_body_of_its_own_and_names_what_it_reissues() {
+async fn i1_a_reissue_has_its_own_id() {
     let scene = Scene::new().await;
     for (status, state) in [(200, "delivered"), (404, "failed")] {
         let (old, _) = scene.ended(status).await;
@@ -109,8 +111,9 @@ async fn i1_a_reissue_has_an_id_and_a_body_of_its_own_and_names_what_it_reissues
     scene.assert_held().await;
 }
 
+/// A failed reissue can be reissued itself.
 #[tokio::test]
-async fn a_reissue_has_eight_tries_and_can_be_reissued_itself() {
+async fn a_reissue_gets_eight_attempts() {
     let scene = Scene::new().await;
     let (old, _) = scene.ended(404).await;
     let new = scene.reissue(old).await;
@@ -127,8 +130,9 @@ async fn a_reissue_has_eight_tries_and_can_be_reissued_itself() {
     scene.assert_held().await;
 }
 
+/// The request is repeated at once and later, at the door and at the terminal.
 #[tokio::test]
-async fn one_request_makes_one_reissue_however_often_and_whenever_it_comes() {
+async fn a_repeated_request_makes_one_reissue() {
     let scene = Scene::new().await;
     let (old, _) = scene.ended(404).await;
     let request_id = scene.world.id();
@@ -160,7 +164,7 @@ async fn one_request_makes_one_reissue_however_often_and_whenever_it_comes() {
 }
 
 #[tokio::test]
-async fn it_is_in_the_audit_log_who_reissued_what_and_why() {
+async fn the_audit_log_explains_each_reissue() {
     let scene = Scene::new().await;
     let (old, _) = scene.ended(404).await;
     let new = scene.reissue(old).await;
@@ -178,9 +182,9 @@ async fn it_is_in_the_audit_log_who_reissued_what_and_why() {
     assert_eq!(evidence["hook_id"], json!(scene.hook));
 }
 
-/// The bytes that were sent are gone; what they were read from is not.
+/// The bytes that were sent are gone, and their source is not.
 #[tokio::test]
-async fn what_was_purged_can_be_reissued() {
+async fn a_purged_delivery_can_be_reissued() {
     let scene = Scene::new().await;
     let (old, _) = scene.ended(200).await;
     scene.world.pass(Duration::from_secs(8 * 86_400));
@@ -190,8 +194,9 @@ async fn what_was_purged_can_be_reissued() {
     assert_eq!(scene.last(), new);
 }
 
+/// It has not ended, its response was erased, it is a step's, or its subscription was removed.
 #[tokio::test]
-async fn what_has_not_ended_has_no_receiver_or_no_source_is_not_reissued() {
+async fn an_unfit_delivery_is_not_reissued() {
     let scene = Scene::new().await;
     let order = json!({"reason": "a test"});
     let not = |answer: Answer, why: &str| {
@@ -220,8 +225,9 @@ async fn what_has_not_ended_has_no_receiver_or_no_source_is_not_reissued() {
     not(scene.call(removed, &order).await, "was removed");
 }
 
+/// It needs a reason, an operator, an open firm and a delivery of the firm.
 #[tokio::test]
-async fn a_reissue_needs_a_reason_an_operator_an_open_firm_and_a_delivery_of_it() {
+async fn a_reissue_needs_a_complete_order() {
     let scene = Scene::new().await;
     let (old, _) = scene.ended(404).await;
     for order in [
@@ -257,9 +263,10 @@ async fn a_reissue_needs_a_reason_an_operator_an_open_firm_and_a_delivery_of_it(
     assert_eq!(scene.call(old, &order).await.code(), (403, "firm_inactive"));
 }
 
-/// It is queued while its subscription is held, suspended or about to go; then it is as any other.
+/// A reissue is queued while its firm is suspended. It is cancelled when its subscription goes, as
+/// any other delivery.
 #[tokio::test]
-async fn a_reissue_of_a_suspended_firm_waits_and_one_of_a_subscription_that_goes_is_cancelled() {
+async fn a_suspended_firms_reissue_waits() {
     let scene = Scene::new().await;
     let (old, _) = scene.ended(404).await;
     let suspended = later(activity(scene.firm.id, "firm.suspended", json!({})), 1);

@@ -1,4 +1,5 @@
-//! Replays (ruling 31): what has ended is sent once more, under the same ids and with the same bytes.
+//! Replays (ruling 31): an ended delivery is sent once more, under the same ids and with the same
+//! bytes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -61,14 +62,14 @@ impl Scene {
         self.world.internal(request).await
     }
 
-    /// Begins a replay; its id.
+    /// Begins a replay.
     async fn start(&self, mut order: Value) -> Answer {
         order["firm_id"] = json!(self.firm.id);
         order["reason"] = json!("the receiver was down");
         self.call("POST", "", order).await
     }
 
-    /// Sends what is to be sent again; how many that were.
+    /// Sends the due deliveries of replays, and returns how many.
     async fn send(&self) -> usize {
         let mut sent = 0;
         for _ in 0..5 {
@@ -120,7 +121,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn g8_a_failed_delivery_is_sent_once_more_with_the_same_bytes() {
+async fn g8_a_replay_sends_the_same_bytes() {
     let scene = Scene::new().await;
     let failed = scene.ended(1, 404).await;
     let begun = scene.start(json!({})).await;
@@ -146,7 +147,7 @@ async fn g8_a_failed_delivery_is_sent_once_more_with_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_replay_that_is_not_answered_with_success_changes_nothing() {
+async fn an_unsuccessful_replay_changes_nothing() {
     let scene = Scene::new().await;
     let failed = scene.ended(1, 404).await;
     for (status, tries) in [(503, 2), (410, 3), (410, 4)] {
@@ -164,9 +165,8 @@ async fn a_replay_that_is_not_answered_with_success_changes_nothing() {
     assert_eq!(hooks.body[0]["id"], json!(scene.hook), "410s of replays do not count");
 }
 
-/// A success in a replay resets the count of 410s.
 #[tokio::test]
-async fn a_replay_that_arrives_resets_the_count_of_410s() {
+async fn a_successful_replay_resets_410_counts() {
     let scene = Scene::new().await;
     scene.ended(1, 410).await;
     scene.start(json!({})).await;
@@ -176,9 +176,9 @@ async fn a_replay_that_arrives_resets_the_count_of_410s() {
     assert_eq!(hooks.body[0]["id"], json!(scene.hook), "one in a row");
 }
 
-/// Doors 13: a call repeated after a lost 202 sent everything that failed once more.
+/// A call repeated after a lost 202 once sent everything that failed once more.
 #[tokio::test]
-async fn g8_one_request_id_twice_is_one_replay_and_one_send() {
+async fn g8_a_repeated_request_begins_one_replay() {
     let scene = Scene::new().await;
     scene.ended(2, 404).await;
     scene.receiver.reply([Reply::status(404), Reply::status(404)]);
@@ -200,9 +200,9 @@ async fn g8_one_request_id_twice_is_one_replay_and_one_send() {
     scene.assert_proven().await;
 }
 
-/// The later of two concurrent calls finds the request taken in its transaction.
+/// All calls have one request id. The later of two finds the request taken in its transaction.
 #[tokio::test]
-async fn g8_of_two_concurrent_calls_with_one_request_id_one_begins_a_replay() {
+async fn g8_concurrent_calls_begin_one_replay() {
     let scene = Scene::new().await;
     scene.ended(1, 404).await;
     let order = || json!({"request_id": scene.firm.owner});
@@ -217,7 +217,7 @@ async fn g8_of_two_concurrent_calls_with_one_request_id_one_begins_a_replay() {
 }
 
 #[tokio::test]
-async fn g9_what_was_delivered_is_sent_again_only_by_force() {
+async fn g9_only_force_replays_delivered_deliveries() {
     let scene = Scene::new().await;
     let delivered = scene.ended(2, 200).await;
     let order = json!({"delivery_ids": delivered});
@@ -235,9 +235,9 @@ async fn g9_what_was_delivered_is_sent_again_only_by_force() {
     }
 }
 
-/// G10, and the other reasons: each is said, and nothing of it is sent.
+/// G10, and the other reasons: each is said, and nothing of a skipped delivery is sent.
 #[tokio::test]
-async fn g10_what_cannot_be_sent_again_is_skipped_with_its_reason() {
+async fn g10_a_skip_names_its_reason() {
     let scene = Scene::new().await;
     let removed = world_hook(&scene).await;
     let failed = scene.ended(1, 404).await;
@@ -270,7 +270,7 @@ async fn world_hook(scene: &Scene) -> Uuid {
 }
 
 #[tokio::test]
-async fn what_was_erased_or_purged_is_not_sent_again() {
+async fn erased_and_purged_deliveries_are_not_replayed() {
     let scene = Scene::new().await;
     let failed = scene.ended(2, 404).await;
     let begun = scene.start(json!({})).await;
@@ -286,9 +286,9 @@ async fn what_was_erased_or_purged_is_not_sent_again() {
     assert_eq!(begun.body["skipped_counts"], counts);
 }
 
-/// G11 in small: no faster than asked for, held, resumed, ended by hand.
+/// G11 in small: the replay is no faster than asked for, is paused, goes on and is ended by hand.
 #[tokio::test]
-async fn g11_a_replay_keeps_its_rate_and_can_be_held_and_ended() {
+async fn g11_a_replay_keeps_its_rate() {
     let scene = Scene::new().await;
     scene.ended(12, 404).await;
     let begun = scene.start(json!({"rate_per_second": 2})).await;
@@ -317,10 +317,10 @@ async fn g11_a_replay_keeps_its_rate_and_can_be_held_and_ended() {
     assert_eq!(rest.body["selected"], 6, "what was not sent is still failed");
 }
 
-/// G11: what a receiver does not take waits with the replay, where it can be held and ended, and not in the queue,
-/// where all of it would be sent at once when the receiver is back.
+/// G11: deliveries that a receiver does not take wait with the replay, where they can be held and
+/// ended. In the queue, all of them would be sent at once when the receiver is back.
 #[tokio::test]
-async fn g11_a_replay_kept_its_rate_only_while_its_receiver_took_it() {
+async fn g11_a_held_replay_keeps_its_rate() {
     let scene = Scene::new().await;
     scene.ended(12, 404).await;
     scene.pause_hook().await;
@@ -350,7 +350,7 @@ async fn g11_a_replay_kept_its_rate_only_while_its_receiver_took_it() {
 
 /// A replay whose receiver takes nothing keeps no other waiting.
 #[tokio::test]
-async fn a_replay_that_is_held_up_holds_up_no_other() {
+async fn a_held_replay_delays_no_other() {
     let scene = Scene::new().await;
     scene.ended(4, 404).await;
     let other = scene.world.firm().await;
@@ -370,10 +370,10 @@ async fn a_replay_that_is_held_up_holds_up_no_other() {
     assert_eq!(scene.show(&held).await["outcomes"], json!({"queued": 1, "waiting": 3}));
 }
 
-/// A replay that was asked for too fast is stopped, and another one is asked for: what the first had queued was sent by
-/// neither.
+/// A replay that was too fast is stopped, and another one begins. Deliveries that the first had
+/// queued were once sent by neither.
 #[tokio::test]
-async fn what_a_stopped_replay_had_queued_was_lost_to_the_next() {
+async fn the_next_replay_sends_dropped_deliveries() {
     let scene = Scene::new().await;
     scene.ended(3, 404).await;
     scene.pause_hook().await;
@@ -390,9 +390,9 @@ async fn what_a_stopped_replay_had_queued_was_lost_to_the_next() {
     scene.assert_proven().await;
 }
 
-/// Nor one subscription any other, in one replay.
+/// Both subscriptions are in one replay.
 #[tokio::test]
-async fn a_subscription_that_is_held_holds_up_no_other_of_its_replay() {
+async fn a_paused_subscription_delays_no_other() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     scene.receiver.reply((0..6).map(|_| Reply::status(404)));
@@ -411,9 +411,10 @@ async fn a_subscription_that_is_held_holds_up_no_other_of_its_replay() {
     assert_eq!(outcomes, &json!({"delivered": 3, "queued": 2, "waiting": 1}));
 }
 
-/// Erased after it was queued and before the eraser came: the claim takes it out, and says so.
+/// The response is erased after its delivery was queued and before the eraser comes. The claim
+/// takes the delivery out, which once stayed queued in its replay for ever.
 #[tokio::test]
-async fn what_was_erased_while_it_was_queued_stayed_queued_in_its_replay_for_ever() {
+async fn a_replay_drops_erased_queued_deliveries() {
     let scene = Scene::new().await;
     let failed = scene.ended(1, 404).await;
     let begun = scene.start(json!({})).await;
@@ -425,9 +426,9 @@ async fn what_was_erased_while_it_was_queued_stayed_queued_in_its_replay_for_eve
     scene.assert_proven().await;
 }
 
-/// Of two replays of one delivery one sends it; claims race for the turns too.
+/// One of two replays sends the delivery. Claims race for the turns too.
 #[tokio::test]
-async fn a_delivery_is_in_one_open_replay_at_most() {
+async fn a_delivery_joins_one_open_replay() {
     let scene = Scene::new().await;
     scene.ended(4, 404).await;
     let (one, two) = (scene.start(json!({})).await, scene.start(json!({})).await);
@@ -442,7 +443,7 @@ async fn a_delivery_is_in_one_open_replay_at_most() {
 }
 
 #[tokio::test]
-async fn a_replay_needs_a_reason_and_an_operator() {
+async fn a_replay_needs_reason_and_operator() {
     let scene = Scene::new().await;
     let order = json!({"firm_id": scene.firm.id, "reason": "a test"});
     let with = |field: &str, value: Value| {
@@ -474,8 +475,9 @@ async fn a_replay_needs_a_reason_and_an_operator() {
     assert_eq!((dry.status.as_u16(), &dry.body["id"]), (200, &Value::Null));
 }
 
+/// A replay once began with another number than was confirmed.
 #[tokio::test]
-async fn a_replay_began_with_another_number_than_was_confirmed() {
+async fn a_replay_needs_the_confirmed_number() {
     let scene = Scene::new().await;
     scene.ended(2, 404).await;
     let refused = scene.start(json!({"expected": 1})).await;
@@ -490,9 +492,10 @@ async fn a_replay_began_with_another_number_than_was_confirmed() {
     assert_eq!(scene.start(json!({"expected": "2"})).await.status, 400);
 }
 
-/// Without a terminal nobody can be asked, so `--yes` is needed.
+/// The end of a replay needs consent, too. Without a terminal nobody can be asked, so `--yes` is
+/// needed.
 #[tokio::test]
-async fn a_replay_of_all_firms_and_its_end_needed_no_consent() {
+async fn replaying_all_firms_needs_consent() {
     let scene = Scene::new().await;
     scene.ended(2, 404).await;
     let refused = async |arguments: &[&str]| {
@@ -515,9 +518,9 @@ async fn a_replay_of_all_firms_and_its_end_needed_no_consent() {
     assert_eq!(scene.show(&begun).await["state"], "stopped");
 }
 
-/// After an outage one command sends everything again that failed, of every firm.
+/// After an outage one command sends every failed delivery again, of every firm.
 #[tokio::test]
-async fn an_operator_replays_all_firms_at_the_terminal() {
+async fn the_terminal_replays_all_firms() {
     let scene = Scene::new().await;
     let failed = scene.ended(2, 404).await;
     let quiet = scene.world.firm().await;

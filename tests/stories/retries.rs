@@ -1,4 +1,4 @@
-//! When a delivery is tried again, and what is kept of its answers, from the receiver's words to
+//! When a delivery is attempted again, and how its answers are kept, from the receiver's words to
 //! history: cases D5, D7 to D11, C19 for steps, and E10.
 
 use std::time::Duration;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tests::{ATTEMPTS, Firm, FirstClaim, Receiver, Reply, TestDatabase, World};
 use uuid::Uuid;
 
-/// The id of what arrived last.
+/// The id of the delivery that arrived last.
 fn last(receiver: &Receiver) -> Uuid {
     receiver.received().last().unwrap().header("x-service-delivery").parse().unwrap()
 }
 
-/// A delivery's state after its only try, and the seconds to its next one.
+/// A delivery's state after its only attempt, and the seconds to its next one.
 async fn wait(world: &World, delivery_id: Uuid) -> (String, Option<i64>) {
     let wait = format!(
         "select state, extract(epoch from next_try_at - finished_at)::bigint
@@ -30,7 +30,8 @@ async fn wait(world: &World, delivery_id: Uuid) -> (String, Option<i64>) {
 /// A number that nobody reads: 65 digits.
 const TOO_LONG: &str = "99999999999999999999999999999999999999999999999999999999999999999";
 
-/// Status and `Retry-After` of an answer, and what follows: it is noon on Sunday, 2026-11-01.
+/// Status and `Retry-After` of an answer, then the state and the wait in seconds. It is noon on
+/// Sunday, 2026-11-01.
 const WAITS: [(u16, &[&str], &str, Option<i64>); 26] = [
     (503, &["5"], "pending", Some(60)),
     (503, &["7200"], "pending", Some(7_200)),
@@ -62,7 +63,7 @@ const WAITS: [(u16, &[&str], &str, Option<i64>); 26] = [
 
 #[rstest]
 #[tokio::test]
-async fn d8_retry_after_from_the_receivers_words_to_the_next_try(
+async fn d8_retry_after_sets_the_next_attempt(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -78,14 +79,15 @@ async fn d8_retry_after_from_the_receivers_words_to_the_next_try(
     }
 }
 
-/// An answer with a redirect, and what is found where it leads.
+/// An answer with a redirect, and the answer where it leads.
 fn gone_elsewhere() -> [Reply; 2] {
     [Reply::status(307).header("location", "/gone"), Reply::status(410)]
 }
 
+/// Eight 500s in between reset nothing.
 #[rstest]
 #[tokio::test]
-async fn d9_a_410_behind_a_redirect_counts_and_eight_500s_in_between_reset_nothing(
+async fn d9_a_410_behind_a_redirect_counts(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -108,10 +110,10 @@ async fn d9_a_410_behind_a_redirect_counts_and_eight_500s_in_between_reset_nothi
     assert_eq!(receiver.received().len(), 12);
 }
 
-/// What a receiver may say to whoever reads it: a terminal, a page, a log.
+/// A receiver's words may reach a terminal, a page or a log.
 #[rstest]
 #[tokio::test]
-async fn d5_whatever_a_receiver_says_is_recorded_and_harmless(
+async fn d5_any_answer_is_recorded_harmlessly(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -133,9 +135,9 @@ async fn d5_whatever_a_receiver_says_is_recorded_and_harmless(
     assert!(kept.starts_with(start) && kept.len() == ANSWER_KEPT_BYTES, "{kept}");
 }
 
-/// In the present: the clock of the test stands.
+/// The world is in the present: the clock of the other tests stands.
 #[tokio::test]
-async fn d11_a_signature_tells_the_second_it_was_made_in() {
+async fn d11_a_signature_tells_its_second() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -160,9 +162,11 @@ async fn order_step(world: &World, firm: &Firm, url: &str, response_id: Uuid) {
     assert_eq!(world.internal(request.unwrap()).await.status, 202);
 }
 
+/// A redirect to another host loses the extra headers of a step, its idempotency key and its
+/// signature.
 #[rstest]
 #[tokio::test]
-async fn c19_d13_the_extra_headers_of_a_step_are_not_told_to_another_host(
+async fn c19_d13_another_host_gets_no_headers(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -184,8 +188,9 @@ async fn c19_d13_the_extra_headers_of_a_step_are_not_told_to_another_host(
     }
 }
 
+/// It has failed after eight attempts that no receiver saw.
 #[tokio::test]
-async fn e10_what_cannot_be_built_has_failed_after_eight_tries_that_nobody_saw() {
+async fn e10_an_unbuildable_delivery_fails_unseen() {
     let world = World::claiming(FirstClaim::FromOutbox).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -213,11 +218,11 @@ async fn e10_what_cannot_be_built_has_failed_after_eight_tries_that_nobody_saw()
 const STEPS: usize = 240;
 const PARTS: usize = 12;
 
-/// All of them fail in one moment; the next tries do not come in one moment. χ² with 11 degrees of
-/// freedom is above 50 once in two million runs.
+/// All steps fail in one moment, and their next attempts are spread over a fifth of the wait either
+/// way. χ² with 11 degrees of freedom is above 50 once in two million runs.
 #[rstest]
 #[tokio::test]
-async fn d7_the_first_waits_of_many_steps_are_spread_over_a_fifth_either_way(
+async fn d7_first_waits_of_steps_are_spread(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;

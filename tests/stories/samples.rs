@@ -54,9 +54,9 @@ async fn without_submissions_every_sample_is_made_up() {
     }
 }
 
-/// The delivery shape exactly: a sample of the latest submission is what its delivery sent.
+/// A sample of the latest submission has exactly the bytes that its delivery sent.
 #[tokio::test]
-async fn a_sample_of_a_submission_is_what_was_delivered() {
+async fn a_sample_has_the_deliverys_bytes() {
     let world = World::new().await;
     let firm = world.firm().await;
     let receiver = Receiver::start().await;
@@ -68,8 +68,9 @@ async fn a_sample_of_a_submission_is_what_was_delivered() {
     assert_eq!(answer.bytes, [b"[", &sent[..], b"]"].concat());
 }
 
+/// The submission is the latest of the firm, or of the form that the call names.
 #[tokio::test]
-async fn the_latest_submission_counts_of_the_firm_or_of_the_form() {
+async fn a_sample_is_of_the_latest_submission() {
     let world = World::new().await;
     let firm = world.firm().await;
     let second = another_form(&world, &firm).await;
@@ -88,7 +89,7 @@ async fn the_latest_submission_counts_of_the_firm_or_of_the_form() {
 }
 
 #[tokio::test]
-async fn an_unfinished_response_is_no_sample_and_neither_is_another_firms() {
+async fn only_own_finished_responses_are_samples() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     world.submit(&other).await;
@@ -116,9 +117,9 @@ async fn an_erased_submission_is_no_sample() {
     assert_eq!(shown["response"]["id"], json!(kept));
 }
 
-/// A keyring that hangs costs those who ask for a sample two seconds, and nobody else anything.
+/// A hanging keyring costs a call for a sample two seconds, and any other call nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e11_a_slow_keyring_keeps_no_caller_out() {
+async fn e11_a_hanging_keyring_delays_only_samples() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     world.submit(&firm).await;
@@ -152,7 +153,7 @@ async fn e11_a_slow_keyring_keeps_no_caller_out() {
 
 /// A19
 #[tokio::test]
-async fn a19_unknown_triggers_and_forms() {
+async fn a19_unknown_triggers_and_forms_get_404() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let get = async |path: String| world.get(&firm, &format!("/triggers/{path}")).await;
@@ -181,7 +182,7 @@ async fn a19_unknown_triggers_and_forms() {
 }
 
 #[tokio::test]
-async fn a_trigger_that_the_plan_does_not_have_has_no_sample() {
+async fn a_trigger_outside_the_plan_is_unknown() {
     let world = World::new().await;
     let firm = world.firm().await;
     let change = activity(firm.id, "firm.changed", json!({"plan": {"leads_in_full": false}}));

@@ -1,5 +1,5 @@
-//! Reports of state and their content, end to end: a clock per aspect (ruling 35), lenient addresses
-//! (36) and checked texts (37).
+//! Reports of state and their content, end to end: a clock per aspect (ruling 35), lenient
+//! addresses (36) and checked texts (37).
 
 use std::slice;
 
@@ -113,8 +113,9 @@ fn booked(firm: &Firm, booking_id: Uuid, response_id: Uuid, title: &str) -> Valu
     activity(firm.id, "booking.made", data)
 }
 
+/// The booking is reported again under another id and time. It was once accepted.
 #[tokio::test]
-async fn a_booking_reported_again_under_another_id_and_time_was_accepted() {
+async fn a_repeated_booking_is_a_duplicate() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (response, booking) = (world.submit(&firm).await, world.id());
@@ -129,7 +130,7 @@ async fn a_booking_reported_again_under_another_id_and_time_was_accepted() {
 }
 
 #[tokio::test]
-async fn an_older_report_of_a_report_is_stale() {
+async fn an_older_report_activity_is_stale() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (response_id, report_id) = (world.submit(&firm).await, world.id());
@@ -169,7 +170,7 @@ async fn an_opt_out_holds_for_each_spelling() {
 }
 
 #[tokio::test]
-async fn an_address_in_brackets_is_the_bare_one() {
+async fn brackets_do_not_change_an_address() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response = |email: &str| {

@@ -1,4 +1,4 @@
-//! From a submitted form to a signed request at the receiver, and what history says of it.
+//! From a submitted form to a signed request at the receiver and to its history.
 
 use std::time::Duration;
 
@@ -65,16 +65,20 @@ async fn a_submitted_form_reaches_its_subscriber_signed(
     assert_eq!(history, ("delivered".to_owned(), vec!["delivered".to_owned()]));
 }
 
+/// The response is reported three times.
 #[rstest]
 #[tokio::test]
-async fn each_matching_subscription_gets_it_once_however_often_it_is_reported(
+async fn each_matching_subscription_gets_one_delivery(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/one")).await;
     world.subscribe(&firm, &receiver.url("/two")).await;
-    let of_form = |form: Option<Uuid>| json!({"target_url": receiver.url("/form"), "trigger": "form_submitted", "form_id": form});
+    let of_form = |form: Option<Uuid>| {
+        json!({"target_url": receiver.url("/form"), "trigger": "form_submitted",
+               "form_id": form})
+    };
     world.call(&firm.key, "POST", "/hooks", of_form(Some(firm.form))).await;
     let other_trigger = json!({"target_url": receiver.url("/x"), "trigger": "report_sent"});
     world.call(&firm.key, "POST", "/hooks", other_trigger).await;
@@ -98,10 +102,10 @@ async fn each_matching_subscription_gets_it_once_however_often_it_is_reported(
     assert_eq!(paths, ["/form", "/one", "/two"]);
 }
 
-/// Ruling 30
+/// Ruling 30: occurrences between the creation and the removal count.
 #[rstest]
 #[tokio::test]
-async fn a_subscription_gets_what_happens_between_its_creation_and_its_removal(
+async fn a_subscription_gets_its_lifetimes_occurrences(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -117,10 +121,10 @@ async fn a_subscription_gets_what_happens_between_its_creation_and_its_removal(
     assert_eq!(receiver.received()[0].json()["response"]["id"], json!(within));
 }
 
-/// D7
+/// D7: the attempts follow the retry schedule, with one id and the same bytes.
 #[rstest]
 #[tokio::test]
-async fn d7_eight_tries_on_the_schedule_with_one_id_and_the_same_bytes_then_failed(
+async fn d7_a_delivery_fails_after_eight_attempts(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -177,7 +181,7 @@ async fn d8_retry_after_lengthens_the_wait(
 /// D6
 #[rstest]
 #[tokio::test]
-async fn d6_a_final_answer_ends_it_at_once(
+async fn d6_a_final_answer_ends_the_delivery(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -198,10 +202,10 @@ async fn d6_a_final_answer_ends_it_at_once(
     assert_eq!(kept, "no such \u{fffd} hook");
 }
 
-/// D9
+/// D9: the 410s come in a row, and the other deliveries are cancelled.
 #[rstest]
 #[tokio::test]
-async fn d9_two_410s_in_a_row_remove_the_subscription_and_cancel_the_rest(
+async fn d9_two_410s_remove_the_subscription(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -247,7 +251,7 @@ async fn d9_two_410s_in_a_row_remove_the_subscription_and_cancel_the_rest(
 /// D10
 #[rstest]
 #[tokio::test]
-async fn d10_410s_that_arrive_at_once_make_one_removal(
+async fn d10_concurrent_410s_make_one_removal(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -273,7 +277,7 @@ async fn d10_410s_that_arrive_at_once_make_one_removal(
 
 #[rstest]
 #[tokio::test]
-async fn revoking_a_key_is_at_once_and_takes_its_subscriptions_along(
+async fn a_revoked_key_takes_its_subscriptions_along(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -297,7 +301,7 @@ async fn revoking_a_key_is_at_once_and_takes_its_subscriptions_along(
 /// B4
 #[rstest]
 #[tokio::test]
-async fn b4_a_member_who_leaves_takes_their_keys_along(
+async fn b4_a_leaving_member_loses_the_keys(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -328,7 +332,7 @@ async fn b4_a_member_who_leaves_takes_their_keys_along(
 /// Ruling 28
 #[rstest]
 #[tokio::test]
-async fn a_suspended_firm_waits_and_a_closed_one_is_cancelled(
+async fn suspensions_hold_and_closings_cancel_deliveries(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;
@@ -357,9 +361,9 @@ async fn a_suspended_firm_waits_and_a_closed_one_is_cancelled(
     assert_eq!(world.call(&firm.key, "GET", "/me", Value::Null).await.status, 403);
 }
 
-/// E4, E5: the process dies after its claim
+/// E4, E5: the process dies after its claim. The delivery is sent again when its lease ends.
 #[tokio::test]
-async fn e5_a_try_nobody_recorded_counts_and_is_sent_again_when_its_lease_ends() {
+async fn e5_an_unrecorded_attempt_counts() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -379,9 +383,9 @@ async fn e5_a_try_nobody_recorded_counts_and_is_sent_again_when_its_lease_ends()
     );
 }
 
-/// Ruling 23: the last try is cut off
+/// Ruling 23: the last attempt is cut off.
 #[tokio::test]
-async fn an_interrupted_last_try_ends_the_delivery_as_failed() {
+async fn an_interrupted_last_attempt_fails_the_delivery() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -405,9 +409,9 @@ async fn an_interrupted_last_try_ends_the_delivery_as_failed() {
     assert!(outcomes.iter().all(|outcome| outcome == "interrupted"));
 }
 
-/// Ruling 29
+/// Ruling 29: a delivery in flight at the removal is delivered or cancelled.
 #[tokio::test]
-async fn what_is_in_flight_at_the_removal_is_delivered_or_cancelled_never_retried() {
+async fn a_removal_allows_no_retry() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -434,7 +438,7 @@ async fn what_is_in_flight_at_the_removal_is_delivered_or_cancelled_never_retrie
 
 /// A backlog in the lane: its holder set the time before it could see the new work.
 #[tokio::test]
-async fn work_queued_while_another_holds_the_lane_waits_for_nobody_and_is_not_slept_through() {
+async fn a_locked_lane_hides_no_new_work() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -485,10 +489,10 @@ fn finished(
     }
 }
 
-/// B17's neighbour: ids that the product uses in two firms
+/// B17's neighbour: ids that the product uses in two firms. Each firm gets its own response.
 #[rstest]
 #[tokio::test]
-async fn two_firms_with_one_response_id_each_hear_of_their_own(
+async fn two_firms_may_share_a_response_id(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let world = World::claiming(first).await;

@@ -1,4 +1,4 @@
-//! What becomes of a target between the door and the wire: cases C11, C12 and C15.
+//! A target between the door and the wire: cases C11, C12 and C15.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -29,7 +29,7 @@ fn asking(dns: &NameServer) -> OutgoingClient {
     OutgoingClient::new(OutgoingConfig { names, budget, ..OutgoingConfig::new(allowed) }).unwrap()
 }
 
-/// The urls of a delivery's last try, as history shows them, and what became of it.
+/// URLs and error of a delivery's last attempt, as history shows them.
 async fn last_try(world: &World, firm: &Firm, delivery_id: Uuid) -> (Vec<String>, String) {
     let mut connection = world.pool().acquire().await.unwrap();
     let shown = as_of::delivery(&mut connection, firm.id, delivery_id, AsOf::NOW).await;
@@ -39,8 +39,9 @@ async fn last_try(world: &World, firm: &Firm, delivery_id: Uuid) -> (Vec<String>
     (urls, last.error.clone().unwrap_or_default())
 }
 
+/// C11: the fragment is echoed, and history shows the name in punycode.
 #[tokio::test]
-async fn c11_a_fragment_is_echoed_and_never_sent_and_names_are_shown_in_punycode() {
+async fn c11_a_fragment_is_never_sent() {
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let mut world = World::new().await;
     world.system.deliverer.outgoing = asking(&dns);
@@ -71,7 +72,7 @@ impl Asked for Door {
     }
 }
 
-/// What `POST /hooks` answers when names are looked up here.
+/// The answer of `POST /hooks` when names are looked up here.
 async fn subscribed(world: &World, firm: &Firm, dns: &NameServer) -> (u16, String) {
     let names = Arc::new(Door(asking(dns)));
     let service = world.service().clone();
@@ -87,7 +88,7 @@ async fn subscribed(world: &World, firm: &Firm, dns: &NameServer) -> (u16, Strin
 }
 
 #[tokio::test]
-async fn c12_a_subscription_is_refused_on_proof_only() {
+async fn c12_only_proof_refuses_a_subscription() {
     let world = World::new().await;
     let firm = world.firm().await;
     let private = Reply::Addresses(parsed(&["10.0.0.1", "fd00::1", "169.254.169.254"]));
@@ -106,8 +107,10 @@ async fn c12_a_subscription_is_refused_on_proof_only() {
     }
 }
 
+/// C15: each attempt is refused, and nothing goes to the private address. The delivery arrives when
+/// the name is public again.
 #[tokio::test]
-async fn c15_a_name_that_turns_private_is_refused_try_by_try_and_never_sent_to() {
+async fn c15_a_name_turned_private_is_refused() {
     let turned = Arc::new(AtomicUsize::new(0));
     let now = Arc::clone(&turned);
     let dns = NameServer::start(move |_, _| {

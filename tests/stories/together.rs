@@ -1,7 +1,7 @@
 //! Calls that are taken in together: each gets its own answer, whatever becomes of the others.
 //!
-//! Two calls hold the two turns, because somebody holds the rows of what they report; all others come
-//! meanwhile, and are taken in together when these rows are free.
+//! Two calls hold the two turns, because somebody has locked the rows that they report. All other
+//! calls come meanwhile, and are taken in together when these rows are free.
 
 mod tokens;
 
@@ -51,7 +51,8 @@ impl<'a> Held<'a> {
         Self { world, firm, responses, holder }
     }
 
-    /// Lets the calls come while both turns are held, then frees these; answers what each was told.
+    /// Lets the calls come while both turns are held, then frees the turns. Returns the answers of
+    /// the calls.
     async fn meanwhile(self, calls: Vec<Call<'_>>) -> Vec<Answer> {
         let Self { world, firm, responses, holder } = self;
         let firsts = responses.map(|response| async move {
@@ -124,8 +125,9 @@ async fn break_together(world: &World, how: &str) {
     world.pool().execute(&*broken).await.unwrap();
 }
 
+/// Each call gets the answer about its own activities.
 #[tokio::test]
-async fn calls_that_come_at_the_same_time_are_one_transaction_and_each_is_told_of_its_own() {
+async fn concurrent_calls_share_one_transaction() {
     let world = patient().await;
     let firm = world.firm().await;
     let held = Held::both(&world, &firm).await;
@@ -150,13 +152,14 @@ async fn calls_that_come_at_the_same_time_are_one_transaction_and_each_is_told_o
     .fetch_one(world.pool())
     .await
     .unwrap();
-    // The first call has none where what it reports was another's before.
+    // The first call has none if another call reported its response before.
     assert_eq!(causes, if told[0] == (1, 0) { 23 } else { 22 }, "each call has its own");
 }
 
-/// Tables say that nobody has heard of a response: calls that come together believe them, one by itself asks.
+/// The tables have forgotten a response that the log or the vault knows. Calls that come together
+/// believe the tables, and a call by itself asks.
 #[tokio::test]
-async fn a_response_that_only_the_log_or_the_vault_knows_is_recorded_once() {
+async fn a_forgotten_response_is_recorded_once() {
     let world = patient().await;
     let firm = world.firm().await;
     let in_vault = |response| {
@@ -186,8 +189,9 @@ async fn a_response_that_only_the_log_or_the_vault_knows_is_recorded_once() {
     }
 }
 
+/// The error names the index within the bad call, and the others are taken in.
 #[tokio::test]
-async fn a_bad_call_is_refused_by_its_own_index_and_the_others_are_taken_in() {
+async fn a_bad_call_is_refused_alone() {
     let world = patient().await;
     let firm = world.firm().await;
     for bad in [1, 2, 8] {
@@ -216,8 +220,9 @@ async fn a_bad_call_is_refused_by_its_own_index_and_the_others_are_taken_in() {
     }
 }
 
+/// After a conflict, or a failure that may be one call's fault, each call is tried by itself.
 #[tokio::test]
-async fn after_a_conflict_or_what_may_be_one_calls_fault_each_is_tried_by_itself() {
+async fn a_failed_batch_is_retried_singly() {
     let broken = [
         "raise exception 'a lost race' using errcode = '40001';",
         "raise exception 'a defect';",
@@ -240,7 +245,7 @@ async fn after_a_conflict_or_what_may_be_one_calls_fault_each_is_tried_by_itself
 }
 
 #[tokio::test]
-async fn one_call_that_the_database_cannot_take_fails_alone() {
+async fn an_untakeable_call_fails_alone() {
     let world = patient().await;
     let firm = world.firm().await;
     let held = Held::both(&world, &firm).await;
@@ -259,9 +264,9 @@ async fn one_call_that_the_database_cannot_take_fails_alone() {
     }
 }
 
-/// Nobody waits for a connection on their own after the wait they shared.
+/// No call waits for a connection by itself after the wait that all shared.
 #[tokio::test]
-async fn when_no_database_is_met_all_are_told_so() {
+async fn without_a_database_all_calls_fail() {
     let world = patient().await;
     let firm = world.firm().await;
     let held = Held::both(&world, &firm).await;
@@ -296,7 +301,7 @@ async fn a_keyring_that_is_away_leaves_nothing() {
 
 /// A23: the call is in its own task, and its place among the others is kept.
 #[tokio::test]
-async fn a23_a_caller_who_hangs_up_while_waiting_is_taken_in_with_the_others() {
+async fn a23_a_hung_up_call_is_recorded() {
     let world = patient().await;
     let firm = world.firm().await;
     let held = Held::both(&world, &firm).await;
@@ -333,9 +338,9 @@ fn hanging_up<'a>(world: &'a World, mut call: Call<'a>) -> Call<'a> {
     })
 }
 
-/// Eight callers, each of whom reports the next name of a firm when the last is taken in.
+/// Eight callers each report the next name of a firm when the last is taken in.
 #[tokio::test]
-async fn successive_calls_of_a_caller_stay_in_order() {
+async fn a_callers_calls_stay_in_order() {
     let world = patient().await;
     let firms: Vec<Firm> = join_all((0..8).map(|_| world.firm())).await;
     let caller = async |firm: &Firm| {
@@ -358,9 +363,9 @@ async fn successive_calls_of_a_caller_stay_in_order() {
     }
 }
 
-/// An erased response keeps no key, whoever reports of it again together with others.
+/// An erased response keeps no key, also if it is reported again together with others.
 #[tokio::test]
-async fn h1_what_is_reported_of_an_erased_response_together_with_others_leaves_no_key() {
+async fn h1_concurrent_reports_leave_no_key() {
     let world = patient().await;
     let firm = world.firm().await;
     let response = world.submit(&firm).await;
@@ -378,9 +383,9 @@ async fn h1_what_is_reported_of_an_erased_response_together_with_others_leaves_n
     assert!(world.service().keyring.find(&[subject]).await.unwrap().is_empty());
 }
 
-/// Whoever waits for rows that somebody else has locked holds up nobody.
+/// A call that waits for locked rows holds up no other call.
 #[tokio::test]
-async fn a_firm_whose_rows_are_locked_does_not_hold_up_the_others() {
+async fn a_locked_firm_delays_no_other_firm() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let Held { responses, holder, .. } = Held::both(&world, &firm).await;

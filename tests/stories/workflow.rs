@@ -60,8 +60,9 @@ fn outcomes(shown: &Answer) -> Vec<(u64, &str)> {
         .collect()
 }
 
+/// D14: the request has the method, the ids and the headers of the step.
 #[tokio::test]
-async fn d14_a_step_is_sent_signed_with_its_own_names_and_headers() {
+async fn d14_a_step_is_sent_signed() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -98,7 +99,7 @@ async fn d14_a_step_is_sent_signed_with_its_own_names_and_headers() {
 }
 
 #[tokio::test]
-async fn the_same_step_again_is_accepted_and_sent_once() {
+async fn a_repeated_step_is_sent_once() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -113,9 +114,10 @@ async fn the_same_step_again_is_accepted_and_sent_once() {
     assert_eq!(world.deliver().await, 1, "another step of the run is another delivery");
 }
 
-/// Its answer may have been lost, and the world has gone on since.
+/// The first answer may have been lost, and the response was erased since. Another firm may not
+/// take the step's ids.
 #[tokio::test]
-async fn a_step_that_is_posted_again_after_its_response_was_erased_is_still_accepted() {
+async fn an_erased_responses_step_is_accepted_again() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -133,9 +135,9 @@ async fn a_step_that_is_posted_again_after_its_response_was_erased_is_still_acce
     assert_eq!(stolen.code(), (400, "invalid_request"), "a run is one firm's");
 }
 
-/// Ruling 25: what a receiver says back is kept without the firm's own secrets.
+/// Ruling 25: a receiver's words are kept without the firm's own secrets.
 #[tokio::test]
-async fn an_echoed_header_of_a_step_is_masked_in_what_is_kept() {
+async fn an_echoed_header_is_kept_masked() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -154,9 +156,10 @@ async fn an_echoed_header_of_a_step_is_masked_in_what_is_kept() {
     assert_eq!(shown.body["run_id"], json!(step.run_id));
 }
 
-/// Before its first try and when it was tried anew, a second reading of its events told of no next try.
+/// Before the first attempt and after a retry, a second reading of the events once told of no next
+/// attempt.
 #[tokio::test]
-async fn a_step_was_told_otherwise_than_its_delivery() {
+async fn a_step_shows_its_deliverys_state() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -184,9 +187,9 @@ async fn a_step_was_told_otherwise_than_its_delivery() {
     assert_eq!(next_try().await, "2026-11-01T12:00:05.000Z");
 }
 
-/// D7: 30 s, 2, 8 and 32 minutes, each varied by a fifth at most, then the step has failed.
+/// D7: 30 s, 2, 8 and 32 minutes, each varied by a fifth at most. Then the step has failed.
 #[tokio::test]
-async fn d7_a_step_has_five_tries_and_five_more_when_it_is_retried() {
+async fn d7_a_retry_gives_five_more_attempts() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -230,7 +233,7 @@ async fn d7_a_step_has_five_tries_and_five_more_when_it_is_retried() {
 
 /// D9: for a step 410 is as final as any other 4xx, and counts nowhere.
 #[tokio::test]
-async fn d9_a_step_that_gets_410_fails_at_once() {
+async fn d9_a_410_fails_the_step() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let hook_id = world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -252,7 +255,7 @@ async fn d9_a_step_that_gets_410_fails_at_once() {
 }
 
 #[tokio::test]
-async fn a_step_that_cannot_be_sent_is_refused() {
+async fn an_unsendable_step_is_refused() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = world.submit(&firm).await;
@@ -285,9 +288,9 @@ async fn a_step_that_cannot_be_sent_is_refused() {
     assert_eq!(call(&world, "GET", "/a/b", Value::Null).await.code(), (404, "delivery_not_found"));
 }
 
-/// Ruling 28 for steps: a suspended firm's wait, a closed firm's are cancelled.
+/// Ruling 28 for steps.
 #[tokio::test]
-async fn the_steps_of_a_suspended_firm_wait_and_those_of_a_closed_one_are_cancelled() {
+async fn suspensions_hold_and_closings_cancel_steps() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -323,7 +326,7 @@ async fn the_steps_of_a_suspended_firm_wait_and_those_of_a_closed_one_are_cancel
 
 /// H1: an erased response takes the step's body and headers along.
 #[tokio::test]
-async fn h1_an_erased_response_cancels_the_steps_about_it() {
+async fn h1_an_erased_response_cancels_its_steps() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -353,9 +356,9 @@ async fn h1_an_erased_response_cancels_the_steps_about_it() {
     assert_eq!(answer.code(), (404, "response_not_found"));
 }
 
-/// What a step sent is kept as long as any other's; after that it cannot be tried anew.
+/// The bytes of a step are kept as long as any other's. After that the step cannot be retried.
 #[tokio::test]
-async fn h2_a_failed_step_that_was_purged_is_not_retried() {
+async fn h2_a_purged_step_is_not_retried() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -386,9 +389,10 @@ async fn stored(world: &World, event_type: &str) -> Vec<(String, Value)> {
     .unwrap()
 }
 
-/// Workflow builders put answers of people into URLs, and the log is for ever (core 8 a; ruling 44).
+/// Workflow builders put answers of people into URLs, and the log is for ever (ruling 44). The URL
+/// was once in the log and in the queue.
 #[tokio::test]
-async fn the_url_of_a_step_was_in_the_log_and_in_the_queue() {
+async fn no_table_shows_a_steps_url() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -431,7 +435,7 @@ async fn the_url_of_a_step_was_in_the_log_and_in_the_queue() {
 
 /// A URL that was put in the place of another would get the other's body.
 #[tokio::test]
-async fn the_url_of_a_step_was_swapped_in_the_table_and_sent() {
+async fn a_swapped_step_url_is_never_sent() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -459,9 +463,9 @@ async fn the_url_of_a_step_was_swapped_in_the_table_and_sent() {
     assert!(receiver.received().is_empty());
 }
 
-/// A redirect of a step leads from its whole URL, and says no path in history.
+/// A relative redirect of a step leads from its whole URL, and history shows no path.
 #[tokio::test]
-async fn c19_a_relative_redirect_of_a_step_is_joined_with_its_url() {
+async fn c19_a_redirect_joins_the_steps_url() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -480,7 +484,8 @@ async fn c19_a_relative_redirect_of_a_step_is_joined_with_its_url() {
     assert_eq!(urls, [&json!(receiver.url("/…")), &json!(receiver.url(""))]);
 }
 
-/// Makes a step's rows as builds before ruling 44 wrote them: the URL is in its event and in its order.
+/// Makes a step's rows as builds before ruling 44 wrote them: the URL is in its event and in its
+/// order.
 async fn queue_as_before(world: &World, step: &Step, url: &str) {
     sqlx::raw_sql("alter table events disable trigger user").execute(world.pool()).await.unwrap();
     let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
@@ -506,8 +511,9 @@ async fn queue_as_before(world: &World, step: &Step, url: &str) {
     sqlx::query("update step_headers set url = null").execute(world.pool()).await.unwrap();
 }
 
+/// It is also shown and retried.
 #[tokio::test]
-async fn a_step_that_an_older_build_queued_is_sent_shown_and_retried() {
+async fn an_older_builds_step_is_sent() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
@@ -537,9 +543,10 @@ async fn a_step_that_an_older_build_queued_is_sent_shown_and_retried() {
     assert_eq!(host, "127.0.0.1");
 }
 
-/// H1: without its URL a step cannot be sent, and history says why.
+/// H1: a failed step is retried after the erasure. Without its URL it cannot be sent, and history
+/// says why.
 #[tokio::test]
-async fn h1_a_failed_step_that_is_retried_after_an_erasure_says_why_it_was_not_sent() {
+async fn h1_an_erased_step_says_its_cause() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;

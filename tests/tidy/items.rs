@@ -158,7 +158,7 @@ const fn nesting(letter: char) -> i32 {
     }
 }
 
-/// The text between these separators, but for those inside of brackets; `::` separates nothing.
+/// The text between these separators. A separator inside of brackets does not count, nor does `::`.
 fn pieces(text: &str, separator: char) -> Vec<&str> {
     let mut found = Vec::new();
     let mut depth = 0;

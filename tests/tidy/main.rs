@@ -202,12 +202,12 @@ fn no_parameter_is_a_tuple() {
 }
 
 #[test]
-fn no_statement_binds_two_values_that_do_not_come_together() {
+fn no_statement_binds_unrelated_values() {
     assert_at_most(PAIRED_LETS_MAX, &paired_lets(&source::files()));
 }
 
 #[test]
-fn no_two_types_of_a_crate_share_a_name() {
+fn no_crate_names_two_types_alike() {
     assert_at_most(DOUBLED_TYPE_NAMES_MAX, &doubled_types(&source::files()));
 }
 
@@ -228,12 +228,12 @@ fn few_types_are_called_by_one_word() {
 }
 
 #[test]
-fn no_line_of_a_comment_is_wider_than_the_code() {
+fn no_comment_is_wider_than_the_code() {
     assert_at_most(WIDE_COMMENTS_MAX, &wide_comments(&source::files()));
 }
 
 #[test]
-fn comments_say_nouns_and_not_what_or_who() {
+fn comments_name_nouns_instead_of_clauses() {
     let files = source::files();
     let comments = files.iter().flat_map(|file| &file.comments);
     let words: usize = comments.map(|comment| comment.text.split_whitespace().count()).sum();
@@ -242,7 +242,7 @@ fn comments_say_nouns_and_not_what_or_who() {
 }
 
 #[test]
-fn no_page_but_a_reference_is_longer_than_its_ceiling() {
+fn no_page_exceeds_its_ceiling() {
     assert_at_most(LONG_PAGES_MAX, &long_pages(&source::pages()));
 }
 
@@ -264,7 +264,7 @@ fn all_pages_together_keep_their_budget() {
 
 /// The counters themselves: each finds the offences of a small file, and nothing beside.
 #[test]
-fn every_offence_of_a_file_is_found_at_its_line() {
+fn every_offence_is_found_at_its_line() {
     let file = SourceFile::new("room/src/it.rs", include_str!("specimen.txt"));
     let lines = |offences: Vec<Offence>| offences.iter().map(|it| it.line).collect::<Vec<_>>();
     let files = [file];

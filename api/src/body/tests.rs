@@ -10,7 +10,7 @@ use super::*;
 
 const LIMIT: BodyLimit = BodyLimit { bytes: 8, time: Duration::from_secs(1) };
 
-/// What the headers alone are answered with, before any body.
+/// The answer to the headers alone, before any body.
 async fn check(lines: &[(&'static str, &str)]) -> Result<Vec<u8>, BodyError> {
     read(&headers(lines), Body::empty(), LIMIT).await
 }
@@ -27,7 +27,7 @@ fn number(text: &str) -> JsonValue {
     JsonValue::Number(text.to_owned())
 }
 
-/// What is read of a text, however it is taken apart: its properties are the text they came as.
+/// The fields of a text, read in both ways: each property is the text as it came.
 fn read_object(json: &str) -> BTreeMap<String, JsonValue> {
     let BodyFields(fields) = object(json.as_bytes()).unwrap();
     let properties = properties(json.as_bytes()).unwrap();
@@ -60,7 +60,7 @@ fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
 #[case::unquoted_key("{a:1}")]
 #[case::leading_zero(r#"{"a":01}"#)]
 #[case::raw_control("{\"a\":\"\n\"}")]
-fn a1_what_is_not_json(#[case] json: &str) {
+fn a1_malformed_json_is_refused(#[case] json: &str) {
     assert!(malformed(json.as_bytes()));
 }
 
@@ -71,7 +71,7 @@ fn a1_what_is_not_json(#[case] json: &str) {
 #[case::boolean("true")]
 #[case::by_position(r#"["https://a/","form_submitted"]"#)]
 #[case::empty_array("[]")]
-fn a1_what_is_not_an_object(#[case] json: &str) {
+fn a1_only_an_object_is_read(#[case] json: &str) {
     assert_eq!(object(json.as_bytes()), Err(BodyError::NotAnObject));
     assert!(value(json.as_bytes()).is_ok());
 }
@@ -87,13 +87,13 @@ fn a1_what_is_not_an_object(#[case] json: &str) {
 #[case::after_an_object(r#"{"a":{"b":1},"a":2}"#)]
 #[case::after_a_string(r#"{"a":"\\","a":"\""}"#)]
 #[case::needless_escape(r#"{"a\/":1,"a/":2}"#)]
-fn a2_a3_a_property_twice(#[case] json: &str) {
+fn a2_a3_a_repeated_property_is_refused(#[case] json: &str) {
     let twice = BodyError::Ambiguous("a property is there twice");
     assert_eq!(object(json.as_bytes()), Err(twice));
 }
 
 #[test]
-fn a2_the_same_name_on_two_levels_is_no_duplicate() {
+fn a2_other_levels_may_repeat_a_name() {
     assert!(object(br#"{"a":{"a":1},"b":[{"a":1},{"a":1}]}"#).is_ok());
 }
 
@@ -102,7 +102,7 @@ fn a2_the_same_name_on_two_levels_is_no_duplicate() {
 #[case::quote(r#"{"a\"":1,"a":2}"#)]
 #[case::brackets(r#"{"a":"{[\"}","b":"]"}"#)]
 #[case::items(r#"{"x":["a","a"],"a":"a"}"#)]
-fn a2_what_only_looks_like_a_property_is_none(#[case] json: &str) {
+fn a2_look_alikes_are_no_duplicates(#[case] json: &str) {
     assert_eq!(read_object(json).len(), 2);
 }
 
@@ -112,7 +112,7 @@ fn a2_what_only_looks_like_a_property_is_none(#[case] json: &str) {
 #[case::deep_value(r#"{"a":[[{"b":["x\u0000y"]}]]}"#)]
 #[case::deep_key(r#"{"a":[{"b":{"\u0000":1}}]}"#)]
 #[case::alone(r#""\u0000""#)]
-fn a10_u0000_anywhere(#[case] json: &str) {
+fn a10_u0000_is_refused_anywhere(#[case] json: &str) {
     assert!(malformed(json.as_bytes()));
 }
 
@@ -123,7 +123,7 @@ fn a10_u0000_anywhere(#[case] json: &str) {
 #[case::key(r#"{"\ud800":1}"#)]
 #[case::deep(r#"{"ignored":[[{"b":"\udfff"}]]}"#)]
 #[case::in_an_array(r#"["\ud800"]"#)]
-fn a10_half_a_surrogate_pair(#[case] json: &str) {
+fn a10_half_a_surrogate_is_refused(#[case] json: &str) {
     assert!(malformed(json.as_bytes()));
 }
 
@@ -134,7 +134,7 @@ fn a10_a_whole_pair_is_kept() {
 }
 
 #[test]
-fn a10_what_is_not_utf_8() {
+fn a10_invalid_utf_8_is_refused() {
     for bytes in [b"\xff\xfe{}".as_slice(), b"{\"a\":\"\xff\"}", b"{\"a\":\"\xed\xa0\x80\"}"] {
         assert_eq!(object(bytes), Err(BodyError::NotUtf8));
     }
@@ -153,7 +153,7 @@ fn a9_nesting_is_bounded(#[case] arrays: usize, #[case] taken: bool) {
 }
 
 #[test]
-fn every_kind_of_value_comes_out_as_sent() {
+fn every_value_comes_out_as_sent() {
     let sent = r#"{"n":null,"b":true,"u":18446744073709551615,"i":-5,"f":1.5,"s":"é","a":[1,{}]}"#;
     let read = [
         ("n", JsonValue::Null),
@@ -169,7 +169,7 @@ fn every_kind_of_value_comes_out_as_sent() {
 
 /// The JSON library keeps this name for itself, and would read the text as JSON once more.
 #[test]
-fn a_name_of_the_librarys_own_is_a_name_like_others() {
+fn the_librarys_own_name_is_ordinary() {
     let name = "$serde_json::private::RawValue";
     let body = format!(r#"{{"{name}":"[1]","a":{{"{name}":"[1]"}}}}"#);
     let inside = JsonValue::Object(BTreeMap::from([(name.to_owned(), text("[1]"))]));
@@ -195,7 +195,7 @@ fn errors_quote_nothing_of_the_body() {
 #[case::suffix(&[("content-type", "application/problem+json")])]
 #[case::identity(&[("content-encoding", "identity")])]
 #[tokio::test]
-async fn a8_headers_that_are_taken(#[case] lines: &[(&'static str, &str)]) {
+async fn a8_json_headers_are_accepted(#[case] lines: &[(&'static str, &str)]) {
     assert_eq!(check(lines).await, Ok(Vec::new()));
 }
 
@@ -219,7 +219,7 @@ async fn a8_headers_that_are_taken(#[case] lines: &[(&'static str, &str)]) {
     BodyError::Encoded
 )]
 #[tokio::test]
-async fn a8_headers_that_are_refused(
+async fn a8_other_headers_are_refused(
     #[case] lines: &[(&'static str, &str)],
     #[case] expected: BodyError,
 ) {
@@ -232,7 +232,7 @@ async fn a8_headers_that_are_refused(
 #[case::in_one_piece(vec!["123456789"], Err(BodyError::TooLarge))]
 #[case::nothing(vec![], Ok(Vec::new()))]
 #[tokio::test]
-async fn a7_not_a_byte_past_the_limit(
+async fn a7_a_body_ends_at_its_limit(
     #[case] chunks: Vec<&'static str>,
     #[case] expected: Result<Vec<u8>, BodyError>,
 ) {
@@ -242,21 +242,21 @@ async fn a7_not_a_byte_past_the_limit(
 }
 
 #[tokio::test]
-async fn a7_an_endless_body_is_left_at_the_limit() {
+async fn a7_an_endless_body_is_refused() {
     let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"123")));
     let read = read(&HeaderMap::new(), Body::from_stream(endless), LIMIT).await;
     assert_eq!(read, Err(BodyError::TooLarge));
 }
 
 #[tokio::test]
-async fn a7_a_length_past_the_limit_is_not_read_at_all() {
+async fn a7_a_too_long_body_stays_unread() {
     let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
     let read = read(&headers(&[("content-length", "9")]), never, LIMIT).await;
     assert_eq!(read, Err(BodyError::TooLarge));
 }
 
 #[tokio::test]
-async fn a22_a_body_that_does_not_come_is_not_waited_for() {
+async fn a22_an_absent_body_is_not_awaited() {
     let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
     let limit = BodyLimit { time: Duration::ZERO, ..LIMIT };
     assert_eq!(read(&HeaderMap::new(), never, limit).await, Err(BodyError::TooSlow));
@@ -270,7 +270,7 @@ async fn a_broken_body_is_refused() {
 }
 
 #[test]
-fn a5_fields_are_taken_by_type_and_refused_by_name() {
+fn a5_a_wrong_field_is_named() {
     let fields = object(br#"{"s":"x","null":null,"n":5,"id":"abc"}"#).unwrap();
     assert_eq!(fields.clone().string("s"), Ok("x".to_owned()));
     assert_eq!(fields.clone().string("gone"), Err(FieldError::Missing("gone")));
@@ -301,7 +301,7 @@ fn a11_a_number_is_its_text(#[case] number: &str) {
 }
 
 #[test]
-fn a11_properties_are_the_text_they_came_as() {
+fn a11_properties_keep_their_text() {
     let body = r#"{"b" : [1.50, 1e400, -0, {}], "a": "\u00e9" }"#;
     let read = properties(body.as_bytes()).unwrap();
     assert_eq!((read["a"].get(), read["b"].get()), (r#""\u00e9""#, "[1.50, 1e400, -0, {}]"));
@@ -309,7 +309,7 @@ fn a11_properties_are_the_text_they_came_as() {
 }
 
 #[tokio::test]
-async fn a14_a_body_may_be_left_out_where_it_is_optional() {
+async fn a14_an_optional_body_may_be_absent() {
     let take = async |content_type: &str, body: &'static str| {
         let request = Request::post("/").header("content-type", content_type);
         let request = request.body(Body::from(body)).unwrap();

@@ -234,7 +234,7 @@ mod tests {
     use domain::subscription::TargetRefusal;
 
     #[test]
-    fn a6_a_trigger_must_exist_and_be_in_the_plan() {
+    fn a6_the_plan_must_offer_the_trigger() {
         let all = FirmPlan { leads_in_full: true };
         assert_eq!(offered("lead_hot", all), Ok(Trigger::LeadHot));
         assert_eq!(offered("lead_hot", FirmPlan::default()), Err(Error::UnknownTrigger));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_public_and_of_at_most_2_000_characters() {
+    fn a_target_is_public_and_short() {
         let check = |target: &str| parse_target(target, &AllowedTargets::default()).map(drop);
         let long = |chars: usize| format!("https://a.example/{}", "é".repeat(chars - 18));
         assert_eq!(check(&long(2_000)), Ok(()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_met_is_a_code() {
+    fn a_failed_command_becomes_a_code() {
         let rejected = |rejection| not_done(CommandError::Rejected(rejection));
         assert_eq!(rejected(SubscriptionRejection::NotLive), Error::NotFound);
         assert!(matches!(rejected(SubscriptionRejection::Exists), Error::Internal(_)));

@@ -281,8 +281,9 @@ mod tests {
         LiveHook { hook_id: Uuid::from_u128(n), firm_id, key_id, sequence }
     }
 
+    /// The space around a label is cut. A label is not empty.
     #[test]
-    fn a_label_is_1_to_100_characters_without_the_space_around_it() {
+    fn a_label_has_100_characters_at_most() {
         assert_eq!(label(" Zapier\n"), Ok("Zapier".to_owned()));
         assert!(label(&"é".repeat(100)).is_ok());
         assert!(label(&"é".repeat(101)).is_err());
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn b4_a_revoked_key_takes_its_subscriptions_along() {
+    fn b4_a_revoked_keys_subscriptions_go_too() {
         let key_id = Uuid::from_u128(3);
         let reason = RevocationReason::Requested;
         let events = revocation(&context(), key_id, reason, &[hook(4, 1), hook(5, 3)]);

@@ -58,8 +58,9 @@ pub(crate) fn reason(text: &str) -> Result<String, Error> {
 mod tests {
     use super::*;
 
+    /// The space around a reason is cut. A reason is not empty.
     #[test]
-    fn a_reason_is_1_to_200_characters_without_the_space_around_it() {
+    fn a_reason_has_200_characters_at_most() {
         assert_eq!(reason(" a stolen laptop\n"), Ok("a stolen laptop".to_owned()));
         assert!(reason(&"é".repeat(200)).is_ok());
         for other in ["", " \t", "a\nb", "\u{1b}[31m", &"é".repeat(201)] {

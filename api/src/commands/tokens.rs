@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_not_in_its_debug_text() {
+    fn debug_text_hides_the_token() {
         let created = CreatedToken {
             id: Uuid::nil(),
             token: "fft_secret".into(),

@@ -46,8 +46,9 @@ async fn ask(door: &Router, method: &str, path: &str) -> OpenAnswer {
     ask_for(door, method, path, "identity").await
 }
 
+/// A document needs neither key nor database. Compression makes it small.
 #[tokio::test]
-async fn every_document_needs_neither_key_nor_database_and_is_small_when_compressed() {
+async fn every_document_is_open_and_small() {
     let door = router(nowhere());
     for path in paths() {
         let plain = ask(&door, "GET", &path).await;
@@ -76,7 +77,7 @@ async fn a_document_has_its_type(#[case] path: &str, #[case] kind: &str) {
 }
 
 #[tokio::test]
-async fn the_description_and_the_pages_are_the_ones_that_were_made() {
+async fn served_documents_are_the_made_ones() {
     let door = router(nowhere());
     let json = ask(&door, "GET", "/api/v1/openapi.json").await;
     assert_eq!(json.body, openapi::text(BASE).into_bytes());
@@ -102,7 +103,7 @@ async fn a_browser_is_led_to_the_pages(#[case] path: &str, #[case] status: u16) 
 }
 
 #[tokio::test]
-async fn a20_another_method_or_path_needs_a_key_first() {
+async fn a20_other_methods_and_paths_need_keys() {
     let door = router(nowhere());
     let fixed = ["/".to_owned(), "/docs/".to_owned()];
     for path in paths().into_iter().chain(fixed) {
@@ -117,7 +118,7 @@ async fn a20_another_method_or_path_needs_a_key_first() {
 }
 
 #[test]
-fn every_place_that_a_page_links_to_is_there_once() {
+fn every_link_leads_to_one_place() {
     let pages = pages();
     let paths = paths();
     for page in &pages {
@@ -136,8 +137,9 @@ fn every_place_that_a_page_links_to_is_there_once() {
     }
 }
 
+/// A page fetches nothing else.
 #[test]
-fn a_page_runs_and_fetches_nothing_but_the_one_script_of_the_check() {
+fn only_the_signature_page_runs_a_script() {
     for page in pages() {
         let (html, policy, path) = (page.html(), page.policy(), page.path());
         for word in ["<img", "<link", "<iframe", "<form", " style=", " onclick=", "@import", "url("]
@@ -160,7 +162,7 @@ fn a_page_runs_and_fetches_nothing_but_the_one_script_of_the_check() {
 
 /// Facts about its accessibility that need no browser.
 #[test]
-fn a_page_has_a_language_landmarks_headings_in_order_and_scopes() {
+fn every_page_has_landmarks_and_headings() {
     for page in pages() {
         let (html, path) = (page.html(), page.path());
         assert!(
@@ -188,7 +190,7 @@ fn a_page_has_a_language_landmarks_headings_in_order_and_scopes() {
 }
 
 #[test]
-fn a_language_that_can_be_picked_has_a_rule_in_the_style() {
+fn every_pickable_language_has_a_rule() {
     let style = include_str!("style.css");
     for page in pages() {
         for id in
@@ -201,7 +203,7 @@ fn a_language_that_can_be_picked_has_a_rule_in_the_style() {
 }
 
 #[test]
-fn every_part_of_a_program_that_a_page_shows_is_there() {
+fn every_shown_part_of_programs_exists() {
     for file in [
         CodeFile::PYTHON,
         CodeFile::NODE,
@@ -239,15 +241,12 @@ fn every_part_of_a_program_that_a_page_shows_is_there() {
 #[rstest]
 #[case(CodeFile::EXPRESS, CodeFile::NODE)]
 #[case(CodeFile::FASTAPI, CodeFile::PYTHON)]
-fn a_recipe_verifies_as_the_receiver_of_its_language_does(
-    #[case] recipe: CodeFile,
-    #[case] receiver: CodeFile,
-) {
+fn a_recipe_verifies_as_its_receiver_does(#[case] recipe: CodeFile, #[case] receiver: CodeFile) {
     assert_eq!(recipe.verify(), receiver.verify());
 }
 
 #[test]
-fn the_pages_show_the_schedule_that_the_service_follows() {
+fn the_pages_show_the_services_schedule() {
     let pages = pages();
     let html = pages.iter().find(|page| page.place == DocsPlace::Receive).unwrap().html();
     assert!(html.contains("60 minutes later, 123 minutes after the first"), "{html}");

@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_call_is_told_of_its_own_activities() {
+    fn each_call_learns_its_own_counts() {
         let batch = calls([&[event(), event()], &[], &[event(), event(), event()]]);
         assert_eq!([0, 1, 2, 4].map(|place| batch.call_of(place)), [0, 0, 2, 2]);
         assert_eq!(batch.context_of(2).correlation_id, Uuid::from_u128(11));

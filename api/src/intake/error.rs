@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
-    /// What PostgreSQL says with this SQLSTATE.
+    /// An error of PostgreSQL with this SQLSTATE.
     #[derive(Debug, thiserror::Error)]
     #[error("SQLSTATE {0}")]
     struct Said(&'static str);
@@ -185,14 +185,12 @@ mod tests {
         }
     }
 
+    /// Only a lost race is tried again.
     #[rstest]
     #[case::deadlock("40P01", true)]
     #[case::serialization("40001", true)]
     #[case::terminated("57P01", false)]
-    fn what_the_vaults_database_says_is_503_and_a_lost_race_is_tried_again(
-        #[case] sqlstate: &'static str,
-        #[case] again: bool,
-    ) {
+    fn a_vault_databases_error_is_503(#[case] sqlstate: &'static str, #[case] again: bool) {
         let said = || sqlx::Error::Database(Box::new(Said(sqlstate)));
         for error in [IntakeError::from(VaultError::Database(said())), said().into()] {
             assert_eq!(error.is_conflict(), again);
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_cannot_be_encrypted_is_a_defect() {
+    fn unencryptable_content_is_a_defect() {
         let error = IntakeError::from(VaultError::Broken(vault::BrokenSeal));
         assert!(!error.is_conflict());
         assert!(matches!(error.into(), Error::Internal(_)));

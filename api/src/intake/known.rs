@@ -362,8 +362,9 @@ mod tests {
         KnownState::new(Vec::new(), FoundReferences::default(), locked)
     }
 
+    /// A new subject is written again only if more was decided than was reported.
     #[test]
-    fn a_new_subject_is_written_again_only_if_more_was_decided_than_was_reported() {
+    fn a_new_subject_is_rewritten_for_news() {
         let reported = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         let mut same = known([(reported, true)]);
         assert_eq!(same.learn_form(RESPONSE, FORM, 0), FORM);
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_is_looked_for_where_something_was_heard_of_it() {
+    fn news_of_a_subject_wakes_waiting_facts() {
         let mut heard = known([(row(RESPONSE), false)]);
         heard.learn_form(RESPONSE, FORM, 0);
         let written = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_that_waited_is_told_by_the_last_report_it_waited_for() {
+    fn the_last_awaited_report_releases_a_fact() {
         let fact = |subject_id| Fact {
             trigger: domain::subscription::Trigger::ReportSent,
             subject_id,

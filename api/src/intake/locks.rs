@@ -143,8 +143,9 @@ mod tests {
         }
     }
 
+    /// Two batches with the same people in other orders waited for each other.
     #[test]
-    fn two_batches_with_the_same_people_in_other_orders_waited_for_each_other() {
+    fn leads_are_locked_last_in_order() {
         let lead = |id| occurrence(id, Trigger::LeadHot);
         let (paid, sent) =
             (occurrence(9, Trigger::PaymentReceived), occurrence(1, Trigger::ReportSent));

@@ -49,8 +49,9 @@ impl RefusedReports {
 mod tests {
     use super::*;
 
+    /// A refusal is the last until there is room.
     #[test]
-    fn a_refusal_is_last_until_there_is_room_and_recent_for_a_minute() {
+    fn a_refusal_is_recent_for_a_minute() {
         let (reports, start) = (RefusedReports::default(), Instant::now());
         assert!(!reports.are_last() && !reports.are_recent(start));
         reports.note_refusal(start);

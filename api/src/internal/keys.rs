@@ -143,7 +143,7 @@ mod tests {
     use domain::access::ApiKey;
 
     #[test]
-    fn a_keys_text_is_in_the_answer_that_made_it_only() {
+    fn only_a_keys_creation_shows_its_text() {
         let created = CreatedKey {
             id: Uuid::from_u128(1),
             key: ApiKey::from_bytes([0; 32]),

@@ -181,6 +181,7 @@ mod tests {
         read().map_err(|error: Error| error.to_string())
     }
 
+    /// The error does not quote the value.
     #[rstest]
     #[case::no_day(
         "since=2026-02-30",
@@ -201,14 +202,14 @@ mod tests {
     #[case::nul("state=%00", "`state` has a control character")]
     #[case::unknown("sate=failed", "the query may not hold `sate`; it may hold since, hook_id, ")]
     #[case::strange("%1b=1", "the query may hold since, hook_id, limit, removed, format, action, ")]
-    fn an_error_names_parameter_and_value(#[case] query: &str, #[case] why: &str) {
+    fn a_query_error_names_the_parameter(#[case] query: &str, #[case] why: &str) {
         let refused = list(query).unwrap_err();
         assert!(refused.starts_with(why), "{refused}");
         assert!(!refused.contains("bogus"), "{refused}");
     }
 
     #[test]
-    fn what_is_asked_for_is_read() {
+    fn a_valid_query_is_read() {
         let read = |query: &str| QueryFields::read(query).unwrap().period().unwrap();
         let march = read("since=2026-03-01&until=2026-04-01T00:00:00Z");
         assert_eq!(march.since.map(String::from).as_deref(), Some("2026-03-01T00:00:00.000Z"));

@@ -1,4 +1,4 @@
-//! The door without a database: what is answered before one is asked.
+//! The door without a database: the answers that need none.
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
@@ -48,8 +48,9 @@ async fn call(method: &Method, path: &str, token: Option<&str>) -> (u16, Value) 
     (parts.status.as_u16(), serde_json::from_slice(&body).unwrap())
 }
 
+/// Without a token, or with a malformed one, the answer is 401.
 #[tokio::test]
-async fn without_a_token_or_with_a_malformed_one_every_route_is_401() {
+async fn every_route_needs_a_sound_token() {
     for (method, path) in ROUTES {
         for token in
             [None, Some("fft_AAA"), Some("ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")]
@@ -60,8 +61,9 @@ async fn without_a_token_or_with_a_malformed_one_every_route_is_401() {
     }
 }
 
+/// The service lives and is not ready.
 #[tokio::test]
-async fn e11_without_a_database_a_token_is_503_and_the_service_lives_but_is_not_ready() {
+async fn e11_without_a_database_tokens_get_503() {
     for (method, path) in ROUTES {
         let (status, body) = call(&method, path, Some(TOKEN)).await;
         assert_eq!((status, &body["code"]), (503, &"unavailable".into()), "{method} {path}");

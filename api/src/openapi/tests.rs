@@ -1,5 +1,6 @@
 //! The description against the router's own list of routes, and the page against the description.
-//! `docs` tests how both are served. What needs a database is in `tests/doors/openapi.rs`.
+//! `docs` tests how both are served. The tests in `tests/doors/openapi.rs` have
+//! a database.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ fn page_text() -> String {
 }
 
 #[test]
-fn every_route_is_described_and_every_path_is_routed() {
+fn described_paths_are_the_routed_paths() {
     let routed: BTreeSet<_> = crate::public::contract().iter().map(|(path, _)| *path).collect();
     let document = document(BASE);
     let described: BTreeSet<_> =
@@ -24,7 +25,7 @@ fn every_route_is_described_and_every_path_is_routed() {
     assert_eq!(described, &routed | &open);
 }
 
-/// The contract's lists, section Endpoints, without what every endpoint can answer.
+/// The contract's lists, section Endpoints, without the answers of every endpoint.
 #[rstest]
 #[case("getMe", &[])]
 #[case("listTriggers", &[])]
@@ -43,7 +44,7 @@ fn every_route_is_described_and_every_path_is_routed() {
 ])]
 #[case("deleteHook", &[(404, "not_found")])]
 #[case("getDescription", &[])]
-fn an_operation_refuses_what_the_contract_says(#[case] id: &str, #[case] errors: &[(u16, &str)]) {
+fn an_operations_errors_are_the_contracts(#[case] id: &str, #[case] errors: &[(u16, &str)]) {
     let operations = operations::all();
     let operation = operations.iter().find(|operation| operation.id == id).unwrap();
     let refusals = operation.refusals.iter().map(Error::status_and_code);
@@ -52,7 +53,7 @@ fn an_operation_refuses_what_the_contract_says(#[case] id: &str, #[case] errors:
 }
 
 #[test]
-fn every_operation_and_delivery_has_an_id_of_its_own() {
+fn operations_and_deliveries_have_unique_ids() {
     let document = document(BASE);
     let of = |part: &str| document[part].as_object().unwrap().clone().into_values();
     let all = of("paths").chain(of("webhooks")).flat_map(|methods| {
@@ -65,14 +66,15 @@ fn every_operation_and_delivery_has_an_id_of_its_own() {
 }
 
 #[test]
-fn every_error_of_the_public_door_says_when() {
+fn no_response_names_the_internal_door() {
     let operations = operations::all();
     let responses = errors::responses(&operations).to_string();
     assert!(!responses.contains("internal door"), "{responses}");
 }
 
+/// The page has every operation, code, field and delivery.
 #[test]
-fn the_page_shows_every_operation_code_field_and_delivery() {
+fn the_page_shows_the_whole_description() {
     let document = document(BASE);
     let page = page_text();
     for operation in operations::all() {
@@ -98,7 +100,7 @@ fn the_page_shows_every_operation_code_field_and_delivery() {
 /// Generators made a client without `target_url`, 177 types of codes, or none at all: they know
 /// neither a bare `false` nor conditions beside an object's properties.
 #[test]
-fn requests_and_answers_are_plain_objects_that_generators_know() {
+fn schemas_are_plain_objects_for_generators() {
     let document = document(BASE);
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
         for condition in ["oneOf", "anyOf", "allOf", "not", "if"] {
@@ -132,7 +134,7 @@ fn no_tag_has_both_calls_and_deliveries() {
 
 /// The table said that `X-Service-Event` is "always booking_cancelled".
 #[test]
-fn the_page_shows_the_event_header_of_each_event() {
+fn the_page_shows_each_events_header() {
     let page = page_text();
     for trigger in domain::subscription::Trigger::ALL {
         let header = format!("<code>X-Service-Event: {trigger}</code>");
@@ -143,7 +145,7 @@ fn the_page_shows_the_event_header_of_each_event() {
 
 /// Seven of eight rows were the same under each call.
 #[test]
-fn the_page_tells_the_errors_of_every_call_once() {
+fn the_page_tells_shared_errors_once() {
     let page = page_text();
     for answer in [
         "401 unauthorized",
@@ -162,7 +164,7 @@ fn the_page_tells_the_errors_of_every_call_once() {
 
 /// Examples had their fields in the order of the alphabet.
 #[test]
-fn examples_have_their_fields_in_the_order_of_answers() {
+fn examples_keep_the_answers_field_order() {
     let text = text(BASE);
     let place =
         |field: &str, from: usize| from + text[from..].find(&format!("\"{field}\":")).unwrap();

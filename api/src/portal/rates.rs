@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_called_more_than_120_times_a_minute() {
+    fn a_session_gets_120_calls_a_minute() {
         let rates = PortalRates::default();
         for _ in 0..120 {
             assert_eq!(rates.admit([1; 32], at(0)), Ok(()));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_ended_sessions_stayed() {
+    fn windows_of_ended_sessions_are_dropped() {
         let rates = PortalRates::default();
         for session in 0..200 {
             rates.admit([session; 32], at(0)).unwrap();
@@ -114,8 +114,9 @@ mod tests {
         assert_eq!(held(&rates.sessions).0.len(), 1);
     }
 
+    /// A firm sent two tests at once, or six in a minute.
     #[test]
-    fn a_firm_sent_two_tests_at_once_or_six_in_a_minute() {
+    fn a_firm_runs_one_test_at_once() {
         let (rates, firm, other) = (PortalRates::default(), Uuid::from_u128(1), Uuid::from_u128(2));
         let open = rates.begin_test(firm, at(0)).unwrap();
         assert_eq!(rates.begin_test(firm, at(0)).err(), Some(Error::RateLimited(60)));

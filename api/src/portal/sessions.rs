@@ -356,8 +356,9 @@ mod tests {
         }
     }
 
+    /// A text that is no secret was looked up.
     #[test]
-    fn a_text_that_is_no_secret_was_looked_up() {
+    fn only_a_secrets_shape_is_looked_up() {
         assert!(is_bare_secret(&URL_SAFE_NO_PAD.encode([255; 32])));
         for wrong in ["", "AAAA", &"a".repeat(44), &"+".repeat(43), &"é".repeat(43)] {
             assert!(!is_bare_secret(wrong), "{wrong}");

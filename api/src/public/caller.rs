@@ -195,7 +195,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn b5_a_key_of_an_inactive_firm_calls_for_nobody() {
+    fn b5_an_inactive_firms_key_is_refused() {
         let inactive = Admission { firm_active: false, ..admitted() };
         assert_eq!(admit(inactive, now()), Err(Error::FirmInactive));
         assert_eq!(admit(admitted(), now()), Ok(()));

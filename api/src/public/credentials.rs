@@ -55,8 +55,7 @@ mod tests {
     const KEY: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     const OTHER: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE";
 
-    /// The text of the key that these header lines carry, `K` and `O` standing for two keys; nothing
-    /// if they carry what is none.
+    /// The text of the key that these header lines carry. `K` and `O` stand for two keys.
     fn read(lines: &[(&'static str, &str)]) -> Option<String> {
         let headers: HeaderMap = lines
             .iter()
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn b13_a_missing_key_is_not_a_wrong_one() {
+    fn b13_a_missing_key_is_not_wrong() {
         assert_eq!(read(&[]).as_deref(), Some("missing"));
         assert_eq!(read(&[("proxy-authorization", "Bearer K")]).as_deref(), Some("missing"));
     }
@@ -85,7 +84,7 @@ mod tests {
     #[case::upper_case(&[("authorization", "BEARER K")])]
     #[case::plain(&[("x-api-key", "K")])]
     #[case::both_the_same(&[("authorization", "Bearer K"), ("x-api-key", "K")])]
-    fn b1_a_key_in_either_header(#[case] lines: &[(&'static str, &str)]) {
+    fn b1_either_header_carries_the_key(#[case] lines: &[(&'static str, &str)]) {
         assert_eq!(read(lines).as_deref(), Some(KEY));
     }
 
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn b1_a_value_of_10_kb_is_no_key() {
+    fn b1_a_huge_value_is_no_key() {
         assert_eq!(read(&[("authorization", &format!("Bearer {}", "A".repeat(10_000)))]), None);
     }
 

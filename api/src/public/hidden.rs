@@ -77,12 +77,12 @@ mod tests {
     #[case("{}")]
     #[case(r#"{"hidden":{}}"#)]
     #[case(r#"{"hidden":{"a":null}}"#)]
-    fn a14_nothing_hidden(#[case] json: &str) {
+    fn a14_hidden_values_may_be_absent(#[case] json: &str) {
         assert_eq!(read(json), Ok(BTreeMap::new()));
     }
 
     #[rstest]
-    fn a5_what_is_no_hidden_value(
+    fn a5_other_hidden_values_are_refused(
         #[values("[]", "null", "\"x\"", "5", r#"{"a":{}}"#, r#"{"a":[]}"#)] hidden: &str,
     ) {
         assert!(matches!(
@@ -91,21 +91,23 @@ mod tests {
         ));
     }
 
+    /// The error did not name the key. A key that can be personal is not named.
     #[rstest]
     #[case(r#"{"ref":[]}"#, "null: `ref`")]
     #[case(r#"{"ann@example.com":{}}"#, "or null")]
     #[case(r#"{"b":1,"\u001b":[]}"#, "or null")]
-    fn the_error_of_a_hidden_value_did_not_name_its_key(#[case] hidden: &str, #[case] end: &str) {
+    fn a_hidden_values_error_names_the_key(#[case] hidden: &str, #[case] end: &str) {
         let Err(Error::InvalidRequest(why)) = read(&format!(r#"{{"hidden":{hidden}}}"#)) else {
             panic!("{hidden} was read")
         };
         assert!(why.starts_with("a value of `hidden` must be") && why.ends_with(end), "{why}");
     }
 
+    /// The error did not name the key. A key that can be personal is not named.
     #[rstest]
     #[case("utm_source_of_our_partner", "characters: `utm_source_of_our_pa…`")]
     #[case("ann@example.com", "100 characters")]
-    fn the_error_of_a_long_hidden_key_did_not_name_it(#[case] start: &str, #[case] end: &str) {
+    fn a_long_keys_error_names_the_key(#[case] start: &str, #[case] end: &str) {
         let key = format!("{start}{}", "a".repeat(100));
         let Err(Error::InvalidRequest(why)) = read(&format!(r#"{{"hidden":{{"{key}":1}}}}"#))
         else {
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a12_a_key_has_at_most_100_characters() {
+    fn a12_keys_have_100_characters_at_most() {
         let with_key =
             |chars: usize| read(&format!(r#"{{"hidden":{{"{}":1}}}}"#, "é".repeat(chars)));
         assert!(with_key(100).is_ok());

@@ -134,12 +134,12 @@ mod tests {
     #[case::both_equal(r#"{"target_url":"https://a/","event":"t","trigger":"t"}"#)]
     #[case::null_form(r#"{"target_url":"https://a/","trigger":"t","form_id":null}"#)]
     #[case::a4_others_are_ignored(r#"{"x":{"y":[1]},"target_url":"https://a/","trigger":"t"}"#)]
-    fn a6_trigger_or_event(#[case] json: &str) {
+    fn a6_trigger_or_event_is_read(#[case] json: &str) {
         assert_eq!(read(json), Ok(hook(None)));
     }
 
     #[test]
-    fn a_form_in_either_case() {
+    fn a_form_is_read_in_either_case() {
         for id in [FORM.to_owned(), FORM.to_uppercase()] {
             let json = format!(r#"{{"target_url":"https://a/","trigger":"t","form_id":"{id}"}}"#);
             assert_eq!(read(&json), Ok(hook(Some(FORM))));
@@ -164,7 +164,7 @@ mod tests {
         "`form_id` must be a"
     )]
     #[case("{}", "`target_url` is missing")]
-    fn a5_a6_another_shape_is_refused_by_name(#[case] json: &str, #[case] sentence: &str) {
+    fn a5_a6_a_wrong_property_is_named(#[case] json: &str, #[case] sentence: &str) {
         let refused = read(json).unwrap_err();
         assert!(refused.contains(sentence), "{refused}");
     }

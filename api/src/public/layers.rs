@@ -177,8 +177,9 @@ mod tests {
             .collect()
     }
 
+    /// A request with two such headers names none.
     #[test]
-    fn h4_only_the_products_word_on_its_trace_is_taken_said_once() {
+    fn h4_only_the_product_names_a_trace() {
         let said = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let of = |values: &[&str]| -> HeaderMap {
             let name = HeaderName::from_static("traceparent");
@@ -193,8 +194,9 @@ mod tests {
         }
     }
 
+    /// A head has at most 100 lines and 16 KiB.
     #[test]
-    fn a22_a_head_has_100_lines_and_16_kib_at_most() {
+    fn a22_head_lines_and_bytes_are_bounded() {
         assert!(fits(0, &headers(100, 1)));
         assert!(!fits(0, &headers(101, 1)));
         let name = "x-test".len();

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_an_invite_can_be_asked_for_with() {
+    fn an_invite_request_is_read_whole() {
         let asked = read(
             r#"{"email":"Ann@Example.com","name":"Ann B. Smith","first_name":null,"lang":"fr",
                 "hidden":{"ref":7},"message":"Hi\nthere"}"#,
@@ -141,7 +141,7 @@ mod tests {
     #[case::a5_message(r#"{"email":"a@b.co","message":["x"]}"#)]
     #[case::a5_lang(r#"{"email":"a@b.co","lang":null}"#)]
     #[case::a5_hidden(r#"{"email":"a@b.co","hidden":null}"#)]
-    fn a5_what_is_refused(#[case] json: &str) {
+    fn a5_a_malformed_invite_is_refused(#[case] json: &str) {
         assert!(matches!(read(json), Err(Error::InvalidRequest(_))), "{json}");
     }
 

@@ -1,4 +1,4 @@
-//! The door without a database: what is answered before one is asked. No server listens where the
+//! The door without a database: the answers that need none. No server listens where the
 //! pool points to, so a call that asks it can only be answered 503.
 
 use std::sync::Arc;
@@ -51,7 +51,7 @@ const ROUTES: [(Method, &str); 13] = [
 ];
 
 #[tokio::test]
-async fn b1_without_a_key_every_route_is_401() {
+async fn b1_every_route_needs_a_key() {
     let door = router(nowhere());
     for (method, path) in ROUTES {
         for path in [path.to_owned(), format!("{path}?api_key={KEY}&x-api-key={KEY}")] {
@@ -72,8 +72,9 @@ async fn an_answer_without_a_key_hides_allow() {
     }
 }
 
+/// The answer is 401.
 #[tokio::test]
-async fn b2_a_malformed_key_is_401_without_a_look_up() {
+async fn b2_malformed_keys_are_not_looked_up() {
     let door = router(nowhere());
     for (method, path) in ROUTES {
         let malformed = request(method.clone(), path, Some("ffk_AAA"));
@@ -83,7 +84,7 @@ async fn b2_a_malformed_key_is_401_without_a_look_up() {
 }
 
 #[tokio::test]
-async fn e11_without_a_database_a_key_is_503() {
+async fn e11_without_a_database_keys_get_503() {
     let door = router(nowhere());
     for (method, path) in ROUTES {
         let (status, code, answer) =
@@ -93,8 +94,9 @@ async fn e11_without_a_database_a_key_is_503() {
     }
 }
 
+/// Such a head reaches the router.
 #[tokio::test]
-async fn a_head_of_101_lines_that_reaches_the_router_is_431() {
+async fn a_head_of_101_lines_is_431() {
     let mut request = request(Method::GET, "/api/v1/me", Some(KEY));
     for _ in 0..100 {
         request.headers_mut().append("x-test", "a".parse().unwrap());
@@ -118,7 +120,7 @@ async fn a24_a_panic_is_500() {
 #[case("/one", "GET,HEAD")]
 #[case("/two", "GET,HEAD,POST")]
 #[tokio::test]
-async fn a20_a_wrong_method_is_405_with_allow(#[case] path: &str, #[case] allow: &str) {
+async fn a20_wrong_methods_get_405_with_allow(#[case] path: &str, #[case] allow: &str) {
     async fn done() {}
     async fn wrong() -> Error {
         Error::MethodNotAllowed
@@ -193,8 +195,9 @@ impl Drop for Dropped {
     }
 }
 
+/// The call ends also when its caller is gone.
 #[tokio::test(start_paused = true)]
-async fn doors3_a_call_that_hangs_ends_and_is_counted_also_when_its_caller_is_gone() {
+async fn a_hanging_call_ends_and_is_counted() {
     let counted = CountedStatuses::default();
     let _recorder = metrics::set_default_local_recorder(&counted);
     for door_waits in [Duration::from_secs(60), Duration::from_millis(1)] {
@@ -234,7 +237,7 @@ async fn a_panic_is_counted_as_500() {
     assert_eq!(counted.take(), ["500"]);
 }
 
-/// A caller that hangs up drops its request; what it began goes on to its end.
+/// A caller that hangs up drops its request. The work that the request began goes on to its end.
 #[tokio::test]
 async fn a23_a_dropped_call_is_carried_on() {
     let (began, begun) = tokio::sync::oneshot::channel();

@@ -74,8 +74,9 @@ impl WrongKeys {
 mod tests {
     use super::*;
 
+    /// Each address has a count of its own, for a minute.
     #[test]
-    fn b13_of_malformed_keys_the_21st_in_a_minute_is_429() {
+    fn b13_the_21st_malformed_key_is_429() {
         let now: Timestamp = "2026-11-01T10:00:00.000Z".parse().unwrap();
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let wrong_keys = WrongKeys::default();

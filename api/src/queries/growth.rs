@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_the_difference_of_two_days_and_goes_on() {
+    fn growth_is_extrapolated_from_two_days() {
         let earlier = TableSize { rows: 100, bytes: 1_000 };
         let now = TableSize { rows: 400, bytes: 4_000 };
         let growth = now.growth_since(earlier, 3).unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_shrinks_is_empty_in_the_end() {
+    fn a_shrinking_table_ends_empty() {
         let earlier = TableSize { rows: 10, bytes: 1_000 };
         let now = TableSize { rows: 9, bytes: 900 };
         let growth = now.growth_since(earlier, 1).unwrap();

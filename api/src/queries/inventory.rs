@@ -138,8 +138,9 @@ mod tests {
     const OWN: Uuid = Uuid::from_u128(1);
     const OTHER: Uuid = Uuid::from_u128(2);
 
+    /// Such a holder sees the tokens that reach its firms.
     #[test]
-    fn a_limited_holder_sees_the_tokens_that_reach_its_firms_and_no_other_firm() {
+    fn a_limited_holder_sees_only_its_firms() {
         let seen = |firm_ids| seen_from(firm_ids, &[OWN]);
         assert_eq!(seen(None), Some(None));
         assert_eq!(seen(Some(vec![OTHER, OWN])), Some(Some(vec![OWN])));
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_a_short_list_begins_after_its_last_row() {
+    fn a_page_begins_after_the_last_row() {
         let row = |firm_id| FirmRow { firm_id, name: "A".into(), status: "active".into() };
         let rows = || vec![row(OWN), row(OTHER)];
         assert_eq!(after(rows(), Some(OWN)), [row(OTHER)]);

@@ -276,8 +276,9 @@ mod tests {
         }
     }
 
+    /// No cookie shows the texts.
     #[tokio::test]
-    async fn each_way_has_texts_of_its_own_that_no_cookie_shows() {
+    async fn each_sign_in_has_its_own_texts() {
         let service = nowhere();
         let flow = flow_to(&service, "/console");
         let other = flow_to(&service, "/console").proof(&service);

@@ -75,8 +75,9 @@ mod tests {
         chrono::DateTime::from_timestamp(second, 0).unwrap().into()
     }
 
+    /// An open question counts until its end.
     #[test]
-    fn of_questions_at_once_20_were_asked_and_each_counts_until_it_ends() {
+    fn addresses_have_20_open_questions_at_most() {
         let rates = SignInRates::default();
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let mut open: Vec<_> = (0..20).map(|_| rates.begin(one, at(0)).unwrap()).collect();
@@ -90,8 +91,9 @@ mod tests {
         assert!(rates.begin(one, at(10)).is_ok());
     }
 
+    /// After the wait the address is forgotten.
     #[test]
-    fn after_20_failures_an_address_waits_and_is_forgotten_then() {
+    fn twenty_failures_make_an_address_wait() {
         let rates = SignInRates::default();
         let (one, other) = ("2001:db8::1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         for _ in 0..20 {

@@ -1,8 +1,8 @@
 //! `endless`: memory while many receivers at once begin an answer and never end it, or never begin.
 //!
-//! The service is a process, a new one on a new database for each manner, so that what one manner left
-//! in memory is not counted to the next. It has delivered as much to the same receivers before: what
-//! connections, pools and code need is in the figure at rest.
+//! The service is a process, a new one on a new database for each manner. So the memory that one
+//! manner left is not counted to the next. The service has delivered as much to the same receivers
+//! before: the figure at rest includes connections, pools and code.
 
 pub(crate) mod report;
 
@@ -23,7 +23,7 @@ use crate::service::{SETTINGS, described};
 use crate::serving::{Serving, stop};
 use crate::usage::{Memory, forget_peak_of};
 
-/// What is measured, one after the other.
+/// The manners to measure, one after the other.
 const MANNERS: [Manner; 4] = [Manner::Drip, Manner::Flood, Manner::Head, Manner::Silent];
 
 /// Rounds of deliveries that are answered at once, before anything is measured.
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What is measured.
+/// Options of `endless`.
 #[derive(Debug, Args)]
 pub(crate) struct Endless {
     /// Receivers that hang at once, and deliveries that `serve` sends at a time.
@@ -91,7 +91,8 @@ pub(crate) async fn at_rest_mib(world: World) -> anyhow::Result<f64> {
     Ok(rest_mib)
 }
 
-/// Firms with as many subscriptions as may be out from one firm to one host, each to a host of its own.
+/// Firms with as many subscriptions as a firm may have host slots at one host, each firm to a host
+/// of its own.
 struct Bench {
     world: World,
     hosts: Hosts,
@@ -116,7 +117,7 @@ impl Bench {
         Ok(Self { world, hosts, firms, receivers, pid })
     }
 
-    /// Delivers to all receivers, then rests; what is in memory then.
+    /// Delivers to all receivers, then rests. Returns the memory in use then.
     async fn rest(&self) -> anyhow::Result<f64> {
         for round in 1..=WARM_UP {
             self.report().await?;
@@ -192,7 +193,7 @@ async fn recorded(pool: &PgPool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(tries).fetch_one(pool).await
 }
 
-/// What came of the tries since then.
+/// The outcomes of the tries since then.
 async fn outcomes(pool: &PgPool, since: Timestamp) -> Result<Vec<Outcome>, sqlx::Error> {
     let outcomes = format!(
         "select outcome, coalesce(error, status::text) as answer, count(*) as tries,

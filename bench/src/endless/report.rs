@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! The output of a run: a table for people, and one JSON line for programs.
 
 use serde::Serialize;
 use sqlx::FromRow;
@@ -27,7 +27,7 @@ pub(crate) struct Figure {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// What came of so many tries.
+/// An outcome, and the number of tries with it.
 #[derive(Debug, Serialize, FromRow)]
 pub(crate) struct Outcome {
     outcome: String,

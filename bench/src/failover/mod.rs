@@ -1,6 +1,6 @@
 //! Failovers under load: PostgreSQL with a standby under Patroni, behind HAProxy. The primary is
-//! ended again and again while responses come in and deliveries go out. With an asynchronous standby
-//! the end of the log is lost each time, on purpose.
+//! ended again and again while responses come in and deliveries go out. With an asynchronous
+//! standby the end of the log is lost each time, on purpose.
 
 mod report;
 mod rig;
@@ -187,7 +187,7 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// Waits until all is at rest, prints what it came to, and returns what does not hold.
+    /// Waits until all is at rest, prints the figures, and returns the violated invariants.
     async fn violations(
         &self,
         load: &Load,

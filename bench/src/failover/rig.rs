@@ -1,5 +1,5 @@
-//! Two PostgreSQL servers under Patroni, with etcd, and HAProxy in front of the primary. All of them
-//! listen on the loopback, keep their data in one temporary folder, and end with this program.
+//! Two PostgreSQL servers under Patroni, with etcd, and HAProxy in front of the primary. All of
+//! them listen on the loopback, keep their data in one temporary folder, and end with this program.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@ use crate::sleeping::{add_sleeping_hosts, remove_sleeping_hosts};
 /// How long it may take until their deliveries are queued, or gone.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The interval of looks at what is out.
+/// The interval of looks at attempts under way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Events of a call that reports many at once.

@@ -1,9 +1,11 @@
-//! `fairness`: how long firms wait, from the moment their event is due to be reported to its arrival at
-//! the receiver, first alone, then beside a shape of load: hosts that never answer, answer late or
-//! refuse, and hosts with a retry each. Last, all receivers are away for a time and come back.
+//! `fairness`: how long firms wait, from the moment their event is due to be reported to its
+//! arrival at the receiver, first alone, then beside a shape of load: hosts that never answer,
+//! answer late or refuse, and hosts with a retry each. Last, all receivers are away for a time and
+//! come back.
 //!
-//! The service is a process, reported to over HTTP. Who reports and who receives is in this one, so
-//! there is one clock. An event is reported at its time whether or not those before it were answered.
+//! The service is a process, reported to over HTTP. Reporter and receiver are in this process, so
+//! there is one clock. An event is reported at its time, whether or not earlier events were
+//! answered.
 
 mod hogs;
 mod outage;
@@ -30,7 +32,7 @@ use crate::statements::{self, Statement};
 /// Before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// What is measured.
+/// Options of `fairness`.
 #[derive(Debug, Args)]
 pub(crate) struct Fairness {
     /// Only these shapes. Without it, all.
@@ -57,7 +59,7 @@ pub(crate) struct Fairness {
     /// Deliveries that `serve` sends at a time.
     #[arg(long, default_value_t = 256)]
     permits: usize,
-    /// Also show what PostgreSQL's statements cost; this has a price of its own.
+    /// Also show the cost of PostgreSQL's statements; this has a price of its own.
     #[arg(long)]
     statements: bool,
 }
@@ -144,7 +146,8 @@ impl Bench<'_> {
         Pace { per_second: self.command.rate.into(), time }
     }
 
-    /// One phase. The hogs go at its end, so what they held up arrives then, and is not lost.
+    /// One phase. The hogs go at its end. Deliveries that waited for them arrive then, and are not
+    /// lost.
     async fn phase(&self, hogs: Option<&Hogs>) -> anyhow::Result<(Phase, HogFigures)> {
         if self.command.statements {
             statements::forget(self.world.pool()).await?;

@@ -30,7 +30,7 @@ pub(super) struct OutageShape {
     pub(super) name: &'static str,
     /// The second byte of the hosts' addresses.
     pub(super) network: u8,
-    /// What receivers do meanwhile.
+    /// The manner of the receivers meanwhile.
     pub(super) manner: Manner,
 }
 
@@ -124,7 +124,7 @@ impl Return {
         }
     }
 
-    /// What new events waited, by the minute in which they were due.
+    /// The waits of new events, by the minute in which they were due.
     fn minutes(&self, after: Duration) -> Vec<MinuteBack> {
         let count = after.as_secs().div_ceil(MINUTE.as_secs());
         let mut minutes = Vec::new();

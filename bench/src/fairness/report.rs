@@ -57,7 +57,7 @@ pub(super) struct HogFigures {
     waiting: i64,
 }
 
-/// What came after all receivers were back.
+/// Figures from the time after all receivers were back.
 #[derive(Debug, Serialize)]
 pub(super) struct OutageFigure {
     pub(super) name: &'static str,
@@ -66,12 +66,12 @@ pub(super) struct OutageFigure {
     pub(super) minutes: Vec<MinuteBack>,
     /// Events that were due before the return.
     pub(super) backlog: usize,
-    /// Those that had not arrived at the end.
+    /// Events of the backlog that had not arrived at the end.
     pub(super) backlog_left: usize,
     pub(super) half_drained_seconds: Option<f64>,
     /// Until 90 % have arrived. The rest may wait for a retry.
     pub(super) mostly_drained_seconds: Option<f64>,
-    /// Deliveries a second until then, with those of new events.
+    /// Deliveries a second until then, with the deliveries of new events.
     pub(super) drain_per_second: Option<f64>,
     /// Deliveries a second while all receivers answered.
     pub(super) burst_per_second: f64,

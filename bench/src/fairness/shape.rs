@@ -19,16 +19,16 @@ pub(super) enum ShapeName {
     /// 300 firms with 15 deliveries each to one host that never answers.
     #[value(name = "silent-1")]
     SilentOne,
-    /// The same deliveries to two silent hosts.
+    /// As many deliveries to two silent hosts.
     #[value(name = "silent-2")]
     SilentTwo,
-    /// The same deliveries to ten silent hosts.
+    /// As many deliveries to ten silent hosts.
     #[value(name = "silent-10")]
     SilentTen,
-    /// The same deliveries to one host that answers after 9 s.
+    /// As many deliveries to one host that answers after 9 s.
     #[value(name = "slow-9s")]
     Slow,
-    /// The same deliveries to one host that answers 500 at once.
+    /// As many deliveries to one host that answers 500 at once.
     #[value(name = "refusing")]
     Refusing,
     /// 50,000 hosts with one retry each.

@@ -34,7 +34,7 @@ pub(super) struct FaultScene<'a> {
 }
 
 impl FaultScene<'_> {
-    /// Causes these faults. Returns what came of each.
+    /// Causes these faults. Returns the result of each.
     pub(super) async fn cause_all(
         &mut self,
         faults: &[DrawnFault],
@@ -54,7 +54,8 @@ impl FaultScene<'_> {
         Ok(caused)
     }
 
-    /// Causes a fault and waits for its end. Returns the number of answers to COMMITs that were lost.
+    /// Causes a fault and waits for its end. Returns the number of answers to COMMITs that were
+    /// lost.
     async fn cause(&mut self, fault: &DrawnFault) -> anyhow::Result<usize> {
         let DrawnFault { kind, choice, lasts, .. } = *fault;
         let disturbance = match kind {

@@ -1,4 +1,4 @@
-//! What goes on while faults happen: responses come in at an even pace, and keys and subscriptions
+//! The load while faults happen: responses come in at an even pace, and keys and subscriptions
 //! come and go. A caller without a good answer asks again, as the product does.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const FIRMS: usize = 4;
 /// Responses reported at a time.
 const BATCH: usize = 5;
 
-/// Whoever was not answered asks again after this.
+/// A caller without an answer asks again after this time.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A key comes with its subscription, or goes, so often.
@@ -34,7 +34,7 @@ pub(crate) struct Pace {
     pub(crate) stop: CancellationToken,
 }
 
-/// What is to happen.
+/// Firms, and the batches that were reported about them.
 pub(crate) struct Load {
     firms: Vec<Firm>,
     hooks: Vec<Uuid>,
@@ -83,7 +83,8 @@ impl Load {
         Self { firms, hooks, target: receivers.url("well"), reported, count }
     }
 
-    /// Responses, and keys and subscriptions that come and go, until the stop; what was acknowledged.
+    /// Reports responses, and has keys and subscriptions come and go, until the stop. Returns the
+    /// acknowledged writes.
     pub(crate) async fn run(
         &self,
         pace: &Pace,
@@ -108,7 +109,7 @@ impl Load {
         let _ = count.wait_for(|count| *count > present).await;
     }
 
-    /// Responses alone, until the stop; what was acknowledged.
+    /// Reports responses alone until the stop. Returns the acknowledged writes.
     pub(crate) async fn report(
         &self,
         Pace { responses_per_second, stop }: &Pace,
@@ -202,7 +203,7 @@ impl<'a> Guest<'a> {
         Ok(())
     }
 
-    /// Ends the key and its subscription; notes what was acknowledged.
+    /// Ends the key and its subscription. Notes the acknowledged writes.
     async fn leave(
         self,
         leaving: Leaving,

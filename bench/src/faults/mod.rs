@@ -1,6 +1,6 @@
 //! The long fault run: real processes on one PostgreSQL, with faults that a seed draws, while
-//! responses come in, keys and subscriptions come and go, and receivers answer as receivers do. Then
-//! all comes to rest, and the invariants are asked (docs/reference/cases.md, I1–I9).
+//! responses come in, keys and subscriptions come and go, and receivers answer as receivers do.
+//! Then all comes to rest, and the invariants are asked (docs/reference/cases.md, I1–I9).
 //!
 //! Waits pass faster than they should; the lease is the shortest there is.
 
@@ -82,7 +82,7 @@ pub(crate) async fn run(command: &Faults) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Causes the faults under load. Returns what does not hold after it.
+/// Causes the faults under load. Returns the invariants that do not hold afterwards.
 async fn violations_after(faults: &[DrawnFault], rate: u32) -> anyhow::Result<Vec<String>> {
     let mut cluster = lasting_cluster().await;
     let world = World::real_time(cluster.database().await).await;

@@ -73,7 +73,7 @@ impl Scene {
         Ok(Self { server, world, receivers, load, services, rate, _data_dir: data_dir })
     }
 
-    /// Promotes the standby after this time of load, and loads on. Returns what does not hold.
+    /// Promotes the standby after this time of load, and loads on. Returns the violated rules.
     async fn promote_after(self, load_before: Duration) -> anyhow::Result<Vec<String>> {
         let Self { server, world, load, services, .. } = &self;
         let pace = Pace { responses_per_second: self.rate, stop: CancellationToken::new() };
@@ -93,7 +93,7 @@ impl Scene {
         Ok(found)
     }
 
-    /// What the old primary took in and the new one lacks, if any of it is too late. The world is on
+    /// Looks for writes that the old primary took in too late after the promotion. The world is on
     /// the new primary afterwards.
     async fn old_acknowledgements(&self, promoted: Instant) -> anyhow::Result<Vec<String>> {
         let newest = "select max(recorded_at), now() from events";
@@ -131,7 +131,8 @@ impl Scene {
         Ok(found)
     }
 
-    /// Reports everything again, as a product does after a loss. Returns what does not hold then.
+    /// Reports everything again, as a product does after a loss. Returns the rules that are
+    /// violated then.
     async fn repaired(&self, acknowledged: &Acknowledged) -> anyhow::Result<Vec<String>> {
         let Self { world, load, services, receivers, .. } = self;
         services.acknowledge_lost_tails().await?;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 /// Longer than a delivery waits for an answer.
 const SILENCE: Duration = Duration::from_secs(12);
 
-/// What the subscriptions of a firm are like.
+/// The kinds of a firm's subscriptions, one for each.
 pub(crate) const KINDS: [&str; 10] =
     ["well", "well", "well", "well", "well", "busy", "busy", "silent", "ill", "gone"];
 
@@ -91,7 +91,7 @@ impl Seen {
         (kept.requests.len() - 1, number)
     }
 
-    /// What a kind answers to a delivery that comes for the so-manieth time; nothing for silence.
+    /// The answer of a kind to the attempt with this number of a delivery. `None` is silence.
     fn answer(&self, kind: &str, delivery_id: Uuid, number: u32) -> Option<StatusCode> {
         // The id is a hash: its bits are dice.
         let dice = delivery_id.as_u128() % 100;

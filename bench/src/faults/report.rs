@@ -1,4 +1,4 @@
-//! What a run came to, in numbers.
+//! The numbers of a run.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) struct Report {
     lost: usize,
     /// Deliveries that arrived again after an answer of 2xx.
     duplicates: usize,
-    /// Of those, the ones that history has no interrupted try of: not from a kill.
+    /// Duplicates of which history has no interrupted try: not from a kill.
     unexplained: usize,
     interrupted: i64,
     too_often: usize,
@@ -111,7 +111,7 @@ impl Report {
     }
 }
 
-/// What history says.
+/// The facts of a run in history.
 struct Told {
     states: Vec<(String, i64)>,
     delivered: Vec<Uuid>,

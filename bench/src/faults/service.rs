@@ -52,7 +52,8 @@ impl Services {
         Self::start(Serving::on(database)?.with_data_in(data_dir), None).await
     }
 
-    /// The same, each behind a proxy of its own to a server that listens on the loopback.
+    /// Starts the services, each behind a proxy of its own to a server that listens on the
+    /// loopback.
     pub(super) async fn start_behind_proxies(
         cluster: &Templates,
         database: &TestDatabase,
@@ -65,7 +66,7 @@ impl Services {
         Self::start(Serving::on(database)?.with_data_in(data_dir), Some(databases)).await
     }
 
-    /// The same on databases at these URLs.
+    /// Starts the services on databases at these URLs.
     pub(super) async fn start_at(urls: DatabaseUrls, data_dir: &Path) -> anyhow::Result<Self> {
         Self::start(Serving::at(urls)?.with_data_in(data_dir), None).await
     }

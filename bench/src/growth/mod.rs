@@ -1,8 +1,9 @@
-//! `growth`: the same burst as the log, the subscriptions of others and the firms become more. Beside
-//! each stands the burst on an empty database, in turn with it, so that the machine's mood is in both.
+//! `growth`: the same burst as the log, the subscriptions of others and the firms become more.
+//! Beside each stands the burst on an empty database, in turn with it, so that the machine's mood
+//! is in both.
 //!
-//! What the log has was delivered: it is filled with bursts. Firms and subscriptions are made in batches
-//! by the same appends that make one.
+//! The log is filled with bursts, so all its events were delivered. Firms and subscriptions are
+//! made in batches by the same appends that make one.
 
 mod report;
 
@@ -24,16 +25,16 @@ use crate::service::described;
 const FIRMS: usize = 10;
 const HOOKS: usize = 10;
 
-/// Subscriptions of a firm that has none: what a firm may have.
+/// Subscriptions of a firm without events: as many as a firm may have.
 const HOOKS_OF_OTHERS: usize = 100;
 
 /// Events of a burst that fills the log.
 const FILL: usize = 2_000;
 
-/// What follows from many appends takes no longer.
+/// The work that follows from many appends takes no longer.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What grows.
+/// The quantity that grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Axis {
@@ -48,10 +49,10 @@ pub(crate) enum Axis {
     Both,
 }
 
-/// What is measured.
+/// Options of `growth`.
 #[derive(Debug, Args)]
 pub(crate) struct Growth {
-    /// What grows, each on a database of its own.
+    /// The quantities that grow, each on a database of its own.
     #[arg(long, value_enum, default_value = "events,subscriptions,firms", value_delimiter = ',')]
     axes: Vec<Axis>,
     /// Numbers of events in the log.
@@ -185,8 +186,9 @@ impl Bench<'_> {
     async fn measure(&mut self, point: (Axis, usize), grown: &Grown) -> anyhow::Result<()> {
         let (mut there, mut empty) = (Vec::new(), Vec::new());
         let events = usize::try_from(self.command.burst)?;
-        // A first burst is not counted, here or there: connections and plans are new, and the first change
-        // of a page after a checkpoint writes all of it, which in service is once in minutes.
+        // A first burst is not counted, here or there: connections and plans are new. Also the
+        // first change of a page after a checkpoint writes all of the page, which in service is
+        // once in minutes.
         grown.burst(events, &mut self.peer).await?;
         let there_is = grown.there_is().await?;
         for _ in 0..self.command.runs {

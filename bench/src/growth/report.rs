@@ -1,4 +1,5 @@
-//! What a run says: a table for people, row by row as they come, and one JSON line for whatever reads it.
+//! The output of a run: a table for people, row by row as they come, and one JSON line for
+//! programs.
 
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ pub(super) struct Report {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     axis: Axis,
-    /// What the curve goes by.
+    /// The quantity at this point of the curve.
     value: usize,
     #[serde(flatten)]
     there_is: ThereIs,
@@ -31,7 +32,7 @@ pub(super) struct Row {
     cpu_ratio: f64,
 }
 
-/// What is in the database before the bursts.
+/// The content of the database before the bursts.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct ThereIs {
     pub(super) events: i64,
@@ -80,7 +81,7 @@ impl Report {
         Self { bench: "growth", postgres, rows }
     }
 
-    /// What is above each column.
+    /// The heads of the columns.
     pub(super) fn head(postgres: &str) {
         println!("PostgreSQL {postgres}");
         println!(

@@ -1,5 +1,5 @@
-//! How far the service is: what was taken in is done with when its deliveries are in the outbox and in
-//! their history.
+//! How far the service is. An activity is done with when its deliveries are in the outbox and in
+//! history.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// When a follower has not moved for so long, it never will.
 const STANDSTILL: Duration = Duration::from_secs(20);
 
-/// What is in the database.
+/// The counts of the database.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) occurrences: i64,

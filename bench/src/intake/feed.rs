@@ -1,5 +1,6 @@
-//! The stream of reports, and what must come of them. Of most responses much is said in a few lines;
-//! the rest comes days later, which is tens of thousands of lines, and meets rows written long ago.
+//! The stream of reports, and the occurrences that must follow. Of most responses much is said in a
+//! few lines. The rest comes days later, after tens of thousands of lines, and meets rows written
+//! long ago.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,7 +20,8 @@ pub(super) struct Feed {
     expected: ExpectedState,
 }
 
-/// What was written to a file, and what must have come of everything written until then.
+/// The size of a file that was written, and the occurrences that must follow from all files until
+/// then.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Written {
     pub(super) activities: usize,

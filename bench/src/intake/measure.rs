@@ -1,4 +1,4 @@
-//! One measurement: so many activities, taken in one way, until all that follows from them is queued.
+//! One measurement: so many activities, taken in one way, until all their deliveries are queued.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(super) enum Way {
     Http { connections: usize, per_batch: usize },
 }
 
-/// What was measured.
+/// The results of one measurement.
 pub(super) struct Measured {
     pub(super) way: Way,
     pub(super) activities_before: usize,
@@ -39,7 +39,7 @@ pub(super) struct Measured {
     pub(super) statements: Vec<Statement>,
 }
 
-/// What every measurement needs.
+/// The parts that every measurement needs.
 pub(super) struct Bench<'a> {
     pub(super) system: &'a System,
     pub(super) processes: Processes,
@@ -51,7 +51,7 @@ pub(super) struct Bench<'a> {
     pub(super) statements: bool,
     /// Taken in by now.
     pub(super) activities: usize,
-    /// That must have come of them.
+    /// Occurrences that must have followed from them.
     pub(super) occurrences: usize,
 }
 

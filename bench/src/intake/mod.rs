@@ -1,9 +1,9 @@
-//! `intake`: product activity taken in from a file as `firmforms ingest` does it, stretch by stretch
-//! as the log grows; then, on the log as it is by then, a sample each from a file and over HTTP by
-//! `POST /internal/v1/activity`.
+//! `intake`: product activity taken in from a file as `firmforms ingest` does it, stretch by
+//! stretch as the log grows; then, on the log as it is by then, a sample each from a file and over
+//! HTTP by `POST /internal/v1/activity`.
 //!
 //! Fan-out and the history of deliveries follow the log meanwhile, as in `serve`; nothing is sent.
-//! The service is in this process; who reports over HTTP is a process of its own. The run fails
+//! The service is in this process. The reporter over HTTP is a process of its own. The run fails
 //! unless every occurrence and every delivery that must follow is there.
 
 mod caught_up;
@@ -41,7 +41,7 @@ use crate::usage::Processes;
 /// Stretches end where the log has so many activities.
 const ENDS: [u32; 8] = [10_000, 20_000, 50_000, 100_000, 200_000, 400_000, 700_000, 1_000_000];
 
-/// What is measured.
+/// Options of `intake`.
 #[derive(Debug, Args)]
 pub(crate) struct Intake {
     /// Activities that are taken in from a file as the log grows.
@@ -62,7 +62,7 @@ pub(crate) struct Intake {
     /// The run gives up after so many seconds.
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     within: u64,
-    /// Also show what PostgreSQL's statements cost; this has a price of its own.
+    /// Also show the cost of PostgreSQL's statements; this has a price of its own.
     #[arg(long)]
     statements: bool,
     /// The folder of PostgreSQL's programs, if they are not where they usually are.
@@ -70,8 +70,8 @@ pub(crate) struct Intake {
     pg_bin: Option<PathBuf>,
 }
 
-/// Measures, each number of subscriptions on a cluster of its own, and prints; fails if anything was
-/// lost.
+/// Measures, each number of subscriptions on a cluster of its own, and prints; fails if anything
+/// was lost.
 pub(crate) async fn run(command: &Intake) -> anyhow::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(command.within);
     let mut figures = Vec::new();
@@ -141,7 +141,7 @@ pub(crate) async fn token(system: &System) -> anyhow::Result<String> {
     Ok(created.map_err(|error| anyhow::anyhow!("making a token: {error}"))?.token)
 }
 
-/// As `serve` starts them, but for those that send.
+/// As `serve` starts them, but for the workers that send.
 fn workers(system: &System, stop: &CancellationToken) -> JoinSet<()> {
     // The cluster was made without care; none of that is to be paid for in the run.
     nix::unistd::sync();

@@ -1,4 +1,4 @@
-//! Who is reported of: firms with members and forms, and subscriptions to every trigger.
+//! The firms of the reports, with members and forms, and with subscriptions to every trigger.
 
 use ::service::ingest;
 use api::Service;

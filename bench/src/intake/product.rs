@@ -1,7 +1,7 @@
 //! The product: one thread in a process of its own, so that its CPU and its memory are not the
-//! service's. Each line of its standard input is an [`Order`]. To write is answered with what was
-//! [`Written`]; a [`Job`] is prepared, and the next line lets it report, which is answered with what
-//! was [`Reported`]. It ends with its standard input.
+//! service's. Each line of its standard input is an [`Order`]. An order to write is answered with
+//! [`Written`]. A [`Job`] is prepared, the next line lets it report, and the answer is
+//! [`Reported`]. The process ends with its standard input.
 //!
 //! [`Written`]: super::feed::Written
 
@@ -21,7 +21,7 @@ use super::feed::Feed;
 use crate::connection::Connection;
 use crate::receiver::say;
 
-/// What it is to do.
+/// An order to the product.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Write the next so many activities to a file.
@@ -30,7 +30,7 @@ pub(crate) enum Order {
     Report(Job),
 }
 
-/// What is to be reported, and how.
+/// A file to report, and the way to report it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) address: SocketAddr,
@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) per_batch: usize,
 }
 
-/// What the service said to it.
+/// The sum of the service's answers.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Reported {
     pub(super) accepted: usize,

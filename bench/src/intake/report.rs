@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! The output of a run: a table for people, and one JSON line for programs.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `occurrences` are those there were before.
+    /// `occurrences` were there before.
     pub(super) fn new(measured: &Measured, occurrences: usize, subscriptions: usize) -> Self {
         let (written, reported, cpu) = (measured.written, measured.reported, measured.cpu);
         let count = written.activities as f64;

@@ -1,5 +1,5 @@
-//! `memory`: of the service, in a process of its own: the most it takes at a burst to ten subscriptions,
-//! and what each receiver adds that accepts and never answers.
+//! `memory`: the memory of the service, in a process of its own. The most at a burst to ten
+//! subscriptions, and the part of each receiver that accepts and never answers.
 
 mod report;
 
@@ -18,7 +18,7 @@ use crate::service::{SETTINGS, described};
 /// Subscriptions of the firm of the burst.
 const HOOKS: usize = 10;
 
-/// What is measured.
+/// Options of `memory`.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryUse {
     /// Events of the burst, each to ten subscriptions.
@@ -37,7 +37,8 @@ pub(crate) async fn run(command: &MemoryUse) -> anyhow::Result<()> {
     let mut hanging = Vec::new();
     for receivers in &command.hanging {
         let receivers = usize::from(*receivers);
-        // With as many permits as receivers the last quarter would be kept for firms that have none.
+        // With as many permits as receivers the last quarter would be kept for firms that have
+        // none.
         let permits = receivers * 2;
         let figure = figure(world(&cluster).await, Manner::Silent, (receivers, permits)).await?;
         hanging.push(Hanging::new(receivers, rest_mib, &figure));

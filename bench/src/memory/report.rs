@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! The output of a run: a table for people, and one JSON line for programs.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub(super) struct Report {
     bench: &'static str,
     postgres: String,
     burst: Burst,
-    /// At rest after deliveries to one receiver: what hanging ones are compared with.
+    /// At rest after deliveries to one receiver, to compare hanging receivers with.
     rest_mib: f64,
     hanging: Vec<Hanging>,
 }

@@ -1,7 +1,8 @@
-//! `latency`: events at a given rate, each by a call of its own on kept connections, whether or not those
-//! before it were answered; from the instant an event was due to its arrival at the receiver.
+//! `latency`: events at a given rate, each by a call of its own on kept connections, whether or not
+//! earlier calls were answered. Latency goes from the instant an event was due to its arrival at
+//! the receiver.
 //!
-//! The service is a process. Who reports and who receives is in this one, so there is one clock.
+//! The service is a process. Reporter and receiver are in this process, so there is one clock.
 
 mod report;
 
@@ -20,10 +21,10 @@ use crate::service::{SETTINGS, described};
 /// Before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// What is left after the last event takes no longer.
+/// The work that is left after the last event takes no longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is measured.
+/// Options of `latency`.
 #[derive(Debug, Args)]
 pub(crate) struct OpenLoop {
     /// Events a second; each has one delivery.
@@ -88,7 +89,7 @@ impl Bench<'_> {
     }
 }
 
-/// From due to reported: what of the latency was before the service could know.
+/// From due to reported: the part of the latency before the service could know.
 pub(crate) fn late(reported: &[Reported]) -> Latency {
     let us = |of: &Reported| of.sent.saturating_duration_since(of.due).as_micros();
     Latency::new(reported.iter().map(|of| u64::try_from(us(of)).unwrap_or(u64::MAX)).collect())

@@ -1,5 +1,5 @@
-//! Reports of submissions, each by a call of its own: at a pace that does not wait for answers, or as fast as they
-//! are answered.
+//! Reports of submissions, each by a call of its own: at a pace that does not wait for answers, or
+//! as fast as they are answered.
 
 mod on_time;
 
@@ -39,7 +39,7 @@ pub(crate) struct Reported {
     pub(crate) sent: Instant,
 }
 
-/// Who reports.
+/// A caller that reports.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     door: SocketAddr,
@@ -50,7 +50,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Who reports at that door of this world.
+    /// A caller that reports at this door of this world.
     pub(crate) fn new(world: &World, door: SocketAddr) -> Self {
         let (token, clock) = (world.token().to_owned(), world.clock.clone());
         Self { door, token, clock, free: Arc::default() }
@@ -65,7 +65,8 @@ impl Reporter {
         self.steadily_from(Instant::now(), firms, pace).await
     }
 
-    /// The same, the first of them due then, even if that is over.
+    /// Reports responses of these firms in turn, the first of them due then, even if this instant
+    /// is over.
     pub(crate) async fn steadily_from(
         &self,
         began: Instant,
@@ -77,7 +78,8 @@ impl Reporter {
         on_time::report(self, firms, (0..count).map(due)).await
     }
 
-    /// As many as are taken in, for so long: each connection reports when its last report is answered.
+    /// Reports as many as are taken in, for so long: each connection reports when its last report
+    /// is answered.
     pub(crate) async fn flat_out(
         &self,
         firms: &[Firm],

@@ -1,5 +1,5 @@
-//! Reports that are due at a time, whether or not those before them were answered: on a connection that is free,
-//! or on one more.
+//! Reports that are due at a time, whether or not earlier reports were answered: on a free
+//! connection, or on one more.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::{sleep, spawn};
@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use super::{Reported, Reporter};
 use crate::connection::Connection;
 
-/// Under way at a time, at most. With fewer, as with 32, what was held up for a moment would come in no faster than
-/// that many are answered, and those after it would wait here, and not in the service.
+/// Reports under way at a time, at most. With 32, reports after a short delay would come in no
+/// faster than 32 are answered. Later reports would then wait here, and not in the service.
 const UNDER_WAY: usize = 256;
 
 /// A connection on which nothing was said for so long is used no more: the door waits for 60 s.
@@ -51,8 +51,8 @@ async fn on_a_connection(reporter: Reporter, firm: Firm, due: Instant) -> anyhow
     Ok(reported)
 }
 
-/// Waits for each by a thread: its timer is the kernel's, and the runtime's is late by a millisecond or two. It ends
-/// when it has told of all, or nobody listens any more.
+/// Waits for each by a thread: its timer is the kernel's, and the runtime's is late by a
+/// millisecond or two. The thread ends when it has told of all, or when its channel is closed.
 fn as_they_are_due(
     due: impl Iterator<Item = Instant> + Send + 'static,
 ) -> UnboundedReceiver<Instant> {
@@ -68,7 +68,7 @@ fn as_they_are_due(
     told
 }
 
-/// Connections that wait for a report, and since when: whoever came last goes first.
+/// Connections that wait for a report, and since when. The last to come is the first to go.
 #[derive(Default)]
 pub(super) struct Free(Mutex<Vec<(Instant, Connection)>>);
 

@@ -1,6 +1,6 @@
 //! `pages`: time to the first byte and size of each screen of the console and of the portal, with
 //! its filters, on an installation with many deliveries and a long audit log of one firm. Sizes are
-//! those of the compressed pages, as a browser gets them.
+//! of the compressed pages, as a browser gets them.
 //!
 //! The service is a process of its own. Deliveries are copies of one that was delivered, with ids,
 //! times and states of their own, in the table that screens read and not in the log. Entries of the

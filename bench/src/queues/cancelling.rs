@@ -1,5 +1,5 @@
-//! A long queue of removed subscriptions: the first steps of its cancellation, and the last. Without
-//! and with: when all of it is left, and when almost nothing is.
+//! A long queue of removed subscriptions: the first steps of its cancellation, when all of the
+//! queue is left, and the last, when almost nothing is.
 
 use std::time::Duration;
 

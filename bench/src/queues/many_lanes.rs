@@ -1,5 +1,5 @@
-//! A claim and a look for the next due time, beside many lanes that cannot be claimed: those of a full
-//! host, of a paused host, and of hosts with one retry each.
+//! A claim and a look for the next due time, beside many lanes that cannot be claimed: lanes of a
+//! full host, of a paused host, and of hosts with one retry each.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! `queues`: what a claim, a record and a cancellation cost when a queue has a past, a length or many
-//! lanes: beside a held snapshot, with a long queue to cancel, with the due lanes of a full or a paused
-//! host, and beside many hosts with one retry each. Each figure stands beside that of a queue without.
-//! Last, a key is revoked whose subscription has a long queue that is not spread yet.
+//! `queues`: the cost of a claim, a record and a cancellation when a queue has a past, a length or
+//! many lanes: beside a held snapshot, with a long queue to cancel, with the due lanes of a full or
+//! a paused host, and beside many hosts with one retry each. Each figure stands beside the figure
+//! of a queue without. Last, a key is revoked whose subscription has a long queue that is not
+//! spread yet.
 
 mod cancelling;
 mod held;

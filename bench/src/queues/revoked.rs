@@ -1,5 +1,5 @@
-//! A key is revoked whose one subscription has many unspread occurrences: the time until all of them are
-//! cancelled in the log and in history, and the deliveries of another firm meanwhile.
+//! A key is revoked whose one subscription has many unspread occurrences: the time until all of
+//! them are cancelled in the log and in history, and the deliveries of another firm meanwhile.
 
 use std::collections::HashMap;
 use std::sync::Arc;

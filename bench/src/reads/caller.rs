@@ -1,5 +1,6 @@
-//! The caller: one thread in a process of its own, so that its CPU is not the service's. It makes the
-//! calls of each [`Job`] on its standard input, says the [`Calls`], and ends with its standard input.
+//! The caller: one thread in a process of its own, so that its CPU is not the service's. The caller
+//! makes the calls of each [`Job`] on its standard input, says the [`Calls`], and ends with its
+//! standard input.
 //!
 //! Calls at a rate are due by a thread that does nothing else: the runtime's timer counts in whole
 //! milliseconds, which is more than a call takes.

@@ -14,12 +14,12 @@ use door::{Door, DoorSettings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// What is behind the service's public door.
+/// The routes behind the service's public door.
 pub(super) fn public(service: &Service) -> Router {
     api::public::router(service.clone()).layer(map_request(with_peer))
 }
 
-/// What is behind the bare one.
+/// The routes behind the bare door.
 pub(super) fn bare(body: Bytes) -> Router {
     let answer = move || async move { ([(CONTENT_TYPE, "application/json")], body) };
     Router::new().fallback(answer)

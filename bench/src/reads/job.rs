@@ -1,4 +1,4 @@
-//! What the run asks of the caller, and what the caller says of it: one line of JSON each.
+//! The orders of the run to the caller, and the caller's results: one line of JSON each.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct Job {
     pub(crate) rate: Option<u32>,
 }
 
-/// What became of them.
+/// The results of the calls.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Calls {
     pub(crate) calls: usize,

@@ -22,7 +22,7 @@ use crate::usage::{Memory, Processes, forget_peak};
 /// Before each door is measured: its connections to the database, its pages and its code are warm.
 pub(super) const WARM_UP_SECONDS: u32 = 1;
 
-/// What every measurement needs.
+/// The parts that every measurement needs.
 pub(super) struct Bench<'a> {
     pub(super) options: &'a Reads,
     pub(super) pool: &'a PgPool,
@@ -30,7 +30,7 @@ pub(super) struct Bench<'a> {
     pub(super) processes: Processes,
 }
 
-/// What is called, by whom, and how many items each of them is answered, if it is a list.
+/// A path, the keys that call it, and the number of items in each answer, if it is a list.
 pub(super) struct Asked<'a> {
     pub(super) path: &'a str,
     pub(super) keys: &'a [String],
@@ -44,7 +44,7 @@ pub(super) struct Endpoint {
     keys: Vec<String>,
     items: Option<usize>,
     service: SocketAddr,
-    /// That the service has been asked for since the rings were filled.
+    /// Calls to the service since the rings were filled.
     called: usize,
 }
 
@@ -63,7 +63,7 @@ impl Endpoint {
         Self { name, path, keys: asked.keys.to_vec(), items, service, called: 0 }
     }
 
-    /// What the service answers to one call; refused unless it has so many items.
+    /// The service's answer to one call. Fails unless the answer has so many items.
     pub(super) async fn body(&self, door: &Router) -> anyhow::Result<Bytes> {
         let key = self.keys.last().context("a key")?;
         let request = Request::get(&self.path).header("x-api-key", key).body(Body::empty())?;

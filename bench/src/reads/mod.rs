@@ -3,7 +3,8 @@
 //! handler behind a door of the same kind, in the same run.
 //!
 //! The service is in this process: its doors, its pools and its workers as `serve` starts them. The
-//! caller is a process of its own. The rate limit counts every call, and the run fails unless it did.
+//! caller is a process of its own. The rate limit counts every call, and the run fails unless it
+//! did.
 
 pub(crate) mod caller;
 pub(crate) mod doors;
@@ -34,11 +35,11 @@ use crate::service::{cluster, described, end, postmaster, start};
 use crate::statements;
 use crate::usage::Processes;
 
-/// The most calls a second that there are keys for where a firm has one key to call with. A run that
-/// is faster ends when the keys have no more calls.
+/// The most calls a second that there are keys for where a firm has one key to call with. A run
+/// that is faster ends when the keys have no more calls.
 const CALLS_PER_SECOND: u32 = 10_000;
 
-/// What is measured.
+/// Options of `reads`.
 #[derive(Debug, Args)]
 pub(crate) struct Reads {
     /// How long the service is called, once as fast as it answers and once at the rate.
@@ -53,7 +54,7 @@ pub(crate) struct Reads {
     /// The run gives up after so many seconds.
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=600))]
     within: u64,
-    /// Also show what PostgreSQL's statements cost; this has a price of its own.
+    /// Also show the cost of PostgreSQL's statements; this has a price of its own.
     #[arg(long)]
     statements: bool,
     /// The folder of PostgreSQL's programs, if they are not where they usually are.

@@ -1,10 +1,11 @@
-//! Who calls: firms alike, each with as many keys, forms and subscriptions as the contract allows.
+//! The callers: equal firms, each with as many keys, forms and subscriptions as the contract
+//! allows.
 //!
-//! Every firm and its owner are reported by intake. The first firm gets everybody's forms by intake, its
-//! keys by the command that makes keys, and the subscriptions of its first key by `POST /hooks`. The
-//! others get copies of those rows with ids and keys of their own, in the order of their making, so
-//! that a firm's rows lie among the others'. The copies are in the tables that reads look at, not in
-//! the log: nothing but reads may run on them.
+//! Every firm and its owner are reported by intake. The first firm gets everybody's forms by
+//! intake, its keys by the command that makes keys, and the subscriptions of its first key by `POST
+//! /hooks`. The others get copies of these rows with ids and keys of their own, in the order of
+//! their making, so that a firm's rows lie among the others'. The copies are in the tables that
+//! reads look at, not in the log: nothing but reads may run on them.
 
 use ::service::ingest;
 use api::Service;
@@ -43,13 +44,13 @@ struct Holder {
     key: ApiKey,
 }
 
-/// The keys, by what their firms can be asked for.
+/// The keys, by the lists that they can ask for.
 pub(super) struct Population {
     /// Every key.
     pub(super) keys: Vec<String>,
     /// Each firm's first key: the one that has subscriptions.
     pub(super) with_hooks: Vec<String>,
-    /// Those of each firm's keys that have subscriptions once they are spread.
+    /// Each firm's keys that have subscriptions once these are spread.
     pub(super) with_few_hooks: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! The output of a run: a table for people, and one JSON line for programs.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl Figure {
         self.statements.iter().for_each(|of| self.print_statement(of));
     }
 
-    /// Those of calls; the workers look around now and then, too.
+    /// Prints a statement of the calls. Rare statements come from the workers and are left out.
     fn print_statement(&self, of: &Statement) {
         let each = of.calls as f64 / self.service.calls as f64;
         if each > 0.1 {

@@ -1,6 +1,6 @@
 //! The rate limit's counters, as they are when every key has been at work for long: full rings of
-//! calls that have left the window. Each key has room for a whole minute's calls, and none is too
-//! young to cost what it costs in the long run.
+//! calls that have left the window. Each key has room for a whole minute's calls, and none is so
+//! young that it costs less than in the long run.
 
 use domain::access::rate::CALLS_PER_KEY;
 use sqlx::{Executor, PgPool};

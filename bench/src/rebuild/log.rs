@@ -1,5 +1,5 @@
-//! A log to rebuild from: occurrences that were delivered, and now and then a form, a member or a person,
-//! appended in batches.
+//! A log to rebuild from: occurrences that were delivered, and now and then a form, a member or a
+//! person, appended in batches.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(super) async fn fill(
     firms: &[(Firm, Uuid)],
     events: u64,
 ) -> anyhow::Result<Duration> {
-    // What the tables would make of it, and the outbox, is nothing to a log.
+    // A log needs neither the tables that follow its appends nor the outbox.
     let bare = Store::new(world.pool().clone(), Vec::new());
     let began = Instant::now();
     let mut batch = 0;

@@ -1,9 +1,9 @@
-//! `rebuild`: a log of many events; then each read model is made anew from it, one after the other and
-//! all at once, while responses come in and are delivered at a steady rate; at last twice when all is
-//! quiet, and both must come to the same.
+//! `rebuild`: a log of many events; then each read model is made anew from it, one after the other
+//! and all at once, while responses come in and are delivered at a steady rate; at last twice when
+//! all is quiet, and both must come to the same.
 //!
-//! The service is a process. Who reports and who receives is in this one, with the rebuild: there is one
-//! clock, from the moment an event is due to be reported to its arrival at the receiver.
+//! The service is a process. Reporter and receiver are in this process, with the rebuild: there is
+//! one clock, from the moment an event is due to be reported to its arrival at the receiver.
 
 pub(crate) mod log;
 mod report;
@@ -35,10 +35,10 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// Traffic is reported in pieces of this length, until a rebuild is done.
 const PIECE: Duration = Duration::from_secs(1);
 
-/// When nothing has arrived for so long, what is missing is lost.
+/// When nothing has arrived for so long, missing deliveries are lost.
 const STANDSTILL: Duration = Duration::from_secs(20);
 
-/// What is measured.
+/// Options of `rebuild`.
 #[derive(Debug, Args)]
 pub(crate) struct Rebuild {
     /// Events in the log.
@@ -52,7 +52,7 @@ pub(crate) struct Rebuild {
     seconds: u64,
 }
 
-/// Measures, prints, and fails if a read model was not what the log says, or anything was lost.
+/// Measures, prints, and fails if a read model differed from the log, or anything was lost.
 pub(crate) async fn run(command: &Rebuild) -> anyhow::Result<()> {
     let cluster = cluster_with(&SETTINGS).await;
     let world = World::real_time(cluster.database().await).await;
@@ -157,7 +157,7 @@ impl Bench<'_> {
         tokio::try_join!(made, traffic)
     }
 
-    /// Twice when nothing happens: what each read model comes to, and how long all of them took.
+    /// Rebuilds twice when nothing happens, and compares the digests. Times the first rebuild.
     async fn quiet(&self) -> anyhow::Result<report::Quiet> {
         let began = Instant::now();
         let first = self.make(&ReadModel::ALL).await?;

@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! The output of a run: a table for people, and one JSON line for programs.
 
 use anyhow::ensure;
 use projector::rebuild::RebuildReport;
@@ -28,7 +28,8 @@ pub(super) struct Summary {
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     model: &'static str,
-    /// With how many others: then the log was read for all of them, and its reading is not in `seconds`.
+    /// The number of others rebuilt with it. The log is then read for all of them, and `seconds`
+    /// does not include the reading.
     together: usize,
     rows: i64,
     events: u64,
@@ -134,7 +135,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Whether every read model was what the log says, and everything arrived.
+    /// Fails unless every read model agreed with the log, and everything arrived.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         ensure!(self.rows.iter().all(|row| row.equal), "a read model was not what the log says");
         ensure!(self.quiet.same_digests, "two rebuilds came to different digests");

@@ -1,9 +1,10 @@
 //! `replay`: after an outage one command sends everything again that failed. Deliveries are made to
 //! fail, then replayed at a rate against a real `serve`, which is killed (`kill -9`) half-way and
-//! started again. What was out at that moment is cut off: the same command once more sends it.
+//! started again. Attempts under way at the kill are cut off: the same command once more sends
+//! them.
 //!
-//! Then: is any missing, came any twice that no kill explains, were the bytes the same, and is it in
-//! the audit log.
+//! Then: is any missing, came any twice that no kill explains, were the bytes the same, and is it
+//! in the audit log.
 
 mod receiver;
 mod report;
@@ -28,7 +29,8 @@ const HOOKS: usize = 5;
 /// Responses reported at a time.
 const BATCH: usize = 200;
 
-/// The lease of what is out at the kill then is 25 s, and not 120; nothing else here waits.
+/// The leases of attempts under way at the kill then are 25 s, and not 120. Nothing else here
+/// waits.
 const TIME_SCALE: &str = "5";
 
 /// As often as this a delivery may be cut off; there is one kill.

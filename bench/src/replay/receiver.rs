@@ -1,5 +1,5 @@
-//! A receiver that refuses for good until it is told to answer well, and keeps of each request whose
-//! it was, what its bytes hash to, and when it came.
+//! A receiver that refuses for good until it is told to answer well. It keeps the delivery, the
+//! hash of the bytes and the time of each request.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ struct Shared {
     kept: Mutex<Kept>,
 }
 
-/// What came.
+/// The facts about all requests.
 #[derive(Default)]
 pub(super) struct Kept {
-    /// What the bytes of each delivery hash to; more than one would be a defect.
+    /// The hashes of the bodies of each delivery. More than one would be a defect.
     pub(super) hashes: HashMap<Uuid, HashSet<[u8; 32]>>,
     /// How often each was answered well.
     pub(super) well: HashMap<Uuid, u32>,

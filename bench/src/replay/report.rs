@@ -1,4 +1,4 @@
-//! What a run came to, in numbers.
+//! The numbers of a run.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ pub(super) struct Report {
     missing: i64,
     /// Answered well more than once.
     twice: usize,
-    /// Of those, the ones that no cut-off try explains.
+    /// Deliveries answered well more than once that no cut-off try explains.
     unexplained: usize,
     /// Tries that were cut off.
     interrupted: usize,
@@ -149,7 +149,7 @@ fn unexplained(kept: &Kept, interrupted: &[Uuid]) -> usize {
     twice(kept).filter(|id| !interrupted.contains(id)).count()
 }
 
-/// What of the first round arrived after the kill; what later rounds send again comes after it.
+/// The arrivals of the first round after the kill. Arrivals of later rounds come after them.
 fn after(kept: &Kept, killed: Killed, first: Round) -> &[Instant] {
     let from = kept.arrivals.partition_point(|at| *at < killed.ready).min(first.arrived);
     &kept.arrivals[from..first.arrived]

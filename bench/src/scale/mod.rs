@@ -1,7 +1,7 @@
 //! `scale`: one process that does everything, then one, two and four processes of each role, on one
-//! database: how many deliveries a second that makes, and that none is sent twice and none lost. Once
-//! with receivers that answer at once, where CPU is the limit, and once with receivers that take their
-//! time, where the permits of each process are.
+//! database. Counts deliveries a second, and fails if one is sent twice or lost. Once with
+//! receivers that answer at once, where CPU is the limit, and once with receivers that take their
+//! time, where the permits of each process are the limit.
 
 mod report;
 
@@ -23,7 +23,7 @@ const HOOKS: usize = 10;
 /// Events before anything is measured.
 const WARM_UP: usize = 200;
 
-/// What is measured.
+/// Options of `scale`.
 #[derive(Debug, Args)]
 pub(crate) struct Scale {
     /// Numbers of processes of each role; 0 is one process that does everything.

@@ -1,4 +1,4 @@
-//! What a run says: a table for people, one JSON line for whatever reads it.
+//! The output of a run: a table for people, and one JSON line for programs.
 
 use serde::Serialize;
 

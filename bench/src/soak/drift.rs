@@ -12,20 +12,20 @@ const P99_MORE_MS: f64 = 5.0;
 /// Memory may be so much more, MiB.
 const MEMORY_MORE_MIB: f64 = 8.0;
 
-/// A table may take so much more: what vacuum has not freed yet differs from minute to minute.
+/// A table may take so much more: the space that vacuum has not freed yet differs by the minute.
 const BYTES_TIMES: f64 = 1.5;
 const BYTES_MORE: f64 = 1_048_576.0;
 
-/// The outbox may hold so many more: those under way when the minute ends.
+/// The outbox may hold so many more: deliveries under way when the minute ends.
 const OUTBOX_MORE: f64 = 256.0;
 
-/// What a delivery leaves may differ by so much, either way.
+/// The bytes that a delivery leaves may differ by so much, either way.
 const LEFT_DIFFERS: f64 = 0.15;
 
 /// A figure of a minute.
 type Of = fn(&Minute) -> f64;
 
-/// What drifted.
+/// The figures that drifted, a line each.
 pub(super) fn drift_lines(minutes: &[Minute]) -> Vec<String> {
     let third = (minutes.len() / 3).max(1);
     let thirds = Thirds { first: &minutes[..third], last: &minutes[minutes.len() - third..] };
@@ -61,7 +61,7 @@ struct Thirds<'a> {
 }
 
 impl Thirds<'_> {
-    /// Says if the middle figure of the last third is not within what that of the first allows.
+    /// Says if the middle figure of the last third is beyond the bounds that the first third sets.
     fn beyond(
         &self,
         name: &str,

@@ -1,6 +1,6 @@
-//! `soak`: the highest rate is found, then the service runs at a share of it for a long time, and every
-//! minute says what it came to. Nothing may drift: rate, latency, memory, what queues and counters hold,
-//! and what a delivery leaves in the log and in history.
+//! `soak`: the highest rate is found, then the service runs at a share of it for a long time, and
+//! every minute has its figures. Nothing may drift: rate, latency, memory, the rows of queues and
+//! counters, and the bytes that a delivery leaves in the log and in history.
 
 mod drift;
 mod report;
@@ -28,11 +28,11 @@ use crate::usage::Cpu;
 /// Firms, each with one subscription.
 const FIRMS: usize = 10;
 
-/// As long reports come as fast as they are answered, to find the highest rate that holds: an empty database takes a
-/// fifth more, for as long as its indexes fit the server's memory.
+/// For so long reports come as fast as they are answered, to find the highest rate that holds. An
+/// empty database takes a fifth more, for as long as its indexes fit the server's memory.
 const FINDING: Duration = Duration::from_secs(600);
 
-/// Before that, so that what it finds is a warm service.
+/// Load before the search, so that the search finds a warm service.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -40,13 +40,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A key asks for its subscriptions so often, so that the rates have something to count.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// What is left after the last event of a minute takes no longer, nor does what is left at the end.
+/// The work that is left after the last event of a minute, or of the run, takes no longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often to look whether all have arrived.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What is measured.
+/// Options of `soak`.
 #[derive(Debug, Args)]
 pub(crate) struct Soak {
     /// Minutes, after one that is not counted.
@@ -55,8 +55,8 @@ pub(crate) struct Soak {
     /// Of the highest rate, in percent.
     #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u32).range(1..=100))]
     share: u32,
-    /// The highest rate, in deliveries a second; found if it is not given. Then the database is not empty when the minutes
-    /// begin.
+    /// The highest rate, in deliveries a second. If it is not given, it is found, and the database
+    /// is not empty when the minutes begin.
     #[arg(long)]
     highest: Option<u32>,
 }
@@ -84,7 +84,7 @@ pub(crate) async fn run(command: &Soak) -> anyhow::Result<()> {
     report.check()
 }
 
-/// Those of a minute, once all are answered.
+/// The reports of a minute, once all are answered.
 type Reports = AbortOnDropHandle<anyhow::Result<Vec<Reported>>>;
 
 /// How everything stands between two minutes.
@@ -120,8 +120,8 @@ impl Bench {
         Ok(reported.len() as f64 / took.as_secs_f64())
     }
 
-    /// The minutes that are counted, and the one before them. What is due in each is due whatever is still to be said
-    /// of the one before it.
+    /// Runs one minute that is not counted, then the counted minutes. The reports of each minute
+    /// are due even if the figures of the minute before are not there yet.
     async fn minutes(&mut self, rate: f64, count: u32) -> anyhow::Result<Vec<Minute>> {
         let (mut before, mut minutes) = (self.mark().await?, Vec::new());
         let began = before.at;
@@ -149,7 +149,8 @@ impl Bench {
         }))
     }
 
-    /// What was due in a minute; and what arrived since the one before, and was spent on it.
+    /// The figures of a minute: the latency of its reports, and the arrivals and the cost since the
+    /// mark before.
     async fn minute(
         &mut self,
         (number, began): (u32, Instant),
@@ -174,7 +175,8 @@ impl Bench {
         Ok((minute, mark))
     }
 
-    /// How long each took that is expected by now, once all are there; and how many arrived since the last time.
+    /// The latencies of the deliveries expected by now, once all are there, and the number of
+    /// arrivals since the last call.
     async fn arrivals(&mut self) -> (Vec<u64>, usize) {
         let (began, mut took, mut count) = (Instant::now(), Vec::new(), 0);
         loop {
@@ -204,7 +206,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits for what is left; what never came, and what came twice.
+    /// Waits for the rest. Returns the numbers of lost and of doubled deliveries.
     async fn rest(mut self) -> anyhow::Result<(usize, usize)> {
         self.running.at_rest(PATIENCE).await?;
         self.ledger.arrived(self.audience.receiver.take_arrivals());

@@ -1,4 +1,4 @@
-//! What a run says: a row for each minute when it ends, one JSON line for whatever reads it.
+//! The output of a run: a row for each minute when it ends, and one JSON line for programs.
 
 use anyhow::ensure;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(super) struct Report {
 #[derive(Debug, Serialize)]
 pub(super) struct Minute {
     pub(super) number: u32,
-    /// That arrived.
+    /// Deliveries that arrived.
     pub(super) per_second: f64,
     /// From due to arrived.
     pub(super) latency: Latency,
@@ -39,7 +39,7 @@ pub(super) struct Minute {
 }
 
 impl Minute {
-    /// What is above each column.
+    /// The heads of the columns.
     pub(super) fn head() {
         println!(
             "{:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8}  rows and KiB",
@@ -98,7 +98,7 @@ impl Report {
         Self { bench, postgres, highest_per_second, rate, minutes, lost, twice, drifts }
     }
 
-    /// What the minutes came to, then the line.
+    /// The summary of the minutes, then the line.
     pub(super) fn print(&self) -> serde_json::Result<()> {
         println!("{} lost, {} twice, {} drifts", self.lost, self.twice, self.drifts.len());
         for drift in &self.drifts {

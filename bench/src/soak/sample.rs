@@ -1,9 +1,9 @@
-//! What the database holds at a moment.
+//! The content of the database at a moment.
 
 use serde::Serialize;
 use sqlx::{FromRow, PgPool};
 
-/// What must not grow: queues, and counters of what there is a fixed number of.
+/// Tables that must not grow: queues, and counters of fixed sets.
 const HELD: &str = "
 select 'outbox' as name, (select count(*) from outbox) as rows,
        pg_total_relation_size('outbox') as bytes
@@ -11,8 +11,8 @@ union all select 'lanes', (select count(*) from lanes), pg_total_relation_size('
 union all select 'key_calls', (select count(*) from key_calls), pg_total_relation_size('key_calls')
 union all select 'quotas', (select count(*) from quotas), pg_total_relation_size('quotas')";
 
-/// What grows with each delivery. The log's places in memory and on disk are in it: tables, indexes and
-/// what is too long for a row.
+/// Sizes that grow with each delivery: tables with their indexes, and with values that are too long
+/// for a row.
 const GROWING: &str = "
 select pg_total_relation_size('events') as log_bytes,
        pg_total_relation_size('deliveries') as history_bytes,
@@ -35,12 +35,12 @@ pub(super) struct Growing {
     wal_bytes: i64,
 }
 
-/// What each delivery left.
+/// The bytes that each delivery left.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Grown {
     pub(super) log_bytes: f64,
     pub(super) history_bytes: f64,
-    /// Log, history, and what is in the vault of it.
+    /// Log, history, and the delivery's part of the vault.
     pub(super) database_bytes: f64,
     pub(super) wal_bytes: f64,
 }

@@ -20,8 +20,8 @@ const REQUESTS: usize = 20;
 /// The receive buffer of a socket: as small as the system allows.
 const RECEIVE_BUFFER: u32 = 2_304;
 
-/// The time after which a socket is opened anew, closed or not. A door lets its callers read nothing
-/// for about so long.
+/// The time after which a socket is opened anew, closed or not. A door lets its callers read
+/// nothing for about this time.
 const HELD: Duration = Duration::from_secs(30);
 
 /// The time between two bytes.

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_trace_is_a_row_behind_the_person() {
+    fn a_persons_traces_are_rows() {
         let found = json!({
             "person_id": "p", "mail": "bounced", "erased_at": "t",
             "responses": [{"id": "r", "form_id": "f", "saved_at": "s", "submitted_at": null}],

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_receiver_that_took_all_has_a_hundred_percent() {
+    fn a_hundred_percent_means_all_taken() {
         assert_eq!(share(999, 1_000), "99 %");
         assert_eq!(share(3, 3), "100 %");
         assert_eq!(share(0, 0), Value::Null);

@@ -227,8 +227,9 @@ fn hook_evidence(found: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// A step of the service itself names none.
     #[test]
-    fn a_step_names_its_actor_unless_the_service_took_it_by_itself() {
+    fn a_step_names_its_actor() {
         let step = json!({"at": "t", "position": 60, "sentence": "member 7 left the firm",
                           "actor": "product:1", "by": "the product with the token \"back end\""});
         let line = "t [60] member 7 left the firm, by the product with the token \"back end\"";
@@ -241,8 +242,9 @@ mod tests {
         assert_eq!(step_line(&proved), "t [61] it was cancelled (audit entry 17)");
     }
 
+    /// An empty list is not shown.
     #[test]
-    fn causes_are_counted_in_words_and_none_is_not_shown() {
+    fn causes_are_counted_in_words() {
         let counts = json!([{"cause": "key_revoked", "deliveries": 3},
                             {"cause": "source_erased", "deliveries": 1}]);
         assert_eq!(by_cause(&counts), "3 key_revoked, 1 source_erased");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_a_link_in_its_place_stays_as_it_is() {
+    fn an_existing_file_or_link_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("there"), folder.path().join("link"));
         fs::write(&path, "precious").unwrap();

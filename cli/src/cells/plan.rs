@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_is_there_twice_is_refused() {
+    fn a_repeated_cell_is_refused() {
         let server =
             |port| format!("{{ public = \"10.0.0.1:{port}\", internal = \"10.0.0.2:{port}\" }}");
         let cell = |port| format!("[[cells]]\ncell = 1\nservers = [{}]\n", server(port));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn submitted_responses_of_the_firm_become_new_ones() {
+    fn a_firms_submitted_responses_become_new() {
         let (ours, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let line = |kind: &str, firm: Uuid| {
             let data = json!({"response_id": Uuid::nil(), "form_id": Uuid::nil()});

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_the_next_step_of_the_contract() {
+    fn each_answer_has_the_contracts_next_step() {
         assert_eq!(next(1, "200", 0), "delivered");
         assert_eq!(next(1, "slow:9", 0), "delivered");
         assert_eq!(next(1, "503", 0), "attempt 2 of 8 in 1 minute");

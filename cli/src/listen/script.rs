@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_has_statuses_waits_and_slow_answers() {
+    fn scripts_have_statuses_waits_and_slow_answers() {
         let ok = ScriptedAnswer::OK;
         let expected = [
             Ok(ok),

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_has_the_words_of_its_field() {
+    fn a_label_has_its_fields_words() {
         for (field, label) in [
             ("last_used_at", "last used"),
             ("hook_id", "hook"),
@@ -248,15 +248,16 @@ mod tests {
         }
     }
 
+    /// Foreign text is escaped.
     #[test]
-    fn lists_and_objects_are_words_and_foreign_text_is_escaped() {
+    fn lists_and_objects_become_words() {
         let item = json!({"a": ["x", 2], "o": {"failed": 1, "late": true}, "n": null, "t": "\t"});
         let plain = |field| Column::text(field).plain(&item);
         assert_eq!(["a", "o", "n", "t"].map(plain), ["x, 2", "failed 1, late yes", "", "\\t"]);
     }
 
     #[test]
-    fn a_person_reads_ages_and_a_program_reads_times() {
+    fn people_read_ages_and_programs_times() {
         let item = json!({"at": "2026-11-01T12:00:00.000Z", "state": "failed"});
         let now = "2026-11-01T12:03:00Z".parse::<Timestamp>().unwrap().get();
         let person = Reading { now: Some(now), palette: Palette::Coloured };

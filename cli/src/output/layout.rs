@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_aligned_by_the_width_that_a_terminal_shows() {
+    fn a_table_is_aligned_by_shown_width() {
         let lines = table(COLUMNS, &items(), screen(None));
         let expected = [
             "ID   NAME                         WAITING  STATE",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_texts_and_no_ids() {
+    fn a_narrow_terminal_cuts_no_ids() {
         let lines = table(COLUMNS, &items(), screen(Some(40)));
         assert_eq!(lines[3], "b22  Harrow & Lane of …     1200  -");
         assert!(lines.iter().all(|line| line.width() <= 40), "{lines:?}");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_a_line_for_each_value() {
+    fn an_object_has_a_line_per_value() {
         let lines = record(COLUMNS, &items()[1], Reading::PLAIN);
         assert_eq!(lines, ["id: b22", "name: Harrow & Lane of Manchester", "waiting: 1200"]);
     }

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_has_the_largest_unit_that_leaves_a_whole_one() {
+    fn a_size_has_the_largest_whole_unit() {
         let said = [0, 1_023, 1_024, 1_300_000_000, -2_048, 5 << 50].map(size);
         assert_eq!(said, ["0 B", "1023 B", "1.0 KiB", "1.2 GiB", "-2.0 KiB", "5.0 PiB"]);
     }

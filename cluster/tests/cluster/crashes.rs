@@ -1,4 +1,4 @@
-//! Kills, each followed by a start that finds what was committed.
+//! Kills, each followed by a start that finds the committed data.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use crate::helper::{
 };
 
 #[tokio::test]
-async fn a_killed_owner_leaves_no_server_and_no_lock() {
+async fn killed_owners_leave_no_server_or_lock() {
     let folder = folder();
     let mut owner = Process::spawn(folder.path().to_str().unwrap());
     owner.answer();
@@ -29,7 +29,7 @@ async fn a_killed_owner_leaves_no_server_and_no_lock() {
 }
 
 #[tokio::test]
-async fn after_a_kill_of_everything_it_starts_again() {
+async fn after_killing_everything_the_cluster_starts_again() {
     let folder = folder();
     let mut owner = Process::spawn(folder.path().to_str().unwrap());
     owner.answer();
@@ -47,9 +47,9 @@ async fn after_a_kill_of_everything_it_starts_again() {
     again.stop().await.unwrap();
 }
 
-/// As on a full disk: its user lives on, and nobody else starts it.
+/// As on a full disk: the user lives on, and nobody else starts the server.
 #[tokio::test]
-async fn a_server_that_died_under_its_user_is_started_again() {
+async fn a_user_restarts_its_dead_server() {
     let folder = folder();
     let mut cluster = open(folder.path()).await;
     run(&cluster, "create table t as select 1").await.unwrap();
@@ -67,7 +67,7 @@ async fn a_server_that_died_under_its_user_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_lost_its_guard_is_replaced() {
+async fn an_unguarded_server_is_replaced() {
     let folder = folder();
     let mut owner = Process::spawn(folder.path().to_str().unwrap());
     owner.answer();
@@ -84,7 +84,7 @@ async fn a_server_that_lost_its_guard_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_server_that_died_is_started_again_by_the_next_user() {
+async fn the_next_user_restarts_a_dead_server() {
     let folder = folder();
     let widow = open(folder.path()).await;
     kill_9(postmaster(folder.path()));
@@ -99,9 +99,9 @@ async fn a_server_that_died_is_started_again_by_the_next_user() {
     eventually("the server ends", || servants_of(folder.path()).is_empty());
 }
 
-/// In a container the numbers begin anew, so that ours may be somebody else's after a crash.
+/// In a container the process ids begin anew, so that ours may be somebody else's after a crash.
 #[tokio::test]
-async fn a_former_servers_number_may_be_another_process_by_now() {
+async fn a_former_servers_pid_may_be_reused() {
     let folder = folder();
     let cluster = open(folder.path()).await;
     let pid_file = folder.path().join("postgres/data/postmaster.pid");

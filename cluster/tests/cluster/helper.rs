@@ -1,4 +1,4 @@
-//! What the tests share: folders, other processes that use a cluster, and who is left of it.
+//! Parts that the tests share: folders, and other processes that use a cluster.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write, stdin};
@@ -28,7 +28,7 @@ pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o711)).tempdir().unwrap()
 }
 
-/// The programs that whoever runs the tests wants.
+/// The folder of PostgreSQL's programs that the environment names.
 pub(crate) fn pg_bin() -> Option<PathBuf> {
     std::env::var_os("FIRMFORMS_PG_BIN").map(PathBuf::from)
 }
@@ -78,20 +78,20 @@ pub(crate) fn servants_of(data_dir: &Path) -> Vec<i32> {
     pids.filter(|pid| mentions(*pid)).collect()
 }
 
-/// What is left of a server that has stopped: at most its shells, which are just being killed.
+/// Asserts that a stopped server has left at most its shells, which are just being killed.
 pub(crate) fn assert_ended(data_dir: &Path) {
     let not_a_shell = |pid: &i32| name(*pid).is_some_and(|name| name != "sh" && name != "sleep");
     assert_eq!(servants_of(data_dir).into_iter().find(not_a_shell), None);
     eventually("its shells end", || servants_of(data_dir).is_empty());
 }
 
-/// What a living process is called.
+/// The name of a living process.
 pub(crate) fn name(pid: i32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned())
 }
 
 pub(crate) fn kill_9(pid: i32) {
-    // It may have ended by itself.
+    // The process may have ended by itself.
     let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
 }
 
@@ -113,13 +113,13 @@ impl Process {
         Self::start(Command::new(std::env::current_exe().unwrap()), data_dir)
     }
 
-    /// The same as the user `nobody`, from a copy of this program that `nobody` can reach.
+    /// Starts a process as the user `nobody`, from a copy of this program that `nobody` can reach.
     pub(crate) fn spawn_as_nobody(home: &Path, data_dir: &str) -> Self {
         let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
         let copy = home.join("test-program");
         if !copy.exists() {
-            // Not by this process: a child that another test has just forked would keep it open for writing, and
-            // what somebody may write to cannot be run.
+            // Not by this process: another test may just have forked a child. The child would
+            // keep the copy open for writing, and such a program cannot be run.
             let copied =
                 Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
             assert!(copied.unwrap().success());
@@ -130,14 +130,14 @@ impl Process {
         Self::start(command, data_dir)
     }
 
-    /// The same where no programs can be found.
+    /// Starts a process where no programs can be found.
     pub(crate) fn spawn_without_programs(data_dir: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env("FIRMFORMS_PG_SEARCH", "none").env_remove("FIRMFORMS_PG_BIN");
         Self::start(command, data_dir)
     }
 
-    /// One with a temporary cluster under this folder.
+    /// Starts a process with a temporary cluster under this folder.
     pub(crate) fn spawn_with_temp_dir(folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env("TMPDIR", folder);
@@ -184,7 +184,7 @@ impl Drop for Process {
     }
 }
 
-/// Not a test: what the other processes do. Answers each line of its input.
+/// Not a test: the work of the other processes. Answers each line of its input.
 #[test]
 fn another_process() {
     let Some(data_dir) = std::env::var_os("CLUSTER_TEST_DATA_DIR") else {

@@ -1,4 +1,4 @@
-//! Where the cluster can be, who can run it, and what is said when it cannot.
+//! Places of the cluster, its users, and the refusals.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -19,9 +19,9 @@ async fn roots_server_runs_as_another_user() {
     cluster.stop().await.unwrap();
 }
 
-/// Security F2: in another user's folder any file may be a link to a file of root.
+/// In another user's folder any file may be a link to a file of root. The user has a cluster too.
 #[tokio::test]
-async fn f2_an_ordinary_user_has_a_cluster_too_and_root_leaves_it_alone() {
+async fn root_leaves_another_users_cluster_alone() {
     if !is_root() {
         return;
     }
@@ -63,9 +63,9 @@ async fn a_cluster_of_another_user_is_refused() {
     assert_eq!(said, format!("{} belongs to user id 1: run as that user", theirs.display()));
 }
 
-/// Security F2: anybody may have laid a link into such a folder.
+/// Anybody may have laid a link into such a folder.
 #[tokio::test]
-async fn f2_a_folder_that_everybody_may_write_to_is_refused() {
+async fn a_folder_writable_by_all_is_refused() {
     let home = folder();
     fs::set_permissions(home.path(), Permissions::from_mode(0o1777)).unwrap();
     let said = refusal(&config(home.path())).await;
@@ -74,7 +74,7 @@ async fn f2_a_folder_that_everybody_may_write_to_is_refused() {
 }
 
 #[tokio::test]
-async fn a_long_path_has_its_socket_in_a_short_folder() {
+async fn a_long_path_gets_a_short_socket() {
     let folder = folder();
     let data_dir = folder.path().join("long".repeat(30));
     let cluster = open(&data_dir).await;
@@ -87,8 +87,9 @@ async fn a_long_path_has_its_socket_in_a_short_folder() {
     assert!(!short.exists());
 }
 
+/// The account of the server cannot enter such a folder.
 #[tokio::test]
-async fn a_folder_that_the_account_cannot_enter_is_named() {
+async fn a_shut_folder_is_named() {
     if !is_root() {
         return;
     }
@@ -133,7 +134,7 @@ async fn a_lost_password_is_not_replaced() {
 }
 
 #[test]
-fn without_programs_one_line_says_what_to_install() {
+fn missing_programs_are_named_in_one_line() {
     let folder = folder();
     let user = Process::spawn_without_programs(folder.path().to_str().unwrap());
     assert_eq!(

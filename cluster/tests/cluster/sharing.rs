@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::helper::{Process, assert_ended, eventually, folder, open, run, servants_of};
 
 #[tokio::test]
-async fn it_starts_with_the_first_user_and_ends_with_the_last() {
+async fn a_cluster_ends_with_its_last_user() {
     let folder = folder();
     let first = open(folder.path()).await;
     let second = open(folder.path()).await;
@@ -35,7 +35,7 @@ async fn a_database_is_created_once() {
 }
 
 #[test]
-fn processes_that_come_at_once_share_one_server() {
+fn concurrent_processes_share_one_server() {
     let folder = folder();
     let mut all = [(); 3].map(|()| Process::spawn(folder.path().to_str().unwrap()));
     for process in &all {
@@ -50,8 +50,9 @@ fn processes_that_come_at_once_share_one_server() {
     assert_ended(folder.path());
 }
 
+/// The user that started the server is killed.
 #[test]
-fn whoever_joined_keeps_the_server_when_its_starter_is_killed() {
+fn a_joined_user_keeps_the_server() {
     let folder = folder();
     let mut first = Process::spawn(folder.path().to_str().unwrap());
     first.answer();
@@ -72,7 +73,7 @@ fn whoever_joined_keeps_the_server_when_its_starter_is_killed() {
 
 /// The server may be stopping for the one while the other joins.
 #[tokio::test]
-async fn joining_while_the_last_user_leaves_never_joins_a_dying_server() {
+async fn a_user_never_joins_a_dying_server() {
     let folder = folder();
     let mut last = open(folder.path()).await;
     for _ in 0..8 {

@@ -9,7 +9,7 @@ use cluster::Cluster;
 use crate::helper::{Process, assert_ended, eventually, pg_bin, run, servants_of};
 
 #[tokio::test]
-async fn stopped_it_is_gone() {
+async fn a_stopped_temporary_cluster_is_gone() {
     let cluster = Cluster::temporary(pg_bin(), &[("shared_buffers", "16MB")]).await.unwrap();
     let data_dir = cluster.data_dir().to_owned();
     cluster.ensure_database("template").await.unwrap();
@@ -33,7 +33,7 @@ async fn stop_waits_while_a_child_forks() {
 }
 
 #[test]
-fn when_its_process_is_killed_it_goes() {
+fn a_killed_process_takes_its_cluster_along() {
     let mut process = Process::spawn("temporary");
     let data_dir = process.answer();
     process.kill_9();
@@ -42,9 +42,9 @@ fn when_its_process_is_killed_it_goes() {
 }
 
 #[test]
-fn when_its_process_is_killed_while_it_is_being_made_it_goes() {
+fn half_made_clusters_die_with_their_process() {
     let here = crate::helper::folder();
-    // As /tmp is: the account removes what it owns.
+    // As /tmp is: the account removes its own files.
     fs::set_permissions(here.path(), Permissions::from_mode(0o1777)).unwrap();
     let mut process = Process::spawn_with_temp_dir(here.path());
     let made = || fs::read_dir(here.path()).unwrap().flatten().map(|entry| entry.path()).next();

@@ -293,8 +293,9 @@ fn css(style: String) -> impl IntoResponse {
 mod tests {
     use super::*;
 
+    /// A logo comes by TLS, and adds its origin to the policy.
     #[test]
-    fn a_logo_comes_by_tls_and_adds_its_origin_alone_to_the_policy() {
+    fn a_logo_adds_only_its_origin() {
         let of = |text: &str| FirmLogo::new(text).map(|logo| logo.origin.to_string());
         let origin = Some("https://cdn.example:8443".to_owned());
         assert_eq!(of("https://cdn.example:8443/logo.png?a=b"), origin);

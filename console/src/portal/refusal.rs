@@ -79,8 +79,9 @@ mod tests {
     use crate::portal::words::words_in;
     use domain::values::Lang;
 
+    /// A refusal named no wait.
     #[test]
-    fn a_refusal_named_no_wait() {
+    fn a_refusal_names_its_wait() {
         let look = PortalLook::bare(words_in(Lang::Fr));
         for (error, status, wait) in [
             (Error::Unavailable("x".into()), 503, Some("1")),

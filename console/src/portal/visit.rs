@@ -244,7 +244,7 @@ mod tests {
     #[case("/portal/\\evil.example", false)]
     #[case("https://evil.example/portal", false)]
     #[case("/portal/a\r\nb: c", false)]
-    fn the_way_back_leads_to_the_portal_alone(#[case] text: &str, #[case] is_own: bool) {
+    fn the_way_back_stays_in_the_portal(#[case] text: &str, #[case] is_own: bool) {
         assert_eq!(own_page(text).is_some(), is_own);
     }
 
@@ -258,7 +258,7 @@ mod tests {
     #[case(&["fr;q=0, es;q=0.2"], Lang::Es)]
     #[case(&["es; q=0.5", "fr;q=0.5"], Lang::Es)]
     #[case(&["fr;q=x"], Lang::En)]
-    fn the_language_that_the_browser_likes_best_counts(
+    fn the_browsers_favourite_language_counts(
         #[case] named: &[&'static str],
         #[case] expected: Lang,
     ) {

@@ -276,8 +276,9 @@ impl Words {
 mod tests {
     use super::*;
 
+    /// No word is empty.
     #[test]
-    fn no_word_is_empty_and_each_language_has_its_own() {
+    fn each_language_has_its_own_words() {
         for lang in Lang::ALL {
             let words = words_in(lang);
             assert_eq!(words.lang, lang);

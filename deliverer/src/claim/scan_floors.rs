@@ -95,8 +95,9 @@ mod tests {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(1_000_000 + seconds)
     }
 
+    /// The floor is the first due lane, or the length of a transaction ago.
     #[test]
-    fn a_scan_begins_at_the_first_due_lane_or_a_transactions_length_ago() {
+    fn a_scan_begins_at_the_due_floor() {
         let mut floors = ScanFloors::default();
         let at = Instant::now();
         let life = LifeNumber::default();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn once_a_minute_a_scan_begins_without_floors() {
+    fn each_minute_a_scan_has_no_floors() {
         let mut floors = ScanFloors::default();
         let at = Instant::now();
         let life = LifeNumber::default();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_answers_is_named_until_its_queue_is_empty() {
+    fn a_recovered_queue_is_named_until_empty() {
         let (known, caps) = (HostHealths::default(), HostCaps::default());
         let begin = Instant::now();
         let named = || known.recovered_queues();

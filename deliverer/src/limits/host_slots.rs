@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_place_free_gets_the_next_one_in_turn() {
+    async fn a_waiting_caller_gets_the_next_slot() {
         let places = HostSlots::new(2);
         let busy = pair(1);
         let (first, _second) = (places.take(&busy).await, places.take(&busy).await);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_no_more_leaves_the_place_to_the_next() {
+    async fn a_leaving_caller_passes_its_slot_on() {
         let places = HostSlots::new(1);
         let busy = pair(1);
         let first = places.take(&busy).await;
@@ -137,13 +137,13 @@ mod tests {
             assert!(poll!(&mut second).is_pending());
             assert!(poll!(&mut third).is_pending());
             drop(first);
-            // It was given the place, and goes without having looked.
+            // The second caller was given the slot, and leaves without having looked.
         }
         assert!(poll!(&mut third).is_ready());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_share_that_grows_lets_those_go_on_who_wait() {
+    async fn a_growing_share_serves_waiting_callers() {
         let places = HostSlots::new(1);
         let busy = pair(1);
         let _first = places.take(&busy).await;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn how_quickly_a_host_answers_is_told_by_its_last_answers() {
+    async fn last_answers_tell_a_hosts_response_time() {
         let places = HostSlots::new(1);
         assert_eq!(places.answers_in(&pair(1)), None);
         let answered_in = async |millis, verdict| {
@@ -175,8 +175,9 @@ mod tests {
         assert_eq!(places.answers_in(&pair(1)), None);
     }
 
+    /// A pair of a firm and a host is idle while nothing is sent.
     #[tokio::test]
-    async fn of_too_many_those_are_forgotten_where_nothing_is_sent() {
+    async fn only_idle_pairs_are_forgotten() {
         let places = HostSlots::new(1);
         let _sending = places.take(&pair(0)).await;
         for firm in 1..=PAIRS_MAX as u128 {

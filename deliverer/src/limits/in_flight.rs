@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_answered_counts_no_more() {
+    fn an_answered_attempt_counts_no_more() {
         let (in_flight, caps) = (InFlight::default(), HostCaps::default());
         let (lane, pair) = (Uuid::from_u128(7), (Uuid::from_u128(1), "a.example".to_owned()));
         let [first, second] = [(); 2].map(|()| in_flight.note(lane, pair.clone()));

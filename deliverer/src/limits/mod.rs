@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_counts_until_it_is_dropped() {
+    fn a_reservation_counts_until_its_drop() {
         let limits = known(64);
         assert!(limits.full().is_empty());
         let first = reserved(&limits, 1);

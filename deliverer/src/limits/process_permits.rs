@@ -68,8 +68,9 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
+    /// The permit counts until its drop.
     #[tokio::test]
-    async fn a_permit_is_counted_to_its_firm_until_it_is_dropped() {
+    async fn a_permit_counts_for_its_firm() {
         let permits = Permits::new(2);
         let firm = Uuid::from_u128(1);
         let first = permits.take(firm).unwrap();

@@ -121,7 +121,7 @@ mod model {
     /// Threads that are interrupted more often find no more faults, and take minutes.
     const INTERRUPTIONS_MAX: usize = 3;
 
-    /// The slots of a process. They do with loom's lock what `HostSlots` do with theirs.
+    /// The slots of a process, with loom's lock in place of the lock of `HostSlots`.
     #[derive(Clone)]
     struct ModelSlots(Arc<Mutex<SlotTable<ModelCaller>>>);
 
@@ -245,7 +245,7 @@ mod model {
     }
 
     #[test]
-    fn a_slot_passes_by_a_caller_that_gives_up() {
+    fn a_slot_passes_by_a_leaving_caller() {
         check(|| {
             let slots = ModelSlots::new(1, 1);
             let held = slots.take(&pair(1));

@@ -153,8 +153,9 @@ mod tests {
         (now, unspread.iter().map(|one| one.position).collect())
     }
 
+    /// The remaining occurrences wait in their order.
     #[test]
-    fn a_call_inserts_a_hundred_rows_and_leaves_the_rest_in_its_order() {
+    fn a_call_inserts_a_hundred_rows() {
         let of_one_call = |hooks| (1..=4).map(|at| occurrence(at, 1, hooks)).collect::<Vec<_>>();
         assert_eq!(positions(&of_one_call(25)), (vec![1, 2, 3, 4], vec![]));
         assert_eq!(positions(&of_one_call(40)), (vec![1, 2], vec![3, 4]));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_of_many_calls_has_a_budget_of_its_own() {
+    fn a_transaction_of_calls_has_a_budget() {
         let calls: Vec<_> = (1..=7).map(|at| occurrence(at, at.into(), 100)).collect();
         assert_eq!(positions(&calls), (vec![1, 2, 3, 4, 5], vec![6, 7]));
         let small = [&calls[..], &[occurrence(8, 8, 12)]].concat();

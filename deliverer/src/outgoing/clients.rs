@@ -170,8 +170,9 @@ mod tests {
         )
     }
 
+    /// Each client takes an address of its family.
     #[test]
-    fn clients_leave_from_the_addresses_of_their_family_in_turn() {
+    fn clients_take_turns_at_egress_addresses() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let bound = ["203.0.113.1", "2001:db8::1", "203.0.113.2"].map(ip);
         let egress = EgressAddresses::new(bound.to_vec());
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_clients_are_kept_than_have_room_and_the_oldest_goes_first() {
+    async fn the_oldest_client_makes_room() {
         let client = clients().make(key(0).at).unwrap();
         let start = Instant::now();
         let mut kept = HashMap::new();

@@ -132,7 +132,7 @@ fn set_options(options: &mut ResolverOpts, within: Duration) {
 mod tests {
     use super::*;
 
-    /// A resolver that knows this hosts file and nothing else: no name server answers it.
+    /// A resolver that knows this hosts file and asks no name server.
     fn knowing(hosts_file: &str) -> VettingResolver {
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf(hosts_file.as_bytes()).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_hosts_file_is_honoured_and_its_addresses_are_vetted() {
+    async fn addresses_of_the_hosts_file_are_vetted() {
         let resolver = knowing("9.9.9.9 a.example\n2620:fe::fe a.example\n127.0.0.1 b.example\n");
         let both = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];
         assert_eq!(vetted(&resolver, "a.example").await, Ok(both.into()));
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_name_server_every_look_up_fails_and_nothing_else_does() {
+    async fn without_a_name_server_look_ups_fail() {
         assert_eq!(vetted(&knowing(""), "a.example").await, Err(NetworkError::Dns));
     }
 
     #[test]
-    fn of_many_addresses_the_first_eight_are_kept() {
+    fn only_the_first_eight_addresses_are_kept() {
         let all: Vec<IpAddr> = (1..=100).map(|n| [9, 9, 9, n].into()).collect();
         let kept = vet(all.clone(), &AllowedTargets::default()).unwrap();
         assert_eq!(kept, all[..MAX_ADDRESSES]);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_not_taken_any_more() {
+    fn a_body_given_up_is_not_taken() {
         let (wire, mut body) = carried();
         assert!(wire.give_up());
         assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn e21_what_comes_too_late_is_not_taken() {
+    fn e21_a_late_body_is_not_taken() {
         let wire = SendLatch::until(Some(Instant::now()));
         let mut body = LatchedBody { bytes: Bytes::from_static(b"body"), wire: wire.clone() };
         assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
@@ -176,15 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_cannot_be_given_up() {
+    fn a_taken_body_cannot_be_given_up() {
         let (wire, mut body) = carried();
         assert!(matches!(look(&mut body), Poll::Ready(Some(Ok(_)))));
         assert!(wire.taken() && !wire.give_up() && wire.taken());
     }
 
-    /// The receiver must not even see the head of what was given up.
+    /// The receiver must not even see the head.
     #[tokio::test]
-    async fn of_what_was_given_up_no_byte_is_sent() {
+    async fn a_given_up_request_sends_nothing() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let allowed = AllowedTargets::new(vec![at.ip().into()]).with_http();

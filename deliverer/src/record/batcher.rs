@@ -168,7 +168,7 @@ mod tests {
 
     /// E13: a claim may connect late, then send, then wait for one record that takes all its time.
     #[test]
-    fn e13_a_lease_outlasts_a_send_and_its_record() {
+    fn e13_a_lease_outlasts_send_and_record() {
         let AttemptBudget { headers, body, .. } = AttemptBudget::default();
         assert!(CONNECT_WITHIN + headers + body + RECORD_WITHIN < domain::delivery::LEASE_TIME);
     }

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_fails_goes_behind_the_others() {
+    fn a_failing_lane_goes_behind_the_others() {
         let mut queue = StuckQueue::default();
         [1, 2, 3].into_iter().for_each(|lane| queue.add(batch(lane)));
         assert_eq!(next(&mut queue), Some(1));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn later_answers_join_those_of_their_lane() {
+    fn later_answers_join_their_lane() {
         let mut queue = StuckQueue::default();
         [1, 2, 1].into_iter().for_each(|lane| queue.add(batch(lane)));
         assert_eq!([(); 3].map(|()| next(&mut queue)), [Some(1), Some(2), None]);

@@ -1,4 +1,4 @@
-//! What is made of an answer: cases D1, D2, D4, D5, D6 and D8.
+//! The reading of an answer: cases D1, D2, D4, D5, D6 and D8.
 
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ async fn d1_every_2xx_delivers() {
 }
 
 #[tokio::test]
-async fn d1_a_status_http_does_not_know_is_a_protocol_error() {
+async fn d1_unknown_statuses_are_protocol_errors() {
     for status in ["101", "600", "699", "999"] {
         let exchange = told(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n")).await;
         assert_eq!(exchange.answer.code(), "protocol", "{status}");
@@ -68,9 +68,9 @@ async fn d1_a_status_http_does_not_know_is_a_protocol_error() {
     }
 }
 
-/// The other tests shorten it.
+/// A look-up has three of the ten seconds. The other tests shorten both.
 #[test]
-fn d1_c13_c18_a_try_has_ten_seconds_of_which_a_look_up_has_three() {
+fn d1_c13_c18_tries_have_ten_seconds() {
     let seconds = Duration::from_secs;
     let AttemptBudget { headers, dns, connect, body } = AttemptBudget::default();
     assert_eq!([headers, dns, body], [10, 3, 1].map(seconds));
@@ -89,15 +89,16 @@ async fn thinking_for(millis: u64) -> OutgoingExchange {
 }
 
 #[tokio::test]
-async fn d1_an_answer_counts_until_time_is_up() {
+async fn d1_a_late_answer_is_a_timeout() {
     assert_eq!(thinking_for(300).await.answer, AttemptAnswer::Status(200));
     let late = thinking_for(1_500).await;
     assert_eq!(late.answer, NetworkError::Timeout.into());
     assert!(late.connected, "the receiver has seen it");
 }
 
+/// The rest of the body is dropped.
 #[tokio::test]
-async fn d2_an_endless_body_delivers_at_its_headers_and_is_dropped() {
+async fn d2_an_endless_body_delivers_at_headers() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let receiver = Receiver::scripted(move |mut talk: Talk| {
         let tell = tell.clone();
@@ -121,7 +122,7 @@ async fn d2_an_endless_body_delivers_at_its_headers_and_is_dropped() {
 }
 
 #[tokio::test]
-async fn d2_a_dripping_body_delivers_and_is_given_its_time() {
+async fn d2_a_dripping_body_delivers_in_time() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move {
         talk.hear().await;
         let _ = talk.say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n").await;
@@ -138,7 +139,7 @@ async fn d2_a_dripping_body_delivers_and_is_given_its_time() {
 }
 
 #[tokio::test]
-async fn d2_a_body_cut_off_is_still_an_answer() {
+async fn d2_a_cut_body_is_an_answer() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move {
         talk.hear().await;
         let _ = talk.say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort").await;
@@ -158,7 +159,7 @@ async fn d4_nothing_is_unpacked() {
 }
 
 #[tokio::test]
-async fn d5_foreign_bytes_come_back_as_they_are() {
+async fn d5_foreign_bytes_are_kept_unchanged() {
     let foreign = b"\0\xff\xfe\x1b[31m<script>t=1,v1=00</script>";
     let head = format!(
         "HTTP/1.1 500 \u{1f4a5}\r\nx-odd: \u{e9}\r\ncontent-length: {}\r\n\r\n",
@@ -170,7 +171,7 @@ async fn d5_foreign_bytes_come_back_as_they_are() {
 }
 
 #[tokio::test]
-async fn d6_d8_retry_after_is_handed_on_from_answers_that_are_retried() {
+async fn d6_d8_only_retries_have_retry_after() {
     let asking = |status: u16, header: &str| {
         told(format!("HTTP/1.1 {status} X\r\n{header}content-length: 0\r\n\r\n"))
     };
@@ -188,7 +189,7 @@ async fn d6_d8_retry_after_is_handed_on_from_answers_that_are_retried() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_read_whole_leaves_its_connection_open() {
+async fn a_whole_answer_keeps_its_connection_open() {
     let receiver = Receiver::saying("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello").await;
     let client = client();
     for _ in 0..3 {

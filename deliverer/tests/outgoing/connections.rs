@@ -32,7 +32,7 @@ async fn a_connection_is_kept_and_used_again() {
 }
 
 #[tokio::test]
-async fn a_connection_kept_to_one_name_is_not_used_for_another() {
+async fn a_connection_serves_one_name_only() {
     let receiver = Receiver::saying(OK).await;
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let client = client_asking(dns.at);
@@ -44,7 +44,7 @@ async fn a_connection_kept_to_one_name_is_not_used_for_another() {
 }
 
 #[tokio::test]
-async fn c21_a_name_that_moves_is_met_where_it_is_now() {
+async fn c21_a_moved_name_is_followed() {
     let old = Receiver::saying(OK).await;
     let at = format!("127.0.0.3:{}", old.at.port());
     let new = Receiver::listening(&at, |_| OK.to_owned()).await;
@@ -61,7 +61,7 @@ async fn c21_a_name_that_moves_is_met_where_it_is_now() {
 }
 
 #[tokio::test]
-async fn an_address_that_does_not_answer_gives_way_to_the_next() {
+async fn a_closed_address_gives_way_to_another() {
     let receiver = Receiver::listening("127.0.0.5:0", |_| OK.to_owned()).await;
     let dns = NameServer::knowing(&["127.0.0.3", "127.0.0.4", "127.0.0.5"]).await;
     let target = format!("http://hooks.example:{}/in", receiver.at.port());
@@ -71,8 +71,9 @@ async fn an_address_that_does_not_answer_gives_way_to_the_next() {
     assert_eq!(receiver.seen().len(), 1);
 }
 
+/// After it no further address is tried.
 #[tokio::test]
-async fn an_address_that_heard_the_request_is_the_last_that_is_tried() {
+async fn an_address_that_heard_is_the_last() {
     let broken = Receiver::scripted(|mut talk: Talk| async move {
         talk.hear().await;
     })
@@ -87,7 +88,7 @@ async fn an_address_that_heard_the_request_is_the_last_that_is_tried() {
 }
 
 #[tokio::test]
-async fn what_has_no_connection_in_time_is_dropped_unsent() {
+async fn a_late_connection_leaves_a_delivery_unsent() {
     let stalls = Receiver::scripted(|mut talk: Talk| async move { talk.linger().await }).await;
     let mut request = delivery(format!("https://{}/in", stalls.at));
     request.connect_by = Some(Instant::now() + Duration::from_millis(100));
@@ -97,7 +98,7 @@ async fn what_has_no_connection_in_time_is_dropped_unsent() {
 }
 
 #[tokio::test]
-async fn what_is_late_before_it_starts_is_not_sent_on_a_kept_connection_either() {
+async fn a_late_start_uses_no_kept_connection() {
     let receiver = Receiver::saying(OK).await;
     let client = client();
     let mut request = delivery(receiver.url("/in"));
@@ -108,7 +109,7 @@ async fn what_is_late_before_it_starts_is_not_sent_on_a_kept_connection_either()
 }
 
 #[tokio::test]
-async fn what_has_a_connection_in_time_may_be_answered_later() {
+async fn a_timely_connection_may_answer_late() {
     let slow = Receiver::scripted(|mut talk: Talk| async move {
         talk.hear().await;
         tokio::time::sleep(Duration::from_millis(1_500)).await;

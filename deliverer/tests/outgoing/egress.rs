@@ -26,7 +26,7 @@ async fn take(listener: &TcpListener) -> IpAddr {
 }
 
 #[tokio::test]
-async fn deliveries_leave_from_the_bound_addresses_in_turn() {
+async fn deliveries_take_turns_at_bound_addresses() {
     let bound = [3, 4].map(|last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last)));
     let client = leaving_from(bound.to_vec());
     for from in bound {
@@ -39,7 +39,7 @@ async fn deliveries_leave_from_the_bound_addresses_in_turn() {
 }
 
 #[tokio::test]
-async fn a_receiver_of_another_family_is_not_reached() {
+async fn another_familys_receiver_is_not_reached() {
     let client = leaving_from(vec![Ipv4Addr::new(127, 0, 0, 3).into()]);
     let answer = client.send(delivery("http://[::1]:8443/in")).await.answer;
     assert_eq!(answer, AttemptAnswer::NetworkError(NetworkError::Connect));

@@ -1,4 +1,4 @@
-//! What the environment of the process may not change: cases C21 and C22. A test here runs itself
+//! The environment of the process changes no send: cases C21 and C22. A test here runs itself
 //! again in a process with another environment, and does its work there.
 
 use std::process::Command;
@@ -55,14 +55,15 @@ async fn delivers_by_address_and_by_name() {
     assert!(receiver.seen().iter().all(|seen| seen.path() == "/in"));
 }
 
+/// The process goes on, and trusts its own roots.
 #[tokio::test]
-async fn c22_without_roots_no_receiver_is_proven_and_the_process_goes_on() {
+async fn c22_without_roots_no_receiver_is_proven() {
     if is_inside() {
         return trusts_nobody_but_its_own_roots().await;
     }
     let nowhere = || "/nonexistent".to_owned();
     let variables = vec![("SSL_CERT_FILE", nowhere()), ("SSL_CERT_DIR", nowhere())];
-    let test = "environment::c22_without_roots_no_receiver_is_proven_and_the_process_goes_on";
+    let test = "environment::c22_without_roots_no_receiver_is_proven";
     run_inside(test, variables).await;
 }
 

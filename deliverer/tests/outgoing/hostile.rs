@@ -16,7 +16,7 @@ use crate::support::name_server::{NameServer, Reply};
 use crate::support::receiver::{Receiver, Talk};
 use crate::support::{OK, budget, client, client_within, config, delivery, headers_within, send};
 
-/// What comes of a receiver that hears the request and says these words, over and over.
+/// The exchange with a receiver that hears the request and says these words, over and over.
 async fn told(words: String, times: usize, last: &'static str) -> OutgoingExchange {
     let receiver = Receiver::scripted(move |mut talk: Talk| {
         let words = words.clone();
@@ -36,14 +36,14 @@ async fn told(words: String, times: usize, last: &'static str) -> OutgoingExchan
 }
 
 #[tokio::test]
-async fn d3_a_hundred_thousand_continues_are_no_answer_and_no_harm() {
+async fn d3_a_hundred_thousand_continues_are_harmless() {
     let hundred = "HTTP/1.1 100 Continue\r\n\r\n".repeat(100);
     let exchange = told(hundred, 1_000, "HTTP/1.1 204 No Content\r\n\r\n").await;
     assert_eq!(exchange.answer, AttemptAnswer::Status(204));
 }
 
 #[tokio::test]
-async fn d3_too_many_or_too_long_headers_are_no_http() {
+async fn d3_oversized_headers_are_no_http() {
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(5_000));
     assert_eq!(told(many, 1, "").await.answer, NetworkError::Protocol.into());
     let long = format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "b".repeat(2 * 1024 * 1024));
@@ -51,7 +51,7 @@ async fn d3_too_many_or_too_long_headers_are_no_http() {
 }
 
 #[tokio::test]
-async fn d3_headers_that_drip_end_with_the_budget() {
+async fn d3_dripping_headers_end_with_the_budget() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move {
         talk.hear().await;
         let _ = talk.say("HTTP/1.1 200 OK\r\na: ").await;
@@ -64,12 +64,12 @@ async fn d3_headers_that_drip_end_with_the_budget() {
 }
 
 #[tokio::test]
-async fn d3_silence_after_the_connection_ends_with_the_budget() {
+async fn d3_silence_ends_with_the_budget() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move { talk.linger().await }).await;
     ends_late(client_within(headers_within(300)).send(delivery(receiver.url("/in")))).await;
 }
 
-/// That it ends with a budget of 300 ms.
+/// Asserts that the exchange ends with a budget of 300 ms.
 async fn ends_late(sending: impl Future<Output = OutgoingExchange>) {
     let start = Instant::now();
     let exchange = sending.await;
@@ -93,7 +93,7 @@ async fn d3_a_reset_is_a_network_error() {
 }
 
 #[tokio::test]
-async fn d3_a_closed_port_is_a_network_error() {
+async fn d3_closed_ports_are_network_errors() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     drop(listener);
@@ -117,8 +117,9 @@ async fn black_hole(at: &str) -> io::Result<(TcpListener, Vec<TcpStream>)> {
     Ok((listener, queued))
 }
 
+/// The SYN stays without an answer.
 #[tokio::test]
-async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
+async fn d3_connecting_has_a_limited_time() {
     let (listener, _queued) = black_hole("127.0.0.1:0").await.unwrap();
     let client = client_within(AttemptBudget { connect: Duration::from_millis(300), ..budget() });
     let target = format!("http://{}/in", listener.local_addr().unwrap());
@@ -129,9 +130,9 @@ async fn d3_a_syn_that_is_not_answered_ends_with_the_time_to_connect() {
     assert!((300..4_000).contains(&start.elapsed().as_millis()));
 }
 
-/// A claim is dropped unsent after 5 s (ruling 29); by default two addresses have their time in that.
+/// A claim is dropped unsent after 5 s (ruling 29). By default two addresses have time in 5 s.
 #[tokio::test]
-async fn a_silent_address_leaves_time_for_the_next_one() {
+async fn a_silent_address_leaves_time_for_another() {
     // At the other address its port may be somebody else's.
     let (receiver, _hole) = loop {
         let receiver = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
@@ -153,7 +154,7 @@ async fn a_silent_address_leaves_time_for_the_next_one() {
     assert_eq!(client.send(request).await.answer, AttemptAnswer::Status(200));
 }
 
-/// What comes of a receiver that answers before it has heard, and leaves.
+/// The answer of a receiver that answers before it has heard the request, and leaves.
 async fn answered_early(body: Bytes) -> AttemptAnswer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut request = delivery(format!("http://{}/in", listener.local_addr().unwrap()));
@@ -169,7 +170,7 @@ async fn answered_early(body: Bytes) -> AttemptAnswer {
 }
 
 #[tokio::test]
-async fn d12_an_answer_before_the_body_was_read_delivers() {
+async fn d12_an_answer_before_the_body_delivers() {
     for size in [2, 10_000, 60_000] {
         let answer = answered_early(vec![b' '; size].into()).await;
         assert_eq!(answer, AttemptAnswer::Status(200), "{size}");
@@ -177,7 +178,7 @@ async fn d12_an_answer_before_the_body_was_read_delivers() {
 }
 
 #[tokio::test]
-async fn d12_a_receiver_that_stops_talking_is_a_network_error() {
+async fn d12_an_unfinished_answer_is_a_reset() {
     for words in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
         let receiver = Receiver::scripted(move |mut talk: Talk| async move {
             talk.hear().await;

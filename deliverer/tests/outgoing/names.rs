@@ -1,4 +1,4 @@
-//! What is dialled for a name: cases C12 to C15 and C21.
+//! The addresses that are dialled for a name: cases C12 to C15 and C21.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn a_name_leads_to_its_address() {
     assert_eq!(receiver.only().header("host"), Some(host.as_str()));
 }
 
-/// What DNS says, and that it is refused without a connection to the listener at 127.0.0.2.
+/// Asserts that this reply is refused without a connection to the listener at 127.0.0.2.
 async fn is_refused(reply: Reply) {
     let private = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
     let dns = NameServer::always(reply).await;
@@ -46,12 +46,12 @@ async fn c13_only_private_answers_are_refused() {
 }
 
 #[tokio::test]
-async fn c13_an_alias_to_a_private_address_is_refused() {
+async fn c13_an_alias_to_private_is_refused() {
     is_refused(Reply::Alias("metadata.example", parsed(&["127.0.0.2"]))).await;
 }
 
 #[tokio::test]
-async fn c13_private_answers_are_dropped_and_the_public_one_is_dialled() {
+async fn c13_only_public_addresses_are_dialled() {
     let receiver = Receiver::saying(OK).await;
     let dns = NameServer::knowing(&["127.0.0.2", "127.0.0.1", "fd00::1"]).await;
     let exchange = client_asking(dns.at).send(delivery(named(&receiver))).await;
@@ -71,7 +71,7 @@ async fn c13_without_an_answer_nothing_is_dialled() {
 }
 
 #[tokio::test]
-async fn c13_a_silent_name_server_is_given_its_time_and_no_more() {
+async fn c13_a_silent_name_server_times_out() {
     let dns = NameServer::always(Reply::Silence).await;
     let budget = AttemptBudget { dns: Duration::from_millis(300), ..budget() };
     let names = DnsServers::Nameserver(dns.at);
@@ -83,7 +83,7 @@ async fn c13_a_silent_name_server_is_given_its_time_and_no_more() {
     assert!(dns.asked("hooks.example") > 1, "a lost question is asked again");
 }
 
-/// 127.0.0.1 to 127.0.3.232: nobody listens but on the one that is told.
+/// DNS answers 127.0.0.1 to 127.0.3.232, and only one address has a listener.
 async fn of_a_thousand(listening: &str) -> AttemptAnswer {
     let receiver = Receiver::listening(&format!("{listening}:0"), |_| OK.to_owned()).await;
     let first = u32::from(Ipv4Addr::LOCALHOST);
@@ -96,7 +96,7 @@ async fn of_a_thousand(listening: &str) -> AttemptAnswer {
 }
 
 #[tokio::test]
-async fn c13_of_a_thousand_addresses_eight_are_tried() {
+async fn c13_only_eight_addresses_are_tried() {
     assert_eq!(of_a_thousand("127.0.0.8").await, AttemptAnswer::Status(200));
     assert_eq!(
         of_a_thousand("127.0.0.9").await,
@@ -105,7 +105,7 @@ async fn c13_of_a_thousand_addresses_eight_are_tried() {
 }
 
 #[tokio::test]
-async fn c14_of_a_thousand_rebindings_none_reaches_the_private_listener() {
+async fn c14_no_rebinding_reaches_a_private_listener() {
     let public = Receiver::saying(OK).await;
     let at = format!("127.0.0.2:{}", public.at.port());
     let private = Receiver::listening(&at, |_| OK.to_owned()).await;
@@ -126,7 +126,7 @@ async fn c14_of_a_thousand_rebindings_none_reaches_the_private_listener() {
 }
 
 #[tokio::test]
-async fn c15_c21_a_kept_connection_is_not_used_once_its_name_leads_elsewhere() {
+async fn c15_c21_moved_names_end_kept_connections() {
     let receiver = Receiver::saying(OK).await;
     let turned = |_: &str, nth: usize| {
         Reply::Addresses(parsed(&[if nth == 0 { "127.0.0.1" } else { "10.0.0.1" }]))
@@ -138,8 +138,9 @@ async fn c15_c21_a_kept_connection_is_not_used_once_its_name_leads_elsewhere() {
     assert_eq!(receiver.seen().len(), 1);
 }
 
+/// The address is checked all the same.
 #[tokio::test]
-async fn c21_an_address_written_out_is_checked_and_never_looked_up() {
+async fn c21_a_literal_address_is_not_resolved() {
     let dns = NameServer::knowing(&["127.0.0.1"]).await;
     let client = client_asking(dns.at);
     for target in ["http://127.0.0.2/", "http://2130706434/", "http://[::ffff:7f00:2]/"] {
@@ -154,7 +155,7 @@ async fn c21_an_address_written_out_is_checked_and_never_looked_up() {
 }
 
 #[tokio::test]
-async fn c12_only_an_answer_that_is_all_private_is_proof() {
+async fn c12_only_all_private_answers_are_proof() {
     let proven = |reply: Reply| async {
         let dns = NameServer::always(reply).await;
         let target = Target::parse("https://hooks.example/", &config().allowed).unwrap();

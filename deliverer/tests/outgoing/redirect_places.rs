@@ -11,7 +11,7 @@ use crate::support::{OK, config, delivery, redirect, send};
 
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// What comes of a receiver that answers `/in` with these words, and takes everything else.
+/// The exchange with a receiver that answers `/in` with these words, and takes everything else.
 async fn after(words: impl Into<String>) -> (OutgoingExchange, Receiver) {
     let words = words.into();
     let rule = move |seen: &Seen| {
@@ -41,7 +41,7 @@ async fn sent_on(to: &str, dns: &NameServer) -> Vec<AttemptAnswer> {
 }
 
 #[tokio::test]
-async fn c16_a_redirect_to_a_private_address_is_not_followed() {
+async fn c16_private_redirects_are_not_followed() {
     let private = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
     let dns = NameServer::always(Reply::Silence).await;
     let port = private.at.port();
@@ -65,7 +65,7 @@ async fn c16_a_redirect_to_a_private_address_is_not_followed() {
 }
 
 #[tokio::test]
-async fn c16_a_redirect_to_plain_http_is_not_followed() {
+async fn c16_redirects_to_http_are_not_followed() {
     let plain = Receiver::saying(OK).await;
     let dns = NameServer::always(Reply::Silence).await;
     for answer in sent_on(&plain.url("/"), &dns).await {
@@ -75,7 +75,7 @@ async fn c16_a_redirect_to_plain_http_is_not_followed() {
 }
 
 #[tokio::test]
-async fn c16_a_redirect_to_a_name_that_leads_inside_is_not_followed() {
+async fn c16_names_that_lead_inside_are_refused() {
     let private = Receiver::listening("127.0.0.2:0", |_| OK.to_owned()).await;
     let dns = NameServer::start(|name, _| match name {
         "10.0.0.1.nip.example" => Reply::Addresses(parsed(&["10.0.0.1"])),
@@ -93,7 +93,7 @@ async fn c16_a_redirect_to_a_name_that_leads_inside_is_not_followed() {
 }
 
 #[tokio::test]
-async fn c17_a_location_is_joined_to_where_it_was_said() {
+async fn c17_a_location_joins_the_current_url() {
     let other = Receiver::saying(OK).await;
     let at = other.at;
     for (location, path) in [
@@ -112,7 +112,7 @@ async fn c17_a_location_is_joined_to_where_it_was_said() {
 }
 
 #[tokio::test]
-async fn c17_a_location_that_is_no_target_fails_at_once() {
+async fn c17_a_forbidden_location_fails_at_once() {
     let long = format!("/{}", "a".repeat(5_000));
     for location in [
         "file:///etc/passwd",
@@ -147,7 +147,7 @@ async fn c17_exactly_one_location_is_needed() {
 }
 
 #[tokio::test]
-async fn c17_a_location_that_is_folded_or_broken_is_no_http() {
+async fn c17_a_broken_location_is_no_http() {
     for value in ["/a\r\n b", "/a\rb", "/a\0b"] {
         let answer = after(redirect(302, value)).await.0.answer;
         assert_eq!(answer, NetworkError::Protocol.into(), "{value:?}");
@@ -155,7 +155,7 @@ async fn c17_a_location_that_is_folded_or_broken_is_no_http() {
 }
 
 #[tokio::test]
-async fn c17_a_redirect_may_lead_from_an_address_to_a_name() {
+async fn c17_a_redirect_may_lead_to_names() {
     let receiver = Receiver::saying(OK).await;
     let to = redirect(307, &format!("http://hooks.example:{}/new", receiver.at.port()));
     let first = Receiver::saying(to).await;

@@ -1,4 +1,4 @@
-//! What a redirect keeps, drops and changes: cases C18 to C20.
+//! The parts that a redirect keeps, drops and changes: cases C18 to C20.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use domain::delivery::{AnswerVerdict, AttemptAnswer, NetworkError, RedirectFault
 use crate::support::receiver::{Receiver, Seen, Talk};
 use crate::support::{BODY, OK, client, client_within, delivery, headers_within, redirect, send};
 
-/// What another host is told, and what HTTP itself needs.
+/// The headers for another host, with the headers that HTTP itself needs.
 const FOR_ANOTHER_HOST: [&str; 5] =
     ["accept", "content-length", "content-type", "host", "user-agent"];
 
-/// Sends `/n` on to `/n-1`, and takes what comes to `/0`.
+/// Sends `/n` on to `/n-1`, and takes a request to `/0`.
 fn countdown(seen: &Seen) -> String {
     match seen.path().trim_start_matches('/').parse::<u32>().unwrap() {
         0 => OK.to_owned(),
@@ -85,10 +85,11 @@ async fn c19_the_same_host_is_told_everything() {
     assert_eq!(second.header("x-service-signature"), Some("t=1,v1=00"));
 }
 
+/// A hop back to the first host gets no more.
 #[tokio::test]
-async fn c19_another_host_is_told_three_headers_and_a_hop_back_no_more() {
+async fn c19_another_host_is_told_three_headers() {
     let home = Receiver::answering(|seen| {
-        // Where the other host is, the first path says.
+        // The first path names the other host.
         let other = seen.path().strip_prefix("/to/").map(|at| format!("http://{at}/in"));
         other.map_or_else(|| OK.to_owned(), |other| redirect(307, &other))
     })
@@ -110,7 +111,7 @@ async fn c19_another_host_is_told_three_headers_and_a_hop_back_no_more() {
     assert_eq!(again.body, BODY.as_bytes());
 }
 
-/// The method and body of what follows a redirect of this status.
+/// The request that follows a redirect of this status.
 async fn after(status: u16) -> Seen {
     let turn = move |seen: &Seen| {
         if seen.path() == "/in" { redirect(status, "/new") } else { OK.to_owned() }
@@ -132,7 +133,7 @@ async fn c20_four_redirects_keep_method_and_body() {
 }
 
 #[tokio::test]
-async fn c20_a_303_becomes_a_get_without_a_body() {
+async fn c20_a_303_becomes_a_bare_get() {
     let seen = after(303).await;
     assert_eq!(seen.line, "GET /new HTTP/1.1");
     assert_eq!(seen.header("content-type"), None);
@@ -141,7 +142,7 @@ async fn c20_a_303_becomes_a_get_without_a_body() {
 }
 
 #[tokio::test]
-async fn c20_a_303_to_the_same_place_is_no_circle() {
+async fn c20_a_303_may_lead_to_itself() {
     let receiver = Receiver::answering(|seen| {
         if seen.line.starts_with("POST") { redirect(303, "/in") } else { OK.to_owned() }
     })

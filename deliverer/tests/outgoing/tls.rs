@@ -1,4 +1,4 @@
-//! What a receiver has to prove: cases C22 and D15.
+//! The proof that a receiver owes: cases C22 and D15.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ async fn is_not_proven(authority: &Authority, server: ServerConfig) {
 }
 
 #[tokio::test]
-async fn c22_an_address_that_is_proven_is_delivered_to() {
+async fn c22_a_proven_address_is_delivered_to() {
     let authority = Authority::new();
     let (exchange, receiver) = send_to(&authority, authority.server(&["127.0.0.1"])).await;
     assert_eq!(exchange.answer, AttemptAnswer::Status(200));
@@ -44,7 +44,7 @@ async fn c22_an_address_that_is_proven_is_delivered_to() {
 }
 
 #[tokio::test]
-async fn c22_a_name_that_is_proven_is_delivered_to() {
+async fn c22_a_proven_name_is_delivered_to() {
     let authority = Authority::new();
     let server = authority.server(&["hooks.example"]);
     let receiver = Receiver::answering_tls(server, |_| OK.to_owned()).await;
@@ -58,20 +58,20 @@ async fn c22_a_name_that_is_proven_is_delivered_to() {
 }
 
 #[tokio::test]
-async fn c22_a_certificate_nobody_vouches_for_is_refused() {
+async fn c22_an_untrusted_certificate_is_refused() {
     let authority = Authority::new();
     is_not_proven(&authority, self_signed(&["127.0.0.1"])).await;
     is_not_proven(&authority, Authority::new().server(&["127.0.0.1"])).await;
 }
 
 #[tokio::test]
-async fn c22_a_certificate_that_has_run_out_is_refused() {
+async fn c22_an_expired_certificate_is_refused() {
     let authority = Authority::new();
     is_not_proven(&authority, authority.expired(&["127.0.0.1"])).await;
 }
 
 #[tokio::test]
-async fn c22_a_certificate_for_another_name_is_refused() {
+async fn c22_another_names_certificate_is_refused() {
     let authority = Authority::new();
     is_not_proven(&authority, authority.server(&["127.0.0.2", "hooks.example"])).await;
 }
@@ -88,7 +88,7 @@ async fn c22_an_old_version_is_refused() {
 }
 
 #[tokio::test]
-async fn c22_a_handshake_that_stalls_ends_with_the_time_to_connect() {
+async fn c22_a_stalled_handshake_times_out() {
     let receiver = Receiver::scripted(|mut talk: Talk| async move { talk.linger().await }).await;
     let client = client_within(AttemptBudget { connect: Duration::from_millis(200), ..budget() });
     let start = Instant::now();
@@ -99,7 +99,7 @@ async fn c22_a_handshake_that_stalls_ends_with_the_time_to_connect() {
 }
 
 #[tokio::test]
-async fn d15_a_server_that_speaks_http_2_only_is_a_network_error() {
+async fn d15_http_2_servers_are_network_errors() {
     let authority = Authority::new();
     let mut server = authority.server(&["127.0.0.1"]);
     server.alpn_protocols = vec![b"h2".to_vec()];

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_made_once_and_revoked_once() {
+    fn a_token_is_made_and_revoked_once() {
         let given = |events| TestFramework::<AccessToken>::with(()).given(events);
         let create = AccessTokenCommand::Create(scope());
         let created = AccessTokenEvent::TokenCreated(scope());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_an_older_build_can_be_revoked() {
+    fn an_older_builds_token_can_be_revoked() {
         TestFramework::<AccessToken>::with(())
             .given(vec![])
             .when(AccessTokenCommand::Revoke)

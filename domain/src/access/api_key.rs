@@ -76,7 +76,7 @@ mod tests {
     const ZEROS: &str = "ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
     #[test]
-    fn a_key_is_its_prefix_and_43_characters() {
+    fn a_key_is_prefix_and_43_characters() {
         assert_eq!(ApiKey::from_bytes([0; 32]).as_str(), ZEROS);
         let key = ApiKey::from_bytes([0xfb; 32]);
         assert_eq!(key.as_str(), "ffk_-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_s");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_the_sha_256_of_the_text() {
+    fn a_keys_hash_is_its_texts_sha256() {
         // printf ffk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA | openssl dgst -sha256
         assert_eq!(
             hex::encode(ApiKey::from_bytes([0; 32]).hash()),

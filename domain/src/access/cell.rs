@@ -73,7 +73,7 @@ mod tests {
     use crate::access::api_key::{API_KEY_PREFIX, ApiKey};
 
     #[test]
-    fn the_first_character_of_a_key_names_the_cell() {
+    fn a_keys_first_character_names_its_cell() {
         for number in 0..i64::from(CELLS_MAX) {
             let cell = Cell::try_from(number).unwrap();
             for byte in [0, 0x55, 0xff] {

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_written_as_a_browser_writes_it() {
+    fn an_origin_keeps_a_browsers_spelling() {
         for origin in [
             "https://app.example.com",
             "https://app.example.com:8443",

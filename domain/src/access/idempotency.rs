@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_1_to_255_printable_characters() {
+    fn keys_have_1_to_255_printable_characters() {
         let key = |text: &str| text.parse::<IdempotencyKey>();
         for good in ["a", "run 7/step 2", "~", &"a".repeat(255)] {
             assert!(key(good).is_ok(), "{good}");

@@ -174,8 +174,9 @@ mod tests {
             .then_expect_error(KeyRejection::NotActive);
     }
 
+    /// An unknown key cannot be revoked, and a known key cannot be made again.
     #[test]
-    fn an_unknown_key_cannot_be_revoked_nor_a_known_one_made_again() {
+    fn a_key_is_made_once_before_revocation() {
         TestFramework::<Key>::with(())
             .given_no_previous_events()
             .when(REVOKE)

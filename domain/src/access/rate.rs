@@ -120,8 +120,9 @@ mod tests {
         chrono::DateTime::from_timestamp_millis(millis).unwrap().into()
     }
 
+    /// The window slides: a call leaves it after 60 seconds.
     #[test]
-    fn b13_the_window_slides_and_refused_calls_do_not_count() {
+    fn b13_only_admitted_calls_fill_the_window() {
         let mut window = RateWindow::default();
         for call in 0..20 {
             assert_eq!(window.wait(20, at(call * 100)), None);
@@ -135,8 +136,9 @@ mod tests {
         assert_eq!(window.wait(20, at(60_100)), None);
     }
 
+    /// Racing calls can overfill a window.
     #[test]
-    fn a_window_that_racing_calls_overfilled_waits_until_it_has_room() {
+    fn an_overfilled_window_waits_for_room() {
         let mut window = RateWindow::default();
         (0..25).for_each(|call| window.count(at(call * 1_000)));
         assert_eq!(window.wait(20, at(25_000)), Some(40));
@@ -144,8 +146,9 @@ mod tests {
         assert_eq!(window.wait(20, at(65_000)), None);
     }
 
+    /// The oldest call can be one of another server.
     #[test]
-    fn doors9_a_refusal_of_all_servers_lasts_until_their_oldest_call_has_left() {
+    fn refusals_last_until_the_oldest_call_leaves() {
         let mut window = RateWindow::default();
         window.refuse_since(at(10_000));
         assert_eq!(window.wait(20, at(20_000)), Some(50));
@@ -154,8 +157,9 @@ mod tests {
         assert_eq!(window.wait(20, at(60_000)), None);
     }
 
+    /// A clock that was put back leaves such calls.
     #[test]
-    fn calls_from_before_a_clock_was_put_back_do_not_count() {
+    fn calls_ahead_of_now_do_not_count() {
         let mut window = RateWindow::default();
         (0..20).for_each(|_| window.count(at(3_600_000)));
         assert_eq!(window.wait(20, at(3_600_000)), Some(60));
@@ -163,11 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn the_headers_of_a_key_are_its_limit_and_its_rest() {
+    fn a_keys_headers_show_limit_and_rest() {
         assert_eq!(KEY_RATE_POLICY, format!(r#""key";q={CALLS_PER_KEY};w={WINDOW_SECONDS}"#));
         assert_eq!(KeyRate { left: 119, seconds: 60 }.header(), r#""key";r=119;t=60"#);
     }
 
+    /// After so many seconds the oldest call has left the window, and one call passes.
     #[rstest]
     #[case(0, 0, 60)]
     #[case(0, 1, 60)]
@@ -175,7 +180,7 @@ mod tests {
     #[case(0, 59_000, 1)]
     #[case(0, 59_999, 1)]
     #[case(0, 70_000, 1)]
-    fn b11_after_so_many_seconds_one_passes(#[case] oldest: i64, #[case] now: i64, #[case] s: u64) {
+    fn b11_retry_after_waits_for_the_oldest(#[case] oldest: i64, #[case] now: i64, #[case] s: u64) {
         assert_eq!(retry_after_seconds(at(oldest), at(now)), s);
     }
 

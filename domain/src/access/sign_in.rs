@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_sign_in_reads_back_as_itself() {
+    fn a_stored_session_reads_back_as_itself() {
         let stored = json!({"UserSignedIn": {
             "user_id": FIRM, "issuer": "https://id.example", "subject": "ann", "name": "Ann Lee",
             "role": "operator", "firm_ids": [OTHER], "ends_at": "2026-11-01T20:00:00.000Z",
@@ -353,8 +353,9 @@ mod tests {
         }
     }
 
+    /// The name is the first one that people can read.
     #[test]
-    fn a_user_is_the_issuer_with_the_subject_and_the_name_is_the_first_that_people_can_read() {
+    fn issuer_and_subject_make_the_user() {
         assert_eq!(ann().name(), "Ann Lee");
         let named = |names: &[Option<&str>]| ProviderUser::new("https://id.example", "ann", names);
         assert_eq!(named(&[]).unwrap().id(), ann().id());
@@ -377,7 +378,7 @@ mod tests {
     #[case("staff=operator:", "")]
     #[case("staff=operator:harrow", "")]
     #[case("%FF=operator", "no UTF-8")]
-    fn no_grant(#[case] text: &str, #[case] why: &str) {
+    fn a_malformed_grant_is_refused(#[case] text: &str, #[case] why: &str) {
         assert_eq!(text.parse::<RoleGrant>(), Err(NotARoleGrant), "{why}");
     }
 
@@ -422,7 +423,7 @@ mod tests {
     #[case("number", &[])]
     #[case("nothing", &[])]
     #[case("role.ops", &[])]
-    fn a_claim_is_a_text_or_a_list_of_texts(#[case] name: &str, #[case] expected: &[&str]) {
+    fn a_claim_is_one_text_or_several(#[case] name: &str, #[case] expected: &[&str]) {
         let claims = json!({
             "groups": ["a", 1, "b"], "role": "ops", "realm": {"roles": ["c"]}, "number": 3,
             "https://example.com/roles": "d",

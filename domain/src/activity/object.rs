@@ -171,7 +171,7 @@ mod tests {
     #[case(json!("ann, expected one of `us`"))]
     #[case(json!({"ann@example.com": null}))]
     #[case(json!("Owner"))]
-    fn h4_a_word_that_is_none_of_ours_is_not_quoted(#[case] value: Value) {
+    fn h4_an_unknown_word_is_not_quoted(#[case] value: Value) {
         assert_eq!(
             refused::<MemberRole>(&value),
             "field: expected one of `owner`, `admin`, `member`"
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn h4_a_value_of_another_type_is_not_quoted() {
+    fn h4_a_wrong_type_is_not_quoted() {
         assert_eq!(refused::<String>(&json!(1_234)), "field: expected a string");
         assert_eq!(refused::<bool>(&json!("ann")), "field: expected a boolean");
         assert_eq!(refused::<u32>(&json!(-5)), "field: expected u32");

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_recorded_once() {
+    fn an_occurrence_is_recorded_once() {
         let report = OccurrenceCommand::Record(happening());
         let recorded = OccurrenceEvent::OccurrenceRecorded(happening());
         TestFramework::<Occurrence>::with(())
@@ -152,8 +152,9 @@ mod tests {
             .then_expect_events(vec![]);
     }
 
+    /// The rule fixes the id, and each part changes it.
     #[test]
-    fn ids_are_fixed_by_the_rule_and_differ_by_each_part() {
+    fn an_occurrences_id_follows_from_its_parts() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let id = occurrence_id(one, Trigger::FormSubmitted, "a");
         assert_eq!(id, occurrence_id(one, Trigger::FormSubmitted, "a"));
@@ -163,8 +164,9 @@ mod tests {
         assert_ne!(id, occurrence_id(one, Trigger::FormSubmitted, "b"));
     }
 
+    /// The rule fixes the id, which begins with the time of the occurrence.
     #[test]
-    fn a_deliverys_id_is_fixed_by_the_rule_and_begins_with_the_time_of_what_it_tells() {
+    fn delivery_ids_sort_by_the_occurrences_time() {
         let (occurrence, one, two) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
         let at = |text: &str, hook_id| delivery_id(occurrence, text.parse().unwrap(), hook_id);
         let noon = "2026-11-01T12:00:00.000Z";

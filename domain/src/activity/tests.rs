@@ -33,7 +33,7 @@ fn an_opt_out_holds_for_each_spelling() {
 }
 
 #[test]
-fn an_opt_out_of_no_address_is_refused() {
+fn an_opt_out_needs_an_address() {
     for email in ["jos\u{e9}@example.com", "\"a b\"@example.com", "ann", ""] {
         let read = read("address.bounced", json!({"email": email}));
         assert!(read.unwrap_err().starts_with("data.email: not an email address"), "{email}");
@@ -96,8 +96,9 @@ fn titles_and_hidden_fields_have_limits() {
     }
 }
 
+/// The error did not say which field was wrong.
 #[test]
-fn the_error_of_a_hidden_field_did_not_say_which() {
+fn a_hidden_fields_error_names_its_place() {
     let field = |key: &str| json!({"key": key, "label": "L"});
     for (wrong, why) in [
         (field(""), "key: empty"),
@@ -111,8 +112,9 @@ fn the_error_of_a_hidden_field_did_not_say_which() {
     }
 }
 
+/// The error did not name the plan or the brand.
 #[test]
-fn the_error_of_a_plan_or_brand_did_not_name_the_plan_or_brand() {
+fn plan_and_brand_errors_name_their_field() {
     for (data, why) in [
         (json!({"plan": {}}), "plan.leads_in_full: missing"),
         (json!({"plan": {"leads_in_full": 1}}), "plan.leads_in_full: expected a boolean"),
@@ -130,8 +132,9 @@ fn the_error_of_a_plan_or_brand_did_not_name_the_plan_or_brand() {
     assert_eq!(read("firm.opened", json!({"name": "A"})).unwrap_err(), "data.plan: missing");
 }
 
+/// All leads without an address were one person.
 #[test]
-fn a_lead_of_no_address_was_one_person_with_all_others() {
+fn a_lead_without_an_address_is_refused() {
     let scored = |person: &str| {
         let data = json!({"person": person, "response_id": ID, "band": "hot", "score": 91});
         read("lead.scored", data)
@@ -146,8 +149,9 @@ fn a_lead_of_no_address_was_one_person_with_all_others() {
     }
 }
 
+/// A reply address in brackets was kept, and no mail had it.
 #[test]
-fn a_reply_address_in_brackets_was_kept_and_no_mail_had_it() {
+fn a_reply_address_loses_its_brackets() {
     let branded = |reply_to: &str| {
         let plan = json!({"leads_in_full": true});
         let brand = json!({"reply_to": reply_to});
@@ -182,7 +186,7 @@ const TYPED: [(&str, &str); 6] = [
 
 /// A tab in a name refused the product's whole batch, and a stranger chooses the name.
 #[test]
-fn text_of_a_respondent_is_cleaned_and_taken() {
+fn a_respondents_text_is_cleaned_and_taken() {
     for (typed, taken) in TYPED {
         for field in ["name", "first_name", "last_name", "email", "phone", "company"] {
             let data = json!({"response_id": ID, "form_id": ID, "respondent": {field: typed},
@@ -208,7 +212,7 @@ fn an_answer_keeps_its_line_breaks() {
 }
 
 #[test]
-fn text_of_an_invitee_is_cleaned_and_taken() {
+fn an_invitees_text_is_cleaned_and_taken() {
     let booked = |field: &str, typed: &str| {
         let data = json!({"booking_id": ID, "response_id": ID, "title": "Call",
                           "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
@@ -227,7 +231,7 @@ fn text_of_an_invitee_is_cleaned_and_taken() {
 }
 
 #[test]
-fn an_address_with_a_line_break_is_that_person() {
+fn an_address_loses_its_control_characters() {
     for typed in ["ann@example.com\n", "\0ann@example.com"] {
         let read = read("address.bounced", json!({"email": typed}));
         let Ok(Activity::Address { email, .. }) = read else { panic!("{typed:?}: {read:?}") };
@@ -283,8 +287,9 @@ fn an_error_does_not_quote_unknown_names() {
     );
 }
 
+/// The reply address is kept apart.
 #[test]
-fn the_reply_address_is_kept_apart_from_the_brand() {
+fn the_brand_has_no_reply_address() {
     let data = json!({"name": "A", "plan": {"leads_in_full": false},
                       "brand": {"color": "#123456", "reply_to": "hello@example.com"}});
     let Ok(Activity::Firm { change: FirmChange::Opened { brand, .. }, reply_to }) =
@@ -297,7 +302,7 @@ fn the_reply_address_is_kept_apart_from_the_brand() {
 }
 
 #[test]
-fn what_is_wrong_is_named_and_not_quoted() {
+fn a_fault_is_named_and_not_quoted() {
     let wrong = |kind, data| read(kind, data).unwrap_err();
     assert_eq!(wrong("firm.sold", json!({})), "type: not a type of activity");
     assert_eq!(wrong("member.left", json!({})), "data.member_id: missing");

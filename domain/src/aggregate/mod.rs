@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_has_an_id_of_its_own() {
+    fn each_event_has_its_own_id() {
         assert_ne!(event_id("Key", "a", 1), event_id("Key", "a", 2));
     }
 }

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_one_aspect_is_news_a_repeat_or_stale() {
+    fn reports_are_news_repeats_or_stale() {
         let known = AspectState { value: 1, time: at("12:00:05") };
         for (value, second, effect) in [
             (1, "12:00:04", ReportEffect::Stale),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_new_aspect_makes_news_and_one_stale_aspect_no_repeat() {
+    fn news_beats_stale_and_stale_beats_repeat() {
         use ReportEffect::{News, Repeat, Stale};
         for (aspects, whole) in [
             (&[][..], Repeat),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_may_be_an_hour_ahead_and_no_more() {
+    fn times_are_an_hour_ahead_at_most() {
         let now = at("12:00:00");
         assert!(!is_too_far_ahead(at("00:00:00"), now));
         assert!(!is_too_far_ahead(at("13:00:00"), now));

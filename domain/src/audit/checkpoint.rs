@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_without_an_installation_keeps_its_bytes() {
+    fn a_checkpoint_without_installation_keeps_its_bytes() {
         let bytes = signed_by(None).canonical();
         assert!(!String::from_utf8_lossy(&bytes).contains("installation"));
         let read: AuditCheckpoint = serde_json::from_slice(&bytes).unwrap();

@@ -59,7 +59,7 @@ mod tests {
     #[case::from_before_its_begin(4, "01T13:09:00", false)]
     #[case::after_a_long_break(8, "01T13:10:01", false)]
     #[case::after_a_day(8, "02T12:00:01", false)]
-    fn a_session_covers_what_follows_its_begin(
+    fn a_session_covers_entries_after_its_begin(
         #[case] after: i64,
         #[case] now: &str,
         #[case] covered: bool,

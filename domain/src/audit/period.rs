@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_does_not_end_before_it_begins() {
+    fn a_period_ends_after_it_begins() {
         for (since, until) in [(2, 1), (2, 2)] {
             let period = AuditPeriod::between(Some(day(since)), Some(day(until)));
             assert_eq!(period, Err(BackwardPeriod));

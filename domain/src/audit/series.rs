@@ -214,8 +214,9 @@ mod tests {
         SigningRefusal::SecondKey { key_id: key_id.to_owned(), other: other.to_owned() }
     }
 
+    /// No other key signs.
     #[test]
-    fn only_the_key_of_a_series_or_one_after_it_signs() {
+    fn a_series_own_or_later_key_signs() {
         let signed = file(3, "a");
         let (files, memory) = (Some(&signed), remembered(&signed));
         let with = |keys| Folders { keys, remembered_file: files, last_file: files };
@@ -243,8 +244,9 @@ mod tests {
         assert_eq!(public_halves_alone.check(), Err(missing));
     }
 
+    /// A folder of another installation is refused before its key is judged.
     #[test]
-    fn no_series_goes_on_in_a_folder_of_another_installation() {
+    fn a_foreign_folder_continues_no_series() {
         let of = |id| AuditCheckpoint { installation_id: Some(id), ..file(3, "b") };
         let (own, foreign) = (of(OURS), of(Uuid::from_u128(2)));
         let memory = remembered(&own);
@@ -261,8 +263,9 @@ mod tests {
         assert_eq!(in_folder(&["c"], &foreign), Err(refusal), "before its key is judged");
     }
 
+    /// The series goes on after no other file.
     #[test]
-    fn a_series_goes_on_after_the_remembered_file_and_no_other() {
+    fn a_series_continues_after_the_remembered_file() {
         let signed = file(3, "a");
         let next = file(4, "b");
         let other = AuditCheckpoint { firms: 2, ..signed.clone() };

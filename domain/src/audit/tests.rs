@@ -1,5 +1,5 @@
-//! What an entry says, its bytes and its hash: held as they are, since a chain that was written once
-//! must verify for good.
+//! The content, bytes and hash of an entry, held as they are: a chain that was written once must
+//! verify for good.
 
 use super::merkle::Hash;
 use super::*;
@@ -56,8 +56,9 @@ fn removed(reason: RemovalReason, evidence: Vec<GoneAnswer>) -> Event {
     Event::from(SubscriptionEvent::SubscriptionRemoved { reason, evidence })
 }
 
+/// The entry also names key, trigger and target.
 #[test]
-fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
+fn g5_a_removal_names_its_deciding_deliveries() {
     let (removal, of) = (removed(RemovalReason::TargetGone, vec![gone(5), gone(6)]), created());
     let context = context(Actor::Receiver(Uuid::from_u128(7)));
     assert_eq!(subscription_in(HOOK, &removal), Some(HOOK));
@@ -92,8 +93,9 @@ fn g5_a_removal_names_key_trigger_target_and_the_deciding_deliveries() {
     );
 }
 
+/// The entries showed the path.
 #[test]
-fn the_entries_of_a_subscription_showed_the_path_of_its_target() {
+fn a_subscriptions_entries_hide_its_targets_path() {
     let mut created = created();
     if let Event::Subscription(SubscriptionEvent::SubscriptionCreated { target_shown, .. }) =
         &mut created
@@ -108,7 +110,7 @@ fn the_entries_of_a_subscription_showed_the_path_of_its_target() {
 }
 
 #[test]
-fn g5_each_reason_of_a_removal_has_its_word() {
+fn g5_each_removal_reason_has_its_word() {
     let context = context(Actor::System);
     for (reason, word) in [
         (RemovalReason::DeletedByKey, "deleted_by_key"),
@@ -124,8 +126,9 @@ fn g5_each_reason_of_a_removal_has_its_word() {
     }
 }
 
+/// A bundle leaves the service.
 #[test]
-fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
+fn a_page_is_read_a_bundle_exported() {
     let context = context(Actor::Auditor(Uuid::nil()));
     for (how, action) in
         [(ReadAs::Page, Action::AuditRead), (ReadAs::Bundle, Action::AuditExported)]
@@ -137,7 +140,7 @@ fn what_leaves_the_service_is_an_export_and_a_page_is_not() {
 }
 
 #[test]
-fn a_revealed_target_has_its_reader_and_reason_in_the_entry() {
+fn a_revealed_targets_entry_has_the_reason() {
     let (context, hook_id) = (context(Actor::Operator(Uuid::nil())), Uuid::from_u128(7));
     let look = ReadingDetails {
         hook_id: Some(hook_id),
@@ -153,7 +156,7 @@ fn a_revealed_target_has_its_reader_and_reason_in_the_entry() {
 }
 
 #[test]
-fn a_test_of_a_target_is_an_entry_about_its_subscription() {
+fn a_target_tests_entry_names_its_subscription() {
     let (context, hook_id) = (context(Actor::Operator(Uuid::nil())), Uuid::from_u128(7));
     let test = OrderedTest { hook_id, trigger: Trigger::LeadHot, reason: "a claim".into() };
     let event = Event::from(TargetTestEvent::TargetTestOrdered(test));
@@ -163,7 +166,7 @@ fn a_test_of_a_target_is_an_entry_about_its_subscription() {
 }
 
 #[test]
-fn a_terminal_names_operator_and_place() {
+fn an_entry_names_operator_and_terminal() {
     let event = Event::from(FirmEvent::SecretRevealed {});
     let terminal = Terminal { host: "ops-1".into(), login: "ann_db".into(), user: "root".into() };
     let context = EventContext {
@@ -187,8 +190,9 @@ fn an_entry_of_an_older_build_stays() {
     assert!(text.contains(actor) && text.contains(r#""evidence":{}"#), "{text}");
 }
 
+/// Each entry links to the one before, and the chain's tree holds all entries.
 #[test]
-fn g4_a_chain_links_each_entry_to_the_one_before_and_its_tree_holds_all() {
+fn g4_a_chain_links_all_its_entries() {
     let context = context(Actor::System);
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });
     let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
@@ -217,8 +221,9 @@ fn an_action_is_read_by_its_word() {
     assert_eq!("hook_painted".parse::<Action>(), Err(UnknownAction));
 }
 
+/// An entry is read from its bytes at no other sequence and in no other version.
 #[test]
-fn an_entry_is_read_from_its_bytes_at_its_sequence_and_version_only() {
+fn an_entry_needs_its_sequence_and_version() {
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });
     let context = context(Actor::System);
     let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
@@ -232,12 +237,13 @@ fn an_entry_is_read_from_its_bytes_at_its_sequence_and_version_only() {
     assert_eq!(StoredEntry::read(newer.as_bytes(), 3), None);
 }
 
+/// Readings can be left out.
 #[rstest]
 #[case(&[], false, None)]
 #[case(&[Action::HookCreated, Action::AuditRead], false, Some(&["hook_created", "audit_read"][..]))]
 #[case(&[Action::HookCreated, Action::AuditRead], true, Some(&["hook_created"][..]))]
 #[case(&[Action::AuditExported], true, Some(&[][..]))]
-fn a_list_is_about_the_named_actions_and_readings_can_be_left_out(
+fn a_list_has_the_named_actions(
     #[case] named: &[Action],
     #[case] without_reads: bool,
     #[case] wanted: Option<&[&str]>,
@@ -246,7 +252,7 @@ fn a_list_is_about_the_named_actions_and_readings_can_be_left_out(
 }
 
 #[test]
-fn a_list_without_readings_is_about_all_other_actions() {
+fn a_list_without_readings_has_all_others() {
     let wanted = Action::wanted(&[], true).unwrap();
     assert_eq!(wanted.len(), Action::ALL.len() - Action::READS.len());
     assert!(!wanted.contains(&"audit_read") && !wanted.contains(&"audit_exported"));

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_log_is_verified_at_once_then_hourly() {
+    fn broken_logs_are_verified_soon_then_hourly() {
         let broken = VerificationOutcome::Broken("seal 7: it is missing".into());
         let incomplete = VerificationOutcome::Incomplete("there is no checkpoint".into());
         for (outcome, broken_in_row, expected) in [

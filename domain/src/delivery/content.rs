@@ -50,8 +50,9 @@ impl ContentFacts {
 mod tests {
     use super::*;
 
+    /// Content that is not shown says why.
     #[test]
-    fn a_reason_shows_what_is_kept_and_the_rest_says_why_not() {
+    fn kept_content_is_shown_for_a_reason() {
         let facts = ContentFacts { existed: true, erased: false, kept: true, asked: true };
         assert_eq!(facts.state(), ContentState::Shown);
         assert_eq!(ContentFacts { asked: false, ..facts }.state(), ContentState::Withheld);

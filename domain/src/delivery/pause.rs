@@ -218,8 +218,9 @@ mod tests {
         ]
     }
 
+    /// A pause that has ended can begin again.
     #[test]
-    fn it_is_held_once_and_ended_once_and_can_be_held_again() {
+    fn a_pause_begins_and_ends_once() {
         let given = |events: Vec<PauseEvent>| TestFramework::<Pause>::with(()).given(events);
         for scope in scopes() {
             let reason = || "the receiver asked for it".to_owned();
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scope_holds_what_is_in_it_and_nothing_else() {
+    fn a_scope_holds_only_its_own_deliveries() {
         let of = |firm, hook, host| DeliveryRoute {
             firm_id: Uuid::from_u128(firm),
             hook_id: hook,
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_one_however_it_is_written() {
+    fn a_hosts_spellings_are_one_host() {
         let host = |name| PauseScope::host(name).map(|scope| scope.to_string());
         for name in ["hooks.example", "HOOKS.example", "hooks.example."] {
             assert_eq!(host(name).as_deref(), Some("host hooks.example"));
@@ -269,8 +270,9 @@ mod tests {
         }
     }
 
+    /// A pause of all firms or of a host concerns all firms.
     #[test]
-    fn what_concerns_all_firms_is_in_no_firms_chain() {
+    fn no_firms_chain_has_a_general_pause() {
         assert_eq!(
             scopes().map(|scope| scope.chain_firm_id()),
             [INSTALLATION_FIRM_ID, FIRM, FIRM, INSTALLATION_FIRM_ID]
@@ -279,7 +281,7 @@ mod tests {
 
     /// The shape is a promise.
     #[test]
-    fn a_pause_is_stored_like_this() {
+    fn a_stored_pause_keeps_its_shape() {
         let stored = serde_json::to_value(PauseEvent::DeliveriesPaused {
             scope: PauseScope::Hook { firm_id: FIRM, hook_id: HOOK },
             reason: "why".into(),

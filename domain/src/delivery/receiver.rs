@@ -113,8 +113,9 @@ mod tests {
         tally
     }
 
+    /// Attempts count by the hour.
     #[test]
-    fn attempts_count_by_the_hour_and_a_success_ends_a_run_of_failures() {
+    fn a_success_ends_a_run_of_failures() {
         let failed = [attempt("10:59:59.999", 503), attempt("11:00:00.000", 500)];
         let run = tally(&failed);
         assert_eq!(run.failing_since, Some(at("10:59:59.999")));
@@ -131,8 +132,9 @@ mod tests {
         assert_eq!(again.last.unwrap().status, Some(404));
     }
 
+    /// An attempt that was interrupted, not sent or too late says nothing about the receiver.
     #[test]
-    fn an_attempt_that_says_nothing_about_the_receiver_does_not_count() {
+    fn attempts_that_say_nothing_do_not_count() {
         let interrupted = Attempt::interrupted(1, at("10:00:00"), at("10:00:00"));
         let unsent =
             Attempt { error: Some("never_sent".into()), status: None, ..attempt("10:00:00", 500) };
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_fails_after_a_day_and_ten_failures() {
+    fn ten_failures_over_a_day_mean_failing() {
         let now = at("12:00:00").get();
         let day_ago = Some(now - TimeDelta::hours(24));
         assert!(is_failing(day_ago, 10, now));

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_pauses_goes_on_and_ends_once() {
+    fn a_replay_pauses_resumes_and_ends_once() {
         let given = |events: Vec<ReplayEvent>| TestFramework::<Replay>::with(()).given(events);
         let request = ReplayCommand::Request(order());
         given(vec![]).when(request.clone()).then_expect_events(vec![requested()]);
@@ -359,15 +359,16 @@ mod tests {
 
     /// Stored events without a reason are read and written as before.
     #[test]
-    fn an_end_without_a_reason_keeps_its_shape() {
+    fn an_end_without_reason_keeps_its_shape() {
         let stored = serde_json::json!({"ReplayStopped": {}});
         let event = ReplayEvent::ReplayStopped { reason: None };
         assert_eq!(serde_json::to_value(&event).unwrap(), stored);
         assert_eq!(serde_json::from_value::<ReplayEvent>(stored).unwrap(), event);
     }
 
+    /// A forced replay also takes a delivered one. Both skip a delivery that cannot be sent.
     #[test]
-    fn g9_what_has_not_ended_was_delivered_or_cannot_be_sent_is_skipped() {
+    fn g9_only_a_failed_delivery_is_replayed() {
         let failed = ReplayConditions {
             state: DeliveryState::Failed,
             under_way: false,

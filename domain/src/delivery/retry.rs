@@ -128,8 +128,9 @@ mod tests {
         (1..=schedule.tries()).map_while(|tries| schedule.wait_after(tries, None, jitter)).collect()
     }
 
+    /// The waits are 1, 2, 4, 8, 16, 32 and 60 minutes, without jitter.
     #[test]
-    fn d7_a_rest_hook_waits_1_2_4_8_16_32_60_minutes() {
+    fn d7_a_rest_hook_waits_fixed_minutes() {
         let minutes = [1, 2, 4, 8, 16, 32, 60].map(|minutes| secs(minutes * 60));
         assert_eq!(RetrySchedule::RestHook.tries(), 8);
         for jitter in [-1.0, 0.0, 1.0] {
@@ -137,16 +138,14 @@ mod tests {
         }
     }
 
+    /// The waits are 30 seconds, 2, 8 and 32 minutes, each up to a fifth shorter or longer.
     #[rstest]
     #[case(0.0, [30, 120, 480, 1_920])]
     #[case(-1.0, [24, 96, 384, 1_536])]
     #[case(1.0, [36, 144, 576, 2_304])]
     #[case(7.0, [36, 144, 576, 2_304])]
     #[case(f64::NAN, [30, 120, 480, 1_920])]
-    fn d7_a_workflow_step_waits_30_seconds_2_8_32_minutes(
-        #[case] jitter: f64,
-        #[case] expected: [u64; 4],
-    ) {
+    fn d7_a_workflow_steps_waits_have_jitter(#[case] jitter: f64, #[case] expected: [u64; 4]) {
         assert_eq!(RetrySchedule::WorkflowStep.tries(), 5);
         assert_eq!(schedule(RetrySchedule::WorkflowStep, jitter), expected.map(secs));
     }
@@ -187,7 +186,11 @@ mod tests {
     #[case("Sun, 06 Nov 1994 08:49:37 CET", None, 60)]
     #[case("Sun, 06 Nov 1994 08:49:37 +0000", None, 60)]
     #[case("1994-11-06T08:49:37Z", None, 60)]
-    fn d8_retry_after(#[case] value: &str, #[case] read: Option<u64>, #[case] wait: u64) {
+    fn d8_retry_after_lengthens_the_wait(
+        #[case] value: &str,
+        #[case] read: Option<u64>,
+        #[case] wait: u64,
+    ) {
         let read_now = retry_after(value, now());
         assert_eq!(read_now, read.map(secs));
         assert_eq!(RetrySchedule::RestHook.wait_after(1, read_now, 0.0), Some(secs(wait)));
@@ -201,20 +204,21 @@ mod tests {
     }
 
     #[test]
-    fn d8_what_is_honoured_ends_at_six_hours() {
+    fn d8_no_wait_is_over_six_hours() {
         let wait = RetrySchedule::WorkflowStep.wait_after(4, Some(Duration::MAX), 1.0);
         assert_eq!(wait, Some(RETRY_AFTER_MAX));
     }
 
     proptest! {
+        /// Any text is ignored, or read as a wait above zero.
         #[test]
-        fn any_value_is_ignored_or_between_a_moment_and_six_hours(value in "\\PC{0,70}") {
+        fn no_retry_after_exceeds_six_hours(value in "\\PC{0,70}") {
             let read = retry_after(&value, now());
             prop_assert!(read.is_none_or(|wait| !wait.is_zero() && wait <= RETRY_AFTER_MAX));
         }
 
         #[test]
-        fn d7_jitter_stays_within_20_percent_and_spreads(jitter in -1.0..=1.0_f64) {
+        fn d7_jitter_spreads_within_20_percent(jitter in -1.0..=1.0_f64) {
             let wait = RetrySchedule::WorkflowStep.wait_after(1, None, jitter).unwrap();
             prop_assert!((wait.as_secs_f64() - (30.0 + 6.0 * jitter)).abs() < 1e-6);
         }

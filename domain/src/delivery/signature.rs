@@ -169,8 +169,9 @@ mod tests {
         verify(SignedRequest { header, body }, SECRET, NOW)
     }
 
+    /// Debug output hides the secret.
     #[test]
-    fn a_secret_is_its_prefix_and_43_characters_and_never_shown() {
+    fn a_secret_is_prefix_and_43_characters() {
         assert_eq!(secret().as_str(), SECRET);
         assert_eq!(format!("{:?}", secret()), "WebhookSecret(…)");
         assert_eq!(WebhookSecret::parse(SECRET), Ok(secret()));
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_accepts_what_was_signed_and_nothing_else() {
+    fn a_receiver_accepts_only_signed_bytes() {
         let header = sign(SECRET, NOW, b"body");
         assert_eq!(check(&header, b"body"), Ok(()));
         assert_eq!(check(&header, b"body "), Err(BadSignature::Mismatch));
@@ -202,6 +203,7 @@ mod tests {
         assert_eq!(check(&moved, b"body"), Err(BadSignature::Mismatch));
     }
 
+    /// The signature holds five minutes before and after its time.
     #[rstest]
     #[case(-301, Err(BadSignature::Stale))]
     #[case(-300, Ok(()))]
@@ -211,12 +213,15 @@ mod tests {
     #[case(999_999_999_999 - NOW, Err(BadSignature::Stale))]
     #[case(1_000_000_000_000 - NOW, Err(BadSignature::Malformed))]
     #[case(i64::MAX - NOW, Err(BadSignature::Malformed))]
-    fn five_minutes_either_way(#[case] off: i64, #[case] expected: Result<(), BadSignature>) {
+    fn a_signature_holds_for_five_minutes(
+        #[case] off: i64,
+        #[case] expected: Result<(), BadSignature>,
+    ) {
         assert_eq!(check(&sign(SECRET, NOW + off, b""), b""), expected);
     }
 
     #[rstest]
-    fn what_is_no_signature(
+    fn a_malformed_signature_is_refused(
         #[values("", "t=1767225600", "v1=aa,t=1767225600", "t=,v1=", "t=-1,v1=aa", "t=+1,v1=aa")]
         header: &str,
     ) {
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_signed_as_it_is_written() {
+    fn a_time_is_signed_as_written() {
         let header = sign(SECRET, NOW, b"").replace("t=", "t=0");
         assert_eq!(check(&header, b""), Err(BadSignature::Mismatch));
     }
@@ -240,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn b17_no_firms_signature_verifies_with_anothers_secret(
+        fn b17_no_secret_verifies_another_firms_signature(
             ours: [u8; 32], theirs: [u8; 32], at in 0..=999_999_999_999_i64, body: Vec<u8>,
         ) {
             let [ours, theirs] = [ours, theirs].map(WebhookSecret::from_bytes);

@@ -60,13 +60,14 @@ fn given(events: Vec<DeliveryEvent>) -> AggregateTestExecutor<Delivery> {
 }
 
 #[test]
-fn it_is_queued_once() {
+fn a_delivery_is_queued_once() {
     given(vec![]).when(queue()).then_expect_events(vec![queued()]);
     given(vec![queued()]).when(queue()).then_expect_events(vec![]);
 }
 
+/// Tries are recorded in their order.
 #[test]
-fn tries_are_recorded_in_order_until_it_ends() {
+fn a_delivery_records_tries_until_its_end() {
     given(vec![queued()])
         .when(try_of(attempt(1, Outcome::Retry)))
         .then_expect_events(vec![attempted(1, Outcome::Retry)]);
@@ -82,8 +83,9 @@ fn tries_are_recorded_in_order_until_it_ends() {
     }
 }
 
+/// The first event is an attempt or a cancellation.
 #[test]
-fn a_listed_delivery_begins_with_what_comes_first_of_it() {
+fn listed_deliveries_begin_with_their_first_event() {
     let of = Some(consignment().delivery_of());
     let first = Attempt { of, ..attempt(1, Outcome::Retry) };
     let tried = DeliveryEvent::DeliveryAttempted(first.clone());
@@ -104,8 +106,9 @@ fn a_listed_delivery_begins_with_what_comes_first_of_it() {
         .then_expect_error(DeliveryRejection::NotPending);
 }
 
+/// The outbox has the delivery, though no event of it is recorded.
 #[test]
-fn a_late_success_arrives_while_the_outbox_has_it_though_nothing_is_recorded() {
+fn a_late_success_arrives_while_queued() {
     let never_recorded = Delivery::default();
     let late = |outbox| {
         let attempt = attempt(1, Outcome::Delivered);
@@ -115,8 +118,9 @@ fn a_late_success_arrives_while_the_outbox_has_it_though_nothing_is_recorded() {
     assert_eq!(late(OutboxPresence::Absent), Some(LateEffect::Noted));
 }
 
+/// The subscription is removed while the try is under way.
 #[test]
-fn a_try_under_way_at_the_removal_arrives_or_is_cancelled() {
+fn an_open_try_arrives_or_is_cancelled() {
     let after = |outcome| {
         let withdrawn = Some(CancelCause::SubscriptionDeleted);
         let mut delivery = Delivery::default();
@@ -134,7 +138,7 @@ fn a_try_under_way_at_the_removal_arrives_or_is_cancelled() {
 }
 
 #[test]
-fn only_a_pending_one_is_cancelled() {
+fn only_a_pending_delivery_is_cancelled() {
     let cancel = DeliveryCommand::Cancel { cause: CancelCause::KeyRevoked, of: None };
     let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::KeyRevoked, of: None };
     given(vec![queued()]).when(cancel.clone()).then_expect_events(vec![cancelled.clone()]);
@@ -159,7 +163,7 @@ fn d7_the_eighth_failure_is_the_end() {
 }
 
 #[test]
-fn d6_a_2xx_and_a_final_answer_end_it_at_once() {
+fn d6_2xx_and_final_answers_end_deliveries() {
     let outcome = |status| {
         conclude(RetrySchedule::RestHook, 1, &AttemptAnswer::Status(status), None, 0.0).outcome
     };
@@ -168,8 +172,9 @@ fn d6_a_2xx_and_a_final_answer_end_it_at_once() {
     assert_eq!(outcome(410), Outcome::Failed);
 }
 
+/// A late success counts while the delivery is pending.
 #[test]
-fn e21_a_late_success_arrives_while_it_is_pending_and_nothing_else_late_counts() {
+fn e21_only_a_late_success_counts() {
     let cut_off = |number| {
         let at = attempt(number, Outcome::Interrupted);
         DeliveryEvent::DeliveryAttempted(Attempt { next_try_at: Some(at.finished_at), ..at })
@@ -214,8 +219,9 @@ fn order() -> StepOrder {
     }
 }
 
+/// The retry has the bytes of the first try.
 #[test]
-fn only_a_failed_step_is_tried_anew_and_with_the_same_bytes() {
+fn only_a_failed_step_is_retried() {
     let step = DeliveryEvent::StepQueued(order());
     given(vec![]).when(DeliveryCommand::QueueStep(order())).then_expect_events(vec![step.clone()]);
     given(vec![step.clone()]).when(DeliveryCommand::QueueStep(order())).then_expect_events(vec![]);
@@ -246,8 +252,9 @@ fn only_a_failed_step_is_tried_anew_and_with_the_same_bytes() {
     }
 }
 
+/// A pending delivery and a workflow step are not reissued.
 #[test]
-fn what_has_ended_is_made_anew_once_per_request() {
+fn a_request_reissues_an_ended_delivery_once() {
     let ended = |end: DeliveryEvent| {
         let mut delivery = Delivery::default();
         delivery.absorb(&queued());
@@ -303,7 +310,7 @@ fn of_a_replay_only_a_success_counts() {
 }
 
 #[test]
-fn a_pending_delivery_waits_for_its_next_attempt() {
+fn a_pending_delivery_has_a_next_attempt() {
     let next = |events: &[DeliveryEvent]| {
         let mut delivery = Delivery::default();
         events.iter().for_each(|event| delivery.absorb(event));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_stream_event_or_shape_is_refused() {
+    fn unknown_streams_events_and_shapes_are_refused() {
         let unknown =
             |kind, name, payload| Event::from_payload(kind, name, payload).unwrap_err().to_string();
         assert_eq!(unknown("Moon", "Rose", json!({})), "unknown kind of stream `Moon`");

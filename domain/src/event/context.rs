@@ -262,7 +262,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn a_context_survives_the_map_and_the_column() {
+    fn a_context_survives_map_and_column() {
         for actor in [
             Actor::Key(Uuid::from_u128(1)),
             Actor::Member(Uuid::from_u128(2)),

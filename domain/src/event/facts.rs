@@ -73,8 +73,9 @@ mod tests {
         "2026-11-01T12:00:00.000Z".parse().unwrap()
     }
 
+    /// Only a change of a name or title is told.
     #[test]
-    fn names_and_titles_are_left_out_and_whether_they_changed_is_told() {
+    fn names_and_titles_are_left_out() {
         let edit = FormEdit { title: Some("Divorce".into()), ..FormEdit::default() };
         let changed = facts(&FormEvent::FormChanged { edit, time: time() }.into());
         assert_eq!(changed["edit"]["title"], true);

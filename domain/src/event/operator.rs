@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_short_plain_and_no_uuid() {
+    fn a_name_is_plain_and_no_uuid() {
         for good in ["a", "ann", "ann.lee@example.com", "svc-ops_2", &"a".repeat(64)] {
             assert_eq!(good.parse::<OperatorName>().map(|name| name.to_string()), Ok(good.into()));
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_of_any_spelling_has_a_name() {
+    fn an_account_becomes_a_valid_name() {
         let of = |account: &str| OperatorName::of_account(account).map(|name| name.to_string());
         assert_eq!(of("DOMAIN\\ann lee").as_deref(), Some("DOMAIN_ann_lee"));
         assert_eq!(of(&"x".repeat(80)).unwrap().len(), 64);

@@ -76,7 +76,7 @@ mod tests {
     const SOUND: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn h4_a_traceparent_is_read_strictly_and_written_as_it_was() {
+    fn h4_a_traceparent_is_written_as_read() {
         let read: Traceparent = SOUND.parse().unwrap();
         assert!(read.sampled);
         assert_eq!(read.to_string(), SOUND);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn h4_what_is_no_traceparent_is_refused() {
+    fn h4_a_malformed_traceparent_is_refused() {
         let zeros = |id: &str| SOUND.replace(id, &"0".repeat(id.len()));
         for text in [
             "",

@@ -32,8 +32,9 @@ fn given(events: Vec<FirmEvent>) -> AggregateTestExecutor<Firm> {
     TestFramework::with(()).given(events)
 }
 
+/// The data are dropped once.
 #[test]
-fn h8_the_data_of_a_closed_firm_are_dropped_once_and_never_an_open_firms() {
+fn h8_only_closed_firms_data_are_dropped() {
     let closed = FirmEvent::FirmClosed { time: at(2) };
     given(vec![opened()]).when(FirmCommand::DropData).then_expect_error(FirmRejection::NotClosed);
     given(vec![]).when(FirmCommand::DropData).then_expect_error(FirmRejection::Unknown);
@@ -57,7 +58,7 @@ fn a_firm_opens_once() {
 }
 
 #[test]
-fn the_newest_report_wins_and_an_older_one_changes_nothing() {
+fn the_newest_report_wins() {
     let suspended = FirmEvent::FirmSuspended { time: at(5) };
     given(vec![opened()])
         .when(report(5, FirmChange::Suspended))
@@ -70,9 +71,10 @@ fn the_newest_report_wins_and_an_older_one_changes_nothing() {
         .then_expect_events(vec![]);
 }
 
-/// A product whose times are whole seconds reported both in one, and the second was dropped for good.
+/// A product with times in whole seconds reported both in one second, and the second report was
+/// dropped for good.
 #[test]
-fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
+fn of_equal_times_the_later_report_counts() {
     let changed = FirmChange::Changed {
         name: Some("New".into()),
         plan: None,
@@ -116,8 +118,9 @@ fn nothing_is_reported_of_an_unknown_firm() {
     }
 }
 
+/// The secret of a closed firm is still shown.
 #[test]
-fn a_secret_is_rotated_until_the_firm_is_closed_and_shown_even_then() {
+fn a_closed_firms_secret_is_not_rotated() {
     let reason = Some("a laptop was stolen".to_owned());
     let rotate = FirmCommand::RotateSecret { reason: reason.clone() };
     let rotated = FirmEvent::SecretRotated { reason };
@@ -145,7 +148,7 @@ fn each_member_has_its_own_newest_report() {
 }
 
 #[test]
-fn owners_and_admins_who_are_active_manage() {
+fn active_owners_and_admins_manage() {
     let after = |changes: &[MemberChange]| {
         let mut firm = Firm::default();
         firm.absorb(&opened());
@@ -185,7 +188,7 @@ fn firm_event(time: Timestamp, change: FirmChange) -> FirmEvent {
 }
 
 #[test]
-fn the_notices_of_a_firm_have_an_event_and_a_clock_of_their_own() {
+fn notices_have_their_own_event_and_clock() {
     let french = NoticeChange { lang: Some(Lang::Fr), mail: None };
     let off = NoticeChange { lang: None, mail: Some(false) };
     let change = |name: Option<&str>, notices| {
@@ -222,7 +225,7 @@ fn after(events: &[FirmEvent]) -> Firm {
     firm
 }
 
-/// Doors 1: a name of 22:01 dropped the suspension of 22:00, and the keys went on.
+/// A name of 22:01 dropped the suspension of 22:00, and the keys went on.
 #[test]
 fn a_late_suspension_beats_a_newer_name() {
     let named = firm_event(at(9), settings(Some("New"), None));
@@ -252,7 +255,7 @@ fn a_late_disabling_beats_a_newer_role() {
 }
 
 #[test]
-fn a_date_of_9999_keeps_no_firm_open() {
+fn a_far_date_keeps_no_firm_open() {
     let far = "9999-12-31T23:59:59.000Z".parse().unwrap();
     let history = [
         opened(),
@@ -290,7 +293,7 @@ fn each_setting_has_its_own_newest_report() {
 }
 
 #[test]
-fn a_joining_counts_for_activity_and_role_apart() {
+fn joining_counts_apart_for_activity_and_role() {
     let role =
         FirmEvent::MemberRoleChanged { member_id: ANN, role: MemberRole::Member, time: at(9) };
     let enabled = FirmEvent::MemberEnabled { member_id: ANN, time: at(5) };
@@ -307,7 +310,7 @@ fn a_joining_counts_for_activity_and_role_apart() {
 }
 
 #[test]
-fn after_the_closing_all_but_a_second_closing_is_stale() {
+fn after_closing_all_but_closings_is_stale() {
     let firm = after(&[opened(), FirmEvent::FirmClosed { time: at(2) }]);
     assert!(outdates(&firm, &report(9, FirmChange::Resumed)));
     assert!(outdates(&firm, &report(9, settings(Some("New"), None))));
@@ -322,8 +325,9 @@ fn suspension(events: &[FirmEvent]) -> Option<SuspensionChange<usize>> {
         .fold(None, |known, (place, event)| SuspensionChange::after(known, event, place))
 }
 
+/// A suspension after a resumption begins anew.
 #[test]
-fn a_suspension_reported_again_began_anew() {
+fn a_suspension_reported_again_keeps_its_begin() {
     use SuspensionChange::{Resumed, Suspended, SuspendedAnew};
     let suspended = |second| FirmEvent::FirmSuspended { time: at(second) };
     let resumed = |second| FirmEvent::FirmResumed { time: at(second) };
@@ -338,9 +342,9 @@ fn a_suspension_reported_again_began_anew() {
     }
 }
 
-/// Ruling 35: the report of second 9 is the newest of the status, and says what was known.
+/// Ruling 35: the report of second 9 is the newest of the status, and repeats the known status.
 #[test]
-fn a_suspension_reported_again_outdates_an_older_resumption() {
+fn a_repeated_suspension_outdates_an_older_resumption() {
     let suspended = |second| FirmEvent::FirmSuspended { time: at(second) };
     given(vec![opened(), suspended(2)])
         .when(report(9, FirmChange::Suspended))

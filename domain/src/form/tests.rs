@@ -60,7 +60,7 @@ fn deleting_is_final() {
 
 /// A form that was made and published within a second stayed a draft.
 #[test]
-fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
+fn of_equal_times_the_later_report_counts() {
     let published = FormEvent::FormPublished { time: at(1) };
     given(vec![created()])
         .when(report(FIRM, 1, FormChange::Published))
@@ -71,7 +71,7 @@ fn of_two_reports_with_the_same_time_the_later_one_was_lost() {
 }
 
 #[test]
-fn another_firms_form_and_an_unknown_one_are_refused() {
+fn foreign_and_unknown_forms_are_refused() {
     given(vec![created()])
         .when(report(OTHER, 2, FormChange::Deleted))
         .then_expect_error(FormRejection::OtherFirm);
@@ -97,7 +97,7 @@ fn after(events: &[FormEvent]) -> Form {
     form
 }
 
-/// Doors 1: the form stayed published, and its invites went out.
+/// The form stayed published, and its invites went out.
 #[test]
 fn a_late_unpublishing_counts() {
     let published = FormEvent::FormPublished { time: at(2) };

@@ -169,8 +169,9 @@ mod tests {
         TestFramework::with(()).given(events)
     }
 
+    /// One process takes the place.
     #[test]
-    fn a_place_is_taken_by_one_and_used_once() {
+    fn an_invites_place_is_used_once() {
         let reserved = InviteEvent::InviteReserved(invite_of());
         let sent = InviteEvent::InviteSent(invite_of());
         let reserve = InviteCommand::Reserve(invite_of());
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_given_back_can_be_taken_again() {
+    fn a_place_given_back_is_free_again() {
         let reserved = InviteEvent::InviteReserved(invite_of());
         for (command, event) in [
             (InviteCommand::GiveBack(invite_of()), InviteEvent::InviteReleased(invite_of())),
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn p15_what_comes_late_changes_nothing() {
+    fn p15_a_late_result_changes_nothing() {
         let sent =
             vec![InviteEvent::InviteReserved(invite_of()), InviteEvent::InviteSent(invite_of())];
         for command in [
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invite_has_one_id_and_each_part_counts() {
+    fn an_invites_id_depends_on_each_part() {
         let firm = Uuid::from_u128(9);
         let id = invite_of().id(firm);
         assert_eq!(id, invite_of().id(firm));

@@ -197,8 +197,9 @@ mod tests {
             .then_expect_events(vec![PersonEvent::AddressRestored { time: at(6) }]);
     }
 
+    /// An address that was restored and unsubscribed at one time got mail.
     #[test]
-    fn an_address_that_was_restored_and_unsubscribed_at_the_same_time_got_mail() {
+    fn a_stop_beats_an_equally_timed_restoring() {
         let restored = PersonEvent::AddressRestored { time: at(5) };
         let unsubscribed = PersonEvent::AddressUnsubscribed { time: at(5) };
         let report = |change| PersonCommand::Report { time: at(5), change };
@@ -210,8 +211,9 @@ mod tests {
             .then_expect_events(vec![]);
     }
 
+    /// An older report is stale. A restoring is stale also at the time of a stop.
     #[test]
-    fn an_older_report_is_stale_and_so_is_a_restoring_of_the_same_time_as_a_stop() {
+    fn an_older_or_equal_restoring_is_stale() {
         let is_stale = |person: &Person, report| person.effect_of(&report) == ReportEffect::Stale;
         let mut person = Person::default();
         assert!(!is_stale(&person, report(4, AddressChange::Unsubscribed)));
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_unsubscribed_once_however_late() {
+    fn a_request_unsubscribes_once_however_late() {
         let restored = PersonEvent::AddressRestored { time: at(9) };
         let unsubscribed = PersonEvent::AddressUnsubscribed { time: at(9) };
         let ask = PersonCommand::Unsubscribe { time: at(5) };
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounce_is_learned_once_and_forgotten_when_restored() {
+    fn a_bounce_is_recorded_once_until_restored() {
         let bounced = PersonEvent::AddressBounced { time: at(1) };
         let bounce = PersonCommand::Bounce { time: at(1) };
         given(vec![]).when(bounce).then_expect_events(vec![bounced]);

@@ -210,8 +210,9 @@ mod tests {
         GoneAnswer { delivery_id: DELIVERY, status: 410, finished_at: noon(minutes) }
     }
 
+    /// The next success makes one more.
     #[test]
-    fn a_thousand_failures_make_one_notice_and_a_success_one_more() {
+    fn a_thousand_failures_make_one_notice() {
         let mut episode = HookEpisode::default();
         let failures: Vec<Attempt> = (0..1_000).map(|n| attempt(n * 10, Outcome::Retry)).collect();
         assert_eq!(kinds(&mut episode, &failures), [NoticeKind::Failing]);
@@ -221,8 +222,9 @@ mod tests {
         assert!(episode.is_over());
     }
 
+    /// No further attempt is needed.
     #[test]
-    fn ten_failures_are_told_after_a_day_also_without_another_attempt() {
+    fn ten_failures_are_told_after_a_day() {
         let mut episode = HookEpisode::default();
         let nine: Vec<Attempt> = (0..9).map(|n| attempt(n, Outcome::Retry)).collect();
         assert_eq!(kinds(&mut episode, &nine), []);
@@ -238,8 +240,9 @@ mod tests {
         assert_eq!(episode.pass(HOOK, noon(day + 1)), None);
     }
 
+    /// Nine failures make no notice in days either, nor does the success after them.
     #[test]
-    fn a_day_of_few_failures_and_a_success_in_between_are_no_notice() {
+    fn nine_failures_make_no_notice() {
         let mut episode = HookEpisode::default();
         let few: Vec<Attempt> = (0..9).map(|n| attempt(n * 600, Outcome::Retry)).collect();
         assert_eq!(kinds(&mut episode, &few), []);
@@ -247,8 +250,9 @@ mod tests {
         assert!(episode.is_over());
     }
 
+    /// The notice of the removal has both answers.
     #[test]
-    fn d9_the_first_410_warns_once_and_two_remove_with_both_answers() {
+    fn d9_a_410_warns_and_two_remove() {
         let mut episode = HookEpisode::default();
         let both = [gone(1), gone(2)];
         let warned = episode.take(HOOK, EpisodeTurn::Gone(&both[0])).unwrap();
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_that_goes_with_its_key_or_firm_has_no_notice() {
+    fn removal_with_key_or_firm_is_silent() {
         for reason in [RemovalReason::KeyRevoked, RemovalReason::FirmClosed] {
             let removal = Removal { reason, evidence: &[], at: noon(0) };
             let turn = EpisodeTurn::Removed(removal);
@@ -270,8 +274,9 @@ mod tests {
         }
     }
 
+    /// An interrupted, late, replayed or withdrawn attempt says nothing about the receiver.
     #[test]
-    fn attempts_that_say_nothing_about_the_receiver_do_not_count() {
+    fn attempts_that_say_nothing_do_not_count() {
         let interrupted = Attempt::interrupted(1, noon(0), noon(0));
         let late = Attempt { late: Some(LateEffect::Noted), ..attempt(0, Outcome::Retry) };
         let replay = Attempt { replay_id: Some(HOOK), ..attempt(0, Outcome::Failed) };
@@ -282,8 +287,9 @@ mod tests {
         assert!(episode.is_over());
     }
 
+    /// A success that ended before a 410 and was recorded after it ended the episode.
     #[test]
-    fn d9_a_success_that_ended_before_a_410_and_is_recorded_after_it_ended_its_episode() {
+    fn d9_an_earlier_success_keeps_the_episode() {
         let mut episode = HookEpisode::default();
         let warned = episode.take(HOOK, EpisodeTurn::Gone(&gone(2))).unwrap();
         assert_eq!(warned.kind, NoticeKind::Warned);
@@ -300,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn d9_a_success_before_a_later_410_begins_a_new_episode() {
+    fn d9_after_a_success_410_warns_again() {
         let mut episode = HookEpisode::default();
         episode.take(HOOK, EpisodeTurn::Gone(&gone(1)));
         let recovered = episode.take(HOOK, EpisodeTurn::Answered(noon(2))).unwrap();

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_has_one_id_and_another_fact_another() {
+    fn each_fact_has_its_own_notice_id() {
         let warned = facts(NoticeKind::Warned);
         assert_eq!(warned.notice_id(), warned.clone().notice_id());
         let later = NoticeFacts { happened_at: at("12:00:01"), ..warned.clone() };
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_removal_of_a_closed_firm_is_about_the_firm() {
+    fn only_closed_firms_removals_name_the_firm() {
         let reason = Some(FIRM_CLOSED.to_owned());
         let closed = NoticeFacts { reason, ..facts(NoticeKind::Removed) };
         assert_eq!(closed.subject_kind(), "firm");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_event_has_the_facts_and_no_path_of_a_target() {
+    fn a_cloud_event_hides_the_targets_path() {
         let answer = NoticeAnswer {
             delivery_id: Uuid::from_u128(2),
             status: Some(410),

@@ -99,7 +99,7 @@ mod tests {
     use cqrs_es::test::TestFramework;
 
     #[test]
-    fn a_notice_is_sent_once_on_each_way() {
+    fn a_notice_is_sent_once_per_channel() {
         let notice_id = Uuid::from_u128(1);
         let mail = NoticeChannel::Mail.sending_id(notice_id);
         assert_ne!(mail, NoticeChannel::Operator.sending_id(notice_id));

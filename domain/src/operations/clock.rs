@@ -95,8 +95,9 @@ mod tests {
         assert_eq!(look(0, -600_000), Some(ClockFault::Apart { seconds: -600 }));
     }
 
+    /// The clock of the machine does not matter.
     #[test]
-    fn e19_a_jump_is_a_fault_whatever_the_machine_says() {
+    fn e19_a_jump_is_always_a_fault() {
         for machine in [0, -3_600_000] {
             assert_eq!(look(-3_600_000, machine), Some(ClockFault::Jumped { seconds: -3_600 }));
         }
@@ -104,8 +105,9 @@ mod tests {
         assert_eq!(look(30_001, 30_001), Some(ClockFault::Jumped { seconds: 30 }));
     }
 
+    /// An hour was told as 3,599 seconds when the look took two milliseconds.
     #[test]
-    fn e19_an_hour_was_told_as_3_599_seconds_when_the_look_took_two_milliseconds() {
+    fn e19_a_jump_is_rounded_to_seconds() {
         for (by, seconds) in [(-3_599_998, -3_600), (-3_600_002, -3_600), (3_599_998, 3_600)] {
             assert_eq!(look(by, 0), Some(ClockFault::Jumped { seconds }));
         }

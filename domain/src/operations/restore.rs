@@ -87,7 +87,7 @@ mod tests {
     const NEW: Uuid = Uuid::from_u128(3);
 
     #[test]
-    fn a_main_database_and_another_installations_keyring_are_refused() {
+    fn another_installations_keyring_is_refused() {
         let shared = |main, keyring| InstallationIds { main, keyring }.shared(NEW);
         assert_eq!(shared(None, None), Ok(NEW));
         assert_eq!(shared(Some(ONE), None), Ok(ONE), "the keyring is from before the id");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn erasures_are_carried_out_again_after_a_restore_only() {
+    fn only_a_restore_repeats_erasures() {
         let found = |position| ErasureMark::Found { position };
         for (mark, carried_out, after, is_behind) in [
             (found(7), 7, 7, false),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_in_every_way_that_it_can_be_meant() {
+    fn a_text_is_read_every_possible_way() {
         let beginning =
             range("12340000-0000-0000-0000-000000000000", "1234ffff-ffff-ffff-ffff-ffffffffffff");
         let name = SearchTerm::FirmName("1234".into());
@@ -109,8 +109,9 @@ mod tests {
         assert_eq!(terms(&"x".repeat(301)), []);
     }
 
+    /// The beginning has four digits or more, and each hyphen in its place.
     #[test]
-    fn an_id_begins_with_four_digits_or_more_and_its_hyphens_are_in_their_places() {
+    fn an_ids_beginning_has_four_digits() {
         let low = "01a20f92-7c5f-0000-0000-000000000000";
         let high = "01a20f92-7c5f-ffff-ffff-ffffffffffff";
         assert_eq!(ids_beginning("01a20f92-7c5f"), Some(range(low, high)));
@@ -121,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_whole_key_only_the_shown_part_is_looked_for() {
+    fn a_search_uses_a_keys_shown_part() {
         let key = format!("ffk_{}", "A".repeat(43));
         assert_eq!(terms(&key), [SearchTerm::KeyStart("ffk_AAAAAAAA".into())]);
         assert_eq!(terms("ffk_ab"), [SearchTerm::KeyStart("ffk_ab".into())]);
     }
 
     #[test]
-    fn a_text_for_an_address_holds_no_secret() {
+    fn a_search_address_holds_no_secret() {
         let key = format!("ffk_{}", "A".repeat(43));
         assert_eq!(harmless(&key), Some("ffk_AAAAAAAA"));
         assert_eq!(harmless(&format!("Bearer {key}")), Some("ffk_AAAAAAAA"));

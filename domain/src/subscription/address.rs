@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opened_range_permits_its_addresses_and_no_others() {
+    fn an_opened_range_permits_only_its_addresses() {
         let allowed = opened("127.0.0.0/8");
         assert!(allowed.is_open() && allowed.opens_loopback());
         assert!(allowed.permits(ip("127.9.9.9")));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_is_folded_for_opened_ranges_only() {
+    fn mapped_addresses_fold_for_opened_ranges_only() {
         assert!(opened("127.0.0.0/8").permits(ip("::ffff:127.0.0.1")));
         assert!(!AllowedTargets::default().permits(ip("::ffff:1.1.1.1")));
     }

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_of_version_1_is_read_and_shows_its_path() {
+    fn a_version_1_subscription_shows_its_path() {
         let mut first = serde_json::json!({
             "key_id": Uuid::from_u128(1), "trigger": "form_submitted",
             "target_url": "https://example.com/hook", "form_id": null,
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_removed_once_with_its_reason() {
+    fn a_subscription_is_removed_once_with_reason() {
         let remove = SubscriptionCommand::Remove { reason: RemovalReason::DeletedByKey };
         let gone_for_good = removed(RemovalReason::DeletedByKey, vec![]);
         given(vec![created()]).when(remove.clone()).then_expect_events(vec![gone_for_good.clone()]);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn d9_one_410_leaves_it_alive() {
+    fn d9_one_410_leaves_a_subscription_alive() {
         given(vec![created()])
             .when(SubscriptionCommand::RecordGone(gone(1)))
             .then_expect_events(vec![SubscriptionEvent::TargetGone(gone(1))]);
@@ -362,8 +362,9 @@ mod tests {
 
     const JUDGE: SubscriptionCommand = SubscriptionCommand::JudgeGone { open_since: None };
 
+    /// Both answers are the evidence.
     #[test]
-    fn d9_two_410s_in_a_row_remove_it_with_both_as_evidence() {
+    fn d9_two_410s_running_remove_a_subscription() {
         given(vec![created(), said(1), said(2)])
             .when(JUDGE)
             .then_expect_events(vec![removed(RemovalReason::TargetGone, vec![gone(1), gone(2)])]);
@@ -371,14 +372,15 @@ mod tests {
     }
 
     #[test]
-    fn d9_a_success_in_between_resets_the_count() {
+    fn d9_a_success_between_resets_the_count() {
         given(vec![created(), said(1), answered(2), said(3)])
             .when(JUDGE)
             .then_expect_events(vec![]);
     }
 
+    /// The moment of its record does not count.
     #[test]
-    fn d9_a_success_counts_where_it_ended_and_not_where_it_was_recorded() {
+    fn d9_a_success_counts_at_its_end() {
         let both = vec![created(), said(1), said(3)];
         given(both.clone()).when(succeed(2)).then_expect_events(vec![answered(2), said(3)]);
         given(both.clone()).when(succeed(0)).then_expect_events(vec![]);
@@ -389,8 +391,9 @@ mod tests {
             .then_expect_events(vec![removed(RemovalReason::TargetGone, vec![gone(1), gone(3)])]);
     }
 
+    /// An attempt that was claimed before the second 410 may still succeed.
     #[test]
-    fn d9_two_410s_wait_for_what_was_claimed_before_the_second() {
+    fn d9_two_410s_wait_for_earlier_claims() {
         let two = [gone(1), gone(3)];
         for (claimed, certain) in [(0, false), (2, false), (3, false), (4, true)] {
             assert_eq!(two_in_a_row(&two, Some(at(claimed))).is_some(), certain, "{claimed}");
@@ -403,13 +406,13 @@ mod tests {
     }
 
     #[test]
-    fn a_success_without_a_410_before_it_is_no_event() {
+    fn only_a_success_after_410_is_recorded() {
         given(vec![created()]).when(succeed(2)).then_expect_events(vec![]);
         given(vec![created(), said(1)]).when(succeed(2)).then_expect_events(vec![answered(2)]);
     }
 
     #[test]
-    fn d10_a_third_410_after_the_removal_changes_nothing() {
+    fn d10_a_410_after_removal_changes_nothing() {
         given(vec![created(), removed(RemovalReason::TargetGone, vec![gone(1), gone(2)])])
             .when(SubscriptionCommand::RecordGone(gone(3)))
             .then_expect_error(SubscriptionRejection::NotLive);

@@ -166,14 +166,14 @@ mod tests {
 | lead_hot | Lead becomes Hot | once per person, the first time their lead score reaches Hot (checked on form submission, or email open or click); fires only on plans that include Leads in full |";
 
     #[test]
-    fn keys_labels_and_hints_are_the_contracts_table() {
+    fn keys_labels_and_hints_match_the_contract() {
         let ours = Trigger::ALL
             .map(|trigger| format!("| {} | {} | {} |", trigger, trigger.label(), trigger.hint()));
         assert_eq!(ours.join("\n"), CONTRACT);
     }
 
     #[test]
-    fn every_form_of_a_trigger_is_its_key() {
+    fn a_trigger_is_written_as_its_key() {
         for trigger in Trigger::ALL {
             assert_eq!(trigger.key().parse(), Ok(trigger));
             let json = format!("\"{trigger}\"");

@@ -56,8 +56,9 @@ mod tests {
         format!("2026-03-14T12:00:{second:02}.000Z").parse().unwrap()
     }
 
+    /// Today means now.
     #[test]
-    fn a_day_is_its_end_and_today_is_now() {
+    fn a_past_day_means_its_end() {
         let moment: AccessMoment = "2026-03-14".parse().unwrap();
         assert_eq!(
             moment.at("2026-04-01T00:00:00Z".parse().unwrap()).to_string(),

@@ -61,8 +61,9 @@ impl fmt::Display for AsOf {
 mod tests {
     use super::*;
 
+    /// Any other text is an instant or refused.
     #[test]
-    fn a_number_is_a_position_and_anything_else_an_instant() {
+    fn only_a_number_is_a_position() {
         let instant: Timestamp = "2026-11-01T12:00:00Z".parse().unwrap();
         assert_eq!("17".parse(), Ok(AsOf::Position(17)));
         assert_eq!("2026-11-01T13:00:00+01:00".parse(), Ok(AsOf::Instant(instant)));
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_at_or_before_had_happened() {
+    fn a_moment_includes_itself_and_all_before() {
         let at = |second| format!("2026-11-01T12:00:0{second}Z").parse::<Timestamp>().unwrap();
         assert!(AsOf::Position(5).includes(5, at(9)) && !AsOf::Position(5).includes(6, at(0)));
         assert!(

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[rstest]
-    fn a15_what_is_not_one_public_address(
+    fn a15_other_texts_are_no_addresses(
         #[values(
             "",
             "a",
@@ -173,8 +173,9 @@ mod tests {
         assert_eq!(read(text), Err(NotAnAddress));
     }
 
+    /// Space, brackets and a last dot are no part of the address.
     #[rstest]
-    fn space_brackets_and_a_last_dot_are_no_part_of_a_reported_address(
+    fn a_reported_address_is_read_leniently(
         #[values(
             "ann@example.com",
             " ann@example.com\t",

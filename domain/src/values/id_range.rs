@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_of_an_id_stands_for_all_ids_between_two() {
+    fn an_ids_beginning_is_a_range() {
         let range = IdRange::new("01A20f92-1").unwrap();
         assert_eq!(range.first.to_string(), "01a20f92-1000-0000-0000-000000000000");
         assert_eq!(range.last.to_string(), "01a20f92-1fff-ffff-ffff-ffffffffffff");
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_beginning_of_an_id() {
+    fn other_texts_begin_no_id() {
         let long = "0".repeat(33);
         for text in ["", "abc", "Harrow Lane", "ffk_", "01a2-", "01-a20f92", "01a20f92é", &long] {
             assert_eq!(IdRange::new(text), None, "{text}");

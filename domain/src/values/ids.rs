@@ -59,8 +59,9 @@ mod tests {
 
     const LOWER: &str = "0b7a4c7e-93a1-4a65-8c0c-2f1f3a9d5e01";
 
+    /// Either case is read.
     #[test]
-    fn either_case_is_read_and_lower_case_written() {
+    fn ids_are_written_in_lower_case() {
         let id: Id = serde_json::from_str(&format!("\"{}\"", LOWER.to_uppercase())).unwrap();
         assert_eq!(id.to_string(), LOWER);
         assert_eq!(serde_json::to_string(&id).unwrap(), format!("\"{LOWER}\""));

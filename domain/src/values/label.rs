@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_has_a_greatest_length_and_no_control_characters() {
+    fn a_label_is_short_without_control_characters() {
         assert_eq!(check_label("", 2), Ok(()));
         assert_eq!(check_label("éé", 2), Ok(()));
         assert_eq!(check_label("ééé", 2), Err(NotALabel::TooLong(2)));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_property_that_is_a_word_is_shown() {
+    fn only_a_plain_property_is_shown() {
         assert_eq!(shown_property("hookUrl"), Some("hookUrl"));
         for other in ["", "ann@example.com", "a b", "\u{1b}", &"a".repeat(61)] {
             assert_eq!(shown_property(other), None, "{other:?}");

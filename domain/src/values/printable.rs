@@ -55,7 +55,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn f4_what_a_terminal_obeys_is_escaped() {
+    fn terminal_controls_are_escaped() {
         let hostile = "k\u{1b}]0;owned\u{7}\u{1b}[2J\nfake \u{9b}31m\u{202e}\u{2066}\u{2028}\r\té☃";
         assert_eq!(
             printable(hostile),
@@ -66,7 +66,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn f4_json_keeps_its_meaning_and_no_such_character(text in "\\PC{0,8}[\u{0}-\u{9f}\u{2000}-\u{2070}]{0,8}") {
+        fn json_is_escaped_without_losing_meaning(
+            text in "\\PC{0,8}[\u{0}-\u{9f}\u{2000}-\u{2070}]{0,8}",
+        ) {
             let value = json!({"a": text, "b": [1, text]});
             let safe = printable_json(&format!("{value:#}")).into_owned();
             prop_assert!(!safe.contains(|c| is_unprintable(c) && c != '\n'));

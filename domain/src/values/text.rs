@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_recognised() {
+    fn a_written_secret_is_recognised() {
         for byte in [0, 1, 0x7f, 0xff] {
             let text = secret("x_", [byte; 32]);
             assert_eq!(text.len(), 2 + SECRET_CHARS);

@@ -147,14 +147,14 @@ mod tests {
     #[case("0000-01-01T00:00:00Z", "0000-01-01T00:00:00.000Z")]
     #[case("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z")]
     #[case("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z")]
-    fn a25_always_milliseconds_in_utc(#[case] text: &str, #[case] written: &str) {
+    fn a25_times_have_milliseconds_in_utc(#[case] text: &str, #[case] written: &str) {
         let at: Timestamp = text.parse().unwrap();
         assert_eq!(at.to_string(), written);
         assert_eq!(serde_json::to_string(&at).unwrap(), format!("\"{written}\""));
     }
 
     #[rstest]
-    fn what_is_not_rfc_3339(
+    fn other_texts_are_no_timestamps(
         #[values(
             "",
             "2026-01-31",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_may_not_lead_out_of_the_four_digit_years() {
+    fn an_offset_keeps_the_year_in_range() {
         for text in ["9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+00:01"] {
             assert_eq!(text.parse::<Timestamp>(), Err(NotATimestamp::YearOutOfRange), "{text}");
         }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finer_than_a_millisecond_is_cut() {
+    fn a_time_is_cut_to_milliseconds() {
         let at = DateTime::from_timestamp_nanos(1_999_999);
         assert_eq!(Timestamp::new(at).get(), DateTime::from_timestamp_nanos(1_000_000));
     }

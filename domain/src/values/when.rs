@@ -125,7 +125,7 @@ mod tests {
     #[case("2 h", "2026-11-25T10:30:00.000Z")]
     #[case("3d", "2026-11-22T12:30:00.000Z")]
     #[case("2w", "2026-11-11T12:30:00.000Z")]
-    fn a_time_is_a_date_an_instant_or_a_distance(#[case] text: &str, #[case] at: &str) {
+    fn a_time_is_date_instant_or_distance(#[case] text: &str, #[case] at: &str) {
         let now = NOW.parse().unwrap();
         assert_eq!(text.parse::<When>().unwrap().before(now).to_string(), at);
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[rstest]
-    fn what_is_no_time_is_refused(
+    fn other_texts_are_no_times(
         #[values(
             "",
             "2026-02-30",

@@ -6,8 +6,8 @@ use domain::subscription::is_public_address;
 use proptest::prelude::*;
 use rstest::rstest;
 
-/// First and last address of every IPv4 range that is not public, written out from the
-/// special-purpose registry and ruling 16, not from the code under test.
+/// First and last address of every IPv4 range that is not public. The source is the
+/// special-purpose registry with ruling 16, and not the code under test.
 const V4_NOT_PUBLIC: [(&str, &str); 16] = [
     ("0.0.0.0", "0.255.255.255"),
     ("10.0.0.0", "10.255.255.255"),
@@ -27,7 +27,7 @@ const V4_NOT_PUBLIC: [(&str, &str); 16] = [
     ("240.0.0.0", "255.255.255.255"),
 ];
 
-/// The same for IPv6, as whole numbers: what lies below, inside and above 2000::/3.
+/// First and last address of every IPv6 range that is not public: below, inside and above 2000::/3.
 const V6_NOT_PUBLIC: [(&str, &str); 6] = [
     ("::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
     ("2001::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"),
@@ -62,7 +62,7 @@ fn v6_expected(bits: u128) -> bool {
 }
 
 #[test]
-fn c7_every_ipv4_border() {
+fn c7_every_ipv4_border_is_exact() {
     for (first, last) in V4_NOT_PUBLIC.map(|(first, last)| (v4(first), v4(last))) {
         assert!(!v4_is_public(first) && !v4_is_public(last));
         for outside in [first.checked_sub(1), last.checked_add(1)].into_iter().flatten() {
@@ -72,7 +72,7 @@ fn c7_every_ipv4_border() {
 }
 
 #[test]
-fn c7_every_ipv6_border() {
+fn c7_every_ipv6_border_is_exact() {
     for (first, last) in V6_NOT_PUBLIC.map(|(first, last)| (v6(first), v6(last))) {
         assert!(!v6_is_public(first) && !v6_is_public(last));
         for outside in [first.checked_sub(1), last.checked_add(1)].into_iter().flatten() {
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn c7_any_ipv4_near_a_border_agrees_with_the_table(
+    fn c7_ipv4_near_borders_follows_the_table(
         row in 0..V4_NOT_PUBLIC.len(), at_end: bool, off in -300_i32..300,
     ) {
         let (first, last) = V4_NOT_PUBLIC[row];
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn c7_no_ipv4_is_public_in_ipv6_clothing(bits: u32) {
+    fn c7_no_ipv4_inside_ipv6_is_public(bits: u32) {
         let ip = Ipv4Addr::from_bits(bits);
         prop_assert!(!is_public_address(ip.to_ipv6_mapped().into()));
         prop_assert!(!is_public_address(ip.to_ipv6_compatible().into()));

@@ -1,4 +1,4 @@
-//! What follows from an answer, and what is kept of it (cases D1, D5, D6 and C20).
+//! The verdict on an answer, and the text that is kept of the answer (cases D1, D5, D6 and C20).
 
 use domain::access::ApiKey;
 use domain::delivery::signature::WebhookSecret;
@@ -15,18 +15,20 @@ fn d1_any_2xx_is_delivered(#[values(200, 201, 202, 204, 206, 299)] status: u16) 
 }
 
 #[rstest]
-fn d1_no_final_status_is_a_protocol_error(#[values(0, 100, 101, 199, 600, 666, 999)] status: u16) {
+fn d1_other_statuses_are_protocol_errors(#[values(0, 100, 101, 199, 600, 666, 999)] status: u16) {
     let answer = AttemptAnswer::Status(status);
     assert_eq!((answer.verdict(), answer.code()), (AnswerVerdict::Retry, "protocol"));
 }
 
 #[rstest]
-fn d6_retried(#[values(408, 425, 429, 500, 501, 502, 503, 504, 505, 599)] status: u16) {
+fn d6_passing_faults_are_retried(
+    #[values(408, 425, 429, 500, 501, 502, 503, 504, 505, 599)] status: u16,
+) {
     assert_eq!(AttemptAnswer::Status(status).verdict(), AnswerVerdict::Retry);
 }
 
 #[rstest]
-fn d6_failed_at_once(
+fn d6_final_faults_are_not_retried(
     #[values(400, 401, 403, 404, 405, 409, 410, 413, 418, 422, 426, 428, 451, 499)] status: u16,
 ) {
     assert_eq!(AttemptAnswer::Status(status).verdict(), AnswerVerdict::Failed);
@@ -37,6 +39,7 @@ fn c20_a_final_redirect_fails_at_once(#[values(300, 301, 304, 305, 308, 399)] st
     assert_eq!(AttemptAnswer::Status(status).verdict(), AnswerVerdict::Failed);
 }
 
+/// Rulings 18 and 19 fix the verdicts and words.
 #[rstest]
 #[case(AttemptAnswer::Status(200), AnswerVerdict::Delivered, "status")]
 #[case(AttemptAnswer::Status(503), AnswerVerdict::Retry, "status")]
@@ -59,7 +62,7 @@ fn c20_a_final_redirect_fails_at_once(#[values(300, 301, 304, 305, 308, 399)] st
 #[case(RedirectFault::TooMany.into(), AnswerVerdict::Failed, "too_many_redirects")]
 #[case(AttemptAnswer::NeverSent, AnswerVerdict::Retry, "never_sent")]
 #[case(AttemptAnswer::OutOfDescriptors, AnswerVerdict::Retry, "never_sent")]
-fn rulings_18_and_19_each_kind_has_its_verdict_and_word(
+fn each_kind_has_its_verdict_and_word(
     #[case] answer: AttemptAnswer,
     #[case] verdict: AnswerVerdict,
     #[case] code: &str,
@@ -68,7 +71,7 @@ fn rulings_18_and_19_each_kind_has_its_verdict_and_word(
 }
 
 #[test]
-fn only_a_status_is_a_status() {
+fn only_a_status_answer_has_a_status() {
     assert_eq!(AttemptAnswer::Status(410).status(), Some(410));
     assert_eq!(AttemptAnswer::NetworkError(NetworkError::Timeout).status(), None);
 }
@@ -86,12 +89,12 @@ fn secret() -> WebhookSecret {
 #[case::carriage_return(b"a\rb", "a\u{fffd}b")]
 #[case::invalid_utf_8(b"a\xff\xc3\x28", "a\u{fffd}\u{fffd}(")]
 #[case::empty(b"", "")]
-fn d5_what_is_kept_is_harmless_text(#[case] bytes: &[u8], #[case] kept: &str) {
+fn d5_a_kept_answer_is_harmless_text(#[case] bytes: &[u8], #[case] kept: &str) {
     assert_eq!(clean_answer(bytes, &[]), kept);
 }
 
 #[test]
-fn d5_anything_written_like_a_secret_is_masked() {
+fn d5_texts_like_secrets_are_masked() {
     let (key, secret) = (ApiKey::from_bytes([9; 32]), secret());
     let echo = format!(
         "a{k}b {s},{s}{s}ffk_ ffk_short whsec_ ffk_",
@@ -105,7 +108,7 @@ fn d5_anything_written_like_a_secret_is_masked() {
 }
 
 #[test]
-fn d5_a_secret_that_holds_a_prefix_is_masked_whole() {
+fn d5_a_prefix_inside_splits_no_secret() {
     let key = format!("ffk_{}ffk_{}", "a".repeat(10), "b".repeat(29));
     assert_eq!(clean_answer(format!("<{key}>").as_bytes(), &[]), "<[masked]>");
 }
@@ -117,14 +120,15 @@ fn d5_the_given_secrets_are_masked() {
 }
 
 #[test]
-fn d5_a_secret_is_masked_before_the_text_is_cut() {
+fn d5_masking_comes_before_cutting() {
     let text = format!("{}{}", "x".repeat(ANSWER_KEPT_BYTES - 20), secret().as_str());
     let kept = clean_answer(text.as_bytes(), &[]);
     assert!(kept.ends_with("x[masked]"), "{kept}");
 }
 
+/// The cut is at a character border.
 #[test]
-fn d5_one_kib_at_most_at_a_character_border() {
+fn d5_answers_are_cut_to_one_kib() {
     assert_eq!(clean_answer(&[b'a'; 16_384], &[]).len(), ANSWER_KEPT_BYTES);
     assert_eq!(clean_answer("é".repeat(600).as_bytes(), &[]).len(), ANSWER_KEPT_BYTES);
     let kept = clean_answer("€".repeat(600).as_bytes(), &[]);

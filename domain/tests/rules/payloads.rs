@@ -71,7 +71,7 @@ fn read(data: Value) -> Result<ResponseDocument, String> {
 }
 
 #[test]
-fn a_full_payload() {
+fn a_full_payload_matches_the_contract() {
     let (document, report, booking) = (document(), report(false), booking());
     let payload = EventPayload::new(PayloadSource {
         report: Some(&report),
@@ -120,7 +120,7 @@ fn a11_numbers_in_variables_keep_their_digits() {
 }
 
 #[test]
-fn a_minimal_payload() {
+fn a_minimal_payload_matches_the_contract() {
     let document = ResponseDocument::default();
     let payload = EventPayload::new(source(Trigger::FormSubmitted, &document));
     let expected = concat!(
@@ -135,8 +135,9 @@ fn a_minimal_payload() {
     assert_eq!(serde_json::to_string(&payload).unwrap(), expected);
 }
 
+/// The payload has the time of the last answer and the number of answers.
 #[test]
-fn ruling_14a_an_unfinished_response_has_its_last_answer_and_no_ending() {
+fn ruling_14a_unfinished_responses_have_no_ending() {
     let document = document();
     let payload = EventPayload::new(source(Trigger::PartialSubmission, &document));
     let json = serde_json::to_value(&payload).unwrap();
@@ -148,7 +149,7 @@ fn ruling_14a_an_unfinished_response_has_its_last_answer_and_no_ending() {
 }
 
 #[test]
-fn a_locked_report_shows_neither_summary_nor_highlights() {
+fn a_locked_report_hides_summary_and_highlights() {
     let (document, report) = (document(), report(true));
     let payload = EventPayload::new(PayloadSource {
         report: Some(&report),
@@ -163,7 +164,7 @@ fn a_locked_report_shows_neither_summary_nor_highlights() {
 }
 
 #[test]
-fn a_document_is_read_back_as_it_was_kept() {
+fn a_kept_document_reads_back_as_itself() {
     let document = document();
     let kept = serde_json::to_vec(&document).unwrap();
     assert_eq!(serde_json::from_slice::<ResponseDocument>(&kept).unwrap(), document);
@@ -193,7 +194,7 @@ fn a_document_is_read_back_as_it_was_kept() {
 #[case(json!({"hidden": {"a": 1}}), "hidden: expected a string")]
 #[case(json!({"device": {"secret": "ada, expected x"}}), "device: expected a string")]
 #[case(json!({"answers": "ada, expected x"}), "answers: expected a sequence")]
-fn h4_a_refusal_names_the_field_and_no_value(#[case] data: Value, #[case] why: &str) {
+fn h4_a_refusal_names_only_the_field(#[case] data: Value, #[case] why: &str) {
     assert_eq!(read(data).unwrap_err(), why);
 }
 

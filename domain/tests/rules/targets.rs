@@ -27,7 +27,7 @@ fn join(location: &str) -> Result<Target, TargetRefusal> {
 }
 
 #[rstest]
-fn c1_only_https_written_out(
+fn c1_a_target_is_https_written_out(
     #[values(
         "",
         "h",
@@ -46,6 +46,7 @@ fn c1_only_https_written_out(
     assert_eq!(refusal(text), TargetRefusal::NotHttps);
 }
 
+/// The URL parser would repair these texts.
 #[rstest]
 #[case("https:////a.example", TargetRefusal::NoHost)]
 #[case("https:///a.example", TargetRefusal::NoHost)]
@@ -54,12 +55,13 @@ fn c1_only_https_written_out(
 #[case("https://#a", TargetRefusal::NoHost)]
 #[case("https://:443/", TargetRefusal::NotAUrl)]
 #[case(r"https:\\a.example", TargetRefusal::ForbiddenCharacter)]
-fn c1_what_the_parser_would_repair(#[case] text: &str, #[case] why: TargetRefusal) {
+fn c1_a_repaired_url_is_refused(#[case] text: &str, #[case] why: TargetRefusal) {
     assert_eq!(refusal(text), why);
 }
 
+/// The characters count as sent.
 #[test]
-fn c2_two_thousand_characters_as_sent() {
+fn c2_2_000_characters_are_the_most() {
     let of = |chars: usize, fill: &str| {
         let start = "https://a.example/";
         format!("{start}{}", fill.repeat(chars - start.len()))
@@ -79,17 +81,18 @@ fn c2_two_thousand_characters_as_sent() {
 #[case("https://1.1.1.1 &@2.2.2.2# @3.3.3.3/", TargetRefusal::ForbiddenCharacter)]
 #[case(r"https://good\@127.0.0.1/", TargetRefusal::ForbiddenCharacter)]
 #[case("https://good%40127.0.0.1/", TargetRefusal::NotAUrl)]
-fn c3_no_user_info(#[case] text: &str, #[case] why: TargetRefusal) {
+fn c3_user_info_is_refused(#[case] text: &str, #[case] why: TargetRefusal) {
     assert_eq!(refusal(text), why);
 }
 
+/// An at sign in path or query is no user info.
 #[test]
-fn c3_an_at_sign_in_path_or_query_is_no_user_info() {
+fn c3_a_later_at_sign_is_accepted() {
     assert_eq!(target("https://a.example/@me?x=@#@").host(), name("a.example"));
 }
 
 #[rstest]
-fn c4_no_white_space_control_or_backslash(
+fn c4_space_control_and_backslash_are_refused(
     #[values(
         " https://a.example/",
         "https://a.example/ ",
@@ -111,7 +114,7 @@ fn c4_no_white_space_control_or_backslash(
 }
 
 #[test]
-fn c4_any_byte_up_to_the_space_and_delete_anywhere() {
+fn c4_control_bytes_are_refused_anywhere() {
     let text = "https://a.example/p?q#f";
     for byte in (0..=0x20).chain([0x7f]) {
         for place in 0..=text.len() {
@@ -123,7 +126,7 @@ fn c4_any_byte_up_to_the_space_and_delete_anywhere() {
 }
 
 #[rstest]
-fn c5_private_ipv4_however_written(
+fn c5_private_ipv4_is_refused_however_written(
     #[values(
         "2130706433",
         "0x7f.1",
@@ -153,7 +156,7 @@ fn c5_private_ipv4_however_written(
 }
 
 #[rstest]
-fn c6_private_ipv6_however_written(
+fn c6_private_ipv6_is_refused_however_written(
     #[values(
         "::",
         "::1",
@@ -183,7 +186,7 @@ fn c6_private_ipv6_however_written(
 }
 
 #[rstest]
-fn c6_what_is_no_address_is_no_url(
+fn c6_a_malformed_address_is_no_url(
     #[values("[fe80::1%25eth0]", "[127.0.0.1]", "1.2.3.4.5", "256.1.1.1", "a.example.0x1", "[::1")]
     host: &str,
 ) {
@@ -191,7 +194,7 @@ fn c6_what_is_no_address_is_no_url(
 }
 
 #[rstest]
-fn c9_private_names(
+fn c9_private_names_are_refused(
     #[values(
         "localhost",
         "LOCALHOST",
@@ -214,7 +217,7 @@ fn c9_private_names(
 }
 
 #[rstest]
-fn c9_names_that_dns_cannot_carry(
+fn c9_impossible_dns_names_are_refused(
     #[values(
         "example..com",
         ".example.com",
@@ -229,7 +232,7 @@ fn c9_names_that_dns_cannot_carry(
 }
 
 #[test]
-fn c9_labels_and_names_have_a_greatest_length() {
+fn c9_labels_and_names_have_limits() {
     let label = "a".repeat(63);
     assert!(parse(&format!("https://{label}.example/")).is_ok());
     assert_eq!(refusal(&format!("https://{label}a.example/")), TargetRefusal::NotAUrl);
@@ -237,8 +240,9 @@ fn c9_labels_and_names_have_a_greatest_length() {
     assert_eq!(refusal(&format!("https://{four}/")), TargetRefusal::NotAUrl);
 }
 
+/// The text stays as sent.
 #[test]
-fn c9_a_trailing_dot_is_removed_and_the_text_kept() {
+fn c9_a_hosts_trailing_dot_is_removed() {
     let target = target("https://Example.COM./hook");
     assert_eq!(target.as_str(), "https://Example.COM./hook");
     assert_eq!(target.url().as_str(), "https://example.com/hook");
@@ -246,7 +250,7 @@ fn c9_a_trailing_dot_is_removed_and_the_text_kept() {
 }
 
 #[test]
-fn c9_names_that_only_look_private() {
+fn c9_names_resembling_private_are_accepted() {
     for host in ["mylocalhost.com", "local.example", "internal.example.com", "notlocal.xonion"] {
         assert!(parse(&format!("https://{host}/")).is_ok(), "{host}");
     }
@@ -265,12 +269,12 @@ fn c9_public_literals_are_accepted(#[case] text: &str, #[case] ip: &str) {
 #[case("https://a.example:443/", 443)]
 #[case("https://a.example:8443/", 8443)]
 #[case("https://[2606:4700:4700::1111]:65535/", 65535)]
-fn c10_ports(#[case] text: &str, #[case] port: u16) {
+fn c10_the_port_defaults_to_443(#[case] text: &str, #[case] port: u16) {
     assert_eq!(target(text).port(), port);
 }
 
 #[rstest]
-fn c10_ports_of_other_protocols(
+fn c10_other_protocols_ports_are_refused(
     #[values(
         0, 1, 19, 20, 21, 22, 23, 25, 53, 69, 79, 110, 111, 119, 123, 135, 139, 143, 161, 179, 389,
         465, 514, 587, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060,
@@ -282,13 +286,13 @@ fn c10_ports_of_other_protocols(
 }
 
 #[test]
-fn c10_what_is_no_port_is_no_url() {
+fn c10_an_impossible_port_is_no_url() {
     assert_eq!(refusal("https://a.example:65536/"), TargetRefusal::NotAUrl);
     assert_eq!(refusal("https://a.example:-1/"), TargetRefusal::NotAUrl);
 }
 
 #[test]
-fn c11_a_fragment_is_echoed_and_never_sent() {
+fn c11_a_fragment_is_echoed_not_sent() {
     let target = target("https://a.example/p?q#frag");
     assert_eq!(target.as_str(), "https://a.example/p?q#frag");
     assert_eq!(target.url().as_str(), "https://a.example/p?q");
@@ -302,7 +306,7 @@ fn c11_encoded_line_breaks_stay_encoded() {
 }
 
 #[test]
-fn c11_look_alike_names_are_shown_as_punycode() {
+fn c11_look_alikes_are_shown_as_punycode() {
     let target = target("https://аpple.com/h");
     assert_eq!(target.as_str(), "https://аpple.com/h");
     assert_eq!(target.host(), name("xn--pple-43d.com"));
@@ -340,7 +344,7 @@ fn c17_a_location_is_joined(#[case] location: &str, #[case] leads_to: &str) {
 #[case("https://2130706433/", TargetRefusal::PrivateAddress([127, 0, 0, 1].into()))]
 #[case("//b.example:22/", TargetRefusal::BadPort(22))]
 #[case("https://[::1", TargetRefusal::NotAUrl)]
-fn c17_where_a_location_may_not_lead(#[case] location: &str, #[case] why: TargetRefusal) {
+fn c17_a_forbidden_location_is_refused(#[case] location: &str, #[case] why: TargetRefusal) {
     assert_eq!(join(location).unwrap_err(), why);
 }
 
@@ -356,7 +360,7 @@ fn c17_a_location_has_a_greatest_length() {
 }
 
 #[test]
-fn c19_another_host_is_another_scheme_host_or_port() {
+fn c19_an_origin_is_scheme_host_port() {
     let allowed = loopback();
     let of = |text: &str| Target::parse(text, &allowed).unwrap();
     let base = of("https://a.example/x");
@@ -367,7 +371,7 @@ fn c19_another_host_is_another_scheme_host_or_port() {
 }
 
 #[test]
-fn ruling_20_opens_what_it_names_and_no_more() {
+fn ruling_20_opens_only_the_named_ranges() {
     let allowed = loopback();
     for text in ["http://localhost:3000/", "https://x.localhost/", "http://127.0.0.1:9/x"] {
         let refused = Target::parse(text, &allowed).err();
@@ -381,8 +385,9 @@ fn ruling_20_opens_what_it_names_and_no_more() {
     assert_eq!(Target::parse("http://localhost/", &no_http), Err(TargetRefusal::NotHttps));
 }
 
+/// The port is shown.
 #[test]
-fn a_shown_target_has_its_port_and_hides_path_and_query() {
+fn a_shown_target_hides_path_and_query() {
     assert_eq!(shown_target("https://1.1.1.1:8443/p?k=s"), "https://1.1.1.1:8443/…");
     assert_eq!(shown_target("https://a.example"), "https://a.example/…");
     assert_eq!(
@@ -394,7 +399,7 @@ fn a_shown_target_has_its_port_and_hides_path_and_query() {
 
 /// Entries of the audit log from before ruling 44 are hashed with these texts.
 #[test]
-fn an_older_entry_shows_port_and_path_and_hides_the_query() {
+fn an_older_entry_shows_the_targets_path() {
     assert_eq!(shown_with_path("https://1.1.1.1:8443/p?k=s"), "https://1.1.1.1:8443/p?…");
     assert_eq!(shown_with_path("https://a.example"), "https://a.example/");
     assert_eq!(
@@ -413,7 +418,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_text_is_refused_or_a_public_https_url(text in "(https://)?[\\PC\\x00-\\x20]{0,60}") {
+    fn every_accepted_text_is_public_https(text in "(https://)?[\\PC\\x00-\\x20]{0,60}") {
         if let Ok(target) = parse(&text) {
             assert_public(&target);
             prop_assert_eq!(target.as_str(), text);
@@ -421,7 +426,9 @@ proptest! {
     }
 
     #[test]
-    fn any_location_is_refused_or_a_public_https_url(location in proptest::collection::vec(any::<u8>(), 0..60)) {
+    fn every_accepted_location_is_public_https(
+        location in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
         let base = target("https://a.example/x");
         if let Ok(target) = base.join(&location, &AllowedTargets::default()) {
             assert_public(&target);
@@ -429,7 +436,7 @@ proptest! {
     }
 
     #[test]
-    fn any_decimal_host_is_classified_as_its_address(bits: u32) {
+    fn a_decimal_host_counts_as_its_address(bits: u32) {
         let ip = std::net::Ipv4Addr::from_bits(bits);
         let expected = domain::subscription::is_public_address(ip.into());
         prop_assert_eq!(parse(&format!("https://{bits}/")).is_ok(), expected);
@@ -437,7 +444,7 @@ proptest! {
     }
 }
 
-/// What must hold of every accepted target, seen with the URL parser's eyes only.
+/// Asserts that an accepted target is public, by the URL parser alone.
 fn assert_public(target: &Target) {
     let url = target.url();
     assert_eq!(url.scheme(), "https");

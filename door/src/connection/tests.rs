@@ -29,7 +29,7 @@ fn shared() -> ConnectionContext {
     }
 }
 
-/// What comes back on a connection on which these pieces are sent, one after the other was read,
+/// The answers on a connection on which these pieces are sent, each after the one before was read,
 /// and then nothing more.
 async fn answers_to(pieces: &[&[u8]]) -> String {
     let (here, there) = tokio::io::duplex(1 << 20);
@@ -39,7 +39,7 @@ async fn answers_to(pieces: &[&[u8]]) -> String {
     let serve = serve_requests(there, peer, ConnectionState::waiting(), &shared);
     let send = async {
         for piece in pieces {
-            // It may have refused what it has got, and gone.
+            // The door may have refused an earlier piece, and closed.
             let _ = writes.write_all(piece).await;
             tokio::task::yield_now().await;
         }
@@ -57,7 +57,7 @@ fn without_dates(answers: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_in_two_pieces_is_answered_like_one_in_one() {
+async fn a_request_in_pieces_is_answered_alike() {
     for request in [TWO, CHUNKED] {
         let whole = without_dates(&answers_to(&[request]).await);
         assert!(whole.contains("hello"), "{whole}");
@@ -71,7 +71,7 @@ async fn a_request_in_two_pieces_is_answered_like_one_in_one() {
     }
 }
 
-/// What heads are made of, good and bad, and what follows them.
+/// Parts of good and bad heads, and of the bodies after them.
 const WORDS: &[&[u8]] = &[
     b"GET /seen HTTP/1.1\r\n",
     b"POST /echo HTTP/1.1\r\n",
@@ -116,7 +116,7 @@ proptest! {
     /// No panic, no endless conversation, and no answer of hyper's own making: it would have no
     /// body. So the gate is at least as strict as hyper.
     #[test]
-    fn a21_nonsense_gets_our_own_answer_or_none(pieces in nonsense()) {
+    fn a21_nonsense_gets_our_answer_or_none(pieces in nonsense()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
         let answers = runtime.block_on(answers_to(&pieces));

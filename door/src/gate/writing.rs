@@ -80,8 +80,9 @@ mod tests {
         writing.block(&DoorTimeouts::default(), began + SECOND * seconds) - began
     }
 
+    /// A delay begins with the first wait.
     #[tokio::test]
-    async fn a_delay_begins_with_the_first_wait_and_shrinks_with_every_byte() {
+    async fn a_delay_shrinks_with_every_byte() {
         let mut writing = AnswerWriting::default();
         let began = Instant::now();
         writing.pass(1 << 20, began);
@@ -101,8 +102,9 @@ mod tests {
         assert_eq!(after(&mut writing, began, 9), SECOND);
     }
 
+    /// A pause between requests ends the delay.
     #[tokio::test]
-    async fn pipelined_requests_share_a_delay_and_a_pause_ends_it() {
+    async fn pipelined_requests_share_a_delay() {
         let mut writing = AnswerWriting::default();
         let began = Instant::now();
         assert_eq!(after(&mut writing, began, 0), Duration::ZERO);

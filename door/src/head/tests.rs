@@ -29,7 +29,7 @@ fn line(line: &str) -> Result<BodyFraming, Refusal> {
 #[case("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", BodyFraming::Length(0))]
 #[case("GET https://a.example:1/b?c HTTP/1.1\r\nHost: z\r\n\r\n", BodyFraming::Length(0))]
 #[case("M-X!~ /a%20b?c=d HTTP/1.1\r\nHost: a\r\nX: \u{e9}\t\r\n\r\n", BodyFraming::Length(0))]
-fn a21_a_good_head_says_what_follows_it(#[case] head: &str, #[case] body: BodyFraming) {
+fn a21_a_good_head_tells_its_body(#[case] head: &str, #[case] body: BodyFraming) {
     assert_eq!(checked(head), Ok(body));
 }
 
@@ -37,7 +37,7 @@ fn a21_a_good_head_says_what_follows_it(#[case] head: &str, #[case] body: BodyFr
 #[case("GET / HTTP/1.1\nHost: a\r\n")]
 #[case("GET / HTTP/1.1\r\nHost: a\n")]
 #[case("\nGET / HTTP/1.1\r\n")]
-fn a21_a_line_feed_alone_is_refused_where_it_comes(#[case] part: &str) {
+fn a21_a_bare_line_feed_is_refused(#[case] part: &str) {
     assert_eq!(HeadScan::default().advance(part.as_bytes()), Err(Refusal::LineEnd));
 }
 
@@ -71,7 +71,7 @@ fn a21_a_request_line_has_three_parts(#[case] request_line: &str) {
 #[case("GET ftp://a/b HTTP/1.1")]
 #[case("GET http:///b HTTP/1.1")]
 #[case("GET http://[ HTTP/1.1")]
-fn a21_a_target_is_a_path_or_absolute(#[case] request_line: &str) {
+fn a21_a_target_is_path_or_absolute(#[case] request_line: &str) {
     assert_eq!(line(request_line), Err(Refusal::Target));
 }
 
@@ -114,7 +114,7 @@ fn a21_a_bad_header_is_refused(#[case] header: &str, #[case] refusal: Refusal) {
 #[case("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", Refusal::Host)]
 #[case("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", Refusal::Host)]
 #[case("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", Refusal::TransferEncoding)]
-fn a21_the_host_and_the_version_must_fit(#[case] head: &str, #[case] refusal: Refusal) {
+fn a21_host_and_version_must_fit(#[case] head: &str, #[case] refusal: Refusal) {
     assert_eq!(checked(head), Err(refusal));
 }
 
@@ -125,7 +125,7 @@ fn of_bytes(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a22_a_head_has_16_kib_at_most() {
+fn a22_a_head_ends_at_16_kib() {
     let most = HeadExtent { start: 0, end: HEAD_BYTES_MAX };
     assert_eq!(HeadScan::default().advance(&of_bytes(HEAD_BYTES_MAX)), Ok(Some(most)));
     let more = of_bytes(HEAD_BYTES_MAX + 1);
@@ -137,7 +137,7 @@ fn a22_a_head_has_16_kib_at_most() {
 }
 
 #[test]
-fn a22_a_head_has_100_header_lines_at_most() {
+fn a22_heads_have_100_lines_at_most() {
     let most =
         format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a:b\r\n".repeat(HEADER_LINES_MAX - 1));
     assert_eq!(checked(&most), Ok(BodyFraming::Length(0)));
@@ -146,7 +146,7 @@ fn a22_a_head_has_100_header_lines_at_most() {
 }
 
 #[test]
-fn what_follows_a_head_is_not_looked_at() {
+fn bytes_after_a_head_are_not_read() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut bytes = head.to_vec();
     bytes.extend_from_slice(&[b'\n'; HEAD_BYTES_MAX]);
@@ -155,7 +155,7 @@ fn what_follows_a_head_is_not_looked_at() {
 }
 
 #[test]
-fn a_head_in_two_pieces_ends_where_it_ends_in_one() {
+fn a_cut_head_has_the_same_end() {
     let head = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nPOST";
     let whole = HeadScan::default().advance(head).unwrap();
     assert_eq!(whole, Some(HeadExtent { start: 2, end: head.len() - 4 }));

@@ -9,8 +9,9 @@ use crate::helper::{Caller, HELLO, SHORT, serve, with_times};
 
 const CHUNKS: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
+/// The connection closes.
 #[tokio::test]
-async fn a21_a_bad_chunk_is_answered_400_and_the_connection_closes() {
+async fn a21_a_bad_chunk_gets_400() {
     let served = serve(DoorSettings::default()).await;
     for chunk in ["zz\r\n", "-1\r\n", "3\r\nabcd\r\n", "fffffffffffffffff\r\n", "1\nab\n"] {
         let mut caller = served.caller().await;
@@ -22,9 +23,9 @@ async fn a21_a_bad_chunk_is_answered_400_and_the_connection_closes() {
     }
 }
 
-/// Where chunks end is known to hyper alone: what follows them is never taken for a request.
+/// hyper alone knows the end of chunks: the bytes after them are never taken for a request.
 #[tokio::test]
-async fn a21_chunks_are_the_last_of_their_connection() {
+async fn a21_chunks_are_their_connections_last() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(format!("{CHUNKS}3\r\nabc\r\n0\r\n\r\n{HELLO}")).await;
@@ -34,9 +35,9 @@ async fn a21_chunks_are_the_last_of_their_connection() {
     caller.assert_closed().await;
 }
 
-/// A caller who sends all of it before reading anything.
+/// The caller sends the whole body before reading anything.
 #[tokio::test]
-async fn a7_an_answer_that_comes_before_the_body_is_not_lost() {
+async fn a7_an_early_answer_is_not_lost() {
     let served = serve(DoorSettings::default()).await;
     let body = vec![b'x'; 10 << 20];
     for head in ["Content-Length: 10485760\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\na00000\r\n"]
@@ -52,7 +53,7 @@ async fn a7_an_answer_that_comes_before_the_body_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a7_an_endless_body_is_read_only_for_a_while() {
+async fn a7_an_endless_bodys_reading_ends() {
     let served = serve(with_times(DoorTimeouts { linger: SHORT, ..DoorTimeouts::default() })).await;
     let caller = served.caller().await;
     let (reads, mut writes) = caller.0.into_split();
@@ -67,7 +68,7 @@ async fn a7_an_endless_body_is_read_only_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_small_body_that_nobody_reads_does_not_end_the_connection() {
+async fn an_unread_small_body_keeps_the_connection() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     for _ in 0..2 {
@@ -77,7 +78,7 @@ async fn a_small_body_that_nobody_reads_does_not_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_answered_400() {
+async fn a_broken_body_gets_400() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc").await;
@@ -87,7 +88,7 @@ async fn a_body_that_breaks_off_is_answered_400() {
 }
 
 #[tokio::test]
-async fn who_asks_first_is_told_to_go_on() {
+async fn expect_continue_is_answered() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     let expects = "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n";
@@ -106,7 +107,7 @@ async fn who_asks_first_is_told_to_go_on() {
 
 /// The handlers end a slow body; the answer closes the connection, and a drip does not keep it.
 #[tokio::test]
-async fn a22_a_body_that_never_comes_ends_with_the_request() {
+async fn a22_an_absent_body_ends_in_time() {
     let times = DoorTimeouts { request: SHORT, linger: SHORT, ..DoorTimeouts::default() };
     let served = serve(with_times(times)).await;
     let mut caller = served.caller().await;

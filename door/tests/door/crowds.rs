@@ -1,4 +1,4 @@
-//! Many who want nothing, and one who does (case A22).
+//! Many callers that want nothing, and one good caller (case A22).
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -25,8 +25,9 @@ async fn idle_sockets(addr: std::net::SocketAddr, count: usize) -> Vec<TcpStream
     idle
 }
 
+/// The test opens 5,000 sockets, or as many as this process may have.
 #[tokio::test]
-async fn a22_5000_idle_sockets_do_not_stop_a_good_caller() {
+async fn a22_idle_sockets_stop_no_good_caller() {
     let served = serve(DoorSettings::default()).await;
     let count = 5_000.min(descriptors().saturating_sub(500) / 2);
     let mut idle = idle_sockets(served.addr, count).await;
@@ -36,8 +37,9 @@ async fn a22_5000_idle_sockets_do_not_stop_a_good_caller() {
     last.answer().await.assert_is(200, "hello");
 }
 
+/// A caller that is served stays.
 #[tokio::test]
-async fn a22_a_full_door_closes_the_idlest_and_never_who_is_served() {
+async fn a22_a_full_door_closes_the_idlest() {
     let settings = DoorSettings { connections: 3, ..DoorSettings::default() };
     let served = serve(settings).await;
     let mut busy = served.caller().await;
@@ -60,7 +62,7 @@ async fn a22_a_full_door_closes_the_idlest_and_never_who_is_served() {
 }
 
 #[tokio::test]
-async fn a_door_whose_every_seat_is_served_turns_others_away() {
+async fn a_busy_door_turns_others_away() {
     let settings = DoorSettings { connections_per_peer: 1, ..DoorSettings::default() };
     let served = serve(settings).await;
     let mut busy = served.caller().await;
@@ -120,7 +122,7 @@ impl Drop for Poor {
 }
 
 #[tokio::test]
-async fn a22_a_door_that_runs_out_of_descriptors_goes_on() {
+async fn a22_without_descriptors_a_door_goes_on() {
     let (_poor, addr) = Poor::start();
     let _idle = idle_sockets(addr, 200).await;
     for _ in 0..3 {
@@ -130,7 +132,7 @@ async fn a22_a_door_that_runs_out_of_descriptors_goes_on() {
     }
 }
 
-/// Not a test: what the other process does, until its input ends. Its idle callers never leave by
+/// Not a test: the work of the other process, until its input ends. Its idle callers never leave by
 /// themselves.
 #[tokio::test]
 async fn another_process() {

@@ -1,4 +1,4 @@
-//! What the tests share: a door with a small router behind it, and callers who write bytes.
+//! Parts that the tests share: a door with a small router behind it, and callers that write bytes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a wait in a test that wants to see its end is set to.
+/// Length of a wait whose end a test wants to see.
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
 
 pub(crate) const HELLO: &str = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -91,7 +91,7 @@ impl Served {
         Caller(TcpStream::connect(self.addr).await.unwrap())
     }
 
-    /// Whether somebody new is answered.
+    /// Asserts that a new caller is answered.
     pub(crate) async fn assert_answers(&self) {
         let mut caller = self.caller().await;
         caller.send(HELLO).await;
@@ -108,7 +108,7 @@ pub(crate) async fn patiently<T>(happens: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, happens).await.expect("it did not happen")
 }
 
-/// Whoever is at the other end.
+/// The caller, at the other end.
 pub(crate) struct Caller<S>(pub(crate) S);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Caller<S> {

@@ -1,5 +1,5 @@
 //! Answers of a door whose callers come by https (RFC 6797). A portal and a console that need TLS
-//! once told no browser so.
+//! once told no browser of https.
 
 use door::{DoorSettings, UrlScheme};
 
@@ -8,7 +8,7 @@ use crate::helper::{HELLO, serve};
 const HEADER: &str = "strict-transport-security";
 
 #[tokio::test]
-async fn each_answer_of_an_https_door_says_so() {
+async fn each_https_answer_demands_https() {
     let served = serve(DoorSettings { scheme: UrlScheme::Https, ..DoorSettings::default() }).await;
     for (head, status) in [
         (HELLO, 200),
@@ -24,7 +24,7 @@ async fn each_answer_of_an_https_door_says_so() {
 }
 
 #[tokio::test]
-async fn a_door_in_clear_text_says_nothing_of_it() {
+async fn a_clear_text_door_demands_no_https() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;

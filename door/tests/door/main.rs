@@ -1,4 +1,4 @@
-//! The door on real sockets: what a caller may do to it, and what must come of it.
+//! The door on real sockets: deeds of callers, and their results.
 
 #![expect(clippy::unwrap_used, reason = "what the tests share are functions beside the tests")]
 

@@ -5,6 +5,7 @@ use rstest::rstest;
 
 use crate::helper::{HELLO, serve};
 
+/// The connection closes.
 #[rstest]
 #[case::length_and_chunks(
     "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -33,7 +34,7 @@ use crate::helper::{HELLO, serve};
 #[case::connect("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n")]
 #[case::head_of_a_head("HEAD /hello HTTP/1.1\r\n\r\n")]
 #[tokio::test]
-async fn a21_a_malformed_head_is_answered_400_and_the_connection_closes(#[case] head: &str) {
+async fn a21_a_malformed_head_gets_400(#[case] head: &str) {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(head).await;
@@ -65,7 +66,7 @@ async fn a22_101_header_lines_are_answered_431() {
 #[case::endless(format!("GET /hello HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(4 << 20)))]
 #[case::no_line("a".repeat(1 << 20))]
 #[tokio::test]
-async fn a22_a_head_over_16_kib_is_answered_431(#[case] head: String) {
+async fn a22_heads_over_16_kib_get_431(#[case] head: String) {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(head).await;
@@ -74,7 +75,7 @@ async fn a22_a_head_over_16_kib_is_answered_431(#[case] head: String) {
 }
 
 #[tokio::test]
-async fn a22_a_head_of_16_kib_is_answered() {
+async fn a22_heads_of_16_kib_are_answered() {
     let served = serve(DoorSettings::default()).await;
     let before = "GET /hello HTTP/1.1\r\nHost: a\r\nX: ";
     let padding = "a".repeat((16 << 10) - before.len() - 4);
@@ -95,7 +96,7 @@ async fn a22_a_head_of_16_kib_is_answered() {
 #[case::asterisk("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 404)]
 #[case::odd_path("GET //%[%00 HTTP/1.1\r\nHost: a\r\n\r\n", 404)]
 #[tokio::test]
-async fn what_is_odd_and_allowed_reaches_the_router(#[case] head: &str, #[case] status: u16) {
+async fn odd_but_allowed_heads_reach_the_router(#[case] head: &str, #[case] status: u16) {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(head).await;

@@ -15,7 +15,7 @@ fn with_ids(timeouts: DoorTimeouts) -> DoorSettings {
 
 /// The router never sees these requests, so nobody named their answers.
 #[tokio::test]
-async fn a_refusal_of_the_door_has_a_request_id() {
+async fn a_doors_refusal_has_a_request_id() {
     let served = serve(with_ids(DoorTimeouts { head: SHORT, ..DoorTimeouts::default() })).await;
     let many = format!("GET /hello HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(100));
     for (head, status) in [
@@ -32,7 +32,7 @@ async fn a_refusal_of_the_door_has_a_request_id() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_slow_names_its_request_in_the_sentence() {
+async fn a_too_slow_answer_names_its_request() {
     let served = serve(with_ids(DoorTimeouts { request: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\n\r\n").await;

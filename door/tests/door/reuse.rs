@@ -1,4 +1,4 @@
-//! Several requests on one connection, and what every request is told.
+//! Several requests on one connection, and the facts that each request is told.
 
 use axum::Router;
 use axum::routing::get;
@@ -24,7 +24,7 @@ async fn a_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn requests_sent_at_once_are_answered_in_turn() {
+async fn requests_at_once_are_answered_in_turn() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send([HELLO, WITH_BODY].concat().repeat(100)).await;
@@ -35,7 +35,7 @@ async fn requests_sent_at_once_are_answered_in_turn() {
 }
 
 #[tokio::test]
-async fn a_refusal_waits_for_the_answer_before_it() {
+async fn a_refusal_waits_for_earlier_answers() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\nnonsense\r\n\r\n").await;
@@ -47,7 +47,7 @@ async fn a_refusal_waits_for_the_answer_before_it() {
 }
 
 #[tokio::test]
-async fn who_asks_for_the_end_gets_it() {
+async fn a_caller_can_ask_for_the_close() {
     let served = serve(DoorSettings::default()).await;
     for head in [
         "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
@@ -61,7 +61,7 @@ async fn who_asks_for_the_end_gets_it() {
 }
 
 #[tokio::test]
-async fn who_says_that_nothing_more_comes_is_answered() {
+async fn a_caller_that_stops_writing_is_answered() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
@@ -81,7 +81,7 @@ async fn every_request_knows_its_peer() {
 }
 
 #[tokio::test]
-async fn a24_a_panic_ends_its_connection_and_nothing_else() {
+async fn a24_a_panic_ends_only_its_connection() {
     async fn panics() {
         panic!("on purpose");
     }

@@ -1,4 +1,4 @@
-//! The stop: what is under way is finished, what is idle is closed, nobody new is taken.
+//! The stop: requests under way are finished, idle connections are closed, nobody new is taken.
 
 use std::io::ErrorKind;
 
@@ -7,8 +7,9 @@ use tokio::net::TcpStream;
 
 use crate::helper::{HELLO, SHORT, serve, with_times};
 
+/// No later request is answered.
 #[tokio::test]
-async fn a_request_under_way_is_answered_and_nothing_after_it() {
+async fn a_request_under_way_is_answered() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
@@ -35,7 +36,7 @@ async fn a_request_under_way_is_answered_and_nothing_after_it() {
 }
 
 #[tokio::test]
-async fn a_body_under_way_is_read_and_answered() {
+async fn a_body_under_way_is_answered() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     let expects = "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n";
@@ -51,7 +52,7 @@ async fn a_body_under_way_is_read_and_answered() {
 }
 
 #[tokio::test]
-async fn half_a_head_does_not_hold_the_stop() {
+async fn half_a_head_holds_no_stop() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;

@@ -10,14 +10,14 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::helper::{HELLO, SHORT, patiently, serve, serve_also, with_times};
 
 #[tokio::test]
-async fn a22_who_sends_nothing_is_closed_without_a_word() {
+async fn a22_a_silent_caller_is_closed_silently() {
     let served =
         serve(with_times(DoorTimeouts { first_byte: SHORT, ..DoorTimeouts::default() })).await;
     served.caller().await.assert_closed().await;
 }
 
 #[tokio::test]
-async fn a22_half_a_head_is_answered_408_and_closed() {
+async fn a22_half_a_head_gets_408() {
     let served = serve(with_times(DoorTimeouts { head: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;
@@ -29,7 +29,7 @@ async fn a22_half_a_head_is_answered_408_and_closed() {
 
 /// Each byte comes in time; the head does not.
 #[tokio::test]
-async fn a22_a_head_that_drips_is_answered_408() {
+async fn a22_a_dripping_head_gets_408() {
     let served =
         serve(with_times(DoorTimeouts { head: SHORT * 3, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
@@ -45,7 +45,7 @@ async fn a22_a_head_that_drips_is_answered_408() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_not_used_again_is_closed() {
+async fn an_idle_connection_is_closed() {
     let served = serve(with_times(DoorTimeouts { idle: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;
@@ -54,7 +54,7 @@ async fn a_connection_that_is_not_used_again_is_closed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_takes_too_long_is_a_503() {
+async fn a_too_slow_answer_is_a_503() {
     let served =
         serve(with_times(DoorTimeouts { request: SHORT, ..DoorTimeouts::default() })).await;
     let mut caller = served.caller().await;
@@ -87,7 +87,7 @@ pub(crate) fn large(gone: UnboundedSender<()>) -> Router {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_does_not_hold_its_connection() {
+async fn an_untaken_answer_holds_no_connection() {
     let (gone, mut is_gone) = unbounded_channel();
     let times = DoorTimeouts { write: SHORT, ..DoorTimeouts::default() };
     let served = serve_also(large(gone), with_times(times)).await;
@@ -95,14 +95,14 @@ async fn an_answer_that_nobody_takes_does_not_hold_its_connection() {
     caller.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
     patiently(is_gone.recv()).await.unwrap();
     let mut taken = Vec::new();
-    // The end may be a reset: what is missing cannot come any more.
+    // The end may be a reset: the missing part cannot come any more.
     let _ = patiently(caller.0.read_to_end(&mut taken)).await;
     assert!(taken.len() < LARGE_BYTES);
 }
 
 /// The last answer of a connection, much of it still to be written when hyper is done.
 #[tokio::test]
-async fn a_large_answer_arrives_whole_before_the_close() {
+async fn a_large_answer_arrives_whole() {
     let (gone, _is_gone) = unbounded_channel();
     let served = serve_also(large(gone), with_times(DoorTimeouts::default())).await;
     for body in ["Connection: close\r\n\r\n", "Content-Length: 9\r\n\r\na"] {

@@ -1,4 +1,4 @@
-//! TLS: the certificate, reading it anew, and callers who speak something else.
+//! TLS: the certificate, its reading anew, and callers that speak something else.
 
 use std::fs;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ async fn serve_tls(tls: &TlsCertificate) -> Served {
     serve(DoorSettings { tls: Some(tls.clone()), ..DoorSettings::default() }).await
 }
 
-/// A caller who trusts one certificate.
+/// A caller that trusts one certificate.
 async fn connect(
     served: &Served,
     trusted: &CertificateDer<'static>,
@@ -79,7 +79,7 @@ async fn connect(
 }
 
 #[tokio::test]
-async fn requests_over_tls_are_answered_and_bad_ones_refused() {
+async fn tls_requests_are_answered_or_refused() {
     let (papers, certificate) = Papers::new();
     let served = serve_tls(&papers.load()).await;
     let mut caller = connect(&served, &certificate, &["h2", "http/1.1"]).await.unwrap();
@@ -92,8 +92,9 @@ async fn requests_over_tls_are_answered_and_bad_ones_refused() {
     caller.assert_closed().await;
 }
 
+/// The caller sends a large body before it reads.
 #[tokio::test]
-async fn a7_an_answer_over_tls_is_not_lost_behind_a_large_body() {
+async fn a7_no_answer_over_tls_is_lost() {
     let (papers, certificate) = Papers::new();
     let served = serve_tls(&papers.load()).await;
     let mut caller = connect(&served, &certificate, &[]).await.unwrap();
@@ -121,8 +122,9 @@ async fn a_new_certificate_is_for_new_connections() {
     }
 }
 
+/// The error names the file.
 #[tokio::test]
-async fn a_certificate_that_cannot_be_read_changes_nothing_and_is_named() {
+async fn an_unreadable_certificate_changes_nothing() {
     let (papers, certificate) = Papers::new();
     let tls = papers.load();
     let served = serve_tls(&tls).await;
@@ -144,7 +146,7 @@ async fn a_certificate_that_cannot_be_read_changes_nothing_and_is_named() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let (papers, _) = Papers::new();
     let missing = || PathBuf::from("/nowhere/it.pem");
     for paths in [
@@ -161,7 +163,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn who_does_not_speak_tls_or_only_http_2_is_closed() {
+async fn plain_and_http_2_callers_are_closed() {
     let (papers, certificate) = Papers::new();
     let served = serve_tls(&papers.load()).await;
     let mut plain = served.caller().await;
@@ -174,7 +176,7 @@ async fn who_does_not_speak_tls_or_only_http_2_is_closed() {
 }
 
 #[tokio::test]
-async fn a22_a_handshake_that_does_not_come_is_given_up() {
+async fn a22_an_absent_handshake_is_given_up() {
     let (papers, _) = Papers::new();
     let timeouts = DoorTimeouts { handshake: SHORT, ..DoorTimeouts::default() };
     let tls = Some(papers.load());
@@ -192,7 +194,7 @@ async fn a_handshake_does_not_hold_the_stop() {
     served.ended().await;
 }
 
-/// A caller who trusts the door, and shows a certificate of these papers.
+/// A caller that trusts the door, and shows a certificate of these papers.
 async fn connect_as(
     served: &Served,
     trusted: &CertificateDer<'static>,
@@ -222,8 +224,9 @@ async fn is_refused(mut caller: Caller<TlsStream<TcpStream>>) -> bool {
     read.is_err() && said.is_empty()
 }
 
+/// A door with roots for callers refuses a caller without a certificate of these roots.
 #[tokio::test]
-async fn doors17_with_roots_for_callers_a_caller_needs_a_certificate_of_theirs() {
+async fn mutual_tls_needs_a_callers_certificate() {
     let (papers, certificate) = Papers::new();
     let (clients, _) = Papers::new();
     let (strangers, _) = Papers::new();

@@ -25,8 +25,9 @@ async fn assert_answers(path: &Path) {
     caller.answer().await.assert_is(200, "hello");
 }
 
+/// The socket goes with its door.
 #[tokio::test]
-async fn doors17_a_unix_socket_is_for_its_owner_and_group_and_goes_with_its_door() {
+async fn unix_sockets_are_for_owner_and_group() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("door.sock");
     let (task, stop) = serve(&path);
@@ -38,7 +39,7 @@ async fn doors17_a_unix_socket_is_for_its_owner_and_group_and_goes_with_its_door
 }
 
 #[tokio::test]
-async fn a_socket_that_was_left_behind_is_replaced_and_nothing_else_is() {
+async fn only_a_left_behind_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("door.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

@@ -1,4 +1,4 @@
-//! Callers that do not read their answers, or too slowly (case A22; review of the doors, 2).
+//! Callers that do not read their answers, or too slowly (case A22).
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -64,7 +64,7 @@ async fn crowded() -> (Served, Vec<TcpStream>) {
 }
 
 #[tokio::test]
-async fn doors2_callers_that_read_nothing_cost_a_good_caller_no_seat() {
+async fn unread_answers_take_no_callers_seat() {
     let (served, _crowd) = crowded().await;
     for _ in 0..40 {
         served.assert_answers().await;
@@ -73,7 +73,7 @@ async fn doors2_callers_that_read_nothing_cost_a_good_caller_no_seat() {
 
 /// Each reads a byte now and then, and has more requests on their way.
 #[tokio::test]
-async fn doors2_callers_that_drip_cost_a_good_caller_no_seat() {
+async fn dripping_callers_take_no_callers_seat() {
     let (served, crowd) = crowded().await;
     let mut dripping = JoinSet::new();
     for mut caller in crowd {
@@ -112,19 +112,19 @@ async fn assert_ended(times: DoorTimeouts, piece_bytes: usize) {
 }
 
 #[tokio::test]
-async fn doors2_a_caller_that_drips_is_ended_like_one_that_reads_nothing() {
+async fn a_dripping_caller_is_ended() {
     assert_ended(DoorTimeouts { write: SHORT * 3, ..DoorTimeouts::default() }, 1).await;
 }
 
 /// A reader at a fair rate of an answer that takes too long all the same.
 #[tokio::test]
-async fn doors2_a_large_answer_has_its_time_and_no_more() {
+async fn a_large_answer_has_limited_time() {
     assert_ended(DoorTimeouts { answer: SHORT * 3, ..DoorTimeouts::default() }, 4 << 10).await;
 }
 
 /// A quick reader of an answer that does not go on.
 #[tokio::test]
-async fn doors2_an_answer_that_does_not_go_on_is_ended() {
+async fn a_stalled_answer_is_ended() {
     let endless = get(async || Body::new(Unending(Some(Bytes::from_static(b"begun")))));
     let router = Router::new().route("/endless", endless);
     let times = DoorTimeouts { answer: SHORT, ..DoorTimeouts::default() };

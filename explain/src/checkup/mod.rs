@@ -491,8 +491,9 @@ mod tests {
         ReceiverState { hosts: 2, attempts, delivered, failing }
     }
 
+    /// The others are counted.
     #[test]
-    fn a_few_failing_receivers_are_named_and_the_rest_is_counted() {
+    fn five_failing_receivers_are_named() {
         let hosts = ["a.example", "b.example", "c.example", "d.example", "e.example"];
         let said = |failing: &[&str]| Finding::receivers(&receivers(10, 9, failing)).says;
         let head = "9 of 10 attempts of the last two hours arrived; failing for a day: ";
@@ -503,15 +504,16 @@ mod tests {
 
     /// An outage of nearly everything was called fine for its first day.
     #[test]
-    fn nine_of_ten_failing_attempts_are_a_notice_before_any_receiver_fails_for_a_day() {
+    fn many_failing_attempts_are_a_notice() {
         let told = Finding::receivers(&receivers(550, 47, &[]));
         assert_eq!(told.verdict, CheckVerdict::Notice);
         assert_eq!(told.says, "47 of 550 attempts of the last two hours arrived");
         assert!(told.advice.unwrap().contains("`firmforms receivers`"));
     }
 
+    /// A snapshot without an age is judged by the transactions since.
     #[test]
-    fn a_snapshot_is_judged_by_its_age_or_by_the_transactions_since_it() {
+    fn a_snapshot_is_judged_by_age() {
         let verdict = |held_for, transactions| {
             Finding::snapshot("pg_dump (pid 7)", held_for, transactions).verdict
         };
@@ -525,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_follows_from_another_gives_no_advice() {
+    fn a_consequential_fault_gives_no_advice() {
         let wrong = |check| Finding::wrong(check, "it is wrong".into(), "mend it");
         let all = ["wrapping_key", "secrets", "backlog", "seals"].map(wrong).to_vec();
         let told = Finding::muted(all);
@@ -538,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn each_figure_is_judged_at_its_border() {
+    fn each_finding_is_judged_at_its_border() {
         use CheckVerdict::{Fine, Notice, Wrong};
         let noticed = "2026-11-01T12:00:00Z".parse().unwrap();
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
@@ -601,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn signing_and_verification_are_judged_at_their_borders() {
+    fn signing_and_verification_are_judged_at_borders() {
         use CheckVerdict::{Fine, Notice, Wrong};
         let signed =
             |age| Finding::checkpoints(&SigningHealth::Signing { age: Duration::from_secs(age) });
@@ -637,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_the_unit_people_use() {
+    fn times_are_said_in_familiar_units() {
         let said = [119, 120, 7_199, 7_200, 172_799, 172_800].map(Duration::from_secs).map(spoken);
         assert_eq!(said, ["119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }

@@ -74,7 +74,7 @@ mod tests {
     use crate::checkup::CheckVerdict;
 
     #[test]
-    fn a_pair_that_does_not_belong_together_is_wrong() {
+    fn a_mismatched_pair_is_wrong() {
         let verdict = |main: Option<u128>, keyring: Option<u128>| {
             let id = |id: Option<u128>| id.map(Uuid::from_u128);
             Finding::installation(InstallationIds { main: id(main), keyring: id(keyring) }).verdict
@@ -86,8 +86,9 @@ mod tests {
         }
     }
 
+    /// So are many dead keys.
     #[test]
-    fn lost_keys_late_erasures_and_dead_keys_are_wrong() {
+    fn lost_keys_and_late_erasures_are_wrong() {
         assert_eq!(Finding::newest_keys(200, 0).verdict, CheckVerdict::Fine);
         let lost = Finding::newest_keys(200, 3);
         assert_eq!(lost.verdict, CheckVerdict::Wrong);

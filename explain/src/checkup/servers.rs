@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_state_of_the_servers_is_judged_at_its_border() {
+    fn each_server_state_has_its_verdict() {
         use HostRole::{Away, Primary, Standby};
         let primary = |roles: &[HostRole]| Finding::primary("primary", &hosts(roles));
         let commits = |value: &str| {

@@ -37,8 +37,9 @@ fn every_vector_has_its_verdict() {
     }
 }
 
+/// The typed event comes back whole.
 #[test]
-fn every_example_of_the_description_is_a_typed_event_and_comes_back_whole() {
+fn every_example_is_a_typed_event() {
     let webhooks = &read("tests/snapshots/openapi.json")["webhooks"];
     for event in EVENTS {
         let json = &webhooks[event]["post"]["requestBody"]["content"]["application/json"];

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[rstest]
-    fn a16_what_is_not_a_hex_colour_reaches_no_style(
+    fn a16_only_hex_colours_reach_the_style(
         #[values(
             "",
             "#",
@@ -99,7 +99,7 @@ mod tests {
 
     /// WCAG 2.2, success criterion 1.4.3, for text of any size.
     #[test]
-    fn every_background_keeps_the_least_contrast_for_text() {
+    fn every_background_keeps_the_least_contrast() {
         for rgb in (0..=0xff_ffff_u32).step_by(97) {
             let [_, r, g, b] = rgb.to_be_bytes();
             let light = luminance([r, g, b]) + 0.05;

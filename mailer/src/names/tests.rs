@@ -14,7 +14,7 @@ use rstest::rstest;
 #[case(Some("👩\u{200D}🚀"), None, Some("👩\u{200D}🚀"))]
 #[case(Some(" "), Some(" "), None)]
 #[case(None, None, None)]
-fn a16_greetings(
+fn a16_a_greeting_uses_a_first_name(
     #[case] first_name: Option<&str>,
     #[case] name: Option<&str>,
     #[case] expected: Option<&str>,
@@ -27,12 +27,12 @@ fn a16_greetings(
 #[case("a\u{2066}b\u{2069}c", Some("a b c"))]
 #[case("שלום\u{200F}!", Some("שלום\u{200F}!"))]
 #[case("\u{2800}\u{3164}", None)]
-fn a16_lines(#[case] text: &str, #[case] expected: Option<&str>) {
+fn a16_a_name_becomes_one_line(#[case] text: &str, #[case] expected: Option<&str>) {
     assert_eq!(one_line(text).as_deref(), expected);
 }
 
 #[test]
-fn a16_a_line_is_cut_at_200_characters() {
+fn a16_lines_are_cut_at_200_characters() {
     assert_eq!(one_line(&"😀".repeat(200)), Some("😀".repeat(200)));
     assert_eq!(one_line(&"😀".repeat(201)), Some("😀".repeat(200)));
     let cut_at_a_space = format!("{} b", "a".repeat(199));
@@ -45,6 +45,6 @@ fn a16_a_line_is_cut_at_200_characters() {
 #[case("a\u{2028}b\u{202D}c", Some("a b c"))]
 #[case("  a  b  ", Some("a  b"))]
 #[case("\n\u{200B}\n", None)]
-fn a16_notes(#[case] text: &str, #[case] expected: Option<&str>) {
+fn a16_a_note_is_cleaned(#[case] text: &str, #[case] expected: Option<&str>) {
     assert_eq!(clean_note(text).as_deref(), expected);
 }

@@ -84,9 +84,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What is refused without asking is beyond the limits, and nothing else.
+        /// Only an address beyond the limits is refused without asking the server.
         #[test]
-        fn a15_any_address_within_the_limits_can_be_written_to(
+        fn a15_every_allowed_address_is_writable(
             local in "[!#-'*+/-9=?A-Z^-~-]{1,31}(\\.[a-z0-9]{1,31})?",
             domain in "([a-z0-9]([a-z0-9-]{0,9}[a-z0-9])?\\.){1,20}[a-z][a-z0-9]{0,9}",
         ) {

@@ -192,7 +192,7 @@ mod tests {
     #[case(554, "5.1.0 rejected")]
     #[case(556, "5.1.10 null mx")]
     #[case(556, "domain takes no mail")]
-    fn p15_what_is_about_the_recipient(#[case] code: u16, #[case] text: &str) {
+    fn p15_a_recipients_refusal_is_final(#[case] code: u16, #[case] text: &str) {
         assert_eq!(at(SmtpStep::Recipient, code, text), MailOutcome::Refused { code: Some(code) });
         let before = [SmtpStep::Connect, SmtpStep::Encrypt, SmtpStep::SignIn, SmtpStep::Sender];
         for step in before.into_iter().chain([SmtpStep::Data, SmtpStep::Content]) {
@@ -213,7 +213,7 @@ mod tests {
     #[case(552, "too many recipients")]
     #[case(554, "no")]
     #[case(554, "5.7.1 blocked by a list")]
-    fn p15_what_may_be_about_us(#[case] code: u16, #[case] text: &str) {
+    fn p15_our_own_refusal_is_a_failure(#[case] code: u16, #[case] text: &str) {
         let MailOutcome::Failed(why) = at(SmtpStep::Recipient, code, text) else {
             panic!("{code} {text}")
         };

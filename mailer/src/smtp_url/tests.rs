@@ -13,7 +13,7 @@ fn read(text: &str) -> SmtpUrl {
 #[case("smtp://localhost:1025?tls=none", "localhost", 1025, SmtpEncryption::None)]
 #[case("smtp://127.0.0.2:1025?tls=none", "127.0.0.2", 1025, SmtpEncryption::None)]
 #[case("smtp://[::1]?tls=none", "::1", 587, SmtpEncryption::None)]
-fn servers(
+fn a_url_names_a_server(
     #[case] text: &str,
     #[case] host: &str,
     #[case] port: u16,
@@ -29,7 +29,7 @@ fn servers(
 #[case("smtp://a%40b.example:p%3Aw%25%2F%C3%A9@h.example", "a@b.example", "p:w%/é")]
 #[case("smtp://a:+=&@h.example", "a", "+=&")]
 #[case("smtp://a:b:c@h.example", "a", "b:c")]
-fn logins(#[case] text: &str, #[case] user: &str, #[case] password: &str) {
+fn a_url_can_hold_a_login(#[case] text: &str, #[case] user: &str, #[case] password: &str) {
     let login = read(text).login.unwrap();
     assert_eq!((login.user.as_str(), login.password.as_str()), (user, password));
 }
@@ -57,12 +57,13 @@ fn logins(#[case] text: &str, #[case] user: &str, #[case] password: &str) {
 #[case("smtp://h.example?tls=none", NotAnSmtpUrl::Bare)]
 #[case("smtp://10.0.0.1?tls=none", NotAnSmtpUrl::Bare)]
 #[case("smtp://localhost.example?tls=none", NotAnSmtpUrl::Bare)]
-fn what_is_not_a_server(#[case] text: &str, #[case] why: NotAnSmtpUrl) {
+fn other_urls_are_refused(#[case] text: &str, #[case] why: NotAnSmtpUrl) {
     assert_eq!(text.parse::<SmtpUrl>(), Err(why));
 }
 
+/// The refusal of a URL does not show the password either.
 #[test]
-fn b15_neither_a_url_nor_its_refusal_shows_the_password() {
+fn b15_no_url_shows_its_password() {
     let url = read("smtp://firm:secret-word@h.example");
     assert!(!format!("{url:?}").contains("secret-word"));
     let refused = "smtp://firm:secret-word@h.example?x".parse::<SmtpUrl>().unwrap_err();

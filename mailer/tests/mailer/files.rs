@@ -8,8 +8,9 @@ use mailer::{MailOutcome, Mailer};
 
 use crate::letters::{mail, send};
 
+/// The id of the mail names the file.
 #[tokio::test]
-async fn p15_a_mail_is_one_whole_file_named_by_its_id() {
+async fn p15_a_mail_is_one_whole_file() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("made/when/missing");
     let (mailer, mail) = (Mailer::files(&inner), mail(7));
@@ -23,9 +24,9 @@ async fn p15_a_mail_is_one_whole_file_named_by_its_id() {
     assert_eq!((mode(&inner), mode(&files[0])), (0o700, 0o600));
 }
 
-/// Security F2: a link in the place of the unfinished file is not followed.
+/// A link in the place of the unfinished file is not followed.
 #[tokio::test]
-async fn f2_a_link_in_a_mails_place_is_not_followed() {
+async fn links_in_a_mails_place_stay_unfollowed() {
     let folder = tempfile::tempdir().unwrap();
     let precious = folder.path().join("precious");
     fs::write(&precious, "precious").unwrap();
@@ -37,7 +38,7 @@ async fn f2_a_link_in_a_mails_place_is_not_followed() {
 }
 
 #[tokio::test]
-async fn p15_a_folder_that_cannot_be_made_is_a_failure_without_its_name() {
+async fn p15_a_folders_failure_hides_its_name() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let sent = send(&Mailer::files(file.path().join("under")), &mail(7)).await;
     assert_eq!(sent, MailOutcome::Failed("folder: not a directory".to_owned()));

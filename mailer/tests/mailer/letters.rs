@@ -6,7 +6,7 @@ use domain::values::{EmailAddress, Lang, Timestamp};
 use mailer::{InviteContent, Mail, MailOutcome, Mailer, SenderAddress, compose};
 use uuid::Uuid;
 
-/// What an invite points into.
+/// The values that an invite points into.
 pub(crate) struct Desk {
     pub(crate) from: SenderAddress,
     pub(crate) to: EmailAddress,

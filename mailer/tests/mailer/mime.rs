@@ -1,5 +1,5 @@
-//! Reads a mail as its recipient's program does: RFC 5322, 2045 to 2047. It takes nothing that
-//! those do not allow.
+//! Reads a mail as its recipient's program does: RFC 5322, 2045 to 2047. The reader
+//! takes nothing that these RFCs do not allow.
 
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ impl Message {
         self.headers.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// What a header says.
+    /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }

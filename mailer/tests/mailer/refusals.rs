@@ -1,4 +1,4 @@
-//! What of a server's answers is about the recipient (ruling 11), and what is not.
+//! The answers of a server about the recipient (ruling 11), and its other answers.
 
 use mailer::MailOutcome;
 use rstest::rstest;
@@ -20,7 +20,7 @@ async fn answered(verb: &'static str, turn: Turn) -> MailOutcome {
 #[case("553 no", 553)]
 #[case("552 5.2.2 full", 552)]
 #[tokio::test]
-async fn p15_a_permanent_refusal_of_the_recipient(#[case] answer: &'static str, #[case] code: u16) {
+async fn p15_a_permanent_refusal_is_final(#[case] answer: &'static str, #[case] code: u16) {
     assert_eq!(
         answered("RCPT", Turn::Say(answer)).await,
         MailOutcome::Refused { code: Some(code) }
@@ -43,7 +43,7 @@ async fn p15_a_permanent_refusal_of_the_recipient(#[case] answer: &'static str, 
 #[case("CONTENT", "354 go on", "content: not an answer")]
 #[case("RCPT", "what?", "rcpt to: the server broke off")]
 #[tokio::test]
-async fn p15_anything_else_is_a_failure_that_names_nobody(
+async fn p15_other_answers_fail_and_name_nobody(
     #[case] verb: &'static str,
     #[case] answer: &'static str,
     #[case] reason: &str,
@@ -56,7 +56,7 @@ async fn p15_anything_else_is_a_failure_that_names_nobody(
 #[case("251 2.0.0 queued")]
 #[case("200 fine")]
 #[tokio::test]
-async fn p15_every_2xx_after_the_content_is_taken(#[case] answer: &'static str) {
+async fn p15_any_2xx_accepts_the_content(#[case] answer: &'static str) {
     let (server, mailer) = plain(&[("CONTENT", Turn::Say(answer))]).await;
     assert_eq!(send(&mailer, &mail_to("ann@example.com")).await, MailOutcome::Accepted);
     assert_eq!(server.mails().len(), 1);
@@ -68,7 +68,7 @@ async fn p15_every_2xx_after_the_content_is_taken(#[case] answer: &'static str) 
 #[case("DATA", "data")]
 #[case("CONTENT", "content")]
 #[tokio::test]
-async fn p15_a_server_that_breaks_off_is_a_failure(#[case] verb: &'static str, #[case] at: &str) {
+async fn p15_a_broken_connection_is_a_failure(#[case] verb: &'static str, #[case] at: &str) {
     let reason = format!("{at}: the server broke off");
     assert_eq!(answered(verb, Turn::HangUp).await, MailOutcome::Failed(reason));
 }
@@ -128,7 +128,7 @@ async fn every_answer_is_bounded(
 }
 
 #[tokio::test]
-async fn a15_an_address_beyond_what_servers_take_is_refused_unasked() {
+async fn a15_too_long_addresses_are_refused_unasked() {
     let (server, mailer) = plain(&[]).await;
     let label = "d".repeat(63);
     let long_local = format!("{}@example.com", "a".repeat(65));

@@ -41,7 +41,7 @@ fn same(server: &SmtpServer, sent: &[Mail]) -> bool {
 }
 
 #[tokio::test]
-async fn p15_nothing_is_said_before_the_connection_is_encrypted() {
+async fn p15_login_and_mail_follow_encryption() {
     let setup = Setup { tls: Tls::Start, login: Some(LOGIN), ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://firm%40forms:pa%3Ass%20w%25rd@{at}?ehlo=us.example");
@@ -55,7 +55,7 @@ async fn p15_nothing_is_said_before_the_connection_is_encrypted() {
 }
 
 #[tokio::test]
-async fn p15_tls_from_the_first_byte() {
+async fn p15_tls_can_begin_at_once() {
     let server = SmtpServer::start(Setup { tls: Tls::Implicit, ..Setup::default() }).await;
     let mailer = mailer(&server, "smtps://{at}");
     assert_eq!(send(&mailer, &mail(1)).await, MailOutcome::Accepted);
@@ -63,7 +63,7 @@ async fn p15_tls_from_the_first_byte() {
 }
 
 #[tokio::test]
-async fn p15_the_older_way_of_signing_in() {
+async fn p15_the_older_login_works() {
     let setup = Setup { login: Some(LOGIN), ways: "LOGIN", ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://firm%40forms:pa:ss%20w%25rd@{at}?tls=none");
@@ -72,7 +72,7 @@ async fn p15_the_older_way_of_signing_in() {
 }
 
 #[tokio::test]
-async fn p15_a_connection_serves_one_mail_after_the_other() {
+async fn p15_a_connection_serves_many_mails() {
     let (server, mailer) = plain(&[]).await;
     let mails = [mail(1), mail(2), mail(3)];
     for mail in &mails {
@@ -83,7 +83,7 @@ async fn p15_a_connection_serves_one_mail_after_the_other() {
 }
 
 #[tokio::test]
-async fn p15_a_refusal_leaves_the_connection_to_the_next_mail() {
+async fn p15_a_refusal_keeps_the_connection() {
     let (server, mailer) = plain(&[("RCPT", Turn::Say("550 5.1.1 no such user"))]).await;
     assert_eq!(send(&mailer, &mail(1)).await, MailOutcome::Refused { code: Some(550) });
     server.relent("RCPT");
@@ -92,8 +92,9 @@ async fn p15_a_refusal_leaves_the_connection_to_the_next_mail() {
     assert_eq!(server.mails()[0].connection, 1);
 }
 
+/// Nothing is sent twice.
 #[tokio::test]
-async fn p15_a_kept_connection_that_is_gone_is_replaced_and_nothing_sent_twice() {
+async fn p15_a_lost_connection_is_replaced() {
     let (server, mailer) = plain(&[]).await;
     let mails = [mail(1), mail(2)];
     assert_eq!(send(&mailer, &mails[0]).await, MailOutcome::Accepted);
@@ -104,7 +105,7 @@ async fn p15_a_kept_connection_that_is_gone_is_replaced_and_nothing_sent_twice()
 }
 
 #[tokio::test]
-async fn p15_a_server_that_takes_its_leave_is_asked_anew() {
+async fn p15_a_leaving_server_is_asked_anew() {
     let (server, mailer) = plain(&[]).await;
     for (at, (verb, turn)) in [
         ("RSET", Turn::Leave("421 4.4.2 timeout")),
@@ -123,7 +124,7 @@ async fn p15_a_server_that_takes_its_leave_is_asked_anew() {
 }
 
 #[tokio::test]
-async fn p15_lines_of_dots_arrive_as_they_are() {
+async fn p15_lines_of_dots_arrive_unchanged() {
     let (server, mailer) = plain(&[]).await;
     let mail = Mail { bytes: b"A: b\r\n\r\n.\r\n..\r\n.c\r\n\r\n".to_vec(), ..mail(1) };
     assert_eq!(send(&mailer, &mail).await, MailOutcome::Accepted);
@@ -131,7 +132,7 @@ async fn p15_lines_of_dots_arrive_as_they_are() {
 }
 
 #[tokio::test]
-async fn p15_many_at_once_keep_a_few_connections() {
+async fn p15_many_mails_keep_few_connections() {
     let (server, mailer) = plain(&[("DATA", Turn::After(Duration::from_millis(50)))]).await;
     let all = |numbers: std::ops::Range<u128>| {
         let tasks: Vec<_> = numbers
@@ -173,7 +174,7 @@ async fn p15_silence_ends_with_the_budget() {
     assert_eq!(SmtpSettings::default().budget, Duration::from_secs(20));
 }
 
-/// Doors 6: recipients whose check is slow at the server are the trouble of their firm alone.
+/// Recipients whose check is slow at the server are the trouble of their firm alone.
 #[tokio::test]
 async fn slow_recipients_leave_turns_to_others() {
     let (server, mailer) = plain(&[("RCPT", Turn::Silence)]).await;
@@ -197,8 +198,8 @@ async fn slow_recipients_leave_turns_to_others() {
     assert_eq!(asked(), 5, "the slow firm has four turns");
 }
 
-/// Doors 16: a process without a mail server says so, before anything is written.
+/// A process without a mail server says so before anything is written.
 #[tokio::test]
-async fn a_mailer_without_a_server_gives_no_turn() {
+async fn a_serverless_mailer_gives_no_turn() {
     assert_eq!(Mailer::off().turn(Uuid::nil(), Duration::ZERO).await.err(), Some(NoTurn::Off));
 }

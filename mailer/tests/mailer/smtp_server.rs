@@ -1,5 +1,5 @@
-//! A mail server on a real socket, for tests: it speaks SMTP as it is told to, and keeps what it
-//! is handed.
+//! A mail server on a real socket, for tests: it speaks SMTP as its setup says, and keeps each mail
+//! that it is handed.
 //!
 //! It uses nothing of the crate under test, so that any test can include this file; `smtp_talk`
 //! beside it is one connection's side of the talk.
@@ -33,7 +33,7 @@ pub enum Tls {
     None,
 }
 
-/// What a server does at one point.
+/// An action of a server at one point.
 #[derive(Clone, Debug)]
 pub enum Turn {
     /// Says this.
@@ -44,7 +44,7 @@ pub enum Turn {
     Silence,
     /// Hangs up.
     HangUp,
-    /// Takes its time, and does what it always does.
+    /// Takes its time, and answers as usual.
     After(Duration),
 }
 
@@ -57,7 +57,7 @@ pub struct Received {
     pub to: Vec<String>,
     /// Everything between `DATA` and the single dot, dots unstuffed.
     pub bytes: Vec<u8>,
-    /// By whom, if signed in.
+    /// The user, if signed in.
     pub user: Option<String>,
     /// Whether it came encrypted.
     pub is_encrypted: bool,
@@ -65,18 +65,18 @@ pub struct Received {
     pub connection: usize,
 }
 
-/// What a server is told before it starts.
+/// The setup of a server.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// When it encrypts.
     pub tls: Tls,
-    /// Whose name its certificate bears.
+    /// The name on its certificate.
     pub name: &'static str,
-    /// Who may hand over mail; anyone, without.
+    /// The login for handing over mail. Without a login anybody may.
     pub login: Option<(&'static str, &'static str)>,
     /// The ways of signing in it offers.
     pub ways: &'static str,
-    /// What it does otherwise than it always does, by verb; also at `GREETING` and `CONTENT`.
+    /// Unusual actions by verb; also at `GREETING` and `CONTENT`.
     pub turns: Vec<(&'static str, Turn)>,
 }
 
@@ -154,7 +154,7 @@ impl SmtpServer {
         self.state.next.lock().unwrap().insert(verb, turn);
     }
 
-    /// From now on does there what it always does.
+    /// From now on answers there as usual.
     pub fn relent(&self, verb: &'static str) {
         self.state.turns.lock().unwrap().remove(verb);
     }

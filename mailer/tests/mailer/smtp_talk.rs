@@ -151,7 +151,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Says what is usual there unless it was told otherwise, and whether that was a yes.
+    /// Gives the usual answer there unless a turn is set, and returns whether the answer was a yes.
     async fn answer(&mut self, verb: &str, usual: &str) -> io::Result<bool> {
         let next = self.state.next.lock().unwrap().remove(verb);
         let turn = next.or_else(|| self.state.turns.lock().unwrap().get(verb).cloned());
@@ -194,7 +194,7 @@ fn is_yes(verb: &str, answer: &str) -> bool {
     answer.starts_with(if verb == "DATA" { '3' } else { '2' })
 }
 
-/// What is between the angle brackets.
+/// The text between the angle brackets.
 fn path(line: &str) -> String {
     let inner = line.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map_or_else(String::new, |(path, _)| path.to_owned())

@@ -10,7 +10,7 @@ use crate::mime::Message;
 /// Case A16 in one text.
 const HOSTILE: &str = "A\r\nBcc: x@y.example\0\u{2028}B\u{202E}C\u{2066}\u{85}\u{1b}[2J";
 
-/// The same as one line.
+/// The hostile text as one line.
 const HARMLESS: &str = "A Bcc: x@y.example B C [2J";
 
 #[test]
@@ -36,8 +36,9 @@ fn a16_names_and_titles_are_one_line() {
     assert!(message.html.contains(&format!(">{HARMLESS}</h1>")));
 }
 
+/// A note keeps its line breaks, and no text of it becomes a link.
 #[test]
-fn a16_a_note_keeps_its_line_breaks_and_nothing_becomes_markup_or_a_link() {
+fn a16_a_note_never_becomes_markup() {
     let desk = Desk::default();
     let note = "Dear Ann,\r\n\n<b>https://e.example</b>\u{202E}\0 & \u{2028}so\r.";
     let invite = InviteContent { message: Some(note), ..desk.invite(Lang::En) };
@@ -50,7 +51,7 @@ fn a16_a_note_keeps_its_line_breaks_and_nothing_becomes_markup_or_a_link() {
 }
 
 #[test]
-fn a16_nothing_to_see_is_nothing() {
+fn a16_invisible_text_counts_as_none() {
     let desk = Desk::default();
     for nothing in ["", " \r\n\t", "\u{200B}\u{FEFF}", "\u{202E}\u{2069}", "\0"] {
         let invite = InviteContent {
@@ -70,7 +71,7 @@ fn a16_nothing_to_see_is_nothing() {
 }
 
 #[test]
-fn a16_text_that_reads_like_an_encoded_word_stays_text() {
+fn a16_forged_encoded_words_stay_text() {
     let desk = Desk::default();
     let forged = "=?utf-8?B?QmNjOiB4?= \"x\\\" <a@b.example>";
     let invite = InviteContent { firm_name: forged, form_title: forged, ..desk.invite(Lang::En) };
@@ -115,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a16_any_invite_is_a_mail_that_says_what_it_was_told(
+    fn a16_every_invite_is_a_sound_mail(
         texts in prop::array::uniform6(text()),
         options in prop::array::uniform3(prop::option::of(text())),
         lang in lang(),

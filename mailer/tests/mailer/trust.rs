@@ -1,4 +1,4 @@
-//! Who is trusted with a password and a mail, and what never shows.
+//! Servers that are trusted with a password and a mail, and secrets that never show.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ fn verbs(server: &SmtpServer) -> String {
 }
 
 #[tokio::test]
-async fn p15_a_certificate_nobody_vouches_for_is_not_trusted() {
+async fn p15_an_unvouched_certificate_is_not_trusted() {
     for (tls, url) in [(Tls::Start, "smtp://a:b@{at}"), (Tls::Implicit, "smtps://a:b@{at}")] {
         let server = SmtpServer::start(Setup { tls, ..Setup::default() }).await;
         let other = SmtpServer::start(Setup::default()).await;
@@ -39,7 +39,7 @@ async fn p15_a_certificate_nobody_vouches_for_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn p15_a_certificate_for_another_name_is_not_trusted() {
+async fn p15_another_names_certificate_is_not_trusted() {
     let setup = Setup { tls: Tls::Start, name: "other.example", ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let sent = send(&mailer(&server, "smtp://{at}"), &mail(1)).await;
@@ -57,7 +57,7 @@ async fn p15_a_server_without_starttls_hears_nothing() {
 
 /// RFC 3207, section 6.
 #[tokio::test]
-async fn p15_what_was_said_in_plain_text_is_not_taken_for_encrypted() {
+async fn p15_plain_text_never_counts_as_encrypted() {
     let forged = "220 go ahead\r\n250-mail.test\r\n250 AUTH PLAIN\r\n235 ok\r\n250 ok\r\n\
                   550 5.1.1 no such user";
     let setup = Setup {
@@ -81,7 +81,7 @@ async fn p15_a_wrong_password_is_a_failure() {
 }
 
 #[tokio::test]
-async fn p15_a_server_that_is_not_there_is_a_failure() {
+async fn p15_a_missing_server_is_a_failure() {
     let server = SmtpServer::start(Setup::default()).await;
     let mailer = mailer(&server, "smtp://{at}");
     drop(server);
@@ -91,7 +91,7 @@ async fn p15_a_server_that_is_not_there_is_a_failure() {
 }
 
 #[test]
-fn roots_that_are_no_certificates_make_no_mailer() {
+fn roots_without_certificates_make_no_mailer() {
     let url = "smtp://mail.example".parse().unwrap();
     let pem = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
     for roots in [pem, "not a certificate", ""] {
@@ -101,8 +101,9 @@ fn roots_that_are_no_certificates_make_no_mailer() {
     }
 }
 
+/// The log shows neither password nor person nor mail.
 #[tokio::test]
-async fn b15_neither_password_nor_person_nor_mail_is_logged_or_shown() {
+async fn b15_no_secret_is_logged_or_shown() {
     let setup = Setup { login: Some(("firm", "secret-word")), ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let mailer = mailer(&server, "smtp://firm:secret-word@{at}?tls=none");
@@ -114,13 +115,13 @@ async fn b15_neither_password_nor_person_nor_mail_is_logged_or_shown() {
     assert_eq!(send(&mailer, &mail(1)).await, MailOutcome::Accepted);
     let all = format!("{log:?} {mailer:?} {:?}", mail(1));
     assert!(all.contains("the log is read"));
-    // The last one is what AUTH PLAIN says.
+    // The last one is the text of AUTH PLAIN.
     for secret in ["secret-word", "example.com", "Subject", "AGZpcm0Ac2VjcmV0LXdvcmQ="] {
         assert!(!all.contains(secret), "{secret}: {all}");
     }
 }
 
-/// What was logged.
+/// The logged text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

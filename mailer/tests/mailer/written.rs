@@ -1,4 +1,4 @@
-//! Whole mails, byte for byte, beside their files in `written/`. `UPDATE=1` writes those anew.
+//! Whole mails, byte for byte, beside their files in `written/`. `UPDATE=1` writes the files anew.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn is_as_written(name: &str, mail: &Mail) {
 }
 
 #[rstest]
-fn p15_the_same_invite_is_the_same_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
+fn p15_equal_invites_have_equal_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
     let desk = Desk::default();
     is_as_written(lang.code(), &compose(&desk.invite(lang)));
     is_as_written(&format!("{}-bare", lang.code()), &compose(&desk.bare(lang)));
@@ -67,16 +67,14 @@ fn content<'a>(desk: &'a Desk, notice: &'a Notice, lang: Lang) -> NoticeContent<
 }
 
 #[rstest]
-fn the_same_notice_is_the_same_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
+fn equal_notices_have_equal_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
     let (desk, notice) = (Desk::default(), removal());
     let mail = compose_notice(&content(&desk, &notice, lang));
     is_as_written(&format!("{}-notice", lang.code()), &mail);
 }
 
 #[rstest]
-fn every_kind_of_notice_says_what_happened_and_what_to_do(
-    #[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang,
-) {
+fn every_kind_of_notice_has_own_words(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
     let desk = Desk::default();
     let mut told = std::collections::BTreeSet::new();
     for (kind, reason) in [
@@ -110,7 +108,7 @@ fn every_kind_of_notice_says_what_happened_and_what_to_do(
 }
 
 #[test]
-fn p15_the_envelope_and_the_bytes_are_kept_as_they_are() {
+fn p15_envelope_and_bytes_are_kept() {
     let desk = Desk::default();
     let mail = compose(&desk.invite(Lang::En));
     assert_eq!(mail.from, "forms@mail.firmforms.test");
@@ -121,7 +119,7 @@ fn p15_the_envelope_and_the_bytes_are_kept_as_they_are() {
 }
 
 #[test]
-fn every_header_of_an_invite() {
+fn an_invite_has_these_headers() {
     let desk = Desk::default();
     let message = Message::read(&compose(&desk.invite(Lang::Fr)).bytes);
     let headers: Vec<_> =
@@ -155,7 +153,7 @@ fn every_header_of_an_invite() {
 #[case("http://127.0.0.1:8080/u/1", Some("<http://127.0.0.1:8080/u/1>"), false)]
 #[case("https://f.example/>, <https://e.example/", None, false)]
 #[case("https://f.example/é", None, false)]
-fn the_ways_to_unsubscribe(
+fn an_invite_lists_its_unsubscribe_ways(
     #[case] url: &str,
     #[case] listed: Option<&str>,
     #[case] by_one_click: bool,
@@ -168,7 +166,7 @@ fn the_ways_to_unsubscribe(
 }
 
 #[test]
-fn what_cannot_be_used_of_a_brand_is_left_out() {
+fn unusable_parts_of_brands_are_left_out() {
     let desk = Desk::default();
     for logo_url in [
         "http://cdn.example/l.png",
@@ -194,7 +192,7 @@ fn what_cannot_be_used_of_a_brand_is_left_out() {
 }
 
 #[test]
-fn the_logo_says_the_firm_where_it_is_not_shown() {
+fn a_hidden_logo_names_the_firm() {
     let desk = Desk::default();
     let message = Message::read(&compose(&desk.invite(Lang::En)).bytes);
     assert!(message.html.contains(

@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_changed() {
+    fn an_unnamed_setting_stays() {
         let resumed =
             [FirmEvent::FirmSuspended { time: time() }, FirmEvent::FirmResumed { time: time() }];
         let expected = FirmUpdate { status: Some(FirmStatus::Active), ..FirmUpdate::default() };

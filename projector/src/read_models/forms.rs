@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_is_made_changed_and_deleted_is_one_row() {
+    fn a_forms_whole_life_is_one_row() {
         let details = FormDetails {
             title: "A".into(),
             slug: "a".into(),
@@ -349,8 +349,9 @@ mod tests {
         assert_eq!(folded(&[created, published, titled("B"), deleted]), expected);
     }
 
+    /// A detail that no event names stays.
     #[test]
-    fn the_last_word_counts_and_the_rest_stays() {
+    fn a_forms_last_word_counts() {
         let back = FormEvent::FormUnpublished { time: time() };
         let expected = FormUpdate {
             title: Some("B"),

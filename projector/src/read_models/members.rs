@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn role_and_right_to_sign_in_change_apart() {
+    fn role_and_activity_change_apart() {
         let (admin, owner) = (Some(MemberRole::Admin), Some(MemberRole::Owner));
         let change = |role, active| MemberUpdate { left: false, role, active };
         assert_eq!(folded(&[role(MemberRole::Admin)]), change(admin, None));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_who_left_nothing_stays() {
+    fn a_member_that_left_keeps_nothing() {
         let gone = MemberUpdate { left: true, role: None, active: Some(false) };
         assert_eq!(folded(&[role(MemberRole::Admin), left()]), gone);
         let again = MemberUpdate { role: Some(MemberRole::Member), ..gone };

@@ -206,8 +206,9 @@ pub async fn count_above(connection: &mut PgConnection, position: i64) -> Result
 mod tests {
     use super::*;
 
+    /// Each seal follows the one before.
     #[test]
-    fn each_block_seals_the_events_in_it_and_follows_the_one_before() {
+    fn each_block_seals_its_events() {
         let digests = [(3, [1; 32]), (1_024, [2; 32]), (1_025, [3; 32])];
         let sealed = seal(0, 3 * Seal::POSITIONS_PER_BLOCK, &digests, GENESIS_HASH);
         let shape = sealed.iter().map(|row| (row.number, row.last_position, row.events));

@@ -234,8 +234,9 @@ async fn batch(
 mod tests {
     use super::*;
 
+    /// The fence can be behind the seals.
     #[test]
-    fn filling_seals_ends_though_the_fence_is_behind_them() {
+    fn filling_seals_ends_at_a_whole_block() {
         let whole = 2 * Seal::POSITIONS_PER_BLOCK;
         assert_eq!(goal(ReadModel::Seals, Some(whole), whole - 1), Seal::POSITIONS_PER_BLOCK);
         assert_eq!(goal(ReadModel::Seals, Some(whole), whole + 7), whole);

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_found_by_its_name() {
+    fn each_read_model_is_found_by_name() {
         for model in ReadModel::ALL {
             assert_eq!(model.name().parse(), Ok(model));
         }

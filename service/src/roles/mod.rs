@@ -270,8 +270,9 @@ fn groups(prefix: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Nor may a role change the proof.
     #[test]
-    fn g1_nobody_who_serves_may_change_the_log_or_the_proof() {
+    fn g1_no_role_may_change_the_log() {
         for table in ["events", "audit_log", "seals"] {
             let (_, rights) = MAIN_GRANTS.iter().find(|(name, _)| *name == table).unwrap();
             let changes = |right: &&str| right.contains("update") || right.contains("delete");

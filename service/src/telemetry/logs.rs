@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn b15_a_panic_tells_no_words_that_were_put_together() {
+    fn b15_a_panic_tells_no_formatted_words() {
         let caught = |panic: fn()| std::panic::catch_unwind(panic).unwrap_err();
         assert_eq!(words(&*caught(|| panic!("as it is written"))), "as it is written");
         let put_together =
@@ -239,8 +239,9 @@ mod tests {
         assert_eq!(words(&*put_together), "");
     }
 
+    /// Each line is one JSON object.
     #[tokio::test]
-    async fn h4_a_line_is_one_object_and_names_the_trace_it_was_told_in() {
+    async fn h4_a_line_names_its_trace() {
         let kept = Kept::default();
         let writer = kept.clone();
         let lines = tracing_subscriber::fmt::layer().event_format(JsonLine).with_ansi(false);
@@ -271,7 +272,7 @@ mod tests {
 
     /// The line of a failed call could not be found by anything that its caller knew.
     #[tokio::test]
-    async fn a_line_of_text_names_the_call_in_which_it_was_told() {
+    async fn a_text_line_names_its_call() {
         let kept = Kept::default();
         let writer = kept.clone();
         let lines =

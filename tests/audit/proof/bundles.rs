@@ -1,4 +1,5 @@
-//! Bundles: what an auditor takes home verifies there, by two implementations that share no code.
+//! Bundles: an auditor takes one home and verifies it there, by two implementations that share no
+//! code.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +24,7 @@ async fn theirs(arguments: &[&str]) -> (i32, String) {
     said(&Command::new("python3").arg(VERIFIER).args(arguments).output().await.unwrap())
 }
 
-/// What both say; the same, but for the words.
+/// The exit code of both, which must agree, and our words.
 pub(super) async fn both(bundle: &Path) -> (i32, String) {
     let (code, text) = ours(bundle, &[]).await;
     let (their_code, their_text) = theirs(&[bundle.to_str().unwrap()]).await;
@@ -45,7 +46,7 @@ async fn g3_the_second_implementation_holds_the_vectors() {
 }
 
 #[tokio::test]
-async fn g3_a_bundle_verifies_offline_by_two_implementations_that_agree() {
+async fn g3_two_implementations_verify_a_bundle_offline() {
     let world = World::new().await;
     let others = [world.firm().await, world.firm().await];
     let firm = world.firm().await;
@@ -85,7 +86,7 @@ async fn g3_a_bundle_verifies_offline_by_two_implementations_that_agree() {
 }
 
 #[tokio::test]
-async fn g3_both_refuse_a_bundle_that_was_changed_and_one_that_is_not_whole() {
+async fn g3_both_refuse_changed_or_cut_bundles() {
     let world = World::new().await;
     let firm = world.firm().await;
     read_often(&world, &firm, 8).await;

@@ -25,7 +25,7 @@ fn follower(world: &World) -> Follower<AuditLog> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g6_fifty_at_once_have_places_without_gaps() {
+async fn g6_fifty_racing_readings_leave_no_gap() {
     let world = Arc::new(World::new().await);
     let firm = world.firm().await;
     let readers = (0..50).map(|_| {
@@ -51,8 +51,9 @@ async fn g6_fifty_at_once_have_places_without_gaps() {
     assert_eq!(places, (53, 53, 50));
 }
 
+/// A batch of 990 takes as many statements as one of 10.
 #[tokio::test]
-async fn a_batch_of_1_000_takes_as_many_statements_as_one_of_10() {
+async fn a_larger_batch_takes_no_more_statements() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.project().await;
@@ -70,7 +71,7 @@ async fn a_batch_of_1_000_takes_as_many_statements_as_one_of_10() {
 }
 
 #[tokio::test]
-async fn g7_an_hour_in_which_nothing_happens_is_witnessed() {
+async fn g7_each_quiet_hour_gets_a_checkpoint() {
     let world = World::new().await;
     world.firm().await;
     world.project().await;
@@ -113,11 +114,12 @@ async fn an_empty_log_is_intact() {
 }
 
 #[tokio::test]
-async fn p17_a_checkpoint_that_is_signed_and_not_stored_was_not_taken() {
+async fn p17_an_unstored_checkpoint_is_not_taken() {
     let world = World::new().await;
     world.firm().await;
     world.project().await;
-    // The key's two halves and their copy are written so too: a crash at each, and at the checkpoint.
+    // The key's two halves and their copy are written like a checkpoint. A crash follows at each of
+    // them, and at the checkpoint.
     let crashing = async |point: &str| {
         let mut command = firmforms(&world.database);
         command.args(["audit", "checkpoint"]);
@@ -188,9 +190,10 @@ async fn create_as_before(world: &World) {
     sqlx::raw_sql("alter table events enable trigger user").execute(world.pool()).await.unwrap();
 }
 
-/// Entries are hashed, so those of older subscriptions stay, beside newer ones with a masked target.
+/// Entries are hashed. So entries of older subscriptions stay, beside newer ones with a masked
+/// target.
 #[tokio::test]
-async fn g1_a_chain_with_subscriptions_of_older_and_newer_builds_verifies() {
+async fn g1_a_chain_across_builds_verifies() {
     let world = World::new().await;
     let firm = world.firm().await;
     let older = world.subscribe(&firm, "https://hooks.example.com/older?a=b").await;
@@ -215,9 +218,9 @@ async fn g1_a_chain_with_subscriptions_of_older_and_newer_builds_verifies() {
     assert!(!listed.1.contains("older"), "{}", listed.1);
 }
 
-/// 505 events stood under no signature, and the verdict was `intact` without a word of it.
+/// 505 events stood under no signature, and the verdict `intact` did not mention them.
 #[tokio::test]
-async fn a_verification_counts_the_events_that_no_signature_covers() {
+async fn a_verification_counts_unsigned_events() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.project().await;

@@ -1,4 +1,4 @@
-//! What auditors and operators ask, by the internal door and at the terminal.
+//! Questions of auditors and operators, at the internal door and at the terminal.
 
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
@@ -34,8 +34,9 @@ async fn gone(world: &World, firm: &Firm) -> (uuid::Uuid, Receiver) {
     (hook, receiver)
 }
 
+/// The reading of the list becomes an entry, too.
 #[tokio::test]
-async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
+async fn g5_audit_lists_are_filtered_and_paged() {
     let world = World::new().await;
     let firm = world.firm().await;
     let hook = world.subscribe(&firm, "https://hooks.example.com/box?token=canary").await;
@@ -95,9 +96,10 @@ async fn g5_the_audit_log_is_listed_filtered_paged_and_its_reading_is_in_it() {
     }
 }
 
-/// Paths of targets are often their secrets (core 8 c). Only an operator who says why sees them.
+/// Paths of targets are often their secrets (core 8 c). Lists, exports and bundles showed them.
+/// An operator sees a path only with a reason.
 #[tokio::test]
-async fn the_path_of_a_target_was_in_lists_exports_and_bundles() {
+async fn no_list_or_export_shows_target_paths() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let url = receiver.url("/canary/in?token=canary");
@@ -134,7 +136,7 @@ async fn the_path_of_a_target_was_in_lists_exports_and_bundles() {
 
 /// The reason is recorded before the target is shown.
 #[tokio::test]
-async fn an_operator_sees_a_whole_target_for_a_reason_that_is_kept() {
+async fn an_operator_sees_targets_for_a_reason() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let url = receiver.url("/in?token=canary");
@@ -202,7 +204,7 @@ async fn an_operator_sees_a_whole_target_for_a_reason_that_is_kept() {
 }
 
 #[tokio::test]
-async fn an_export_has_every_entry_and_is_audited() {
+async fn an_audited_export_has_every_entry() {
     let world = World::new().await;
     let firm = world.firm().await;
     super::read_often(&world, &firm, 1_200).await;
@@ -226,7 +228,7 @@ async fn an_export_has_every_entry_and_is_audited() {
 }
 
 #[tokio::test]
-async fn g5_why_a_hook_went_away_is_one_answer() {
+async fn g5_one_answer_explains_a_hook_removal() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (hook, _receiver) = gone(&world, &firm).await;
@@ -273,7 +275,7 @@ async fn g5_why_a_hook_went_away_is_one_answer() {
     assert_eq!(unknown.0, 1);
 }
 
-/// "Removed in March" had no end: `until` was refused at the door and at the terminal.
+/// A list of the removals of March had no end: the door and the terminal refused `until`.
 async fn removals_are_bounded_on_both_sides(world: &World, firm: &Firm) {
     let id = firm.id.to_string();
     for (until, removals) in [("2026-11-01", 0), ("2026-11-02", 1)] {
@@ -291,9 +293,10 @@ async fn removals_are_bounded_on_both_sides(world: &World, firm: &Firm) {
     assert_eq!(refused.code(), (400, "invalid_request"));
 }
 
-/// Nobody could see those that had been removed before.
+/// A list of removed subscriptions ended at 500 and did not say so. Earlier removals could not be
+/// seen.
 #[tokio::test]
-async fn g5_a_list_of_removed_subscriptions_ended_at_500_and_did_not_say_so() {
+async fn g5_lists_of_removed_subscriptions_have_pages() {
     let world = World::new().await;
     let firm = world.firm().await;
     let mut hooks = Vec::new();
@@ -326,9 +329,9 @@ async fn g5_a_list_of_removed_subscriptions_ended_at_500_and_did_not_say_so() {
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &hooks[0]));
 }
 
-/// What had been shown last was refused as the place to go on from.
+/// A list could not be gone on with once the last subscription of its page was removed.
 #[tokio::test]
-async fn a_list_of_subscriptions_could_not_be_gone_on_with_once_its_last_was_removed() {
+async fn a_list_goes_on_after_a_removal() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let older = json!(world.subscribe(&firm, "https://hooks.example.com/older").await);
@@ -347,8 +350,9 @@ fn ids(page: &Value) -> Vec<&Value> {
     page["items"].as_array().unwrap().iter().map(|item| &item["id"]).collect()
 }
 
+/// The first 410 warns the subscription.
 #[tokio::test]
-async fn a_hook_is_warned_after_the_first_410_until_something_arrives() {
+async fn a_hook_stays_warned_until_a_success() {
     let world = World::new().await;
     let firm = world.firm().await;
     let receiver = Receiver::start().await;

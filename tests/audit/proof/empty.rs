@@ -48,9 +48,9 @@ async fn an_empty_period_is_exported() {
     }
 }
 
-/// A bundle of more than it names says so: the entries between are counted, or it is refused.
+/// A bundle whose header and entries disagree is refused.
 #[tokio::test]
-async fn an_entry_cut_out_of_a_period_is_missed() {
+async fn a_cut_entry_breaks_its_bundle() {
     let world = World::new().await;
     let firm = quiet_afternoon(&world).await;
     let folder = tempfile::tempdir().unwrap();
@@ -96,9 +96,9 @@ async fn an_entry_cut_out_of_a_period_is_missed() {
     }
 }
 
-/// A narrower period in the header is a claim about less, and what is said of it is true.
+/// A narrower period in the header claims less than the bundle has, and the claim is true.
 #[tokio::test]
-async fn a_header_with_another_period_is_judged_by_its_entries() {
+async fn a_narrower_period_is_a_true_claim() {
     let world = World::new().await;
     let firm = quiet_afternoon(&world).await;
     let folder = tempfile::tempdir().unwrap();

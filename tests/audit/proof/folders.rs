@@ -47,7 +47,7 @@ fn notary_in(folder: &Path) -> Notary {
     }
 }
 
-/// The verdict was "not what was signed", and nothing said that the folder was foreign.
+/// The verdict was that the log had changed. Nothing said that the folder was foreign.
 #[tokio::test]
 async fn a_folder_of_another_installation_is_named() {
     let (world, other) = (installation(OURS).await, installation(THEIRS).await);
@@ -68,7 +68,7 @@ async fn a_folder_of_another_installation_is_named() {
 }
 
 #[tokio::test]
-async fn a_series_begun_without_ids_goes_on_without() {
+async fn a_series_without_ids_stays_without() {
     let world = World::new().await;
     world.firm().await;
     world.project().await;

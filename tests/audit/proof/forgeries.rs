@@ -1,6 +1,6 @@
 //! The forgeries that a superuser can make where no signed byte helps by itself: below the first
-//! position, far above the last, in a hole of an index, in a table that is in no chain. One table
-//! says what is done, and what `firmforms audit verify` answers.
+//! position, far above the last, in a hole of an index, in a table that is in no chain. Each case
+//! has its statements, and the answer of `firmforms audit verify`.
 
 use std::fs;
 use std::time::Duration;
@@ -131,10 +131,7 @@ async fn found(statements: Vec<String>, code: i32, says: &str) -> String {
     "table events: it has 1109 rows, and 1108 of them have a position"
 )]
 #[tokio::test]
-async fn g2_a_forged_event_is_found_at_any_position(
-    #[case] statements: Vec<String>,
-    #[case] says: &str,
-) {
+async fn g2_no_position_hides_a_forged_event(#[case] statements: Vec<String>, #[case] says: &str) {
     found(statements, 1, says).await;
 }
 
@@ -191,10 +188,7 @@ async fn g2_a_forged_event_is_found_at_any_position(
     "(position 500): its bytes are not what its event says"
 )]
 #[tokio::test]
-async fn g2_a_rewritten_event_with_a_right_digest_is_found(
-    #[case] statements: Vec<String>,
-    #[case] says: &str,
-) {
+async fn g2_no_digest_hides_a_changed_event(#[case] statements: Vec<String>, #[case] says: &str) {
     found(statements, 1, says).await;
 }
 
@@ -357,10 +351,7 @@ async fn g2_a_forged_proof_is_found(#[case] statements: Vec<String>, #[case] say
     "it is there, and the log does not know its firm"
 )]
 #[tokio::test]
-async fn g2_a_forged_row_of_a_table_that_decides_is_found(
-    #[case] statement: &str,
-    #[case] says: &str,
-) {
+async fn g2_a_forged_deciding_row_is_found(#[case] statement: &str, #[case] says: &str) {
     // The sequence of a forged subscription has no default.
     let statement = statement.replace(
         "created_position from hooks",
@@ -369,7 +360,8 @@ async fn g2_a_forged_row_of_a_table_that_decides_is_found(
     found(vec![statement], 1, says).await;
 }
 
-/// A key with a row that its index does not have opened the door, and was not counted.
+/// A forged key whose row was not in the index opened the door, and the verification did not count
+/// the key.
 #[rstest]
 #[case::among_few_keys("analyze key_auth", "two rows have this id")]
 #[case::among_many_keys(
@@ -382,7 +374,7 @@ async fn g2_a_forged_row_of_a_table_that_decides_is_found(
     "key_auth"
 )]
 #[tokio::test]
-async fn a_key_that_an_index_hides_is_found(#[case] statement: &str, #[case] says: &str) {
+async fn an_index_hides_no_forged_key(#[case] statement: &str, #[case] says: &str) {
     let ready = |is: &str| {
         format!(
             "update pg_index set indisready = {is} where indexrelid = 'key_auth_pkey'::regclass"
@@ -394,7 +386,7 @@ async fn a_key_that_an_index_hides_is_found(#[case] statement: &str, #[case] say
     found(plain(&statements), 1, says).await;
 }
 
-/// These are outside of the proof, as docs/explanation/proof.md says.
+/// These changes are outside of the proof, as docs/explanation/proof.md says.
 #[rstest]
 #[case::an_event_deleted_and_put_back(
     &["create table kept as select * from events where position = 500",
@@ -428,20 +420,17 @@ async fn a_key_that_an_index_hides_is_found(#[case] statement: &str, #[case] say
     "intact: 1108 events"
 )]
 #[tokio::test]
-async fn g2_what_changes_nothing_of_the_log_is_intact(
-    #[case] statements: &[&str],
-    #[case] says: &str,
-) {
+async fn g2_changes_outside_the_proof_are_intact(#[case] statements: &[&str], #[case] says: &str) {
     let text = found(plain(statements), 0, says).await;
     assert!(text.contains("1 keys, 2 subscriptions, 2 lanes and the age of 1 signing"), "{text}");
 }
 
-/// Nothing contradicts it yet: only a newer build can tell.
+/// The event stands after all that is proved. Nothing contradicts it: only a newer build can tell.
 #[rstest]
 #[case::an_unknown_kind("'OccurrenceSold'", "event_version", "'{\"OccurrenceSold\":{}}'")]
 #[case::an_unknown_version("event_type", "'9.9'", "payload")]
 #[tokio::test]
-async fn an_event_of_another_build_after_all_that_is_proved_cannot_be_told(
+async fn an_unknown_event_makes_the_verdict_incomplete(
     #[case] event_type: &str,
     #[case] version: &str,
     #[case] payload: &str,
@@ -460,8 +449,9 @@ async fn an_event_of_another_build_after_all_that_is_proved_cannot_be_told(
     assert!(code == 2 && text.contains("INCOMPLETE: an event of another build"), "{code}: {text}");
 }
 
+/// The verdict stays intact, and says that the audit log is behind.
 #[tokio::test]
-async fn entries_deleted_after_the_last_checkpoint_are_said_to_be_behind_and_are_listed() {
+async fn verify_lists_entries_deleted_after_the_checkpoint() {
     let (world, firm) = world().await;
     tamper(
         &world,
@@ -489,12 +479,12 @@ async fn entries_deleted_after_the_last_checkpoint_are_said_to_be_behind_and_are
     assert_eq!(text.matches(": audit_read of firm").count(), 10, "{text}");
 }
 
-/// A head that is signed would contradict the true history for good.
+/// A signed head that is not the last entry would contradict the true history for good.
 #[rstest]
 #[case::its_hash("hash = sha256(hash)")]
 #[case::its_place("sequence = sequence + 1, frontier = frontier")]
 #[tokio::test]
-async fn no_checkpoint_signs_a_head_that_is_not_its_last_entry(#[case] forged: &str) {
+async fn no_checkpoint_signs_a_forged_head(#[case] forged: &str) {
     let (world, firm) = world().await;
     let update = format!("update audit_heads set {forged}");
     tamper(&world, &["create table kept as table audit_heads", &update]).await;
@@ -534,10 +524,7 @@ async fn no_checkpoint_signs_a_head_that_is_not_its_last_entry(#[case] forged: &
     "follower seals: it is too far behind the log"
 )]
 #[tokio::test]
-async fn no_checkpoint_signs_a_log_that_contradicts_itself(
-    #[case] statement: &str,
-    #[case] says: &str,
-) {
+async fn no_checkpoint_signs_a_contradictory_log(#[case] statement: &str, #[case] says: &str) {
     let database = copied().await;
     tamper_with(&database, &[statement]).await;
     nothing_is_signed(&database, says).await;
@@ -554,9 +541,9 @@ async fn nothing_is_signed(database: &TestDatabase, says: &str) {
     assert_eq!(checkpoints.count(), 1);
 }
 
-/// Neither proof goes through the gap below a forged position.
+/// Neither proof walks through the gap below a forged position, which would take for ever.
 #[tokio::test]
-async fn an_event_far_above_the_end_does_not_make_verify_deliveries_run_for_ever() {
+async fn verify_deliveries_ends_despite_a_distant_event() {
     let database = copied().await;
     let statements = at("9000000000000000000");
     tamper_with(&database, &statements.iter().map(String::as_str).collect::<Vec<_>>()).await;

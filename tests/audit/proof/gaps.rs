@@ -108,7 +108,7 @@ async fn a_gap_is_the_verdict_at_once() {
 }
 
 #[tokio::test]
-async fn a_mended_log_is_intact_and_rebuilds_equal() {
+async fn a_mended_log_verifies_and_rebuilds_equal() {
     let (world, firm, missed) = gap().await;
     let (code, text) = mend(&world, &firm, &["--dry-run"]).await;
     let line = format!("{missed}\t");
@@ -175,7 +175,7 @@ async fn a_bundle_with_a_late_entry_verifies() {
 
 /// The missed event may itself be a statement: a second crash, after the first was mended.
 #[tokio::test]
-async fn a_missed_statement_is_mended_with_its_entry() {
+async fn a_mend_adds_a_missed_statement_too() {
     let (world, firm, missed) = gap().await;
     assert_eq!(mend(&world, &firm, &["--yes"]).await.0, 0);
     let pass = "update checkpoints set position = (select max(position) from events)
@@ -226,9 +226,10 @@ async fn a_resumed_verification_knows_late_entries() {
     assert_eq!(ended.outcome, VerificationOutcome::Intact);
 }
 
-/// A statement about an entry that is not missing must not stop the audit log for all firms.
+/// A statement about an entry that is not missing must not stop the audit log for all firms. The
+/// verification finds the statement.
 #[tokio::test]
-async fn a_wrong_statement_is_found_and_stops_nobody() {
+async fn a_wrong_statement_stops_no_follower() {
     use domain::event::Actor;
     use domain::operations::{LateEntryEvent, LateEntryReason};
     use eventstore::NewEvent;

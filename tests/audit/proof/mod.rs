@@ -1,4 +1,4 @@
-//! The audit log: what is in it, what proves it, and which tampering is found how.
+//! The audit log: its entries, its proof, and how each kind of tampering is found.
 
 mod bundles;
 mod chain;
@@ -28,12 +28,12 @@ fn look() -> ReadingDetails {
     ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)
 }
 
-/// Somebody reads.
+/// Records one reading of the audit log.
 async fn read(world: &World, firm: &Firm) {
     readings::record(world.service(), firm.id, Actor::System, look()).await.unwrap();
 }
 
-/// So many are recorded at once.
+/// Records so many readings in one append.
 async fn read_often(world: &World, firm: &Firm, times: usize) {
     let context = world.service().context(firm.id, Actor::Auditor(Uuid::nil()));
     let one = |_| {
@@ -44,7 +44,7 @@ async fn read_often(world: &World, firm: &Firm, times: usize) {
     world.service().store.append(events).await.unwrap();
 }
 
-/// The real command on the databases of a world: its exit code, and what it said.
+/// The real command on the databases of a world: its exit code and its words.
 async fn audit(world: &World, arguments: &[&str]) -> (i32, String) {
     audit_of(&world.database, arguments).await
 }

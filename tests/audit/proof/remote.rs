@@ -138,8 +138,9 @@ async fn an_auditor_needs_no_shell() {
     assert_eq!(recorded.body["items"][0]["actor"]["kind"], "auditor");
 }
 
+/// The bundle proves that the period is empty. The cover has the hash of the bundle's bytes.
 #[tokio::test]
-async fn the_call_proves_an_empty_period_and_its_cover_names_the_same_bytes() {
+async fn an_empty_period_gets_bundle_and_cover() {
     let remote = Remote::new().await;
     let firm = remote.world.firm().await;
     remote.world.pass(Duration::from_secs(86_400));
@@ -177,9 +178,9 @@ async fn the_call_proves_an_empty_period_and_its_cover_names_the_same_bytes() {
     }
 }
 
-/// A service whose tables contradict the checkpoint hands out no bundle.
+/// A service whose tables contradict the checkpoint gives no bundle.
 #[tokio::test]
-async fn a_forged_chain_is_not_put_under_an_old_signature() {
+async fn a_forged_chain_gets_no_old_signature() {
     let remote = Remote::new().await;
     let (firm, other) = (remote.world.firm().await, remote.world.firm().await);
     read_often(&remote.world, &other, 2).await;
@@ -192,7 +193,7 @@ async fn a_forged_chain_is_not_put_under_an_old_signature() {
 }
 
 #[tokio::test]
-async fn keys_checkpoints_and_the_last_verification_are_shown() {
+async fn an_auditor_sees_keys_checkpoints_and_verdict() {
     let remote = Remote::new().await;
     let world = &remote.world;
     let firm = world.firm().await;
@@ -240,8 +241,9 @@ async fn keys_checkpoints_and_the_last_verification_are_shown() {
     assert!(!withheld.text().contains(&firm.id.to_string()), "{}", withheld.text());
 }
 
+/// A token for one firm neither gets the bundles of another nor the feed of all.
 #[tokio::test]
-async fn a_token_for_one_firm_reaches_no_proof_of_another() {
+async fn a_firm_token_reaches_no_other_proof() {
     let remote = Remote::new().await;
     let (own, other) = (remote.world.firm().await, remote.world.firm().await);
     remote.sign().await;
@@ -265,8 +267,9 @@ async fn a_token_for_one_firm_reaches_no_proof_of_another() {
     }
 }
 
+/// Entries come in their order, on pages of any size.
 #[tokio::test]
-async fn a_feed_gives_each_entry_once_in_order_whatever_the_size_of_its_pages() {
+async fn a_feed_gives_each_entry_once() {
     let remote = Remote::new().await;
     let (first, second) = (remote.world.firm().await, remote.world.firm().await);
     for _ in 0..5 {
@@ -306,7 +309,7 @@ async fn a_feed_gives_each_entry_once_in_order_whatever_the_size_of_its_pages() 
 
 /// A record per call would be the next call's entry, for ever.
 #[tokio::test]
-async fn a_session_of_a_feed_is_recorded_once() {
+async fn a_feed_session_is_recorded_once() {
     let remote = Remote::new().await;
     let firm = remote.world.firm().await;
     remote.world.project().await;
@@ -330,8 +333,9 @@ async fn a_session_of_a_feed_is_recorded_once() {
     assert_eq!(records().await, [3, 0, 1], "a session ends");
 }
 
+/// A waiting call whose token is revoked gets 401.
 #[tokio::test]
-async fn a_waiting_call_gets_the_next_entry_and_a_revoked_token_does_not() {
+async fn a_waiting_call_gets_the_next_entry() {
     let remote = Arc::new(Remote::new().await);
     let firm = remote.world.firm().await;
     remote.world.project().await;
@@ -351,7 +355,7 @@ async fn a_waiting_call_gets_the_next_entry_and_a_revoked_token_does_not() {
     let waiting = waits(&format!("firm={}&after=4", firm.id));
     let token = tokens::list(remote.world.service()).await.unwrap();
     let token = token.iter().find(|token| token.name == "auditor").unwrap().token_id;
-    // The call has been admitted: its wait is what it does now.
+    // The call has been admitted, and waits now.
     while remote.world.service().audit.waiting_calls() == 0 {
         tokio::task::yield_now().await;
     }

@@ -1,5 +1,5 @@
 //! Sessions and users of a provider, compared with the log. A session without a sign-in in the log
-//! lets somebody act in the name of another.
+//! lets one person act in the name of another.
 
 use chrono::TimeDelta;
 use domain::access::HolderRole;
@@ -100,7 +100,7 @@ async fn a_session_that_ended_early_is_intact() {
 
 /// An update of the table showed another person behind all acts of a user.
 #[tokio::test]
-async fn the_name_behind_an_act_is_the_events() {
+async fn names_of_acts_come_from_events() {
     let (world, scope) = world().await;
     tamper(&world, &["update users set name = 'Bob'"]).await;
     let mut connection = world.pool().acquire().await.unwrap();

@@ -1,5 +1,5 @@
-//! Signers: which process may sign the next checkpoint, and what happens when keys or checkpoints
-//! are lost.
+//! Signers: which process may sign the next checkpoint, and how the loss of keys or checkpoints is
+//! met.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,8 +70,9 @@ fn files(folder: &Path, extension: &str) -> usize {
     entries.filter(|entry| has(entry.as_ref().unwrap().path())).count()
 }
 
+/// Two projectors with one folder of checkpoints signed with two keys.
 #[tokio::test]
-async fn two_projectors_with_one_folder_of_checkpoints_signed_with_two_keys() {
+async fn two_projectors_sign_with_one_key() {
     let world = followed().await;
     let shared = tempfile::tempdir().unwrap();
     let machines = [Machine::with(shared.path()), Machine::with(shared.path())];
@@ -95,8 +96,9 @@ async fn two_projectors_with_one_folder_of_checkpoints_signed_with_two_keys() {
     assert_eq!(files(&refused.keys(), "key"), 0, "no key is made silently");
 }
 
+/// `--audit-keys-dir` names their folder.
 #[tokio::test]
-async fn a_process_signs_where_the_settings_say_its_keys_are() {
+async fn a_process_signs_with_the_named_keys() {
     let world = followed().await;
     let shared = tempfile::tempdir().unwrap();
     let (first, second) = (Machine::with(shared.path()), Machine::with(shared.path()));
@@ -108,7 +110,7 @@ async fn a_process_signs_where_the_settings_say_its_keys_are() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_beside_another_signer_says_who_signs() {
+async fn a_refused_checkpoint_names_the_other_signer() {
     let world = followed().await;
     let mut other = PgConnection::connect_with(&world.database.main).await.unwrap();
     other.execute("select pg_advisory_lock(43, 1)").await.unwrap();
@@ -119,8 +121,10 @@ async fn a_checkpoint_beside_another_signer_says_who_signs() {
     assert_eq!(audit(&world, &CHECKPOINT).await.0, 0);
 }
 
+/// A laptop without keys was told that the log is broken. It trusts the public keys beside the
+/// checkpoints, or the ones that it is given.
 #[tokio::test]
-async fn a_laptop_without_keys_was_told_that_the_log_is_broken() {
+async fn verify_without_public_keys_is_incomplete() {
     let world = followed().await;
     let shared = tempfile::tempdir().unwrap();
     let signer = Machine::with(shared.path());
@@ -141,8 +145,9 @@ async fn a_laptop_without_keys_was_told_that_the_log_is_broken() {
     assert_eq!(laptop.run(&world, &pinned).await.0, 0);
 }
 
+/// The second key signed, and only a verification found it. A rotation is no second key.
 #[tokio::test]
-async fn a_second_key_was_found_by_a_verification_and_not_at_its_signature() {
+async fn a_second_key_cannot_sign_the_series() {
     let world = followed().await;
     let shared = tempfile::tempdir().unwrap();
     let (signer, other) = (Machine::with(shared.path()), Machine::with(shared.path()));
@@ -162,8 +167,9 @@ async fn a_second_key_was_found_by_a_verification_and_not_at_its_signature() {
     assert_eq!(signer.run(&world, &VERIFY).await.0, 0);
 }
 
+/// With an emptied folder of keys or of checkpoints, a signer began anew without a word.
 #[tokio::test]
-async fn an_emptied_folder_of_keys_or_checkpoints_began_anew_without_a_word() {
+async fn an_emptied_folder_stops_the_signer() {
     let world = followed().await;
     let shared = tempfile::tempdir().unwrap();
     let signer = Machine::with(&shared.path().join("checkpoints"));
@@ -191,7 +197,7 @@ async fn an_emptied_folder_of_keys_or_checkpoints_began_anew_without_a_word() {
 }
 
 #[tokio::test]
-async fn another_databases_checkpoints_are_no_series_to_continue() {
+async fn no_signer_continues_a_foreign_series() {
     let (world, stranger) = (followed().await, followed().await);
     let folders = tempfile::tempdir().unwrap();
     let signer = Machine::with(&folders.path().join("ours"));
@@ -204,8 +210,9 @@ async fn another_databases_checkpoints_are_no_series_to_continue() {
     assert!(matches!(taken, Err(AuditError::Refused(SigningRefusal::OtherInstallation(_)))));
 }
 
+/// An operator orders the series with a reason.
 #[tokio::test]
-async fn a_new_series_is_ordered_with_a_reason_and_stands_in_the_audit_log() {
+async fn a_new_series_enters_the_audit_log() {
     let world = followed().await;
     let shared = tempfile::tempdir().unwrap();
     let signer = Machine::with(&shared.path().join("checkpoints"));
@@ -239,7 +246,7 @@ async fn a_new_series_is_ordered_with_a_reason_and_stands_in_the_audit_log() {
 
 /// The order of two exports and a signer: each has its turn.
 #[tokio::test]
-async fn exports_and_checkpoints_at_once_have_numbers_without_gaps() {
+async fn racing_signatures_have_numbers_without_gaps() {
     let world = followed().await;
     let firm = world.firm().await;
     read_often(&world, &firm, 5).await;

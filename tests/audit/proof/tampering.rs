@@ -1,4 +1,5 @@
-//! The tampering table: what a superuser may do to the database, which command finds it, and where.
+//! The tampering table: changes that a superuser can make, and the place at which a command finds
+//! each.
 
 use std::fs;
 
@@ -28,7 +29,7 @@ pub(super) async fn follow(world: &World) {
     world.seal().await;
 }
 
-/// What a superuser does: no trigger stops it.
+/// Runs statements as a superuser: no trigger stops them.
 pub(super) async fn tamper(world: &World, statements: &[&str]) {
     tamper_with(&world.database, statements).await;
 }
@@ -44,8 +45,8 @@ pub(super) async fn tamper_with(database: &TestDatabase, statements: &[&str]) {
     pool.close().await;
 }
 
-/// The read models of the proof are emptied and made again from what the log says now: a history
-/// that agrees with itself.
+/// Empties the read models of the proof and makes them anew from the changed log. The history then
+/// agrees with itself.
 async fn make_again(world: &World) {
     tamper(
         world,
@@ -58,7 +59,7 @@ async fn make_again(world: &World) {
     follow(world).await;
 }
 
-/// What is done, by which statements, and what is said of it.
+/// A change, its statements, and a part of the verdict.
 type Row = (&'static str, &'static [&'static str], &'static str);
 
 const EVENTS: [Row; 8] = [
@@ -160,12 +161,12 @@ const PROOF: [Row; 7] = [
 ];
 
 #[tokio::test]
-async fn g2_what_is_changed_deleted_swapped_or_inserted_in_the_log_is_found_at_its_place() {
+async fn g2_verify_locates_changes_of_the_log() {
     find(&EVENTS).await;
 }
 
 #[tokio::test]
-async fn g2_what_is_changed_deleted_swapped_or_inserted_in_the_proof_is_found_at_its_place() {
+async fn g2_verify_locates_changes_of_the_proof() {
     find(&PROOF).await;
 }
 
@@ -182,8 +183,9 @@ async fn find(table: &[Row]) {
     }
 }
 
+/// Nothing else can: the tables agree with each other.
 #[tokio::test]
-async fn g2_a_cut_tail_is_found_by_the_checkpoint_alone() {
+async fn g2_the_checkpoint_reveals_a_cut_tail() {
     let (world, _) = world().await;
     tamper(&world, &["delete from events where position > 1050"]).await;
     make_again(&world).await;
@@ -195,8 +197,9 @@ async fn g2_a_cut_tail_is_found_by_the_checkpoint_alone() {
     without_checkpoints_it_cannot_be_told(&world).await;
 }
 
+/// Nothing else can: the tables agree with each other.
 #[tokio::test]
-async fn g2_a_history_that_is_written_anew_is_found_by_the_checkpoint_alone() {
+async fn g2_the_checkpoint_reveals_a_new_history() {
     let (world, firm) = world().await;
     tamper(
         &world,
@@ -221,7 +224,7 @@ async fn g2_a_history_that_is_written_anew_is_found_by_the_checkpoint_alone() {
     without_checkpoints_it_cannot_be_told(&world).await;
 }
 
-/// E17: as it is with a replica that has lost the end of the log.
+/// E17: a replica that has lost the end of the log signs nothing more, either.
 async fn nothing_more_is_signed(world: &World) {
     let firm = "select firm_id::text from firms";
     let firm: String = sqlx::query_scalar(firm).fetch_one(world.pool()).await.unwrap();
@@ -234,7 +237,7 @@ async fn nothing_more_is_signed(world: &World) {
     }
 }
 
-/// The forged history agrees with itself: only what is kept elsewhere tells.
+/// The forged history agrees with itself: only a checkpoint that is kept elsewhere tells.
 async fn without_checkpoints_it_cannot_be_told(world: &World) {
     fs::remove_dir_all(data_dir(&world.database).join("checkpoints")).unwrap();
     let (code, text) = audit(world, &VERIFY).await;
@@ -243,7 +246,7 @@ async fn without_checkpoints_it_cannot_be_told(world: &World) {
 }
 
 #[tokio::test]
-async fn g2_a_checkpoint_that_is_changed_forged_or_lost_is_found() {
+async fn g2_tampered_and_lost_checkpoints_are_found() {
     let (world, firm) = world().await;
     let published = audit(&world, &["audit", "keys", "publish"]).await.1;
     let folder = data_dir(&world.database);
@@ -270,7 +273,7 @@ async fn g2_a_checkpoint_that_is_changed_forged_or_lost_is_found() {
     assert!(code == 2 && text.contains("1 checkpoints are missing"), "{text}");
     fs::write(&second, kept).unwrap();
 
-    // Whoever has the machine makes keys and checkpoints of their own; not those that were published.
+    // An intruder on the machine can make new keys and checkpoints, but not the published keys.
     fs::remove_dir_all(folder.join("checkpoints")).unwrap();
     fs::remove_dir_all(folder.join("audit-keys")).unwrap();
     let (code, text) = audit(&world, &["audit", "checkpoint"]).await;
@@ -283,7 +286,7 @@ async fn g2_a_checkpoint_that_is_changed_forged_or_lost_is_found() {
 }
 
 #[tokio::test]
-async fn g1_the_owner_is_refused_what_would_change_the_proof() {
+async fn g1_the_owner_cannot_change_the_proof() {
     let (world, _) = world().await;
     for table in ["audit_log", "seals", "events"] {
         for change in [
@@ -301,7 +304,7 @@ async fn g1_the_owner_is_refused_what_would_change_the_proof() {
 }
 
 #[tokio::test]
-async fn g2_the_kept_end_of_a_chain_is_verified_too() {
+async fn g2_a_forged_chain_head_is_found() {
     let (world, firm) = world().await;
     tamper(&world, &["update audit_heads set hash = sha256(hash)"]).await;
     let (code, text) = audit(&world, &VERIFY).await;

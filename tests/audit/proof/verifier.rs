@@ -95,8 +95,9 @@ fn flaw(ended: &EndedVerification) -> &str {
     }
 }
 
+/// The log is verified once a day, in steps, by one process at a time.
 #[tokio::test]
-async fn the_log_is_verified_once_a_day_in_steps_and_resumed_by_another_process() {
+async fn another_process_resumes_the_daily_verification() {
     let log = LongLog::new().await;
     let mut first = log.verifier();
     first.step().await.unwrap();
@@ -129,8 +130,9 @@ async fn the_log_is_verified_once_a_day_in_steps_and_resumed_by_another_process(
     assert!(log.state().await.running.is_some(), "it is due");
 }
 
+/// Events, entries, seals and checkpoints come between the steps of the verification.
 #[tokio::test]
-async fn a_log_that_grows_is_no_flaw_of_a_verification_in_steps() {
+async fn a_growing_log_is_no_flaw() {
     let log = LongLog::new().await;
     let mut verifier = log.verifier();
     let mut rounds = 0;
@@ -153,7 +155,7 @@ async fn a_log_that_grows_is_no_flaw_of_a_verification_in_steps() {
 }
 
 #[tokio::test]
-async fn a_change_below_the_place_of_a_resumed_verification_is_found() {
+async fn a_resumed_verification_finds_earlier_changes() {
     let log = LongLog::new().await;
     let mut first = log.verifier();
     first.step().await.unwrap();
@@ -168,7 +170,7 @@ async fn a_change_below_the_place_of_a_resumed_verification_is_found() {
 }
 
 #[tokio::test]
-async fn each_kind_of_forged_row_is_found_by_the_verification_in_steps() {
+async fn verification_in_steps_finds_each_forgery() {
     let forged = [
         (
             "update events set payload = replace(payload::text, 'Harrow', 'Harrov')::json
@@ -199,7 +201,7 @@ async fn each_kind_of_forged_row_is_found_by_the_verification_in_steps() {
 }
 
 #[tokio::test]
-async fn a_process_without_the_checkpoints_leaves_the_verification_to_others() {
+async fn no_process_verifies_without_the_checkpoints() {
     let log = LongLog::new().await;
     let elsewhere = tempfile::tempdir().unwrap();
     let notary = Notary {
@@ -214,9 +216,10 @@ async fn a_process_without_the_checkpoints_leaves_the_verification_to_others() {
     assert_eq!(ended.outcome, VerificationOutcome::Intact);
 }
 
-/// A forged row stayed unknown until somebody ran `audit verify`.
+/// A forged row stayed unknown until an operator ran `audit verify`. The log of the process, the
+/// metrics and `doctor` show the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forged_row_is_found_by_the_service_and_shown_by_log_doctor_and_metrics() {
+async fn the_service_reports_a_forged_row() {
     let world = Arc::new(World::real_time(TestDatabase::new().await).await);
     let firm = world.firm().await;
     read_often(&world, &firm, 100).await;

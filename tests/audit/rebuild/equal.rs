@@ -1,14 +1,14 @@
-//! What is made anew is what is there, each time again, and nothing is sent.
+//! Read models that are made anew are equal to the live ones, each time, and nothing is sent.
 
 use projector::rebuild::{ReadModel, RebuildOutcome, status};
 
 use super::{assert_equal, count, digests, rebuild, verify};
 use tests::whole_story;
 
-/// I7 and G12: after everything that can happen, each read model is what the log says; made anew twice
-/// it comes to the same, and no work queue has changed.
+/// I7 and G12: after everything that can happen, each read model agrees with the log. Two rebuilds
+/// make equal rows, no work queue changes, and nothing is sent.
 #[tokio::test]
-async fn g12_what_is_rebuilt_is_what_was_there_and_nothing_is_sent() {
+async fn g12_a_rebuild_repeats_every_read_model() {
     let (world, firm) = whole_story::told().await;
     let kinds = "select count(distinct aggregate_type) from events";
     assert_eq!(count(&world, kinds).await, 12, "every kind of stream");
@@ -33,7 +33,7 @@ async fn g12_what_is_rebuilt_is_what_was_there_and_nothing_is_sent() {
     assert_equal(&verify(&world).await);
 }
 
-/// What is in no read model, and what is taken over.
+/// Sums over the work queues, and over the columns that a rebuild takes from the live table.
 async fn queues(world: &tests::World) -> Vec<i64> {
     let mut counts = Vec::new();
     for asked in [
@@ -52,9 +52,9 @@ async fn queues(world: &tests::World) -> Vec<i64> {
     counts
 }
 
-/// Names of indexes and constraints are what errors are told by; a trigger refuses changes.
+/// Errors are told apart by the names of indexes and constraints, and a trigger refuses changes.
 #[tokio::test]
-async fn what_is_swapped_in_is_defined_as_what_was_there() {
+async fn a_swap_keeps_each_table_definition() {
     let world = tests::World::new().await;
     let role = format!("reader_{}", world.id().simple());
     let granted = format!(
@@ -110,9 +110,9 @@ async fn definitions(world: &tests::World) -> Vec<String> {
     .unwrap()
 }
 
-/// Those that follow say how far they are; when each was made anew is known.
+/// A follower's read model has a checkpoint and a lag. Each model has the time of its last rebuild.
 #[tokio::test]
-async fn the_status_tells_rows_lag_and_the_last_rebuild() {
+async fn the_status_tells_rows_lag_and_rebuild() {
     let world = tests::World::new().await;
     let firm = world.firm().await;
     world.submit(&firm).await;

@@ -23,8 +23,8 @@ fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap()
 }
 
-/// A firm's client and the product, until they are told to stop: whatever was answered is seen by the
-/// very next call. How many rounds that were.
+/// A firm's client and the product call until the stop. Each call sees the result of the call
+/// before. Returns the number of rounds.
 async fn traffic(world: &World, served: &Served, (firm, stop): (&Firm, &AtomicBool)) -> usize {
     let hook = json!({"target_url": "https://example.com/", "trigger": "payment_received"});
     let (mut rounds, mut key) = (0, firm.key.clone());
@@ -56,10 +56,11 @@ async fn traffic(world: &World, served: &Served, (firm, stop): (&Firm, &AtomicBo
     rounds
 }
 
-/// F10: everything is rebuilt again and again while clients, the product, deliveries and a verification
-/// of the audit log go on; nobody reads anything wrong, and statements that were prepared before work.
+/// F10: everything is rebuilt again and again while clients, the product, deliveries and a
+/// verification of the audit log go on. No caller reads a wrong answer, and prepared statements
+/// work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f10_a_rebuild_beside_traffic_shows_nobody_anything_wrong() {
+async fn f10_a_rebuild_beside_traffic_misleads_nobody() {
     let world = World::real_time(TestDatabase::new().await).await;
     let receiver = Receiver::start().await;
     let mut firms = Vec::new();
@@ -112,10 +113,10 @@ async fn tables(world: &World) -> Vec<(String, i64)> {
 
 const SHADOW: &str = "select count(*) from pg_namespace where nspname = 'shadow'";
 
-/// Killed while it fills, or in the middle of a swap: the live tables are the ones that were there, and
-/// the next one clears away what is left.
+/// The rebuild is killed while it fills, or in the middle of a swap. The live tables stay, and the
+/// next rebuild clears the rest away.
 #[tokio::test]
-async fn f10_a_rebuild_that_is_killed_changes_nothing() {
+async fn f10_a_killed_rebuild_changes_nothing() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.submit(&firm).await;
@@ -136,16 +137,17 @@ async fn f10_a_rebuild_that_is_killed_changes_nothing() {
     assert_equal(&verify(&world).await);
 }
 
-/// Waits until the server has noticed that a killed command is gone: it holds what it held so long.
+/// Waits until the server has noticed that a killed command is gone, and has dropped its locks.
 async fn until_forgotten(world: &World) {
     let mut connection = world.pool().acquire().await.unwrap();
     connection.execute("select pg_advisory_lock(hashtext('firmforms rebuild'))").await.unwrap();
     connection.execute("select pg_advisory_unlock(hashtext('firmforms rebuild'))").await.unwrap();
 }
 
-/// The second of two says so, and its exit code that nothing was done.
+/// The second of two rebuilds says that another is running. Its exit code says that nothing was
+/// done.
 #[tokio::test]
-async fn of_two_rebuilds_the_second_says_so() {
+async fn a_second_rebuild_is_refused() {
     let world = World::new().await;
     let mut first = world.pool().acquire().await.unwrap();
     first.execute("select pg_advisory_lock(hashtext('firmforms rebuild'))").await.unwrap();
@@ -159,9 +161,9 @@ async fn of_two_rebuilds_the_second_says_so() {
     assert_eq!(projections(&world, &["rebuild", "firms"]).await.status.code(), Some(0));
 }
 
-/// It is never skipped: nothing is swapped in that was made from half of the log.
+/// The event is never skipped: no table is swapped in that was made from half of the log.
 #[tokio::test]
-async fn e9_an_event_that_cannot_be_read_stops_a_rebuild() {
+async fn e9_an_unreadable_event_stops_a_rebuild() {
     let world = World::new().await;
     world.firm().await;
     let news = write_news(&world).await;
@@ -178,9 +180,9 @@ async fn e9_an_event_that_cannot_be_read_stops_a_rebuild() {
     assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
 }
 
-/// What is not a read model, nothing at all, and both.
+/// Exit code 2 is for a wrong order, 1 for a difference that was only found, and 0 for the rest.
 #[tokio::test]
-async fn the_command_tells_what_it_found_by_its_exit_code() {
+async fn the_exit_code_tells_the_outcome() {
     let world = World::new().await;
     let firm = world.firm().await;
     for wrong in [vec!["rebuild"], vec!["rebuild", "outbox"], vec!["verify", "firms", "--all"]] {
@@ -205,9 +207,9 @@ async fn the_command_tells_what_it_found_by_its_exit_code() {
     assert_eq!(told[0]["difference"]["column"], "name");
 }
 
-/// Somebody's long transaction keeps the live table: it is given up, and nothing is changed.
+/// A long transaction keeps the live table: the rebuild gives up and changes nothing.
 #[tokio::test]
-async fn a_table_that_is_used_all_the_time_is_left_as_it_is() {
+async fn a_busy_table_is_left_alone() {
     let world = World::new().await;
     world.firm().await;
     let before = tables(&world).await;
@@ -230,9 +232,9 @@ async fn a_table_that_is_used_all_the_time_is_left_as_it_is() {
     make(&world, &[ReadModel::Firms], RebuildAct::Replace).await.unwrap();
 }
 
-/// The shadow knows nothing of a migration that came after it was made, nor of new grants.
+/// The shadow table does not have a column of a later migration, nor a later grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_beside_a_rebuild_is_not_undone_by_the_swap() {
+async fn a_swap_undoes_no_migration() {
     let world = World::new().await;
     world.firm().await;
     for (change, undo) in [
@@ -263,7 +265,7 @@ async fn a_migration_beside_a_rebuild_is_not_undone_by_the_swap() {
     }
 }
 
-/// What cannot be swapped is not swapped in half.
+/// A table that cannot be swapped is not swapped in half.
 #[tokio::test]
 async fn a_swap_that_fails_changes_nothing() {
     let world = World::new().await;
@@ -281,10 +283,10 @@ async fn a_swap_that_fails_changes_nothing() {
     assert_eq!(projections(&world, &["rebuild", "firms"]).await.status.code(), Some(0));
 }
 
-/// What was appended while somebody's long append runs is not settled: a little of it is taken in all the
-/// same, less while everybody waits, and too much of it is not waited for without end.
+/// Events that were appended beside a long append are not settled. A rebuild takes in a few of
+/// them, fewer while it holds writers back, and fails at too many.
 #[tokio::test]
-async fn what_is_not_settled_is_taken_in_as_it_is_seen() {
+async fn a_rebuild_takes_in_few_unsettled_events() {
     let cluster = own_cluster().await;
     let world = World::on(cluster.database().await).await;
     let mut long = world.pool().begin().await.unwrap();

@@ -9,7 +9,7 @@ use projector::rebuild::{
 };
 use tests::World;
 
-/// These read models made anew, and what came of each.
+/// Makes these read models anew, and returns a report of each.
 async fn make(
     world: &World,
     models: &[ReadModel],
@@ -20,22 +20,22 @@ async fn make(
     run(world.pool(), &order, &|_, _| {}).await
 }
 
-/// All of them, compared.
+/// Compares all read models with the log.
 async fn verify(world: &World) -> Vec<RebuildReport> {
     make(world, &ReadModel::ALL, RebuildAct::Verify).await.unwrap()
 }
 
-/// All of them, put in their place.
+/// Replaces all read models.
 async fn rebuild(world: &World) -> Vec<RebuildReport> {
     make(world, &ReadModel::ALL, RebuildAct::Replace).await.unwrap()
 }
 
-/// What the rows of each come to.
+/// The count and the digest of each model's rows.
 fn digests(reports: &[RebuildReport]) -> Vec<(ReadModel, i64, String)> {
     reports.iter().map(|one| (one.model, one.digest.rows, one.digest.hex())).collect()
 }
 
-/// Fails unless each is what the log says.
+/// Fails unless each read model agrees with the log.
 fn assert_equal(reports: &[RebuildReport]) {
     for report in reports {
         assert_eq!(report.difference, None, "{}", report.model);

@@ -1,14 +1,14 @@
-//! A read model that is not what the log says: the first difference is named, and what may be repaired
-//! is.
+//! A read model that differs from the log: the first difference is named, and repaired if it may
+//! be.
 
 use projector::rebuild::{ReadModel, RebuildAct, RebuildOutcome, RowDifference};
 
 use super::{assert_equal, make, rebuild, tamper, verify};
 use tests::whole_story;
 
-/// E9: each is tampered with, found, and repaired.
+/// E9: each read model is changed by hand. The change is found, named and repaired.
 #[tokio::test]
-async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
+async fn e9_a_rebuild_repairs_a_forged_column() {
     let (world, firm) = whole_story::told().await;
     let id = firm.id;
     for (model, forged, expected) in [
@@ -62,9 +62,9 @@ async fn e9_what_was_changed_by_hand_is_named_and_repaired() {
     assert_equal(&verify(&world).await);
 }
 
-/// A row that is lost, and one that was never there; a target is shown without its query.
+/// A row is lost, and another was never there. The difference shows a target without its query.
 #[tokio::test]
-async fn e9_a_row_that_is_lost_or_made_up_is_named_and_repaired() {
+async fn e9_rebuilds_repair_lost_and_forged_rows() {
     let (world, firm) = whole_story::told().await;
     tamper(
         &world,
@@ -91,7 +91,7 @@ async fn e9_a_row_that_is_lost_or_made_up_is_named_and_repaired() {
 
 /// A delivery that was lost has its retention back from the vault.
 #[tokio::test]
-async fn what_was_purged_stays_so_even_if_its_row_was_lost() {
+async fn a_lost_row_comes_back_purged() {
     let (world, _) = whole_story::told().await;
     let purged = "select count(*) from deliveries where purged";
     let before = super::count(&world, purged).await;
@@ -100,10 +100,10 @@ async fn what_was_purged_stays_so_even_if_its_row_was_lost() {
     assert_eq!(super::count(&world, purged).await, before);
 }
 
-/// An entry or a seal that is not what the log says is evidence: it is never replaced. One that was
-/// lost comes back.
+/// An entry or a seal that differs from the log is evidence, and is never replaced. A lost one
+/// comes back.
 #[tokio::test]
-async fn an_entry_or_a_seal_is_never_changed_by_a_rebuild() {
+async fn a_rebuild_changes_no_entry_or_seal() {
     let (world, _) = whole_story::told().await;
     tamper(&world, "delete from audit_log where sequence = 3; delete from seals where number = 1")
         .await;

@@ -15,14 +15,15 @@ use super::{Desk, ids};
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// The one with this id in a list.
+/// The item of a list with this id.
 fn one(list: &Value, id: Uuid) -> Value {
     let mut items = list.as_array().unwrap().iter();
     items.find(|item| item["id"] == id.to_string()).cloned().unwrap_or(Value::Null)
 }
 
+/// The answer about a past day follows from the log, with names and last uses.
 #[tokio::test]
-async fn access_on_a_day_is_told_from_the_log_with_names_and_last_uses() {
+async fn past_access_shows_members_keys_and_uses() {
     let desk = Desk::new().await;
     let (firm, admin) = (&desk.firm, desk.world.id());
     desk.world.pass(DAY);
@@ -65,7 +66,7 @@ async fn access_on_a_day_is_told_from_the_log_with_names_and_last_uses() {
 }
 
 #[tokio::test]
-async fn tokens_are_told_while_they_are_valid_and_operators_since_they_were_seen() {
+async fn access_lists_valid_tokens_and_seen_operators() {
     let desk = Desk::new().await;
     let other = desk.world.firm().await;
     desk.limited(vec![other.id]).await;
@@ -102,8 +103,9 @@ async fn tokens_are_told_while_they_are_valid_and_operators_since_they_were_seen
     assert_eq!(before["operators"], json!([]));
 }
 
+/// A date is bad if it is in the future or no date at all.
 #[tokio::test]
-async fn access_refuses_days_to_come_nonsense_other_roles_and_unknown_firms() {
+async fn access_refuses_bad_dates_roles_and_firms() {
     let desk = Desk::new().await;
     let path = format!("/firms/{}/access", desk.firm.id);
     for wrong in ["as_of=2026-11-04", "as_of=yesterday", "as_of=17", "day=2026-11-01"] {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::Desk;
 use tests::process::firmforms;
 
-/// A firm with a delivery that failed, and a subscription that went with its key.
+/// A firm with a subscription and a delivery that failed.
 struct Story {
     desk: Desk,
     receiver: Receiver,
@@ -34,7 +34,7 @@ impl Story {
         Self { desk, receiver, hook, delivery }
     }
 
-    /// What a command prints as JSON.
+    /// The JSON output of a command.
     async fn json(&self, words: &[&str]) -> Value {
         let (code, out, err) = self.desk.run(&[words, &["--json"]].concat()).await;
         assert_eq!(code, 0, "{words:?}: {err}");
@@ -57,7 +57,7 @@ impl Story {
 }
 
 #[tokio::test]
-async fn a_command_and_a_call_give_one_answer() {
+async fn commands_and_calls_give_one_answer() {
     let story = Story::new().await;
     let Story { desk, hook, delivery, .. } = &story;
     let (hook, delivery) = (hook.to_string(), delivery.to_string());
@@ -87,12 +87,12 @@ async fn a_command_and_a_call_give_one_answer() {
         if told.is_array() {
             answer = answer["items"].take();
         }
-        // A reading of the terminal and one of a token differ, and each is an entry.
+        // A reading at the terminal and a reading by a token make different audit entries.
         assert_eq!(without_entries(told), without_entries(answer), "{words:?}");
     }
 }
 
-/// The answer without the uses of the token that asked for it.
+/// The answer without tokens and operators, whose last uses differ between the two readings.
 fn without_entries(mut answer: Value) -> Value {
     for list in ["tokens", "operators"] {
         if let Some(field) = answer.get_mut(list) {
@@ -103,7 +103,7 @@ fn without_entries(mut answer: Value) -> Value {
 }
 
 #[tokio::test]
-async fn members_forms_and_replays_are_listed_like_at_the_door() {
+async fn lists_at_the_terminal_match_the_api() {
     let story = Story::new().await;
     let desk = &story.desk;
     let gone = desk.world.id();
@@ -147,7 +147,7 @@ async fn members_forms_and_replays_are_listed_like_at_the_door() {
 }
 
 #[tokio::test]
-async fn a_replay_is_watched_until_it_has_ended() {
+async fn a_replay_is_watched_to_its_end() {
     let story = Story::new().await;
     let start = ["replay", "start", "--firm", "Harrow Lane", "--reason", "mended"];
     let id = story.json(&start).await[0]["id"].as_str().unwrap().to_owned();
@@ -168,7 +168,7 @@ async fn a_replay_is_watched_until_it_has_ended() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_key_is_told_with_the_chain_that_led_to_it() {
+async fn why_commands_show_the_chain_of_causes() {
     let story = Story::new().await;
     let Story { desk, hook, delivery, .. } = &story;
     let left = json!({"member_id": desk.firm.owner});
@@ -200,8 +200,9 @@ async fn the_end_of_a_key_is_told_with_the_chain_that_led_to_it() {
     assert!(told.contains("no key is called"), "{told}");
 }
 
+/// Without a reason the terminal shows neither a body nor an answer.
 #[tokio::test]
-async fn a_reason_shows_the_body_and_the_answers_of_a_delivery_at_the_terminal() {
+async fn a_reason_reveals_a_body_and_answers() {
     let story = Story::new().await;
     let (firm, delivery) = (story.desk.firm.id.to_string(), story.delivery.to_string());
     let show = ["deliveries", "show", "--firm", &firm, &delivery];
@@ -222,9 +223,9 @@ async fn a_reason_shows_the_body_and_the_answers_of_a_delivery_at_the_terminal()
     assert_eq!((action.as_str(), reason.as_deref()), ("answer_read", Some("ticket 4711")));
 }
 
-/// A revocation at the terminal had no reason in the audit log: `--reason` was refused.
+/// The terminal once refused `--reason`, so that the audit log had no reason for a revocation.
 #[tokio::test]
-async fn a_key_is_revoked_at_the_terminal_for_a_reason() {
+async fn a_terminal_revocation_keeps_its_reason() {
     let story = Story::new().await;
     let key = &story.desk.firm.key[..12];
     let revoke = ["keys", "revoke", "--firm", "Harrow Lane", key, "--yes", "--reason"];
@@ -239,9 +240,10 @@ async fn a_key_is_revoked_at_the_terminal_for_a_reason() {
     assert_eq!(why["evidence"]["key_id"], story.desk.firm.key_id.to_string());
 }
 
-/// The beginning of a firm's name was enough for `find`, and for no other command.
+/// The beginning of a firm's name was once enough for `find` alone. A beginning that two firms
+/// share is refused.
 #[tokio::test]
-async fn a_firm_is_named_by_the_beginning_of_its_name_unless_two_begin_so() {
+async fn a_unique_name_start_selects_a_firm() {
     let story = Story::new().await;
     let list = ["keys", "list", "--firm", "Harr"];
     let keys = story.json(&list).await;
@@ -251,9 +253,9 @@ async fn a_firm_is_named_by_the_beginning_of_its_name_unless_two_begin_so() {
     assert!(told.contains("may be each of these") && told.contains("firm Harrow"), "{told}");
 }
 
-/// The auditor's page had a line that was refused: `deliveries show` alone wanted `--firm`.
+/// `deliveries show` once refused a command of the auditor's page, because it wanted `--firm`.
 #[tokio::test]
-async fn a_delivery_is_shown_without_naming_its_firm() {
+async fn showing_a_delivery_needs_no_firm() {
     let story = Story::new().await;
     let delivery = story.delivery.to_string();
     let shown = story.json(&["deliveries", "show", &delivery[..13]]).await;
@@ -263,9 +265,9 @@ async fn a_delivery_is_shown_without_naming_its_firm() {
     assert!(told.contains("with --firm"), "{told}");
 }
 
-/// Each command in the table of the auditor's page is accepted, with words for its capitals.
+/// Each command in the table of the auditor's page runs. Values replace its words in capitals.
 #[tokio::test]
-async fn the_commands_of_the_auditors_page_are_accepted_as_they_stand_there() {
+async fn every_command_of_the_auditors_page_works() {
     let story = Story::new().await;
     let page = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../docs/how-to/answer-why-a-hook-was-removed.md");
@@ -296,8 +298,9 @@ async fn the_commands_of_the_auditors_page_are_accepted_as_they_stand_there() {
     assert_eq!(run, 7);
 }
 
+/// An export never overwrites a file.
 #[tokio::test]
-async fn deliveries_are_exported_to_a_new_file_or_to_standard_output() {
+async fn exports_go_to_stdout_or_new_files() {
     let story = Story::new().await;
     let (delivery, hook) = (story.delivery.to_string(), story.hook.to_string());
     let export = ["deliveries", "export", "--firm", "Harrow Lane"];
@@ -330,8 +333,9 @@ async fn deliveries_are_exported_to_a_new_file_or_to_standard_output() {
     assert!(told.contains("the name of a host"), "{told}");
 }
 
+/// The address may be an argument, or come by standard input.
 #[tokio::test]
-async fn a_person_is_looked_up_by_an_address_that_need_not_be_an_argument() {
+async fn a_piped_address_finds_a_person() {
     let story = Story::new().await;
     let about = ["--firm", "Harrow Lane", "--reason", "asked for access"];
     let known = story.json(&[&["people", "show", "ann@example.com"][..], &about].concat()).await;
@@ -355,7 +359,7 @@ async fn a_person_is_looked_up_by_an_address_that_need_not_be_an_argument() {
 }
 
 #[tokio::test]
-async fn receivers_are_told_with_their_state_and_sizes_with_their_sums() {
+async fn receivers_show_states_and_stats_show_sums() {
     let story = Story::new().await;
     let listed = story.json(&["receivers"]).await;
     let answer = story.desk.ask("/receivers").await["items"][0].take();
@@ -382,7 +386,7 @@ async fn receivers_are_told_with_their_state_and_sizes_with_their_sums() {
 }
 
 #[tokio::test]
-async fn a_sample_is_sent_from_the_terminal_and_its_answer_is_shown() {
+async fn a_terminal_sample_shows_its_answer() {
     let story = Story::new().await;
     let hook = story.hook.to_string();
     let test = ["hooks", "test", &hook[..13], "--reason", "mended"];
@@ -413,7 +417,7 @@ async fn a_sample_is_sent_from_the_terminal_and_its_answer_is_shown() {
 }
 
 #[tokio::test]
-async fn a_question_about_nothing_is_refused_in_one_line() {
+async fn unknown_names_are_refused_in_one_line() {
     let story = Story::new().await;
     for (words, part) in [
         (&["access", "--firm", "Nobody"][..], "no firm is called"),

@@ -1,5 +1,5 @@
-//! The body that was sent and the answers to it, shown for a reason and recorded (ruling 50), and
-//! the export of deliveries by firm, subscription, host and time.
+//! Bodies and answers of deliveries are shown for a reason, and each reading is recorded (ruling
+//! 50). The export of deliveries selects by firm, subscription, host and time.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn states(shown: &Value) -> (&Value, &Value) {
 }
 
 #[tokio::test]
-async fn each_reading_of_a_body_or_an_answer_is_an_entry_with_its_reason() {
+async fn each_reading_is_recorded_with_its_reason() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -57,7 +57,7 @@ async fn each_reading_of_a_body_or_an_answer_is_an_entry_with_its_reason() {
 }
 
 #[tokio::test]
-async fn content_that_is_not_shown_says_whether_it_was_purged_erased_or_never_there() {
+async fn missing_content_says_purged_erased_or_empty() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -94,8 +94,9 @@ async fn lines(desk: &Desk, query: &str) -> Vec<Value> {
     answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// A delivery without an attempt has one line, too.
 #[tokio::test]
-async fn an_export_has_a_line_for_each_attempt_and_one_for_a_delivery_without_any() {
+async fn an_export_has_one_line_per_attempt() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/in?token=secret")).await;
@@ -147,10 +148,10 @@ async fn an_export_has_a_line_for_each_attempt_and_one_for_a_delivery_without_an
     assert_eq!(desk.get(&desk.auditor, &missing).await.code(), (404, "firm_not_found"));
 }
 
-/// An auditor asked for the attempts of a month, and a retry over its edge and a replay were left
-/// out, because the time selected deliveries by their queuing.
+/// The time of an export once selected deliveries by their queuing. The export of a month then had
+/// no retry and no replay of older deliveries.
 #[tokio::test]
-async fn an_export_of_a_time_has_the_retries_and_replays_of_older_deliveries() {
+async fn a_timed_export_includes_retries_and_replays() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -183,8 +184,9 @@ async fn an_export_of_a_time_has_the_retries_and_replays_of_older_deliveries() {
     }
 }
 
+/// The export reads several pages, and each delivery is in it once.
 #[tokio::test]
-async fn an_export_of_a_host_has_workflow_steps_and_pages_miss_no_delivery() {
+async fn an_export_misses_no_workflow_step() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let response_id = desk.world.submit(&desk.firm).await;

@@ -33,7 +33,7 @@ async fn abandoned() -> (Desk, Uuid) {
 }
 
 #[tokio::test]
-async fn an_event_is_shown_by_its_position_or_id_with_its_causes_and_effects() {
+async fn an_event_shows_its_causes_and_effects() {
     let (desk, hook) = abandoned().await;
     let revoked = position_of(&desk, "KeyRevoked").await;
     let shown = desk.ask(&format!("/events/{revoked}")).await;
@@ -56,7 +56,7 @@ async fn an_event_is_shown_by_its_position_or_id_with_its_causes_and_effects() {
 }
 
 #[tokio::test]
-async fn the_events_of_a_stream_are_listed_in_order_page_by_page() {
+async fn a_streams_events_are_listed_in_order() {
     let (desk, hook) = abandoned().await;
     let path = format!("/events?stream={hook}");
     let listed = desk.ask(&path).await;
@@ -75,8 +75,9 @@ async fn the_events_of_a_stream_are_listed_in_order_page_by_page() {
     }
 }
 
+/// A token of the product is refused, too.
 #[tokio::test]
-async fn an_event_of_another_firm_an_unknown_one_and_another_role_are_refused() {
+async fn foreign_and_unknown_events_are_refused() {
     let (desk, hook) = abandoned().await;
     let position = position_of(&desk, "KeyRevoked").await;
     let other = desk.world.firm().await;
@@ -104,8 +105,9 @@ async fn found(desk: &Desk, token: &str, text: &str) -> Vec<(String, String)> {
     items.map(|one| (text(&one["kind"]), text(&one["id"]))).collect()
 }
 
+/// A part of an id, of a key or of a name is enough.
 #[tokio::test]
-async fn anything_is_found_by_its_id_the_start_of_it_a_key_a_hash_a_host_or_a_name() {
+async fn search_finds_ids_keys_hashes_and_names() {
     let (desk, hook) = abandoned().await;
     let position = position_of(&desk, "KeyRevoked").await;
     let event_id = desk.ask(&format!("/events/{position}")).await["event_id"].clone();
@@ -156,7 +158,7 @@ async fn anything_is_found_by_its_id_the_start_of_it_a_key_a_hash_a_host_or_a_na
 }
 
 #[tokio::test]
-async fn a_search_shows_a_limited_token_its_own_firms_only() {
+async fn a_limited_token_finds_only_its_firms() {
     let (desk, hook) = abandoned().await;
     let other = desk.world.firm().await;
     let limited = desk.limited(vec![other.id]).await;

@@ -20,8 +20,9 @@ async fn test(desk: &Desk, token: &str, hook: Uuid, body: Value) -> tests::Answe
     desk.call("POST", token, &path, body).await
 }
 
+/// A sample is marked as a test. Its answer is shown once.
 #[tokio::test]
-async fn a_sample_is_signed_marked_as_a_test_and_its_answer_is_shown_and_not_kept() {
+async fn a_sample_is_signed_and_kept_nowhere() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/in?token=canary")).await;
@@ -67,8 +68,9 @@ async fn a_sample_is_signed_marked_as_a_test_and_its_answer_is_shown_and_not_kep
     assert_eq!(kept, 0);
 }
 
+/// The test of a deleted form's subscription once sent a submission of another form.
 #[tokio::test]
-async fn the_test_of_a_deleted_forms_subscription_sent_a_submission_of_another_form() {
+async fn a_sample_uses_its_subscriptions_form() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let Desk { world, firm, .. } = &desk;
@@ -96,8 +98,9 @@ async fn the_test_of_a_deleted_forms_subscription_sent_a_submission_of_another_f
     assert_eq!((&sent["form"]["id"], &sent["response"]["id"]), (&json!(firm.form), &json!(own)));
 }
 
+/// The answers 410 to samples count towards no removal.
 #[tokio::test]
-async fn no_answer_to_a_sample_counts_towards_a_removal_and_a_pause_holds_none() {
+async fn samples_pass_pauses_and_remove_nothing() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -115,7 +118,7 @@ async fn no_answer_to_a_sample_counts_towards_a_removal_and_a_pause_holds_none()
 }
 
 #[tokio::test]
-async fn a_sample_goes_through_the_guards_of_a_delivery() {
+async fn a_sample_passes_the_delivery_guards() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -134,8 +137,9 @@ async fn a_sample_goes_through_the_guards_of_a_delivery() {
     assert!(receiver.received().is_empty());
 }
 
+/// A sample needs a live subscription and an active firm, too.
 #[tokio::test]
-async fn a_test_needs_an_operator_a_reason_a_live_subscription_and_an_active_firm() {
+async fn a_sample_needs_operator_and_reason() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -165,7 +169,7 @@ async fn a_test_needs_an_operator_a_reason_a_live_subscription_and_an_active_fir
 }
 
 #[tokio::test]
-async fn a_process_that_sends_nothing_sends_no_sample() {
+async fn a_held_process_sends_no_sample() {
     let begun = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = begun.world.subscribe(&begun.firm, &receiver.url("/")).await;

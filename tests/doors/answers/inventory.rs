@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Desk, ids};
 
 #[tokio::test]
-async fn firms_are_listed_by_name_page_by_page() {
+async fn firms_are_listed_by_name_in_pages() {
     let desk = Desk::new().await;
     let mut named = vec![("Harrow Lane".to_owned(), desk.firm.id)];
     for name in ["Zinc", "Ash", "Harrow Lane"] {
@@ -37,8 +37,9 @@ async fn firms_are_listed_by_name_page_by_page() {
     }
 }
 
+/// Replays and tokens of other firms are hidden, too.
 #[tokio::test]
-async fn a_limited_token_lists_its_own_firms_their_replays_and_the_tokens_that_reach_them() {
+async fn a_limited_token_lists_only_its_firms() {
     let desk = Desk::new().await;
     let other = desk.world.firm().await;
     let limited = desk.limited(vec![desk.firm.id]).await;
@@ -69,7 +70,7 @@ async fn a_limited_token_lists_its_own_firms_their_replays_and_the_tokens_that_r
 }
 
 #[tokio::test]
-async fn members_are_listed_with_their_roles_and_keys_and_forms_with_their_titles() {
+async fn members_show_roles_and_forms_show_titles() {
     let desk = Desk::new().await;
     let (admin, gone) = (desk.world.id(), desk.world.id());
     let joined = |member_id: Uuid, role: &str| {
@@ -98,7 +99,7 @@ async fn members_are_listed_with_their_roles_and_keys_and_forms_with_their_title
 }
 
 #[tokio::test]
-async fn replays_are_listed_newest_first_of_a_firm_or_of_all() {
+async fn replays_are_listed_newest_first() {
     let desk = Desk::new().await;
     let other = desk.world.firm().await;
     let mut begun = Vec::new();

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use tests::process::firmforms;
 
-/// A world with a firm, and tokens of those who ask about it.
+/// A world with a firm, and tokens of an operator and an auditor.
 struct Desk {
     world: World,
     firm: Firm,
@@ -95,7 +95,7 @@ impl Desk {
         .unwrap()
     }
 
-    /// What a command prints, and its exit code.
+    /// The exit code, the output and the errors of a command.
     async fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let mut command = firmforms(&self.world.database);
         let output = command.args(arguments).output().await.unwrap();

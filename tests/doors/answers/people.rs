@@ -31,8 +31,9 @@ async fn trail(desk: &Desk, address: &str) -> Value {
     answer.body
 }
 
+/// Responses, deliveries, subscriptions, invites and erasures are listed.
 #[tokio::test]
-async fn a_person_s_responses_deliveries_subscriptions_invites_and_erasures_are_listed() {
+async fn everything_about_a_person_is_listed() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/in?token=canary")).await;
@@ -69,7 +70,7 @@ async fn a_person_s_responses_deliveries_subscriptions_invites_and_erasures_are_
 }
 
 #[tokio::test]
-async fn an_unknown_person_has_nothing_and_a_firm_knows_only_its_own_people() {
+async fn a_firm_knows_only_its_own_people() {
     let desk = Desk::new().await;
     let other = desk.world.firm().await;
     submit(&desk, ADDRESS).await;

@@ -1,4 +1,4 @@
-//! Receivers over all firms: who fails, since when, and what waits.
+//! Receivers over all firms: their failures, and their waiting work.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Desk;
 
-/// A subscription to a made-up host, whose deliveries were answered so.
+/// A subscription to a made-up host, whose deliveries got these statuses.
 async fn told(desk: &Desk, host: &str, statuses: &[u16]) -> Uuid {
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -35,7 +35,7 @@ fn hosts(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn receivers_whose_last_attempt_failed_come_first_the_longest_first() {
+async fn receivers_failing_longest_come_first() {
     let desk = Desk::new().await;
     told(&desk, "fine.example", &[503, 200]).await;
     told(&desk, "gone.example", &[200, 404]).await;
@@ -64,7 +64,7 @@ async fn receivers_whose_last_attempt_failed_come_first_the_longest_first() {
 }
 
 #[tokio::test]
-async fn a_receiver_shows_its_subscriptions_the_work_that_waits_and_the_pause() {
+async fn a_receiver_shows_waiting_work_and_pauses() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     for path in ["/a", "/b"] {
@@ -87,10 +87,10 @@ async fn a_receiver_shows_its_subscriptions_the_work_that_waits_and_the_pause() 
     assert_eq!(later["items"][0]["attempts"], 0, "of the last day only");
 }
 
-/// Retries name no subscription, nor do workflow steps, and a restart of the follower counts nothing
-/// twice.
+/// A retry and a workflow step count like a first attempt, although their events name no
+/// subscription.
 #[tokio::test]
-async fn each_recorded_attempt_counts_once_whatever_it_belongs_to() {
+async fn each_recorded_attempt_counts_once() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -117,7 +117,7 @@ async fn each_recorded_attempt_counts_once_whatever_it_belongs_to() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_failed_for_a_day_is_named_by_doctor_and_counted_for_alerts() {
+async fn doctor_names_receivers_failing_for_a_day() {
     let desk = Desk::new().await;
     told(&desk, "dead.example", &[404; 10]).await;
     desk.world.pass(Duration::from_hours(25));
@@ -144,7 +144,7 @@ async fn a_receiver_that_failed_for_a_day_is_named_by_doctor_and_counted_for_ale
 
 /// A thousand hosts, and as many attempts in each hour of two days as a busy installation has.
 #[tokio::test]
-async fn a_thousand_receivers_are_listed_within_a_tenth_of_a_second() {
+async fn a_thousand_receivers_list_within_a_second() {
     let desk = Desk::on(World::new().await).await;
     let many = "
         insert into receivers (host, attempted_at, last_status, failing_since, failures)

@@ -20,7 +20,7 @@ fn table(stats: &Value, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn growth_is_measured_from_the_sizes_that_housekeeping_noted() {
+async fn growth_is_measured_from_noted_sizes() {
     let desk = Desk::new().await;
     let first = desk.ask("/stats").await;
     assert_eq!(first["main"]["growth"], Value::Null);
@@ -57,7 +57,7 @@ async fn growth_is_measured_from_the_sizes_that_housekeeping_noted() {
     assert_eq!(left, 1, "of the last hundred days");
 }
 
-/// Tables that the server had never analyzed had 0 rows, whatever was in them.
+/// A table that the server had never analyzed once had 0 rows here.
 #[tokio::test]
 async fn small_tables_are_counted_and_not_estimated() {
     let desk = Desk::new().await;

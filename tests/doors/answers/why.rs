@@ -39,8 +39,9 @@ async fn member_leaves(desk: &Desk) -> (Uuid, Uuid) {
     (hook, delivery)
 }
 
+/// The histories of the subscription, the key and the cancelled delivery show one chain.
 #[tokio::test]
-async fn the_chain_goes_from_the_member_who_left_to_the_cancelled_delivery() {
+async fn histories_lead_back_to_the_leaving_member() {
     let desk = Desk::new().await;
     let (hook, delivery) = member_leaves(&desk).await;
     let (owner, prefix) = (desk.firm.owner, &desk.firm.key[..12]);
@@ -98,9 +99,9 @@ async fn proved_by_their_entries(desk: &Desk, steps: &[Value]) {
     }
 }
 
-/// A member left an hour before the product reported it, and the answer named the report alone.
+/// A member left an hour before the report. The history once named the time of the report alone.
 #[tokio::test]
-async fn a_step_tells_the_time_that_the_product_reported_for_it() {
+async fn a_step_shows_the_reported_time() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -119,8 +120,9 @@ async fn a_step_tells_the_time_that_the_product_reported_for_it() {
     assert_eq!(told["steps"][2].get("reported_for"), None);
 }
 
+/// The history of an active key shows its making alone.
 #[tokio::test]
-async fn a_key_that_was_revoked_on_request_names_who_asked_and_an_active_one_its_making() {
+async fn a_key_history_names_its_revoker() {
     let desk = Desk::new().await;
     let path = format!("/keys/{}/history", desk.firm.key_id);
     let active = desk.ask_firm(&path).await;
@@ -140,7 +142,7 @@ async fn a_key_that_was_revoked_on_request_names_who_asked_and_an_active_one_its
 }
 
 #[tokio::test]
-async fn a_subscription_whose_target_was_gone_shows_both_410s_with_their_attempts() {
+async fn a_gone_subscription_shows_both_410s() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -167,7 +169,7 @@ async fn a_subscription_whose_target_was_gone_shows_both_410s_with_their_attempt
 }
 
 #[tokio::test]
-async fn a_delivery_that_waits_names_its_next_attempt_and_the_pause_that_holds_it() {
+async fn a_waiting_delivery_names_attempt_and_pause() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -190,7 +192,7 @@ async fn a_delivery_that_waits_names_its_next_attempt_and_the_pause_that_holds_i
 
 /// Erasure, suspension and a submission before the first attempt end deliveries, too.
 #[tokio::test]
-async fn a_cancelled_delivery_names_the_event_that_ended_it() {
+async fn a_cancelled_delivery_names_its_ending_event() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
@@ -226,7 +228,7 @@ async fn a_cancelled_delivery_names_the_event_that_ended_it() {
 }
 
 #[tokio::test]
-async fn a_replayed_and_a_reissued_delivery_name_their_orders() {
+async fn replayed_and_reissued_deliveries_name_their_orders() {
     let desk = Desk::new().await;
     let receiver = Receiver::start().await;
     desk.world.subscribe(&desk.firm, &receiver.url("/")).await;

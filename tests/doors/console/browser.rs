@@ -1,4 +1,4 @@
-//! Walks in a real browser. Without Chromium on the machine they are skipped, and say so.
+//! Walks in a real browser. Without Chromium on the machine the walks are skipped, and say so.
 //!
 //! `FIRMFORMS_SCREENS` names a folder for pictures. `FIRMFORMS_AXE` names the script of axe-core,
 //! which then looks at each page too.
@@ -31,7 +31,7 @@ struct Walk {
     stop: CancellationToken,
 }
 
-/// Contrast of each text with its ground, as WCAG 2 computes it; the texts that are too faint.
+/// The texts whose contrast with their ground is too small, computed as in WCAG 2.
 pub(crate) const FAINT: &str = r#"
 (() => {
   const channels = (color) => {
@@ -66,7 +66,7 @@ pub(crate) const FAINT: &str = r#"
 })()
 "#;
 
-/// Faults of names: fields without a label, links and buttons without words, ids there twice.
+/// Fields without a label, links and buttons without words, and ids that occur twice.
 pub(crate) const NAMELESS: &str = r#"
 (() => {
   const wrong = [];
@@ -178,7 +178,7 @@ async fn auditors_story(walk: &mut Walk) {
     walk.assert_says("Covered by the signed checkpoint 1.").await;
 }
 
-/// Story two: which receiver fails? Hold it, then send again.
+/// Story two: which receiver fails? Pause its host, then send again.
 async fn operators_story(walk: &mut Walk) {
     walk.go("/console").await;
     walk.browser.click(".decisions a", "127.0.0.1").await;
@@ -199,14 +199,14 @@ async fn operators_story(walk: &mut Walk) {
 }
 
 #[tokio::test]
-async fn an_auditor_finds_why_a_subscription_went_and_takes_the_proof_home() {
+async fn an_auditor_finds_cause_and_proof() {
     let Some(mut walk) = Walk::begin(HolderRole::Auditor).await else { return };
     auditors_story(&mut walk).await;
     walk.end().await;
 }
 
 #[tokio::test]
-async fn an_operator_finds_a_failing_receiver_holds_it_and_plans_a_replay() {
+async fn an_operator_pauses_and_plans_a_replay() {
     let Some(mut walk) = Walk::begin(HolderRole::Operator).await else { return };
     operators_story(&mut walk).await;
     walk.end().await;
@@ -221,8 +221,9 @@ async fn both_stories_are_walked_without_a_script() {
     walk.end().await;
 }
 
+/// The user then signs out.
 #[tokio::test]
-async fn a_user_comes_by_the_provider_to_the_wanted_page_and_signs_out() {
+async fn a_provider_user_reaches_the_wanted_page() {
     let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
     // A browser takes another name of the machine for another site.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -247,7 +248,7 @@ async fn a_user_comes_by_the_provider_to_the_wanted_page_and_signs_out() {
 }
 
 #[tokio::test]
-async fn keys_lead_through_the_console() {
+async fn the_keyboard_leads_through_the_console() {
     let Some(mut walk) = Walk::begin(HolderRole::Auditor).await else { return };
     let deliveries = walk.scene.at("/deliveries?limit=1");
     walk.go(&deliveries).await;
@@ -271,8 +272,9 @@ async fn keys_lead_through_the_console() {
     walk.end().await;
 }
 
+/// Both themes on a desk, and a phone.
 #[tokio::test]
-async fn every_page_is_readable_in_both_themes_on_a_desk_and_on_a_phone() {
+async fn every_page_is_readable_on_every_screen() {
     let Some(mut walk) = Walk::begin(HolderRole::Operator).await else { return };
     let axe = env::var_os("FIRMFORMS_AXE").map(|path| fs::read_to_string(path).unwrap());
     if axe.is_none() {

@@ -9,7 +9,7 @@ use tests::{Answer, Reply};
 use super::{Scene, Visitor, post, value_of};
 
 #[tokio::test]
-async fn an_operator_pauses_a_host_and_ends_the_pause_with_reasons() {
+async fn a_pause_and_its_end_keep_reasons() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let fields = [("host", "127.0.0.1"), ("reason", "they asked"), ("back", "/console/receivers")];
@@ -35,7 +35,7 @@ async fn an_operator_pauses_a_host_and_ends_the_pause_with_reasons() {
 }
 
 #[tokio::test]
-async fn all_deliveries_are_paused_only_by_the_written_word() {
+async fn pausing_everything_needs_the_written_word() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     for (fields, status) in [
@@ -54,7 +54,7 @@ async fn all_deliveries_are_paused_only_by_the_written_word() {
     assert_eq!(pauses["items"].as_array().unwrap().len(), 1);
 }
 
-/// The commands of the console, and fields that would do.
+/// The commands of the console with valid fields.
 async fn commands(scene: &Scene) -> Vec<(String, Vec<(&'static str, String)>)> {
     let delivery = scene.deliveries().await[0];
     let reason = ("reason", "a test".to_owned());
@@ -80,7 +80,7 @@ fn refs<'a>(fields: &'a [(&'a str, String)]) -> Vec<(&'a str, &'a str)> {
     fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
-/// The fields with the proof of a session.
+/// The fields with the form token of a session.
 fn with<'a>(fields: &'a [(&'static str, String)], token: &'a str) -> Vec<(&'a str, &'a str)> {
     let mut fields = refs(fields);
     fields.push(("form_token", token));
@@ -99,8 +99,9 @@ async fn an_auditor_gives_no_command() {
     assert!(!page.contains("Pause this subscription"));
 }
 
+/// A form is foreign if it is of another session, site or origin.
 #[tokio::test]
-async fn no_command_is_taken_from_a_form_of_another_site_or_session() {
+async fn no_command_comes_from_a_foreign_form() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let other = scene.visitor(HolderRole::Operator).await.form_token().await;
@@ -151,7 +152,7 @@ async fn no_command_is_taken_from_a_form_of_another_site_or_session() {
     assert_eq!(events(&scene).await, before, "nothing was done");
 }
 
-/// Number of events that are no readings.
+/// Number of events except readings.
 async fn events(scene: &Scene) -> i64 {
     sqlx::query_scalar("select count(*) from events where event_type <> 'AuditRead'")
         .fetch_one(scene.world.pool())
@@ -177,7 +178,7 @@ async fn no_command_is_taken_without_a_reason() {
 }
 
 #[tokio::test]
-async fn a_body_an_answer_and_a_target_are_shown_once_for_a_reason() {
+async fn withheld_content_shows_once_for_a_reason() {
     let scene = Scene::new().await;
     scene.receiver.reply([Reply::status(500)]);
     let delivery = scene.deliver().await;
@@ -211,8 +212,9 @@ async fn a_body_an_answer_and_a_target_are_shown_once_for_a_reason() {
     assert!(page.contains("withheld") && !page.contains("secret=abc"), "{page}");
 }
 
+/// The reason stays in the audit log.
 #[tokio::test]
-async fn a_key_is_revoked_by_its_prefix_and_its_reason_stays() {
+async fn revoking_a_key_needs_its_prefix() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let path = scene.at(&format!("/keys/{}/revoke", scene.firm.key_id));
@@ -233,8 +235,9 @@ async fn a_key_is_revoked_by_its_prefix_and_its_reason_stays() {
     assert_eq!(operator.send(&path, &right).await.status, 404, "it is revoked already");
 }
 
+/// The operator confirms the number of the dry run. A second click begins no second replay.
 #[tokio::test]
-async fn a_replay_is_a_dry_run_first_and_begins_once_by_its_number() {
+async fn a_replay_begins_after_its_dry_run() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let delivery = scene.deliveries().await[0].to_string();
@@ -268,7 +271,7 @@ async fn a_replay_is_a_dry_run_first_and_begins_once_by_its_number() {
     }
 }
 
-/// The fields of the form that confirms a dry run, with the number that it says.
+/// The fields of the form that confirms a dry run, with this number.
 fn confirmation<'a>(page: &'a str, number: &'a str) -> Vec<(&'a str, String)> {
     let (_, form) = page.split_once("form class=\"stacked\"").unwrap();
     let named = |field: &'a str| {
@@ -290,8 +293,9 @@ async fn dry_run(scene: &Scene, operator: &Visitor<'_>) -> String {
     dry.text().to_owned()
 }
 
+/// A replay once began with deliveries that failed after its dry run.
 #[tokio::test]
-async fn a_replay_began_with_deliveries_that_came_after_its_dry_run() {
+async fn later_deliveries_stay_out_of_the_replay() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let page = dry_run(&scene, &operator).await;
@@ -304,8 +308,9 @@ async fn a_replay_began_with_deliveries_that_came_after_its_dry_run() {
     assert_eq!(replays["items"][0]["selected"], 1);
 }
 
+/// A replay once began although its number had changed since the dry run.
 #[tokio::test]
-async fn a_replay_began_whose_number_had_changed_since_its_dry_run() {
+async fn a_changed_number_refuses_the_replay() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let page = dry_run(&scene, &operator).await;
@@ -326,8 +331,9 @@ async fn a_replay_began_whose_number_had_changed_since_its_dry_run() {
     assert_eq!(replays["items"].as_array().unwrap().len(), 1);
 }
 
+/// One click once stopped a replay for good, and the audit log had no reason.
 #[tokio::test]
-async fn a_replay_was_stopped_for_good_by_one_click_and_nobody_knew_why() {
+async fn stopping_a_replay_needs_word_and_reason() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let page = dry_run(&scene, &operator).await;
@@ -349,8 +355,9 @@ async fn a_replay_was_stopped_for_good_by_one_click_and_nobody_knew_why() {
     assert!(entries.contains(&stopped), "{entries:?}");
 }
 
+/// A plain GET once showed a body, an answer and a target.
 #[tokio::test]
-async fn a_plain_get_showed_a_body_an_answer_and_a_target() {
+async fn a_get_reveals_no_withheld_content() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let delivery = scene.deliveries().await[0];
@@ -374,8 +381,9 @@ async fn a_plain_get_showed_a_body_an_answer_and_a_target() {
     assert!(!entries.iter().any(|(action, _)| told.contains(&&**action)), "{entries:?}");
 }
 
+/// A form that was sent twice once made two new deliveries.
 #[tokio::test]
-async fn a_form_that_was_sent_twice_reissued_twice() {
+async fn a_twice_sent_form_reissues_once() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let delivery = scene.deliveries().await[0];
@@ -392,8 +400,9 @@ async fn a_form_that_was_sent_twice_reissued_twice() {
     assert_eq!(operator.send(&path, &fields[..1]).await.status, 400, "a form names its request");
 }
 
+/// The reading of such a target was once recorded, and nothing was shown.
 #[tokio::test]
-async fn the_reading_of_a_target_was_recorded_and_nothing_was_shown() {
+async fn a_target_shows_before_the_first_attempt() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     scene.world.submit(&scene.firm).await;
@@ -408,7 +417,7 @@ async fn the_reading_of_a_target_was_recorded_and_nothing_was_shown() {
 }
 
 #[tokio::test]
-async fn a_delivery_is_reissued_and_a_target_tested() {
+async fn an_operator_reissues_and_sends_a_sample() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let delivery = scene.deliveries().await[0];
@@ -427,7 +436,7 @@ async fn a_delivery_is_reissued_and_a_target_tested() {
 }
 
 #[tokio::test]
-async fn a_person_is_found_by_a_form_and_the_address_is_nowhere() {
+async fn finding_a_person_shows_no_address() {
     let scene = Scene::new().await;
     let auditor = scene.visitor(HolderRole::Auditor).await;
     let path = scene.at("/person");

@@ -8,8 +8,9 @@ use tests::World;
 
 use super::{Scene, Visitor, cookie_of, get, post, sign_in};
 
+/// No script and no other site gets the cookie.
 #[tokio::test]
-async fn a_token_becomes_a_cookie_of_eight_hours_that_no_script_and_no_other_site_gets() {
+async fn a_token_becomes_an_eight_hour_cookie() {
     let world = World::new().await;
     let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
     let answer = sign_in(&world, &token, &[]).await;
@@ -29,9 +30,10 @@ async fn a_token_becomes_a_cookie_of_eight_hours_that_no_script_and_no_other_sit
     assert_eq!(get(&world, "/console/firms", &[("cookie", pair)]).await.status, 200);
 }
 
-/// A neighbour under the same name can set cookies of this name, and a browser sends them first.
+/// A site of the same domain can set cookies of this name, which a browser may send first. Such a
+/// cookie once hid the session.
 #[tokio::test]
-async fn a_cookie_from_elsewhere_hid_the_session() {
+async fn a_foreign_cookie_hides_no_session() {
     let scene = Scene::new().await;
     let own = scene.visitor(HolderRole::Operator).await;
     let other = scene.visitor(HolderRole::Auditor).await;
@@ -46,8 +48,9 @@ async fn a_cookie_from_elsewhere_hid_the_session() {
     assert!(page.text().contains("<span>operator</span>"), "{}", page.text());
 }
 
+/// Behind a proxy that rewrites the host, nobody could once sign in.
 #[tokio::test]
-async fn behind_a_proxy_that_rewrites_the_host_nobody_could_sign_in() {
+async fn a_rewritten_host_allows_the_sign_in() {
     let scene = Scene::new().await;
     let made = tokens::create(scene.world.service(), "op", HolderRole::Operator).await.unwrap();
     let rewritten = [("origin", "https://console.example"), ("host", "10.0.0.7:8081")];
@@ -59,8 +62,9 @@ async fn behind_a_proxy_that_rewrites_the_host_nobody_could_sign_in() {
     assert_eq!(sign_in(&scene.world, &made.token, &foreign).await.status, 403);
 }
 
+/// Revoked and unknown tokens are refused, too.
 #[tokio::test]
-async fn only_a_living_token_of_an_operator_or_auditor_signs_in() {
+async fn only_operator_and_auditor_tokens_sign_in() {
     let world = World::new().await;
     let revoked = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap();
     tokens::revoke(world.service(), revoked.id).await.unwrap();
@@ -109,9 +113,9 @@ async fn use_session(world: &World, cookie: &mut String) -> u16 {
     answer.status.as_u16()
 }
 
-/// A session nobody used stayed open for eight hours.
+/// An unused session once stayed open for eight hours.
 #[tokio::test]
-async fn a_session_ends_30_minutes_after_its_last_use() {
+async fn an_unused_session_ends_after_30_minutes() {
     let scene = Scene::new().await;
     let mut cookie = scene.visitor(HolderRole::Operator).await.cookie;
     let first = cookie.clone();
@@ -129,7 +133,7 @@ async fn a_session_ends_30_minutes_after_its_last_use() {
 }
 
 #[tokio::test]
-async fn a_session_ends_8_hours_after_its_start() {
+async fn a_used_session_ends_after_8_hours() {
     let scene = Scene::new().await;
     let mut cookie = scene.visitor(HolderRole::Operator).await.cookie;
     for _ in 0..16 {
@@ -142,9 +146,10 @@ async fn a_session_ends_8_hours_after_its_start() {
     assert_eq!(use_session(&scene.world, &mut cookie).await, 303);
 }
 
-/// A neighbour in the domain can set a cookie without the prefix, and sign somebody in as himself.
+/// A site of the same domain can set a cookie without the prefix, and so sign in a victim as the
+/// attacker.
 #[tokio::test]
-async fn behind_tls_a_cookie_without_the_prefix_is_none() {
+async fn a_cookie_without_prefix_fails_behind_tls() {
     let scene = Scene::new().await;
     let cookie = scene.visitor(HolderRole::Operator).await.cookie;
     let tls = [("host", "ops.example"), ("sec-fetch-site", "same-origin")];
@@ -158,7 +163,7 @@ async fn behind_tls_a_cookie_without_the_prefix_is_none() {
     }
 }
 
-/// 60 of 60 wrong tokens were 401.
+/// Each of 60 wrong tokens once got 401.
 #[tokio::test]
 async fn after_20_wrong_tokens_an_address_waits() {
     let world = World::new().await;
@@ -177,8 +182,9 @@ async fn after_20_wrong_tokens_an_address_waits() {
     assert_eq!(sign_in(&world, "fft_wrong", &[]).await.status, 401);
 }
 
+/// Data without a session get 401.
 #[tokio::test]
-async fn without_a_session_a_page_leads_to_the_sign_in_and_data_is_refused() {
+async fn pages_without_session_lead_to_sign_in() {
     let scene = Scene::new().await;
     let page = scene.at("/deliveries?state=failed");
     let answer = get(&scene.world, &page, &[]).await;
@@ -198,8 +204,9 @@ async fn without_a_session_a_page_leads_to_the_sign_in_and_data_is_refused() {
     assert!(form.text().contains("deliveries?state=failed\""), "{}", form.text());
 }
 
+/// A page outside the console is never wanted.
 #[tokio::test]
-async fn after_the_sign_in_comes_the_wanted_page_of_the_console_and_no_other() {
+async fn sign_in_leads_to_the_wanted_page() {
     let world = World::new().await;
     let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
     for (back, led_to) in [
@@ -213,9 +220,9 @@ async fn after_the_sign_in_comes_the_wanted_page_of_the_console_and_no_other() {
     }
 }
 
-/// A browser sends no strict cookie along a link from elsewhere.
+/// A browser sends no strict cookie with a link from another site. The page follows the link again.
 #[tokio::test]
-async fn a_link_from_another_site_is_followed_a_second_time_from_here() {
+async fn a_cross_site_link_is_followed_again() {
     let world = World::new().await;
     let answer = get(&world, "/console/proof?a=1", &[("sec-fetch-site", "cross-site")]).await;
     assert_eq!(answer.status, 200);
@@ -223,8 +230,9 @@ async fn a_link_from_another_site_is_followed_a_second_time_from_here() {
     assert!(answer.text().contains(refresh), "{}", answer.text());
 }
 
+/// A link from another site once made an export.
 #[tokio::test]
-async fn a_link_from_another_site_made_an_export() {
+async fn a_cross_site_link_makes_no_export() {
     let scene = Scene::new().await;
     for page in ["/audit/export?format=csv", "/deliveries/export?format=csv"] {
         let page = scene.at(page);
@@ -251,9 +259,10 @@ async fn the_sign_out_takes_the_cookie_away() {
     assert_eq!(unasked.status, 403, "another site signs nobody out");
 }
 
-/// No table holds sessions, so the page says that a copy of a cookie outlives the sign-out.
+/// No table holds these sessions, and a copy of a cookie outlives the sign-out. The sign-out once
+/// seemed to end a stolen cookie.
 #[tokio::test]
-async fn the_sign_out_seemed_to_end_a_stolen_cookie() {
+async fn the_page_warns_of_copied_cookies() {
     let scene = Scene::new().await;
     let page = get(&scene.world, "/console/sign-in", &[]).await;
     let sentence = "The sign-out takes the cookie from this browser alone";
@@ -261,7 +270,7 @@ async fn the_sign_out_seemed_to_end_a_stolen_cookie() {
 }
 
 #[tokio::test]
-async fn no_answer_may_be_framed_scripted_from_elsewhere_or_kept() {
+async fn no_answer_is_framed_scripted_or_kept() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Operator).await;
     for path in ["/console", "/console/sign-in", "/console/nothing", "/console/firms.json"] {

@@ -1,5 +1,5 @@
-//! A provider of OpenID Connect on a real socket: description, keys, authorization, tokens. It
-//! checks what a provider checks, and signs with real keys.
+//! A provider of OpenID Connect on a real socket: description, keys, authorization, tokens. The
+//! provider makes the checks of a real one, and signs with real keys.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -160,7 +160,7 @@ impl IdentityProvider {
         *self.signing.lock().unwrap() = signing;
     }
 
-    /// Answers the browser that was led to this address: the address to which it is led back.
+    /// Answers an authorization request with the address to which the browser returns.
     pub(super) fn authorize(&self, query: &HashMap<String, String>) -> Result<String, String> {
         let asked = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
         for (name, expected) in [
@@ -243,7 +243,7 @@ impl IdentityProvider {
 
 type SharedProvider = State<Arc<IdentityProvider>>;
 
-/// Fails if the path shall fail.
+/// Answers with the fault that is set for the path, if there is one.
 async fn fail(State(provider): SharedProvider, request: Request, next: Next) -> Response {
     let fault = provider.faults.lock().unwrap().get(request.uri().path()).copied();
     match fault {
@@ -293,7 +293,7 @@ async fn jwks(State(provider): SharedProvider) -> Json<Value> {
         "kty": "RSA", "kid": "rsa", "use": "sig", "alg": "RS256",
         "n": URL_SAFE_NO_PAD.encode(public.n), "e": URL_SAFE_NO_PAD.encode(public.e),
     })];
-    // The second key is new from the second reading on.
+    // The second key appears at the second reading.
     let known = if *provider.described.lock().unwrap() > 1 { 2 } else { 1 };
     for (place, key) in provider.keys.iter().take(known).enumerate() {
         let point = &key.public_key().as_ref()[1..];
@@ -341,7 +341,7 @@ async fn token(State(provider): SharedProvider, headers: HeaderMap, body: String
     Json(answer).into_response()
 }
 
-/// A world whose console knows this provider.
+/// A world whose console uses this provider.
 pub(super) async fn world_with(provider: ProviderSettings) -> World {
     let provider = Some(Arc::new(oidc::Provider::new(provider).unwrap()));
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());

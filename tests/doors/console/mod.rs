@@ -44,7 +44,7 @@ impl Scene {
         self.world.deliver().await;
         self.world.project().await;
         let delivery = self.deliveries().await[0];
-        // The next one is newer.
+        // The next delivery is newer.
         self.world.pass(Duration::from_secs(1));
         delivery
     }
@@ -61,7 +61,7 @@ impl Scene {
         .unwrap()
     }
 
-    /// Lets the receiver say 410 until the subscription is removed.
+    /// Lets the receiver answer 410 until the subscription is removed.
     pub(crate) async fn go(&self) {
         for _ in 0..2 {
             self.receiver.reply([Reply::status(410)]);
@@ -88,13 +88,13 @@ impl Scene {
         .unwrap()
     }
 
-    /// Somebody who has signed in with a token of this role.
+    /// A visitor with a session of a token of this role.
     pub(crate) async fn visitor(&self, role: HolderRole) -> Visitor<'_> {
         let token = tokens::create(self.world.service(), role.name(), role).await.unwrap();
         Visitor::with(&self.world, &token.token).await
     }
 
-    /// Somebody whose token reaches these firms only.
+    /// A visitor whose token reaches these firms only.
     pub(crate) async fn limited(&self, role: HolderRole, firms: &[Uuid]) -> Visitor<'_> {
         let scope = TokenScope {
             name: "limited".into(),
@@ -107,7 +107,7 @@ impl Scene {
     }
 }
 
-/// A firm with this name, which has an owner and a form.
+/// A firm with this name, without members and forms.
 pub(crate) async fn firm_named(world: &World, name: &str) -> Uuid {
     let id = world.id();
     let opened =

@@ -52,7 +52,7 @@ pub(super) async fn pages(scene: &Scene) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_page_opens_for_operators_and_auditors_and_is_small() {
+async fn every_page_opens_and_is_small() {
     let scene = Scene::new().await;
     scene.go().await;
     scene.receiver.reply([Reply::status(500)]);
@@ -68,7 +68,7 @@ async fn every_page_opens_for_operators_and_auditors_and_is_small() {
 }
 
 #[tokio::test]
-async fn the_data_of_a_page_are_the_answer_of_the_api() {
+async fn page_data_equals_the_api_answer() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Operator).await;
     let delivery = scene.deliveries().await[0];
@@ -108,7 +108,7 @@ async fn tests_token(scene: &Scene) -> String {
     format!("Bearer {}", made.token)
 }
 
-/// Takes a field out wherever it is.
+/// Removes a field at any depth.
 fn strike(value: &mut Value, name: &str) {
     match value {
         Value::Object(object) => {
@@ -136,7 +136,7 @@ async fn a_removed_subscription_says_why_it_went() {
 }
 
 #[tokio::test]
-async fn a_delivery_says_why_it_is_in_its_state() {
+async fn a_delivery_page_explains_its_state() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let arrived = scene.deliveries().await[0];
@@ -154,7 +154,7 @@ async fn a_delivery_says_why_it_is_in_its_state() {
 }
 
 #[tokio::test]
-async fn a_workflow_step_has_tries_of_its_own() {
+async fn a_workflow_step_has_five_attempts() {
     let scene = Scene::new().await;
     let order = json!({
         "firm_id": scene.firm.id, "run_id": scene.world.id(), "step_id": scene.world.id(),
@@ -177,7 +177,7 @@ async fn a_workflow_step_has_tries_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_entry_shows_its_bytes_its_proof_and_its_neighbour() {
+async fn an_entry_shows_bytes_proof_and_neighbour() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let page = visitor.page(&scene.at("/audit/2")).await;
@@ -196,7 +196,7 @@ async fn an_entry_shows_its_bytes_its_proof_and_its_neighbour() {
 }
 
 #[tokio::test]
-async fn each_look_is_one_entry_under_the_token_of_the_session() {
+async fn each_look_makes_one_audit_entry() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let delivery = scene.deliveries().await[0];
@@ -218,7 +218,7 @@ async fn each_look_is_one_entry_under_the_token_of_the_session() {
 }
 
 #[tokio::test]
-async fn a_token_for_some_firms_sees_no_other_firm() {
+async fn a_limited_token_sees_no_other_firm() {
     let scene = Scene::new().await;
     let other = firm_named(&scene.world, "Elsewhere Ltd").await;
     let visitor = scene.limited(HolderRole::Operator, &[other]).await;
@@ -244,7 +244,7 @@ async fn a_token_for_some_firms_sees_no_other_firm() {
 }
 
 #[tokio::test]
-async fn the_box_finds_anything_and_leads_to_it() {
+async fn the_search_box_leads_to_its_finding() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let delivery = scene.deliveries().await[0];
@@ -263,8 +263,9 @@ async fn the_box_finds_anything_and_leads_to_it() {
     assert!(address.text().contains("People are found within a firm"));
 }
 
+/// A key, a token and a webhook secret once went into the address of a page.
 #[tokio::test]
-async fn a_key_a_token_and_a_secret_went_into_an_address() {
+async fn no_secret_enters_a_page_address() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let key = &scene.firm.key;
@@ -295,8 +296,9 @@ async fn a_key_a_token_and_a_secret_went_into_an_address() {
     assert_eq!(cut.headers["location"], "/console/find?q=ffk_zzzzzzzz");
 }
 
+/// Newer deliveries were once counted without the filters of the page.
 #[tokio::test]
-async fn newer_deliveries_were_counted_without_the_filters_of_the_page() {
+async fn newer_deliveries_are_counted_by_filter() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let delivery = scene.deliveries().await[0];
@@ -332,8 +334,9 @@ async fn newer_deliveries_were_counted_without_the_filters_of_the_page() {
     assert_eq!(newer("").await, Some(21), "more than 20 are not counted");
 }
 
+/// An open page once kept its token in use, because it asks for newer deliveries by itself.
 #[tokio::test]
-async fn an_open_page_kept_its_token_in_use() {
+async fn an_open_page_is_no_token_use() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let delivery = scene.deliveries().await[0];
@@ -352,8 +355,9 @@ async fn an_open_page_kept_its_token_in_use() {
     assert!(last_use().await > before, "a page is a use");
 }
 
+/// A replay of deliveries like the listed ones was once of all states.
 #[tokio::test]
-async fn a_replay_of_deliveries_like_these_was_of_all_states() {
+async fn a_replay_link_keeps_the_page_filter() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     let page = operator.page(&scene.at("/deliveries?state=delivered&limit=5")).await;
@@ -364,7 +368,7 @@ async fn a_replay_of_deliveries_like_these_was_of_all_states() {
 }
 
 #[tokio::test]
-async fn a_distance_becomes_an_instant_in_the_address() {
+async fn a_relative_time_becomes_an_instant() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;
     let answer = visitor.get(&scene.at("/deliveries?since=24h&state=")).await;
@@ -390,7 +394,7 @@ async fn pages_of_a_list_follow_each_other() {
 }
 
 #[tokio::test]
-async fn whatever_is_not_there_says_so() {
+async fn a_missing_page_says_not_found() {
     let scene = Scene::new().await;
     let visitor = scene.visitor(HolderRole::Operator).await;
     let missing = scene.world.id();

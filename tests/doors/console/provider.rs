@@ -42,7 +42,7 @@ impl Console {
         Self { world: world_with(settings).await, provider }
     }
 
-    /// A console that waits for the provider for a moment only.
+    /// A console that waits half a second for the provider.
     async fn impatient() -> Self {
         let provider = IdentityProvider::start().await;
         let settings = oidc::ProviderSettings {
@@ -75,7 +75,7 @@ impl Console {
         get(&self.world, path, &[("cookie", cookie), site]).await
     }
 
-    /// The whole way.
+    /// A whole sign-in.
     async fn travel(&self) -> Answer {
         let traveller = self.leave("/console/proof").await;
         self.come_back(&traveller.cookie, &self.answer(&traveller)).await
@@ -108,8 +108,9 @@ fn assert_refused(answer: &Answer, status: u16, sentence: &str) {
     assert_eq!(sessions.count(), 0);
 }
 
+/// The sign-out ends the session for every copy of the cookie.
 #[tokio::test]
-async fn a_user_signs_in_by_the_provider_is_the_actor_and_signs_out_for_good() {
+async fn a_provider_user_is_the_recorded_actor() {
     let console = Console::new().await;
     let page = get(&console.world, "/console/sign-in?back=/console/proof", &[]).await;
     let link = "/console/sign-in/provider?back=%2Fconsole%2Fproof";
@@ -157,9 +158,9 @@ async fn a_user_signs_in_by_the_provider_is_the_actor_and_signs_out_for_good() {
     assert!(entries.iter().all(|(_, by, _)| *by == actor), "{entries:?}");
 }
 
-/// The auditor's question is who had access on a day.
+/// The report of access on a day once left out users of the provider.
 #[tokio::test]
-async fn the_report_of_access_left_users_of_the_provider_out() {
+async fn the_access_report_lists_provider_users() {
     let console = Console::new().await;
     let world = &console.world;
     let (firm, other) = (world.firm().await, world.firm().await);
@@ -194,9 +195,9 @@ async fn the_report_of_access_left_users_of_the_provider_out() {
     assert_eq!(at(&firm, &open.to_string()).await, users);
 }
 
-/// Somebody who left the company was signed in until the session ended by itself.
+/// A former employee once stayed signed in until the session ended by itself.
 #[tokio::test]
-async fn an_operator_ends_all_sessions_of_a_user_and_says_why() {
+async fn an_operator_ends_a_users_sessions() {
     let console = Console::new().await;
     let service = console.world.service();
     let mut cookies = Vec::new();
@@ -230,7 +231,7 @@ async fn an_operator_ends_all_sessions_of_a_user_and_says_why() {
 }
 
 #[tokio::test]
-async fn at_the_terminal_users_are_listed_and_signed_out() {
+async fn the_terminal_lists_and_signs_out_users() {
     let console = Console::new().await;
     console.travel().await;
     // The program has the time of this machine.
@@ -255,8 +256,9 @@ async fn at_the_terminal_users_are_listed_and_signed_out() {
     assert!(listed.contains("no user of the provider is signed in"), "{listed}");
 }
 
+/// The log names the user as at each sign-in.
 #[tokio::test]
-async fn the_actor_of_a_user_is_the_same_after_each_sign_in_and_its_name_is_told() {
+async fn a_renamed_user_stays_one_actor() {
     let console = Console::new().await;
     console.travel().await;
     console.provider.claim(&json!({"name": "Ann Moor"}));
@@ -289,7 +291,7 @@ async fn the_actor_of_a_user_is_the_same_after_each_sign_in_and_its_name_is_told
 }
 
 #[tokio::test]
-async fn a_session_of_a_user_ends_8_hours_after_its_start() {
+async fn a_user_session_ends_after_8_hours() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     for _ in 0..16 {
@@ -302,9 +304,9 @@ async fn a_session_of_a_user_ends_8_hours_after_its_start() {
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
 }
 
-/// A session nobody used stayed open for eight hours.
+/// An unused session once stayed open for eight hours.
 #[tokio::test]
-async fn a_session_of_a_user_ends_30_minutes_after_its_last_use() {
+async fn unused_user_sessions_end_after_30_minutes() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     for _ in 0..2 {
@@ -317,9 +319,9 @@ async fn a_session_of_a_user_ends_30_minutes_after_its_last_use() {
     assert_eq!(sessions::of_users(console.world.service()).await.unwrap(), []);
 }
 
-/// Release 0.2.0 wrote no last use.
+/// Release 0.2.0 stored no last use.
 #[tokio::test]
-async fn a_session_of_release_0_2_0_counts_from_its_sign_in() {
+async fn older_sessions_count_from_their_sign_in() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     let former = "update sign_ins set last_used_at = null, proven_at = null";
@@ -331,7 +333,7 @@ async fn a_session_of_release_0_2_0_counts_from_its_sign_in() {
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
 }
 
-/// At many providers users enter any address, and that made an operator.
+/// At many providers a user may enter any address. Such an address once made an operator.
 #[rstest]
 #[case(json!({"email_verified": false}), None)]
 #[case(json!({}), None)]
@@ -354,14 +356,14 @@ async fn an_unverified_address_grants_nothing(#[case] claims: Value, #[case] led
     }
 }
 
-/// The time of the world, as the provider tells the proof of a person.
+/// Claims that the user proved the identity so many seconds ago.
 fn told_at(console: &Console, seconds_ago: i64) -> Value {
     let now = console.world.clock.now().get().timestamp();
     json!({"auth_time": now - seconds_ago, "exp": now + 300})
 }
 
 impl Console {
-    /// Sends the pause of everything.
+    /// Orders a pause of all deliveries.
     async fn pause_all(&self, cookie: &str) -> Answer {
         let page = self.open(cookie, "/console/firms").await;
         let token = value_of(page.text(), "form_token");
@@ -382,7 +384,7 @@ impl Console {
 }
 
 #[tokio::test]
-async fn a_user_proves_it_again_and_the_act_goes_on() {
+async fn an_act_continues_after_a_new_proof() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     let asked = console.pause_all(&cookie).await;
@@ -415,9 +417,9 @@ async fn a_user_proves_it_again_and_the_act_goes_on() {
     assert_eq!(console.pauses(&new).await, 1);
 }
 
-/// The provider may know the person from the morning, and a thief of the browser from nowhere.
+/// The provider may have checked the user in the morning, before a thief took the browser.
 #[tokio::test]
-async fn an_old_or_untold_proof_at_the_provider_is_none() {
+async fn an_old_or_missing_proof_is_refused() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     for claims in [json!({}), told_at(&console, 901)] {
@@ -433,7 +435,7 @@ async fn an_old_or_untold_proof_at_the_provider_is_none() {
 }
 
 #[tokio::test]
-async fn a_fresh_proof_at_the_sign_in_is_enough() {
+async fn a_fresh_sign_in_is_proof_enough() {
     let console = Console::new().await;
     console.provider.claim(&told_at(&console, 60));
     let cookie = cookie_of(&console.travel().await);
@@ -458,7 +460,7 @@ async fn nobody_has_a_role_by_default(#[case] claims: Value, #[case] sentence: &
 }
 
 #[tokio::test]
-async fn a_value_may_grant_an_auditor_some_firms_only() {
+async fn a_claim_value_grants_some_firms_only() {
     let provider = IdentityProvider::start().await;
     // The firm has an id before the settings name it.
     let firm = uuid::Uuid::from_u128(7);
@@ -481,7 +483,7 @@ async fn a_value_may_grant_an_auditor_some_firms_only() {
 #[case(Signing::Es256)]
 #[case(Signing::NewEs256)]
 #[tokio::test]
-async fn a_token_with_a_signature_of_the_provider_is_believed(#[case] signing: Signing) {
+async fn tokens_signed_by_the_provider_are_believed(#[case] signing: Signing) {
     let console = Console::new().await;
     console.provider.sign(signing);
     let traveller = console.leave("/console").await;
@@ -514,9 +516,10 @@ async fn a_token_that_proves_nobody_is_refused(#[case] signing: Signing, #[case]
     assert_eq!(console.entries().await, []);
 }
 
-/// Another person's answer signs a victim in as that person, who then sees what the victim does.
+/// An attacker could bring an answer of the provider to a victim's browser. The victim would then
+/// work in a session of the attacker.
 #[tokio::test]
-async fn an_answer_that_this_browser_did_not_ask_for_signs_nobody_in() {
+async fn an_unrequested_answer_signs_nobody_in() {
     let console = Console::new().await;
     let attacker = console.leave("/console").await;
     let victim = console.leave("/console").await;
@@ -542,9 +545,9 @@ async fn another_site_begins_no_sign_in() {
     }
 }
 
-/// An attacker who could set a cookie would know the session of the victim.
+/// An attacker can set a cookie in the victim's browser, and must not know the session from it.
 #[tokio::test]
-async fn a_session_never_has_a_cookie_that_the_browser_brought() {
+async fn each_session_gets_a_new_cookie() {
     let console = Console::new().await;
     let first = cookie_of(&console.travel().await);
     let planted = format!("firmforms_console={}", "A".repeat(43));
@@ -558,8 +561,9 @@ async fn a_session_never_has_a_cookie_that_the_browser_brought() {
     assert_eq!(console.open(&planted, "/console/firms").await.status, 303);
 }
 
+/// A sign-in that was begun ends after ten minutes.
 #[tokio::test]
-async fn a_way_leads_to_one_session_and_ends_after_ten_minutes() {
+async fn one_sign_in_makes_one_session() {
     let console = Console::new().await;
     let traveller = console.leave("/console").await;
     let answer = console.answer(&traveller);
@@ -592,7 +596,7 @@ async fn a_way_leads_to_one_session_and_ends_after_ten_minutes() {
 #[case("/console/..%2Finternal")]
 #[case("/console%0d%0aset-cookie:%20a=b")]
 #[tokio::test]
-async fn the_way_back_leads_to_no_other_site(#[case] back: &str) {
+async fn a_return_leads_to_no_other_site(#[case] back: &str) {
     let console = Console::new().await;
     let traveller = console.leave(back).await;
     let answer = console.come_back(&traveller.cookie, &console.answer(&traveller)).await;
@@ -600,8 +604,9 @@ async fn the_way_back_leads_to_no_other_site(#[case] back: &str) {
     assert!(!answer.text().contains("evil"), "{}", answer.text());
 }
 
+/// Nonce and proof key are new, too. No address holds the client's secret.
 #[tokio::test]
-async fn state_nonce_and_proof_key_are_of_one_way_and_the_secret_is_in_no_address() {
+async fn each_sign_in_has_its_own_state() {
     let console = Console::new().await;
     let (one, other) = (console.leave("/console").await, console.leave("/console").await);
     for name in ["state", "nonce", "code_challenge"] {
@@ -613,8 +618,9 @@ async fn state_nonce_and_proof_key_are_of_one_way_and_the_secret_is_in_no_addres
     assert!(!one.query.values().any(|value| value.contains("s3cret")));
 }
 
+/// Behind TLS the cookie is for this host alone.
 #[tokio::test]
-async fn the_cookie_of_the_way_is_lax_and_short_and_behind_tls_of_this_host_alone() {
+async fn sign_in_cookies_are_lax_and_short() {
     let provider = IdentityProvider::start().await;
     for (origin, expected) in [
         (ORIGIN, "firmforms_sign_in= Path=/console; Max-Age=600; HttpOnly; SameSite=Lax"),
@@ -633,7 +639,7 @@ async fn the_cookie_of_the_way_is_lax_and_short_and_behind_tls_of_this_host_alon
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_provider_is_told_and_no_text_of_the_address() {
+async fn a_refusal_shows_no_foreign_text() {
     let console = Console::new().await;
     for (error, sentence) in [
         ("access_denied", "the provider refused the sign-in: access_denied"),
@@ -650,8 +656,9 @@ async fn a_refusal_of_the_provider_is_told_and_no_text_of_the_address() {
     assert_refused(&answer, 403, "another provider answered");
 }
 
+/// The provider is asked again after 15 seconds.
 #[tokio::test]
-async fn while_the_provider_is_away_tokens_sign_in_and_it_is_asked_again() {
+async fn tokens_sign_in_while_the_provider_fails() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let known = IdentityProvider::start().await;
@@ -671,9 +678,10 @@ async fn while_the_provider_is_away_tokens_sign_in_and_it_is_asked_again() {
     assert_eq!(leave().await.status, 303);
 }
 
-/// Anybody can open the page that leads to the provider.
+/// Anybody can open the page that leads to the provider. Each of many visits once read the
+/// provider's description.
 #[tokio::test]
-async fn each_of_many_visits_at_once_asked_the_provider_for_its_description() {
+async fn concurrent_visits_read_the_description_once() {
     let console = Console::new().await;
     let leave = || get(&console.world, "/console/sign-in/provider", &[]);
     for answer in join_all((0..20).map(|_| leave())).await {
@@ -682,9 +690,9 @@ async fn each_of_many_visits_at_once_asked_the_provider_for_its_description() {
     assert_eq!(*console.provider.described.lock().unwrap(), 1);
 }
 
-/// Anybody can bring an answer with a code of their own, and the provider was asked about each.
+/// Anybody can bring an answer with a forged code. The provider was once asked about each.
 #[tokio::test]
-async fn over_20_failed_sign_ins_a_minute_from_one_address_the_provider_is_not_asked() {
+async fn after_20_failures_an_address_waits() {
     let console = Console::new().await;
     let forged = async || {
         let Traveller { cookie, query } = console.leave("/console").await;
@@ -704,9 +712,9 @@ async fn over_20_failed_sign_ins_a_minute_from_one_address_the_provider_is_not_a
     assert_eq!(console.travel().await.status, 200);
 }
 
-/// All callers of the internal door once had one address, and one of them locked the others out.
+/// All callers of the internal door once had one address, and one caller locked the others out.
 #[tokio::test]
-async fn failed_sign_ins_count_by_the_sockets_address() {
+async fn failed_sign_ins_count_by_caller_address() {
     let provider = IdentityProvider::start().await;
     let served = serve_for(&provider, &["--trusted-proxies", "127.0.0.9/32"]).await;
     let ask = async |caller: u8, path: &str, more: &str| {
@@ -731,7 +739,7 @@ async fn failed_sign_ins_count_by_the_sockets_address() {
         ask(caller, path, &format!("{more}Cookie: {flow}\r\n")).await.0
     };
     let (one, other) = ("X-Forwarded-For: 198.51.100.1\r\n", "X-Forwarded-For: 198.51.100.2\r\n");
-    // All at once: they count for a minute.
+    // All at once, because failures count for a minute.
     let forged = join_all((0..20).flat_map(|_| [forge(2, ""), forge(9, one)])).await;
     assert!(forged.iter().all(|status| *status == 403), "{forged:?}");
     assert_eq!(sign_in(2, "").await, 429);
@@ -740,9 +748,9 @@ async fn failed_sign_ins_count_by_the_sockets_address() {
     assert_eq!(sign_in(9, other).await, 200, "behind the proxy");
 }
 
-/// A broken integration, or an outage of the provider, locked all users out.
+/// Wrong API keys, or an outage of the provider, once locked all users out.
 #[tokio::test]
-async fn wrong_keys_and_an_outage_of_the_provider_count_as_no_failed_sign_in() {
+async fn outages_count_as_no_failed_sign_in() {
     let console = Console::new().await;
     for _ in 0..20 {
         let answer = console.world.call("a wrong key", "GET", "/me", Value::Null).await;
@@ -761,10 +769,10 @@ async fn wrong_keys_and_an_outage_of_the_provider_count_as_no_failed_sign_in() {
     assert_eq!(console.travel().await.status, 200);
 }
 
-/// Each token with a strange key made the service read the description again, and a reading that
-/// failed left it without one.
+/// Each token with an unknown key made the service read the description again. A failed reading
+/// once left the service without a description.
 #[tokio::test]
-async fn a_description_stays_known_while_a_new_one_cannot_be_read() {
+async fn an_unreadable_description_leaves_the_old_one() {
     let console = Console::new().await;
     assert_eq!(console.travel().await.status, 200);
     console.world.pass(Duration::from_secs(15));
@@ -787,7 +795,7 @@ async fn a_description_stays_known_while_a_new_one_cannot_be_read() {
 #[case("/jwks", ProviderFault::LongAnswer)]
 #[case("/jwks", ProviderFault::Elsewhere)]
 #[tokio::test]
-async fn a_provider_that_cannot_be_asked_leads_to_a_page_that_says_so(
+async fn a_failing_provider_yields_an_error_page(
     #[case] path: &'static str,
     #[case] fault: ProviderFault,
 ) {
@@ -806,10 +814,7 @@ async fn a_provider_that_cannot_be_asked_leads_to_a_page_that_says_so(
 #[case(ProviderFault::Elsewhere, 502)]
 #[case(ProviderFault::OtherShape, 403)]
 #[tokio::test]
-async fn a_code_that_cannot_be_exchanged_signs_nobody_in(
-    #[case] fault: ProviderFault,
-    #[case] status: u16,
-) {
+async fn a_failed_exchange_signs_nobody_in(#[case] fault: ProviderFault, #[case] status: u16) {
     let console = Console::impatient().await;
     console.provider.fail_at("/token", fault);
     let page = console.travel().await;
@@ -831,7 +836,7 @@ async fn a_code_that_cannot_be_exchanged_signs_nobody_in(
 #[case("authorization_endpoint", "javascript:alert(1)")]
 #[case("issuer", "https://evil.example")]
 #[tokio::test]
-async fn a_description_with_an_unsafe_url_leads_nowhere(#[case] member: &str, #[case] url: &str) {
+async fn an_unsafe_description_url_leads_nowhere(#[case] member: &str, #[case] url: &str) {
     let console = Console::new().await;
     console.provider.describe_as(&json!({member: url}));
     let page = get(&console.world, "/console/sign-in/provider", &[]).await;
@@ -839,7 +844,7 @@ async fn a_description_with_an_unsafe_url_leads_nowhere(#[case] member: &str, #[
 }
 
 #[tokio::test]
-async fn a_key_that_the_provider_withdrew_counts_for_an_hour_at_most() {
+async fn a_withdrawn_key_counts_for_one_hour() {
     let console = Console::new().await;
     console.provider.claim(&json!({"exp": 1_793_600_000}));
     assert_eq!(console.travel().await.status, 200);
@@ -852,7 +857,7 @@ async fn a_key_that_the_provider_withdrew_counts_for_an_hour_at_most() {
 }
 
 #[tokio::test]
-async fn sessions_of_users_end_with_the_setting_of_the_provider() {
+async fn user_sessions_end_with_the_provider() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
@@ -863,8 +868,9 @@ async fn sessions_of_users_end_with_the_setting_of_the_provider() {
     assert_eq!(page.status, 303, "{}", page.text());
 }
 
+/// A session once outlived the setting that granted its role.
 #[tokio::test]
-async fn a_session_outlived_the_setting_that_granted_its_role() {
+async fn a_session_ends_with_its_grant() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
@@ -904,7 +910,7 @@ fn header_of(answer: &str, name: &str) -> String {
 
 /// The real process, whose log a person reads.
 #[tokio::test]
-async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
+async fn the_log_explains_refusals_without_secrets() {
     let provider = IdentityProvider::start().await;
     let served = serve_for(&provider, &[]).await;
     let ask = async |path: &str, cookie: &str| {
@@ -949,7 +955,7 @@ async fn the_log_tells_why_nobody_signed_in_and_holds_no_secret_of_the_way() {
 }
 
 #[tokio::test]
-async fn without_a_provider_there_is_no_such_page() {
+async fn without_a_provider_its_pages_are_missing() {
     let world = World::new().await;
     let page = get(&world, "/console/sign-in", &[]).await;
     assert!(!page.text().contains("/console/sign-in/provider"), "{}", page.text());
@@ -959,7 +965,7 @@ async fn without_a_provider_there_is_no_such_page() {
 }
 
 #[tokio::test]
-async fn the_table_of_sessions_holds_no_cookie_and_ended_rows_go() {
+async fn session_rows_hold_no_cookie_and_expire() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     let (_, secret) = cookie.split_once('=').unwrap();

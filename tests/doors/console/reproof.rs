@@ -1,4 +1,4 @@
-//! Acts that cut off ask the holder of a token for it again (ruling 62).
+//! A revocation and a pause of everything ask for the token again (ruling 62).
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use api::commands::tokens::{self, HolderRole};
 
 use super::{Scene, Visitor, cookie_of, post, value_of};
 
-/// An old session revoked keys and paused everything without another look at the person.
+/// An old session once revoked keys and paused everything without a new proof.
 #[tokio::test]
-async fn a_key_is_revoked_once_the_token_is_entered_again() {
+async fn a_revocation_needs_the_token_again() {
     let scene = Scene::new().await;
     let service = scene.world.service();
     let made = tokens::create(service, "op", HolderRole::Operator).await.unwrap();
@@ -66,9 +66,9 @@ async fn only_a_pause_of_everything_asks_again() {
     assert_eq!(pauses["items"].as_array().unwrap().len(), 1);
 }
 
-/// A wrong token in the form of an act counts like one at the sign-in.
+/// A wrong token in such a form counts like a wrong token at the sign-in.
 #[tokio::test]
-async fn wrong_tokens_of_acts_have_the_rate_of_sign_ins() {
+async fn wrong_proof_tokens_count_like_sign_ins() {
     let scene = Scene::new().await;
     let operator = scene.visitor(HolderRole::Operator).await;
     scene.world.pass(Duration::from_secs(15 * 60 + 1));

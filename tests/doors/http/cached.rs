@@ -1,4 +1,4 @@
-//! `ETag` and `If-None-Match`; and the one answer that pages of other origins may read.
+//! `ETag` and `If-None-Match`, and the one answer that pages of other origins may read.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -13,9 +13,9 @@ async fn get(world: &World, path: &str, firm: &Firm, headers: &[(&str, &str)]) -
     world.public(request.body(Body::empty()).unwrap()).await
 }
 
-/// A poller read the whole list each time.
+/// A caller that polls once read the whole list each time.
 #[tokio::test]
-async fn who_names_the_content_that_it_has_gets_304_until_it_changes() {
+async fn a_known_etag_gets_304_until_changed() {
     let world = World::new().await;
     let firm = world.firm().await;
     for path in
@@ -51,9 +51,9 @@ async fn who_names_the_content_that_it_has_gets_304_until_it_changes() {
     assert_eq!(others.status, 200, "the list of another firm");
 }
 
-/// A26: Swagger UI and the like could not read the description; nothing else is for them.
+/// A26: Tools in a browser, such as Swagger UI, could once not read the description.
 #[tokio::test]
-async fn a26_pages_of_other_origins_may_read_the_description_and_nothing_else() {
+async fn a26_only_the_description_is_cross_origin() {
     let world = World::new().await;
     let firm = world.firm().await;
     let origin = [("origin", "https://editor.example")];

@@ -55,9 +55,9 @@ async fn many(world: &World, firm: &Firm) {
     assert_eq!(world.report(&forms).await.status, 202);
 }
 
-/// `GET /forms`, the description and its page went as they were, 90 KB at a time.
+/// `GET /forms`, the description and its page once went uncompressed, 90 KB at a time.
 #[tokio::test]
-async fn a_large_answer_is_compressed_for_a_caller_that_takes_gzip() {
+async fn large_answers_are_compressed_on_request() {
     let world = World::new().await;
     let firm = world.firm().await;
     many(&world, &firm).await;
@@ -91,8 +91,9 @@ async fn a_large_answer_is_compressed_for_a_caller_that_takes_gzip() {
     }
 }
 
+/// A list of ten subscriptions is small.
 #[tokio::test]
-async fn a_small_answer_and_a_list_of_ten_subscriptions_are_not_compressed() {
+async fn small_answers_are_not_compressed() {
     let world = World::new().await;
     let firm = world.firm().await;
     for n in 0..10 {

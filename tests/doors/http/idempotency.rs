@@ -40,9 +40,9 @@ async fn remembered(world: &World) -> i64 {
     count.fetch_one(world.pool()).await.unwrap()
 }
 
-/// A retry after a lost 201 made a second subscription, which doubled every delivery.
+/// A retry after a lost 201 once made a second subscription, which doubled every delivery.
 #[tokio::test]
-async fn a_repeated_request_answers_with_the_subscription_that_it_made() {
+async fn a_repeated_request_makes_no_second_subscription() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let first = subscribe(&world, &firm.key, "setup 1", &body()).await;
@@ -71,7 +71,7 @@ async fn a_repeated_request_answers_with_the_subscription_that_it_made() {
 }
 
 #[tokio::test]
-async fn a_bad_idempotency_key_is_refused_and_makes_nothing() {
+async fn a_bad_idempotency_key_is_refused() {
     let world = World::new().await;
     let firm = world.firm().await;
     for name in [String::new(), "a".repeat(256), "a\tb".to_owned(), "é".to_owned()] {
@@ -90,10 +90,10 @@ async fn a_bad_idempotency_key_is_refused_and_makes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_requests_with_one_idempotency_key_make_one_subscription() {
+async fn concurrent_repetitions_make_one_subscription() {
     let world = World::new().await;
     let firm = world.firm().await;
-    // One place is left: a second subscription of the same request would be one too many.
+    // One place is left, so that a second subscription of the request would exceed the limit.
     sqlx::query(
         "insert into quotas (firm_id, kind, period, used) values ($1, 'hooks', '-infinity', 99)
              on conflict (firm_id, kind, period) do update set used = excluded.used",
@@ -108,7 +108,7 @@ async fn concurrent_requests_with_one_idempotency_key_make_one_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_removal_concurrent_repetitions_make_one_new_subscription() {
+async fn repetitions_after_removal_make_one_subscription() {
     let world = World::new().await;
     let firm = world.firm().await;
     let first = made(&world, &firm, "one").await;
@@ -163,7 +163,7 @@ async fn a_request_is_remembered_for_24_hours() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_and_a_closed_firm_leave_no_remembered_request() {
+async fn revoked_keys_and_closed_firms_forget_requests() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let second = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();

@@ -1,4 +1,4 @@
-//! Headers of both doors beside the bodies: request ids, rates, repeated requests, encodings, caches.
+//! Headers of both doors: request ids, rates, repeated requests, encodings, caches.
 
 mod cached;
 mod encoding;

@@ -1,4 +1,4 @@
-//! The rest of a key's rate in its answers (ruling 39).
+//! The remaining rate of a key in its answers (ruling 39).
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ fn rate(answer: &Answer) -> Option<&str> {
     rate
 }
 
-/// A client learnt of the limit by hitting it.
+/// A client once learnt of the limit by a refusal.
 #[tokio::test]
-async fn every_answer_to_a_known_key_tells_what_the_key_has_left() {
+async fn answers_tell_a_key_its_remaining_rate() {
     let world = World::new().await;
     let firm = world.firm().await;
     for (left, method, path, status) in [
@@ -51,7 +51,7 @@ async fn every_answer_to_a_known_key_tells_what_the_key_has_left() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_rate_follows_the_window_and_a_refusal_has_none() {
+async fn the_remaining_rate_follows_the_window() {
     let world = World::new().await;
     let firm = world.firm().await;
     let ask = async |path: &str| rate(&world.get(&firm, path).await).unwrap().to_owned();
@@ -71,7 +71,7 @@ async fn the_rest_of_a_rate_follows_the_window_and_a_refusal_has_none() {
             assert_eq!(refused.headers["retry-after"], "40");
         }
         world.pass(Duration::from_millis(39_500));
-        // The first 70 have left; the 50 are 39.5 s old.
+        // The first 70 calls have left the window. The other 50 are 39.5 s old.
         assert_eq!(ask("/me").await, r#""key";r=69;t=21"#);
         world.pass(Duration::from_millis(20_500));
         assert_eq!(ask("/me").await, r#""key";r=118;t=40"#);
@@ -79,9 +79,9 @@ async fn the_rest_of_a_rate_follows_the_window_and_a_refusal_has_none() {
     }
 }
 
-/// A clock that was put back leaves calls of the future in the ring.
+/// A clock that was set back leaves calls of the future in the ring.
 #[tokio::test]
-async fn the_rest_of_a_rate_is_within_bounds_whatever_the_ring_holds() {
+async fn the_remaining_rate_stays_within_bounds() {
     let world = World::new().await;
     let firm = world.firm().await;
     for ring in [

@@ -20,9 +20,9 @@ async fn call(world: &World, path: &str, key: &str, ids: &[&str]) -> Answer {
     }
 }
 
-/// A failed call could not be found: no answer had an id, and one that was sent was ignored.
+/// A failed call could once not be found: no answer had an id, and a caller's id was ignored.
 #[tokio::test]
-async fn every_answer_of_both_doors_has_a_request_id() {
+async fn every_answer_has_a_request_id() {
     let world = World::new().await;
     let firm = world.firm().await;
     let mut seen = Vec::new();
@@ -60,9 +60,9 @@ async fn every_answer_of_both_doors_has_a_request_id() {
     }
 }
 
-/// A person who reported "500 at 10:31" and the operator had nothing in common.
+/// A person reported "500 at 10:31", and the operator could not find the call.
 #[tokio::test]
-async fn a_500_names_its_request_id_in_the_sentence() {
+async fn a_500_sentence_names_its_request_id() {
     let world = World::new().await;
     let firm = world.firm().await;
     sqlx::query("alter table forms rename to forms_of_before").execute(world.pool()).await.unwrap();

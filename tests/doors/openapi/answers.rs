@@ -1,4 +1,4 @@
-//! Every answer that is described is driven over the router and held against its schema.
+//! Every described answer is produced by the router and checked against its schema.
 
 use serde_json::json;
 use tests::World;
@@ -8,7 +8,7 @@ use super::drive::Stage;
 use domain::subscription::Trigger;
 
 #[tokio::test]
-async fn every_described_answer_of_every_operation_comes_as_described() {
+async fn every_answer_comes_as_described() {
     let stage = Stage::new().await;
     let mut unknown = Vec::new();
     let mut orders = Vec::new();
@@ -61,7 +61,7 @@ async fn every_trigger_has_a_sample_as_described() {
     }
 }
 
-/// The examples are what the schemas say.
+/// The examples fit their schemas.
 #[test]
 fn every_example_is_as_described() {
     let document = api::openapi::document(tests::BASE_URL);

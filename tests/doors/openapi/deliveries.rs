@@ -1,4 +1,4 @@
-//! What is sent to receivers is what the description's webhooks say.
+//! Deliveries have the headers and bodies that the description's webhooks state.
 
 use api::openapi::document;
 use api::sample;
@@ -42,7 +42,7 @@ async fn a_delivery_is_as_described() {
 }
 
 #[test]
-fn a_payload_of_every_trigger_is_as_described_and_as_no_other_triggers() {
+fn a_payload_fits_only_its_triggers_schema() {
     for trigger in Trigger::ALL {
         let payload = payload(trigger, None, None);
         conforms(&schema(trigger), &payload, trigger.key());
@@ -52,9 +52,9 @@ fn a_payload_of_every_trigger_is_as_described_and_as_no_other_triggers() {
     }
 }
 
-/// What is empty, locked or cancelled has the same shape.
+/// An empty response, a locked report and a cancelled booking fit the schema.
 #[test]
-fn the_edges_of_a_payload_are_as_described() {
+fn payload_edge_cases_are_as_described() {
     let locked = json!({
         "id": "00000000-0000-4000-8000-000000000003", "title": "", "status": "pending",
         "summary": "x", "highlights": ["x"], "review_url": "https://f", "locked": true,
@@ -74,7 +74,7 @@ fn the_edges_of_a_payload_are_as_described() {
     }
 }
 
-/// A payload; made up, or of an empty document with this report and booking.
+/// A made-up payload, or a payload of an empty document with this report and booking.
 fn payload(trigger: Trigger, report: Option<&ReportDocument>, booking: Option<&Booking>) -> Value {
     let now = "2026-11-01T10:00:00.000Z".parse().unwrap();
     let made_up = sample::made_up(trigger, None, now);

@@ -14,7 +14,7 @@ pub(super) struct Operation {
     pub(super) described: Value,
 }
 
-/// What an operation can answer: a status, and a code unless it is a success.
+/// A possible answer of an operation: a status, and a code unless it is a success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) status: u16,
@@ -39,7 +39,7 @@ impl Operation {
         self.described["operationId"].as_str().unwrap()
     }
 
-    /// The body of its example; null if it takes none.
+    /// The body of its example. Null if the operation takes no body.
     pub(super) fn body(&self) -> Value {
         self.described["requestBody"]["content"]["application/json"]["example"].clone()
     }
@@ -48,7 +48,7 @@ impl Operation {
         self.described["parameters"].as_array().into_iter().flatten().map(resolved)
     }
 
-    /// Its path, with this in the place of each parameter.
+    /// Its path, with this value for each parameter.
     pub(super) fn at(&self, value: impl Fn(&str) -> String) -> String {
         self.parameters().filter(|parameter| parameter["in"] == "path").fold(
             self.path.clone(),
@@ -59,7 +59,7 @@ impl Operation {
         )
     }
 
-    /// Everything it can answer.
+    /// All possible answers.
     pub(super) fn outcomes(&self) -> Vec<Outcome> {
         let responses = self.described["responses"].as_object().unwrap();
         responses.keys().flat_map(|status| self.outcomes_of(status)).collect()
@@ -83,7 +83,7 @@ impl Operation {
         resolved(&self.described["responses"][status])
     }
 
-    /// Holds an answer against what the description says of its status.
+    /// Checks an answer against the described response of its status.
     pub(super) fn check(&self, answer: &Answer) {
         let call = format!("{} {} {}", self.method, self.path, answer.status);
         let response = self.response(answer.status.as_str());
@@ -113,12 +113,12 @@ pub(super) fn resolved(value: &Value) -> Value {
     }
 }
 
-/// A header's text as its schema takes it.
+/// A header's text in the type of its schema.
 pub(super) fn read(text: &str, schema: &Value) -> Value {
     if schema["type"] == "integer" { json!(text.parse::<i64>().unwrap()) } else { json!(text) }
 }
 
-/// A schema whose references lead into the description, formats included.
+/// A validator whose references lead into the description. Formats are checked, too.
 pub(super) fn validator(schema: &Value) -> Validator {
     let components = closed(document(BASE_URL)["components"].clone());
     let root = json!({"components": components, "allOf": [schema]});
@@ -131,8 +131,8 @@ pub(super) fn conforms(schema: &Value, value: &Value, what: &str) {
     assert_eq!(errors, [""; 0], "{what}: {value}");
 }
 
-/// Answers' schemas are open, so that clients are. Here they are closed: a field that the code has
-/// and the description has not is a difference too. Requests' are left as they are.
+/// Schemas of answers allow more fields, so that clients do. Here these schemas are closed, so that
+/// a field outside the description is a fault. Schemas of requests stay as they are.
 fn closed(mut components: Value) -> Value {
     for (name, schema) in components["schemas"].as_object_mut().unwrap() {
         if !name.starts_with("New") {

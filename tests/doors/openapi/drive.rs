@@ -1,4 +1,4 @@
-//! Driving an operation to an answer.
+//! Calls that make an operation give each of its answers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::described::{Operation, Outcome};
 
-/// The worlds in which everything that can be answered is answered.
+/// The worlds in which every possible answer can be produced.
 pub(super) struct Stage {
     world: World,
     firm: Firm,
@@ -21,7 +21,7 @@ pub(super) struct Stage {
     draft: Uuid,
     /// Suspended.
     asleep: Firm,
-    /// Its key's calls, its subscriptions and its invites of the day are used up.
+    /// Has no subscription and no invite of the day left.
     full: Firm,
     /// No mail server takes its mails.
     mute: (World, Firm),
@@ -31,7 +31,7 @@ pub(super) struct Stage {
     cut_off: (World, Firm),
 }
 
-/// A call, made of an operation's examples.
+/// A call with an operation's examples.
 #[derive(Clone)]
 struct Call<'a> {
     world: &'a World,
@@ -68,9 +68,9 @@ impl Stage {
         }
     }
 
-    /// Makes an operation answer so; nothing if nobody knows how.
+    /// Makes an operation give this outcome. `None` if no way is known.
     pub(super) async fn drive(&self, operation: &Operation, outcome: &Outcome) -> Option<Answer> {
-        // Each with a minute's calls before it.
+        // Each call begins with a full rate.
         self.world.pass(Duration::from_secs(60));
         let mut call = self.call(operation).await;
         match (outcome.status, outcome.code.as_str()) {
@@ -140,7 +140,7 @@ impl Stage {
         self.world.subscribe(&self.firm, "https://hooks.example.com/catch").await
     }
 
-    /// A form id that nobody has, wherever the operation takes one.
+    /// Puts an unknown form id wherever the operation takes a form id.
     fn name_no_form(&self, operation: &Operation, call: &mut Call<'_>) {
         let id = self.world.id().to_string();
         match operation.id() {
@@ -150,7 +150,7 @@ impl Stage {
         }
     }
 
-    /// Makes all the calls that a key has: the rate is asked before the firm.
+    /// Uses up the rate of a suspended firm's key. The rate is checked before the firm.
     async fn spend(&self) {
         for _ in 0..120 {
             self.world.get(&self.asleep, "/me").await;
@@ -210,7 +210,7 @@ async fn draft(world: &World, firm: &Firm) -> Uuid {
     form_id
 }
 
-/// A firm that has all the subscriptions and has sent all the invites that it may.
+/// Uses up a firm's subscriptions and invites of the day.
 async fn use_up(world: &World, firm: &Firm) {
     sqlx::query(
         "insert into quotas (firm_id, kind, period, used)

@@ -1,4 +1,4 @@
-//! The description of the public API: held by a snapshot, and held against what the doors do.
+//! The description of the public API: its snapshot, and its comparison with the doors.
 
 mod answers;
 mod deliveries;

@@ -1,5 +1,5 @@
-//! The door is exactly as strict as the schemas of requests: of many bodies, each a field away from
-//! an example, it takes those that the schema takes and no others.
+//! The door is exactly as strict as the schemas of requests. Each of many bodies is one field away
+//! from an example, and the door takes a body exactly if the schema does.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tests::World;
 use super::described::{Operation, validator};
 
 #[tokio::test]
-async fn the_door_takes_what_the_schemas_take_and_nothing_else() {
+async fn the_door_is_as_strict_as_schemas() {
     let world = World::new().await;
     let firm = world.firm().await;
     let document = api::openapi::document(tests::BASE_URL);
@@ -36,7 +36,7 @@ fn fits_words(operation: &Operation, body: &Value) -> bool {
     operation.id() != "createHook" || body.get("trigger").or(body.get("event")).is_some()
 }
 
-/// The example, and the same with a field more, less or otherwise.
+/// The example, and its variants with one field added, removed or changed.
 fn neighbours(example: &Value, properties: &Map<String, Value>) -> Vec<Value> {
     let mut bodies = vec![example.clone(), json!([]), json!("x"), json!(5)];
     let odd = [json!(null), json!(true), json!(5), json!("\u{0}"), json!(["x"]), json!({"x": {}})];
@@ -60,7 +60,7 @@ fn with(body: &Value, name: &str, value: Value) -> Value {
     body
 }
 
-/// Texts of the greatest length and one more. An address has a shape of its own.
+/// Texts of the greatest length, and one character longer. An address has a shape of its own.
 fn long(example: &Value, name: &str, property: &Value) -> Vec<Value> {
     let max = match name {
         "lang" => Some(10),

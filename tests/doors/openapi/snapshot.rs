@@ -12,7 +12,7 @@ use tests::{BASE_URL, World, activity, later};
 use super::described::Operation;
 
 #[test]
-fn the_description_is_the_one_that_was_agreed_on() {
+fn the_description_matches_its_snapshot() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/openapi.json");
     let now = format!("{:#}\n", document(BASE_URL));
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
@@ -32,9 +32,9 @@ fn the_description_is_the_one_that_was_agreed_on() {
     assert_eq!(now.lines().count(), agreed.lines().count(), "one is longer: see UPDATE_SNAPSHOTS");
 }
 
-/// `firmforms openapi`: the same, without a database.
+/// `firmforms openapi` needs no database.
 #[test]
-fn the_command_prints_what_the_door_serves() {
+fn the_command_prints_the_served_description() {
     let printed = Command::new(tests::program())
         .args(["openapi", "--base-url", "https://forms.test/"])
         .output()
@@ -44,16 +44,16 @@ fn the_command_prints_what_the_door_serves() {
 }
 
 #[test]
-fn the_version_is_1_and_the_server_this_service() {
+fn the_description_names_version_and_server() {
     let document = document(BASE_URL);
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["version"], "1");
     assert_eq!(document["servers"][0]["url"], BASE_URL);
 }
 
-/// B5: whatever became of the firm, and whoever asks
+/// B5: the firm may be suspended, and the key wrong.
 #[tokio::test]
-async fn b5_the_description_needs_no_key_and_no_active_firm() {
+async fn b5_the_description_needs_no_key() {
     let world = World::new().await;
     let firm = world.firm().await;
     let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
@@ -71,9 +71,9 @@ async fn b5_the_description_needs_no_key_and_no_active_firm() {
     assert_eq!(posted.code(), (401, "unauthorized"));
 }
 
-/// `Allow` of every described path names the methods that are described, and no others.
+/// `Allow` of every described path names exactly the described methods.
 #[tokio::test]
-async fn every_described_method_is_routed_and_no_other_one_is() {
+async fn exactly_the_described_methods_are_routed() {
     let world = World::new().await;
     let firm = world.firm().await;
     let operations = Operation::all();

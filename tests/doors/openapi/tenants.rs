@@ -1,4 +1,4 @@
-//! Another firm's ids, in every place that takes one (case B18; OWASP API1:2023).
+//! Another firm's ids, in every place that takes an id (case B18; OWASP API1:2023).
 
 use serde_json::{Value, json};
 use tests::{Answer, Firm, World};
@@ -14,7 +14,7 @@ enum Place<'a> {
 }
 
 #[tokio::test]
-async fn b18_another_firms_id_answers_as_one_that_nobody_has() {
+async fn b18_another_firms_id_looks_unknown() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let others_hook = world.subscribe(&other, "https://hooks.example.com/other").await;
@@ -62,7 +62,7 @@ fn is_id(document: &Value, schema: &Value) -> bool {
     resolved(document, schema)["format"] == "uuid"
 }
 
-/// The operation's example, with this id in that place.
+/// Calls the operation with its example and this id in this place.
 async fn call(
     world: &World,
     firm: &Firm,

@@ -1,4 +1,4 @@
-//! Attacks: other firms, members who manage no more, forms of other sites, frames, foreign text.
+//! Attacks: other firms, former managers, forms of other sites, frames, foreign text.
 
 use api::commands::keys;
 use serde_json::json;
@@ -8,9 +8,9 @@ use super::{PortalScene, PortalVisitor, get, path_of, post, refs};
 
 const SCRIPT: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>";
 
-/// The session of one firm, and the ids of another.
+/// A session of one firm asks for ids of another firm.
 #[tokio::test]
-async fn a_session_reached_another_firm() {
+async fn a_session_reaches_no_other_firm() {
     let scene = PortalScene::new().await;
     let other = scene.world.firm().await;
     let link = super::order_link(&scene.world, other.id, other.owner, json!({})).await;
@@ -40,9 +40,9 @@ async fn a_session_reached_another_firm() {
     assert!(!entries.iter().any(|(_, actor)| *actor == by), "{entries:?}");
 }
 
-/// The right is looked up at every request, and again by every append.
+/// The right is looked up at every request, and again by every append. Such a member once went on.
 #[tokio::test]
-async fn a_demoted_disabled_or_former_member_went_on() {
+async fn a_demoted_or_former_member_is_refused() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let token = owner.form_token().await;
@@ -72,8 +72,9 @@ async fn a_demoted_disabled_or_former_member_went_on() {
     assert_eq!(owner.get("/portal/keys").await.status, 401, "of a suspended firm");
 }
 
+/// Without the session's form token, or from another site or origin, each command gets 403.
 #[tokio::test]
-async fn a_form_of_another_site_was_obeyed() {
+async fn a_form_of_another_site_is_refused() {
     let scene = PortalScene::new().await;
     let (owner, other) = (scene.owner().await, scene.owner().await);
     let (own, strange) = (owner.form_token().await, other.form_token().await);
@@ -114,7 +115,7 @@ async fn a_form_of_another_site_was_obeyed() {
 }
 
 #[tokio::test]
-async fn a_form_of_another_type_was_read() {
+async fn a_form_of_another_type_is_refused() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let headers = [("cookie", &*owner.cookie), ("content-type", "text/plain")];
@@ -127,8 +128,9 @@ async fn a_form_of_another_type_was_read() {
     assert_eq!(refused.status, 415);
 }
 
+/// Without an origin in the link, no site frames a page.
 #[tokio::test]
-async fn a_page_was_framed_by_any_site() {
+async fn only_the_named_origin_frames_pages() {
     let scene = PortalScene::new().await;
     let policy = |answer: &tests::Answer| {
         answer.headers["content-security-policy"].to_str().unwrap().to_owned()
@@ -206,7 +208,7 @@ fn assert_tame(page: &str, path: &str) {
 }
 
 #[tokio::test]
-async fn a_colour_of_a_brand_wrote_more_than_a_colour() {
+async fn a_brand_style_takes_only_a_colour() {
     let scene = PortalScene::new().await;
     let style = get(&scene.world, "/portal/brand/1a2b3c", &[]).await;
     assert_eq!(style.text(), ":root{--brand:#1a2b3c;--brand-ink:#ffffff}");
@@ -215,10 +217,10 @@ async fn a_colour_of_a_brand_wrote_more_than_a_colour() {
     }
 }
 
-/// A request with two hundred cookies made a statement for each of them. Now texts of another form
-/// are refused while nobody can read the table.
+/// A request with two hundred cookies once made a statement for each cookie. Here malformed texts
+/// are refused while the table is locked.
 #[tokio::test]
-async fn many_cookies_and_codes_of_another_form_cost_statements() {
+async fn malformed_cookies_and_codes_cost_no_statement() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let name = owner.cookie.split_once('=').unwrap().0;

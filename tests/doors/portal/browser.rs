@@ -44,7 +44,7 @@ impl PortalWalk {
         Some(Self { scene, browser, origin, stop })
     }
 
-    /// Enters by a new link. The page of the link goes on by itself.
+    /// Enters by a new link. The page of the link leads to the portal by itself.
     async fn enter(&mut self) {
         let link = self.scene.link().await;
         self.go(&link).await;
@@ -99,14 +99,14 @@ async fn owners_story(walk: &mut PortalWalk) {
 }
 
 #[tokio::test]
-async fn an_owner_makes_a_key_sees_a_delivery_rotates_the_secret_and_retries_a_step() {
+async fn the_owners_story_is_walked() {
     let Some(mut walk) = PortalWalk::begin().await else { return };
     owners_story(&mut walk).await;
     walk.end().await;
 }
 
 #[tokio::test]
-async fn the_owners_story_is_walked_without_a_script() {
+async fn the_owners_story_needs_no_script() {
     let Some(mut walk) = PortalWalk::begin().await else { return };
     walk.browser.without_scripts().await;
     owners_story(&mut walk).await;
@@ -115,7 +115,7 @@ async fn the_owners_story_is_walked_without_a_script() {
 
 /// A page of another origin shows the portal in a frame, and the browser refuses.
 #[tokio::test]
-async fn a_browser_shows_the_portal_in_no_frame_of_another_origin() {
+async fn a_foreign_frame_shows_no_portal() {
     let Some(mut walk) = PortalWalk::begin().await else { return };
     walk.enter().await;
     // Another host name of the machine is another origin.
@@ -134,10 +134,10 @@ async fn a_browser_shows_the_portal_in_no_frame_of_another_origin() {
     walk.stop.cancel();
 }
 
-/// The page of another site frames the portal, which was ordered for it. The browser keeps the cookie
-/// for this pair of sites.
+/// The link names the site of the application, whose page frames the portal. The browser keeps the
+/// cookie for this pair of sites.
 #[tokio::test]
-async fn a_session_goes_on_inside_of_the_page_of_its_application() {
+async fn a_session_lasts_in_its_applications_frame() {
     let Some(mut browser) = Browser::open().await else { return };
     browser.trust_any_certificate().await;
     let (tls, stop) = (self_signed(), CancellationToken::new());
@@ -178,8 +178,9 @@ fn self_signed() -> TlsCertificate {
     TlsCertificate::load(TlsPaths { certificate, key, client_roots: None }).unwrap()
 }
 
+/// Both themes, a phone and three languages.
 #[tokio::test]
-async fn every_page_of_the_portal_is_readable_in_both_themes_and_all_languages() {
+async fn every_portal_page_is_readable() {
     let Some(mut walk) = PortalWalk::begin().await else { return };
     let axe = env::var_os("FIRMFORMS_AXE").map(|path| fs::read_to_string(path).unwrap());
     if axe.is_none() {

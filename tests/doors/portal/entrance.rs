@@ -13,8 +13,9 @@ use tests::{World, activity};
 use super::{PortalScene, PortalVisitor, ask, cookie_of, get, order_link, path_of};
 use crate::console::value_of;
 
+/// Owners and admins manage a firm. The code of a link is kept nowhere.
 #[tokio::test]
-async fn the_product_gets_a_link_for_an_owner_or_an_admin_and_for_nobody_else() {
+async fn only_managers_get_a_portal_link() {
     let scene = PortalScene::new().await;
     let (world, firm) = (&scene.world, &scene.firm);
     let (admin, member) = (world.id(), world.id());
@@ -53,7 +54,7 @@ async fn the_product_gets_a_link_for_an_owner_or_an_admin_and_for_nobody_else() 
 }
 
 #[tokio::test]
-async fn an_auditor_or_a_token_of_other_firms_gets_no_link() {
+async fn auditors_and_foreign_tokens_get_no_link() {
     let scene = PortalScene::new().await;
     let order = async |token: &str| {
         let request = Request::post(format!("/internal/v1/firms/{}/portal-links", scene.firm.id))
@@ -74,8 +75,9 @@ async fn an_auditor_or_a_token_of_other_firms_gets_no_link() {
     assert_eq!(order("fft_none").await.code(), (401, "unauthorized"));
 }
 
+/// Of two visits at once, one gets the session.
 #[tokio::test]
-async fn a_link_was_used_twice() {
+async fn a_link_works_once() {
     let scene = PortalScene::new().await;
     let link = scene.link().await;
     let first = get(&scene.world, &link, &[]).await;
@@ -91,7 +93,7 @@ async fn a_link_was_used_twice() {
 }
 
 #[tokio::test]
-async fn a_link_was_used_after_its_minute() {
+async fn a_link_ends_after_a_minute() {
     let scene = PortalScene::new().await;
     let (early, late) = (scene.link().await, scene.link().await);
     scene.world.pass(Duration::from_millis(59_999));
@@ -103,9 +105,9 @@ async fn a_link_was_used_after_its_minute() {
     }
 }
 
-/// Programs that look at a link before the person does.
+/// Programs open a link before the person does. Such a look once used the link up.
 #[tokio::test]
-async fn a_look_at_the_head_or_a_guess_of_the_browser_used_the_link_up() {
+async fn previews_leave_a_link_unused() {
     let scene = PortalScene::new().await;
     let link = scene.link().await;
     assert_eq!(ask(&scene.world, "HEAD", &link, &[]).await.status, 401);
@@ -114,8 +116,9 @@ async fn a_look_at_the_head_or_a_guess_of_the_browser_used_the_link_up() {
     assert_eq!(get(&scene.world, &link, &[]).await.status, 200);
 }
 
+/// The member was demoted after the link was made.
 #[tokio::test]
-async fn a_member_was_demoted_between_the_link_and_its_use() {
+async fn a_demoted_member_cannot_use_a_link() {
     let scene = PortalScene::new().await;
     let link = scene.link().await;
     scene.report_owner("member.role_changed", json!({"role": "member"}), 1).await;
@@ -124,8 +127,9 @@ async fn a_member_was_demoted_between_the_link_and_its_use() {
     assert!(!refused.headers.contains_key("set-cookie"));
 }
 
+/// The page of the link leads to the portal by itself.
 #[tokio::test]
-async fn the_session_lasts_half_an_hour_and_its_page_leads_on_by_itself() {
+async fn a_session_lasts_half_an_hour() {
     let scene = PortalScene::new().await;
     let entered = get(&scene.world, &scene.link().await, &[]).await;
     let refresh = "<meta http-equiv=\"refresh\" content=\"0; url=/portal\">";
@@ -142,7 +146,7 @@ async fn the_session_lasts_half_an_hour_and_its_page_leads_on_by_itself() {
 }
 
 #[tokio::test]
-async fn the_sign_out_ends_all_copies_of_the_cookie() {
+async fn the_sign_out_ends_all_cookie_copies() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let copy = PortalVisitor { world: &scene.world, cookie: owner.cookie.clone() };
@@ -153,8 +157,9 @@ async fn the_sign_out_ends_all_copies_of_the_cookie() {
     assert_eq!(copy.get("/portal").await.status, 401);
 }
 
+/// The beginning of the session is an entry, too.
 #[tokio::test]
-async fn the_beginning_and_each_look_are_entries_of_the_member() {
+async fn each_look_is_the_members_entry() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let you = format!("member:{}", scene.firm.owner);
@@ -176,8 +181,9 @@ async fn the_beginning_and_each_look_are_entries_of_the_member() {
     }
 }
 
+/// A browser sends no strict cookie with a link from another site. The page follows the link again.
 #[tokio::test]
-async fn a_link_of_another_site_is_followed_a_second_time_from_here() {
+async fn a_cross_site_link_is_followed_again() {
     let scene = PortalScene::new().await;
     let from = [("sec-fetch-site", "cross-site")];
     let answer = get(&scene.world, "/portal/deliveries?state=failed", &from).await;
@@ -187,8 +193,9 @@ async fn a_link_of_another_site_is_followed_a_second_time_from_here() {
     assert_eq!(get(&scene.world, "/portal/deliveries", &[]).await.status, 401);
 }
 
+/// A cookie of a neighbour with the same name once hid the session.
 #[tokio::test]
-async fn a_cookie_from_elsewhere_hid_the_session() {
+async fn a_foreign_cookie_hides_no_session() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     for strange in ["__Host-firmforms_portal=", "__Host-firmforms_portal=AAAA"] {
@@ -202,7 +209,7 @@ async fn a_cookie_from_elsewhere_hid_the_session() {
 }
 
 #[tokio::test]
-async fn the_language_is_that_of_the_link_the_browser_or_the_button() {
+async fn link_browser_or_button_sets_the_language() {
     let scene = PortalScene::new().await;
     let french = scene.order(scene.firm.owner, json!({"lang": "fr"})).await;
     let french = PortalVisitor::with(&scene.world, &path_of(&french)).await;
@@ -222,7 +229,7 @@ async fn the_language_is_that_of_the_link_the_browser_or_the_button() {
 }
 
 #[tokio::test]
-async fn links_and_sessions_are_forgotten_after_their_end() {
+async fn ended_links_and_sessions_are_forgotten() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     scene.link().await;
@@ -245,7 +252,7 @@ async fn links_and_sessions_are_forgotten_after_their_end() {
     assert_eq!(sweep().await, 0);
 }
 
-/// Without TLS there is no prefix, as at a developer's machine.
+/// Without TLS, as on a developer's machine, the name has no prefix.
 #[tokio::test]
 async fn without_tls_the_cookie_has_another_name() {
     let database = tests::TestDatabase::new().await;
@@ -261,9 +268,10 @@ async fn without_tls_the_cookie_has_another_name() {
     assert!(!value_of(&visitor.page("/portal/secret").await, "form_token").is_empty());
 }
 
-/// The addresses of the portal begin at the root of the host.
+/// The addresses of the portal begin at the root of the host. A base URL with a path once made
+/// links that led nowhere.
 #[tokio::test]
-async fn a_base_url_with_a_path_made_links_that_lead_nowhere() {
+async fn portal_links_need_a_pathless_base_url() {
     let database = tests::TestDatabase::new().await;
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
     let change = |setup| service::SystemSetup {
@@ -277,8 +285,9 @@ async fn a_base_url_with_a_path_made_links_that_lead_nowhere() {
     assert_eq!(page.code(), (401, "unauthorized"), "as any unknown route");
 }
 
+/// The refusal of a used link was once a blank frame.
 #[tokio::test]
-async fn a_used_link_in_a_frame_was_a_blank_frame() {
+async fn a_used_link_shows_inside_its_frame() {
     let scene = PortalScene::new().await;
     let app = "https://app.example.com";
     let order = json!({ "frame_origin": app });
@@ -310,9 +319,10 @@ async fn a_used_link_in_a_frame_was_a_blank_frame() {
     }
 }
 
-/// A strict cookie is kept back where another site leads the browser to a link.
+/// A browser sends no strict cookie with a link from another site. The page of a used link then
+/// said that the live session was over.
 #[tokio::test]
-async fn a_used_link_on_another_site_said_that_the_live_session_is_over() {
+async fn a_used_link_elsewhere_keeps_the_session() {
     let scene = PortalScene::new().await;
     let link = scene.link().await;
     PortalVisitor::with(&scene.world, &link).await;
@@ -321,8 +331,9 @@ async fn a_used_link_on_another_site_said_that_the_live_session_is_over() {
     assert!(again.text().contains("0; url=/portal"), "{}", again.text());
 }
 
+/// A final slash, two codes and another method once got an answer of the API.
 #[tokio::test]
-async fn a_path_with_a_slash_two_codes_or_another_method_got_an_answer_of_the_api() {
+async fn odd_portal_requests_get_portal_pages() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let slash = owner.get("/portal/").await;
@@ -344,8 +355,9 @@ async fn a_path_with_a_slash_two_codes_or_another_method_got_an_answer_of_the_ap
     }
 }
 
+/// The choice of a language once led to the first page.
 #[tokio::test]
-async fn a_choice_of_language_always_led_home() {
+async fn a_language_choice_stays_on_the_page() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let page = owner.page("/portal/deliveries?state=failed").await;

@@ -1,4 +1,5 @@
-//! Rates of the portal: look-ups of a request, wrong codes and cookies, requests of a session, tests.
+//! Rates of the portal: look-ups of a request, wrong codes and cookies, requests of a session,
+//! samples.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn parts() -> Parts {
     Request::get("/portal/keys").body(()).unwrap().into_parts().0
 }
 
-/// A text with the form of a code or a cookie.
+/// A well-formed code or cookie.
 fn secret(number: usize) -> String {
     format!("{number:043}")
 }
@@ -29,8 +30,9 @@ async fn session_of(visitor: &PortalVisitor<'_>) -> PortalSession {
     session
 }
 
+/// One request with 600 cookies once made 600 look-ups.
 #[tokio::test]
-async fn one_request_with_600_cookies_was_600_look_ups() {
+async fn many_cookies_cost_two_statements() {
     let scene = PortalScene::new().await;
     let service = scene.world.service();
     let known: Vec<String> = (0..600).map(secret).collect();
@@ -49,7 +51,7 @@ async fn one_request_with_600_cookies_was_600_look_ups() {
 }
 
 #[tokio::test]
-async fn wrong_codes_were_tried_without_a_limit() {
+async fn after_20_wrong_codes_an_address_waits() {
     let scene = PortalScene::new().await;
     for number in 0..20 {
         let wrong = if number % 2 == 0 { secret(number) } else { "AAAA".to_owned() };
@@ -66,7 +68,7 @@ async fn wrong_codes_were_tried_without_a_limit() {
 }
 
 #[tokio::test]
-async fn wrong_cookies_were_tried_without_a_limit() {
+async fn after_20_wrong_cookies_an_address_waits() {
     let scene = PortalScene::new().await;
     let asked = async |number: usize| {
         let cookie = format!("{COOKIE}={}", secret(number));
@@ -81,8 +83,9 @@ async fn wrong_cookies_were_tried_without_a_limit() {
     assert_eq!(get(&scene.world, "/portal/keys", &[]).await.status, 401, "without a cookie");
 }
 
+/// A session could once append thousands of readings.
 #[tokio::test]
-async fn a_session_appended_thousands_of_looks() {
+async fn a_session_makes_120_requests_a_minute() {
     let scene = PortalScene::new().await;
     let (owner, other) = (scene.owner().await, scene.owner().await);
     for _ in 0..120 {
@@ -98,7 +101,7 @@ async fn a_session_appended_thousands_of_looks() {
 }
 
 #[tokio::test]
-async fn an_ended_session_was_asked_for_without_a_limit() {
+async fn an_ended_session_keeps_its_rate() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     scene.world.pass(Duration::from_secs(30 * 60));
@@ -108,8 +111,10 @@ async fn an_ended_session_was_asked_for_without_a_limit() {
     assert_eq!(owner.get("/portal/secret").await.status, 429);
 }
 
+/// The limit is the firm's. While a sample is under way, a second one is refused. A script could
+/// once send samples without a limit.
 #[tokio::test]
-async fn a_test_was_sent_as_often_as_a_script_liked() {
+async fn samples_are_limited_to_five_a_minute() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let path = format!("/portal/hooks/{}/test", scene.hook);
@@ -134,9 +139,10 @@ async fn a_test_was_sent_as_often_as_a_script_liked() {
     assert_eq!(owner.send(&path, &[]).await.status, 200);
 }
 
-/// The history of a subscription is many events.
+/// The history of a subscription may have many events. The history of another firm's subscription
+/// was once read before the refusal.
 #[tokio::test]
-async fn the_history_of_another_firms_subscription_was_read() {
+async fn another_firms_subscription_costs_one_statement() {
     let scene = PortalScene::new().await;
     let other = scene.world.firm().await;
     let link = order_link(&scene.world, other.id, other.owner, json!({})).await;

@@ -31,7 +31,7 @@ struct PortalScene {
     failed: Uuid,
     run: Uuid,
     step: Uuid,
-    /// The time since which the firm's secret signs.
+    /// The time of the secret's last rotation.
     since: String,
 }
 
@@ -86,7 +86,7 @@ impl PortalScene {
         PortalVisitor::with(&self.world, &self.link().await).await
     }
 
-    /// Reports a change of the owner, so many seconds after noon.
+    /// Reports a change of the owner at this second after noon.
     async fn report_owner(&self, kind: &str, mut data: Value, second: u32) {
         data["member_id"] = json!(self.firm.owner);
         let event = later(activity(self.firm.id, kind, data), second);
@@ -173,7 +173,7 @@ pub(crate) async fn link_of_owner(world: &World, firm: &Firm) -> String {
     path_of(&order_link(world, firm.id, firm.owner, json!({})).await)
 }
 
-/// Opens the lists and pages of a firm's owner, in a session of its own.
+/// Opens the lists and pages of a firm's owner in a new session.
 pub(crate) async fn open_pages(world: &World, firm: &Firm) {
     let link = link_of_owner(world, firm).await;
     let owner = PortalVisitor::with(world, &link).await;

@@ -10,7 +10,7 @@ use super::{PortalScene, get, refs};
 use crate::console::value_of;
 
 #[tokio::test]
-async fn every_page_opens_and_every_command_is_the_members_own() {
+async fn pages_open_and_commands_name_the_member() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     for path in scene.pages() {
@@ -40,7 +40,7 @@ async fn every_page_opens_and_every_command_is_the_members_own() {
 }
 
 #[tokio::test]
-async fn a_new_key_is_shown_once_and_works() {
+async fn a_new_key_works_and_shows_once() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let id = value_of(&owner.page("/portal/keys").await, "request_id");
@@ -61,8 +61,9 @@ async fn a_new_key_is_shown_once_and_works() {
     assert_eq!(owner.send("/portal/keys", &long).await.status, 400);
 }
 
+/// The page lists the subscriptions that are removed with the key.
 #[tokio::test]
-async fn a_revocation_says_what_goes_along_and_asks_for_the_start_of_the_key() {
+async fn a_revocation_needs_the_keys_start() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let page = owner.page(&format!("/portal/keys/{}", scene.firm.key_id)).await;
@@ -82,8 +83,9 @@ async fn a_revocation_says_what_goes_along_and_asks_for_the_start_of_the_key() {
     assert!(gone.contains("Why it was removed") && gone.contains("key_revoked"), "{gone}");
 }
 
+/// A rotation needs a confirmation.
 #[tokio::test]
-async fn the_secret_is_shown_for_a_minute_and_rotated_on_purpose_only() {
+async fn the_secret_shows_for_one_minute() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     assert!(!owner.page("/portal/secret").await.contains("whsec_"));
@@ -109,7 +111,7 @@ async fn the_secret_is_shown_for_a_minute_and_rotated_on_purpose_only() {
 }
 
 #[tokio::test]
-async fn a_failed_delivery_is_sent_again_once_for_each_form() {
+async fn a_form_replays_a_delivery_once() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let path = format!("/portal/deliveries/{}", scene.failed);
@@ -136,7 +138,7 @@ async fn a_failed_delivery_is_sent_again_once_for_each_form() {
 }
 
 #[tokio::test]
-async fn a_failed_step_is_tried_again_from_the_page_of_its_run() {
+async fn a_run_page_retries_its_failed_step() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let page = owner.page(&format!("/portal/runs/{}", scene.run)).await;
@@ -158,7 +160,7 @@ async fn a_failed_step_is_tried_again_from_the_page_of_its_run() {
 }
 
 #[tokio::test]
-async fn subscriptions_show_their_health_and_why_one_went() {
+async fn subscriptions_show_health_and_removal_cause() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let page = owner.page("/portal/hooks").await;
@@ -182,7 +184,7 @@ async fn subscriptions_show_their_health_and_why_one_went() {
 }
 
 #[tokio::test]
-async fn a_test_shows_the_status_and_no_answer() {
+async fn a_sample_shows_only_the_status() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let before = scene.receiver.received().len();
@@ -224,7 +226,7 @@ async fn lists_go_on_at_the_next_page() {
 }
 
 #[tokio::test]
-async fn pages_wear_the_name_the_colour_and_the_logo_of_the_firm() {
+async fn pages_wear_the_firms_brand() {
     let scene = PortalScene::new().await;
     let brand = json!({"color": "#ffcc00", "logo_url": "https://cdn.example/a.png?b=c&d=e"});
     let branded = activity(scene.firm.id, "firm.changed", json!({ "brand": brand }));

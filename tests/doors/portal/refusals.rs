@@ -31,8 +31,9 @@ impl PortalScene {
     }
 }
 
+/// A wrong filter once showed everything.
 #[tokio::test]
-async fn a_wrong_filter_showed_everything() {
+async fn a_wrong_filter_is_refused() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     for path in [
@@ -54,8 +55,9 @@ async fn a_wrong_filter_showed_everything() {
     }
 }
 
+/// The page once offered a replay that could not succeed.
 #[tokio::test]
-async fn a_replay_that_cannot_succeed_was_offered() {
+async fn a_removed_subscription_offers_no_replay() {
     let scene = PortalScene::new().await;
     let path = format!("/portal/deliveries/{}", scene.failed);
     let replay = format!("{path}/replay");
@@ -76,7 +78,7 @@ async fn a_replay_that_cannot_succeed_was_offered() {
 }
 
 #[tokio::test]
-async fn a_replay_of_bytes_that_are_not_kept_was_offered() {
+async fn a_purged_delivery_offers_no_replay() {
     let scene = PortalScene::new().await;
     scene.world.pass(Duration::from_hours(31 * 24));
     scene.world.purge().await;
@@ -93,8 +95,9 @@ async fn a_replay_of_bytes_that_are_not_kept_was_offered() {
     assert!(refused.text().contains(sentence), "{}", refused.text());
 }
 
+/// The page once offered a second replay while one waited.
 #[tokio::test]
-async fn a_second_replay_was_offered_while_one_waited() {
+async fn a_waiting_replay_allows_no_second() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let path = format!("/portal/deliveries/{}", scene.failed);
@@ -110,8 +113,9 @@ async fn a_second_replay_was_offered_while_one_waited() {
     assert!(second.text().contains(sentence), "{}", second.text());
 }
 
+/// The page once showed a failed step with a button, beside the news of its retry.
 #[tokio::test]
-async fn a_step_was_failed_with_a_button_beside_the_news_of_its_retry() {
+async fn a_retried_step_shows_as_pending() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let run = format!("/portal/runs/{}", scene.run);
@@ -123,7 +127,7 @@ async fn a_step_was_failed_with_a_button_beside_the_news_of_its_retry() {
 }
 
 #[tokio::test]
-async fn a_french_member_was_refused_in_english() {
+async fn a_french_member_is_refused_in_french() {
     let scene = PortalScene::new().await;
     let french = scene.french().await;
     let (long, id) = ("a".repeat(101), scene.world.id().to_string());
@@ -133,8 +137,9 @@ async fn a_french_member_was_refused_in_english() {
     assert!(!refused.text().contains("must have"), "{}", refused.text());
 }
 
+/// Readings once filled the page. A filter shows them.
 #[tokio::test]
-async fn the_audit_page_drowned_in_its_own_readings() {
+async fn the_audit_page_hides_plain_readings() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     for _ in 0..55 {
@@ -151,7 +156,7 @@ async fn the_audit_page_drowned_in_its_own_readings() {
 }
 
 #[tokio::test]
-async fn a_form_for_a_key_that_was_sent_twice_made_two_keys() {
+async fn a_twice_sent_form_makes_one_key() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let id = value_of(&owner.page("/portal/keys").await, "request_id");
@@ -168,7 +173,7 @@ async fn a_form_for_a_key_that_was_sent_twice_made_two_keys() {
 }
 
 #[tokio::test]
-async fn a_form_for_a_rotation_that_was_sent_twice_made_two_secrets() {
+async fn a_twice_sent_form_rotates_once() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let since = value_of(&owner.page("/portal/secret").await, "since");
@@ -184,8 +189,9 @@ async fn a_form_for_a_rotation_that_was_sent_twice_made_two_secrets() {
     assert_eq!(rotations, 1);
 }
 
+/// A run with more steps than a page was once cut without a word.
 #[tokio::test]
-async fn a_run_of_more_steps_than_a_page_was_cut_without_a_word() {
+async fn a_long_run_has_more_pages() {
     let scene = PortalScene::new().await;
     scene.world.pass(Duration::from_secs(1));
     for _ in 0..50 {
@@ -202,8 +208,9 @@ async fn a_run_of_more_steps_than_a_page_was_cut_without_a_word() {
     assert_eq!(second.matches("<tr>").count(), 2, "the head and one step: {second}");
 }
 
+/// Each revoked key once made the page of keys longer.
 #[tokio::test]
-async fn every_revoked_key_made_the_page_of_keys_longer() {
+async fn revoked_keys_have_their_own_pages() {
     let scene = PortalScene::new().await;
     let (service, firm) = (scene.world.service(), &scene.firm);
     for number in 0..51 {

@@ -31,7 +31,7 @@ async fn good_run() -> Scene {
 
 /// Fails unless this is found when the database was changed so behind the service's back.
 async fn assert_found(scene: &Scene, rule: &str, forged: &str) {
-    // One connection: what is asked is asked inside the transaction that is never committed.
+    // One connection: the checker asks inside the transaction that is never committed.
     let one = PgPoolOptions::new().max_connections(1);
     let pool = one.connect_with(scene.database().main.clone()).await.unwrap();
     let forge = format!("set session_replication_role = replica; begin; {forged}");
@@ -54,8 +54,9 @@ fn another(event_type: &str, changes: &str) -> String {
     )
 }
 
+/// The log and the tables of subscriptions and keys are forged.
 #[tokio::test]
-async fn what_breaks_i1_and_i8_in_the_log_is_found() {
+async fn the_checker_finds_i1_and_i8_broken() {
     let scene = &good_run().await;
     let list = |hooks: &str| {
         format!(
@@ -77,8 +78,9 @@ async fn what_breaks_i1_and_i8_in_the_log_is_found() {
     assert_found(scene, "I8: an acknowledged revocation", valid).await;
 }
 
+/// The audit log lacks entries, or has a changed one.
 #[tokio::test]
-async fn what_breaks_i6_in_the_audit_log_is_found() {
+async fn the_checker_finds_i6_broken() {
     let scene = &good_run().await;
     scene.world.project().await;
     let lost = "delete from audit_log where action = 'hook_removed'";
@@ -91,8 +93,9 @@ async fn what_breaks_i6_in_the_audit_log_is_found() {
     assert_found(scene, "I6: a chain", changed).await;
 }
 
+/// Attempts in the log and claims of the witness are forged.
 #[tokio::test]
-async fn what_breaks_i3_i4_and_i9_in_the_claims_is_found() {
+async fn the_checker_finds_i3_i4_i9_broken() {
     let scene = &good_run().await;
     let twice = another("DeliveryAttempted", "update forged set sequence = 9");
     assert_found(scene, "I3: tries", &twice).await;
@@ -106,7 +109,7 @@ async fn what_breaks_i3_i4_and_i9_in_the_claims_is_found() {
 }
 
 #[tokio::test]
-async fn what_breaks_i5_i6_and_i7_is_found() {
+async fn the_checker_finds_i5_i6_i7_broken() {
     let scene = &good_run().await;
     assert_found(scene, "I5", &another("DeliveryAttempted", "update forged set sequence = 3"))
         .await;
@@ -122,9 +125,9 @@ async fn what_breaks_i5_i6_and_i7_is_found() {
     assert_found(scene, "a revoked key", revoked).await;
 }
 
-/// What is made anew is compared with what is committed.
+/// They break I7. A read model is made anew, and compared with the committed one.
 #[tokio::test]
-async fn what_breaks_i7_in_any_read_model_is_found() {
+async fn the_checker_finds_any_wrong_read_model() {
     let scene = &good_run().await;
     scene.world.project().await;
     let requests = scene.requests();
@@ -141,8 +144,9 @@ async fn what_breaks_i7_in_any_read_model_is_found() {
     }
 }
 
+/// They break I1, I2, I3 or I9.
 #[tokio::test]
-async fn what_breaks_i1_i2_i3_and_i9_at_receivers_is_found() {
+async fn the_checker_finds_wrong_requests_at_receivers() {
     let scene = good_run().await;
     let seen = scene.requests();
     let found = async |requests: Vec<Request>| {

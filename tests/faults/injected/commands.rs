@@ -10,7 +10,8 @@ use tests::process::{assert_killed, crash, firmforms, serve, serve_with, try_cal
 
 const HOOK: &str = r#"{"target_url":"https://93.184.216.34/kept","trigger":"form_submitted"}"#;
 
-/// What there is of the subscription that was asked for: events, rows, lanes, places taken.
+/// The parts of the ordered subscription that exist: its event, its row, its lane, its place in the
+/// quota.
 const MADE: &str = "
 select (select count(*) from events where event_type = 'SubscriptionCreated'
            and payload::text like '%/kept%')
@@ -18,10 +19,10 @@ select (select count(*) from events where event_type = 'SubscriptionCreated'
      + (select count(*) from lanes) - 1
      + (select used from quotas where kind = 'hooks') - 1";
 
-/// P1–P3: nothing exists, and the caller was told nothing. P4: it exists, and so does what the caller
-/// asks for again.
+/// P1–P3: no part exists, and the caller had no answer. P4: all of the subscription exists, and so
+/// does another one when the caller asks again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e1_e2_a_subscription_whose_server_is_killed_is_there_wholly_or_not_at_all() {
+async fn e1_e2_killed_creates_leave_no_half() {
     let cluster = own_cluster().await;
     let points = [("begin", 0), ("inserted", 0), ("committing", 0), ("committed", 1)];
     join_all(points.map(async |(point, made)| {
@@ -50,9 +51,9 @@ async fn asked_for_twice(database: TestDatabase, (point, made): (&str, i64)) {
     scene.run(&[]).assert_held().await;
 }
 
-/// The same of a batch of activity: reported again, everything is there once.
+/// A batch of activity exists wholly or not at all. Reported again, every activity is there once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e1_e2_a_batch_whose_taking_in_is_killed_is_there_wholly_or_not_at_all() {
+async fn e1_e2_killed_ingests_leave_no_half() {
     let cluster = own_cluster().await;
     let points = [("begin", 0), ("inserted", 0), ("committing", 0), ("committed", 3)];
     join_all(points.map(async |(point, kept)| {
@@ -98,7 +99,7 @@ impl Scene {
 
 /// P14: with the lanes closed and no more nothing is revoked; afterwards everything is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e7_a_revocation_that_is_killed_in_the_middle_has_not_happened() {
+async fn e7_a_killed_revocation_has_not_happened() {
     let mut scene = Scene::on(TestDatabase::new().await).await;
     for _ in 0..2 {
         let hook = scene.world.subscribe(&scene.firm, &scene.receiver.url("/more")).await;

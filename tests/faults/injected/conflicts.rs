@@ -1,4 +1,5 @@
-//! E24: what the database takes back for a reason that may pass is tried again, and not for ever.
+//! E24: an append that the database rolls back for a reason that may pass is tried again, and not
+//! for ever.
 
 use serde_json::json;
 use sqlx::Executor;
@@ -26,8 +27,9 @@ async fn appends(world: &World) -> i64 {
     sqlx::query_scalar("select last_value from stumbles").fetch_one(world.pool()).await.unwrap()
 }
 
+/// A lost race runs again five times. Then the caller gets 503 and is told to come back.
 #[tokio::test]
-async fn e24_a_lost_race_is_run_again_five_times_and_then_the_caller_is_told_to_come_back() {
+async fn e24_a_sixth_lost_race_writes_nothing() {
     let scene = Scene::on(TestDatabase::new().await).await;
     let (world, firm) = (&scene.world, &scene.firm);
     world.pool().execute("create sequence stumbles").await.unwrap();

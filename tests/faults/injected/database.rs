@@ -11,7 +11,7 @@ use tests::process::{call, report, serve, serve_with, work};
 
 /// E12: every connection is cut, again and again, while responses come in and go out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e12_connections_that_are_cut_under_load_lose_nothing_that_was_acknowledged() {
+async fn e12_cut_connections_lose_no_acknowledged_write() {
     const BATCHES: usize = 60;
     let cluster = own_cluster().await;
     let mut scene = Scene::on(cluster.database().await).await;
@@ -58,10 +58,10 @@ async fn cut_connections(database: &TestDatabase, times: u32) -> i64 {
     cut
 }
 
-/// E13: whoever gets no connection in time is told to come back; nobody waits for long, and nothing is
-/// left over of it.
+/// E13: a caller without a connection in time is told to come back. No caller waits for long, and
+/// no call or connection is left over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e13_a_slow_database_turns_callers_away_in_time_and_nothing_piles_up() {
+async fn e13_a_slow_database_turns_callers_away() {
     let cluster = own_cluster().await;
     let scene = Scene::on(cluster.database().await).await;
     let proxy = DatabaseProxy::before(&scene.database().main).await;
@@ -92,10 +92,10 @@ async fn e13_a_slow_database_turns_callers_away_in_time_and_nothing_piles_up() {
     assert!(open.await <= 16 + 10 + 10, "the pools' own, and this test's");
 }
 
-/// E14: a COMMIT arrived, its answer did not. The caller is told to come back, the deliverer writes
-/// the same again and finds it written.
+/// E14: a COMMIT arrived, its answer did not. The caller is told to come back. The deliverer writes
+/// its record again, and finds the record written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e14_a_lost_answer_of_a_commit_makes_nothing_happen_twice() {
+async fn e14_a_lost_commit_answer_repeats_nothing() {
     let cluster = own_cluster().await;
     let mut scene = Scene::on(cluster.database().await).await;
     let proxy = DatabaseProxy::before(&scene.database().main).await;

@@ -1,5 +1,5 @@
-//! E15: the disk of the log and of the outbox is full. PostgreSQL's refusal (SQLSTATE 53100) is made
-//! by triggers; what it refuses is counted, by a sequence that no rollback puts back.
+//! E15: the disk of the log and of the outbox is full. Triggers make PostgreSQL's refusal (SQLSTATE
+//! 53100), and a sequence that no rollback puts back counts the refusals.
 
 use std::time::Duration;
 
@@ -85,8 +85,9 @@ fn answered(world: &World, claimed: &ClaimedAttempt) -> FinishedAttempt {
     FinishedAttempt { claimed: claimed.clone(), exchange, finished_at: world.clock.now() }
 }
 
+/// Writes are refused and nothing is sent. All work goes on when there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_there_is_room() {
+async fn e15_a_full_disk_only_delays_work() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -134,9 +135,9 @@ async fn e15_a_full_disk_refuses_writes_and_sends_nothing_and_all_goes_on_when_t
     assert_eq!(states, [("delivered".to_owned(), 3)]);
 }
 
-/// A full disk refused every report, and `/readyz` told nothing (review of first use).
+/// A full disk refused every report, and `/readyz` told nothing.
 #[tokio::test]
-async fn e15_a_process_whose_reports_all_fail_is_unready() {
+async fn e15_failing_reports_make_a_process_unready() {
     let world = World::new().await;
     let firm = world.firm().await;
     let keyring = world.keys();
@@ -168,7 +169,7 @@ async fn e15_a_process_whose_reports_all_fail_is_unready() {
 }
 
 #[tokio::test]
-async fn e15_a_disk_that_refuses_some_reports_is_an_alarm() {
+async fn e15_some_refused_reports_raise_an_alarm() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.pool().execute(NEARLY_FULL).await.unwrap();
@@ -180,9 +181,9 @@ async fn e15_a_disk_that_refuses_some_reports_is_an_alarm() {
     assert_eq!(ready(&world).await, (200, "disk".to_owned()));
 }
 
-/// The real process counts what was refused, and is ready again by itself.
+/// The real process counts the refusals, and is ready again by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e15_refusals_for_a_full_disk_are_counted() {
+async fn e15_full_disk_refusals_are_counted() {
     let world = World::real_time(TestDatabase::new().await).await;
     let firm = world.firm().await;
     let served = serve(&world.database, &[]).await;

@@ -31,7 +31,7 @@ fn each_kind_of_fault_has_its_name() {
 
 /// An answer to a COMMIT between other messages, one of which has its text as a value.
 #[test]
-fn an_answer_to_a_commit_is_found_in_pieces() {
+fn a_commit_answer_is_found_in_pieces() {
     let row = b"D\0\0\0\x16\0\x01\0\0\0\x0cC\0\0\0\x0bCOMMIT\0".as_slice();
     let complete = b"C\0\0\0\x0dSELECT 1\0".as_slice();
     let rolled_back = b"C\0\0\0\x0dROLLBACK\0".as_slice();
@@ -53,7 +53,7 @@ fn an_answer_to_a_commit_is_found_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_commit_without_an_answer_is_carried_out() {
+async fn an_unanswered_commit_is_carried_out() {
     let database = TestDatabase::new().await;
     let proxy = DatabaseProxy::before(&database.main).await;
     let mut direct = database.main.connect().await.unwrap();

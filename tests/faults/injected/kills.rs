@@ -16,17 +16,17 @@ use tests::process::{assert_killed, crash, serving, work};
 /// Processes that start at a time: a dozen at once would wait for each other's connections.
 static STARTING: Semaphore = Semaphore::const_new(3);
 
-/// A kill at a crash point, and what must come of it.
+/// A kill at a crash point, and the state that must follow.
 struct Kill {
     point: &'static str,
     role: &'static str,
     submitted: usize,
     status: u16,
-    /// Whether another process had claimed all of it, and its leases have ended.
+    /// Whether another process had claimed all deliveries, and its leases have ended.
     claimed_before: bool,
-    /// What is queued, and what receivers have seen, when the process is dead.
+    /// Deliveries queued, and requests at receivers, when the process is dead.
     left: (RangeInclusive<i64>, RangeInclusive<usize>),
-    /// What receivers have seen, and how many tries nobody recorded, in the end.
+    /// Requests at receivers, and tries without a recorded result, in the end.
     came_to: (RangeInclusive<usize>, RangeInclusive<i64>),
 }
 
@@ -54,7 +54,8 @@ const fn second_gone(point: &'static str) -> Kill {
 }
 
 const KILLS: [Kill; 10] = [
-    // E3: what was being spread is spread by the next process; a part of the rest may be out by then.
+    // E3: the next process spreads the rest. Deliveries that were spread before may be sent by
+    // then.
     Kill {
         left: (0..=100, 0..=100),
         came_to: (150..=250, 0..=100),
@@ -71,15 +72,16 @@ const KILLS: [Kill; 10] = [
     // E7: of a count and its removal both are there, or neither.
     second_gone("lane_changed"),
     second_gone("recording"),
-    // E5: what is being taken back when its lease has ended is taken back by the next process.
+    // E5: the process dies while it takes back ended leases, and the next process takes them back.
     Kill { claimed_before: true, ..kill("interrupting", 2, (2, 0), (2, 2)) },
     // P16, of the read model there is.
     Kill { role: "projector", ..kill("following", 2, (2, 0), (2, 0)) },
 ];
 
-/// P5–P7, P10–P13, P16, and by the receivers P8 and P9; each lease is waited for at the same time.
+/// E3 to E7: P5–P7, P10–P13, P16, and by the receivers P8 and P9. Repeats have the same bytes. All
+/// leases are waited for at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e3_e4_e5_e6_e7_a_kill_at_each_point_loses_nothing_and_repeats_the_same_bytes() {
+async fn e3_to_e7_kills_lose_no_delivery() {
     // Ten services, each with some 25 connections, and their worlds.
     let cluster = cluster_with(&[("max_connections", "500")]).await;
     let mut scenes = Vec::new();
@@ -138,7 +140,7 @@ impl Scene {
         work(self.database(), &FAST, &[]).await
     }
 
-    /// Another process claimed what there is, and went away; its leases have ended.
+    /// Another process claimed all deliveries and went away. Its leases have ended.
     async fn is_claimed_and_left(&self) {
         let limits = self.world.limits(16);
         drop(claim(self.world.deliverer(), &limits).await.unwrap());
@@ -151,7 +153,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// Tries that nobody recorded.
+    /// Tries without a recorded result.
     async fn interrupted(&self) -> i64 {
         self.count(
             "select count(*) from events where event_type = 'DeliveryAttempted'
@@ -179,7 +181,7 @@ impl Scene {
     }
 }
 
-/// P9: everything was taken, and nothing said.
+/// P9: the receiver takes everything and says nothing.
 async fn a_body_taken_and_nothing_said(database: tests::TestDatabase) {
     let mut scene = Scene::on(database).await;
     scene.submit(1).await;
@@ -206,8 +208,8 @@ async fn half_a_body_taken(database: tests::TestDatabase) {
     scene.assert_sent_again(1).await;
 }
 
-/// A place before a receiver that hands on half of what comes first, and all of what comes after
-/// its sender is dead.
+/// A proxy before a receiver. It hands on half of the first body, and everything once the sender of
+/// that body is dead.
 async fn takes_half_first(receiver: &Receiver) -> (String, oneshot::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -228,7 +230,7 @@ async fn takes_half_first(receiver: &Receiver) -> (String, oneshot::Receiver<()>
         };
         on.write_all(&head[..body + (head.len() - body) / 2]).await.unwrap();
         taken.send(()).unwrap();
-        // Whatever else was on its way is never looked at.
+        // The rest of the first body is never looked at.
         while first.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
         drop(on);
         while let Ok((mut next, _)) = listener.accept().await {

@@ -1,5 +1,5 @@
-//! E21 and E22: a deliverer that is stopped, or cannot reach the database any more, in the middle of a
-//! send; and connections that break.
+//! E21 and E22: a deliverer that is stopped, or cannot reach the database any more, in the middle
+//! of a send. Also connections that break.
 
 use nix::sys::signal::Signal;
 use tests::{DatabaseProxy, Fault, own_cluster};
@@ -12,9 +12,10 @@ use tests::process::{signal, work};
 
 const DELIVERER: [&str; 4] = [FAST[0], FAST[1], "--role", "deliverer"];
 
-/// A process that does not run is like one that is gone, until it runs again.
+/// A stopped process is like a dead one until it runs again. Another process sends its delivery
+/// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e21_a_deliverer_stopped_in_a_send_is_replaced_once_and_goes_on_without_harm() {
+async fn e21_a_stopped_deliverer_comes_back_harmless() {
     let cluster = own_cluster().await;
     let mut scene = Scene::on(cluster.database().await).await;
     let stopped = work(scene.database(), &DELIVERER, &[]).await;
@@ -27,17 +28,18 @@ async fn e21_a_deliverer_stopped_in_a_send_is_replaced_once_and_goes_on_without_
     other.kill().await.unwrap();
     signal(&stopped, Signal::SIGCONT);
     let late = scene.back(id).await;
-    // The answer lay in its socket, and its ten seconds were over: it may take either for the truth.
+    // The answer lay in the socket, and its ten seconds were over. So the deliverer may note
+    // either.
     assert!(["delivered", "retry"].contains(&&*late), "{late}");
 }
 
-/// Enough that whoever works tried again and again.
+/// Resets enough that every worker has tried again and again.
 const RESETS: usize = 20;
 
-/// Another deliverer sends once more when the lease has ended; when the first is back, on connections
-/// that break meanwhile, its old answer is noted and changes nothing, and it works on.
+/// Another deliverer sends once more when the lease has ended. The first comes back on connections
+/// that break. Its old answer is noted and changes nothing, and the first works on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e22_a_deliverer_cut_off_in_a_send_is_replaced_once_and_comes_back_without_harm() {
+async fn e22_a_partitioned_deliverer_comes_back_harmless() {
     let cluster = own_cluster().await;
     let mut scene = Scene::on(cluster.database().await).await;
     let proxy = DatabaseProxy::before(&scene.database().main).await;
@@ -78,12 +80,12 @@ impl Scene {
         (other, id)
     }
 
-    /// Waits until the first deliverer works again; what it noted of its old answer, which changed
-    /// nothing.
+    /// Waits until the first deliverer works again. Returns the outcome that it noted for its old
+    /// answer, which changed nothing.
     async fn back(&mut self, id: Uuid) -> String {
         self.submit(1).await;
         self.receiver.wait_for(3).await;
-        // A late answer is written down after those of its batch that are in time.
+        // A late answer is written down after the answers of its batch that are in time.
         let noted = async { while self.world.history(id).await.1.len() < 3 {} };
         timeout(PATIENCE, noted).await.expect("its old answer is noted");
         self.assert_held().await;
@@ -102,7 +104,7 @@ fn delivered(outcomes: &[&str]) -> (String, Vec<String>) {
 
 /// A connection that ends in the middle of anything is opened again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e12_connections_that_break_off_or_are_reset_are_opened_again() {
+async fn e12_broken_connections_are_opened_again() {
     let cluster = own_cluster().await;
     let mut scene = Scene::on(cluster.database().await).await;
     let proxy = DatabaseProxy::before(&scene.database().main).await;

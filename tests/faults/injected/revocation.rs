@@ -1,4 +1,4 @@
-//! E27: a revocation races the claim of what its subscription would be sent.
+//! E27: a revocation races the claim of its subscription's deliveries.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ const ROUNDS: u64 = 50;
 const KEYS: u64 = 5;
 const HOOKS: u64 = 4;
 
-/// 1,000 seeds: whichever commits first, no claim comes after a removal (I4), and what was claimed
-/// before it is sent once.
+/// 1,000 seeds: whichever commits first, no claim comes after a removal (I4). A delivery that was
+/// claimed before the removal is sent once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e27_no_claim_commits_after_a_revocation_that_raced_it() {
+async fn e27_no_claim_follows_a_racing_revocation() {
     let mut scene = Scene::on(TestDatabase::new().await).await;
     let revoked =
         keys::revoke(scene.world.service(), scene.firm.id, scene.firm.key_id, Actor::System);

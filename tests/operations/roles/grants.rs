@@ -1,4 +1,4 @@
-//! Who may do what: everything is tried as everybody.
+//! The grants of each role: every right is tried as every role.
 
 use eventstore::connect;
 use sqlx::postgres::PgConnectOptions;
@@ -8,7 +8,7 @@ use tests::TestDatabase;
 use super::{DENIED, GROUPS, Scene, migrate, refused, said};
 use tests::process::firmforms;
 
-/// What is the vault's.
+/// The tables of the vault.
 const VAULT: [&str; 10] = [
     "responses",
     "response_people",
@@ -47,7 +47,7 @@ fn changes(table: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn g1_no_role_of_the_service_changes_the_log_or_the_proof() {
+async fn g1_no_role_changes_log_or_proof() {
     let scene = Scene::new().await;
     scene.world.firm().await;
     for group in GROUPS {
@@ -74,7 +74,7 @@ async fn g1_no_role_of_the_service_changes_the_log_or_the_proof() {
 /// A position that was drawn and rolled back is a hole. An event in a hole of a sealed block would
 /// break the seal for good.
 #[tokio::test]
-async fn g1_no_role_of_the_service_chooses_the_position_of_an_event() {
+async fn g1_no_role_chooses_an_events_position() {
     let scene = Scene::new().await;
     scene.world.firm().await;
     scene.world.project().await;
@@ -132,8 +132,9 @@ async fn columns_below(pool: &PgPool, table: &str) -> String {
     .unwrap()
 }
 
+/// A trigger refuses changes by the owner, as which nobody can log in. The owner has every table.
 #[tokio::test]
-async fn g1_the_owner_meets_the_trigger_and_nobody_logs_in_as_it() {
+async fn g1_the_owner_cannot_change_the_log() {
     let scene = Scene::new().await;
     scene.world.firm().await;
     let owner = format!("{}_owner", scene.prefix);
@@ -158,8 +159,9 @@ async fn g1_the_owner_meets_the_trigger_and_nobody_logs_in_as_it() {
     assert_eq!((others, logins), (0, false));
 }
 
+/// The projector does not read the vault either.
 #[tokio::test]
-async fn b16_the_auditor_reads_and_writes_nothing_and_not_the_vault() {
+async fn b16_auditors_only_read_outside_the_vault() {
     let scene = Scene::new().await;
     let mut auditor = scene.connection("auditor").await;
     for table in tables(scene.world.pool()).await {
@@ -195,8 +197,10 @@ async fn b16_the_auditor_reads_and_writes_nothing_and_not_the_vault() {
     }
 }
 
+/// The administrator is no superuser. A login without rights, an undecided table and a role with
+/// more rights are refused.
 #[tokio::test]
-async fn b16_roles_are_made_again_and_by_an_administrator_who_is_no_superuser() {
+async fn b16_an_administrator_makes_the_roles_again() {
     let database = TestDatabase::without_schema().await;
     let name = database.main.get_database().unwrap();
     let keyring = database.keyring.get_database().unwrap();
@@ -241,8 +245,9 @@ async fn b16_roles_are_made_again_and_by_an_administrator_who_is_no_superuser() 
     admin.execute(format!("drop role {name}_c_api").as_str()).await.unwrap();
 }
 
+/// A function that runs with its owner's rights is refused.
 #[tokio::test]
-async fn b16_a_strangers_function_is_neither_taken_over_nor_given_away() {
+async fn b16_strangers_functions_keep_their_owners() {
     let database = TestDatabase::new().await;
     let name = database.main.get_database().unwrap();
     let admin = connect(database.main.clone(), 1);
@@ -281,8 +286,9 @@ async fn b16_a_strangers_function_is_neither_taken_over_nor_given_away() {
     assert_eq!(owners, [ours, ("helps".to_owned(), helper)]);
 }
 
+/// Commands at the terminal use the role `service`. No other role writes a token.
 #[tokio::test]
-async fn b16_tokens_are_made_at_the_terminal_and_by_no_door() {
+async fn b16_only_the_terminal_makes_tokens() {
     let scene = Scene::new().await;
     for (group, may) in
         [("api", false), ("projector", false), ("deliverer", false), ("service", true)]

@@ -20,8 +20,9 @@ async fn is_for(connection: &mut PgConnection, firm: &str) {
     connection.execute(set.as_str()).await.unwrap();
 }
 
+/// A connection without a firm, or with a wrong one, sees no rows.
 #[tokio::test]
-async fn b16_with_no_firm_or_a_wrong_one_there_are_no_rows() {
+async fn b16_rows_show_only_to_their_firm() {
     let scene = Scene::new().await;
     let world = &scene.world;
     let (firm, other) = (world.firm().await, world.firm().await);
@@ -85,7 +86,7 @@ async fn b16_with_no_firm_or_a_wrong_one_there_are_no_rows() {
 }
 
 #[tokio::test]
-async fn b16_a_connection_that_is_used_again_never_sees_the_firm_before() {
+async fn b16_a_reused_connection_forgets_its_firm() {
     let scene = Scene::new().await;
     let world = &scene.world;
     let (one, two) = (world.firm().await, world.firm().await);
@@ -106,9 +107,10 @@ async fn b16_a_connection_that_is_used_again_never_sees_the_firm_before() {
     }
 }
 
-/// Each list is read with the guard of its own firm, and the connection is for nobody again at once.
+/// One statement reads the lists of several firms, each with the guard of its firm. Afterwards the
+/// connection sees no rows.
 #[tokio::test]
-async fn b16_a_statement_for_keys_of_several_firms_leaves_a_connection_that_sees_nobody() {
+async fn b16_key_batches_leave_a_connection_guarded() {
     let scene = Scene::new().await;
     let world = &scene.world;
     let (one, two) = (world.firm().await, world.firm().await);
@@ -144,9 +146,9 @@ async fn hook(world: &World, firm: &Firm) -> Uuid {
     world.subscribe(firm, "https://hooks.example.com/").await
 }
 
-/// A policy that hides an event from the auditor's login would hide it from the verification.
+/// A policy that hides an event from the auditor's login would hide the event from `audit verify`.
 #[tokio::test]
-async fn b16_a_policy_that_hides_rows_from_the_auditor_is_found_by_its_verification() {
+async fn b16_verification_finds_policies_that_hide_rows() {
     let scene = Scene::new().await;
     scene.world.firm().await;
     scene.world.project().await;

@@ -1,5 +1,5 @@
-//! Database roles and row-level guards (case B16, G1): what each of them may do is tried, and the real
-//! binary's roles work each as a login of its own.
+//! Database roles and row-level guards (cases B16 and G1). The rights of each role are tried, and
+//! the real binary's roles work each as a login of its own.
 
 mod grants;
 mod guards;
@@ -13,7 +13,7 @@ use tests::process::firmforms;
 
 const GROUPS: [&str; 5] = ["api", "projector", "deliverer", "auditor", "service"];
 
-/// SQLSTATE of what a role may not do.
+/// SQLSTATE of a statement that the role may not run.
 const DENIED: &str = "42501";
 
 /// Databases with roles of their own, and a login in each.
@@ -69,7 +69,7 @@ async fn migrate(database: &TestDatabase, prefix: &str) -> (bool, String) {
     said(&command.output().await.unwrap())
 }
 
-/// Why a statement was refused; none if it was not.
+/// Code and message of the refusal of a statement. `None` if PostgreSQL ran the statement.
 async fn refused(connection: &mut PgConnection, statement: &str) -> Option<(String, String)> {
     let error = connection.execute(statement).await.err()?;
     let error = error.as_database_error().unwrap();

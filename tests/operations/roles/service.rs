@@ -83,7 +83,7 @@ fn made(answer: &(StatusCode, String), field: &str) -> String {
     body[field].as_str().unwrap_or_else(|| panic!("{body}")).to_owned()
 }
 
-/// All roles at work, and somebody they work for.
+/// All roles at work, and a firm they work for.
 struct Running {
     scene: Scene,
     served: Served,
@@ -132,7 +132,7 @@ impl Running {
         assert!(answer.0.is_success(), "{request:?}: {} {}", answer.1, self.logs());
     }
 
-    /// Where each process tells its figures.
+    /// The address at which each process shows its metrics.
     async fn doors(&self) -> [SocketAddr; 3] {
         let mut doors = [self.served.internal; 3];
         for (door, (_, log)) in doors.iter_mut().skip(1).zip(&self.workers) {
@@ -257,7 +257,7 @@ impl Running {
         self.an_auditor_without_a_keyring_is_sent_to_a_token(hook).await;
     }
 
-    /// An auditor's login was told to set the URL of the keyring, and was refused behind it.
+    /// The auditor was told to set the URL of the keyring, and then was refused by the keyring.
     async fn an_auditor_without_a_keyring_is_sent_to_a_token(&self, hook: &str) {
         let mut command = firmforms(&self.scene.as_login("auditor"));
         command.env_remove("FIRMFORMS_KEYRING_URL").args(["hooks", "why", hook]);
@@ -268,7 +268,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn b16_each_role_of_the_real_binary_works_with_its_own_grants() {
+async fn b16_each_role_works_with_its_grants() {
     let running = Running::start().await;
     let (pool, id) = (running.scene.world.pool(), running.firm.id);
     let hook = running.subscribe("form_submitted").await;

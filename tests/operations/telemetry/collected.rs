@@ -1,4 +1,4 @@
-//! A collector of traces: what it was sent, read back.
+//! A collector of traces, and the spans it received.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tests::Receiver;
 /// Traces are sent at once, and not every five seconds.
 pub(crate) const AT_ONCE: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 
-/// Every span a collector was sent so far.
+/// All spans that the collector received so far.
 pub(crate) fn spans(collector: &Receiver) -> Vec<Span> {
     let sent = collector.received();
     assert!(sent.iter().all(|sent| sent.uri == "/v1/traces"), "{sent:?}");
@@ -19,7 +19,7 @@ pub(crate) fn spans(collector: &Receiver) -> Vec<Span> {
     resources.flat_map(|of| of.scope_spans).flat_map(|of| of.spans).collect()
 }
 
-/// Waits until the collector was sent what is looked for.
+/// Waits until the collector has received the wanted spans.
 pub(crate) async fn collected(collector: &Receiver, wanted: impl Fn(&[Span]) -> bool) -> Vec<Span> {
     let looked = async {
         for batches in 1.. {

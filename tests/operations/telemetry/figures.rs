@@ -1,4 +1,4 @@
-//! What `GET /metrics` tells of a story, and what it never does.
+//! The metrics of a story at `GET /metrics`, and the values that no metric has.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const DELIVERED: &str = r#"firmforms_delivery_attempts_total{outcome="delivered"
 const FAILED: &str = r#"firmforms_delivery_attempts_total{outcome="failed",class="410"}"#;
 const NO_NAME: &str = r#"firmforms_delivery_attempts_total{outcome="retry",class="dns"}"#;
 
-/// What the story leaves behind.
+/// The series that the story leaves behind.
 const STORY: &[(&str, f64)] = &[
     (r#"firmforms_intake_reports_total{result="accepted"}"#, 1.0),
     (r#"firmforms_intake_reports_total{result="duplicate"}"#, 1.0),
@@ -53,8 +53,9 @@ const STORY: &[(&str, f64)] = &[
     ("firmforms_database_up", 1.0),
 ];
 
+/// No metric has a name, an address, an id or a secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h4_the_figures_tell_a_story_and_nobodys() {
+async fn h4_metrics_count_a_story_without_names() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let (good, gone) = (receiver.url("/canary?canary=1"), Receiver::start().await);
@@ -106,7 +107,7 @@ async fn h4_the_figures_tell_a_story_and_nobodys() {
     }
 }
 
-/// Every figure there is shows from the start, and the documentation has them all, and no others.
+/// Every metric shows from the start. The documentation has all metrics, and no others.
 fn assert_whole(told: &Scrape) {
     let documented = include_str!("../../../docs/reference/metrics.md");
     let (ours, process): (Vec<&str>, Vec<&str>) =
@@ -128,9 +129,9 @@ fn assert_whole(told: &Scrape) {
     assert_eq!(rows, all, "docs/reference/metrics.md");
 }
 
-/// Somebody holds the outbox: all else is told, in time, and that not everything was answered.
+/// The outbox is locked. All other metrics answer in time, and one metric is the age of the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h4_a_scrape_answers_while_the_database_does_not() {
+async fn h4_a_scrape_answers_during_database_locks() {
     let world = World::real_time(TestDatabase::new().await).await;
     let served = serve(&world.database, &[]).await;
     assert_eq!(Scrape::new(served.internal).await.value("firmforms_database_up"), 1.0);
@@ -145,7 +146,7 @@ async fn h4_a_scrape_answers_while_the_database_does_not() {
     })
     .await;
     assert_eq!(told.value("firmforms_database_up"), 1.0, "it is busy, not away\n{}", told.text);
-    // Whoever asks again is told the same, at once: the database is not asked for some seconds.
+    // A second scrape gets equal values at once: the database is not asked for some seconds.
     let asked = Instant::now();
     for _ in 0..20 {
         assert!(Scrape::new(served.internal).await.value(age) >= 5.0);
@@ -156,7 +157,7 @@ async fn h4_a_scrape_answers_while_the_database_does_not() {
     Scrape::until(served.internal, |told| told.value(age) < 5.0).await;
 }
 
-/// Nobody sends: the age of what waits is the time it has waited.
+/// Nobody sends: the oldest due delivery waits, and its age grows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h6_the_age_of_the_backlog_grows() {
     let world = World::real_time(TestDatabase::new().await).await;
@@ -175,7 +176,7 @@ async fn h6_the_age_of_the_backlog_grows() {
         told.value("firmforms_backlog_oldest_due_seconds") > before + 1.0
     })
     .await;
-    // What an operator holds, nobody is to send: it is counted, and not late.
+    // A delivery that an operator holds is counted, and not late.
     let held = "insert into pauses (pause_id, kind, host, reason, actor, paused_at)
                 values (gen_random_uuid(), 'host', 'canary.invalid', 'r', 'system', now())";
     world.pool().execute(held).await.unwrap();

@@ -1,4 +1,4 @@
-//! Every role can be watched: it lives, it is ready, it counts.
+//! Every role answers for its health and readiness, and shows metrics.
 
 use std::net::SocketAddr;
 
@@ -10,8 +10,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tests::process::{firmforms, get, serving};
 use tests::scrape::Scrape;
 
+/// The command line gives the internal address. Neither API is served there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h4_a_role_without_doors_is_watched_at_the_internal_address_when_it_is_given() {
+async fn h4_doorless_roles_serve_health_and_metrics() {
     let world = World::real_time(TestDatabase::new().await).await;
     for (role, figure) in [
         ("deliverer", r#"firmforms_worker_step_failures_total{worker="deliver"}"#),
@@ -45,9 +46,9 @@ async fn h4_a_role_without_doors_is_watched_at_the_internal_address_when_it_is_g
     }
 }
 
-/// Two of them on one machine, started as they always were, do not meet at an address.
+/// Two such roles on one machine do not meet at an address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h4_a_role_without_doors_opens_none_unless_told() {
+async fn h4_doorless_roles_listen_nowhere_by_default() {
     let world = World::real_time(TestDatabase::new().await).await;
     for role in ["deliverer", "projector"] {
         let mut command = firmforms(&world.database);

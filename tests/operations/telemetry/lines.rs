@@ -1,4 +1,4 @@
-//! The lines of the log as JSON; and that no secret is in anything the process tells (case B15).
+//! The log lines are JSON, and no secret is in logs, metrics or traces (case B15).
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use super::collected::{AT_ONCE, collected};
 use tests::process::{call, firmforms, serving};
 use tests::scrape::Scrape;
 
-/// A line as it has to be.
+/// Parses a log line, and fails unless the line has the promised fields.
 fn line(text: &str) -> Value {
     let line: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let object = line.as_object().unwrap_or_else(|| panic!("{text}"));
@@ -41,7 +41,7 @@ async fn said(mut command: Command) -> (Option<i32>, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn h4_what_ends_a_service_at_its_start_is_a_line_of_json_too() {
+async fn h4_a_failed_start_logs_json_too() {
     let database = TestDatabase::new().await;
     let serve = ["serve", "--addr", "127.0.0.1:0", "--internal-addr", "127.0.0.1:0"];
     let wrong = TestDatabase::from_main(
@@ -66,9 +66,9 @@ async fn h4_what_ends_a_service_at_its_start_is_a_line_of_json_too() {
     assert_eq!(said(command).await.1.len(), 1);
 }
 
-/// What the environment holds is not repeated, whatever is wrong with it.
+/// A value of the environment is not repeated, whatever is wrong with the value.
 #[tokio::test]
-async fn b15_a_wrong_argument_is_named_without_its_value() {
+async fn b15_a_refused_argument_shows_no_value() {
     let database = TestDatabase::new().await;
     for (name, value, argument) in [
         ("FIRMFORMS_SMTP_URL", "smtp://canary:canary@mail:587:1", "--smtp-url"),
@@ -90,7 +90,7 @@ async fn b15_a_wrong_argument_is_named_without_its_value() {
     }
 }
 
-/// A service that tells all it can, and whoever listens.
+/// A service that logs and traces all it can, and its log lines.
 struct Talking {
     child: Child,
     public: SocketAddr,
@@ -121,7 +121,7 @@ impl Talking {
             }
         }
         let (public, internal) = doors.unwrap();
-        // What nobody reads would hold it up.
+        // A full pipe would hold up the process.
         let told = tokio::spawn(async move {
             while let Some(line) = stderr.next_line().await.unwrap() {
                 told.push(line);
@@ -131,7 +131,7 @@ impl Talking {
         Self { child, public, internal, told }
     }
 
-    /// Everything it told until its end.
+    /// Stops the service. Returns all its log lines.
     async fn stop(mut self) -> Vec<String> {
         kill(Pid::from_raw(self.child.id().unwrap().cast_signed()), Signal::SIGTERM).unwrap();
         assert!(self.child.wait().await.unwrap().success());
@@ -139,11 +139,11 @@ impl Talking {
     }
 }
 
-/// All rooms of ours say everything.
+/// All our crates log everything.
 const OURS: &str = "info,firmforms=trace,api=trace,deliverer=trace,eventstore=trace,projector=trace,\
                     inviter=trace,mailer=trace,vault=trace,door=trace,auditor=trace,telemetry=trace";
 
-/// Calls of an integrator, and of one who has no key.
+/// Calls of an integrator, and of a caller without a key.
 async fn calls(talking: &Talking, firm: &Firm, receiver: &Receiver) {
     let (public, key) = (talking.public, firm.key.as_str());
     for target in [receiver.url("/in?token=canary"), "https://canary.invalid/x?canary".into()] {
@@ -164,7 +164,7 @@ async fn calls(talking: &Talking, firm: &Firm, receiver: &Receiver) {
     }
 }
 
-/// What the product reports of people, and what it may not report.
+/// Activity about people, valid and invalid.
 async fn activities(talking: &Talking, world: &World, firm: &Firm) {
     let submitted = || {
         json!({
@@ -200,9 +200,9 @@ async fn step(talking: &Talking, world: &World, firm: &Firm, receiver: &Receiver
     assert_eq!(raw::exchange(talking.internal, &request).await.unwrap().0, 202);
 }
 
-/// A story with everything in it that must not be told; then all that was told is looked through.
+/// The story has every secret. The log, the metrics and the traces are searched for each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b15_no_secret_is_in_lines_figures_or_traces() {
+async fn b15_telemetry_holds_no_secret() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, receiver, collector) =
         (world.firm().await, Receiver::start().await, Receiver::start().await);
@@ -243,9 +243,9 @@ fn named(spans: &[Span], name: &str) -> usize {
     spans.iter().filter(|span| span.name == name).count()
 }
 
-/// The line of a 500 had nothing that its caller knew.
+/// The log line of a 500 had nothing that its caller knew. The span has the id, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_line_and_the_span_of_a_failed_call_have_its_request_id() {
+async fn failed_calls_log_their_request_id() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, collector) = (world.firm().await, Receiver::start().await);
     let talking = Talking::start(&world, &collector).await;

@@ -1,4 +1,4 @@
-//! What the service tells of itself: figures, health, traces and lines (cases B15 and H4).
+//! The service's telemetry: metrics, health, traces and log lines (cases B15 and H4).
 
 mod collected;
 mod figures;

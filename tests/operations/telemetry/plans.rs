@@ -1,4 +1,4 @@
-//! What is asked at a scrape is asked by indexes.
+//! Each query of a scrape uses indexes.
 
 use deliverer::inspect::backlog;
 use eventstore::progress::progress;
@@ -17,17 +17,17 @@ async fn read_whole(connection: &mut PgConnection) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn h4_a_scrape_reads_no_table_from_end_to_end() {
+async fn h4_scrapes_read_no_table_in_full() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "https://canary.invalid/hook").await;
     world.submit(&firm).await;
     world.deliver().await;
     world.erase().await;
-    // A session of its own: what another one read before is counted to it.
+    // A session of its own: the counts include earlier reads of the session.
     let mut session = world.database.main.connect().await.unwrap();
     let mut transaction = session.begin().await.unwrap();
-    // A small table is cheaper to read whole: only what has no index is, then.
+    // A small table is cheaper to read in full. With this, only a query without an index does.
     transaction.execute("set local enable_seqscan = off").await.unwrap();
     let now = world.clock.now().get();
     let behind = progress(&mut transaction).await.unwrap();

@@ -1,4 +1,4 @@
-//! One trace from a call to the tries of what it led to, over processes; and a collector that is away.
+//! One trace leads from a call to the attempts it causes, over processes. A collector may be away.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use super::collected::{AT_ONCE, collected};
 use tests::process::{Served, serve, serve_with, work};
 use tests::scrape::Scrape;
 
-/// What the product says of its own step.
+/// The `traceparent` of the product's own step.
 const OURS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-/// What an outsider says, who wants nothing kept.
+/// The `traceparent` of an outsider, which asks to keep no trace.
 const THEIRS: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
 fn place(text: &str) -> Traceparent {
     text.parse().unwrap()
 }
 
-/// A batch of activity, as a part of that trace.
+/// Reports a batch of activity as a part of the trace.
 async fn report(served: &Served, world: &World, batch: &str, traceparent: &str) {
     let request = format!(
         "POST /internal/v1/activity HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\n\
@@ -66,9 +66,9 @@ fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
     spans.iter().filter(|span| span.name == name).collect()
 }
 
-/// The call is taken by one process, and what it leads to is sent by another.
+/// One process takes the call, and another sends the deliveries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h4_one_trace_goes_from_the_call_to_every_try() {
+async fn h4_one_trace_spans_call_and_attempts() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, receiver, collector) =
         (world.firm().await, Receiver::start().await, Receiver::start().await);
@@ -129,9 +129,9 @@ async fn h4_one_trace_goes_from_the_call_to_every_try() {
     assert_eq!((events > 5, broken), (true, vec![]), "digests cover where a trace is");
 }
 
-/// Without a collector the product's own trace goes on all the same, and nobody else's begins.
+/// Without a collector the product's own trace goes on, and no other trace begins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h4_without_a_collector_only_the_products_place_is_kept() {
+async fn h4_product_traces_need_no_collector() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let served = serve(&world.database, &[]).await;
@@ -151,9 +151,9 @@ async fn h4_without_a_collector_only_the_products_place_is_kept() {
     assert_eq!(world.verify_log().await.1, Vec::<i64>::new());
 }
 
-/// One that takes what it is sent and says nothing, and one that nobody runs.
+/// One collector takes requests and never answers. The other one does not run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h4_a_collector_that_is_away_or_hangs_holds_nothing_up() {
+async fn h4_a_dead_collector_delays_nothing() {
     let collector = Receiver::start().await;
     collector.hold();
     for endpoint in [collector.url(""), "http://127.0.0.1:1".to_owned()] {

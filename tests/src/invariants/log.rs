@@ -1,11 +1,11 @@
-//! What the log and the tables must say of each other.
+//! Rules that the log and the tables must keep between them.
 
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::Acknowledged;
 
-/// A rule, and the statement that counts what breaks it.
+/// A rule, and the statement that counts its violations.
 const RULES: [(&str, &str); 17] = [
     (
         "something waits in a lane that neither has a due time nor was woken",
@@ -79,8 +79,8 @@ const RULES: [(&str, &str); 17] = [
     ("I9: a delivery was claimed while another claim of it held", OVERLAPPING_CLAIMS),
 ];
 
-/// Whom each occurrence should list, and whom it lists. A subscription that its own transaction removes
-/// before it, or one that overlaps, may be listed or not.
+/// The subscriptions that each occurrence should list, and the ones that it lists. An occurrence
+/// may list a subscription that its own transaction removes before, or one that overlaps, or not.
 macro_rules! expected_and_listed {
     ($difference:literal) => {
         concat!(
@@ -121,7 +121,8 @@ const SURPLUS: &str = expected_and_listed!(
     "select * from listed except all select occurrence_id, hook_id from expected"
 );
 
-/// The first event of each delivery's stream says what it is of; a repair and a reissue say so themselves.
+/// The first event of a delivery's stream names its occurrence and subscription. Repairs and
+/// reissues name them by events of their own.
 const UNLISTED: &str = "
 with begun as (
   select coalesce(payload->'DeliveryAttempted', payload->'DeliveryCancelled')->'of' as of
@@ -132,7 +133,7 @@ select count(*) from begun where not exists (
    where o.aggregate_type = 'Occurrence' and o.aggregate_id = begun.of->>'occurrence_id'
      and (o.payload->'OccurrenceRecorded'->'hooks')::jsonb ? (begun.of->>'hook_id'))";
 
-/// What was made anew by hand is beside the one delivery per subscription, and names it.
+/// A reissue is beside the one delivery per subscription, and names that delivery.
 const STRAY_REISSUE: &str = "
 with made as (
   select payload->'DeliveryReissued'->>'reissue_of' as of,
@@ -202,7 +203,7 @@ pub(super) async fn violations(pool: &PgPool) -> Vec<String> {
     found
 }
 
-/// I8: what callers were told had happened, and the database does not know.
+/// I8: acknowledged writes that the database does not know.
 pub(super) async fn forgotten(pool: &PgPool, acknowledged: &Acknowledged) -> Vec<String> {
     let hooks = "select count(*) from unnest($1) t(id)
                   where not exists (select from hooks where hook_id = t.id)";

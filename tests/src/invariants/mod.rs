@@ -1,9 +1,9 @@
-//! What must hold after every run, whatever was killed, cut or lost in it: I1–I9 of
-//! docs/reference/cases.md, asked of the log, of the witness of claims, of the receivers' own
-//! records, and a second time of `verify deliveries`.
+//! The invariants I1–I9 of docs/reference/cases.md, which hold after every run, whatever was
+//! killed, cut or lost in it. They are asked of the log, of the witness of claims, of the
+//! receivers' own records, and a second time of `verify deliveries`.
 //!
-//! I6 asks the audit log as far as it has followed; I7 is asked of history by itself, and of every read
-//! model by making it anew.
+//! I6 asks the audit log as far as it has followed. I7 is asked of history by itself, and of every
+//! read model by making it anew.
 
 mod log;
 mod proof;
@@ -23,7 +23,7 @@ use crate::receiver::Received;
 pub struct Request {
     /// The delivery it says it is.
     pub delivery_id: Uuid,
-    /// What its body hashes to.
+    /// The hash of its body.
     pub sha256: [u8; 32],
     /// When it had arrived.
     pub arrived: Instant,
@@ -31,7 +31,7 @@ pub struct Request {
     pub ended: Option<Instant>,
 }
 
-/// What callers were told had happened.
+/// The writes that were acknowledged to callers.
 #[derive(Debug, Default, Clone)]
 pub struct Acknowledged {
     /// Subscriptions answered 201.
@@ -70,7 +70,7 @@ impl Request {
 }
 
 impl Run<'_> {
-    /// What does not hold, each by its name; empty if all is well.
+    /// The invariants that do not hold, by name. Empty if all is well.
     pub async fn violations(&self) -> Vec<String> {
         let mut found = log::violations(self.pool).await;
         found.extend(log::forgotten(self.pool, self.acknowledged).await);
@@ -82,7 +82,8 @@ impl Run<'_> {
     /// Fails unless everything holds.
     pub async fn assert_held(&self) {
         let mut violations = self.violations().await;
-        // Of the database as it stands: a transaction that only the checker's tests see is not in it.
+        // The proof reads the committed database. The open transaction of the checker's tests is
+        // not in it.
         violations.extend(proof::violations(self.pool).await);
         assert!(violations.is_empty(), "{violations:#?}");
     }

@@ -1,4 +1,4 @@
-//! What receivers saw, against what the log says was sent.
+//! The requests at receivers, compared with the attempts in the log.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// Tries of a delivery (contract, section Retries).
 const TRIES: usize = 8;
 
-/// What the log knows of a delivery that was sent.
+/// The claims and the body hashes that the log has of a sent delivery.
 struct Known {
     claims: usize,
     sha256: HashSet<String>,

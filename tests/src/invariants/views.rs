@@ -1,9 +1,9 @@
-//! What the read models must say: what the log does (I7).
+//! The read models must agree with the log (I7).
 
 use projector::rebuild::{ReadModel, RebuildAct, RebuildOrder, TRIES_MAX, run};
 use sqlx::PgPool;
 
-/// Every read model that is not what it is when it is made anew from the log.
+/// Every read model that differs from the one that a rebuild makes from the log.
 pub(super) async fn violations(pool: &PgPool) -> Vec<String> {
     let now = sqlx::query_scalar("select now()").fetch_one(pool).await.unwrap();
     let order = RebuildOrder {

@@ -1,5 +1,5 @@
-//! What is leased ahead: more than may be in flight to a host that answers quickly. What a process
-//! sends at once stays within its share of ruling 34.
+//! Leasing ahead: a process leases more deliveries than may be in flight to a host that answers
+//! quickly. It sends at once only its share (ruling 34).
 
 use super::*;
 
@@ -31,14 +31,15 @@ impl Scene {
         process
     }
 
-    /// So many come in, and the receiver answers none of them: what is leased then, and what waits.
+    /// Numbers of leased and of waiting deliveries after `count` more responses, while the receiver
+    /// answers none.
     async fn queue_after_unanswered(&self, count: usize) -> (i64, i64) {
         self.receiver.hold();
         self.submit(count).await;
         self.queue().await
     }
 
-    /// Sends what waits, within the same limits.
+    /// Sends all waiting deliveries within the same limits.
     async fn send_the_rest(&self) {
         let mut deliverer = self.world.deliverer().clone();
         settings(&mut deliverer);
@@ -60,7 +61,7 @@ const FULL_ONCE: &str = "
         for each row when (old.leased_at is not null and new.leased_at is null)
         execute function full_once();";
 
-/// The most of these that were under way at a time.
+/// Largest number of these requests that were under way at one time.
 fn at_once(received: &[Received]) -> usize {
     let during = |instant| {
         let began = received.iter().filter(|one| one.arrived <= instant);
@@ -70,7 +71,7 @@ fn at_once(received: &[Received]) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_leased_ahead_is_sent_as_the_host_has_room() {
+async fn leases_ahead_are_sent_as_slots_free() {
     let scene = Scene::new().await;
     let process = scene.quick().await;
     assert_eq!(scene.queue_after_unanswered(11).await, (12, 0), "one of them is not recorded");
@@ -82,8 +83,9 @@ async fn what_is_leased_ahead_is_sent_as_the_host_has_room() {
     scene.assert_all_arrived_once(12).await;
 }
 
+/// A firm's leases to a host end at a multiple of the attempts that may be in flight.
 #[tokio::test]
-async fn no_more_is_leased_ahead_than_so_many_times_what_may_be_in_flight() {
+async fn leases_ahead_stop_at_a_fixed_multiple() {
     let scene = Scene::new().await;
     let process = scene.quick().await;
     assert_eq!(scene.queue_after_unanswered(20).await, (13, 8));
@@ -97,7 +99,7 @@ async fn no_more_is_leased_ahead_than_so_many_times_what_may_be_in_flight() {
 }
 
 #[tokio::test]
-async fn of_a_host_that_is_not_known_to_be_quick_nothing_is_leased_ahead() {
+async fn an_unknown_host_gets_no_leases_ahead() {
     let scene = Scene::new().await;
     let process = scene.process(settings);
     assert_eq!(scene.queue_after_unanswered(9).await, (2, 7));
@@ -109,7 +111,7 @@ async fn of_a_host_that_is_not_known_to_be_quick_nothing_is_leased_ahead() {
 }
 
 #[tokio::test]
-async fn what_is_leased_ahead_takes_no_place_of_other_firms() {
+async fn leases_ahead_take_no_other_firms_slot() {
     let scene = Scene::new().await;
     let process = scene.quick().await;
     assert_eq!(scene.queue_after_unanswered(9).await, (10, 0));
@@ -128,10 +130,10 @@ async fn what_is_leased_ahead_takes_no_place_of_other_firms() {
     process.ends(&scene.world).await;
 }
 
-/// F3: a burst that is leased as it comes leaves room for what waits, or that would wait as long as
-/// the burst lasts.
+/// F3: a burst that is leased as it comes leaves room for another lane to the same host. Otherwise
+/// the other lane would wait as long as the burst lasts.
 #[tokio::test]
-async fn f3_what_waits_in_another_lane_to_the_same_host_keeps_its_turn() {
+async fn f3_a_burst_keeps_no_lane_waiting() {
     let scene = Scene::new().await;
     let other = json!({"target_url": scene.receiver.url("/paid"), "trigger": "payment_received"});
     assert_eq!(scene.world.call(&scene.firm.key, "POST", "/hooks", other).await.status, 201);
@@ -156,9 +158,9 @@ async fn f3_what_waits_in_another_lane_to_the_same_host_keeps_its_turn() {
     assert_eq!(at_once(&received), 2);
 }
 
-/// E25
+/// E25: three requests in flight are finished, and the seven leases ahead are released.
 #[tokio::test]
-async fn e25_what_was_leased_ahead_is_given_back_at_a_stop() {
+async fn e25_a_stop_releases_leases_ahead() {
     let scene = Scene::new().await;
     let process = scene.quick().await;
     assert_eq!(scene.queue_after_unanswered(9).await, (10, 0));
@@ -172,9 +174,9 @@ async fn e25_what_was_leased_ahead_is_given_back_at_a_stop() {
     scene.assert_all_arrived_once(10).await;
 }
 
-/// The database does not take back the first time.
+/// The database refuses the first release.
 #[tokio::test]
-async fn what_was_leased_ahead_for_a_host_that_hangs_is_given_back() {
+async fn a_hanging_host_loses_its_leases_ahead() {
     let scene = Scene::new().await;
     let soon = Duration::from_millis(200);
     let process = scene.quick_with(|deliverer| deliverer.settings.slot_wait_max = soon).await;
@@ -199,9 +201,10 @@ async fn what_was_leased_ahead_for_a_host_that_hangs_is_given_back() {
     scene.assert_all_arrived_once(11).await;
 }
 
-/// Another life of the server may know nothing of a lease, nor of the delivery (ruling 43).
+/// Another life of the database server may know neither a lease nor its delivery (ruling 43). Such
+/// leases were once sent.
 #[tokio::test]
-async fn what_was_leased_in_an_earlier_life_of_the_server_was_sent() {
+async fn leases_from_an_earlier_server_are_released() {
     let scene = Scene::new().await;
     let process = scene.quick().await;
     assert_eq!(scene.queue_after_unanswered(9).await, (10, 0));

@@ -1,5 +1,5 @@
-//! What of a batch is leased as it is recorded, and what becomes of that when the batch fails, is
-//! sent twice, or is erased.
+//! Leases in a batch: which deliveries its transaction leases, and how they end if the batch fails,
+//! is sent twice or is erased.
 
 use super::gate::{Gate, ROWS, until_blocked};
 use super::*;
@@ -92,10 +92,10 @@ async fn of_every_trigger() -> Scene {
     scene
 }
 
-/// Ruling 27: whether a partial submission was finished meanwhile, a claim asks. And all but a new
-/// submission is composed from what the vault holds.
+/// Ruling 27: a claim asks whether a partial submission was finished meanwhile. All occurrences but
+/// a new submission are composed from the vault.
 #[tokio::test]
-async fn only_a_new_submission_is_leased_in_its_append() {
+async fn only_new_submissions_are_leased_in_appends() {
     let scene = of_every_trigger().await;
     let process = scene.process(|_| {});
     let begun = Lead::new(&scene);
@@ -130,9 +130,9 @@ async fn only_a_new_submission_is_leased_in_its_append() {
     scene.assert_all_arrived_once(11).await;
 }
 
-/// A payload shows reports and calls: where the batch has some, a claim reads all of it.
+/// A payload shows reports and bookings. If a batch has some, a claim reads the submission too.
 #[tokio::test]
-async fn beside_a_new_submission_the_rest_of_its_batch_is_left_to_a_claim() {
+async fn other_occurrences_of_a_batch_await_claims() {
     let scene = of_every_trigger().await;
     let (process, [one, two, three]) = (scene.process(|_| {}), [(); 3].map(|()| Lead::new(&scene)));
     scene.report(&[one.submitted(), one.paid()]).await;
@@ -150,9 +150,9 @@ async fn beside_a_new_submission_the_rest_of_its_batch_is_left_to_a_claim() {
     assert_eq!(booked.unwrap().json()["booking"]["id"], json!(two.booking));
 }
 
-/// F3: in one batch, too.
+/// F3: both firms are in one batch.
 #[tokio::test]
-async fn f3_a_firm_whose_receiver_is_full_keeps_nothing_of_another_from_being_leased() {
+async fn f3_a_full_receiver_delays_no_neighbour() {
     let scene = Scene::new().await;
     let (other, theirs) = (scene.world.firm().await, Receiver::start().await);
     scene.world.subscribe(&other, &theirs.url("/hook")).await;
@@ -168,9 +168,9 @@ async fn f3_a_firm_whose_receiver_is_full_keeps_nothing_of_another_from_being_le
     process.ends(&scene.world).await;
 }
 
-/// What is read of a firm before the batch may not be what the batch makes of it.
+/// The firm is read before the batch, and the batch may change the firm.
 #[tokio::test]
-async fn a_batch_that_reports_the_state_of_a_firm_leases_nothing_of_that_firm() {
+async fn a_firms_state_report_prevents_its_leases() {
     let scene = Scene::new().await;
     let (process, other) = (scene.process(|_| {}), scene.world.firm().await);
     let theirs = Receiver::start().await;
@@ -197,9 +197,10 @@ async fn a_batch_that_reports_the_state_of_a_firm_leases_nothing_of_that_firm() 
     assert_eq!((received.len(), theirs.received().len()), (5, 4));
 }
 
-/// A process with four permits leases three for a firm: were one lost, it would show.
+/// The append fails after it has leased, so nothing is sent. A process with four permits leases
+/// three for a firm: a lost permit would show.
 #[tokio::test]
-async fn an_append_that_fails_after_it_has_leased_sends_nothing_and_gives_its_permits_back() {
+async fn a_failed_append_gives_its_permits_back() {
     let scene = Scene::new().await;
     let process = scene.process(|deliverer| deliverer.settings.permits = 4);
     scene.receiver.hold();
@@ -218,7 +219,7 @@ async fn an_append_that_fails_after_it_has_leased_sends_nothing_and_gives_its_pe
 }
 
 #[tokio::test]
-async fn of_a_burst_that_finds_no_room_occurrences_are_left_to_the_spread_worker() {
+async fn a_burst_without_room_is_left_unspread() {
     let scene = Scene::new().await;
     let process = scene.process(|deliverer| deliverer.settings.permits = 0);
     scene.submit(16).await;
@@ -230,9 +231,10 @@ async fn of_a_burst_that_finds_no_room_occurrences_are_left_to_the_spread_worker
     scene.assert_all_arrived_once(33).await;
 }
 
-/// An occurrence with one leased delivery cannot be spread any more: the rest of its rows are inserted.
+/// An occurrence with one leased delivery cannot be spread any more: the append inserts the rest of
+/// its rows.
 #[tokio::test]
-async fn an_occurrence_with_a_leased_delivery_is_not_left_to_the_spread_worker() {
+async fn a_partly_leased_occurrence_is_queued_whole() {
     let scene = Scene::new().await;
     for hook in 0..20 {
         scene.world.subscribe(&scene.firm, &scene.receiver.url(&format!("/{hook}"))).await;
@@ -248,7 +250,7 @@ async fn an_occurrence_with_a_leased_delivery_is_not_left_to_the_spread_worker()
 }
 
 #[tokio::test]
-async fn what_comes_behind_unspread_occurrences_of_its_firm_waits_for_its_turn() {
+async fn a_firms_unspread_occurrences_keep_their_turn() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     sqlx::query("insert into unspread (firm_id, position, occurrence_id) values ($1, 1, $1)")
@@ -266,8 +268,9 @@ async fn what_comes_behind_unspread_occurrences_of_its_firm_waits_for_its_turn()
     process.ends(&scene.world).await;
 }
 
+/// Four commits lose a race after they have leased, and the fifth succeeds.
 #[tokio::test]
-async fn an_append_that_lost_a_race_after_it_has_leased_is_sent_once() {
+async fn a_retried_append_sends_its_delivery_once() {
     let scene = Scene::new().await;
     let process = scene.process(|deliverer| deliverer.settings.permits = 4);
     fail_commits(&scene, 4, "40001").await;
@@ -276,9 +279,9 @@ async fn an_append_that_lost_a_race_after_it_has_leased_is_sent_once() {
     scene.assert_all_arrived_once(1).await;
 }
 
-/// E25: it has leased, and stops before it sends.
+/// E25: the process has leased, and stops before it sends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e25_what_is_leased_by_a_process_that_stops_before_the_commit_is_given_back() {
+async fn e25_a_stop_before_commit_releases_leases() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     let gate = Gate::before(&scene.world, ROWS).await;
@@ -296,9 +299,9 @@ async fn e25_what_is_leased_by_a_process_that_stops_before_the_commit_is_given_b
     scene.assert_all_arrived_once(1).await;
 }
 
-/// C1: both are decided on before either is recorded.
+/// C1: both posts of a response are decided on before either is recorded.
 #[tokio::test]
-async fn two_posts_of_one_response_at_once_make_one_delivery() {
+async fn two_concurrent_posts_make_one_delivery() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     for round in 1..=10 {
@@ -328,9 +331,10 @@ async fn two_posts_of_one_response_at_once_make_one_delivery() {
     scene.assert_all_arrived_once(10).await;
 }
 
-/// H1: leased before the erasure, it is in flight; left waiting, it is cancelled.
+/// H1: a delivery leased before the erasure is in flight, and nothing of it is kept. A waiting
+/// delivery is cancelled.
 #[tokio::test]
-async fn h1_an_erasure_after_the_append_ends_what_waits_and_keeps_nothing_of_what_is_in_flight() {
+async fn h1_an_erasure_cancels_unleased_deliveries() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let one = HostCaps { per_firm_and_host: 1, per_host: 1 };
@@ -353,9 +357,9 @@ async fn h1_an_erasure_after_the_append_ends_what_waits_and_keeps_nothing_of_wha
     assert_eq!(keys.fetch_one(scene.world.keys()).await.unwrap(), 0);
 }
 
-/// H1: the batch erases what it brings.
+/// H1: the batch erases the response that it brings.
 #[tokio::test]
-async fn h1_what_is_erased_in_its_own_batch_is_not_leased() {
+async fn h1_a_batchs_own_erasure_prevents_leases() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     let lead = Lead::new(&scene);
@@ -369,7 +373,7 @@ async fn h1_what_is_erased_in_its_own_batch_is_not_leased() {
 
 /// E20: two processes that lease in their appends, beside two that claim.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e20_what_racing_processes_lease_in_appends_and_claim_is_sent_once() {
+async fn e20_racing_leases_send_each_delivery_once() {
     let scene = Scene::new().await;
     for place in 0..4 {
         scene.world.subscribe(&scene.firm, &scene.receiver.url(&format!("/{place}"))).await;

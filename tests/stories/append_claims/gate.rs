@@ -1,9 +1,9 @@
-//! A gate: what is inserted waits before it, so that a test decides what happens meanwhile.
+//! A gate: inserts wait before it, so that a test decides the events in between.
 
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tests::World;
 
-/// What waits for it to open.
+/// Tables and event types whose inserts wait for the gate.
 pub(super) const OCCURRENCES: (&str, &str) = ("events", "'OccurrenceRecorded'");
 pub(super) const REMOVALS: (&str, &str) = ("events", "'SubscriptionRemoved'");
 /// The rows of an append, which has leased them by then.
@@ -13,7 +13,7 @@ pub(super) const ROWS: (&str, &str) = ("outbox", "");
 pub(super) struct Gate(PgConnection);
 
 impl Gate {
-    /// Before inserts into a table: of events, those of one type.
+    /// Shuts a gate before inserts into a table. Of events, only inserts of one type wait.
     pub(super) async fn before(world: &World, (table, event_type): (&str, &str)) -> Self {
         let of_type = match event_type {
             "" => String::new(),

@@ -3,8 +3,9 @@
 use super::gate::{Gate, ROWS, until_blocked};
 use super::*;
 
+/// A lease that the database refused once failed the whole batch.
 #[tokio::test]
-async fn a_lease_that_the_database_refused_failed_the_whole_report() {
+async fn a_refused_lease_fails_no_report() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     refuse_leases(&scene).await;
@@ -14,9 +15,10 @@ async fn a_lease_that_the_database_refused_failed_the_whole_report() {
     scene.assert_all_arrived_once(1).await;
 }
 
-/// H1: the token is revoked between the refused claim and the second transaction.
+/// H1: the token is revoked between the refused claim and the second transaction. The data key of
+/// the erased response once stayed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h1_the_key_of_an_erased_response_stayed_if_no_second_transaction_began() {
+async fn h1_a_refused_batch_keeps_no_key() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     let erased = scene.world.submit(&scene.firm).await;

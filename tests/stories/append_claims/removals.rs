@@ -16,7 +16,7 @@ impl Scene {
         assert_eq!(removed.status, 200, "{}", removed.text());
     }
 
-    /// Fails unless each of so many was cancelled for that before its first try.
+    /// Fails unless `count` deliveries were cancelled for this cause before their first attempt.
     pub(super) async fn assert_all_cancelled(&self, count: usize, cause: &str) {
         assert_eq!(self.histories().await, vec![("cancelled".to_owned(), Vec::new()); count]);
         let of_another = format!("select count(*) from deliveries where cause <> '{cause}'");
@@ -31,9 +31,10 @@ impl Scene {
     }
 }
 
-/// The match saw the subscription; then it was removed, and what was left of it cancelled.
+/// The match saw the subscription. Before the append, the subscription was removed and its waiting
+/// deliveries were cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_removal_that_commits_between_the_match_and_the_append_cancels_what_is_queued_there() {
+async fn an_append_after_a_removal_is_cancelled() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     let gate = Gate::before(&scene.world, OCCURRENCES).await;
@@ -52,9 +53,9 @@ async fn a_removal_that_commits_between_the_match_and_the_append_cancels_what_is
     process.ends(&scene.world).await;
 }
 
-/// The removal has the lane, and its commit comes after the append's.
+/// The removal has the lane, and commits after the append. Then the append's delivery is cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_append_does_not_wait_for_a_removal_that_cancels_what_is_queued_there() {
+async fn an_append_waits_for_no_removal() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
     let gate = Gate::before(&scene.world, REMOVALS).await;
@@ -73,10 +74,10 @@ async fn an_append_does_not_wait_for_a_removal_that_cancels_what_is_queued_there
     process.ends(&scene.world).await;
 }
 
-/// The append has the lane: it is claimed before the removal. What is not delivered then is not
-/// tried again.
+/// The append has the lane, so the removal waits and comes after the lease. A delivery that fails
+/// then is not attempted again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_removal_that_waits_for_an_append_comes_after_what_that_has_leased() {
+async fn a_delivery_leased_before_removal_is_sent() {
     for (status, state, outcome) in [(200, "delivered", "delivered"), (500, "cancelled", "retry")] {
         let scene = Scene::new().await;
         let process = scene.process(|_| {});
@@ -105,7 +106,7 @@ async fn a_removal_that_waits_for_an_append_comes_after_what_that_has_leased() {
 
 /// A removal before a submission takes its subscription off the list; one after it leaves it there.
 #[tokio::test]
-async fn in_one_batch_the_order_of_a_removal_and_a_submission_decides_who_is_listed() {
+async fn a_batchs_order_decides_on_listed_subscriptions() {
     for (is_closed_first, listed) in [(true, 0), (false, 1)] {
         let scene = Scene::new().await;
         let process = scene.process(|_| {});
@@ -123,9 +124,9 @@ async fn in_one_batch_the_order_of_a_removal_and_a_submission_decides_who_is_lis
     }
 }
 
-/// Of two members one leaves, and what the other has subscribed to stays.
+/// One of two members leaves, and the subscription of the other stays.
 #[tokio::test]
-async fn a_member_who_leaves_before_a_submission_takes_along_only_its_own_subscriptions() {
+async fn a_leaving_member_takes_only_own_subscriptions() {
     let scene = Scene::new().await;
     let (process, member) = (scene.process(|_| {}), scene.world.id());
     let joined = json!({"member_id": member, "role": "admin"});
@@ -147,9 +148,9 @@ async fn a_member_who_leaves_before_a_submission_takes_along_only_its_own_subscr
     process.ends(&scene.world).await;
 }
 
-/// Whoever cancels takes wakes, too: no claim looks at a closed lane.
+/// The cancel worker takes wakes, too: no claim looks at a closed lane.
 #[tokio::test]
-async fn the_wakes_of_closed_lanes_are_absorbed_by_who_cancels() {
+async fn cancelling_absorbs_the_wakes_of_closed_lanes() {
     let scene = Scene::new().await;
     scene.submit(1).await;
     scene.world.pool().execute("update lanes set due_at = null").await.unwrap();
@@ -163,9 +164,9 @@ async fn the_wakes_of_closed_lanes_are_absorbed_by_who_cancels() {
     scene.assert_all_cancelled(1, "subscription_deleted").await;
 }
 
-/// PostgreSQL grants a lock that is shared past who waits for the lane alone.
+/// PostgreSQL grants a shared lock past a transaction that waits for an exclusive one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_removal_commits_while_appends_share_its_lane_all_the_time() {
+async fn a_removal_commits_beside_sharing_appends() {
     let scene = Scene::new().await;
     let (stop, taken) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
     let holders: Vec<_> = (0..3)

@@ -1,5 +1,5 @@
-//! What was too much for its append is leased as it is spread, by a process that sends; under the
-//! same conditions.
+//! Leases at the spread: a process that sends leases the deliveries that it spreads, under the same
+//! conditions as an append.
 
 use deliverer::AnswerInbox;
 use deliverer::send::SpreadWorker;
@@ -8,7 +8,7 @@ use eventstore::worker::Worker;
 
 use super::*;
 
-/// A process that sends what it spreads.
+/// A process that sends the deliveries it spreads.
 struct Spreading {
     spread: SpreadWorker,
     dispatch: Arc<Dispatcher>,
@@ -32,13 +32,13 @@ impl Spreading {
         }
     }
 
-    /// A step that fails. What the one before it took may be locked for a moment: its transaction
+    /// Steps until one fails. Rows of the step before may be locked for a moment: its transaction
     /// was dropped.
     async fn fails(&mut self) {
         while self.spread.step().await.is_ok() {}
     }
 
-    /// It stops: what is out is sent and recorded.
+    /// Stops the process: its attempts are sent and recorded.
     async fn ends(self, world: &World) {
         let Self { spread, dispatch, answers, stop } = self;
         drop(spread);
@@ -54,7 +54,7 @@ impl Scene {
         Spreading::with(deliverer)
     }
 
-    /// Has all that waits be too much for its transaction.
+    /// Moves all queued deliveries back to `unspread`.
     async fn gather(&self) {
         let gather = "
             with queued as (delete from outbox returning firm_id, position, occurrence_id)
@@ -65,7 +65,7 @@ impl Scene {
         assert_eq!(self.queue().await, (0, 0));
     }
 
-    /// What is leased, and what waits, once so many more responses are spread.
+    /// Numbers of leased and of waiting deliveries after `count` more responses were spread.
     async fn queue_after_spread(&self, count: usize, process: &mut Spreading) -> (i64, i64) {
         self.submit(count).await;
         self.gather().await;
@@ -74,8 +74,9 @@ impl Scene {
     }
 }
 
+/// No lane is written, and each body is built once.
 #[tokio::test]
-async fn what_is_spread_by_a_process_that_sends_is_leased_and_leaves_its_lanes_alone() {
+async fn a_sending_process_leases_at_the_spread() {
     let scene = Scene::new().await;
     scene.world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let (mut process, lanes) = (scene.spreading(|_| {}), scene.lanes().await);
@@ -89,8 +90,9 @@ async fn what_is_spread_by_a_process_that_sends_is_leased_and_leaves_its_lanes_a
     assert_eq!(scene.count("select count(*) from bodies").await, 12, "built once");
 }
 
+/// Such deliveries are left to a claim. A process that stops leases nothing either.
 #[tokio::test]
-async fn what_is_held_or_due_or_full_is_spread_and_left_to_a_claim() {
+async fn paused_due_and_full_lanes_stay_unleased() {
     let scene = Scene::new().await;
     let mut process = scene.spreading(|deliverer| deliverer.settings.caps.per_firm_and_host = 3);
     scene.receiver.hold();
@@ -122,9 +124,9 @@ async fn what_is_held_or_due_or_full_is_spread_and_left_to_a_claim() {
     assert_eq!(scene.receiver.received().len(), 7);
 }
 
-/// Ruling 27: a claim asks whether it was finished meanwhile.
+/// Ruling 27: a claim asks whether the response was finished meanwhile.
 #[tokio::test]
-async fn a_partial_submission_is_spread_and_left_to_a_claim() {
+async fn a_spread_partial_submission_awaits_a_claim() {
     let scene = Scene::new().await;
     let hook =
         json!({"target_url": scene.receiver.url("/partial"), "trigger": "partial_submission"});
@@ -144,9 +146,9 @@ async fn a_partial_submission_is_spread_and_left_to_a_claim() {
     scene.assert_all_arrived_once(2).await;
 }
 
-/// H1: erased since it was recorded.
+/// H1: the response is erased after its occurrence was recorded.
 #[tokio::test]
-async fn h1_what_is_erased_before_it_is_spread_is_not_sent_and_leaves_nothing() {
+async fn h1_an_erasure_cancels_unspread_deliveries() {
     let scene = Scene::new().await;
     let (mut process, response) = (scene.spreading(|_| {}), scene.world.id());
     scene.report(&[submitted(&scene.firm, response)]).await;
@@ -165,9 +167,9 @@ async fn h1_what_is_erased_before_it_is_spread_is_not_sent_and_leaves_nothing() 
     assert_eq!(scene.count("select count(*) from bodies").await, 0);
 }
 
-/// Ruling 29: removed since it was recorded.
+/// Ruling 29: the subscription is removed after the occurrences were recorded.
 #[tokio::test]
-async fn what_is_spread_into_a_closed_lane_is_not_leased() {
+async fn a_closed_lane_gets_no_spread_rows() {
     let scene = Scene::new().await;
     let mut process = scene.spreading(|_| {});
     scene.submit(2).await;
@@ -180,9 +182,10 @@ async fn what_is_spread_into_a_closed_lane_is_not_leased() {
     process.ends(&scene.world).await;
 }
 
-/// Three of four permits may be leased for a firm: were one lost, it would show.
+/// The spread fails after it has leased, so nothing is sent. Three of four permits may be leased
+/// for a firm: a lost permit would show.
 #[tokio::test]
-async fn a_spread_that_fails_after_it_has_leased_sends_nothing_and_gives_its_permits_back() {
+async fn a_failed_spread_gives_its_permits_back() {
     let scene = Scene::new().await;
     let mut process = scene.spreading(|deliverer| deliverer.settings.permits = 4);
     scene.receiver.hold();
@@ -201,8 +204,9 @@ async fn a_spread_that_fails_after_it_has_leased_sends_nothing_and_gives_its_per
     scene.assert_all_arrived_once(4).await;
 }
 
+/// A lease that the database refused once kept everything from being spread.
 #[tokio::test]
-async fn a_lease_that_the_database_refused_kept_everything_from_being_spread() {
+async fn a_refused_lease_holds_up_no_spread() {
     let scene = Scene::new().await;
     let mut process = scene.spreading(|_| {});
     refuse_leases(&scene).await;

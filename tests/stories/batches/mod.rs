@@ -1,5 +1,5 @@
-//! A batch is one piece of work: it costs the same number of statements however much it tells, and
-//! comes to what its reports come to one by one.
+//! A batch is one piece of work: the number of its statements does not depend on its size. Its
+//! result is the result of its activities one by one.
 
 mod singly;
 mod statements;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tests::{World, activity, later};
 use uuid::Uuid;
 
-/// Takes a batch in: how many of its reports changed something.
+/// Takes a batch in and returns how many of its activities changed something.
 async fn take(world: &World, events: &[Value]) -> u64 {
     let answer = world.report(events).await;
     assert_eq!(answer.status, 202, "{}", answer.body);

@@ -1,4 +1,4 @@
-//! What a batch comes to, against what its reports come to one by one.
+//! The result of a batch, against the result of its activities one by one.
 
 use super::*;
 
@@ -91,7 +91,7 @@ fn batch(draw: &mut Draw, places: [Place; 4]) -> Vec<Value> {
     batch
 }
 
-/// What the tables hold, without what is random or counts the appends.
+/// Rows of the tables, without random values and without counts of appends.
 async fn rows(world: &World) -> Vec<String> {
     let mut rows = Vec::new();
     for table in [
@@ -124,7 +124,7 @@ async fn contacts(world: &World, places: &[Place]) -> Vec<Option<String>> {
 }
 
 #[tokio::test]
-async fn a_batch_comes_to_what_its_reports_come_to_one_by_one() {
+async fn a_batch_equals_its_single_activities() {
     let (at_once, one_by_one) = (World::new().await, World::new().await);
     for round in 0..8 {
         let mut draw = Draw(round);
@@ -148,9 +148,10 @@ async fn a_batch_comes_to_what_its_reports_come_to_one_by_one() {
     }
 }
 
-/// The subscription went with the key, and a delivery was queued that nobody asked for any more.
+/// The firm closes before its member leaves. The subscription once went with the member's key, and
+/// an unwanted delivery was queued.
 #[tokio::test]
-async fn a_firm_closed_before_its_member_left_removed_its_subscriptions_as_the_keys() {
+async fn a_closing_gives_subscriptions_its_own_reason() {
     let place = Place(1);
     let owner = json!({"member_id": place.member(), "role": "owner"});
     let submitted = json!({"response_id": Uuid::from_u128(9), "form_id": place.form(),

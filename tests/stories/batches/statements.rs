@@ -7,7 +7,7 @@ use tests::counting_statements;
 
 use super::*;
 
-/// What these places tell at first, and what they tell next.
+/// Activities that these places report at first, and activities that they report next.
 fn told(places: &[Place]) -> [Vec<Value>; 2] {
     let first = |place: &Place| {
         let bounced = place.event_of("address.bounced", json!({"email": "ann@example.com"}));
@@ -48,8 +48,9 @@ async fn statements_of(world: &World, events: &[Value]) -> usize {
     statements
 }
 
+/// A batch of 1,000 activities takes as many statements as one of 10.
 #[tokio::test]
-async fn a_batch_of_1_000_reports_takes_as_many_statements_as_one_of_10() {
+async fn a_batchs_size_adds_no_statements() {
     let world = World::new().await;
     let few = statements(&world, 0..2).await;
     assert!(few.iter().all(|count| (5..40).contains(count)), "{few:?}");
@@ -62,7 +63,7 @@ fn assert_as_many(many: &[usize; 2], few: &[usize; 2]) {
     assert!(many.iter().zip(few).all(is_as_few), "{many:?}, not {few:?}");
 }
 
-/// One of the place's responses, and what belongs to it, by number.
+/// One of the place's responses and its parts, by number.
 #[derive(Clone, Copy)]
 struct About(Place, u64);
 
@@ -144,7 +145,7 @@ impl About {
         ]
     }
 
-    /// Next: more of it; one comes for which something waited; then what is erased.
+    /// Next: more about the response, a response for which a fact waited, and erasures.
     fn next(self) -> [Value; 10] {
         let cancelled = json!({"booking_id": self.id(22)});
         [
@@ -172,18 +173,19 @@ async fn statements_about(world: &World, numbers: Range<u64>) -> [usize; 2] {
     [statements_of(world, &first).await, statements_of(world, &next).await]
 }
 
+/// A batch of 1,000 activities about responses takes as many statements as one of 10.
 #[tokio::test]
-async fn a_batch_of_1_000_reports_about_responses_takes_as_many_statements_as_one_of_10() {
+async fn a_batchs_responses_add_no_statements() {
     let world = World::new().await;
     let few = statements_about(&world, 0..1).await;
     assert!(few.iter().all(|count| (5..40).contains(count)), "{few:?}");
     assert_as_many(&statements_about(&world, 100..200).await, &few);
 }
 
-/// Nothing is asked about a response that nobody had heard of: a key is made for it, its form is looked
-/// up, and five tables are written.
+/// Nothing is asked about a new response: a key is made for it, its form is looked up, and five
+/// tables are written.
 #[tokio::test]
-async fn a_new_submission_takes_eight_statements_at_most() {
+async fn a_submission_takes_eight_statements_at_most() {
     let world = World::new().await;
     let place = Place(1);
     take(&world, &[place.opened(), place.joined(), place.created()]).await;

@@ -1,4 +1,4 @@
-//! Copies from before (case H3): the keys are elsewhere, so what was erased stays erased.
+//! Copies from before an erasure (case H3): the keys are elsewhere, so erased data stay erased.
 
 use deliverer::upkeep;
 use domain::operations::ErasureMark;
@@ -11,8 +11,8 @@ use vault::{DataKeys, KeySubject, answers, bodies, bookings, reports, responses}
 
 use super::{causes, left, report, submit};
 
-/// A response with everything that the vault can hold of one: its document, a report, a call, a
-/// frozen body and a receiver's answer; its delivery waits for the second try.
+/// A response with everything that the vault can hold of one: its document, a report, a booking, a
+/// frozen body and a receiver's answer. Its delivery waits for the second attempt.
 async fn with_everything(world: &World, firm: &Firm, receiver: &Receiver) -> Uuid {
     let response_id = submit(world, firm, "canary@example.com").await;
     let created = json!({
@@ -32,7 +32,7 @@ async fn with_everything(world: &World, firm: &Firm, receiver: &Receiver) -> Uui
     response_id
 }
 
-/// How many documents, reports, calls, bodies and answers of a response a world can read.
+/// How many documents, reports, bookings, bodies and answers of a response a world can read.
 async fn readable(world: &World, firm: &Firm, response_id: Uuid) -> [usize; 5] {
     let subject = KeySubject { firm_id: firm.id, subject_id: response_id };
     let keys: DataKeys = world.service().keyring.find(&[subject]).await.unwrap();
@@ -61,10 +61,10 @@ async fn restored(world: &World, main: PgConnectOptions, keyring: PgConnectOptio
     World::at(TestDatabase::from_main(main, keyring), eventstore::Clock::standing_at(now)).await
 }
 
-/// A dump from before the erasure, restored beside the keyring of today: the log of that day knows
-/// nothing of the erasure, and still nothing can be read, sampled or sent.
+/// A dump from before the erasure is restored beside the keyring of today. Its log knows nothing of
+/// the erasure, and still the response cannot be read or sent.
 #[tokio::test]
-async fn h3_what_was_erased_cannot_be_read_in_a_dump_from_before() {
+async fn h3_an_old_dump_reveals_nothing_erased() {
     let Some(copies) = Copies::of_this_machine() else { return };
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
@@ -92,10 +92,11 @@ async fn h3_what_was_erased_cannot_be_read_in_a_dump_from_before() {
     assert!(!sent.is_empty() && sent.iter().all(|one| one.json()["response"]["id"] == json!(kept)));
 }
 
-/// A dump from between the erasure's report and its execution, beside a keyring's backup from before
-/// it: everything could be read, until what the log says is done again, before `serve` is ready.
+/// The dump is from between the erasure's report and its execution, and the keyring's backup is
+/// older. Everything can be read until the start carries out the log's erasures again. The start
+/// does so before `serve` is ready.
 #[tokio::test]
-async fn h3_an_older_keyring_brought_back_what_was_erased() {
+async fn h3_an_old_keyring_brings_nothing_back() {
     let Some(copies) = Copies::of_this_machine() else { return };
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
@@ -119,9 +120,10 @@ async fn h3_an_older_keyring_brought_back_what_was_erased() {
     assert_eq!(causes(&restored).await, ["source_erased"], "once");
 }
 
-/// Rows that a restore brought back go at the start, and what is queued of them.
+/// Rows that a restore brought back go at the start, and so do their queued deliveries. The
+/// deliveries once stayed queued.
 #[tokio::test]
-async fn what_was_queued_of_an_erased_response_stayed_queued_at_the_start() {
+async fn a_start_cancels_an_erased_responses_deliveries() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -139,9 +141,9 @@ async fn what_was_queued_of_an_erased_response_stayed_queued_at_the_start() {
     assert_eq!(left(&world, queued).await, (0, 0));
 }
 
-/// Each start deleted the rows and keys of every erasure there ever was, before it was ready.
+/// Each start once deleted the rows and keys of every erasure there ever was, before it was ready.
 #[tokio::test]
-async fn an_ordinary_start_carried_out_every_erasure_again() {
+async fn an_ordinary_start_repeats_no_erasure() {
     let world = World::new().await;
     let firm = world.firm().await;
     let erase = async |response_id: Uuid| {
@@ -162,9 +164,10 @@ async fn an_ordinary_start_carried_out_every_erasure_again() {
     assert_eq!((redo().await, redo().await), (4, 0), "once");
 }
 
-/// The main database has carried the erasure out, and the keyring of before knows nothing of it.
+/// The main database of today has carried the erasure out, and the older keyring knows nothing of
+/// the erasure. The keyring once kept the erased keys.
 #[tokio::test]
-async fn h3_an_older_keyring_beside_the_main_database_of_today_kept_erased_keys() {
+async fn h3_an_older_keyring_loses_erased_keys() {
     let Some(copies) = Copies::of_this_machine() else { return };
     let world = World::new().await;
     let firm = world.firm().await;
@@ -191,7 +194,7 @@ async fn h3_an_older_keyring_beside_the_main_database_of_today_kept_erased_keys(
 /// The keyring's mark names an erasure that the restored log does not have. Another one is at its
 /// position by now.
 #[tokio::test]
-async fn h3_a_restored_main_database_is_told_apart_from_the_one_of_the_mark() {
+async fn h3_a_strange_mark_repeats_the_erasures() {
     let Some(copies) = Copies::of_this_machine() else { return };
     let world = World::new().await;
     let firm = world.firm().await;

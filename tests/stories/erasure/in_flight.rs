@@ -1,4 +1,4 @@
-//! Erasure and what is under way at that moment: a claim, a send, a record (rulings 27 and 29).
+//! An erasure during a claim, a send or a record (rulings 27 and 29).
 
 use std::time::Duration;
 
@@ -55,9 +55,10 @@ async fn until_blocked(pool: &PgPool) {
     }
 }
 
-/// The claim has looked and found nothing erased; before it commits, the erasure does.
+/// The claim has looked and found nothing erased. The erasure commits before the claim does. Such a
+/// claim was once sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h1_a_claim_that_committed_after_the_erasure_was_sent() {
+async fn h1_a_claim_after_erasure_sends_nothing() {
     let cluster = own_cluster().await;
     let world = World::on(cluster.database().await).await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
@@ -80,10 +81,10 @@ async fn h1_a_claim_that_committed_after_the_erasure_was_sent() {
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
 
-/// Claim, send and record in one turn against the erasure and its worker. By fixed delays the erasure won
-/// all of 200 races on a machine that was busy.
+/// Claim, send and record race the erasure and its worker in one turn, and no second request goes
+/// out. With fixed delays the erasure won all of 200 races on a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h1_an_erasure_racing_the_claim_leaves_nothing_and_sends_nothing_more() {
+async fn h1_erasure_racing_a_claim_leaves_nothing() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -120,7 +121,7 @@ async fn h1_an_erasure_racing_the_claim_leaves_nothing_and_sends_nothing_more() 
     assert!(0 < sent && sent < usize::try_from(SEEDS).unwrap(), "{sent} sent is no race");
 }
 
-/// What came back of a claimed try, with something to keep.
+/// The answer of a claimed attempt, with a snippet to keep.
 fn finished(world: &World, claimed: ClaimedAttempt, status: u16) -> FinishedAttempt {
     let exchange = OutgoingExchange {
         answer: AttemptAnswer::Status(status),
@@ -132,17 +133,17 @@ fn finished(world: &World, claimed: ClaimedAttempt, status: u16) -> FinishedAtte
     FinishedAttempt { claimed, exchange, finished_at: world.clock.now() }
 }
 
-/// One claimed try.
+/// A response and its claimed attempt.
 async fn claimed(world: &World, firm: &Firm) -> (Uuid, ClaimedAttempt) {
     let response_id = submit(world, firm, "a@example.com").await;
     let mut claimed = claim(world.deliverer(), &world.limits(16)).await.unwrap();
     (response_id, claimed.pop().unwrap())
 }
 
-/// In flight when its source was erased and carried out: what the receiver says is not kept, and
-/// there is no second try.
+/// The attempt was in flight when its source was erased. Its answer once stayed for 30 days. There
+/// is no second attempt.
 #[tokio::test]
-async fn h1_an_answer_recorded_after_the_erasure_stayed_for_30_days() {
+async fn h1_an_answer_after_erasure_is_dropped() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -157,8 +158,9 @@ async fn h1_an_answer_recorded_after_the_erasure_stayed_for_30_days() {
     }
 }
 
+/// No attempt follows the claimed one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h1_an_erasure_racing_the_record_leaves_nothing_and_sends_nothing_more() {
+async fn h1_erasure_racing_a_record_leaves_nothing() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
@@ -190,7 +192,7 @@ async fn h1_an_erasure_racing_the_record_leaves_nothing_and_sends_nothing_more()
     assert!((1..seeds).contains(&recorded_first), "{recorded_first} is no race");
 }
 
-/// Whether the log has the try before the erasure.
+/// Whether the log has the attempt before the erasure.
 async fn was_recorded_first(world: &World, response_id: Uuid) -> bool {
     sqlx::query_scalar(
         "select (select max(e.position) from events e join deliveries d
@@ -205,9 +207,9 @@ async fn was_recorded_first(world: &World, response_id: Uuid) -> bool {
     .unwrap()
 }
 
-/// A batch that was looking while the response was erased drops the key it made.
+/// A batch that was looking while the response was erased drops the data key that it made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_racing_the_erasure_leaves_no_data_key() {
+async fn a_report_racing_erasure_leaves_no_key() {
     let world = World::new().await;
     let firm = world.firm().await;
     for seed in 0..SEEDS {

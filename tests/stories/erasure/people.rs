@@ -1,4 +1,4 @@
-//! The erasure of a person: every response that names her, wherever it does.
+//! The erasure of a person: every response that names the person, in any part.
 
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, World, activity, later};
@@ -27,11 +27,12 @@ fn saved(firm: &Firm, response_id: Uuid, email: &str) -> Value {
     response(firm, ("response.saved", response_id), email)
 }
 
-/// A call on a response, with somebody.
+/// A booking on a response, with somebody.
 fn booked(world: &World, firm: &Firm, response_id: Uuid, email: &str) -> Value {
     let data = json!({
-        "booking_id": world.id(), "response_id": response_id, "title": "Call", "status": "confirmed",
-        "starts_at": "2026-11-02T09:00:00Z", "ends_at": "2026-11-02T09:30:00Z",
+        "booking_id": world.id(), "response_id": response_id, "title": "Call",
+        "status": "confirmed", "starts_at": "2026-11-02T09:00:00Z",
+        "ends_at": "2026-11-02T09:30:00Z",
         "duration_min": 30, "time_zone": "Europe/Paris", "location": "", "join_url": "",
         "invitee": {"name": "Ann", "email": email, "phone": ""},
     });
@@ -62,7 +63,7 @@ async fn listening(trigger: &str) -> (World, Firm, Receiver) {
 }
 
 #[tokio::test]
-async fn h1_a_persons_responses_go_and_nobody_elses() {
+async fn h1_only_the_persons_responses_go() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let mine = [submit(&world, &firm, "Ann@Example.com").await, submit(&world, &firm, ANN).await];
@@ -89,9 +90,9 @@ async fn h1_a_persons_responses_go_and_nobody_elses() {
     assert_eq!(events, ["ResponseErased", "ResponseErased", "PersonErased", "PersonErased"]);
 }
 
-/// The response says nothing of her: the call does.
+/// Only the booking names the person, not the response. Such a booking once stayed and was sent.
 #[tokio::test]
-async fn h1_a_call_with_an_erased_person_stayed_and_was_told_of() {
+async fn h1_bookings_of_an_erased_person_go() {
     let (world, firm, receiver) = listening("booking_made").await;
     let response_id = world.id();
     take(&world, &[submitted(&firm, response_id, "")]).await;
@@ -104,9 +105,10 @@ async fn h1_a_call_with_an_erased_person_stayed_and_was_told_of() {
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
 
-/// Who began it was forgotten when it was submitted under another address, or under none.
+/// The response is submitted under another address, or under none. The address of its beginning was
+/// once forgotten.
 #[tokio::test]
-async fn h1_a_response_an_erased_person_began_stayed_when_another_ended_it() {
+async fn h1_responses_an_erased_person_began_go() {
     let (world, firm, receiver) = listening("partial_submission").await;
     let ends = ["", "bob@example.com"].map(|email| (world.id(), email));
     for (response_id, _) in ends {
@@ -126,9 +128,10 @@ async fn h1_a_response_an_erased_person_began_stayed_when_another_ended_it() {
     }
 }
 
-/// Whoever the response itself knows is not further, and found by it; the others are found without it.
+/// A person that the response itself knows is not `further`, and is found by the response. The
+/// others are found without the response.
 #[tokio::test]
-async fn h1_whoever_was_named_on_an_erased_response_goes_with_it() {
+async fn h1_people_on_an_erased_response_go() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = world.id();
@@ -148,9 +151,9 @@ async fn h1_whoever_was_named_on_an_erased_response_goes_with_it() {
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
 
-/// By a process of the build before, which knows neither column, or before there were any.
+/// A process of the build before knows neither column, or wrote before there were any.
 #[tokio::test]
-async fn h1_whoever_an_older_build_named_on_an_erased_response_goes_with_it() {
+async fn h1_people_named_by_older_builds_go() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = world.id();
@@ -163,9 +166,9 @@ async fn h1_whoever_an_older_build_named_on_an_erased_response_goes_with_it() {
     assert_eq!(left(&world, response_id).await, (0, 0));
 }
 
-/// Hot or not, and also where the score is known before the response.
+/// The lead is hot or not, and its score may come before the response. Such a response once stayed.
 #[tokio::test]
-async fn h1_a_response_an_erased_person_is_the_lead_of_stayed() {
+async fn h1_responses_of_an_erased_lead_go() {
     let (world, firm, receiver) = listening("lead_hot").await;
     let (cold, hot, late) = (world.id(), world.id(), world.id());
     take(&world, &[submitted(&firm, cold, ""), submitted(&firm, hot, "")]).await;
@@ -180,9 +183,10 @@ async fn h1_a_response_an_erased_person_is_the_lead_of_stayed() {
     }
 }
 
-/// What is named and erased in one batch, wherever it is named, whatever is said after that.
+/// One batch names a person in several places and erases the person. Activities behind the erasure
+/// change nothing. Such responses once stayed.
 #[tokio::test]
-async fn h1_a_person_named_and_erased_in_one_batch_stayed() {
+async fn h1_people_erased_in_their_batch_go() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (began, called, scored_on) = (world.id(), world.id(), world.id());
@@ -203,10 +207,10 @@ async fn h1_a_person_named_and_erased_in_one_batch_stayed() {
     }
 }
 
-/// On a response that is there it is new, and goes with the next erasure; on an erased one it is
-/// ignored.
+/// A later booking on a response that is there is new, and goes with the next erasure. On an erased
+/// response the booking is ignored.
 #[tokio::test]
-async fn h1_what_names_a_person_after_her_erasure_is_new_unless_the_response_was_erased() {
+async fn h1_naming_an_erased_person_is_new() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (hers, bobs) = (world.id(), submit(&world, &firm, "bob@example.com").await);

@@ -19,7 +19,7 @@ async fn mail(world: &World, pool: &PgPool) -> Option<Vec<u8>> {
 
 /// The key of a reservation goes with it: a dump from its time holds a mail that nobody can open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h3_an_invite_cannot_be_read_in_a_dump_from_when_it_was_under_way() {
+async fn h3_a_dump_reveals_no_open_invite() {
     let Some(copies) = Copies::of_this_machine() else { return };
     let (world, server) = world().await;
     let firm = world.firm().await;

@@ -1,5 +1,5 @@
-//! P15: what a crash between the reservation, the mail server and the record leaves, and how it
-//! ends. Never is a person both unmailed and "already sent"; never has an invite two Message-IDs.
+//! P15: a crash between the reservation, the mail server and the record, and the end of its invite.
+//! Never is a person both unmailed and "already sent"; never has an invite two Message-IDs.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tests::smtp_server::Turn;
 use super::*;
 use tests::process::{assert_killed, call, serve, serve_with, try_call};
 
-/// A turn, and what the killed service's clock may be ahead.
+/// A turn, and the seconds that the killed service's clock may be ahead.
 const TURN: Duration = Duration::from_secs(120 + 10);
 
 /// A world whose service, as a process of its own, is going to send by this server.
@@ -56,10 +56,10 @@ async fn kill_in_the_middle(
     server.relent("CONTENT");
 }
 
-/// E8: right before and right after the mail is handed over. One Message-ID either way, and nobody
-/// is told "already sent" before it is.
+/// E8: the service is killed right before and right after the mail is handed over. One Message-ID
+/// either way, and nobody is told "already sent" before the mail is sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e8_p15_an_invite_whose_server_is_killed_has_one_message_id() {
+async fn e8_p15_kills_change_no_message_id() {
     for (point, handed_over) in [("reserved", 0), ("mailed", 1)] {
         let server = SmtpServer::start(Setup::default()).await;
         let (world, firm, arguments) = before_the_kill(&server).await;
@@ -87,7 +87,7 @@ async fn e8_p15_an_invite_whose_server_is_killed_has_one_message_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_what_a_killed_service_reserved_is_sent_by_another_once() {
+async fn p15_another_process_sends_the_invite_once() {
     let server = SmtpServer::start(Setup::default()).await;
     let (world, firm) = killed_in_the_middle(&server).await;
     assert_eq!((under_way(&world).await, used(&world, &firm).await), ((1, 1), 1));
@@ -109,9 +109,9 @@ async fn p15_what_a_killed_service_reserved_is_sent_by_another_once() {
     assert!(header(&mails[0], "Message-ID").starts_with(&format!("<{id}@")));
 }
 
-/// The mail server is away for longer: the same bytes are tried until it is back.
+/// The mail server is away for longer: the invite is tried until the server is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_a_taken_over_invite_is_tried_again_with_the_same_bytes() {
+async fn p15_a_taken_over_invite_is_retried() {
     let server = SmtpServer::start(Setup::default()).await;
     let (world, _) = killed_in_the_middle(&server).await;
     server.turn("MAIL", Turn::Say("451 4.3.0 not now"));
@@ -128,7 +128,7 @@ async fn p15_a_taken_over_invite_is_tried_again_with_the_same_bytes() {
 
 /// An hour is enough: the place is given back, and the person can be invited again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_after_an_hour_the_place_is_given_back() {
+async fn p15_an_hour_ends_the_open_invite() {
     let server = SmtpServer::start(Setup::default()).await;
     let (world, firm) = killed_in_the_middle(&server).await;
     server.turn("MAIL", Turn::Say("451 4.3.0 not now"));
@@ -139,9 +139,10 @@ async fn p15_after_an_hour_the_place_is_given_back() {
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
 }
 
-/// The public door drops a call after 50 seconds, whatever it waits for.
+/// The public door drops a call after 50 seconds. A call that was cut off at the mail server once
+/// sent its mail a second time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mail_was_sent_a_second_time_because_its_call_was_cut_off_at_the_mail_server() {
+async fn a_call_cut_off_sends_one_mail() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("CONTENT", Turn::After(Duration::from_millis(300)));
@@ -174,9 +175,9 @@ async fn a_mail_was_sent_a_second_time_because_its_call_was_cut_off_at_the_mail_
     assert_eq!(outcome(&again), skipped("already_sent_today"));
 }
 
-/// Whoever said no in the meantime gets nothing.
+/// The person unsubscribes while the invite is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_a_person_who_unsubscribed_meanwhile_is_not_written_to() {
+async fn p15_an_unsubscribed_person_gets_no_mail() {
     let server = SmtpServer::start(Setup::default()).await;
     let (world, firm) = killed_in_the_middle(&server).await;
     let unsubscribed = json!({"email": "ann@example.com"});
@@ -189,10 +190,10 @@ async fn p15_a_person_who_unsubscribed_meanwhile_is_not_written_to() {
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("unsubscribed"));
 }
 
-/// An erasure counts for the invite that is open, however many came before it; by the same id it is
+/// An erasure counts for the invite that is open, however many came before it. By the same id it is
 /// the same erasure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_a_person_who_was_erased_for_the_second_time_was_written_to() {
+async fn p15_a_second_erasure_ends_the_invite() {
     let server = SmtpServer::start(Setup::default()).await;
     let (world, firm, arguments) = before_the_kill(&server).await;
     let erased = || tests::activity(firm.id, "person.erased", json!({"email": "ann@example.com"}));
@@ -213,9 +214,9 @@ async fn p15_a_person_who_was_erased_for_the_second_time_was_written_to() {
     assert_eq!(used(&world, &firm).await, 0);
 }
 
-/// A firm that switched its invites off, or took the form back, sends nothing that was left over.
+/// A firm that switched its invites off, took the form back or was suspended sends no open invite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_what_the_firm_took_back_meanwhile_is_not_sent() {
+async fn p15_a_withdrawn_invite_is_not_sent() {
     for (kind, data) in [
         ("firm.changed", json!({"invites_enabled": false})),
         ("form.unpublished", json!({"form_id": Value::Null})),

@@ -1,5 +1,5 @@
-//! Doors 5, 6 and 16: no mail twice, no firm alone at the mail server, and no mail that is said to
-//! be sent without a mail server.
+//! Invites and the mail server: no mail goes twice, no firm has the mail server alone, and no mail
+//! is said to be sent without a mail server.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -48,8 +48,9 @@ async fn an_accepted_mail_is_not_sent_again() {
     assert_eq!(outcome(&again), skipped("already_sent_today"));
 }
 
+/// A service that stopped once left a mail unrecorded that its mail server had taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_stopped_left_a_mail_unrecorded_that_its_server_had_taken() {
+async fn a_stopping_service_records_accepted_mails() {
     let server = SmtpServer::start(Setup::default()).await;
     let (world, firm, arguments) = before_the_kill(&server).await;
     server.turn("CONTENT", Turn::After(Duration::from_millis(500)));

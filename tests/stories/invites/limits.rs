@@ -1,4 +1,4 @@
-//! 300 a day and firm, and one at a time.
+//! 300 invites a day and firm, and one at a time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn set_used(world: &World, firm: &Firm, used: i32) {
 }
 
 #[tokio::test]
-async fn the_301st_invite_of_a_day_waits_for_midnight() {
+async fn the_301st_invite_waits_for_midnight() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     assert_eq!(outcome(&invite(&world, &firm, "a@example.com").await), SENT);
@@ -38,7 +38,7 @@ async fn the_301st_invite_of_a_day_waits_for_midnight() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_racing_invites_exactly_the_places_that_are_left_are_taken() {
+async fn racing_invites_take_the_places_left() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     assert_eq!(outcome(&invite(&world, &firm, "first@example.com").await), SENT);
@@ -50,9 +50,9 @@ async fn of_racing_invites_exactly_the_places_that_are_left_are_taken() {
     assert_eq!((sent, full, server.mails().len()), (10, 15, 11));
 }
 
-/// One mail, whoever asks; the others learn that it was sent.
+/// The other calls for the person learn that the mail was sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_racing_calls_for_one_person_one_sends() {
+async fn one_of_racing_calls_sends_the_mail() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("CONTENT", Turn::After(Duration::from_millis(300)));
@@ -63,9 +63,9 @@ async fn of_racing_calls_for_one_person_one_sends() {
     assert_eq!((skips, server.mails().len(), used(&world, &firm).await), (7, 1, 1));
 }
 
-/// What was begun is finished, though its key is revoked in the middle.
+/// An invite that was begun is finished, though its key is revoked in the middle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_revoked_in_the_middle_takes_no_invite_back() {
+async fn a_revoked_key_ends_no_begun_invite() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("CONTENT", Turn::After(Duration::from_millis(500)));
@@ -80,9 +80,9 @@ async fn a_key_revoked_in_the_middle_takes_no_invite_back() {
     assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (401, "unauthorized"));
 }
 
-/// Who waited for another call begins anew: what became known meanwhile counts.
+/// A call that waited for another begins anew: a bounce or an unsubscription meanwhile counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waited_hears_that_the_address_bounced_or_unsubscribed() {
+async fn a_waiting_call_learns_about_the_address() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("RCPT", Turn::Say("550 5.1.1 no such user"));
@@ -112,9 +112,9 @@ async fn whoever_waited_hears_that_the_address_bounced_or_unsubscribed() {
     assert_eq!(server.mails().len(), 1);
 }
 
-/// Who waited for another call sent a form that was taken back meanwhile.
+/// A call that waited for another once sent a form that was taken back meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waited_hears_that_the_form_was_taken_back() {
+async fn a_waiting_call_learns_about_the_form() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("MAIL", Turn::After(Duration::from_millis(700)));
@@ -141,7 +141,7 @@ async fn whoever_waited_hears_that_the_form_was_taken_back() {
 
 /// Ruling 11: skips come before the quota, in a race for the last place too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_the_last_place_a_repeat_is_skipped_and_not_refused() {
+async fn a_repeat_at_the_limit_is_skipped() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     assert_eq!(outcome(&invite(&world, &firm, "first@example.com").await), SENT);
@@ -175,7 +175,7 @@ async fn h11_the_day_ends_at_midnight_utc() {
 
 /// The mail is out and recorded: a keyring that fails after that changes no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_keyring_that_is_away_after_the_record_takes_no_answer_back() {
+async fn a_keyring_failure_changes_no_sent_answer() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn("CONTENT", Turn::After(Duration::from_millis(500)));
@@ -190,7 +190,8 @@ async fn a_keyring_that_is_away_after_the_record_takes_no_answer_back() {
     assert_eq!((outcome(&answer), server.mails().len()), (SENT, 1));
 }
 
-/// Nothing is kept of what was sent, refused, given back or skipped: no mail, and no key of one.
+/// Nothing is kept of a mail that was sent, refused, given back or skipped: no mail, and no key of
+/// one.
 #[tokio::test]
 async fn no_key_of_a_mail_stays() {
     let (world, server) = world().await;

@@ -1,4 +1,4 @@
-//! What is sent, to whom, and what the answer says of it.
+//! The mail of an invite, its recipient, and the answer of the call.
 
 use mailer::SmtpSettings;
 use serde_json::{Value, json};
@@ -7,8 +7,9 @@ use tests::smtp_server::{Setup, SmtpServer, Tls, Turn};
 
 use super::*;
 
+/// The mail has the link, the greeting and the note.
 #[tokio::test]
-async fn an_invite_is_one_mail_with_the_link_the_greeting_and_the_note() {
+async fn an_invite_is_one_complete_mail() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     let body = json!({
@@ -37,7 +38,7 @@ async fn an_invite_is_one_mail_with_the_link_the_greeting_and_the_note() {
 }
 
 #[tokio::test]
-async fn mail_goes_by_starttls_to_a_server_that_wants_a_login() {
+async fn mail_uses_starttls_and_a_login() {
     let setup = Setup { tls: Tls::Start, login: Some(("user", "p@ss")), ..Setup::default() };
     let server = SmtpServer::start(setup).await;
     let settings =
@@ -50,9 +51,8 @@ async fn mail_goes_by_starttls_to_a_server_that_wants_a_login() {
     assert_eq!(mails[0].user.as_deref(), Some("user"));
 }
 
-/// Without a mail server, the mail is a file.
 #[tokio::test]
-async fn without_a_server_the_mail_is_a_file() {
+async fn without_a_server_mails_are_files() {
     let world = World::new().await;
     let firm = world.firm().await;
     let answer = invite(&world, &firm, "ann@example.com").await;
@@ -76,9 +76,9 @@ async fn answers_go_to_the_firm() {
     assert!(text(mail).contains("#123456"));
 }
 
-/// A15
+/// A15: nothing is sent, and the error does not quote the address.
 #[tokio::test]
-async fn a15_what_is_no_address_is_refused_and_nothing_is_sent() {
+async fn a15_an_invalid_address_is_refused() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     for email in [
@@ -112,8 +112,9 @@ async fn a16_names_cannot_write_headers() {
     assert_eq!(header(mail, "To"), "ann@example.com");
 }
 
+/// A bad body is refused first, then another firm's form, then a draft.
 #[tokio::test]
-async fn a_draft_another_firms_form_and_a_bad_body_are_refused_in_order() {
+async fn invite_refusals_come_in_order() {
     let (world, server) = world().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let draft = json!({"form_id": firm.form});
@@ -136,10 +137,10 @@ async fn a_draft_another_firms_form_and_a_bad_body_are_refused_in_order() {
     assert_eq!(used(&world, &firm).await, 0);
 }
 
-/// The log and the tables know a person by a keyed hash alone; what is kept is sealed, also while the
-/// mail is on its way.
+/// The log and the tables know a person by a keyed hash alone. Everything that is kept is
+/// encrypted, also while the mail is on its way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_address_name_or_note_is_in_a_table() {
+async fn no_table_holds_address_name_or_note() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     let brand = json!({"brand": {"reply_to": "canary@harrow.example"}});

@@ -1,4 +1,4 @@
-//! `POST /forms/{id}/send` and what follows, with a mail server on a real socket (contract; ruling
+//! `POST /forms/{id}/send` and its mails, with a mail server on a real socket (contract; ruling
 //! 11).
 
 mod copies;

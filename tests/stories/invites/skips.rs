@@ -1,4 +1,4 @@
-//! Who is not written to, and what a refusal leads to.
+//! People that get no mail, and the effect of a refusal.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn report(world: &World, firm: &Firm, kind: &str, data: Value, second: u32
 }
 
 #[tokio::test]
-async fn a_person_gets_a_form_once_a_day() {
+async fn a_person_gets_a_form_once_daily() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
@@ -34,7 +34,7 @@ async fn a_person_gets_a_form_once_a_day() {
 }
 
 #[tokio::test]
-async fn the_same_person_is_another_in_another_firm() {
+async fn an_unsubscription_holds_in_one_firm() {
     let (world, server) = world().await;
     let (one, two) = (world.firm().await, world.firm().await);
     report(&world, &one, "address.unsubscribed", json!({"email": "ann@example.com"}), 1).await;
@@ -45,7 +45,7 @@ async fn the_same_person_is_another_in_another_firm() {
 
 /// Ruling 11: the reasons, in their order; a skip uses no quota.
 #[tokio::test]
-async fn reported_addresses_are_skipped_until_they_are_restored() {
+async fn reported_addresses_are_skipped_until_restored() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     let ann = || json!({"email": "Ann@Example.com"});
@@ -69,8 +69,9 @@ async fn reported_addresses_are_skipped_until_they_are_restored() {
     expect("unsubscribed").await;
 }
 
+/// It bounces until the product restores the address. The place of the day is given back.
 #[tokio::test]
-async fn a_refused_address_bounces_for_good_and_gives_its_place_back() {
+async fn a_refused_address_bounces_for_good() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn_once("RCPT", Turn::Say("550 5.1.1 no such user"));
@@ -97,9 +98,9 @@ async fn a_refused_address_bounces_for_good_and_gives_its_place_back() {
     assert_eq!(events, expected);
 }
 
-/// Whatever else goes wrong is 502: nothing is used up, and the same invite goes out later.
+/// Any other failure is 502: nothing is used up, and the same invite goes out later.
 #[tokio::test]
-async fn a_mail_that_cannot_be_sent_gives_everything_back() {
+async fn an_unsendable_mail_uses_nothing_up() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     for (verb, turn) in [
@@ -120,9 +121,10 @@ async fn a_mail_that_cannot_be_sent_gives_everything_back() {
     assert_eq!((outcome(&sent), used(&world, &firm).await), (SENT, 1));
 }
 
-/// E23: a server that says nothing costs its 20 s (here a moment), and nothing else.
+/// E23: a server that says nothing costs its 20 s (here a moment) and the answer is 502. The next
+/// mail has the same Message-ID.
 #[tokio::test]
-async fn e23_a_silent_server_is_502_and_the_same_message_id_later() {
+async fn e23_a_silent_server_keeps_the_id() {
     let server = SmtpServer::start(Setup::default()).await;
     let settings = SmtpSettings { budget: Duration::from_millis(300), ..SmtpSettings::default() };
     let world = world_with(&format!("smtp://{}?tls=none", server.at), settings).await;
@@ -137,9 +139,9 @@ async fn e23_a_silent_server_is_502_and_the_same_message_id_later() {
     assert!(server.mails().iter().all(|mail| header(mail, "Message-ID").starts_with(&id)));
 }
 
-/// Several reports of one person in one batch: the last of each counts.
+/// One batch has several reports of one person.
 #[tokio::test]
-async fn a_batch_may_say_several_things_of_one_person() {
+async fn the_last_report_of_an_address_counts() {
     let (world, _server) = world().await;
     let firm = world.firm().await;
     let of = |kind: &str, email: &str, second| {

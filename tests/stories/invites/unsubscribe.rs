@@ -1,4 +1,4 @@
-//! The link in the mail: looking changes nothing, the button acts, and it is nobody else's.
+//! The link in the mail: looking changes nothing, the button acts, and no other link does.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -17,8 +17,9 @@ async fn page(world: &World, method: &str, path: &str, body: &'static str) -> An
     world.public(request.body(Body::from(body)).unwrap()).await
 }
 
+/// The page shows the firm's name. Looking at the page changes nothing.
 #[tokio::test]
-async fn the_link_shows_whose_mails_end_and_the_button_ends_them() {
+async fn only_the_links_button_unsubscribes() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     invite(&world, &firm, "ann@example.com").await;
@@ -53,7 +54,7 @@ async fn the_link_shows_whose_mails_end_and_the_button_ends_them() {
 }
 
 #[tokio::test]
-async fn the_page_speaks_the_language_of_the_mail() {
+async fn the_page_speaks_the_mails_language() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     for (lang, word) in [("fr", "désinscrire"), ("es", "Cancelar"), ("en", "Unsubscribe")] {
@@ -66,7 +67,7 @@ async fn the_page_speaks_the_language_of_the_mail() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_not_ours_changes_nothing() {
+async fn a_foreign_link_changes_nothing() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     invite(&world, &firm, "ann@example.com").await;

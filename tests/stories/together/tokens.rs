@@ -1,4 +1,4 @@
-//! A token that was revoked is asked about in the transaction of those who report at the same time.
+//! A revoked token is asked about in the transaction of the calls that come at the same time.
 
 use api::commands::tokens::{self, HolderRole};
 use tests::submitted;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Call, Held, call, counts, patient, transactions};
 
 #[tokio::test]
-async fn a_call_whose_token_was_revoked_is_refused_and_the_others_are_taken_in() {
+async fn a_revoked_tokens_call_fails_alone() {
     let world = patient().await;
     let firm = world.firm().await;
     for revoked in [1, 2, 8] {

@@ -1,4 +1,5 @@
-//! An id is a response's or a part's. Who mixes them up is told so; nobody waits for ever.
+//! An id is a response's or a part's. A call that mixes them up is refused, and nobody waits for
+//! ever.
 
 use super::*;
 
@@ -9,9 +10,10 @@ async fn refused(story: &Story, event: Value) -> (u16, String) {
     (answer.status.as_u16(), answer.body["error"].as_str().unwrap_or_default().to_owned())
 }
 
+/// A report's id in the place of a response's was once answered with 503 for ever.
 #[rstest]
 #[tokio::test]
-async fn a_reports_id_used_as_a_responses_was_answered_with_503_for_ever(
+async fn a_reports_id_names_no_response(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -38,10 +40,11 @@ async fn a_reports_id_used_as_a_responses_was_answered_with_503_for_ever(
     assert_eq!(told, ["form_submitted", "report_approved"]);
 }
 
-/// In one batch too, and whichever of the two came first.
+/// A report or booking of another response may not have the id of a response. The refusal also
+/// holds in one batch, whichever of the two came first.
 #[rstest]
 #[tokio::test]
-async fn a_responses_id_used_as_a_parts_of_another_is_refused(
+async fn a_responses_id_names_no_foreign_part(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -61,10 +64,10 @@ async fn a_responses_id_used_as_a_parts_of_another_is_refused(
     assert_eq!(answer.status, 400);
 }
 
-/// A product may give a report, or a call, the id of its response.
+/// A product may give a report, or a booking, the id of its response.
 #[rstest]
 #[tokio::test]
-async fn a_part_may_have_the_id_of_its_response(
+async fn a_part_may_share_its_responses_id(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;

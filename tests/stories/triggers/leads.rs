@@ -1,5 +1,5 @@
-//! A hot lead is told of, or used up, by what the firm paid for when the person was first reported hot
-//! (rulings, section Occurrences), however long that report waits for its response.
+//! A hot lead makes an occurrence, or is used up, by the plan at the first hot report of the person
+//! (rulings, section Occurrences). The wait of that report for its response does not matter.
 
 use super::*;
 
@@ -8,8 +8,9 @@ fn plan(story: &Story, leads_in_full: bool, second: u32) -> Value {
     later(story.event("firm.changed", plan), second)
 }
 
-/// A person reported hot twice, the firm's plan changed in between: on a response that is not known
-/// yet, and on one that is. How many hot leads were told of when both are known.
+/// A person is reported hot twice, and the firm's plan changes in between: on a response that is
+/// not known yet, and on one that is. Returns the number of hot leads that arrived when both are
+/// known.
 async fn told(in_plan_at_first: bool, in_one_batch: bool) -> usize {
     let mut story = Story::begin(FirstClaim::FromOutbox).await;
     story.report(&[plan(&story, in_plan_at_first, 1), story.submitted()]).await;
@@ -30,12 +31,14 @@ async fn told(in_plan_at_first: bool, in_one_batch: bool) -> usize {
     with_event(&arrived, "lead_hot").len()
 }
 
+/// The waiting lead was once lost with the plan.
 #[tokio::test]
-async fn a_hot_lead_that_waited_was_lost_with_the_plan() {
+async fn a_waiting_hot_lead_outlives_the_plan() {
     assert_eq!((told(true, false).await, told(true, true).await), (1, 1));
 }
 
+/// A lead that was used up while it waited was once sent.
 #[tokio::test]
-async fn a_hot_lead_that_was_used_up_while_it_waited_was_told_of() {
+async fn a_used_up_lead_stays_used_up() {
     assert_eq!((told(false, false).await, told(false, true).await), (0, 0));
 }

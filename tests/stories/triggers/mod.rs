@@ -53,7 +53,7 @@ impl Story {
         (count("accepted"), count("duplicates"))
     }
 
-    /// What has arrived, in order, after everything due was sent.
+    /// Requests that have arrived, in order, after everything due was sent.
     async fn arrived(&self) -> Vec<Received> {
         self.world.deliver().await;
         self.receiver.received()

@@ -1,11 +1,12 @@
-//! What is told of once, and of whom: leads, plans, what waits in vain, two firms.
+//! Occurrences that come once: leads, plans, facts that wait in vain, two firms.
 
 use super::*;
 
-/// Once per person in the firm, whatever the response; used up where the plan does not have it.
+/// A person becomes hot once in the firm, on any response. The lead is used up if the plan does not
+/// have it.
 #[rstest]
 #[tokio::test]
-async fn a_lead_becomes_hot_once_and_only_in_the_plan(
+async fn a_lead_becomes_hot_once(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -28,10 +29,9 @@ async fn a_lead_becomes_hot_once_and_only_in_the_plan(
     assert_eq!(with_event(&arrived, "lead_hot").len(), 1);
 }
 
-/// What a batch says of the plan counts for the leads after it.
 #[rstest]
 #[tokio::test]
-async fn a_plan_and_a_hot_lead_may_come_in_one_batch(
+async fn a_batchs_plan_counts_for_later_leads(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -46,10 +46,10 @@ async fn a_plan_and_a_hot_lead_may_come_in_one_batch(
     assert_eq!(with_event(&arrived, "lead_hot").len(), 1);
 }
 
-/// Hot on a response that never comes, then on one that does: told of once.
+/// A lead is hot on a response that never comes, then on one that does. One occurrence is recorded.
 #[rstest]
 #[tokio::test]
-async fn a_fact_that_waits_in_vain_stands_in_nobodys_way(
+async fn a_stranded_fact_blocks_no_other(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -61,10 +61,10 @@ async fn a_fact_that_waits_in_vain_stands_in_nobodys_way(
     assert_eq!(with_event(&arrived, "lead_hot").len(), 1);
 }
 
-/// Two firms may use the same ids: each has its own.
+/// Each firm has its own response, report and occurrences.
 #[rstest]
 #[tokio::test]
-async fn the_same_ids_in_two_firms_are_two_of_everything(
+async fn two_firms_may_share_all_ids(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;

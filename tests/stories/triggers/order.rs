@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// As many callers at once.
+/// Number of callers at once.
 const CALLERS: usize = 4;
 
 impl Story {
@@ -81,7 +81,7 @@ impl Draw {
         }
     }
 
-    /// The same, in batches of any size.
+    /// Cuts the items into batches of any size.
     fn cut(&mut self, mut items: Vec<Value>) -> Vec<Vec<Value>> {
         let mut batches = Vec::new();
         while !items.is_empty() {
@@ -100,10 +100,10 @@ async fn call(address: std::net::SocketAddr, token: &str, batches: &[Vec<Value>]
     }
 }
 
-/// Everything five times, by other ids, shuffled, from four connections at once: once per
-/// subscription, of which there are two per trigger.
+/// Everything comes five times, by other ids, shuffled, from four connections at once. Each
+/// subscription hears once, and each trigger has two subscriptions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_reported_five_times_is_told_once() {
+async fn five_reports_make_one_delivery() {
     let mut story = Story::begin(FirstClaim::FromOutbox).await;
     story.subscribe_again().await;
     let door = Door::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -144,7 +144,7 @@ async fn what_is_reported_five_times_is_told_once() {
     served.await.unwrap();
 }
 
-/// What a story of one finished and one unfinished response comes to, by the rule of the ids (rulings,
+/// Occurrences of one finished and one unfinished response, by the rule of the ids (rulings,
 /// section Occurrences).
 fn occurrences(story: &Story, left: Uuid, person: &str) -> Vec<(&'static str, Uuid)> {
     let identity = &story.world.service().inviter.identity;
@@ -170,8 +170,8 @@ fn occurrences(story: &Story, left: Uuid, person: &str) -> Vec<(&'static str, Uu
     .to_vec()
 }
 
-/// 200 orders, cut into batches of any size that speak of several responses: every subscription gets
-/// what it would have got of the first order.
+/// 200 orders, cut into batches of any size that speak of several responses: every subscription
+/// gets the deliveries of the first order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_order_comes_to_the_same_deliveries() {
     let mut story = Story::begin(FirstClaim::FromOutbox).await;

@@ -2,9 +2,10 @@
 
 use super::*;
 
+/// The hour begins with the last answer, and the partial comes once.
 #[rstest]
 #[tokio::test]
-async fn an_unfinished_response_is_told_of_an_hour_after_its_last_answer(
+async fn a_partial_follows_an_hours_silence(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -32,10 +33,10 @@ async fn an_unfinished_response_is_told_of_an_hour_after_its_last_answer(
     assert_eq!(story.events().await, ["partial_submission", "form_submitted"]);
 }
 
-/// Whoever answered nothing yet, or finished in time, left nothing unfinished.
+/// A response without an answer, or finished in time, leaves nothing unfinished.
 #[rstest]
 #[tokio::test]
-async fn a_response_finished_in_time_or_not_begun_is_no_partial(
+async fn finished_and_empty_responses_are_no_partials(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -50,10 +51,11 @@ async fn a_response_finished_in_time_or_not_begun_is_no_partial(
     assert_eq!(story.events().await, ["form_submitted"]);
 }
 
-/// Ruling 27: submitted after the timer and before the first try: cancelled as `finished_later`.
+/// Ruling 27: the response is submitted after the timer and before the first attempt. The cause is
+/// `finished_later`.
 #[rstest]
 #[tokio::test]
-async fn a_partial_that_is_finished_before_its_first_try_is_cancelled(
+async fn a_partial_finished_meanwhile_is_cancelled(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -70,11 +72,11 @@ async fn a_partial_that_is_finished_before_its_first_try_is_cancelled(
     assert_eq!(causes, [("partial_submission".to_owned(), "finished_later".to_owned())]);
 }
 
-/// The timer and the submission at the same instant, 500 times: the submission always counts, the
-/// partial only if its commit came first, and then it is cancelled before its first try. Whoever won
-/// starts later the next time, so that both keep about level on any machine.
+/// The timer and the submission race 500 times. The partial counts only if its commit came first,
+/// and then it is cancelled before its first attempt. The winner starts later the next time, so
+/// that both keep about level on any machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_submission_racing_the_timer_counts_always_and_the_partial_only_if_it_was_first() {
+async fn a_racing_submission_always_counts() {
     let mut story = Story::begin(FirstClaim::FromOutbox).await;
     let mut firsts = 0;
     let mut handicap = Handicap::default();

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// What every payload of the story's response has, while it has neither report nor call.
+/// The part that all payloads of the story's response share, while it has neither report nor
+/// booking.
 fn payload(story: &Story, event: &str) -> Value {
     json!({
         "event": event,
@@ -19,7 +20,7 @@ fn payload(story: &Story, event: &str) -> Value {
     })
 }
 
-/// As long as nobody finished.
+/// The payload as long as nobody finished the response.
 fn unfinished(story: &Story) -> Value {
     let mut payload = payload(story, "partial_submission");
     payload["response"]["submitted_at"] = json!("2026-11-01T11:50:00.000Z");
@@ -54,7 +55,7 @@ fn call(story: &Story) -> Value {
     })
 }
 
-/// The call at its time on the third.
+/// The booking at its time on the third.
 fn moved_call(story: &Story) -> Value {
     let mut call = call(story);
     call["starts_at"] = json!("2026-11-03T10:00:00.000Z");
@@ -77,7 +78,7 @@ async fn told(story: &Story, events: &[Value]) -> Value {
 
 #[rstest]
 #[tokio::test]
-async fn the_payload_of_each_trigger_is_what_the_tables_say(
+async fn each_triggers_payload_follows_the_tables(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -121,9 +122,10 @@ async fn the_payload_of_each_trigger_is_what_the_tables_say(
     assert_eq!(story.events().await.len(), Trigger::ALL.len(), "each trigger once");
 }
 
+/// Each payload has the report as it is.
 #[rstest]
 #[tokio::test]
-async fn reports_are_told_once_each_with_the_report_as_it_is(
+async fn report_triggers_come_once_each(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -143,10 +145,10 @@ async fn reports_are_told_once_each_with_the_report_as_it_is(
     assert_eq!(arrived.len(), 4);
 }
 
-/// A payment is told of once, and a report may be paid for before anything else of it is told.
+/// A report may be paid for before any other occurrence about it.
 #[rstest]
 #[tokio::test]
-async fn a_payment_that_is_repeated_is_told_of_once(
+async fn a_repeated_payment_makes_one_delivery(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -160,7 +162,7 @@ async fn a_payment_that_is_repeated_is_told_of_once(
 
 #[rstest]
 #[tokio::test]
-async fn a_call_is_booked_moved_and_cancelled(
+async fn a_booking_is_made_moved_and_cancelled(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let story = Story::begin(first).await;
@@ -181,7 +183,7 @@ async fn a_call_is_booked_moved_and_cancelled(
 
 /// The payload is read when the delivery goes out: a report approved meanwhile is in it.
 #[tokio::test]
-async fn what_happened_between_event_and_send_is_in_the_payload() {
+async fn a_payload_shows_the_newest_report() {
     let story = Story::begin(FirstClaim::FromOutbox).await;
     story.report(&[story.submitted()]).await;
     let created = story.event("report.created", story.report_data("draft", false));

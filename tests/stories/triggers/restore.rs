@@ -17,9 +17,10 @@ async fn ids(story: &Story, unfinished: &[Value], finished: &[Value]) -> BTreeSe
     arrived.iter().map(|one| one.header("x-service-delivery").to_owned()).collect()
 }
 
-/// G14: deliveries of every trigger, made after a dump, restored from it and reported again later.
+/// G14: deliveries of every trigger are made after a dump. The dump is restored, and everything is
+/// reported again later.
 #[tokio::test]
-async fn what_is_reported_again_after_a_restore_is_delivered_under_the_ids_it_had() {
+async fn deliveries_after_a_restore_keep_their_ids() {
     let Some(copies) = Copies::of_this_machine() else { return };
     let mut story = Story::begin(FirstClaim::FromOutbox).await;
     let main = copies.dump_without("canary", &story.world.database.main).await;

@@ -1,25 +1,25 @@
-//! Several reports and calls on one response (ruling 14a), one that is named for two, and a response
-//! named for two forms.
+//! Several reports and bookings on one response (ruling 14a), a part that is named for two
+//! responses, and a response named for two forms.
 
 use super::*;
 
-/// The story's call under another id, so many seconds later.
+/// The story's booking under another id, so many seconds later.
 fn another_call(story: &mut Story, seconds: u32) -> (Uuid, Value) {
     let first = std::mem::replace(&mut story.booking, story.world.id());
     let event = later(story.booked(), seconds);
     (std::mem::replace(&mut story.booking, first), event)
 }
 
-/// The id of the call in the payload of the one delivery of an event.
+/// The id of the booking in the payload of the one delivery of an event.
 fn call_of(arrived: &[Received], event: &str) -> Value {
     let [one] = with_event(arrived, event)[..] else { panic!("{event} once") };
     one.json()["booking"]["id"].clone()
 }
 
-/// Of two calls on one response the first is told of; the payload shows the event's own.
+/// Both bookings on the response come in one batch. The payload shows the occurrence's own.
 #[rstest]
 #[tokio::test]
-async fn of_two_bookings_in_one_batch_the_first_is_told_of(
+async fn the_first_of_two_bookings_is_sent(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -29,11 +29,11 @@ async fn of_two_bookings_in_one_batch_the_first_is_told_of(
     assert_eq!(call_of(&story.arrived().await, "booking_made"), json!(story.booking));
 }
 
-/// It tells nobody, and is a call all the same: it was taken in, and what happens next shows the
-/// newest call, or the event's own.
+/// A second booking makes no occurrence, but it is taken in. Later payloads show the newest
+/// booking, or the occurrence's own.
 #[rstest]
 #[tokio::test]
-async fn a_second_booking_on_a_response_was_counted_as_a_duplicate(
+async fn a_second_booking_is_no_duplicate(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -49,7 +49,7 @@ async fn a_second_booking_on_a_response_was_counted_as_a_duplicate(
     assert_eq!(call_of(&arrived, "booking_cancelled"), json!(story.booking), "the event's own");
 }
 
-/// Calls that come before their response count like those after it.
+/// Bookings that come before their response count like later ones.
 #[rstest]
 #[tokio::test]
 async fn two_bookings_before_their_response_are_two(
@@ -65,11 +65,11 @@ async fn two_bookings_before_their_response_are_two(
     assert_eq!(call_of(&arrived, "payment_received"), json!(second));
 }
 
-/// The first response a report or call is named for is its response; naming it for another is
-/// refused, and nothing of it gets into anybody's payload.
+/// A report or booking belongs to the first response that it is named for. Naming it for another is
+/// refused, and nothing of the refused part gets into a payload.
 #[rstest]
 #[tokio::test]
-async fn a_report_named_for_two_responses_was_told_of_one_and_kept_with_the_other(
+async fn a_part_stays_with_its_first_response(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -100,10 +100,10 @@ async fn a_report_named_for_two_responses_was_told_of_one_and_kept_with_the_othe
     }
 }
 
-/// In one batch too.
+/// One batch names a report for two responses.
 #[rstest]
 #[tokio::test]
-async fn a_report_named_for_two_responses_in_one_batch_is_refused(
+async fn a_batch_naming_two_responses_is_refused(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     let mut story = Story::begin(first).await;
@@ -115,11 +115,11 @@ async fn a_report_named_for_two_responses_in_one_batch_is_refused(
     assert_eq!((refused.status.as_u16(), &refused.body["error"]), (400, &why));
 }
 
-/// A response belongs to the first form it is named for: what is recorded, shown and sampled is that
-/// form's, in whatever order the reports come, and none is refused.
+/// A response belongs to the first form that it is named for, in any order of the activities. It
+/// was once recorded under both. No activity is refused.
 #[rstest]
 #[tokio::test]
-async fn a_response_named_for_two_forms_was_recorded_under_both(
+async fn a_response_belongs_to_one_form(
     #[values(FirstClaim::InAppend, FirstClaim::FromOutbox)] first: FirstClaim,
 ) {
     for saved_first in [true, false] {

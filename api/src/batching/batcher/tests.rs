@@ -10,7 +10,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// A desk where each serving waits until it is let, and is written down.
+/// A batcher whose turns each wait for a permit, and are written down.
 struct Counter {
     desk: Arc<Batcher<u32, u32>>,
     let_go: Arc<Semaphore>,
@@ -30,7 +30,7 @@ impl Counter {
         Self { desk: Batcher::new(turns), let_go, served }
     }
 
-    /// The same, where so many are many.
+    /// This counter with another threshold and linger.
     fn with(self, many: usize, moment: Option<Duration>) -> Self {
         let turns = BatchPolicy { busy_at: many, linger: moment, ..self.desk.policy };
         Self { desk: Batcher::new(turns), ..self }
@@ -49,7 +49,7 @@ impl Counter {
         })
     }
 
-    /// They ask one after the other, and wait.
+    /// Callers ask one after the other, and wait.
     async fn come(&self, questions: impl IntoIterator<Item = u32>) -> Vec<Asked> {
         let mut asked = Vec::new();
         for question in questions {
@@ -83,8 +83,9 @@ async fn answers(asked: Vec<Asked>) -> Vec<Result<u32, NoAnswer>> {
     answers.into_iter().map(Result::unwrap).collect()
 }
 
+/// A call that comes while another is served waits.
 #[tokio::test]
-async fn who_comes_while_another_is_served_waits_and_goes_with_all_who_wait() {
+async fn calls_that_wait_go_together() {
     let counter = Counter::new(1, 10);
     let asked = counter.come(1..=4).await;
     assert_eq!(counter.served(), [vec![1]], "who comes first waits for nobody");
@@ -94,7 +95,7 @@ async fn who_comes_while_another_is_served_waits_and_goes_with_all_who_wait() {
 }
 
 #[tokio::test]
-async fn so_many_turns_at_a_time_and_so_many_in_each() {
+async fn turns_and_their_sizes_are_bounded() {
     let counter = Counter::new(2, 3);
     let asked = counter.come(1..=7).await;
     assert_eq!(counter.served(), [vec![1], vec![2]]);
@@ -108,7 +109,7 @@ async fn so_many_turns_at_a_time_and_so_many_in_each() {
 }
 
 #[tokio::test]
-async fn while_many_are_served_who_comes_waits_and_goes_with_others() {
+async fn a_busy_batcher_collects_new_calls() {
     let counter = Counter::new(2, 10).with(2, None);
     let mut asked = counter.come(1..=5).await;
     assert_eq!(counter.served(), [vec![1], vec![2]]);
@@ -126,8 +127,9 @@ async fn while_many_are_served_who_comes_waits_and_goes_with_others() {
     assert_eq!((queue.turns, queue.served), (0, 0));
 }
 
+/// A caller that was served with many is expected again.
 #[tokio::test]
-async fn who_was_served_with_many_is_waited_for_and_goes_with_those_who_wait() {
+async fn a_turn_waits_for_returning_callers() {
     let counter = Counter::new(1, 10).with(2, Some(LONG));
     let asked = counter.come(1..=3).await;
     counter.let_go.add_permits(1);
@@ -145,7 +147,7 @@ async fn who_was_served_with_many_is_waited_for_and_goes_with_those_who_wait() {
 }
 
 #[tokio::test]
-async fn who_does_not_come_again_is_waited_for_a_moment() {
+async fn absent_callers_are_awaited_for_a_moment() {
     let counter = Counter::new(1, 10).with(2, Some(MOMENT));
     let asked = counter.come(1..=3).await;
     let began = Instant::now();
@@ -157,7 +159,7 @@ async fn who_does_not_come_again_is_waited_for_a_moment() {
 }
 
 #[tokio::test]
-async fn who_is_not_answered_yet_is_not_waited_for() {
+async fn an_unanswered_caller_is_not_awaited() {
     let counter = Counter::new(1, 10).with(2, Some(LONG));
     let turns = BatchPolicy { turn_max: MOMENT, ..counter.desk.policy };
     let counter = Counter { desk: Batcher::new(turns), ..counter };
@@ -171,7 +173,7 @@ async fn who_is_not_answered_yet_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_full_turn_of_those_who_wait_waits_for_nobody() {
+async fn a_full_turn_waits_for_nobody() {
     let counter = Counter::new(1, 2).with(2, Some(LONG));
     let mut asked = counter.come(1..=8).await;
     let mut last = asked.split_off(7);
@@ -182,8 +184,9 @@ async fn a_full_turn_of_those_who_wait_waits_for_nobody() {
     assert_eq!(answers(last).await, [Ok(80), Ok(90)], "a turn that is not full waits");
 }
 
+/// The long turn goes on.
 #[tokio::test]
-async fn what_takes_long_goes_on_and_holds_up_nobody_else() {
+async fn a_long_turn_holds_up_nobody() {
     let turns = BatchPolicy {
         parallel: 1,
         busy_at: 10,
@@ -202,7 +205,7 @@ async fn what_takes_long_goes_on_and_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn who_goes_away_cancels_nothing_that_was_asked_together() {
+async fn a_leaving_caller_cancels_no_turn() {
     let counter = Counter::new(1, 10);
     let mut asked = counter.come(1..=4).await;
     for gone in [2, 0] {
@@ -214,8 +217,9 @@ async fn who_goes_away_cancels_nothing_that_was_asked_together() {
     assert_eq!(answers(asked).await, [Ok(20), Ok(40)]);
 }
 
+/// Each caller of the turn is told, and the next turn is served.
 #[tokio::test]
-async fn who_is_served_together_with_one_that_breaks_it_is_told_and_the_next_are_served() {
+async fn a_panic_fails_only_its_own_turn() {
     let counter = Counter::new(1, 2).with(2, Some(LONG));
     let asked = counter.come([1, 13, 2, 3]).await;
     counter.let_go.add_permits(3);

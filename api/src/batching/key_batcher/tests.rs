@@ -1,10 +1,10 @@
-//! Who goes with whom.
+//! The calls that go in one batch.
 
 use super::*;
 
 type Hears = oneshot::Receiver<KeyAnswer<u8>>;
 
-/// Callers with these keys, who have come so long ago.
+/// Callers with these keys that have come so long ago.
 fn come(keys: &[u8], ago: Duration) -> (VecDeque<WaitingCall<u8>>, Vec<Hears>) {
     let since = Instant::now() - ago;
     let caller = |key: &u8| {
@@ -18,8 +18,9 @@ fn keys<'a>(callers: impl IntoIterator<Item = &'a WaitingCall<u8>>) -> Vec<u8> {
     callers.into_iter().map(|caller| caller.key[0]).collect()
 }
 
+/// The other calls of the key wait, and stay before new ones.
 #[test]
-fn b12_one_call_of_a_key_goes_and_the_others_wait_behind_nobody_new() {
+fn b12_a_batch_has_a_key_once() {
     let (mut waiting, _hears) = come(&[7, 7, 3, 7, 3, 5], Duration::ZERO);
     let mut went = || {
         let batch = take(&mut waiting);
@@ -32,14 +33,15 @@ fn b12_one_call_of_a_key_goes_and_the_others_wait_behind_nobody_new() {
 }
 
 #[test]
-fn e16_a_statement_has_32_callers_at_most() {
+fn e16_statements_have_32_callers_at_most() {
     let (mut waiting, _hears) = come(&(0..40).collect::<Vec<_>>(), Duration::ZERO);
     assert_eq!(take(&mut waiting).unwrap().len(), 32);
     assert_eq!(keys(&waiting), (32..40).collect::<Vec<_>>());
 }
 
+/// Such a call is refused before the database is asked.
 #[test]
-fn e16_who_has_waited_for_more_than_3_s_is_told_and_not_asked_about() {
+fn e16_no_call_waits_over_three_seconds() {
     let (mut waiting, hears) = come(&[1, 1, 2], Duration::from_millis(3_001));
     let (new, mut hear) = come(&[1], Duration::ZERO);
     waiting.extend(new);
@@ -50,8 +52,9 @@ fn e16_who_has_waited_for_more_than_3_s_is_told_and_not_asked_about() {
     assert!(hear[0].try_recv().is_err(), "nobody has asked about it yet");
 }
 
+/// An answer reaches its own caller only.
 #[test]
-fn a_failure_is_everybodys_and_an_answer_is_its_own_callers() {
+fn a_failure_reaches_every_caller() {
     let (mut waiting, mut hears) = come(&[2, 1], Duration::ZERO);
     tell(take(&mut waiting).unwrap(), Ok(vec![Some(10), None]));
     assert_eq!(hears.remove(0).try_recv(), Ok(Ok(None)));

@@ -49,8 +49,9 @@ fn an_event_is_read() {
     assert_eq!(events, [expected]);
 }
 
+/// Missing data are an empty object.
 #[test]
-fn other_attributes_are_ignored_and_no_data_is_an_empty_object() {
+fn other_attributes_are_ignored() {
     let read = |text: &str| parse(EventFormat::Single, text.as_bytes()).unwrap();
     let plain = read(&event().to_string());
     for attribute in ["datacontenttype", "subject", "dataschema", "traceparent", "anything"] {
@@ -80,7 +81,7 @@ fn other_attributes_are_ignored_and_no_data_is_an_empty_object() {
 #[case(with("data", json!({"why": "x"})), "data.why: unknown field")]
 #[case(with("data_base64", json!("e30=")), "data_base64: not read, send `data`")]
 #[case("[]".to_owned(), "not a JSON object")]
-fn what_is_wrong_is_named(#[case] text: String, #[case] expected: &str) {
+fn a_wrong_attribute_is_named(#[case] text: String, #[case] expected: &str) {
     assert_eq!(why(&text), expected);
 }
 
@@ -90,13 +91,13 @@ fn what_is_wrong_is_named(#[case] text: String, #[case] expected: &str) {
 #[case(event().to_string() + "x", "not valid JSON: ")]
 #[case(format!("\u{feff}{}", event()), "not valid JSON: ")]
 #[case(String::new(), "not valid JSON: ")]
-fn what_is_no_json_or_no_time_is_refused(#[case] text: String, #[case] expected: &str) {
+fn malformed_json_and_times_are_refused(#[case] text: String, #[case] expected: &str) {
     let why = why(&text);
     assert!(why.starts_with(expected) && !why.contains("yesterday"), "{why}");
 }
 
 #[test]
-fn a_name_by_the_product_with_a_nul_is_refused() {
+fn a_firms_name_with_nul_is_refused() {
     let data = json!({"name": "A\0", "plan": {"leads_in_full": true}});
     let text = with("data", data).replace("firm.suspended", "firm.opened");
     assert_eq!(why(&text), "data.name: has a control character");
@@ -120,7 +121,7 @@ fn a_batch_is_an_array() {
 }
 
 #[test]
-fn a_bad_event_is_named_by_its_index() {
+fn a_bad_event_is_named_by_index() {
     let batch = json!([event(), event(), {"specversion": "1.0"}]).to_string();
     let error = parse(EventFormat::Batch, batch.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "event 2: id: missing");
@@ -130,7 +131,7 @@ fn a_bad_event_is_named_by_its_index() {
 }
 
 #[test]
-fn lines_are_counted_with_the_blank_ones_and_events_without() {
+fn blank_lines_count_as_lines_only() {
     let lines = format!("\n{0}\r\n  \n{0}\n", event());
     assert_eq!(places(EventFormat::Lines, &lines), [Some(2), Some(4)]);
     assert_eq!(places(EventFormat::Lines, ""), []);
@@ -138,8 +139,9 @@ fn lines_are_counted_with_the_blank_ones_and_events_without() {
     assert_eq!(error.to_string(), "event 2 (line 5): specversion: missing");
 }
 
+/// A batch has at most 1,000 events and 8 MiB.
 #[test]
-fn a_batch_has_1000_events_and_8_mib_at_most() {
+fn a_batchs_events_and_bytes_are_bounded() {
     let lines = |events: usize| format!("{}\n", event()).repeat(events);
     assert_eq!(parse(EventFormat::Lines, lines(1_000).as_bytes()).unwrap().len(), 1_000);
     let error = |format, text: String| parse(format, text.as_bytes()).unwrap_err();
@@ -152,7 +154,7 @@ fn a_batch_has_1000_events_and_8_mib_at_most() {
 }
 
 #[test]
-fn what_is_not_utf_8_is_refused() {
+fn invalid_utf_8_is_refused() {
     let error = parse(EventFormat::Lines, b"\xff").unwrap_err();
     assert_eq!(error.to_string(), "the body is not UTF-8");
 }
@@ -164,7 +166,7 @@ fn what_is_not_utf_8_is_refused() {
 #[case("application/x-ndjson; charset=latin1", None)]
 #[case("application/json", None)]
 #[case("", None)]
-fn the_content_type_says_how_events_are_written(
+fn the_content_type_names_the_format(
     #[case] content_type: &str,
     #[case] format: Option<EventFormat>,
 ) {

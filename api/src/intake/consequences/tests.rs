@@ -44,7 +44,7 @@ fn plan() -> BatchPlan {
 }
 
 #[test]
-fn each_event_is_followed_by_what_it_caused() {
+fn consequences_follow_their_event() {
     let (mine, other) = (hook(4, KEY), hook(5, Uuid::from_u128(8)));
     let condemned = EndedAccess {
         keys: vec![ActiveKey { key_id: KEY, firm_id: FIRM, member_id: ANN }],
@@ -68,8 +68,9 @@ fn each_event_is_followed_by_what_it_caused() {
     assert!(events.iter().all(|new| new.context.firm_id == FIRM));
 }
 
+/// A subscription that goes with its firm does not go again with its key.
 #[test]
-fn what_goes_with_its_firm_does_not_go_again_with_its_key() {
+fn a_subscription_is_removed_only_once() {
     let mut plan = plan();
     plan.events.reverse();
     let condemned = EndedAccess {

@@ -137,7 +137,7 @@ fn refusal(result: Result<BatchPlan, BadEvent>) -> (usize, String) {
 }
 
 #[test]
-fn a_report_builds_on_those_before_it_in_the_batch() {
+fn a_report_builds_on_its_batch() {
     let batch = [
         opened(FIRM),
         member(2, MemberChange::Joined(MemberRole::Owner)),
@@ -182,7 +182,7 @@ fn a_deleted_form_still_takes_responses() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_with_its_index() {
+fn an_unknown_object_is_refused_by_index() {
     let unknown_firm = "the firm is not known: report firm.opened first";
     let unknown_form = "the form is not known: report form.created first";
     for first in
@@ -213,13 +213,13 @@ fn another_firms_form_is_refused() {
 }
 
 #[test]
-fn the_line_of_a_refused_report_is_told() {
+fn a_refused_reports_line_is_told() {
     let event = CloudEvent { line: Some(7), ..saved(1) };
     assert_eq!(given(&[event]).unwrap_err().line, Some(7));
 }
 
 #[test]
-fn a_report_of_state_with_an_id_that_came_before_is_a_duplicate() {
+fn a_known_id_makes_a_duplicate() {
     let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
     let fresh = ids_of_state(&calls([&[opened(FIRM)]]));
     let (plan, _) = plan(&calls([&batch]), fresh, KnownState::default(), &identity()).unwrap();
@@ -233,7 +233,7 @@ fn known() -> UnchangedPlaces {
 }
 
 #[test]
-fn an_older_report_is_stale_and_a_repeated_one_a_duplicate() {
+fn older_reports_are_stale_repeats_are_duplicates() {
     let again = CloudEvent { id: "another".into(), ..firm(2, FirmChange::Suspended) };
     let batch = [firm(2, FirmChange::Suspended), firm(1, FirmChange::Resumed), again];
     let plan = given_after(&[opened(FIRM)], &batch).unwrap();
@@ -273,13 +273,13 @@ fn the_newest_brand_brings_the_reply_address() {
 }
 
 #[test]
-fn a_report_that_is_not_news_changes_no_contact() {
+fn a_duplicate_changes_no_contact() {
     let plan = given_after(&[opened(FIRM)], &[opened(FIRM)]).unwrap();
     assert_eq!(plan, BatchPlan { unchanged: known(), ..BatchPlan::default() });
 }
 
 #[test]
-fn a_submission_is_recorded_under_the_id_of_its_rule() {
+fn a_submissions_id_follows_the_rule() {
     let plan = given(&[opened(FIRM), form(FIRM), submitted(9)]).unwrap();
     let recorded = &plan.events[2];
     let id = occurrence_id(FIRM, Trigger::FormSubmitted, &RESPONSE.to_string());
@@ -327,7 +327,7 @@ fn a_response_is_put_once_per_batch() {
 }
 
 #[test]
-fn whoever_does_not_manage_loses_the_keys_for_good() {
+fn a_former_manager_loses_keys_for_good() {
     use MemberChange::{Disabled, Enabled, Joined, Left, RoleChanged};
     let causes = |changes: &[MemberChange]| {
         let reports = (2..).zip(changes).map(|(second, change)| member(second, *change));
@@ -345,7 +345,7 @@ fn whoever_does_not_manage_loses_the_keys_for_good() {
 }
 
 #[test]
-fn a_closed_firm_is_named_with_the_event_that_closed_it() {
+fn a_closed_firm_names_its_closing_event() {
     let plan = given_after(&[opened(FIRM)], &[firm(5, FirmChange::Closed)]).unwrap();
     assert_eq!(plan.closed, BTreeMap::from([(FIRM, plan.events[0].id())]));
     let again =

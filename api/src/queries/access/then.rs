@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_manages_while_active_and_owner_or_admin() {
+    fn only_active_owners_and_admins_manage() {
         let member_id = Uuid::from_u128(2);
         let time = at(0);
         let story = [
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_access_until_the_session_ends() {
+    fn a_users_access_ends_with_the_session() {
         let scope = SignInScope {
             user_id: Uuid::from_u128(4),
             issuer: "https://id.example".into(),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_its_revocation_only_after_it_happened() {
+    fn a_keys_revocation_shows_only_afterwards() {
         let created = Event::from(KeyEvent::KeyCreated {
             member_id: Uuid::from_u128(2),
             name: "zapier".into(),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_valid_from_its_making_to_its_expiry_or_revocation() {
+    fn a_token_ends_by_expiry_or_revocation() {
         let firm = Uuid::from_u128(1);
         let scope = TokenScope {
             name: "on call".into(),

@@ -7,7 +7,7 @@ use tokio_rustls::rustls::ServerConfig;
 
 use super::config;
 
-/// Signs for whom it is told to.
+/// Signs the certificates that a test asks for.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -41,7 +41,7 @@ impl Authority {
         OutgoingConfig { extra_roots: vec![self.0.der().clone()], ..config() }
     }
 
-    /// A client that trusts it.
+    /// A client that trusts this authority.
     pub(crate) fn client(&self) -> OutgoingClient {
         OutgoingClient::new(self.trusted()).unwrap()
     }

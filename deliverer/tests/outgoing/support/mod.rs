@@ -18,16 +18,16 @@ use domain::subscription::AllowedTargets;
 /// The body of every test delivery.
 pub(crate) const BODY: &str = r#"{"event":"form_submitted"}"#;
 
-/// What a receiver says that takes everything.
+/// The answer of a receiver that takes everything.
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Long enough for anything that is to succeed, short enough for what is to hang.
+/// Long enough for anything that is to succeed, short enough for anything that is to hang.
 pub(crate) fn budget() -> AttemptBudget {
     let whole = Duration::from_secs(5);
     AttemptBudget { headers: whole, dns: whole, connect: whole, body: Duration::from_millis(200) }
 }
 
-/// The same with this limit to the headers.
+/// The budget of the tests with this limit to the headers.
 pub(crate) fn headers_within(millis: u64) -> AttemptBudget {
     AttemptBudget { headers: Duration::from_millis(millis), ..budget() }
 }

@@ -1,4 +1,4 @@
-//! A name server that answers from a test's table, over UDP and, for what does not fit, TCP.
+//! A name server that answers from a test's table, over UDP and, for long answers, TCP.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-/// What is said about a name.
+/// An answer about a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// These addresses, believed for no time at all.
@@ -22,7 +22,7 @@ pub(crate) enum Reply {
     Silence,
 }
 
-/// Answers one name; is told how often it was asked for its IPv4 addresses before.
+/// Answers one name, given how often its IPv4 addresses were asked for before.
 type Table = dyn Fn(&str, usize) -> Reply + Send + Sync;
 
 /// The name server.
@@ -52,7 +52,7 @@ impl NameServer {
         Self { at, asked }
     }
 
-    /// Says the same of every name.
+    /// Gives this reply for every name.
     pub(crate) async fn always(reply: Reply) -> Self {
         Self::start(move |_, _| reply.clone()).await
     }
@@ -62,7 +62,7 @@ impl NameServer {
         Self::always(Reply::Addresses(parsed(addresses))).await
     }
 
-    /// How often it was asked for a name's IPv4 addresses.
+    /// How often a name's IPv4 addresses were asked for.
     pub(crate) fn asked(&self, name: &str) -> usize {
         self.asked.lock().unwrap().get(name).copied().unwrap_or_default()
     }

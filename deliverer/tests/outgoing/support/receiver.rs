@@ -74,7 +74,7 @@ impl Talk {
         String::from_utf8(head).ok()
     }
 
-    /// Says it, unless the client has left.
+    /// Says this text, unless the client has left.
     pub(crate) async fn say(&mut self, text: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(text.as_ref()).await?;
         self.stream.flush().await
@@ -97,7 +97,7 @@ struct Accepted {
     questions: usize,
 }
 
-/// A listener, what it has heard, and how many connections it has seen.
+/// A listener, with the requests it has heard and the number of connections it has seen.
 pub(crate) struct Receiver {
     pub(crate) at: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -116,7 +116,7 @@ impl Receiver {
         Self::listening("127.0.0.1:0", rule).await
     }
 
-    /// The same on an address of its own.
+    /// Answers every request by a rule, on an address of its own.
     pub(crate) async fn listening(
         at: &str,
         rule: impl Fn(&Seen) -> String + Send + Sync + 'static,
@@ -124,7 +124,7 @@ impl Receiver {
         Self::start(at, None, by_rule(rule)).await
     }
 
-    /// The same behind TLS.
+    /// Answers every request by a rule, behind TLS.
     pub(crate) async fn answering_tls(
         tls: ServerConfig,
         rule: impl Fn(&Seen) -> String + Send + Sync + 'static,
@@ -170,7 +170,7 @@ impl Receiver {
         format!("http://{}{path}", self.at)
     }
 
-    /// What it has heard so far.
+    /// The requests heard so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }

@@ -83,7 +83,7 @@ fn missing(lives: &SubscriptionLives, happening: &Happening) -> Vec<Uuid> {
 }
 
 #[test]
-fn an_occurrence_lists_whom_its_match_saw_live() {
+fn an_occurrence_lists_subscriptions_live_at_match() {
     let lives = lives();
     let strangers = |seen, hooks: &[u128]| {
         lives.unexpected_hooks(&happened(&happening(seen, hooks))).collect::<Vec<_>>()
@@ -111,7 +111,7 @@ fn an_occurrence_lists_whom_its_match_saw_live() {
 }
 
 #[test]
-fn a_match_may_miss_only_what_overlapped() {
+fn a_match_misses_only_overlapping_changes() {
     let lives = lives();
     let overlap = |seen, seconds| {
         let recorded_at = (noon().get() + chrono::TimeDelta::seconds(seconds)).into();
@@ -124,7 +124,7 @@ fn a_match_may_miss_only_what_overlapped() {
 }
 
 #[test]
-fn a_delivery_belongs_to_an_occurrence_that_lists_its_subscription() {
+fn a_delivery_needs_a_listing_occurrence() {
     let lives = lives();
     let (listed, unlisted) = (happening(15, &[2]), happening(15, &[]));
     let by_rule = happened(&listed).delivery_id(id(2));
@@ -155,7 +155,7 @@ fn a_delivery_belongs_to_an_occurrence_that_lists_its_subscription() {
 }
 
 #[test]
-fn a_delivery_that_was_made_anew_is_one_per_request() {
+fn a_request_reissues_a_delivery_once() {
     let (lives, listed, request_id) = (lives(), happening(15, &[2]), id(6));
     let original = happened(&listed).delivery_id(id(2));
     let reissued = ReissuedDelivery {
@@ -216,7 +216,7 @@ fn judged(events: &[DeliveryEvent], is_queued: QueuedFor) -> Option<DeliveryFaul
 }
 
 #[test]
-fn a_delivery_is_queued_as_long_as_it_waits() {
+fn only_a_waiting_delivery_is_queued() {
     let retry = tried(1, Outcome::Retry);
     let cancelled = DeliveryEvent::DeliveryCancelled { cause: CancelCause::SourceErased, of: None };
     for waiting in [&[][..], std::slice::from_ref(&retry)] {
@@ -231,7 +231,7 @@ fn a_delivery_is_queued_as_long_as_it_waits() {
 }
 
 #[test]
-fn a_delivery_is_tried_as_often_as_it_may_be_and_ends_once() {
+fn deliveries_have_eight_tries_and_one_end() {
     let eight: Vec<_> = (1..=7).map(|number| tried(number, Outcome::Retry)).collect();
     let with = |more: &[DeliveryEvent]| judged(&[&eight[..], more].concat(), QueuedFor::No);
     assert_eq!(with(&[tried(8, Outcome::Failed)]), None);
@@ -249,7 +249,7 @@ fn a_delivery_is_tried_as_often_as_it_may_be_and_ends_once() {
 }
 
 #[test]
-fn e21_a_late_answer_counts_once_at_most() {
+fn e21_a_late_answer_never_counts_twice() {
     let cut = DeliveryEvent::DeliveryAttempted(Attempt {
         next_try_at: Some("2026-11-01T00:00:00.000Z".parse().unwrap()),
         ..attempt(1, Outcome::Interrupted)
@@ -262,8 +262,9 @@ fn e21_a_late_answer_counts_once_at_most() {
     assert_eq!(judged(&twice, QueuedFor::No), Some(DeliveryFault::Successes(2)));
 }
 
+/// Only an ordered replay is queued.
 #[test]
-fn a_delivery_is_queued_for_a_replay_that_was_ordered_and_has_not_had_its_try() {
+fn a_replay_is_queued_until_its_try() {
     let (for_it, for_another) = (QueuedFor::ForReplay(id(7)), QueuedFor::ForReplay(id(9)));
     let ended = [tried(1, Outcome::Failed)];
     assert_eq!(judged(&ended, for_it), Some(DeliveryFault::StillQueued), "nobody ordered it");
@@ -275,14 +276,15 @@ fn a_delivery_is_queued_for_a_replay_that_was_ordered_and_has_not_had_its_try() 
     assert_eq!(judged(&had, for_it), Some(DeliveryFault::StillQueued), "it has had its try");
 }
 
+/// Such a delivery must be queued for itself.
 #[test]
-fn a_delivery_that_waits_and_is_queued_for_a_replay_only_is_lost() {
+fn waiting_deliveries_queued_for_replay_are_lost() {
     let waiting = [tried(1, Outcome::Retry)];
     assert_eq!(judged(&waiting, QueuedFor::ForReplay(id(7))), Some(DeliveryFault::Lost));
 }
 
 #[test]
-fn a_replay_has_one_try_and_was_ordered() {
+fn only_an_ordered_replay_has_one_try() {
     let delivered = tried(1, Outcome::Delivered);
     let again = [delivered.clone(), ordered(), replayed(2, Outcome::Delivered)];
     assert_eq!(judged(&again, QueuedFor::No), None);
@@ -293,7 +295,7 @@ fn a_replay_has_one_try_and_was_ordered() {
 }
 
 #[test]
-fn a_step_has_five_tries_and_five_more_each_time_it_is_retried() {
+fn each_retry_gives_a_step_five_tries() {
     let order = StepOrder {
         step: StepName { run_id: id(1), step_id: id(2) },
         trigger: Trigger::FormSubmitted,
@@ -321,7 +323,7 @@ fn a_step_has_five_tries_and_five_more_each_time_it_is_retried() {
     assert_eq!(judge(&events, QueuedFor::No), Some(DeliveryFault::Tries(11, 10)));
 }
 
-/// One step of a made-up log: what happens there, to which of a few firms, forms and subscriptions.
+/// One entry of a made-up log, about one of a few firms, forms and subscriptions.
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     Made { hook: u128, firm: u128, trigger: usize, form: Option<u128> },
@@ -357,7 +359,8 @@ fn sound(log: Vec<Entry>) -> Vec<Entry> {
         .collect()
 }
 
-/// Who lives while the log is played from its beginning, and what is heard: no positions, no table.
+/// Plays the log from its beginning, and lists the subscriptions that each occurrence reaches.
+/// This model has no positions and no table.
 fn naive(log: &[Entry]) -> Vec<(usize, Vec<Uuid>)> {
     let mut live: Vec<(u128, u128, usize, Option<u128>)> = Vec::new();
     let mut heard = Vec::new();
@@ -388,7 +391,7 @@ fn position(place: usize) -> i64 {
 
 proptest! {
     #[test]
-    fn i1_who_is_listed_is_who_lives_when_the_log_is_played(log in proptest::collection::vec(entry(), 0..60)) {
+    fn i1_a_played_log_lists_live_subscriptions(log in proptest::collection::vec(entry(), 0..60)) {
         let log = sound(log);
         let mut lives = SubscriptionLives::default();
         let mut seen: HashMap<u128, i64> = HashMap::new();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_raise_the_limit_by_one_a_round() {
+    fn answers_raise_the_limit_once_a_round() {
         let begin = Instant::now();
         let mut host = HostHealth::unknown(4);
         host.note_answer(begin, begin, 6);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn late_answers_and_quick_failures_leave_the_limit() {
+    fn late_answers_and_quick_failures_keep_limits() {
         let begin = Instant::now();
         let mut host = HostHealth::unknown(4);
         host.note_silence(begin, begin + SECOND);
@@ -168,7 +168,7 @@ mod tests {
 
     /// One firm's URL hangs on a platform that many firms use.
     #[test]
-    fn a_host_that_answers_others_is_not_silent() {
+    fn a_host_answering_others_is_not_silent() {
         let begin = Instant::now();
         let mut host = HostHealth::unknown(4);
         host.note_answer(begin + SECOND * 5, begin + SECOND * 5, 4);

@@ -99,8 +99,9 @@ pub fn count_within<S: Eq + Hash>(
 mod tests {
     use super::*;
 
+    /// Each sender may send something.
     #[test]
-    fn senders_share_the_limits_and_each_may_send_something() {
+    fn senders_share_limits_and_none_starves() {
         let shares = |senders| {
             let HostCaps { per_firm_and_host, per_host } = HostCaps::default().share_of(senders);
             (per_firm_and_host, per_host)
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quicker_a_host_answers_the_more_is_claimed_ahead() {
+    fn quicker_hosts_are_claimed_further_ahead() {
         let ahead =
             |millis| HostCaps::default().ahead(CLAIM_AHEAD_WINDOW, Duration::from_millis(millis));
         assert_eq!(
@@ -118,8 +119,9 @@ mod tests {
         );
     }
 
+    /// A source of several deliveries counts once.
     #[test]
-    fn f9_a_claim_takes_as_many_as_their_bytes_allow_and_holds_a_source_once() {
+    fn f9_a_claim_is_bounded_by_bytes() {
         let great = |count: usize| (0..count).map(|source| (source, DOCUMENT_MAX_BYTES));
         assert_eq!(always_within(CLAIM_MAX_BYTES), 32);
         assert_eq!(count_within(CLAIM_MAX_BYTES, great(32)), 32);

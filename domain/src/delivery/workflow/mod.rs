@@ -119,8 +119,9 @@ mod tests {
         check_headers(&owned)
     }
 
+    /// Upper and lower case make no difference.
     #[test]
-    fn d13_what_is_the_services_own_is_refused_in_any_case() {
+    fn d13_the_services_own_headers_are_refused() {
         for own in [
             "X-Service-Event",
             "x-service-anything",
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn d13_names_and_values_carry_no_line_breaks() {
+    fn d13_headers_carry_no_line_breaks() {
         for name in ["", "a b", "a:", "a\r\nb", "é", "a\0"] {
             assert_eq!(check(&[(name, "1")]), Err(HeaderFault::NotAName), "{name:?}");
         }
@@ -148,8 +149,9 @@ mod tests {
         assert_eq!(check(&[("x-a", "1"), ("X-A", "2")]), Err(HeaderFault::Twice("x-a".to_owned())));
     }
 
+    /// A step has at most 32 extra headers, and 8 KiB in all.
     #[test]
-    fn d13_at_most_32_headers_of_8_kib() {
+    fn d13_extra_headers_have_limits() {
         let many = |count: usize| -> Vec<(String, String)> {
             (0..count).map(|number| (format!("x-{number}"), String::new())).collect()
         };
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn d14_a_step_has_one_name_per_run() {
+    fn d14_a_run_names_each_step_once() {
         let name = StepName { run_id: Uuid::from_u128(1), step_id: Uuid::from_u128(2) };
         let swapped = StepName { run_id: name.step_id, step_id: name.run_id };
         assert_eq!(name.delivery_id(), name.delivery_id());

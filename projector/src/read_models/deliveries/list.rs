@@ -270,8 +270,9 @@ pub async fn among(
 mod tests {
     use super::*;
 
+    /// The bounds are the last row and the end of the time.
     #[test]
-    fn a_page_begins_below_the_last_row_or_the_end_of_the_time_whichever_is_earlier() {
+    fn a_page_begins_at_the_earlier_bound() {
         let at = |second| DateTime::from_timestamp(second, 0);
         let filter = |until: Option<i64>, after: Option<i64>| DeliveryFilter {
             until: until.and_then(at),

@@ -148,8 +148,9 @@ mod tests {
         events.iter().filter_map(list).collect()
     }
 
+    /// The removal is in the batch of the occurrences.
     #[test]
-    fn a_removal_in_the_same_batch_takes_a_subscription_off_later_lists() {
+    fn a_removed_subscription_leaves_later_lists() {
         let found = MatchedHooks { hooks: [3, 4].map(Uuid::from_u128).to_vec(), seen: 7 };
         let found = BTreeMap::from([((FIRM, Trigger::FormSubmitted, FORM), found)]);
         let mut events = vec![occurrence(false), removal(3), occurrence(false), occurrence(true)];
