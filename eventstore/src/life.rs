@@ -67,7 +67,8 @@ impl ServerLife {
     }
 
     /// Returns whether this server of the same cluster was left behind by a promotion.
-    pub(crate) fn is_older_than(&self, newest: &Self) -> bool {
+    #[must_use]
+    pub fn is_older_than(&self, newest: &Self) -> bool {
         newest.system_identifier == self.system_identifier && self.timeline < newest.timeline
     }
 }
@@ -301,8 +302,9 @@ mod tests {
         SeenEvent { position, digest: [0; 32] }
     }
 
+    /// A reconnect begins none.
     #[test]
-    fn a_restart_and_a_promotion_each_begin_a_life_and_a_reconnect_does_not() {
+    fn a_restart_or_promotion_begins_a_life() {
         let watch = LifeWatch::default();
         let before = Instant::now();
         watch.note(life("2026-11-01T12:00:00Z", "00000001"));
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_and_a_silence_begin_a_life() {
+    fn recovery_and_silence_begin_a_life() {
         let watch = LifeWatch::default();
         let first = life("2026-11-01T12:00:00Z", "00000001");
         watch.note(first.clone());
@@ -330,8 +332,9 @@ mod tests {
         assert!(!watch.had_begun_at(before));
     }
 
+    /// Where no primary is needed, a standby is admitted.
     #[test]
-    fn a_standby_is_refused_only_where_a_primary_is_needed() {
+    fn a_standby_is_refused_as_a_primary() {
         let standby = || ServerLife { timeline: None, ..life("2026-11-01T12:00:00Z", "00000001") };
         assert!(LifeWatch::default().admit(standby()).is_ok());
         let serving = LifeWatch::of_primary("the main database", OlderTimelines::Used);
@@ -341,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_primary_is_refused_beside_other_hosts() {
+    fn an_old_primary_beside_others_is_refused() {
         let newest = || life("2026-11-01T12:00:00Z", "00000002");
         let older = || life("2026-11-01T11:00:00Z", "00000001");
         for (older_timelines, lives) in [(OlderTimelines::Refused, 0), (OlderTimelines::Used, 1)] {
@@ -363,8 +366,9 @@ mod tests {
         assert_eq!(watch.note_other_primaries(places()), places());
     }
 
+    /// The events are kept until a later life is checked.
     #[test]
-    fn the_newest_events_of_a_life_are_remembered_until_a_later_one_is_checked() {
+    fn a_lifes_newest_events_are_remembered() {
         let watch = LifeWatch::default();
         watch.note(life("2026-11-01T12:00:00Z", "00000001"));
         (1..=40).for_each(|position| watch.saw(event(position)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eventstore::{PrimaryFollower, Store};
 use sqlx::PgPool;
-use vault::{Keyring, WrappingKey};
+use vault::{Keyring, KeyringHosts, WrappingKey};
 
 /// Connections to the main database for callers.
 const CALLER_CONNECTIONS: u32 = 10;
@@ -77,7 +77,8 @@ impl Pools {
         let callers = store(callers).watched_by(main.life().clone());
         let keyring = keys.pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring, wrapping).watched_by(keys.life().clone());
-        let keyring = keyring.beside(main.life().clone());
+        let hosts = if keys.has_hosts_of(main) { KeyringHosts::OfMain } else { KeyringHosts::Own };
+        let keyring = keyring.beside(main.life().clone(), hosts);
         Self {
             readers: main.guarded_pool(&CALLER_PLAN_SETTINGS, READER_CONNECTIONS),
             intake: callers.with_pool(main.pool(&WORKER_PLAN_SETTINGS, INTAKE_CONNECTIONS)),

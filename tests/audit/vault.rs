@@ -1,4 +1,4 @@
-//! What is personal is ciphertext, and is gone with its data key.
+//! Personal data is ciphertext, and is gone with its data key.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use sqlx::{Executor, PgPool};
 use tests::{ATTEMPTS, Firm, Receiver, Reply, World, activity, own_cluster};
 use uuid::Uuid;
-use vault::{KeySubject, Keyring, SystemEntropy, WrappingKey, bodies, secrets};
+use vault::{KeySubject, Keyring, KeyringHosts, SystemEntropy, WrappingKey, bodies, secrets};
 
 /// Reports a response in which everything that can be is this word; returns its id.
 async fn submit(world: &World, firm: &Firm, word: &str) -> Uuid {
@@ -50,7 +50,7 @@ async fn tries(world: &World) -> (String, Vec<(String, Option<String>)>) {
 
 /// Every table of both databases, as text and as hexadecimal.
 #[tokio::test]
-async fn no_table_holds_what_was_answered_in_the_clear() {
+async fn no_table_holds_answers_in_the_clear() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let brand = json!({"brand": {"reply_to": "canary@example.com"}});
@@ -88,9 +88,10 @@ async fn no_table_holds_what_was_answered_in_the_clear() {
     }
 }
 
-/// Without its data key a response cannot be read: each try counts and sends nothing.
+/// Without its data key a response cannot be read. Each try counts and sends nothing, and the
+/// eighth fails the delivery.
 #[tokio::test]
-async fn without_its_data_key_a_delivery_is_never_sent_and_fails_after_eight_tries() {
+async fn no_delivery_is_sent_without_its_key() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -111,9 +112,9 @@ async fn without_its_data_key_a_delivery_is_never_sent_and_fails_after_eight_tri
     assert!(receiver.received().is_empty());
 }
 
-/// The frozen body is under the same key.
+/// The data key goes between two tries. The frozen body of the first try is under the same key.
 #[tokio::test]
-async fn a_data_key_that_goes_between_two_tries_takes_the_frozen_body_along() {
+async fn a_frozen_body_needs_its_data_key() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -130,7 +131,7 @@ async fn a_data_key_that_goes_between_two_tries_takes_the_frozen_body_along() {
     assert_eq!(receiver.received().len(), 1);
 }
 
-/// E10: what cannot be read is not sent, and holds up nobody else.
+/// E10: a response that cannot be read is not sent, and delays no other delivery.
 #[tokio::test]
 async fn e10_a_damaged_response_fails_alone() {
     for damage in [
@@ -156,7 +157,7 @@ async fn e10_a_damaged_response_fails_alone() {
     }
 }
 
-/// E10, for a later try.
+/// E10: a kept body that cannot be read is not sent by a later try.
 #[tokio::test]
 async fn e10_a_damaged_body_fails_alone() {
     let world = World::new().await;
@@ -173,9 +174,9 @@ async fn e10_a_damaged_body_fails_alone() {
     assert_eq!(receiver.received().len(), 3);
 }
 
-/// E10, for the secret of a firm.
+/// E10: a damaged secret fails attempts of its own firm alone.
 #[tokio::test]
-async fn e10_a_damaged_webhook_secret_holds_up_its_own_firm_only() {
+async fn e10_a_damaged_secret_delays_one_firm() {
     let world = World::new().await;
     let (damaged, sound) = (world.firm().await, world.firm().await);
     let receiver = Receiver::start().await;
@@ -193,7 +194,7 @@ async fn e10_a_damaged_webhook_secret_holds_up_its_own_firm_only() {
     assert_eq!(receiver.received()[0].json()["form"]["id"], json!(sound.form));
 }
 
-/// E10, for a key.
+/// E10: a data key that cannot be opened delays no other response.
 #[tokio::test]
 async fn e10_a_damaged_data_key_fails_alone() {
     let world = World::new().await;
@@ -211,7 +212,7 @@ async fn e10_a_damaged_data_key_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_that_race_to_make_a_key_get_one_and_the_same() {
+async fn racing_callers_get_the_same_key() {
     let world = World::new().await;
     let keyring = &world.service().keyring;
     let subject = |response_id| KeySubject { firm_id: Uuid::from_u128(1), subject_id: response_id };
@@ -236,8 +237,9 @@ async fn callers_that_race_to_make_a_key_get_one_and_the_same() {
     }
 }
 
+/// The check at the start finds the other key.
 #[tokio::test]
-async fn another_wrapping_key_opens_nothing_and_is_found_out_at_the_start() {
+async fn another_wrapping_key_opens_nothing() {
     let world = World::new().await;
     let firm = world.firm().await;
     let response_id = submit(&world, &firm, "canary").await;
@@ -261,7 +263,7 @@ async fn another_wrapping_key_opens_nothing_and_is_found_out_at_the_start() {
 
 /// A wrapped key is bound to its subject: moved to another row it does not open.
 #[tokio::test]
-async fn a_data_key_opens_its_own_subject_only() {
+async fn a_data_key_opens_one_subject_only() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (mine, theirs) = (submit(&world, &firm, "x").await, submit(&world, &firm, "y").await);
@@ -281,9 +283,10 @@ async fn a_data_key_opens_its_own_subject_only() {
     assert_eq!((find(mine).await, find(theirs).await), (false, true));
 }
 
-/// The data that a key seals is committed after the key, and flushes the same log.
+/// The data under a key is committed after the key. On one server the commit of the data flushes
+/// the key, too. On two servers the key is flushed by itself.
 #[tokio::test]
-async fn a_key_is_flushed_by_the_commit_of_its_data_only_if_one_server_has_both() {
+async fn one_server_flushes_key_and_data_together() {
     let world = World::new().await;
     let waits = [("synchronous_commit", "on")];
     let keyring = connect(world.database.keyring.clone().options(waits), 1);
@@ -300,7 +303,8 @@ async fn a_key_is_flushed_by_the_commit_of_its_data_only_if_one_server_has_both(
     for (main, setting) in [(&world.database.main, "off"), (&elsewhere, "on")] {
         let life = LifeWatch::default();
         life.connect(main.clone(), 1).acquire().await.unwrap();
-        let keys = Keyring::new(keyring.clone(), WrappingKey::new(&[7; 32])).beside(life);
+        let keys = Keyring::new(keyring.clone(), WrappingKey::new(&[7; 32]));
+        let keys = keys.beside(life, KeyringHosts::Own);
         let subject = KeySubject { firm_id: world.id(), subject_id: world.id() };
         assert_eq!(keys.make(&[subject], &SystemEntropy).await.unwrap().len(), 1);
         let noted = sqlx::query_scalar("delete from flushes returning setting");
@@ -363,9 +367,10 @@ async fn swap_bodies(world: &World) {
     assert_eq!(swapped.rows_affected(), 2);
 }
 
-/// Core 14 (b): the purpose was the same for all bodies, and nobody made the digest again.
+/// Core 14 (b): two bodies of one response were swapped in the table and sent. All bodies had one
+/// purpose, and no digest was computed again.
 #[tokio::test]
-async fn two_bodies_of_one_response_were_swapped_in_the_table_and_sent() {
+async fn no_swapped_body_is_sent() {
     for encrypted_before in [false, true] {
         let world = World::new().await;
         let receiver = Receiver::start().await;
@@ -387,7 +392,7 @@ async fn two_bodies_of_one_response_were_swapped_in_the_table_and_sent() {
 }
 
 #[tokio::test]
-async fn a_body_with_a_changed_digest_was_sent() {
+async fn no_body_with_another_digest_is_sent() {
     let world = World::new().await;
     let receiver = Receiver::start().await;
     two_bodies(&world, &receiver).await;
@@ -399,7 +404,7 @@ async fn a_body_with_a_changed_digest_was_sent() {
 }
 
 #[tokio::test]
-async fn a_body_that_an_older_build_encrypted_is_sent_again() {
+async fn bodies_of_older_builds_are_sent_again() {
     let world = World::new().await;
     let receiver = Receiver::start().await;
     let subject = two_bodies(&world, &receiver).await;

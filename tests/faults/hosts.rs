@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use eventstore::{connect, connect_guarded};
+use eventstore::{LifeWatch, connect, connect_guarded};
 use sqlx::{ConnectOptions, Connection, Executor};
 use tests::{Receiver, ReplicatedServer, TestDatabase, World, cluster_with, submitted};
 
 use tests::process::{Listening, data_dir, firmforms, get, report, serve, serve_with, until};
+use uuid::Uuid;
+use vault::{ErasedUpTo, KeySubject, Keyring, KeyringHosts, SystemEntropy, WrappingKey};
 
 /// The variables that name both databases.
 struct DatabaseUrls {
@@ -40,9 +42,9 @@ fn count(log: &str, text: &str) -> usize {
     log.lines().filter(|line| line.contains(text)).count()
 }
 
-/// With a synchronous standby nothing that was acknowledged is lost.
+/// With a synchronous standby no acknowledged delivery is lost. The service has both hosts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_with_two_hosts_delivers_on_after_a_failover() {
+async fn a_service_delivers_on_after_a_failover() {
     let (server, database) = ReplicatedServer::start().await;
     server.wait_for_standby_at_commits().await;
     let urls = DatabaseUrls::on_both_hosts(&server, &database);
@@ -95,10 +97,10 @@ async fn a_service_with_two_hosts_delivers_on_after_a_failover() {
     assert_eq!(count(&log, "lost the end of its log"), 0, "{log}");
 }
 
-/// A process asked only the server that it used. So it stayed on an old primary that lived on, and
-/// acknowledged reports that were lost with it.
+/// A process asked only the server that it used. So the process stayed on an old primary that lived
+/// on beside the new one, and acknowledged reports that were lost with the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_leaves_an_old_primary_beside_a_new_one() {
+async fn a_service_leaves_an_old_live_primary() {
     let (server, database) = ReplicatedServer::start().await;
     let urls = DatabaseUrls::on_both_hosts(&server, &database);
     let second = server.on_second(&database.main);
@@ -142,9 +144,36 @@ async fn a_service_leaves_an_old_primary_beside_a_new_one() {
     assert_eq!(count(&served.log.lock().unwrap(), told), 1);
 }
 
+/// The main database may move to the new primary before the keyring. A key on the old primary was
+/// lost with it, and so was the report that the new primary had acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyring_on_an_old_primary_changes_nothing() {
+    let (server, database) = ReplicatedServer::start().await;
+    let old = server.on_first(&database.keyring);
+    let subject = KeySubject { firm_id: Uuid::from_u128(1), subject_id: Uuid::from_u128(2) };
+    server.promote().await;
+    for (keyring, hosts, is_believed) in [
+        (old.clone(), KeyringHosts::OfMain, false),
+        (old, KeyringHosts::Own, true),
+        (server.on_second(&database.keyring), KeyringHosts::OfMain, true),
+    ] {
+        let [main_life, own_life] = [LifeWatch::default(), LifeWatch::default()];
+        main_life.connect(server.on_second(&database.main), 1).acquire().await.unwrap();
+        let keyring = Keyring::new(own_life.connect(keyring, 1), WrappingKey::new(&[7; 32]))
+            .watched_by(own_life)
+            .beside(main_life, hosts);
+        let changes = [
+            keyring.make(&[subject], &SystemEntropy).await.map(drop),
+            keyring.forget(&[subject]).await,
+            keyring.forget_up_to(&[], &ErasedUpTo { position: 1, digest: vec![7] }).await,
+        ];
+        assert_eq!(changes.map(|change| change.is_ok()), [is_believed; 3]);
+    }
+}
+
 /// The old primary answers nothing and ends no connection. Steps that wait for it are given up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_whose_primary_is_cut_off_delivers_on_from_the_new_one() {
+async fn a_primary_cut_off_stops_no_delivery() {
     let (server, database) = ReplicatedServer::start().await;
     let urls = DatabaseUrls::through_proxy(&server, &database);
     let promoted = DatabaseUrls::on_the_standby(&server, &database);
@@ -170,8 +199,9 @@ async fn a_service_whose_primary_is_cut_off_delivers_on_from_the_new_one() {
     until(served.internal, "/readyz", 200).await;
 }
 
+/// The service finds only the standby.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_finds_only_a_standby_waits_until_it_is_promoted() {
+async fn a_service_waits_for_a_standby_promotion() {
     let (server, database) = ReplicatedServer::start().await;
     let urls = DatabaseUrls::on_the_standby(&server, &database);
     let mut waiting = Listening::start(&database, &[], &urls.variables()).await;
@@ -182,8 +212,9 @@ async fn a_service_that_finds_only_a_standby_waits_until_it_is_promoted() {
     assert_eq!(get(served.internal, "/readyz").await.0, 200);
 }
 
+/// The refusal is logged once, however often the service connects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_land_on_a_standby_are_refused_and_logged_once() {
+async fn a_connection_to_a_standby_is_refused() {
     let (server, database) = ReplicatedServer::start().await;
     let served = serve(&database, &[]).await;
     server.mislead();
@@ -201,8 +232,9 @@ async fn connections_that_land_on_a_standby_are_refused_and_logged_once() {
     assert_eq!(count(&log, "is in another life"), 0, "it never used the standby: {log}");
 }
 
+/// A reading command says that its server is a standby. Another command fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_reads_may_use_a_standby_and_says_so_and_another_refuses_it() {
+async fn only_reading_commands_use_a_standby() {
     let (server, database) = ReplicatedServer::start().await;
     let urls = DatabaseUrls::on_the_standby(&server, &database);
     let world = World::real_time(database).await;
@@ -244,7 +276,7 @@ async fn a_command_that_reads_may_use_a_standby_and_says_so_and_another_refuses_
 }
 
 #[tokio::test]
-async fn a_url_that_cannot_be_read_is_an_error_without_its_password() {
+async fn a_refused_url_hides_its_password() {
     let database = TestDatabase::new().await;
     for (variable, url) in [
         ("DATABASE_URL", "postgres://u:canary@a:1,b:x/db"),
@@ -259,7 +291,7 @@ async fn a_url_that_cannot_be_read_is_an_error_without_its_password() {
 }
 
 #[tokio::test]
-async fn a_weak_synchronous_commit_is_raised_and_a_strong_one_is_kept() {
+async fn only_a_weak_synchronous_commit_is_raised() {
     let cluster = cluster_with(&[]).await;
     let database = cluster.database().await;
     let mut owner = database.main.connect().await.unwrap();

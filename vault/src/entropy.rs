@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_that_begin_with_a_time_are_in_its_order_and_never_the_same() {
+    fn timed_ids_are_ordered_and_unique() {
         let at = |ms| SystemEntropy.id_at(DateTime::from_timestamp_millis(ms).unwrap());
         let (one, other, later) =
             (at(1_795_000_000_000), at(1_795_000_000_000), at(1_795_000_000_001));

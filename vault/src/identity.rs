@@ -198,8 +198,9 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// Each firm has persons of its own.
     #[test]
-    fn every_spelling_of_an_address_is_one_person_and_each_firm_has_its_own() {
+    fn spellings_of_an_address_are_one_person() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let identity = IdentityKey::new(&[1; 32]);
         let ann = identity.person(one, &address("ann@example.com"));
@@ -209,8 +210,9 @@ mod tests {
         assert_ne!(ann, IdentityKey::new(&[2; 32]).person(one, &address("ann@example.com")));
     }
 
+    /// An address in brackets once was another person.
     #[test]
-    fn an_address_in_brackets_is_the_same_person_and_was_another() {
+    fn brackets_make_no_other_person() {
         let firm = Uuid::from_u128(1);
         let identity = IdentityKey::new(&[1; 32]);
         let ann = identity.person(firm, &address("ann@example.com"));
@@ -222,8 +224,9 @@ mod tests {
         assert_eq!(identity.person_once_named(firm, "<n/a>"), None, "it still is");
     }
 
+    /// The digest needs the key.
     #[test]
-    fn equal_urls_of_a_firm_have_one_digest_that_needs_the_key() {
+    fn a_firms_equal_urls_share_a_digest() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let (identity, url) = (IdentityKey::new(&[1; 32]), "https://a.example/?email=a%40b.c");
         assert_eq!(identity.step_url(one, url), identity.step_url(one, url));
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recipient_of_a_notice_has_a_digest_that_needs_the_key() {
+    fn a_notices_recipient_has_a_keyed_digest() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let identity = IdentityKey::new(&[1; 32]);
         let office = identity.notice_recipient(one, "office@harrow.example");
@@ -243,8 +246,9 @@ mod tests {
         assert_ne!(office, other.notice_recipient(one, "office@harrow.example"));
     }
 
+    /// The signature holds for the name of the session alone.
     #[test]
-    fn a_session_is_signed_by_this_key_and_under_its_own_name() {
+    fn a_session_is_signed_by_one_key() {
         let identity = IdentityKey::new(&[1; 32]);
         let signature = identity.sign_session(b"a session");
         assert!(identity.has_signed_session(b"a session", &signature));
@@ -274,8 +278,9 @@ mod tests {
         }
     }
 
+    /// An older link names none.
     #[test]
-    fn a_link_begins_with_its_cell_or_is_older() {
+    fn a_link_names_its_cell() {
         let identity = IdentityKey::new(&[1; 32]);
         let recipient =
             MailRecipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };

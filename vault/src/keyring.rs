@@ -1,11 +1,12 @@
 //! The keyring: a second database with one wrapped data key per subject.
 
 use std::collections::HashMap;
+use std::io;
 
 use chrono::{DateTime, Utc};
 use eventstore::disk::{self, DiskSpace};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
-use eventstore::{ConnectionCache, LifeWatch};
+use eventstore::{ConnectionCache, LifeWatch, ReusedConnection};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
@@ -97,8 +98,23 @@ pub type DataKeys = HashMap<KeySubject, DataKey>;
 pub struct Keyring {
     connections: ConnectionCache,
     wrapping: WrappingKey,
-    /// The life of the main database's server, if known.
-    main: Option<LifeWatch>,
+    main: Option<MainDatabase>,
+}
+
+/// The hosts of a keyring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyringHosts {
+    /// Other hosts than the main database's.
+    Own,
+    /// The hosts of the main database. A primary of one database is the primary of both.
+    OfMain,
+}
+
+/// The main database of a keyring.
+#[derive(Clone)]
+struct MainDatabase {
+    life: LifeWatch,
+    hosts: KeyringHosts,
 }
 
 /// Whether the keyring in this database was used with a wrapping key. A database without its tables
@@ -145,8 +161,8 @@ impl Keyring {
     /// does not wait for the disk. Data under a new key is committed later, and that commit flushes
     /// the key too: both share one write-ahead log.
     #[must_use]
-    pub fn beside(self, main: LifeWatch) -> Self {
-        Self { main: Some(main), ..self }
+    pub fn beside(self, life: LifeWatch, hosts: KeyringHosts) -> Self {
+        Self { main: Some(MainDatabase { life, hosts }), ..self }
     }
 
     /// Returns the same keyring with a watch of its server's life. The pool must tell it of new
@@ -159,7 +175,24 @@ impl Keyring {
 
     /// Start time of the main database's server, if known.
     fn main_started_at(&self) -> Option<DateTime<Utc>> {
-        self.main.as_ref()?.life().map(|life| life.started_at)
+        self.main.as_ref()?.life.life().map(|life| life.started_at)
+    }
+
+    /// Ends a change on this connection. Refuses to believe the change if this server is not the
+    /// primary any more: the change is lost with an old primary. The main database may have moved
+    /// to a newer primary before the keyring.
+    fn confirm_change(&self, connection: ReusedConnection) -> Result<(), sqlx::Error> {
+        connection.require_this_life()?;
+        let main = self.main.as_ref().filter(|main| main.hosts == KeyringHosts::OfMain);
+        if let (Some(main), Some(own)) =
+            (main.and_then(|main| main.life.life()), self.life().life())
+            && own.is_older_than(&main)
+        {
+            let left = "the keyring is on an older primary than the main database";
+            return Err(io::Error::other(left).into());
+        }
+        self.connections.give_back(connection);
+        Ok(())
     }
 
     /// The watch of its server's life.
@@ -235,9 +268,8 @@ impl Keyring {
         .bind(self.main_started_at())
         .fetch_all(&mut *connection)
         .await?;
-        // A key on an old primary would be lost, and the data that it encrypts with it.
-        connection.require_this_life()?;
-        self.connections.give_back(connection);
+        // A lost key would take the data that it encrypts with it.
+        self.confirm_change(connection)?;
         Ok(self.unwrap(&rows))
     }
 
@@ -282,7 +314,9 @@ impl Keyring {
     /// # Errors
     /// If the database does not answer.
     pub async fn forget(&self, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
-        forget(&mut *self.pool().acquire().await?, subjects).await
+        let mut connection = self.connections.take().await?;
+        forget(&mut connection, subjects).await?;
+        self.confirm_change(connection)
     }
 
     /// The firms among these that have data keys.
@@ -310,7 +344,7 @@ impl Keyring {
         let mut connection = self.connections.take().await?;
         let forgotten =
             firm_rows::drop_next(&mut connection, KEYS_OF_FIRMS, firm_id, cursor, limit).await?;
-        self.connections.give_back(connection);
+        self.confirm_change(connection)?;
         Ok(forgotten)
     }
 
@@ -347,7 +381,7 @@ impl Keyring {
         subjects: &[KeySubject],
         last: &ErasedUpTo,
     ) -> Result<(), sqlx::Error> {
-        let mut transaction = self.pool().begin().await?;
+        let mut transaction = self.connections.begin().await?;
         forget(&mut transaction, subjects).await?;
         sqlx::query(
             "insert into erased_up_to (position, digest) values ($1, $2)
@@ -358,7 +392,8 @@ impl Keyring {
         .bind(&last.digest)
         .execute(&mut *transaction)
         .await?;
-        transaction.commit().await
+        transaction.commit().await?;
+        self.confirm_change(transaction)
     }
 
     /// The identity key. Makes the key if there is none.

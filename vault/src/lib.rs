@@ -42,8 +42,8 @@ use eventstore::firm_rows::FirmTable;
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::{IdentityKey, MailRecipient, UNROUTED_LINK_CHARS};
 pub use keyring::{
-    DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, WrongKey, ask_keyring,
-    is_in_use, sealed_check, try_keyring_write,
+    DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, KeyringHosts, WrongKey,
+    ask_keyring, is_in_use, sealed_check, try_keyring_write,
 };
 pub use seal::{BrokenSeal, DataKey, WrappingKey};
 

@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b15_a_document_that_cannot_be_read_is_not_quoted() {
+    fn b15_an_unreadable_document_is_not_quoted() {
         let error = serde_json::from_str::<Vec<u32>>(r#"["canary"]"#).unwrap_err();
         assert!(error.to_string().contains("canary"), "its own words do");
         let error = VaultError::from(error);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_with_the_same_key_and_purpose_only() {
+    fn ciphertext_needs_its_key_and_purpose() {
         let sealed = key(1).seal(b"body", "né".as_bytes(), &SystemEntropy).unwrap();
         assert_eq!(key(1).open(b"body", &sealed).unwrap(), "né".as_bytes());
         assert_eq!(key(2).open(b"body", &sealed), Err(BrokenSeal));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_or_short_text_does_not_open() {
+    fn a_changed_or_short_text_stays_closed() {
         let mut sealed = key(1).seal(b"", b"x", &SystemEntropy).unwrap();
         let last = sealed.len() - 1;
         sealed[last] ^= 1;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_sealed_by_its_key_alone() {
+    fn only_its_key_seals_a_manifest() {
         let (ours, other) = (WrappingKey::new(&[1; 32]), WrappingKey::new(&[2; 32]));
         let sealed = ours.seal_manifest(b"manifest", &SystemEntropy).unwrap();
         assert!(ours.has_sealed_manifest(b"manifest", &sealed));

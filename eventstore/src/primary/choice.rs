@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_primary_on_the_highest_timeline_is_chosen() {
+    fn the_highest_timelines_primary_is_chosen() {
         let standby = || HostState::new(life(7, None));
         let away = || HostState::Away(sqlx::Error::PoolTimedOut);
         let other = HostState::new(life(8, Some("01")));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_takes_a_standby_only_if_there_is_no_primary() {
+    fn readers_take_a_standby_without_a_primary() {
         let standby = HostState::new(life(7, None));
         let away = HostState::Away(sqlx::Error::PoolTimedOut);
         let reads = |hosts: &[&HostState]| choose(hosts, None, ServerKind::Any);

@@ -82,6 +82,12 @@ impl PrimaryFollower {
         &self.life
     }
 
+    /// Whether another follower has the same hosts.
+    #[must_use]
+    pub fn has_hosts_of(&self, other: &Self) -> bool {
+        self.hosts.are_hosts_of(&other.hosts)
+    }
+
     /// Makes a pool like [`crate::connect`] with these planner settings.
     #[must_use]
     pub fn pool(&mut self, settings: &[(&str, &str)], connections: u32) -> PgPool {

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_of_a_url_names_its_hosts() {
+    fn every_url_names_its_hosts() {
         let table: [(&str, &[&str]); 14] = [
             ("postgres://u:p@a/db", &["a:5432"]),
             ("postgresql://u:p@a:6000/db", &["a:6000"]),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_may_hold_any_character_percent_encoded() {
+    fn percent_encoding_allows_any_password() {
         let url = "postgres://us%40er:p%40ss%2C%3A%2F%3Fw@a:1,b:2/d%20b";
         let (user, password, name, places) = read(url);
         assert_eq!((user.as_str(), name.as_str()), ("us@er", "d b"));
@@ -243,8 +243,9 @@ mod tests {
         assert_eq!((raw.1.as_deref(), raw.3.len()), (Some("p%2C%40q"), 2));
     }
 
+    /// An error names the place of the fault.
     #[test]
-    fn an_error_names_the_place_and_never_the_password() {
+    fn an_error_never_names_the_password() {
         let ports = UrlError::Ports { hosts: 3, ports: 2 };
         for (url, error) in [
             ("mysql://u:secret@a/db", UrlError::Scheme),
