@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_cannot_lead_out_of_its_folder() {
+    fn no_member_leads_out_of_its_folder() {
         for good in ["main.dump", "keyring.dump", "wrapping.key", "checkpoints/00000001.json"] {
             assert!(is_known(good), "{good}");
         }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_of_a_newer_form_is_refused_by_its_number() {
+    fn a_newer_backup_is_refused_by_number() {
         let refused = BackupManifest::read(r#"{"format": 2, "new": true}"#).unwrap_err();
         assert!(refused.to_string().contains("the form 2"), "{refused}");
         assert!(BackupManifest::read("{}").is_err());

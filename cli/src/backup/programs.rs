@@ -13,6 +13,8 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use tokio::process::ChildStdout;
 
+use super::source::MemberReader;
+
 /// The variables of ours that the programs need.
 const KEPT_VARIABLES: [&str; 5] = ["PATH", "HOME", "LD_LIBRARY_PATH", "LANG", "TMPDIR"];
 
@@ -97,7 +99,7 @@ impl ClientProgram {
     }
 
     /// Begins to write the rows of a dump as a script. The script goes to no database.
-    pub(super) fn script(&self, dump: Box<dyn Read + Send>) -> anyhow::Result<RunningScript> {
+    pub(super) fn script(&self, dump: MemberReader) -> anyhow::Result<RunningScript> {
         let mut command = self.command();
         command.args(["--data-only", "--file=-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = self.spawn(&mut command)?;
@@ -113,12 +115,17 @@ impl ClientProgram {
         child.with_context(|| self.path.display().to_string())
     }
 
-    /// Writes a dump to the program. A program that ends early tells the reason at its end.
+    /// Writes a dump to the program. A program that ends early tells the reason at its end, and the
+    /// rest of the dump is read to compare it with its digest.
     fn feed(&self, mut input: ChildStdin, mut dump: impl Read) -> anyhow::Result<()> {
-        match io::copy(&mut dump, &mut input).and_then(|_| input.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            fed => fed.context(self.name),
-        }
+        let fed = io::copy(&mut dump, &mut input).and_then(|_| input.flush());
+        let read = match fed {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                io::copy(&mut dump, &mut io::sink()).map(drop)
+            }
+            fed => fed,
+        };
+        read.context(self.name)
     }
 
     fn end(&self, child: Child) -> anyhow::Result<()> {
@@ -188,8 +195,9 @@ fn connection_variables(database: &PgConnectOptions) -> Vec<(&'static str, Strin
 mod tests {
     use super::*;
 
+    /// Each character stays.
     #[test]
-    fn f13_a_connection_is_told_by_variables_and_keeps_each_character() {
+    fn a_connection_is_told_by_variables() {
         let url = "postgres://ann:p%40s%2Bs%25%20%C3%A9@db.example.com:6432/forms?sslmode=require";
         let told = connection_variables(&url.parse().unwrap());
         let of = |name: &str| {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rows_and_sequences_are_taken_from_a_script() {
+    async fn a_script_gives_rows_and_sequences() {
         let script = "--\n-- PostgreSQL database dump\n--\nSET client_encoding = 'UTF8';\n\
             SELECT evil();\nCREATE TABLE other (a int);\n\
             COPY public.events (\"position\", payload) FROM stdin;\n1\t{}\n2\tCOPY a FROM stdin;\n\\.\n\n\n\

@@ -63,8 +63,16 @@ pub(super) struct BackupSource {
 }
 
 impl BackupSource {
-    /// Reads a member from its file or from its pieces.
-    pub(super) fn read(&self, name: &str) -> anyhow::Result<Box<dyn Read + Send>> {
+    /// Reads a member. The end of a member that is not as the manifest says is an error, because the
+    /// files may change while they are read.
+    pub(super) fn read(&self, name: &str) -> anyhow::Result<MemberReader> {
+        let member = self.manifest.members.iter().find(|member| member.name == name);
+        let member = member.with_context(|| format!("the backup has no {name}"))?.clone();
+        Ok(MemberReader { bytes: self.open(name)?, member, length: 0, digest: Sha256::new() })
+    }
+
+    /// Opens the file of a member, or its pieces.
+    fn open(&self, name: &str) -> anyhow::Result<Box<dyn Read + Send>> {
         let whole = self.folder.join(name);
         if whole.exists() {
             let file = File::open(&whole).with_context(|| whole.display().to_string())?;
@@ -95,26 +103,55 @@ impl BackupSource {
         let progress = Progress::new("bytes", how);
         let all = self.manifest.bytes();
         let mut done = 0;
-        for BackupMember { name, bytes, sha256 } in &self.manifest.members {
-            let mut file = self.read(name)?;
-            let mut digest = Sha256::new();
-            let mut length = 0;
-            let mut buffer = vec![0; 1 << 20];
+        let mut buffer = vec![0; 1 << 20];
+        for BackupMember { name, .. } in &self.manifest.members {
+            let mut member = self.read(name)?;
             loop {
-                let read = file.read(&mut buffer).with_context(|| name.clone())?;
+                let read = member.read(&mut buffer)?;
                 if read == 0 {
                     break;
                 }
-                digest.update(&buffer[..read]);
-                length += read as u64;
-                progress.at(done + length, all);
+                done += read as u64;
+                progress.at(done, all);
             }
-            done += length;
-            ensure!(length == *bytes, "{name}: it has {length} bytes, and had {bytes}");
-            ensure!(hex::encode(digest.finalize()) == *sha256, "{name}: it was changed");
         }
         progress.finish();
         Ok(())
+    }
+}
+
+/// A member of a backup that is compared with the manifest as it is read.
+pub(super) struct MemberReader {
+    bytes: Box<dyn Read + Send>,
+    member: BackupMember,
+    length: u64,
+    digest: Sha256,
+}
+
+impl MemberReader {
+    /// Compares all that was read with the manifest.
+    fn check_end(&self) -> io::Result<()> {
+        let BackupMember { name, bytes, sha256 } = &self.member;
+        let fault = if self.length != *bytes {
+            format!("{name}: it has {} bytes, and had {bytes}", self.length)
+        } else if hex::encode(self.digest.clone().finalize()) != *sha256 {
+            format!("{name}: it was changed")
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidData, fault))
+    }
+}
+
+impl Read for MemberReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.read(buffer)?;
+        if read == 0 && !buffer.is_empty() {
+            self.check_end()?;
+        }
+        self.digest.update(&buffer[..read]);
+        self.length += read as u64;
+        Ok(read)
     }
 }
 
@@ -146,6 +183,8 @@ fn is_member_or_piece(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn archive(entries: &[(&str, tar::EntryType)]) -> Vec<u8> {
@@ -163,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_writes_files_of_a_backup_and_nothing_else() {
+    fn an_archive_writes_only_backup_files() {
         let file = tar::EntryType::Regular;
         for (name, kind) in [
             ("../escaped", file),
@@ -181,8 +220,42 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
+    fn source(folder: &Path, text: &[u8]) -> BackupSource {
+        let member = BackupMember {
+            name: "main.dump".to_owned(),
+            bytes: text.len() as u64,
+            sha256: hex::encode(Sha256::digest(text)),
+        };
+        let manifest = json!({
+            "format": 1, "version": "0.2.0", "taken_at": "2026-11-01T12:00:00Z",
+            "installation_id": null, "position": 1, "checkpoint": null,
+            "schemas": {"main": 1, "keyring": 1}, "wrapping_check": "", "server": 15,
+            "has_roles": false, "members": [member],
+        });
+        let manifest = BackupManifest::read(&manifest.to_string()).unwrap();
+        BackupSource { folder: folder.to_owned(), manifest, _unpacked: None }
+    }
+
+    /// A member was compared with its digest in one reading and used in another.
     #[test]
-    fn an_archive_that_ends_early_is_an_error() {
+    fn a_member_replaced_after_its_check_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, source) = (folder.path().join("main.dump"), source(folder.path(), b"abc"));
+        for (bytes, fault) in [
+            ("abc", None),
+            ("abd", Some("main.dump: it was changed")),
+            ("abcd", Some("main.dump: it has 4 bytes, and had 3")),
+        ] {
+            fs::write(&place, bytes).unwrap();
+            let mut read = Vec::new();
+            let ended = source.read("main.dump").unwrap().read_to_end(&mut read);
+            assert_eq!(ended.err().map(|error| error.to_string()).as_deref(), fault);
+        }
+        assert!(source.read("other").is_err());
+    }
+
+    #[test]
+    fn an_archive_cut_short_is_refused() {
         let whole = archive(&[("main.dump", tar::EntryType::Regular)]);
         assert!(unpack(&whole[..513]).is_err());
     }
