@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cover_names_what_the_export_holds() {
+    fn a_cover_names_the_exports_content() {
         let bundle = bundle(&[("hook_removed", 2), ("key_revoked", 1)]);
         let page = page(&bundle, Some("Harrow Lane"), "march.bundle");
         for part in [
@@ -216,8 +216,9 @@ mod tests {
         }
     }
 
+    /// The cover says how far its proof reaches.
     #[test]
-    fn a_cover_of_an_empty_period_says_so_and_how_far() {
+    fn an_empty_periods_cover_says_so() {
         let mut bundle = bundle(&[]);
         let up_to = "No entries in this period up to the signed checkpoint.";
         assert!(page(&bundle, None, "b").contains(up_to));
@@ -225,8 +226,9 @@ mod tests {
         assert!(page(&bundle, None, "b").contains("No entries in this period."));
     }
 
+    /// A cover loads nothing.
     #[test]
-    fn a_cover_is_no_markup_of_others_and_loads_nothing() {
+    fn a_cover_holds_no_foreign_markup() {
         let name = "<script>alert(1)</script>\" onload='x'\u{202e}&";
         let bundle = BundleSummary { actions: BTreeMap::from([(name.into(), 1)]), ..bundle(&[]) };
         let page = page(&bundle, Some(name), "'; rm -rf <b>");

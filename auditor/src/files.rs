@@ -209,8 +209,9 @@ pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, Au
 mod tests {
     use super::*;
 
+    /// A link in the place of a draft could lead to any file.
     #[test]
-    fn f2_a_link_in_the_place_of_a_draft_is_not_followed() {
+    fn a_link_for_a_draft_is_unfollowed() {
         let folder = tempfile::tempdir().unwrap();
         let precious = folder.path().join("precious");
         fs::write(&precious, "precious").unwrap();

@@ -198,8 +198,9 @@ mod tests {
     use super::*;
     use vault::SystemEntropy;
 
+    /// The signatures of a former key still verify.
     #[test]
-    fn the_key_stays_until_it_is_rotated_and_what_it_signed_verifies_after() {
+    fn a_key_stays_until_its_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyFolder::in_folder(folder.path().join("keys"));
         assert_eq!(keys.list().unwrap(), []);
@@ -220,7 +221,7 @@ mod tests {
 
     /// RFC 8032, section 7.1, test 1.
     #[test]
-    fn g3_signatures_are_those_of_the_standard() {
+    fn g3_signatures_follow_the_standard() {
         let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
         let mut bytes = [0; 32];
         hex::decode_to_slice(seed, &mut bytes).unwrap();

@@ -135,14 +135,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_one_field_and_no_formula() {
+    fn a_field_is_never_a_formula() {
         assert_eq!(quoted("plain"), "plain");
         assert_eq!(quoted(r#"a "b", c"#), r#""a ""b"", c""#);
         assert_eq!(quoted("=1+1"), "'=1+1");
     }
 
+    /// A formula can begin behind a semicolon, and in full width.
     #[test]
-    fn f10_no_part_of_a_field_is_a_formula_behind_a_semicolon_or_in_full_width() {
+    fn no_part_of_fields_is_a_formula() {
         for (field, safe) in [
             ("x;=cmd|' /C calc'!A0;y", "\"x;'=cmd|' /C calc'!A0;y\""),
             ("x; \"=1\"", "\"x;' \"\"=1\"\"\""),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn f4_a_field_is_printable_on_one_line() {
+    fn a_field_is_printable_on_one_line() {
         assert_eq!(quoted("a\r\n=1\t\u{1b}[2J\u{202e}"), "a\\r\\n=1\\t\\u{1b}[2J\\u{202e}");
     }
 }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policies_of_the_roles_are_known_and_no_other() {
+    fn only_the_roles_policies_are_known() {
         let all = "(( SELECT current_setting('firmforms.firm'::text, true) AS current_setting) \
                    = '*'::text)";
         let mine = "(( SELECT current_setting('firmforms.firm'::text, true) AS current_setting) \

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::audit::{EndedVerification, VerificationOutcome};
 use domain::values::Timestamp;
@@ -103,6 +104,8 @@ fn hour(at: Timestamp) -> i64 {
 impl Worker for Checkpointer {
     const NAME: &'static str = "checkpoints";
     const WAKES: WakeOn = WakeOn::Timer;
+    /// A signature compares all events since the last one, which may be weeks of them.
+    const STEP_TIME_MAX: Duration = Duration::from_secs(6 * 3_600);
     type Error = Infallible;
 
     async fn step(&mut self) -> Result<NextStep, Infallible> {

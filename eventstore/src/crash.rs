@@ -81,7 +81,7 @@ mod told {
         use super::*;
 
         #[test]
-        fn a_point_is_named_with_the_pass_that_counts() {
+        fn a_crash_point_names_its_pass() {
             let crash = |name: &str, pass| Some(CrashPoint { name: name.to_owned(), pass });
             assert_eq!(CrashPoint::parse("claimed"), crash("claimed", 1));
             assert_eq!(CrashPoint::parse("claimed:3"), crash("claimed", 3));

@@ -135,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_written_as_it_is_is_what_the_canonicalizer_writes() {
+    fn plain_writing_equals_the_canonicalizers() {
         let control: String = (0..=0x7f_u8).map(char::from).collect();
         let values = [
             json!(null),
@@ -151,8 +151,9 @@ mod tests {
         }
     }
 
+    /// No double has such numbers. Such keys are beyond ASCII, out of order or there twice.
     #[test]
-    fn numbers_that_no_double_has_and_keys_beyond_ascii_or_out_of_order_are_not_plain() {
+    fn odd_numbers_and_keys_are_not_plain() {
         let is_plain = |text: &str| serde_json::from_str::<CanonicalJson>(text).is_ok();
         assert!(is_plain(r#"{"a":[1,{"b":"ä"}],"b":null}"#));
         let beyond = (SAFE_INTEGER_MAX + 1).to_string();

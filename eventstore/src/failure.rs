@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_without_a_server_is_unreachable_or_unclassified() {
+    fn a_serverless_error_is_unreachable_or_unclassified() {
         let kind = |error: sqlx::Error| Failure::new(&error);
         assert_eq!(kind(sqlx::Error::PoolTimedOut), Failure::Unreachable);
         assert_eq!(kind(sqlx::Error::PoolClosed), Failure::Unreachable);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_database_and_a_transient_error_may_pass() {
+    fn unreachable_and_transient_failures_may_pass() {
         assert!(Failure::Unreachable.may_pass() && Failure::Transient.may_pass());
         assert!(!Failure::Refused.may_pass() && !Failure::Unclassified.may_pass());
     }

@@ -75,7 +75,7 @@ pub use held::{ConnectionCache, ReusedConnection};
 pub use life::{LifeNumber, LifeWatch, SeenEvent, ServerLife};
 pub use load::{StreamName, load, load_all, load_first, load_many, load_recorded_at};
 pub use nudge::{Nudge, WakeScope, announce, relay};
-pub use pool::{bring_up, connect, connect_guarded, main_migrations, migrate};
+pub use pool::{answer_within, bring_up, connect, connect_guarded, main_migrations, migrate};
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
 pub use store::{AppendTransaction, CHECKED_AFTER, Outbox, Store, WithAppend};
 pub use sweep::SweepTimer;

@@ -15,7 +15,7 @@ use sqlx::postgres::PgListener;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
 
-use crate::pool::until_moved;
+use crate::pool::{answer_within, until_moved};
 use crate::presence::{self, ProcessGroup};
 use crate::worker::WakeOn;
 
@@ -28,6 +28,9 @@ const NOTIFY_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// A process counts the other processes at most this often. A process that has just started looks
 /// by itself meanwhile.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A statement of the relay that takes longer has lost its connection without notice.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// The wait before a lost connection is opened again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
@@ -195,10 +198,12 @@ async fn notify_while_connected(
     local: &mut watch::Receiver<u64>,
 ) -> Result<(), sqlx::Error> {
     let options = pool.connect_options();
-    let mut connection = PgConnection::connect_with(&options).await?;
-    let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
+    let mut connection = answer_within(ANSWER_WITHIN, PgConnection::connect_with(&options)).await?;
+    let own = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection);
+    let pid: i32 = answer_within(ANSWER_WITHIN, own).await?;
     nudge.notifier_pid.store(pid.cast_unsigned(), Ordering::Relaxed);
-    presence::join(&mut connection, ProcessGroup::Serving).await?;
+    let joined = presence::join(&mut connection, ProcessGroup::Serving);
+    answer_within(ANSWER_WITHIN, joined).await?;
     let mut others = true;
     let mut counted = None;
     loop {
@@ -207,11 +212,12 @@ async fn notify_while_connected(
             () = until_moved(pool, &options) => return Ok(()),
         }
         if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_INTERVAL) {
-            others = presence::count(&mut connection, ProcessGroup::Serving).await? > 1;
+            let members = presence::count(&mut connection, ProcessGroup::Serving);
+            others = answer_within(ANSWER_WITHIN, members).await? > 1;
             counted = Some(Instant::now());
         }
         if others {
-            connection.execute(NOTIFY).await?;
+            answer_within(ANSWER_WITHIN, connection.execute(NOTIFY)).await?;
         }
         tokio::time::sleep(NOTIFY_INTERVAL_MIN).await;
     }
@@ -228,8 +234,8 @@ async fn hear(pool: &PgPool, nudge: &Nudge) {
 
 async fn listen(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
     let options = pool.connect_options();
-    let mut listener = PgListener::connect_with(pool).await?;
-    listener.listen(CHANNEL).await?;
+    let mut listener = answer_within(ANSWER_WITHIN, PgListener::connect_with(pool)).await?;
+    answer_within(ANSWER_WITHIN, listener.listen(CHANNEL)).await?;
     let hearing = async {
         loop {
             let told_by = listener.recv().await?.process_id();
@@ -249,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_woken_for_what_is_not_theirs() {
+    fn a_nudge_wakes_only_its_receivers() {
         let nudge = Nudge::default();
         let woken = |by: &dyn Fn()| {
             let receivers = [

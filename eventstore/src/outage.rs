@@ -162,8 +162,9 @@ mod tests {
     #[error("a step: {0}")]
     struct StepFailed(#[from] sqlx::Error);
 
+    /// A full pool is no lost connection.
     #[test]
-    fn a_lost_connection_is_explained_and_a_full_pool_is_not() {
+    fn only_a_lost_connection_is_explained() {
         let explained = |error: sqlx::Error| explains(&StepFailed::from(error));
         assert!(explained(sqlx::Error::WorkerCrashed));
         assert!(explained(std::io::Error::other("reset").into()));
@@ -171,8 +172,9 @@ mod tests {
         assert!(!explained(sqlx::Error::RowNotFound));
     }
 
+    /// An outage whose reason took turns was logged at each turn.
     #[test]
-    fn an_outage_whose_reason_took_turns_was_logged_at_each_turn() {
+    fn an_outage_is_logged_once_a_minute() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut outage = Outage::new("a database");
@@ -184,8 +186,9 @@ mod tests {
         assert!(outage.is_news("end of file", at(60)));
     }
 
+    /// A wait that began in an outage was logged when it ended after the outage.
     #[test]
-    fn a_wait_that_began_in_an_outage_was_logged_when_it_ended_after_it() {
+    fn an_outage_explains_failures_shortly_after() {
         let end = Instant::now();
         let mut outages = Outages { away: BTreeMap::new(), ended: None };
         assert!(!outages.explain_failures_at(end));
@@ -194,8 +197,9 @@ mod tests {
         assert!(!outages.explain_failures_at(end + AFTERMATH));
     }
 
+    /// A changed failure is logged at once, and the end of a failure once.
     #[test]
-    fn a_failure_is_logged_once_a_minute_or_if_it_changes_and_so_is_its_end() {
+    fn a_failure_is_logged_once_a_minute() {
         let (mut log, start) = (FailureLog::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let (missing, full) = (sqlx::Error::RowNotFound, sqlx::Error::PoolTimedOut);

@@ -171,6 +171,17 @@ pub(crate) async fn begin_session(
     .await
 }
 
+/// Waits so long for a statement. A connection that has fallen silent neither answers nor ends.
+///
+/// # Errors
+/// The statement's error, or a timeout.
+pub async fn answer_within<T>(
+    limit: Duration,
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    timeout(limit, statement).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+}
+
 /// Waits until a pool's new connections go elsewhere than to the server of these options.
 pub(crate) async fn until_moved(pool: &PgPool, options: &Arc<PgConnectOptions>) {
     while Arc::ptr_eq(options, &pool.connect_options()) {

@@ -16,10 +16,6 @@ use crate::outage::FailureLog;
 /// The longest wait of a worker that gets no nudge. It bounds the cost of a lost nudge.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest time a step may take. No statement takes half of it, so a longer step has lost its
-/// connection without notice.
-const STEP_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// A worker that waits for more news looks this often for new nudges. Without a new nudge it steps.
 const QUIET_FOR: Duration = Duration::from_millis(25);
 
@@ -69,6 +65,10 @@ pub trait Worker: Send {
     /// step then handles all of them. It must not be less than [`Self::STEP_INTERVAL_MIN`].
     const STEP_INTERVAL_MAX: Duration = Self::STEP_INTERVAL_MIN;
 
+    /// The longest time a step may take. No statement of the service takes half of it, so a longer
+    /// step has lost its connection without notice.
+    const STEP_TIME_MAX: Duration = Duration::from_secs(60);
+
     /// The error of a step.
     type Error: Error + Send + 'static;
 
@@ -97,6 +97,7 @@ impl<W: Worker> Worker for MovableWorker<W> {
     const WAKES: WakeOn = W::WAKES;
     const STEP_INTERVAL_MIN: Duration = W::STEP_INTERVAL_MIN;
     const STEP_INTERVAL_MAX: Duration = W::STEP_INTERVAL_MAX;
+    const STEP_TIME_MAX: Duration = W::STEP_TIME_MAX;
     type Error = W::Error;
 
     async fn step(&mut self) -> Result<NextStep, W::Error> {
@@ -129,7 +130,7 @@ pub async fn run<W: Worker>(
         // The mark comes before the step. So a nudge during the step ends the wait after it.
         nudge.mark_unchanged();
         let began = Instant::now();
-        let step = timeout(STEP_TIMEOUT, worker.step()).await;
+        let step = timeout(W::STEP_TIME_MAX, worker.step()).await;
         if matches!(step, Ok(Ok(_))) && failures.ends() {
             tracing::info!(worker = W::NAME, "its steps succeed again");
         }
@@ -139,6 +140,7 @@ pub async fn run<W: Worker>(
             Err(_) => {
                 tracing::error!(worker = W::NAME, "a step got no answer; it will be tried again");
                 WORKER_FAILURES.count(&[("worker", W::NAME)]);
+                sleep_unless_stopped(FAILURE_BACKOFF, &stop).await;
                 continue;
             }
             Ok(Err(error)) => {
@@ -237,7 +239,8 @@ mod tests {
         }
     }
 
-    /// From step to step of one that nudges itself all the time; it begins between two ticks of the timers.
+    /// The times between the steps of a worker that nudges itself all the time. The worker begins
+    /// between two ticks of the timers.
     async fn waits<const PACE_MS: u64>() -> Vec<Duration> {
         tokio::time::advance(Duration::from_micros(500)).await;
         let (stepped, mut seen) = watch::channel(Vec::new());
@@ -252,13 +255,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_is_nudged_all_the_time_keeps_its_pace() {
+    async fn a_nudged_worker_keeps_its_pace() {
         let pace = Duration::from_millis(25);
         let kept = pace..pace + Duration::from_millis(2);
         assert!(waits::<25>().await.iter().all(|wait| kept.contains(wait)));
     }
 
-    /// How long somebody waits who is nudged so many times, so far apart, and what for.
+    /// The time that a worker waits that is nudged so many times, so far apart.
     async fn waited((gap, times): (Duration, u32), stop: &CancellationToken) -> Duration {
         let nudges = watch::Sender::new(0);
         let (mut nudge, began) = (nudges.subscribe(), Instant::now());
@@ -285,7 +288,7 @@ mod tests {
     const STEP_INTERVAL_MAX: Duration = Duration::from_millis(300);
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_nudged_on_and_on_waits_longer_than_a_pace_but_not_for_ever() {
+    async fn nudges_lengthen_a_wait_to_a_limit() {
         let (stop, moment) = (CancellationToken::new(), Duration::from_millis(3));
         let near = async |one: (Duration, u32), expected: Duration| {
             let waited = waited(one, &stop).await;
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_to_stop_waits_no_longer() {
+    async fn a_stop_ends_the_wait() {
         let stop = CancellationToken::new();
         let soon = tokio::time::sleep(QUIET_FOR);
         let stopping = async {
@@ -309,13 +312,15 @@ mod tests {
         assert!(waited < STEP_INTERVAL_MIN, "{waited:?}");
     }
 
+    /// A nudge makes the worker step at once.
     #[tokio::test(start_paused = true)]
-    async fn a_worker_without_a_pace_steps_at_once_when_it_is_nudged() {
+    async fn a_worker_without_pace_steps_at_once() {
         assert!(waits::<0>().await.iter().all(Duration::is_zero), "it waited for a timer");
     }
 
+    /// The step waits for a former server, and the process moves to another one.
     #[tokio::test(start_paused = true)]
-    async fn a_step_that_waits_for_a_server_of_before_ends_when_the_process_moves() {
+    async fn a_move_ends_a_hanging_step() {
         let (stepped, mut seen) = watch::channel(0);
         let (nudge, stop) = (Nudge::default(), CancellationToken::new());
         let began = Instant::now();
@@ -323,13 +328,14 @@ mod tests {
         seen.wait_for(|steps| *steps == 1).await.unwrap();
         nudge.server_moved();
         seen.wait_for(|steps| *steps == 2).await.unwrap();
-        assert!(began.elapsed() < STEP_TIMEOUT);
+        assert!(began.elapsed() < Hanging::STEP_TIME_MAX);
         stop.cancel();
         running.await.unwrap();
     }
 
+    /// The connection of the step is lost without a word.
     #[tokio::test(start_paused = true)]
-    async fn a_step_whose_connection_is_lost_without_a_word_is_tried_again() {
+    async fn a_step_that_hangs_is_repeated() {
         let (stepped, mut seen) = watch::channel(0);
         let stop = CancellationToken::new();
         let nudges = watch::Sender::new(0);

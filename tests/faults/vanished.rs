@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use eventstore::connect;
 use eventstore::presence::{ProcessGroup, count, silent_members};
+use eventstore::{Nudge, WakeScope, connect, relay};
+use futures::future::join;
 use nix::sys::signal::Signal;
 use sqlx::PgPool;
 use tests::{DatabaseProxy, Receiver, TestDatabase, World, own_cluster, tcp_cluster};
@@ -36,7 +37,7 @@ async fn senders(pool: &PgPool) -> usize {
 
 /// No connection had keepalives, and the server waited two hours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_ends_connections_of_a_vanished_machine() {
+async fn a_vanished_machine_loses_its_connections() {
     let cluster = tcp_cluster(&[]).await;
     let database = cluster.database().await;
     let proxy = DatabaseProxy::before(&cluster.over_tcp(&database.main)).await;
@@ -100,7 +101,30 @@ async fn a_vanished_sender_does_not_count() {
     assert!(line.starts_with("notice") && line.contains(&session), "{line}");
 }
 
-/// Its connections neither answered nor ended, and each call waited for one of them in turn.
+/// A NOTIFY on a connection that fell silent waited for its answer without an end, and no process
+/// heard of the news of another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_leaves_a_silent_connection() {
+    let cluster = own_cluster().await;
+    let database = cluster.database().await;
+    let proxy = DatabaseProxy::before(&database.main).await;
+    let near = connect(proxy.url(&database.main).parse().unwrap(), 2);
+    let far = connect(database.main.clone(), 2);
+    let [telling, hearing] = [Nudge::default(), Nudge::default()];
+    let mut heard = hearing.subscribe();
+    let _relays = tokio::spawn(join(relay(near, telling.clone()), relay(far, hearing)));
+    let mut until_heard = async || {
+        heard.mark_unchanged();
+        while timeout(AGAIN, heard.changed()).await.is_err() {
+            telling.signal(WakeScope::default());
+        }
+    };
+    until_heard().await;
+    proxy.vanish();
+    timeout(PATIENCE, until_heard()).await.expect("it notifies on a new connection");
+}
+
+/// The silent connections neither answered nor ended, and each call waited for one of them in turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_leaves_connections_that_fell_silent() {
     let cluster = own_cluster().await;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use domain::access::portal::{SESSION_TIME, reading_id};
 use domain::event::{Actor, Event};
 use domain::operations::{ReadingEvent, ReadingSubject};
@@ -28,6 +29,7 @@ pub(super) async fn compare(connection: &mut PgConnection) -> Result<PortalCompa
     let condition = "cookie_sha256 is not null";
     let mut visited = VisitedRows { table: portal_sessions::TABLE, condition, count: 0 };
     let mut after = None;
+    let now: DateTime<Utc> = sqlx::query_scalar("select now()").fetch_one(&mut *connection).await?;
     loop {
         let rows = portal_sessions::begun_after(connection, after, ROWS_PER_READ).await?;
         let Some(last) = rows.last() else {
@@ -35,7 +37,7 @@ pub(super) async fn compare(connection: &mut PgConnection) -> Result<PortalCompa
         };
         after = Some(last.cookie_sha256);
         visited.count += i64::try_from(rows.len()).unwrap_or(i64::MAX);
-        compare_rows(connection, &rows, &mut compared).await?;
+        compare_rows(connection, &rows, now, &mut compared).await?;
     }
     visited.require_all(connection).await?;
     Ok(compared)
@@ -44,6 +46,7 @@ pub(super) async fn compare(connection: &mut PgConnection) -> Result<PortalCompa
 async fn compare_rows(
     connection: &mut PgConnection,
     rows: &[StoredPortalSession],
+    now: DateTime<Utc>,
     compared: &mut PortalComparison,
 ) -> Result<(), VerifyStop> {
     let streams: Vec<String> =
@@ -60,7 +63,14 @@ async fn compare_rows(
     let events: HashMap<&str, &RecordedEvent> =
         events.iter().map(|event| (event.aggregate_id.as_str(), event)).collect();
     for (row, stream) in rows.iter().zip(ids) {
+        let place = || FlawLocation::Row {
+            table: portal_sessions::TABLE,
+            key: reading_id(&row.cookie_sha256),
+        };
         let Some(event) = events.get(stream) else {
+            if row.ends_at > now + SESSION_TIME {
+                return broken(place(), "it ends later than any session that was begun by now");
+            }
             let StoredPortalSession { firm_id, member_id, ends_at, .. } = row;
             compared.undecided = Some(format!(
                 "the log has no beginning of a portal session of member {member_id} of firm \
@@ -70,11 +80,7 @@ async fn compare_rows(
             continue;
         };
         if let Some(why) = difference(row, event) {
-            let place = FlawLocation::Row {
-                table: portal_sessions::TABLE,
-                key: reading_id(&row.cookie_sha256),
-            };
-            return broken(place, why);
+            return broken(place(), why);
         }
         compared.sessions += 1;
     }

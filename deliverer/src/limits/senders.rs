@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use eventstore::answer_within;
 use eventstore::outage::FailureLog;
 use eventstore::presence::{GroupMembership, GroupStanding, ProcessGroup, SILENT_AFTER};
 use sqlx::{Connection, PgConnection, PgPool};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// Sending processes, at most. The limit of 32 per firm and host has no more shares.
 pub(super) const SENDERS_MAX: usize = 32;
@@ -103,15 +104,16 @@ impl SenderMembership {
 
     async fn join_and_look(&self, changed: &impl Fn()) -> Result<(), sqlx::Error> {
         let options = self.pool.connect_options();
-        let mut connection = in_time(PgConnection::connect_with(&options)).await?;
+        let mut connection =
+            answer_within(LOOK_WITHIN, PgConnection::connect_with(&options)).await?;
         let joined = GroupMembership::join(&mut connection, ProcessGroup::Sending, PLACES_MAX);
-        let Some(mut membership) = in_time(joined).await? else {
+        let Some(mut membership) = answer_within(LOOK_WITHIN, joined).await? else {
             return stay_out().await;
         };
         let joined = Instant::now();
         let mut looked = joined;
         loop {
-            let group = in_time(membership.beat(&mut connection)).await?;
+            let group = answer_within(LOOK_WITHIN, membership.beat(&mut connection)).await?;
             if usize::try_from(group.ahead).is_ok_and(|ahead| ahead >= SENDERS_MAX) {
                 return stay_out().await;
             }
@@ -149,10 +151,6 @@ async fn stay_out() -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-async fn in_time<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
-    timeout(LOOK_WITHIN, asked).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
-}
-
 #[cfg(test)]
 mod tests {
     use sqlx::postgres::PgConnectOptions;
@@ -160,7 +158,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_sender_waits_only_for_others_at_work() {
+    async fn a_sender_waits_only_for_working_others() {
         let pool = PgPool::connect_lazy_with(PgConnectOptions::new_without_pgpass());
         let membership = SenderMembership::new(pool, Duration::from_secs(12));
         let begins = |living, heard, seconds| {

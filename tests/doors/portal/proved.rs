@@ -1,5 +1,4 @@
-//! Sessions of the portal, compared with the log. A session that nobody began opens a firm's
-//! portal.
+//! Sessions of the portal, compared with the log. A forged session would open a firm's portal.
 
 use rstest::rstest;
 use sqlx::Executor;
@@ -29,6 +28,12 @@ async fn audit(scene: &PortalScene, command: &str) -> (i32, String) {
             ends_at from portal_sessions where cookie_sha256 is not null limit 1",
     2,
     "the log has no beginning of a portal session of member"
+)]
+#[case::a_session_that_never_ends(
+    "insert into portal_sessions select sha256('l'), sha256('c'), firm_id, member_id, null, null,
+            ends_at + interval '1 day' from portal_sessions where cookie_sha256 is not null",
+    1,
+    "it ends later than any session that was begun by now"
 )]
 #[tokio::test]
 async fn a_forged_portal_session_is_found(
