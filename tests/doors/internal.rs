@@ -351,8 +351,8 @@ async fn a_key_needs_an_active_firms_manager() {
     assert_eq!(create(&firm, named(firm.owner)).await, is(403, "firm_inactive"));
 }
 
-/// The actor of a key that the product makes is the member. An operator's key once named the member,
-/// too.
+/// The actor of a key that the product makes is the member. An operator's key once named the
+/// member, too.
 #[tokio::test]
 async fn the_log_names_a_keys_real_maker() {
     let world = World::new().await;

@@ -433,7 +433,7 @@ async fn kept_plans_read_no_long_queue_whole() {
 }
 
 /// A count of 40,000 deliveries by an index seems expensive to the planner. The compilation once
-/// took 50 ms, and the count three.
+/// took 50 ms, and the count 3 ms.
 #[tokio::test]
 async fn no_statement_is_compiled_just_in_time() {
     let cluster = own_cluster().await;

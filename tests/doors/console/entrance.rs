@@ -204,7 +204,7 @@ async fn pages_without_session_lead_to_sign_in() {
     assert!(form.text().contains("deliveries?state=failed\""), "{}", form.text());
 }
 
-/// A page outside the console is never wanted.
+/// The sign-in leads to no page outside the console.
 #[tokio::test]
 async fn sign_in_leads_to_the_wanted_page() {
     let world = World::new().await;

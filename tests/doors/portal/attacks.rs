@@ -207,6 +207,7 @@ fn assert_tame(page: &str, path: &str) {
     }
 }
 
+/// A brand's colour could once write more than a colour into the style.
 #[tokio::test]
 async fn a_brand_style_takes_only_a_colour() {
     let scene = PortalScene::new().await;

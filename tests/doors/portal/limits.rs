@@ -50,6 +50,7 @@ async fn many_cookies_cost_two_statements() {
     assert_eq!(page.status, 200, "{}", page.text());
 }
 
+/// Wrong codes could once be tried without a limit.
 #[tokio::test]
 async fn after_20_wrong_codes_an_address_waits() {
     let scene = PortalScene::new().await;
@@ -67,6 +68,7 @@ async fn after_20_wrong_codes_an_address_waits() {
     assert_eq!(owner.get("/portal/keys").await.status, 200, "the right code is let in");
 }
 
+/// Wrong cookies could once be tried without a limit.
 #[tokio::test]
 async fn after_20_wrong_cookies_an_address_waits() {
     let scene = PortalScene::new().await;
@@ -100,6 +102,7 @@ async fn a_session_makes_120_requests_a_minute() {
     assert_eq!(owner.get("/portal/secret").await.status, 200);
 }
 
+/// An ended session could once be asked for without a limit.
 #[tokio::test]
 async fn an_ended_session_keeps_its_rate() {
     let scene = PortalScene::new().await;

@@ -126,6 +126,7 @@ async fn a_retried_step_shows_as_pending() {
     assert!(page.contains("pending") && !page.contains("step_id"), "{page}");
 }
 
+/// The refusal was once in English.
 #[tokio::test]
 async fn a_french_member_is_refused_in_french() {
     let scene = PortalScene::new().await;
@@ -155,6 +156,7 @@ async fn the_audit_page_hides_plain_readings() {
     assert!(with.contains("audit_read") && with.contains("<code>deliveries</code>"), "{with}");
 }
 
+/// A form that was sent twice once made two keys.
 #[tokio::test]
 async fn a_twice_sent_form_makes_one_key() {
     let scene = PortalScene::new().await;
@@ -172,6 +174,7 @@ async fn a_twice_sent_form_makes_one_key() {
     assert_eq!(owner.page("/portal/keys").await.matches(">n8n<").count(), 1);
 }
 
+/// A form that was sent twice once made two secrets.
 #[tokio::test]
 async fn a_twice_sent_form_rotates_once() {
     let scene = PortalScene::new().await;
