@@ -31,10 +31,8 @@ mod queues;
 mod reads;
 mod rebuild;
 mod receiver;
-mod replay;
 mod report;
 mod running;
-mod scale;
 mod service;
 mod serving;
 mod sleeping;
@@ -44,7 +42,6 @@ mod submissions;
 mod subscribing;
 mod taking_in;
 mod traces;
-mod unread;
 mod usage;
 
 use std::ffi::OsString;
@@ -68,10 +65,7 @@ use crate::pages::Pages;
 use crate::queues::Queues;
 use crate::reads::Reads;
 use crate::rebuild::Rebuild;
-use crate::replay::Replay;
-use crate::scale::Scale;
 use crate::soak::Soak;
-use crate::unread::Unread;
 
 /// Measures the service.
 #[derive(Debug, Parser)]
@@ -115,14 +109,8 @@ enum Command {
     Reads(Reads),
     /// How long it takes to make each read model anew from the log, and how far traffic notices.
     Rebuild(Rebuild),
-    /// Failed deliveries sent again at a rate, with the service killed in the middle.
-    Replay(Replay),
-    /// Deliveries per second of one, two and four processes of each role on one database.
-    Scale(Scale),
     /// A long run at a share of the highest rate; fails if anything drifts.
     Soak(Soak),
-    /// Good calls, health and deliveries beside callers that do not read their answers.
-    Unread(Unread),
     /// The caller, in a process of its own; started by `reads`.
     #[command(hide = true)]
     Caller,
@@ -157,10 +145,7 @@ fn main() -> ExitCode {
         Command::Queues(command) => start(queues::run(&command)),
         Command::Reads(command) => start(reads::run(&command)),
         Command::Rebuild(command) => start(rebuild::run(&command)),
-        Command::Replay(command) => start(replay::run(&command)),
-        Command::Scale(command) => start(scale::run(&command)),
         Command::Soak(command) => start(soak::run(&command)),
-        Command::Unread(command) => start(unread::run(&command)),
         Command::Caller => reads::caller::run(),
         Command::Product => intake::product::run(),
         Command::Receiver => receiver::run(),

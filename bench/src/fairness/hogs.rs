@@ -34,6 +34,8 @@ pub(super) struct HogShape {
     /// The second byte of the hosts' addresses.
     pub(super) network: u8,
     pub(super) manner: Manner,
+    /// Whether all hosts answer until the phase begins.
+    pub(super) answers_first: bool,
     /// Subscriptions of all firms; one firm may have 100.
     pub(super) hooks: usize,
     /// Deliveries that are made before the phase begins.
@@ -75,6 +77,10 @@ impl Hogs {
     /// Makes deliveries until so many are queued, and as many are out as ever will be.
     pub(super) async fn get_stuck(&self, world: &World) -> anyhow::Result<()> {
         add_sleeping_hosts(world, self.shape.sleeping_hosts).await?;
+        if self.shape.answers_first {
+            self.answer_one_each(world).await?;
+            self.hosts.behave(self.shape.manner);
+        }
         let events = self.shape.stuck / self.shape.hooks_each();
         submit_at_once(world, &self.firms, events).await?;
         let began = Instant::now();
@@ -82,8 +88,23 @@ impl Hogs {
             ensure!(began.elapsed() < PATIENCE, "deliveries are not queued");
             sleep(LOOK_INTERVAL).await;
         }
+        if self.shape.answers_first {
+            return Ok(());
+        }
         // Whatever can be out is.
         sleep(Duration::from_secs(1)).await;
+        Ok(())
+    }
+
+    /// Makes a delivery of each firm, and waits until all are answered.
+    async fn answer_one_each(&self, world: &World) -> anyhow::Result<()> {
+        self.hosts.behave(Manner::Well);
+        submit_at_once(world, &self.firms, self.firms.len()).await?;
+        let began = Instant::now();
+        while self.waiting(world).await? > 0 {
+            ensure!(began.elapsed() < PATIENCE, "deliveries are not answered");
+            sleep(LOOK_INTERVAL).await;
+        }
         Ok(())
     }
 

@@ -25,6 +25,12 @@ pub(super) enum ShapeName {
     /// As many deliveries to ten silent hosts.
     #[value(name = "silent-10")]
     SilentTen,
+    /// As many deliveries to one host that has answered and falls silent.
+    #[value(name = "turning-1")]
+    TurningOne,
+    /// As many deliveries to two hosts that have answered and fall silent together.
+    #[value(name = "turning-2")]
+    TurningTwo,
     /// As many deliveries to one host that answers after 9 s.
     #[value(name = "slow-9s")]
     Slow,
@@ -57,6 +63,7 @@ const MANY: HogShape = HogShape {
     hosts: 1,
     network: 0,
     manner: Manner::Silent,
+    answers_first: false,
     hooks: 300,
     stuck: 300 * 15,
     more_per_second: 20,
@@ -104,6 +111,21 @@ const SILENT_TWO: HogShape =
 const SILENT_TEN: HogShape =
     HogShape { name: "300 firms, 10 silent hosts", network: 7, hosts: 10, ..MANY };
 
+const TURNING_ONE: HogShape = HogShape {
+    name: "300 firms, 1 host falls silent",
+    network: 14,
+    answers_first: true,
+    ..MANY
+};
+
+const TURNING_TWO: HogShape = HogShape {
+    name: "300 firms, 2 hosts fall silent",
+    network: 15,
+    hosts: 2,
+    answers_first: true,
+    ..MANY
+};
+
 const SLOW: HogShape =
     HogShape { name: "300 firms, answers after 9 s", network: 8, manner: Manner::Slow, ..MANY };
 
@@ -141,6 +163,8 @@ impl ShapeName {
             Self::SilentOne => SILENT_ONE,
             Self::SilentTwo => SILENT_TWO,
             Self::SilentTen => SILENT_TEN,
+            Self::TurningOne => TURNING_ONE,
+            Self::TurningTwo => TURNING_TWO,
             Self::Slow => SLOW,
             Self::Refusing => REFUSING,
             Self::Sleeping => SLEEPING,
