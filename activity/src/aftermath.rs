@@ -19,7 +19,7 @@ pub(super) enum PersonFate {
 
 impl PersonFate {
     pub(super) fn new(random: &mut Random) -> Self {
-        match random.below(1_000) {
+        match random.draw_below(1_000) {
             ..30 => Self::Unreachable,
             30..36 => Self::ResponseErased,
             36..41 => Self::PersonErased,
@@ -39,39 +39,48 @@ impl PersonFate {
 }
 
 /// Scores the lead. One in ten is scored again, higher.
-pub(super) fn score(
+pub(super) fn score_lead(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
     submitted: EventTime,
 ) {
-    let scored = submitted.after(teller.random.between(SECOND, 10 * SECOND));
-    lead(teller, response, response.score, scored);
+    let scored = submitted.after(teller.random.draw_between(SECOND, 10 * SECOND));
+    tell_score(teller, response, response.score, scored);
     if teller.random.per_mille(100) {
-        let again = scored.after(teller.random.between(HOUR, 3 * DAY));
-        lead(teller, response, response.score.midpoint(100), again);
+        let again = scored.after(teller.random.draw_between(HOUR, 3 * DAY));
+        tell_score(teller, response, response.score.midpoint(100), again);
     }
 }
 
-fn lead(teller: &mut EventTeller, response: &GeneratedResponse<'_>, score: u64, at: EventTime) {
+fn tell_score(
+    teller: &mut EventTeller,
+    response: &GeneratedResponse<'_>,
+    score: u64,
+    at: EventTime,
+) {
     let band = match score {
         ..40 => "cold",
         40..75 => "warm",
         _ => "hot",
     };
     teller.tell("lead.scored", at, |data| {
-        data.text("person", &response.person.email).plain("response_id", response.id);
-        data.text("band", band).bare("score", score);
+        data.text("person", &response.person.email).plain_text("response_id", response.id);
+        data.text("band", band).bare_value("score", score);
     });
 }
 
 /// Tells the fate of the response and its person.
-pub(super) fn end(teller: &mut EventTeller, response: &GeneratedResponse<'_>, begins: EventTime) {
-    let at = begins.after(teller.random.between(HOUR, 6 * DAY));
+pub(super) fn tell_fate(
+    teller: &mut EventTeller,
+    response: &GeneratedResponse<'_>,
+    begins: EventTime,
+) {
+    let at = begins.after(teller.random.draw_between(HOUR, 6 * DAY));
     match response.fate {
         PersonFate::Stays => {}
-        PersonFate::Unreachable => unreachable(teller, response, at),
+        PersonFate::Unreachable => block_address(teller, response, at),
         PersonFate::ResponseErased => teller.tell("response.erased", at, |data| {
-            data.plain("response_id", response.id);
+            data.plain_text("response_id", response.id);
         }),
         PersonFate::PersonErased => teller.tell("person.erased", at, |data| {
             data.text("email", &response.person.email);
@@ -80,16 +89,16 @@ pub(super) fn end(teller: &mut EventTeller, response: &GeneratedResponse<'_>, be
 }
 
 /// Blocks the address. Four in ten are restored later.
-fn unreachable(teller: &mut EventTeller, response: &GeneratedResponse<'_>, at: EventTime) {
-    let kind = teller.random.pick(&["address.unsubscribed", "address.bounced"]);
-    address(teller, kind, &response.person.email, at);
+fn block_address(teller: &mut EventTeller, response: &GeneratedResponse<'_>, at: EventTime) {
+    let kind = teller.random.pick_one(&["address.unsubscribed", "address.bounced"]);
+    tell_address(teller, kind, &response.person.email, at);
     if teller.random.per_mille(400) {
-        let restored = at.after(teller.random.between(MINUTE, 5 * DAY));
-        address(teller, "address.restored", &response.person.email, restored);
+        let restored = at.after(teller.random.draw_between(MINUTE, 5 * DAY));
+        tell_address(teller, "address.restored", &response.person.email, restored);
     }
 }
 
-fn address(teller: &mut EventTeller, kind: &'static str, email: &str, at: EventTime) {
+fn tell_address(teller: &mut EventTeller, kind: &'static str, email: &str, at: EventTime) {
     teller.tell(kind, at, |data| {
         data.text("email", email);
     });

@@ -4,11 +4,11 @@ use uuid::Uuid;
 
 use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE};
 use super::json::ObjectWriter;
-use super::reports::{PaidItem, pay};
+use super::reports::{PaidItem, tell_payment};
 use super::responses::GeneratedResponse;
 
 /// Tells the bookings of a response. Three in ten have one, and some of them a second.
-pub(super) fn tell(
+pub(super) fn tell_bookings(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
     submitted: EventTime,
@@ -16,31 +16,31 @@ pub(super) fn tell(
     if !teller.random.per_mille(300) {
         return;
     }
-    let made = submitted.after(teller.random.between(MINUTE, HOUR));
-    book(teller, response, made);
+    let made = submitted.after(teller.random.draw_between(MINUTE, HOUR));
+    tell_booking(teller, response, made);
     if teller.random.per_mille(80) {
-        let again = made.after(teller.random.between(6 * DAY, 8 * DAY));
-        book(teller, response, again);
+        let again = made.after(teller.random.draw_between(6 * DAY, 8 * DAY));
+        tell_booking(teller, response, again);
     }
 }
 
-fn book(teller: &mut EventTeller, response: &GeneratedResponse<'_>, made: EventTime) {
-    let id = teller.random.id();
-    let call = BookedCall::after(teller, response, made);
-    call.made(teller, id, made);
+fn tell_booking(teller: &mut EventTeller, response: &GeneratedResponse<'_>, made: EventTime) {
+    let id = teller.random.draw_id();
+    let call = BookedCall::days_after(teller, response, made);
+    call.tell_made(teller, id, made);
     if teller.random.per_mille(200) {
-        let paid = made.after(teller.random.between(MINUTE, HOUR));
-        pay(teller, response, PaidItem { report: None, booking: Some(id) }, paid);
+        let paid = made.after(teller.random.draw_between(MINUTE, HOUR));
+        tell_payment(teller, response, PaidItem { report: None, booking: Some(id) }, paid);
     }
     let mut now = made;
     while teller.random.per_mille(250) {
-        now = now.after(teller.random.between(HOUR, 2 * DAY));
-        BookedCall::after(teller, response, now).moved(teller, id, now);
+        now = now.after(teller.random.draw_between(HOUR, 2 * DAY));
+        BookedCall::days_after(teller, response, now).tell_moved(teller, id, now);
     }
     if teller.random.per_mille(150) {
-        now = now.after(teller.random.between(HOUR, DAY));
+        now = now.after(teller.random.draw_between(HOUR, DAY));
         teller.tell("booking.cancelled", now, |data| {
-            data.plain("booking_id", id);
+            data.plain_text("booking_id", id);
         });
     }
 }
@@ -54,25 +54,25 @@ struct BookedCall<'a> {
 
 impl<'a> BookedCall<'a> {
     /// A booking some days after `now`, at a quarter of an hour.
-    fn after(
+    fn days_after(
         teller: &mut EventTeller,
         response: &'a GeneratedResponse<'a>,
         now: EventTime,
     ) -> Self {
-        let later = now.after(teller.random.between(DAY, 12 * DAY));
+        let later = now.after(teller.random.draw_between(DAY, 12 * DAY));
         let starts_at = EventTime(later.0 - later.0.rem_euclid(15 * MINUTE));
-        let minutes = teller.random.pick(&[15, 30, 30, 45, 60]);
+        let minutes = teller.random.pick_one(&[15, 30, 30, 45, 60]);
         Self { response, starts_at, minutes }
     }
 
-    fn made(&self, teller: &mut EventTeller, id: Uuid, at: EventTime) {
+    fn tell_made(&self, teller: &mut EventTeller, id: Uuid, at: EventTime) {
         let Self { response, .. } = self;
         let form = response.form.template;
         let person = &response.person;
         teller.tell("booking.made", at, |data| {
-            data.plain("booking_id", id).plain("response_id", response.id);
+            data.plain_text("booking_id", id).plain_text("response_id", response.id);
             data.text("title", &format!("Call: {}", form.title)).text("status", "confirmed");
-            self.times(data);
+            self.write_times(data);
             data.text("location", "Video");
             data.text("join_url", &format!("https://meet.example.com/{id}"));
             data.object("invitee", |invitee| {
@@ -83,17 +83,17 @@ impl<'a> BookedCall<'a> {
         });
     }
 
-    fn moved(&self, teller: &mut EventTeller, id: Uuid, at: EventTime) {
+    fn tell_moved(&self, teller: &mut EventTeller, id: Uuid, at: EventTime) {
         teller.tell("booking.rescheduled", at.after(100), |data| {
-            data.plain("booking_id", id).plain("moved_at", at);
-            self.times(data);
+            data.plain_text("booking_id", id).plain_text("moved_at", at);
+            self.write_times(data);
         });
     }
 
-    fn times(&self, data: &mut ObjectWriter<'_>) {
+    fn write_times(&self, data: &mut ObjectWriter<'_>) {
         let ends_at = self.starts_at.after(self.minutes * MINUTE);
-        data.plain("starts_at", self.starts_at).plain("ends_at", ends_at);
-        data.bare("duration_min", self.minutes);
+        data.plain_text("starts_at", self.starts_at).plain_text("ends_at", ends_at);
+        data.bare_value("duration_min", self.minutes);
         data.text("time_zone", self.response.firm.home.time_zone);
     }
 }

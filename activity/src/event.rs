@@ -7,7 +7,7 @@ use chrono::DateTime;
 use domain::values::Timestamp;
 use uuid::Uuid;
 
-use super::json::{ObjectWriter, object};
+use super::json::{ObjectWriter, write_object};
 use super::random::Random;
 
 pub(super) const SECOND: i64 = 1_000;
@@ -80,12 +80,12 @@ impl EventTeller {
         data: impl FnOnce(&mut ObjectWriter<'_>),
     ) {
         let mut whole = Vec::with_capacity(512);
-        object(&mut whole, |event| {
+        write_object(&mut whole, |event| {
             event.text("source", "urn:firmforms:generated").text("type", kind);
-            event.plain("time", time).plain("firmid", self.firm_id);
+            event.plain_text("time", time).plain_text("firmid", self.firm_id);
             event.text("datacontenttype", "application/json").object("data", data);
         });
         let rest = whole.split_off(1);
-        self.lines.push(EventLine { arrives_at: time, kind, id: self.random.id(), rest });
+        self.lines.push(EventLine { arrives_at: time, kind, id: self.random.draw_id(), rest });
     }
 }

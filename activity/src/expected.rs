@@ -54,7 +54,7 @@ pub const fn is_founding(activity: &Activity) -> bool {
 
 impl ExpectedState {
     /// Notes one more activity of the firm, at the time that the product reports.
-    pub fn note(&mut self, firm_id: Uuid, time: Timestamp, activity: &Activity) {
+    pub fn note_activity(&mut self, firm_id: Uuid, time: Timestamp, activity: &Activity) {
         match activity {
             Activity::Firm { change, .. } => self.note_firm(firm_id, change),
             Activity::Member { member_id, change: MemberChange::Joined(MemberRole::Owner) } => {
@@ -80,7 +80,7 @@ impl ExpectedState {
     }
 
     /// Each occurrence once, if its response is known.
-    pub fn happened(&self) -> impl Iterator<Item = &ExpectedOccurrence> {
+    pub fn known_occurrences(&self) -> impl Iterator<Item = &ExpectedOccurrence> {
         self.happened.values().filter(|happened| {
             let subject_id = &happened.subject_id;
             self.responses.contains(self.responses_of.get(subject_id).unwrap_or(subject_id))
@@ -132,13 +132,14 @@ fn person_id(activity: &Activity) -> Uuid {
         return Uuid::nil();
     };
     let address = lead.person.parse::<EmailAddress>();
-    let person = address.map_or_else(|_| lead.person.to_lowercase(), |address| address.person());
+    let person =
+        address.map_or_else(|_| lead.person.to_lowercase(), |address| address.person_key());
     Uuid::new_v5(&Uuid::nil(), person.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use api::intake::{EventFormat, parse};
+    use api::intake::{EventFormat, parse_events};
 
     use super::*;
     use crate::{EventLine, MadeUpActivity};
@@ -148,30 +149,30 @@ mod tests {
         for line in lines {
             let mut text = Vec::new();
             line.write(&mut text).unwrap();
-            parse(EventFormat::Single, &text)
-                .unwrap()
-                .iter()
-                .for_each(|event| expected.note(event.firm_id, event.time, &event.activity));
+            parse_events(EventFormat::Single, &text).unwrap().iter().for_each(|event| {
+                expected.note_activity(event.firm_id, event.time, &event.activity)
+            });
         }
         expected
     }
 
     #[test]
     fn a_repeated_report_happens_once() {
-        let activity = || MadeUpActivity::new(2, 60, 1).activity();
+        let activity = || MadeUpActivity::new(2, 60, 1).all_lines();
         let (once, twice) = (expected(activity()), expected(activity().chain(activity())));
-        assert!(once.happened().count() > 60);
-        assert_eq!(once.happened().count(), twice.happened().count());
+        assert!(once.known_occurrences().count() > 60);
+        assert_eq!(once.known_occurrences().count(), twice.known_occurrences().count());
     }
 
     /// Every firm has a name and an owner.
     #[test]
     fn only_leads_are_silent() {
         let made_up = MadeUpActivity::new(4, 400, 1);
-        let expected = expected(made_up.founding().chain(made_up.responses()));
+        let expected = expected(made_up.founding_lines().chain(made_up.response_lines()));
         assert_eq!(expected.firms.len(), 4);
         assert!(expected.firms.values().all(|firm| !firm.name.is_empty() && !firm.owner.is_nil()));
-        let silent: Vec<_> = expected.happened().filter(|happened| happened.silent).collect();
+        let silent: Vec<_> =
+            expected.known_occurrences().filter(|happened| happened.silent).collect();
         assert!(!silent.is_empty());
         assert!(silent.iter().all(|happened| happened.trigger == Trigger::LeadHot));
     }
@@ -180,6 +181,6 @@ mod tests {
     fn without_its_response_nothing_happens() {
         let made_up = MadeUpActivity::new(2, 60, 1);
         let parts = |line: &EventLine| !line.is_about("response.");
-        assert_eq!(expected(made_up.activity().filter(parts)).happened().count(), 0);
+        assert_eq!(expected(made_up.all_lines().filter(parts)).known_occurrences().count(), 0);
     }
 }

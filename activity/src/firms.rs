@@ -23,26 +23,35 @@ pub(super) struct GeneratedFirm {
 }
 
 /// All firms, and the events of their lives in order of time.
-pub(super) fn all(seed: u64, number: u32, span: RunPeriod) -> (Vec<GeneratedFirm>, Vec<EventLine>) {
+pub(super) fn generate_firms(
+    seed: u64,
+    number: u32,
+    span: RunPeriod,
+) -> (Vec<GeneratedFirm>, Vec<EventLine>) {
     let mut lives = Vec::new();
-    let firms = (0..number).map(|number| found(seed, number, span, &mut lives)).collect();
+    let firms = (0..number).map(|number| generate_firm(seed, number, span, &mut lives)).collect();
     lives.sort_by_key(|line| line.arrives_at);
     (firms, lives)
 }
 
 /// Tells the life of one firm.
-fn found(seed: u64, number: u32, span: RunPeriod, lives: &mut Vec<EventLine>) -> GeneratedFirm {
+fn generate_firm(
+    seed: u64,
+    number: u32,
+    span: RunPeriod,
+    lives: &mut Vec<EventLine>,
+) -> GeneratedFirm {
     let mut random = Random::new(seed, FIRM_DRAWS, number.into());
-    let (home, templates) = random.pick(&FIRM_LOCALES);
-    let firm_id = random.id();
-    let opened = EventTime(random.between(span.from.0, span.from.0.midpoint(span.settled.0)));
+    let (home, templates) = random.pick_one(&FIRM_LOCALES);
+    let firm_id = random.draw_id();
+    let opened = EventTime(random.draw_between(span.from.0, span.from.0.midpoint(span.settled.0)));
     let mut life =
         FirmLife { teller: EventTeller { random, firm_id, lines: Vec::new() }, span, opened };
-    let slug = life.open(home, number);
-    life.members();
-    let forms = life.forms(templates, &slug);
-    life.changes(number);
-    let closes_at = life.close(number);
+    let slug = life.open_firm(home, number);
+    life.add_members();
+    let forms = life.generate_forms(templates, &slug);
+    life.tell_changes(number);
+    let closes_at = life.close_firm(number);
     lives.append(&mut life.teller.lines);
     GeneratedFirm { id: firm_id, home, forms, closes_at }
 }
@@ -56,11 +65,11 @@ pub(super) struct FirmLife {
 
 impl FirmLife {
     /// Opens the firm, and returns its short name.
-    fn open(&mut self, home: &Locale, number: u32) -> String {
+    fn open_firm(&mut self, home: &Locale, number: u32) -> String {
         let random = &mut self.teller.random;
-        let (last, ascii) = random.pick(home.last);
-        let (partner, _) = random.pick(home.last);
-        let name = format!("{last} & {partner} {}", random.pick(&PRACTICES));
+        let (last, ascii) = random.pick_one(home.last);
+        let (partner, _) = random.pick_one(home.last);
+        let name = format!("{last} & {partner} {}", random.pick_one(&PRACTICES));
         let slug = format!("{ascii}-{number}");
         // Even and odd firms differ, so both kinds of plan occur with two firms.
         let in_full = number.is_multiple_of(2);
@@ -68,48 +77,48 @@ impl FirmLife {
         self.teller.tell("firm.opened", self.opened, |data| {
             data.text("name", &name);
             data.object("plan", |plan| {
-                plan.bare("leads_in_full", in_full);
+                plan.bare_value("leads_in_full", in_full);
             });
-            data.object("brand", |fields| brand.write(fields));
+            data.object("brand", |fields| brand.write_fields(fields));
         });
         slug
     }
 
-    fn members(&mut self) {
-        let owner = self.teller.random.id();
-        self.member("member.joined", owner, Some("owner"), self.opened.after(600));
-        for _ in 0..1 + self.teller.random.below(4) {
-            let member = self.teller.random.id();
-            let after = self.soon();
-            let role = self.teller.random.pick(&["admin", "member", "member"]);
-            self.member("member.joined", member, Some(role), after);
-            self.career(member, role);
+    fn add_members(&mut self) {
+        let owner = self.teller.random.draw_id();
+        self.tell_member("member.joined", owner, Some("owner"), self.opened.after(600));
+        for _ in 0..1 + self.teller.random.draw_below(4) {
+            let member = self.teller.random.draw_id();
+            let after = self.settling_time();
+            let role = self.teller.random.pick_one(&["admin", "member", "member"]);
+            self.tell_member("member.joined", member, Some(role), after);
+            self.tell_career(member, role);
         }
     }
 
     /// Tells a member's changes over the weeks.
-    fn career(&mut self, member: Uuid, role: &str) {
-        let [first, second, third] = self.moments();
+    fn tell_career(&mut self, member: Uuid, role: &str) {
+        let [first, second, third] = self.ordered_moments();
         let other = if role == "admin" { "member" } else { "admin" };
-        match self.teller.random.below(6) {
-            0 => self.member("member.role_changed", member, Some(other), first),
+        match self.teller.random.draw_below(6) {
+            0 => self.tell_member("member.role_changed", member, Some(other), first),
             1 => {
-                self.member("member.disabled", member, None, first);
-                self.member("member.enabled", member, None, second);
+                self.tell_member("member.disabled", member, None, first);
+                self.tell_member("member.enabled", member, None, second);
             }
-            2 => self.member("member.left", member, None, second),
+            2 => self.tell_member("member.left", member, None, second),
             3 => {
-                self.member("member.role_changed", member, Some(other), first);
-                self.member("member.left", member, None, second);
-                self.member("member.joined", member, Some(role), third);
+                self.tell_member("member.role_changed", member, Some(other), first);
+                self.tell_member("member.left", member, None, second);
+                self.tell_member("member.joined", member, Some(role), third);
             }
             _ => {}
         }
     }
 
-    fn member(&mut self, kind: &'static str, member: Uuid, role: Option<&str>, at: EventTime) {
+    fn tell_member(&mut self, kind: &'static str, member: Uuid, role: Option<&str>, at: EventTime) {
         self.teller.tell(kind, at, |data| {
-            data.plain("member_id", member);
+            data.plain_text("member_id", member);
             if let Some(role) = role {
                 data.text("role", role);
             }
@@ -117,28 +126,32 @@ impl FirmLife {
     }
 
     /// Makes one to five forms, while the firm settles or later.
-    fn forms(&mut self, templates: &'static [FormTemplate], slug: &str) -> Vec<GeneratedForm> {
-        let more = self.teller.random.below(4);
-        (0..=more).map(|number| forms::make(self, number, templates, slug)).collect()
+    fn generate_forms(
+        &mut self,
+        templates: &'static [FormTemplate],
+        slug: &str,
+    ) -> Vec<GeneratedForm> {
+        let more = self.teller.random.draw_below(4);
+        (0..=more).map(|number| forms::generate_form(self, number, templates, slug)).collect()
     }
 
-    fn changes(&mut self, number: u32) {
-        let [first, second, third] = self.moments();
+    fn tell_changes(&mut self, number: u32) {
+        let [first, second, third] = self.ordered_moments();
         let random = &mut self.teller.random;
         let brand = GeneratedBrand::new(random, "new");
         let in_full = random.per_mille(500);
-        match random.below(5) {
+        match random.draw_below(5) {
             0 => self.teller.tell("firm.changed", first, |data| {
-                data.object("brand", |fields| brand.write(fields));
+                data.object("brand", |fields| brand.write_fields(fields));
             }),
             1 => self.teller.tell("firm.changed", first, |data| {
                 data.text("name", &format!("Office № {number}, “renamed”"));
                 data.object("plan", |plan| {
-                    plan.bare("leads_in_full", in_full);
+                    plan.bare_value("leads_in_full", in_full);
                 });
             }),
             2 => self.teller.tell("firm.changed", second, |data| {
-                data.bare("invites_enabled", in_full);
+                data.bare_value("invites_enabled", in_full);
             }),
             3 => {
                 self.teller.tell("firm.suspended", second, |_| {});
@@ -149,8 +162,8 @@ impl FirmLife {
     }
 
     /// Closes one firm in nine, towards the end. The first firm never closes.
-    fn close(&mut self, number: u32) -> Option<EventTime> {
-        let closes_at = self.span.part(15, 16);
+    fn close_firm(&mut self, number: u32) -> Option<EventTime> {
+        let closes_at = self.span.time_at_part(15, 16);
         (number % 9 == 8).then(|| {
             self.teller.tell("firm.closed", closes_at, |_| {});
             closes_at
@@ -158,16 +171,16 @@ impl FirmLife {
     }
 
     /// A time while the firm settles.
-    pub(super) fn soon(&mut self) -> EventTime {
+    pub(super) fn settling_time(&mut self) -> EventTime {
         let from = self.opened.after(MINUTE);
-        EventTime(self.teller.random.between(from.0, self.span.settled.0))
+        EventTime(self.teller.random.draw_between(from.0, self.span.settled.0))
     }
 
     /// Three times in order, before any firm closes.
-    pub(super) fn moments(&mut self) -> [EventTime; 3] {
+    pub(super) fn ordered_moments(&mut self) -> [EventTime; 3] {
         let width = self.span.length() / 16 * 5;
         [0, 1, 2].map(|number| {
-            let after = self.teller.random.between(SECOND, width - HOUR);
+            let after = self.teller.random.draw_between(SECOND, width - HOUR);
             self.span.settled.after(number * width + after)
         })
     }
@@ -182,15 +195,15 @@ struct GeneratedBrand {
 
 impl GeneratedBrand {
     fn new(random: &mut Random, slug: &str) -> Self {
-        let color = random.pick(&COLORS);
+        let color = random.pick_one(&COLORS);
         let logo = format!("https://forms.example.com/{slug}/logo.svg");
-        let reply_to = format!("office+{slug}@{}", random.pick(&MAIL_DOMAINS));
+        let reply_to = format!("office+{slug}@{}", random.pick_one(&MAIL_DOMAINS));
         let logo_url = random.per_mille(700).then_some(logo);
         let reply_to = random.per_mille(800).then_some(reply_to);
         Self { color, logo_url, reply_to }
     }
 
-    fn write(&self, fields: &mut ObjectWriter<'_>) {
+    fn write_fields(&self, fields: &mut ObjectWriter<'_>) {
         fields.text("color", self.color);
         if let Some(logo_url) = &self.logo_url {
             fields.text("logo_url", logo_url);

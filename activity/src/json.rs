@@ -14,7 +14,7 @@ pub(super) struct ObjectWriter<'a> {
 }
 
 /// Writes an object.
-pub(super) fn object(out: &mut Vec<u8>, fields: impl FnOnce(&mut ObjectWriter<'_>)) {
+pub(super) fn write_object(out: &mut Vec<u8>, fields: impl FnOnce(&mut ObjectWriter<'_>)) {
     out.push(b'{');
     fields(&mut ObjectWriter { out, empty: true });
     out.push(b'}');
@@ -23,19 +23,19 @@ pub(super) fn object(out: &mut Vec<u8>, fields: impl FnOnce(&mut ObjectWriter<'_
 impl ObjectWriter<'_> {
     /// A text of any kind.
     pub(super) fn text(&mut self, name: &str, value: &str) -> &mut Self {
-        text(self.name(name), value);
+        write_text(self.write_name(name), value);
         self
     }
 
     /// A text that needs no escapes: an id or a time.
-    pub(super) fn plain(&mut self, name: &str, value: impl Display) -> &mut Self {
-        write!(self.name(name), "\"{value}\"").expect(WRITTEN);
+    pub(super) fn plain_text(&mut self, name: &str, value: impl Display) -> &mut Self {
+        write!(self.write_name(name), "\"{value}\"").expect(WRITTEN);
         self
     }
 
     /// A number, `true`, `false` or `null`.
-    pub(super) fn bare(&mut self, name: &str, value: impl Display) -> &mut Self {
-        write!(self.name(name), "{value}").expect(WRITTEN);
+    pub(super) fn bare_value(&mut self, name: &str, value: impl Display) -> &mut Self {
+        write!(self.write_name(name), "{value}").expect(WRITTEN);
         self
     }
 
@@ -44,7 +44,7 @@ impl ObjectWriter<'_> {
         name: &str,
         fields: impl FnOnce(&mut ObjectWriter<'_>),
     ) -> &mut Self {
-        object(self.name(name), fields);
+        write_object(self.write_name(name), fields);
         self
     }
 
@@ -54,16 +54,18 @@ impl ObjectWriter<'_> {
         items: impl IntoIterator<Item = T>,
         fields: impl Fn(&mut ObjectWriter<'_>, T),
     ) -> &mut Self {
-        list(self.name(name), items, |out, item| object(out, |one| fields(one, item)));
+        write_list(self.write_name(name), items, |out, item| {
+            write_object(out, |one| fields(one, item))
+        });
         self
     }
 
     pub(super) fn texts(&mut self, name: &str, items: &[&str]) -> &mut Self {
-        list(self.name(name), items, |out, item| text(out, item));
+        write_list(self.write_name(name), items, |out, item| write_text(out, item));
         self
     }
 
-    fn name(&mut self, name: &str) -> &mut Vec<u8> {
+    fn write_name(&mut self, name: &str) -> &mut Vec<u8> {
         if !std::mem::replace(&mut self.empty, false) {
             self.out.push(b',');
         }
@@ -74,11 +76,15 @@ impl ObjectWriter<'_> {
     }
 }
 
-fn text(out: &mut Vec<u8>, value: &str) {
+fn write_text(out: &mut Vec<u8>, value: &str) {
     serde_json::to_writer(out, value).expect(WRITTEN);
 }
 
-fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Vec<u8>, T)) {
+fn write_list<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T>,
+    write: impl Fn(&mut Vec<u8>, T),
+) {
     out.push(b'[');
     for (index, item) in items.into_iter().enumerate() {
         if index > 0 {

@@ -62,22 +62,22 @@ impl MadeUpActivity {
     }
 
     /// All activity, in its order of arrival.
-    pub fn activity(self) -> impl Iterator<Item = EventLine> {
+    pub fn all_lines(self) -> impl Iterator<Item = EventLine> {
         EventGenerator::new(self)
     }
 
     /// Firms, members and forms, from first to last. The firms stay open: the effect of a
     /// suspension or an end depends on the deliveries sent until then.
-    pub fn founding(self) -> impl Iterator<Item = EventLine> {
-        let lives = Self { responses: 0, ..self }.activity();
+    pub fn founding_lines(self) -> impl Iterator<Item = EventLine> {
+        let lives = Self { responses: 0, ..self }.all_lines();
         lives.filter(|line| !line.is_about("firm.") || line.is_about("firm.opened"))
     }
 
     /// Activity after the founding, without erasures. Their effect depends on the deliveries sent
     /// until then, too.
-    pub fn responses(self) -> impl Iterator<Item = EventLine> {
+    pub fn response_lines(self) -> impl Iterator<Item = EventLine> {
         let left_out = ["firm.", "member.", "form.", "response.erased", "person.erased"];
-        self.activity().filter(move |line| !left_out.iter().any(|kind| line.is_about(kind)))
+        self.all_lines().filter(move |line| !left_out.iter().any(|kind| line.is_about(kind)))
     }
 
     /// Writes all activity as lines.
@@ -85,9 +85,9 @@ impl MadeUpActivity {
     /// # Errors
     ///
     /// If `out` cannot be written to.
-    pub fn write(self, out: impl Write) -> io::Result<()> {
+    pub fn write_lines(self, out: impl Write) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 18, out);
-        self.activity().try_for_each(|line| line.write(&mut out))?;
+        self.all_lines().try_for_each(|line| line.write(&mut out))?;
         out.flush()
     }
 }

@@ -21,51 +21,56 @@ impl GeneratedPerson {
     /// A person of the firm's country, or sometimes of another. An address may come up again; an
     /// address with a mark does not.
     pub(super) fn new(random: &mut Random, firm: &GeneratedFirm, mark: Option<u64>) -> Self {
-        let abroad = random.pick(&FOREIGN_LOCALES);
+        let abroad = random.pick_one(&FOREIGN_LOCALES);
         let origin = if random.per_mille(600) { firm.home } else { abroad };
-        let (first_name, first) = random.pick(origin.first);
-        let (last_name, last) = random.pick(origin.last);
+        let (first_name, first) = random.pick_one(origin.first);
+        let (last_name, last) = random.pick_one(origin.last);
         let name = match origin.order {
             NameOrder::FirstLast => format!("{first_name} {last_name}"),
             NameOrder::LastFirst => format!("{last_name}{first_name}"),
         };
-        let mark = mark.map_or_else(|| random.below(500).to_string(), |mark| format!("r{mark}"));
-        let email = format!("{first}.{last}.{mark}@{}", random.pick(&MAIL_DOMAINS));
-        let company = format!("{last_name} {}", random.pick(&TRADES));
-        let phone = random.digits(origin.phone);
+        let mark =
+            mark.map_or_else(|| random.draw_below(500).to_string(), |mark| format!("r{mark}"));
+        let email = format!("{first}.{last}.{mark}@{}", random.pick_one(&MAIL_DOMAINS));
+        let company = format!("{last_name} {}", random.pick_one(&TRADES));
+        let phone = random.fill_digits(origin.phone);
         let mut told = |often, text| if random.per_mille(often) { text } else { String::new() };
         let phone = told(750, phone);
         let company = told(600, company);
         Self { origin, name, first_name, last_name, email, phone, company }
     }
 
-    pub(super) fn write(&self, fields: &mut ObjectWriter<'_>) {
+    pub(super) fn write_fields(&self, fields: &mut ObjectWriter<'_>) {
         fields.text("name", &self.name).text("first_name", self.first_name);
         fields.text("last_name", self.last_name).text("email", &self.email);
         fields.text("phone", &self.phone).text("company", &self.company);
     }
 
     /// All contact fields in one line.
-    pub(super) fn contact(&self) -> String {
+    pub(super) fn contact_line(&self) -> String {
         let told = [&self.name, &self.email, &self.phone, &self.company];
         let told: Vec<&str> =
             told.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
         told.join(", ")
     }
 
-    pub(super) fn sentence(&self, random: &mut Random) -> &'static str {
+    pub(super) fn pick_sentence(&self, random: &mut Random) -> &'static str {
         let of_anybody = random.per_mille(120);
-        if of_anybody { random.pick(&COMMON_SENTENCES) } else { random.pick(self.origin.sentences) }
+        if of_anybody {
+            random.pick_one(&COMMON_SENTENCES)
+        } else {
+            random.pick_one(self.origin.sentences)
+        }
     }
 
     /// A few sentences. One text in forty has some kilobytes.
-    pub(super) fn text(&self, random: &mut Random) -> String {
+    pub(super) fn some_sentences(&self, random: &mut Random) -> String {
         let long = random.per_mille(25);
-        let sentences = if long { 40 + random.below(80) } else { 1 + random.below(5) };
-        let mut text = String::from(self.sentence(random));
+        let sentences = if long { 40 + random.draw_below(80) } else { 1 + random.draw_below(5) };
+        let mut text = String::from(self.pick_sentence(random));
         for _ in 1..sentences {
-            text.push_str(random.pick(&[" ", " ", "\n", "\n\n"]));
-            text.push_str(self.sentence(random));
+            text.push_str(random.pick_one(&[" ", " ", "\n", "\n\n"]));
+            text.push_str(self.pick_sentence(random));
         }
         text
     }

@@ -22,7 +22,7 @@ struct GeneratedReport<'a> {
 }
 
 /// Tells the report of a response. Four in ten have none.
-pub(super) fn tell(
+pub(super) fn tell_report(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
     submitted: EventTime,
@@ -31,22 +31,26 @@ pub(super) fn tell(
         return;
     }
     let random = &mut teller.random;
-    let most = random.index(HIGHLIGHTS.len() / 2 + 1);
-    let highlights = &HIGHLIGHTS[most..most + random.index(4)];
-    let report =
-        GeneratedReport { id: random.id(), response, summary: random.pick(&SUMMARIES), highlights };
-    let written = submitted.after(random.between(SECOND, 20 * SECOND));
+    let most = random.pick_index(HIGHLIGHTS.len() / 2 + 1);
+    let highlights = &HIGHLIGHTS[most..most + random.pick_index(4)];
+    let report = GeneratedReport {
+        id: random.draw_id(),
+        response,
+        summary: random.pick_one(&SUMMARIES),
+        highlights,
+    };
+    let written = submitted.after(random.draw_between(SECOND, 20 * SECOND));
     let draft = ReportStatus { status: "draft", locked: random.per_mille(250) };
-    report.write(teller, "report.created", draft, written);
+    report.tell_state(teller, "report.created", draft, written);
     if draft.locked {
-        report.sell(teller, written);
+        report.tell_sale(teller, written);
     } else {
-        report.review(teller, draft, written);
+        report.tell_review(teller, draft, written);
     }
 }
 
 impl GeneratedReport<'_> {
-    fn write(
+    fn tell_state(
         &self,
         teller: &mut EventTeller,
         kind: &'static str,
@@ -55,51 +59,51 @@ impl GeneratedReport<'_> {
     ) {
         let Self { id, response, summary, highlights } = *self;
         teller.tell(kind, at, |data| {
-            data.plain("report_id", id).plain("response_id", response.id);
+            data.plain_text("report_id", id).plain_text("response_id", response.id);
             data.text("title", response.form.template.title).text("status", state.status);
             data.text("summary", summary).texts("highlights", highlights);
             data.text("review_url", &format!("https://forms.example.com/reports/{id}"));
-            data.bare("locked", state.locked);
+            data.bare_value("locked", state.locked);
         });
     }
 
     /// Sells a locked report, then reviews it. Most people pay; the others' report stays locked.
-    fn sell(&self, teller: &mut EventTeller, written: EventTime) {
-        let paid = written.after(teller.random.between(MINUTE, 2 * DAY));
+    fn tell_sale(&self, teller: &mut EventTeller, written: EventTime) {
+        let paid = written.after(teller.random.draw_between(MINUTE, 2 * DAY));
         if teller.random.per_mille(350) {
             let locked = ReportStatus { status: "draft", locked: true };
-            return self.review(teller, locked, paid);
+            return self.tell_review(teller, locked, paid);
         }
         let bought = PaidItem { report: Some(self.id), booking: None };
-        pay(teller, self.response, bought, paid);
-        let unlocked = paid.after(teller.random.between(SECOND, MINUTE));
+        tell_payment(teller, self.response, bought, paid);
+        let unlocked = paid.after(teller.random.draw_between(SECOND, MINUTE));
         let open = ReportStatus { status: "draft", locked: false };
-        self.write(teller, "report.changed", open, unlocked);
-        self.review(teller, open, unlocked);
+        self.tell_state(teller, "report.changed", open, unlocked);
+        self.tell_review(teller, open, unlocked);
     }
 
-    fn review(&self, teller: &mut EventTeller, draft: ReportStatus, now: EventTime) {
-        let changed = now.after(teller.random.between(MINUTE, DAY));
+    fn tell_review(&self, teller: &mut EventTeller, draft: ReportStatus, now: EventTime) {
+        let changed = now.after(teller.random.draw_between(MINUTE, DAY));
         if teller.random.per_mille(350) {
             let state = ReportStatus { status: "in_review", ..draft };
-            self.write(teller, "report.changed", state, changed);
+            self.tell_state(teller, "report.changed", state, changed);
         }
         if teller.random.per_mille(250) {
             return;
         }
-        let approved = changed.after(teller.random.between(MINUTE, 8 * HOUR));
-        self.moved(teller, "report.approved", approved);
-        let sent = approved.after(teller.random.between(SECOND, HOUR));
-        self.moved(teller, "report.sent", sent);
+        let approved = changed.after(teller.random.draw_between(MINUTE, 8 * HOUR));
+        self.tell_moved(teller, "report.approved", approved);
+        let sent = approved.after(teller.random.draw_between(SECOND, HOUR));
+        self.tell_moved(teller, "report.sent", sent);
         if teller.random.per_mille(600) {
-            let opened = sent.after(teller.random.between(MINUTE, 4 * DAY));
-            self.moved(teller, "report.opened", opened);
+            let opened = sent.after(teller.random.draw_between(MINUTE, 4 * DAY));
+            self.tell_moved(teller, "report.opened", opened);
         }
     }
 
-    fn moved(&self, teller: &mut EventTeller, kind: &'static str, at: EventTime) {
+    fn tell_moved(&self, teller: &mut EventTeller, kind: &'static str, at: EventTime) {
         teller.tell(kind, at.after(50), |data| {
-            data.plain("report_id", self.id).plain("at", at);
+            data.plain_text("report_id", self.id).plain_text("at", at);
         });
     }
 }
@@ -112,23 +116,23 @@ pub(super) struct PaidItem {
 }
 
 /// Tells a payment.
-pub(super) fn pay(
+pub(super) fn tell_payment(
     teller: &mut EventTeller,
     response: &GeneratedResponse<'_>,
     bought: PaidItem,
     at: EventTime,
 ) {
-    let payment = teller.random.id();
-    let amount = 1_900 + 500 * teller.random.below(60);
+    let payment = teller.random.draw_id();
+    let amount = 1_900 + 500 * teller.random.draw_below(60);
     let currency = if response.firm.home.lang == "en" { "GBP" } else { "EUR" };
     teller.tell("payment.received", at.after(300), |data| {
-        data.plain("payment_id", payment).plain("response_id", response.id);
+        data.plain_text("payment_id", payment).plain_text("response_id", response.id);
         if let Some(report) = bought.report {
-            data.plain("report_id", report);
+            data.plain_text("report_id", report);
         }
         if let Some(booking) = bought.booking {
-            data.plain("booking_id", booking);
+            data.plain_text("booking_id", booking);
         }
-        data.bare("amount", amount).text("currency", currency).plain("at", at);
+        data.bare_value("amount", amount).text("currency", currency).plain_text("at", at);
     });
 }

@@ -46,36 +46,36 @@ pub(super) struct GeneratedResponse<'a> {
 }
 
 /// Tells the response with this number, which begins at this time.
-pub(super) fn tell(
+pub(super) fn tell_response(
     seed: u64,
     number: u64,
     begins: EventTime,
     firms: &[GeneratedFirm],
 ) -> Vec<EventLine> {
     let mut random = Random::new(seed, RESPONSE_DRAWS, number);
-    let (firm, form) = asked(&mut random, begins, firms);
+    let (firm, form) = pick_form(&mut random, begins, firms);
     let response = GeneratedResponse::new(&mut random, number, firm, form, begins);
     let mut teller = EventTeller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
-    if let Some(submitted) = response.answer(&mut teller, begins) {
-        aftermath::score(&mut teller, &response, submitted);
-        reports::tell(&mut teller, &response, submitted);
-        bookings::tell(&mut teller, &response, submitted);
+    if let Some(submitted) = response.tell_answers(&mut teller, begins) {
+        aftermath::score_lead(&mut teller, &response, submitted);
+        reports::tell_report(&mut teller, &response, submitted);
+        bookings::tell_bookings(&mut teller, &response, submitted);
     }
-    aftermath::end(&mut teller, &response, begins);
-    unruly::shake(&mut teller);
+    aftermath::tell_fate(&mut teller, &response, begins);
+    unruly::disorder_lines(&mut teller);
     teller.lines
 }
 
 /// Picks an open form. Earlier firms are picked more often.
-fn asked<'a>(
+fn pick_form<'a>(
     random: &mut Random,
     at: EventTime,
     firms: &'a [GeneratedFirm],
 ) -> (&'a GeneratedFirm, &'a GeneratedForm) {
-    let drawn = random.index(firms.len()).min(random.index(firms.len()));
+    let drawn = random.pick_index(firms.len()).min(random.pick_index(firms.len()));
     let is_gone = firms[drawn].closes_at.is_some_and(|closes_at| closes_at <= at);
     let firm = &firms[if is_gone { 0 } else { drawn }];
-    let form = &firm.forms[random.index(firm.forms.len())];
+    let form = &firm.forms[random.pick_index(firm.forms.len())];
     (firm, if form.is_open(at) { form } else { &firm.forms[0] })
 }
 
@@ -91,60 +91,61 @@ impl<'a> GeneratedResponse<'a> {
         let person = GeneratedPerson::new(random, firm, fate.is_personal().then_some(number));
         let template = form.template;
         let questions = template.questions.iter();
-        let answers = questions.map(|q| (q, answer(random, q, &person, begins))).collect();
+        let answers = questions.map(|q| (q, made_up_answer(random, q, &person, begins))).collect();
         Self {
-            id: random.id(),
+            id: random.draw_id(),
             firm,
             form,
             person,
             fate,
-            score: random.below(101),
-            device: random.pick(&DEVICES),
-            ending: random.pick(template.endings),
+            score: random.draw_below(101),
+            device: random.pick_one(&DEVICES),
+            ending: random.pick_one(template.endings),
             answers,
-            amount: random.below(2_000_000),
-            hidden: hidden(random, form),
+            amount: random.draw_below(2_000_000),
+            hidden: hidden_values(random, form),
         }
     }
 
     /// Tells the saves and the submission, and returns the submission's time. Most responses are
     /// saved once or not at all.
-    fn answer(&self, teller: &mut EventTeller, begins: EventTime) -> Option<EventTime> {
+    fn tell_answers(&self, teller: &mut EventTeller, begins: EventTime) -> Option<EventTime> {
         let submits = teller.random.per_mille(860);
-        let saves = teller.random.pick(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4]);
+        let saves = teller.random.pick_one(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4]);
         let saves = if submits { saves } else { 1.max(saves) };
         let mut now = begins;
         for save in 0..saves {
             let answered = self.answers.len() * (save + 1) / 5;
-            self.report(teller, SAVED, now, answered);
-            now = now.after(teller.random.between(5 * SECOND, 6 * MINUTE));
+            self.report_answers(teller, SAVED, now, answered);
+            now = now.after(teller.random.draw_between(5 * SECOND, 6 * MINUTE));
         }
         submits.then(|| {
             let all = self.answers.len();
-            self.report(teller, SUBMITTED, now, all);
+            self.report_answers(teller, SUBMITTED, now, all);
             now
         })
     }
 
     /// Tells the first answers of the response. A save has no ending.
-    fn report(
+    fn report_answers(
         &self,
         teller: &mut EventTeller,
         kind: ResponseEventKind,
         at: EventTime,
         answered: usize,
     ) {
-        let time = at.after(teller.random.between(REPORT_LAG_MS.0, REPORT_LAG_MS.1));
+        let time = at.after(teller.random.draw_between(REPORT_LAG_MS.0, REPORT_LAG_MS.1));
         teller.tell(kind.name, time, |data| {
-            data.plain("response_id", self.id).plain("form_id", self.form.id);
-            data.plain(kind.time_field, at);
+            data.plain_text("response_id", self.id).plain_text("form_id", self.form.id);
+            data.plain_text(kind.time_field, at);
             data.text("device", self.device).text("lang", self.person.origin.lang);
             if kind == SUBMITTED {
-                data.text("ending", self.ending).object("variables", |one| self.variables(one));
+                data.text("ending", self.ending)
+                    .object("variables", |one| self.write_variables(one));
             }
             let answers = &self.answers[..answered];
             if answers.iter().any(|(question, _)| matches!(question.kind, QuestionKind::Contact)) {
-                data.object("respondent", |respondent| self.person.write(respondent));
+                data.object("respondent", |respondent| self.person.write_fields(respondent));
             }
             data.objects("answers", answers, |one, (question, answer)| {
                 one.text("id", question.id).text("question", question.words);
@@ -156,61 +157,67 @@ impl<'a> GeneratedResponse<'a> {
         });
     }
 
-    fn variables(&self, fields: &mut ObjectWriter<'_>) {
-        fields.bare("score", self.score);
+    fn write_variables(&self, fields: &mut ObjectWriter<'_>) {
+        fields.bare_value("score", self.score);
         if self.score > 20 {
             let whole = self.amount / 100;
             let cents = self.amount % 100;
-            fields.bare("quote", format_args!("{whole}.{cents:02}"));
+            fields.bare_value("quote", format_args!("{whole}.{cents:02}"));
         }
         if self.score > 50 {
-            fields.bare("priority", self.score > 75).text("topic", self.form.template.slug);
+            fields.bare_value("priority", self.score > 75).text("topic", self.form.template.slug);
         }
     }
 }
 
-fn answer(
+fn made_up_answer(
     random: &mut Random,
     question: &FormQuestion,
     person: &GeneratedPerson,
     at: EventTime,
 ) -> String {
     match question.kind {
-        QuestionKind::Contact => person.contact(),
-        QuestionKind::Short => person.sentence(random).to_owned(),
-        QuestionKind::Long => person.text(random),
-        QuestionKind::Choice(choices) => choice(random, choices),
-        QuestionKind::Number(most) => number(random, most),
-        QuestionKind::Date => date(at.after(random.between(-400 * DAY, 120 * DAY) + HOUR)),
+        QuestionKind::Contact => person.contact_line(),
+        QuestionKind::Short => person.pick_sentence(random).to_owned(),
+        QuestionKind::Long => person.some_sentences(random),
+        QuestionKind::Choice(choices) => pick_choice(random, choices),
+        QuestionKind::Number(most) => pick_number(random, most),
+        QuestionKind::Date => {
+            date_text(at.after(random.draw_between(-400 * DAY, 120 * DAY) + HOUR))
+        }
     }
 }
 
 /// One choice or, now and then, all.
-fn choice(random: &mut Random, choices: &[&str]) -> String {
+fn pick_choice(random: &mut Random, choices: &[&str]) -> String {
     let all = random.per_mille(150);
-    if all { choices.join(", ") } else { (random.pick(choices)).to_owned() }
+    if all { choices.join(", ") } else { (random.pick_one(choices)).to_owned() }
 }
 
 /// Small numbers are more frequent. One in five has decimals.
-fn number(random: &mut Random, most: u64) -> String {
-    let most = random.below(most + 1);
-    let whole = random.below(most + 1);
-    if random.per_mille(200) { random.digits(&format!("{whole}.##")) } else { whole.to_string() }
+fn pick_number(random: &mut Random, most: u64) -> String {
+    let most = random.draw_below(most + 1);
+    let whole = random.draw_below(most + 1);
+    if random.per_mille(200) {
+        random.fill_digits(&format!("{whole}.##"))
+    } else {
+        whole.to_string()
+    }
 }
 
-fn date(at: EventTime) -> String {
+fn date_text(at: EventTime) -> String {
     let mut day = at.to_string();
     day.truncate("2026-11-01".len());
     day
 }
 
 /// The values that a link gave: hidden fields, and the link's source.
-fn hidden(random: &mut Random, form: &GeneratedForm) -> Vec<(&'static str, &'static str)> {
+fn hidden_values(random: &mut Random, form: &GeneratedForm) -> Vec<(&'static str, &'static str)> {
     let given = form.hidden.iter().filter(|_| random.per_mille(700)).copied().collect::<Vec<_>>();
     let mut hidden: Vec<_> =
-        given.into_iter().map(|hidden| (hidden.key, random.pick(hidden.values))).collect();
+        given.into_iter().map(|hidden| (hidden.key, random.pick_one(hidden.values))).collect();
     if random.per_mille(400) {
-        let (source, medium, campaign) = random.pick(&UTM);
+        let (source, medium, campaign) = random.pick_one(&UTM);
         hidden.extend([("utm_source", source), ("utm_medium", medium)]);
         hidden.push(("utm_campaign", campaign));
     }

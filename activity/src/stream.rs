@@ -35,7 +35,7 @@ impl RunPeriod {
     }
 
     /// The time at which this part of the period has passed.
-    pub(super) fn part(self, number: u64, of: u64) -> EventTime {
+    pub(super) fn time_at_part(self, number: u64, of: u64) -> EventTime {
         let passed = i128::from(self.length()) * i128::from(number) / i128::from(of.max(1));
         self.settled.after(i64::try_from(passed).unwrap_or_default())
     }
@@ -57,39 +57,40 @@ pub(super) struct EventGenerator {
 impl EventGenerator {
     pub(super) fn new(made_up: MadeUpActivity) -> Self {
         let span = RunPeriod::new(made_up);
-        let (firms, mut lives) = firms::all(made_up.seed, made_up.firms, span);
+        let (firms, mut lives) = firms::generate_firms(made_up.seed, made_up.firms, span);
         lives.retain(|line| line.arrives_at <= span.until);
         let lives = lives.into_iter().peekable();
         let queue = LineQueue::default();
         let mut stream =
             Self { made_up, span, firms, lives, queue, number: 0, begins: EventTime::NEVER };
-        stream.begins = stream.begins();
+        stream.begins = stream.next_begin();
         stream
     }
 
     /// The begin of the next response. It lies in that response's share of the period, so the
     /// begins are in order.
-    fn begins(&self) -> EventTime {
+    fn next_begin(&self) -> EventTime {
         let MadeUpActivity { responses, seed, .. } = self.made_up;
         if self.number == responses {
             return EventTime::NEVER;
         }
         let [from, to] =
-            [self.number, self.number + 1].map(|number| self.span.part(number, responses));
-        EventTime(Random::new(seed, BEGINNING_DRAWS, self.number).between(from.0, to.0))
+            [self.number, self.number + 1].map(|number| self.span.time_at_part(number, responses));
+        EventTime(Random::new(seed, BEGINNING_DRAWS, self.number).draw_between(from.0, to.0))
     }
 
     /// Tells the next response. `None` if none is left.
-    fn tell(&mut self) -> Option<()> {
+    fn tell_next(&mut self) -> Option<()> {
         if self.begins == EventTime::NEVER {
             return None;
         }
-        let told = responses::tell(self.made_up.seed, self.number, self.begins, &self.firms);
+        let told =
+            responses::tell_response(self.made_up.seed, self.number, self.begins, &self.firms);
         for line in told.into_iter().filter(|line| line.arrives_at <= self.span.until) {
             self.queue.push(line);
         }
         self.number += 1;
-        self.begins = self.begins();
+        self.begins = self.next_begin();
         Some(())
     }
 }
@@ -106,7 +107,7 @@ impl Iterator for EventGenerator {
             if let Some(line) = self.queue.pop_due(self.begins) {
                 return Some(line);
             }
-            self.tell()?;
+            self.tell_next()?;
         }
     }
 }

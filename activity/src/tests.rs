@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use api::intake::{CloudEvent, EventFormat, parse};
+use api::intake::{CloudEvent, EventFormat, parse_events};
 use domain::activity::{Activity, BATCH_MAX_EVENTS, LeadBand};
 use domain::values::Timestamp;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::*;
 
 fn written(made_up: MadeUpActivity) -> String {
     let mut out = Vec::new();
-    made_up.write(&mut out).unwrap();
+    made_up.write_lines(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -19,7 +19,7 @@ fn read(text: &str) -> Vec<CloudEvent> {
     let lines: Vec<&str> = text.lines().collect();
     let chunks = lines.chunks(BATCH_MAX_EVENTS);
     chunks
-        .flat_map(|chunk| parse(EventFormat::Lines, chunk.join("\n").as_bytes()).unwrap())
+        .flat_map(|chunk| parse_events(EventFormat::Lines, chunk.join("\n").as_bytes()).unwrap())
         .collect()
 }
 

@@ -5,21 +5,21 @@ use super::event::{EventLine, EventTeller, EventTime, HOUR, SECOND};
 use super::random::Random;
 
 /// Disorders the lines of one response.
-pub(super) fn shake(teller: &mut EventTeller) {
+pub(super) fn disorder_lines(teller: &mut EventTeller) {
     let Some(first) = teller.lines.first().map(|line| line.arrives_at) else {
         return;
     };
     if teller.random.per_mille(60) {
-        hurry(&mut teller.random, &mut teller.lines, first);
+        hurry_line(&mut teller.random, &mut teller.lines, first);
     }
     let repeats: Vec<EventLine> =
-        teller.lines.iter().filter_map(|line| repeat(&mut teller.random, line)).collect();
+        teller.lines.iter().filter_map(|line| repeat_line(&mut teller.random, line)).collect();
     teller.lines.extend(repeats);
 }
 
 /// Moves one line before all lines that it follows from.
-fn hurry(random: &mut Random, lines: &mut [EventLine], first: EventTime) {
-    let hurries = random.index(lines.len());
+fn hurry_line(random: &mut Random, lines: &mut [EventLine], first: EventTime) {
+    let hurries = random.pick_index(lines.len());
     let line = &mut lines[hurries];
     if may_hurry(line.kind) {
         line.arrives_at = first.after(-1);
@@ -35,12 +35,12 @@ fn may_hurry(kind: &str) -> bool {
 }
 
 /// Repeats one line in eighty, under its id or under a new one.
-fn repeat(random: &mut Random, line: &EventLine) -> Option<EventLine> {
-    let id = match random.below(160) {
+fn repeat_line(random: &mut Random, line: &EventLine) -> Option<EventLine> {
+    let id = match random.draw_below(160) {
         0 => line.id,
-        1 => random.id(),
+        1 => random.draw_id(),
         _ => return None,
     };
-    let position = line.arrives_at.after(random.between(SECOND, HOUR));
+    let position = line.arrives_at.after(random.draw_between(SECOND, HOUR));
     Some(EventLine { id, arrives_at: position, ..line.clone() })
 }

@@ -41,12 +41,12 @@ impl AuditAccess {
     }
 
     /// The public keys, and their source.
-    pub(crate) async fn keys(&self) -> Result<KnownKeys, Error> {
+    pub(crate) async fn known_keys(&self) -> Result<KnownKeys, Error> {
         self.on_disk(|notary| notary.known_keys()).await
     }
 
     /// Up to `limit` signed checkpoints after this number.
-    pub(crate) async fn checkpoints(
+    pub(crate) async fn checkpoints_after(
         &self,
         after: u64,
         limit: usize,
@@ -55,30 +55,33 @@ impl AuditAccess {
     }
 
     /// The signed checkpoint with this number, or the newest.
-    pub(crate) async fn checkpoint(&self, number: Option<u64>) -> Result<SignedCheckpoint, Error> {
+    pub(crate) async fn read_checkpoint(
+        &self,
+        number: Option<u64>,
+    ) -> Result<SignedCheckpoint, Error> {
         let newest = || async {
-            let last = self.on_disk(|notary| notary.checkpoints.last()).await?;
+            let last = self.on_disk(|notary| notary.checkpoints.read_last()).await?;
             last.ok_or(Error::NotSigned)
         };
         let Some(number) = number else { return newest().await };
-        match self.on_disk(move |notary| notary.checkpoints.numbered(number)).await? {
+        match self.on_disk(move |notary| notary.checkpoints.read_numbered(number)).await? {
             Some(signed) => Ok(signed),
             None => Err(Error::NoSuchCheckpoint { newest: newest().await?.checkpoint.number }),
         }
     }
 
     /// A bundle under a signed checkpoint that exists.
-    pub(crate) async fn bundle(
+    pub(crate) async fn bundle_under(
         &self,
         pool: &PgPool,
         signed: SignedCheckpoint,
         asked: ExportSelection,
     ) -> Result<BundlePages, Error> {
-        Ok(bundle::under(pool, signed, asked).await?)
+        Ok(bundle::pages_under(pool, signed, asked).await?)
     }
 
     /// The right of a call to wait for entries.
-    pub(crate) fn wait(&self) -> Result<SemaphorePermit<'_>, Error> {
+    pub(crate) fn acquire_wait(&self) -> Result<SemaphorePermit<'_>, Error> {
         self.waiting.try_acquire().map_err(|_| Error::RateLimited(1))
     }
 
@@ -96,7 +99,7 @@ impl AuditAccess {
     }
 
     /// Notes that a session was recorded, and forgets ended ones.
-    pub(crate) fn begin(&self, reader: FeedReader, after: i64, now: Timestamp) {
+    pub(crate) fn note_session(&self, reader: FeedReader, after: i64, now: Timestamp) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|_, session| session.is_open(now));
         sessions.insert(reader, FeedSession::begun(after, now));

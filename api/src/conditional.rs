@@ -24,7 +24,7 @@ impl EntityTag {
     }
 
     /// The content with its name, or 304 if the caller has it. The headers go with both.
-    pub(crate) fn answer(
+    pub(crate) fn answer_conditional(
         &self,
         asked: &HeaderMap,
         mut headers: HeaderMap,

@@ -39,20 +39,20 @@ pub(crate) async fn compress(request: Request, next: Next) -> Response {
     response.headers_mut().remove(CONTENT_LENGTH);
     response.headers_mut().insert(CONTENT_ENCODING, GZIP);
     let (parts, body) = response.into_parts();
-    match compressed(body).await {
+    match gzip_body(body).await {
         Ok(body) => Response::from_parts(parts, body.into()),
         Err(error) => Error::Internal(error.to_string()).into_response(),
     }
 }
 
 /// The body as gzip, made beside the threads that serve other calls.
-async fn compressed(body: axum::body::Body) -> io::Result<Bytes> {
+async fn gzip_body(body: axum::body::Body) -> io::Result<Bytes> {
     let plain = to_bytes(body, usize::MAX).await.map_err(io::Error::other)?;
-    spawn_blocking(move || gzip(&plain, Compression::fast())).await?
+    spawn_blocking(move || gzip_bytes(&plain, Compression::fast())).await?
 }
 
 /// These bytes as gzip.
-pub(crate) fn gzip(plain: &[u8], level: Compression) -> io::Result<Bytes> {
+pub(crate) fn gzip_bytes(plain: &[u8], level: Compression) -> io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), level);
     encoder.write_all(plain)?;
     Ok(encoder.finish()?.into())
@@ -66,7 +66,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     for coding in lists.flat_map(|list| list.split(',')) {
         let mut parts = coding.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
-        let weighs = parts.all(|part| weight(part) != Some(0.0));
+        let weighs = parts.all(|part| parse_weight(part) != Some(0.0));
         if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
             return weighs;
         }
@@ -76,7 +76,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// The weight in `q=0.5`.
-fn weight(parameter: &str) -> Option<f32> {
+fn parse_weight(parameter: &str) -> Option<f32> {
     let (name, value) = parameter.split_once('=')?;
     if name.trim().eq_ignore_ascii_case("q") { value.trim().parse().ok() } else { None }
 }

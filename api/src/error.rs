@@ -182,20 +182,20 @@ struct ErrorBody {
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        self.answer(None)
+        self.answer_with_reason(None)
     }
 }
 
 impl Error {
     /// The answer with the reason of the failure, which is not for everybody.
-    pub(crate) fn answer(self, reason: Option<String>) -> Response {
-        self.log();
+    pub(crate) fn answer_with_reason(self, reason: Option<String>) -> Response {
+        self.log_failure();
         let (status, code) = self.status_and_code();
         REFUSALS.count(&[("code", code)]);
         let (index, line) = self.index_and_line();
         let body = Json(ErrorBody { error: self.sentence(status), code, index, line, reason });
         let mut response = (status, body).into_response();
-        if let Some((name, value)) = self.header() {
+        if let Some((name, value)) = self.answer_header() {
             response.headers_mut().insert(name, value);
         }
         response
@@ -270,7 +270,7 @@ impl Error {
     }
 
     /// The header that belongs to the answer.
-    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+    fn answer_header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Unauthorized | Self::NoToken => {
                 Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
@@ -290,7 +290,7 @@ impl Error {
     }
 
     /// Logs the errors that an operator must look into. No other place logs them.
-    fn log(&self) {
+    fn log_failure(&self) {
         if let Self::Internal(detail) = self {
             tracing::error!(detail, "a call failed");
         } else if let Self::Unavailable(detail) | Self::NoKeyring(detail) = self

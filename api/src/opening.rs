@@ -30,7 +30,7 @@ impl OpeningDoor {
     /// opened it answers its documents, and 503 to every other call.
     #[must_use]
     pub fn public(base_url: &str, egress: &[IpAddr], ids: RequestIds) -> Self {
-        let documents = ServedDocs::at(base_url, egress).routes();
+        let documents = ServedDocs::for_service(base_url, egress).routes();
         let door = documents.fallback(not_yet).method_not_allowed_fallback(not_yet);
         Self::until_opened(layers::around_public(door, ids))
     }
@@ -79,12 +79,12 @@ mod tests {
     use futures::future::{BoxFuture, ready};
     use uuid::Uuid;
 
-    use crate::internal::{Exposition, metrics};
+    use crate::internal::{Exposition, metrics_router};
 
     struct NoMetrics;
 
     impl Exposition for NoMetrics {
-        fn text(&self) -> BoxFuture<'_, String> {
+        fn metrics_text(&self) -> BoxFuture<'_, String> {
             ready(String::new()).boxed()
         }
     }
@@ -102,7 +102,7 @@ mod tests {
         let ids = || RequestIds::new(|| Uuid::from_u128(1));
         for (opening, livez) in [
             (OpeningDoor::public("http://a/api/v1", &[], ids()), 503),
-            (OpeningDoor::internal(metrics(Arc::new(NoMetrics), ids()), ids()), 200),
+            (OpeningDoor::internal(metrics_router(Arc::new(NoMetrics), ids()), ids()), 200),
         ] {
             assert_eq!(status(&opening, "/livez").await, livez);
             let is_public = livez == 503;

@@ -63,7 +63,7 @@ pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Err
     let keyring = in_time("the keyring", async {
         vault::ask_keyring(&mut *service.pools.keyring_health.acquire().await?).await
     });
-    let alarms = timeout(ANSWER_WITHIN, alarms(service));
+    let alarms = timeout(ANSWER_WITHIN, raised_alarms(service));
     let (main, keyring, alarms) = tokio::join!(main, keyring, alarms);
     let missing = main.map_err(Error::Unavailable)?.missing;
     if missing > 0 {
@@ -108,12 +108,12 @@ async fn try_disks(service: &Service) -> Result<DiskSpace, sqlx::Error> {
 }
 
 /// Returns the alarms that are on.
-async fn alarms(service: &Service) -> Result<Vec<Alarm>, sqlx::Error> {
+async fn raised_alarms(service: &Service) -> Result<Vec<Alarm>, sqlx::Error> {
     let _turn = service.admission.alarm_turn.lock().await;
     let now = service.clock.now().get();
     let main = &mut *service.pools.health.acquire().await?;
     let states = [
-        (LOG_TAIL, !log_tail::unacknowledged(main).await?.is_empty()),
+        (LOG_TAIL, !log_tail::unacknowledged_losses(main).await?.is_empty()),
         (VERIFICATION, is_verification_broken(main).await?),
         (CHECKPOINTS, is_unsigned(main, now).await?),
         (CLOCK, service.clock.fault().is_some()),

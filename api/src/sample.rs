@@ -37,8 +37,9 @@ pub fn of_submission(trigger: Trigger, latest: &LatestSubmission) -> EventPayloa
     let made_up = SampleSubmission::new(trigger, latest.submitted_at);
     let report = latest.report.clone();
     let booking = latest.booking.clone();
-    let report = report.map(|report| after(trigger, report, |report| &mut report.status));
-    let booking = booking.map(|booking| after(trigger, booking, |booking| &mut booking.status));
+    let report = report.map(|report| with_status(trigger, report, |report| &mut report.status));
+    let booking =
+        booking.map(|booking| with_status(trigger, booking, |booking| &mut booking.status));
     EventPayload::new(PayloadSource {
         trigger,
         form: latest.form.clone(),
@@ -57,7 +58,7 @@ pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> Even
     EventPayload::new(PayloadSource {
         trigger,
         form: form.unwrap_or_else(made_up_form),
-        response_id: id(2),
+        response_id: sample_id(2),
         submitted_at: now,
         document: &made_up.document,
         report: made_up.report_for(trigger),
@@ -66,7 +67,7 @@ pub fn made_up(trigger: Trigger, form: Option<FormPart>, now: Timestamp) -> Even
 }
 
 /// The part with the status that the trigger gives it, such as `cancelled` or `approved`.
-fn after<P>(trigger: Trigger, mut part: P, status: impl Fn(&mut P) -> &mut String) -> P {
+fn with_status<P>(trigger: Trigger, mut part: P, status: impl Fn(&mut P) -> &mut String) -> P {
     if let Some(word) = status_after(trigger) {
         word.clone_into(status(&mut part));
     }
@@ -83,7 +84,7 @@ const fn status_after(trigger: Trigger) -> Option<&'static str> {
 
 fn made_up_form() -> FormPart {
     FormPart {
-        id: id(1).into(),
+        id: sample_id(1).into(),
         title: "Sample form".to_owned(),
         url: "https://forms.example.com/f/sample".to_owned(),
     }
@@ -98,8 +99,8 @@ struct SampleSubmission {
 
 impl SampleSubmission {
     fn new(trigger: Trigger, now: Timestamp) -> Self {
-        let booking = after(trigger, booking(now), |booking| &mut booking.status);
-        Self { document: document(), report: report(), booking }
+        let booking = with_status(trigger, sample_booking(now), |booking| &mut booking.status);
+        Self { document: sample_document(), report: sample_report(), booking }
     }
 
     /// A payment is for a report or a consultation. The sample shows the report.
@@ -135,11 +136,11 @@ impl SampleSubmission {
 }
 
 /// Made-up ids are constant and visibly no real ids.
-const fn id(n: u128) -> Uuid {
+const fn sample_id(n: u128) -> Uuid {
     Uuid::from_u128(0x0000_0000_0000_4000_8000_0000_0000_0000 + n)
 }
 
-fn document() -> ResponseDocument {
+fn sample_document() -> ResponseDocument {
     ResponseDocument {
         device: "mobile".to_owned(),
         lang: "en".to_owned(),
@@ -153,16 +154,21 @@ fn document() -> ResponseDocument {
             company: "Example Ltd".to_owned(),
         },
         answers: vec![
-            answer("contact", "How can we reach you?", "contact_group", "Jane Example"),
-            answer("service", "What do you need?", "short_text", "Bookkeeping"),
-            answer("details", "Tell us more", "long_text", "We need help with our year end."),
+            sample_answer("contact", "How can we reach you?", "contact_group", "Jane Example"),
+            sample_answer("service", "What do you need?", "short_text", "Bookkeeping"),
+            sample_answer(
+                "details",
+                "Tell us more",
+                "long_text",
+                "We need help with our year end.",
+            ),
         ],
         variables: FormVariables::default(),
         hidden: BTreeMap::from([("utm_source".to_owned(), "newsletter".to_owned())]),
     }
 }
 
-fn answer(id: &str, question: &str, kind: &str, answer: &str) -> AnsweredQuestion {
+fn sample_answer(id: &str, question: &str, kind: &str, answer: &str) -> AnsweredQuestion {
     AnsweredQuestion {
         id: id.to_owned(),
         question: question.to_owned(),
@@ -171,9 +177,9 @@ fn answer(id: &str, question: &str, kind: &str, answer: &str) -> AnsweredQuestio
     }
 }
 
-fn report() -> ReportDocument {
+fn sample_report() -> ReportDocument {
     ReportDocument {
-        id: id(3).into(),
+        id: sample_id(3).into(),
         title: "Sample report".to_owned(),
         status: "approved".to_owned(),
         summary: Some("A short summary of what was found.".to_owned()),
@@ -184,10 +190,10 @@ fn report() -> ReportDocument {
 }
 
 /// A booking of half an hour, one day later.
-fn booking(now: Timestamp) -> Booking {
+fn sample_booking(now: Timestamp) -> Booking {
     let starts_at = now.get() + TimeDelta::days(1);
     Booking {
-        id: id(4).into(),
+        id: sample_id(4).into(),
         title: "Introductory call".to_owned(),
         status: "confirmed".to_owned(),
         starts_at: starts_at.into(),
@@ -217,10 +223,14 @@ mod tests {
 
     fn latest() -> LatestSubmission {
         LatestSubmission {
-            form: FormPart { id: id(9).into(), title: "Intake".into(), url: "https://f".into() },
-            response_id: id(8),
+            form: FormPart {
+                id: sample_id(9).into(),
+                title: "Intake".into(),
+                url: "https://f".into(),
+            },
+            response_id: sample_id(8),
             submitted_at: now(),
-            document: ResponseDocument { ending: "vip".into(), ..document() },
+            document: ResponseDocument { ending: "vip".into(), ..sample_document() },
             report: None,
             booking: None,
         }
@@ -259,7 +269,10 @@ mod tests {
         for sample in [&made_up, &real] {
             assert_eq!(sample["booking"]["status"].as_str(), booking);
         }
-        assert_eq!((&real["form"]["id"], &real["response"]["id"]), (&json!(id(9)), &json!(id(8))));
+        assert_eq!(
+            (&real["form"]["id"], &real["response"]["id"]),
+            (&json!(sample_id(9)), &json!(sample_id(8)))
+        );
         let ending = if partial { "" } else { "vip" };
         assert_eq!(real["response"]["ending"], ending);
     }
@@ -275,8 +288,8 @@ mod tests {
     /// A real part was shown as no delivery of the trigger shows one.
     #[test]
     fn a_real_part_has_the_triggers_state() {
-        let in_review = ReportDocument { status: "in_review".into(), ..report() };
-        let (report, booking) = (Some(in_review), Some(booking(now())));
+        let in_review = ReportDocument { status: "in_review".into(), ..sample_report() };
+        let (report, booking) = (Some(in_review), Some(sample_booking(now())));
         let latest = LatestSubmission { report, booking, ..latest() };
         let cancelled = json_of(&of_submission(Trigger::BookingCancelled, &latest));
         assert_eq!(cancelled["booking"]["status"], "cancelled");
@@ -289,9 +302,12 @@ mod tests {
 
     #[test]
     fn real_parts_are_not_made_up() {
-        let real = ReportDocument { title: "Real".into(), ..report() };
-        let latest =
-            LatestSubmission { report: Some(real), booking: Some(booking(now())), ..latest() };
+        let real = ReportDocument { title: "Real".into(), ..sample_report() };
+        let latest = LatestSubmission {
+            report: Some(real),
+            booking: Some(sample_booking(now())),
+            ..latest()
+        };
         let sample = of_submission(Trigger::FormSubmitted, &latest);
         assert_eq!(sample.report.unwrap().title, "Real");
         assert!(sample.booking.is_some());

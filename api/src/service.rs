@@ -135,7 +135,7 @@ pub struct ServiceSettings {
 /// own.
 pub trait AppendClaimer: Send + Sync {
     /// Queues the deliveries of these occurrences, and claims those that can be sent at once.
-    fn queue<'a>(
+    fn queue_and_claim<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
@@ -146,10 +146,10 @@ pub trait AppendClaimer: Send + Sync {
 /// Deliveries that an append has claimed. If it is dropped before the commit, no claim remains.
 pub trait ClaimedInAppend: Send {
     /// Whether a queued delivery waits for a worker.
-    fn waits(&self) -> bool;
+    fn needs_worker(&self) -> bool;
 
     /// Sends the deliveries, after the commit of the append.
-    fn send(self: Box<Self>);
+    fn send_claimed(self: Box<Self>);
 }
 
 /// Batchers of intake calls and token look-ups. Clones share them.
@@ -169,7 +169,7 @@ impl CallBatchers {
     /// Number of calls that wait for a batch.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
-        self.intake.waiting()
+        self.intake.waiting_count()
     }
 }
 
@@ -199,7 +199,7 @@ pub trait TargetDns: Send + Sync {
 /// The queue of deliveries, as operators ask about it.
 pub trait QueueView: Send + Sync {
     /// The work that waits for these hosts. A host without work may be left out.
-    fn waiting<'a>(
+    fn host_backlogs<'a>(
         &'a self,
         hosts: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>>;
@@ -242,8 +242,8 @@ impl Service {
 
     /// Random bytes of a text that callers send. The text names this installation's cell.
     pub(crate) fn routed_secret(&self) -> [u8; 32] {
-        let random = self.entropy.secret();
-        self.settings.cell.map_or(random, |cell| cell.mark(random))
+        let random = self.entropy.new_secret();
+        self.settings.cell.map_or(random, |cell| cell.mark_bytes(random))
     }
 
     /// The operator who gives commands at the terminal of this process.
@@ -260,7 +260,7 @@ impl Service {
             firm_id,
             recorded_at: self.clock.now(),
             actor,
-            correlation_id: self.entropy.id(),
+            correlation_id: self.entropy.new_id(),
             causation_id: None,
             traceparent: trace::current_traceparent(),
             terminal: self.terminal_of(actor),
@@ -302,7 +302,7 @@ pub(crate) mod tests {
     }
 
     impl QueueView for Silent {
-        fn waiting<'a>(
+        fn host_backlogs<'a>(
             &'a self,
             _: &'a [String],
         ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {
@@ -311,11 +311,11 @@ pub(crate) mod tests {
     }
 
     impl EventWords for Silent {
-        fn sentence(&self, _: &NameBook, _: &str, _: &Event) -> String {
+        fn event_sentence(&self, _: &NameBook, _: &str, _: &Event) -> String {
             String::new()
         }
 
-        fn actor(&self, _: &NameBook, _: Actor) -> String {
+        fn actor_noun(&self, _: &NameBook, _: Actor) -> String {
             String::new()
         }
 
@@ -323,7 +323,7 @@ pub(crate) mod tests {
             String::new()
         }
 
-        fn commands(&self, _: &str, _: &str, _: Option<Uuid>) -> Vec<String> {
+        fn commands_about(&self, _: &str, _: &str, _: Option<Uuid>) -> Vec<String> {
             Vec::new()
         }
     }
@@ -344,7 +344,7 @@ pub(crate) mod tests {
             identity: IdentityKey::new(&[0; 32]),
             clock: clock.clone(),
             entropy: Arc::clone(&entropy),
-            mailer: Mailer::off(),
+            mailer: Mailer::switched_off(),
             sender: "forms@example.com".parse().unwrap(),
             public_url: "https://forms.example".into(),
             cell: None,

@@ -28,7 +28,7 @@ use crate::batching::token_cache::{self, TokenHash};
 use crate::commands;
 use crate::error::Error;
 use crate::service::Service;
-use crate::token_holder::{HolderRole, NotARole, TokenHolder, hash};
+use crate::token_holder::{HolderRole, NotARole, TokenHolder, hash_token};
 
 /// Bytes of random, SHA-256 and start.
 const NAME_BYTES: usize = 32 + 32 + 8;
@@ -92,14 +92,18 @@ pub async fn begin(service: &Service, token: &str, address: IpAddr) -> Result<Se
     let now = service.clock.now();
     let Some(holder) = token_cache::authenticate(service, token).await? else {
         let wrong =
-            service.admission.token_rates.begin(address, now).map_err(Error::RateLimited)?;
-        wrong.fail(now);
+            service.admission.token_rates.begin_try(address, now).map_err(Error::RateLimited)?;
+        wrong.count_failure(now);
         return Err(Error::NoToken);
     };
     if !may_look(holder.role) {
         return Err(Error::Forbidden);
     }
-    let name = SessionName { random: service.entropy.secret(), token: hash(token), begun_at: now };
+    let name = SessionName {
+        random: service.entropy.new_secret(),
+        token: hash_token(token),
+        begun_at: now,
+    };
     Ok(Session { holder, kind: SessionKind::OfToken(name), proven_at: Some(now) })
 }
 
@@ -139,15 +143,15 @@ pub(crate) async fn begin_for_user(
     proven_at: Option<Timestamp>,
 ) -> Result<Option<String>, Error> {
     let Some(provider) = &service.settings.provider else { return Ok(None) };
-    let cookie = URL_SAFE_NO_PAD.encode(service.entropy.secret());
-    let sign_in_id = service.entropy.id();
+    let cookie = URL_SAFE_NO_PAD.encode(service.entropy.new_secret());
+    let sign_in_id = service.entropy.new_id();
     let holder = TokenHolder {
         token_id: scope.user_id,
         role: scope.role,
         firm_ids: scope.firm_ids.as_deref().map(Into::into),
     };
     let new = NewSignIn {
-        cookie_sha256: hash(&cookie),
+        cookie_sha256: hash_token(&cookie),
         flow_sha256,
         sign_in_id,
         grants_sha256: provider.grants_sha256(),
@@ -163,7 +167,7 @@ pub(crate) async fn begin_for_user(
     let events = SignIn::default().decide(&command);
     let events = events.map_err(|error| Error::Internal(error.to_string()))?;
     let context = service.context(INSTALLATION_FIRM_ID, holder.actor());
-    appending.append(NewEvent::after(0, &sign_in_id.to_string(), &context, events)).await?;
+    appending.append(NewEvent::number_after(0, &sign_in_id.to_string(), &context, events)).await?;
     appending.commit().await?;
     Ok(Some(cookie))
 }
@@ -176,7 +180,7 @@ async fn resume_for_user(
     token_use: TokenUse,
 ) -> Result<Option<Session>, Error> {
     let Some(provider) = &service.settings.provider else { return Ok(None) };
-    let cookie_sha256 = hash(cookie);
+    let cookie_sha256 = hash_token(cookie);
     let now = service.clock.now().get();
     let grants = provider.grants_sha256();
     let pool = service.store.pool();
@@ -199,7 +203,7 @@ async fn resume_for_user(
 /// # Errors
 /// If the database does not answer.
 pub async fn of_users(service: &Service) -> Result<Vec<OpenSignIn>, Error> {
-    Ok(sign_ins::open(service.store.pool(), service.clock.now().get()).await?)
+    Ok(sign_ins::list_open(service.store.pool(), service.clock.now().get()).await?)
 }
 
 /// Ends all sessions of a user, by the operator at the terminal. Returns their number.
@@ -207,7 +211,7 @@ pub async fn of_users(service: &Service) -> Result<Vec<OpenSignIn>, Error> {
 /// # Errors
 /// `not_found` if none is open; `invalid_request` for a reason that is empty or too long.
 pub async fn end_of_user(service: &Service, user_id: Uuid, reason: &str) -> Result<usize, Error> {
-    let reason = Some(commands::reason(reason)?);
+    let reason = Some(commands::parse_reason(reason)?);
     let mut appending = service.store.begin().await?;
     let now = service.clock.now().get();
     let ended = sign_ins::end_of_user(appending.connection(), user_id, now).await?;
@@ -231,10 +235,11 @@ async fn record_ends(
     let upcasters = service.store.upcasters();
     for sign_in_id in sign_ins {
         let stream = sign_in_id.to_string();
-        let (sign_in, last) = load::<SignIn>(appending.connection(), &upcasters, &stream).await?;
+        let (sign_in, last) =
+            load_aggregate::<SignIn>(appending.connection(), &upcasters, &stream).await?;
         let events = sign_in.decide(&command);
         let events = events.map_err(|error| Error::Internal(error.to_string()))?;
-        appending.append(NewEvent::after(last, &stream, &context, events)).await?;
+        appending.append(NewEvent::number_after(last, &stream, &context, events)).await?;
     }
     appending.commit().await?;
     Ok(())
@@ -288,7 +293,7 @@ impl Session {
         let SessionKind::OfToken(name) = self.kind else { return None };
         let used_at = service.clock.now();
         let left = SESSION_TIME - (used_at.get() - name.begun_at.get());
-        Some((UsedSession { name, used_at }.signed(service), left.num_seconds()))
+        Some((UsedSession { name, used_at }.signed_cookie(service), left.num_seconds()))
     }
 
     /// Ends the session of a user, for all copies of its cookie. A token's session goes on with its
@@ -342,7 +347,7 @@ impl SessionName {
         let mut bytes = [0; NAME_BYTES];
         bytes[..32].copy_from_slice(&self.random);
         bytes[32..64].copy_from_slice(&self.token);
-        bytes[64..].copy_from_slice(&millis(self.begun_at));
+        bytes[64..].copy_from_slice(&millis_bytes(self.begun_at));
         bytes
     }
 }
@@ -351,11 +356,11 @@ impl UsedSession {
     fn bytes(self) -> [u8; SIGNED_BYTES] {
         let mut bytes = [0; SIGNED_BYTES];
         bytes[..NAME_BYTES].copy_from_slice(&self.name.bytes());
-        bytes[NAME_BYTES..].copy_from_slice(&millis(self.used_at));
+        bytes[NAME_BYTES..].copy_from_slice(&millis_bytes(self.used_at));
         bytes
     }
 
-    fn signed(self, service: &Service) -> String {
+    fn signed_cookie(self, service: &Service) -> String {
         let bytes = self.bytes();
         let signature = service.inviter.identity.sign_session(&bytes);
         URL_SAFE_NO_PAD.encode([bytes.as_slice(), &signature].concat())
@@ -382,7 +387,7 @@ impl UsedSession {
     }
 }
 
-fn millis(at: Timestamp) -> [u8; 8] {
+fn millis_bytes(at: Timestamp) -> [u8; 8] {
     at.get().timestamp_millis().to_be_bytes()
 }
 
@@ -421,7 +426,7 @@ mod tests {
     async fn a_changed_cookie_is_no_session() {
         let service = nowhere();
         let used = UsedSession { name: name(), used_at: at(4) };
-        let cookie = used.signed(&service);
+        let cookie = used.signed_cookie(&service);
         assert!(UsedSession::read(&service, &cookie).is_some_and(|read| read == used));
         for place in 0..cookie.len() {
             let mut other = cookie.clone().into_bytes();

@@ -52,7 +52,7 @@ impl TokenHolder {
 
     /// The firms that the token may reach; `None` for all.
     #[must_use]
-    pub fn firms(&self) -> Option<&[Uuid]> {
+    pub fn reached_firms(&self) -> Option<&[Uuid]> {
         self.firm_ids.as_deref()
     }
 
@@ -69,7 +69,7 @@ pub(crate) fn is_token(text: &str) -> bool {
         .is_some_and(|rest| URL_SAFE_NO_PAD.decode(rest).is_ok())
 }
 
-pub(crate) fn hash(token: &str) -> [u8; 32] {
+pub(crate) fn hash_token(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 

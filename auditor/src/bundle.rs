@@ -21,7 +21,9 @@ use uuid::Uuid;
 use crate::files::SignedCheckpoint;
 
 pub use read::{BundleReport, verify};
-pub use write::{BundlePages, BundleSummary, CheckpointSigning, ExportSelection, export, under};
+pub use write::{
+    BundlePages, BundleSummary, CheckpointSigning, ExportSelection, export, pages_under,
+};
 
 /// The first value of every bundle, so that a reader recognises the format.
 const BUNDLE_KIND: &str = "firmforms-audit";

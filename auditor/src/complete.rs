@@ -53,7 +53,9 @@ pub async fn missing_entries(
         };
         after = last.position;
         let compared = ComparedPage::read(&mut snapshot, &events).await?;
-        missing.extend(compared.missing().filter(|placed| !placed.is_late()).map(missing_entry));
+        missing.extend(
+            compared.entries_without_row().filter(|placed| !placed.is_late()).map(missing_entry),
+        );
     }
 }
 
@@ -79,7 +81,7 @@ pub(crate) async fn require_complete(
         };
         after = last.position;
         let compared = ComparedPage::read(connection, &events).await?;
-        if let Some(first) = compared.missing().next() {
+        if let Some(first) = compared.entries_without_row().next() {
             return Err(AuditError::Gap(missing_entry(first)));
         }
         compared.require_equal()?;
@@ -114,7 +116,7 @@ impl ComparedPage {
         Ok(Self { placed, rows: rows.map(|row| (row.position, row)).collect() })
     }
 
-    fn missing(&self) -> impl Iterator<Item = &PlacedEntry> {
+    fn entries_without_row(&self) -> impl Iterator<Item = &PlacedEntry> {
         self.placed.iter().filter(|placed| !self.rows.contains_key(&placed.entry.position))
     }
 
@@ -122,7 +124,7 @@ impl ComparedPage {
     fn require_equal(&self) -> Result<(), AuditError> {
         for PlacedEntry { entry, .. } in &self.placed {
             let Some(row) = self.rows.get(&entry.position) else { continue };
-            if row.entry != entry.canonical(row.sequence.cast_unsigned()) {
+            if row.entry != entry.canonical_json(row.sequence.cast_unsigned()) {
                 let EntryRow { firm_id, sequence, position, .. } = *row;
                 let location = FlawLocation::Entry { firm_id, sequence, position: Some(position) };
                 let why = "its bytes are not what its event says".to_owned();

@@ -39,13 +39,13 @@ impl CoverPage<'_> {
         let rows = [
             ("Firm", firm_name.map_or_else(|| "without a name".to_owned(), str::to_owned)),
             ("Firm's id", bundle.firm_id.to_string()),
-            ("Period", period(&bundle.proved)),
+            ("Period", period_text(&bundle.proved)),
             ("Entries in the period", bundle.proved.entries.to_string()),
             (
                 "Entry before the period",
-                neighbour(bundle.proved.before, "none: the log begins here"),
+                neighbour_text(bundle.proved.before, "none: the log begins here"),
             ),
-            ("Entry after the period", neighbour(bundle.proved.after, &last_signed(bundle))),
+            ("Entry after the period", neighbour_text(bundle.proved.after, &last_signed(bundle))),
             (
                 "Entries in the file",
                 format!("{} to {} of {} that were signed", bundle.first, bundle.last, bundle.of),
@@ -60,7 +60,7 @@ impl CoverPage<'_> {
             ("Its public key", bundle.signed.public_key.clone()),
             ("Page made at", made_at.to_string()),
         ];
-        let facts: String = rows.iter().map(|(name, value)| row(name, value)).collect();
+        let facts: String = rows.iter().map(|(name, value)| table_row(name, value)).collect();
         let counts: String = match bundle.actions.is_empty() {
             true if bundle.proved.is_open() => {
                 "<p>No entries in this period up to the signed checkpoint.</p>".to_owned()
@@ -69,7 +69,7 @@ impl CoverPage<'_> {
             false => {
                 let rows = bundle.actions.iter();
                 let rows: String =
-                    rows.map(|(name, count)| row(name, &count.to_string())).collect();
+                    rows.map(|(name, count)| table_row(name, &count.to_string())).collect();
                 format!("<table>{rows}</table>")
             }
         };
@@ -80,7 +80,7 @@ impl CoverPage<'_> {
              <h1>{title}</h1>\n<p>This page describes a file. The file is the proof; \
              the page proves nothing.</p>\n<table>{facts}</table>\n<h2>Entries by action</h2>\n{counts}\n{verify}\
              </body></html>\n",
-            title = escaped(&title),
+            title = escape_html(&title),
             verify = how_to_verify(file),
         )
     }
@@ -98,11 +98,11 @@ fn how_to_verify(file: &str) -> String {
          <li>Compare firm, period and the number of entries with the answer.</li></ol>\n\
          <p>The proof covers the order and the content of entries up to the signed checkpoint. It \
          does not show that a reported activity was true, nor that the service's clock was right.</p>\n",
-        file = escaped(&quoted),
+        file = escape_html(&quoted),
     )
 }
 
-fn period(proved: &ProvedPeriod) -> String {
+fn period_text(proved: &ProvedPeriod) -> String {
     match (proved.period.since, proved.period.until) {
         (None, None) => "all entries".to_owned(),
         (Some(since), None) => format!("from {since} on"),
@@ -111,7 +111,7 @@ fn period(proved: &ProvedPeriod) -> String {
     }
 }
 
-fn neighbour(entry: Option<EntryTime>, missing: &str) -> String {
+fn neighbour_text(entry: Option<EntryTime>, missing: &str) -> String {
     entry.map_or_else(|| missing.to_owned(), |entry| format!("{} of {}", entry.sequence, entry.at))
 }
 
@@ -119,13 +119,13 @@ fn last_signed(bundle: &BundleSummary) -> String {
     format!("none: entry {} is the last that was signed; later ones are not covered", bundle.of)
 }
 
-fn row(name: &str, value: &str) -> String {
-    format!("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value))
+fn table_row(name: &str, value: &str) -> String {
+    format!("<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name), escape_html(value))
 }
 
 /// A text that is no markup, in content and in attributes.
-fn escaped(text: &str) -> String {
-    let printable = domain::values::printable(text);
+fn escape_html(text: &str) -> String {
+    let printable = domain::values::printable_text(text);
     let mut safe = String::with_capacity(printable.len());
     for char in printable.chars() {
         match char {

@@ -112,12 +112,12 @@ impl AuditError {
         }
     }
 
-    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn at_path(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |error| Self::File { path, error }
     }
 
-    pub(crate) fn unreadable(path: &Path, why: &(impl ToString + ?Sized)) -> Self {
+    pub(crate) fn unreadable_file(path: &Path, why: &(impl ToString + ?Sized)) -> Self {
         Self::Unreadable { path: path.to_owned(), why: why.to_string() }
     }
 }

@@ -34,7 +34,7 @@ pub struct SignedCheckpoint {
 impl SignedCheckpoint {
     /// The key, if the signature is valid and the content names this key.
     #[must_use]
-    pub fn verified(&self) -> Option<PublicKey> {
+    pub fn verified_key(&self) -> Option<PublicKey> {
         let key = PublicKey::from_hex(&self.public_key)?;
         let signature = hex::decode(&self.signature).ok()?;
         let good = key.verifies(&self.checkpoint.signed_bytes(), &signature);
@@ -77,8 +77,8 @@ impl CheckpointFolder {
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn files(&self) -> Result<Vec<(u64, PathBuf)>, AuditError> {
-        numbered(&self.folder, "json")
+    pub fn numbered_files(&self) -> Result<Vec<(u64, PathBuf)>, AuditError> {
+        numbered_paths(&self.folder, "json")
     }
 
     /// Up to `limit` signed checkpoints after this number, in order.
@@ -90,27 +90,27 @@ impl CheckpointFolder {
         after: u64,
         limit: usize,
     ) -> Result<Vec<SignedCheckpoint>, AuditError> {
-        let files = self.files()?;
+        let files = self.numbered_files()?;
         let later = files.iter().filter(|(number, _)| *number > after);
-        later.take(limit).map(|(_, path)| read(path)).collect()
+        later.take(limit).map(|(_, path)| read_checkpoint(path)).collect()
     }
 
     /// The last signed checkpoint.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn last(&self) -> Result<Option<SignedCheckpoint>, AuditError> {
-        self.files()?.last().map(|(_, path)| read(path)).transpose()
+    pub fn read_last(&self) -> Result<Option<SignedCheckpoint>, AuditError> {
+        self.numbered_files()?.last().map(|(_, path)| read_checkpoint(path)).transpose()
     }
 
     /// The signed checkpoint with this number, if its file is there.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn numbered(&self, number: u64) -> Result<Option<SignedCheckpoint>, AuditError> {
-        let files = self.files()?;
+    pub fn read_numbered(&self, number: u64) -> Result<Option<SignedCheckpoint>, AuditError> {
+        let files = self.numbered_files()?;
         let file = files.iter().find(|(found, _)| *found == number);
-        file.map(|(_, path)| read(path)).transpose()
+        file.map(|(_, path)| read_checkpoint(path)).transpose()
     }
 
     /// The public keys that lie beside the checkpoints. Each file is named after its key's id.
@@ -120,11 +120,11 @@ impl CheckpointFolder {
     pub fn public_keys(&self) -> Result<Vec<PublicKey>, AuditError> {
         let mut files = with_extension(&self.folder, "pub")?;
         files.sort();
-        files.iter().map(|path| keys::read(path).map(PublicKey)).collect()
+        files.iter().map(|path| keys::read_half(path).map(PublicKey)).collect()
     }
 
     /// Puts a public key beside the checkpoints, unless it lies there.
-    pub(crate) fn publish(&self, key: &PublicKey) -> Result<(), AuditError> {
+    pub(crate) fn publish_key(&self, key: &PublicKey) -> Result<(), AuditError> {
         let path = self.folder.join(format!("{}.pub", key.id()));
         if !path.exists() {
             write_new(&path, PUBLIC_MODE, format!("{}\n", key.hex()).as_bytes())?;
@@ -133,22 +133,22 @@ impl CheckpointFolder {
     }
 
     /// Stores a signed checkpoint. Returns false if its number is taken.
-    pub(crate) fn keep(&self, signed: &SignedCheckpoint) -> Result<bool, AuditError> {
+    pub(crate) fn store_new(&self, signed: &SignedCheckpoint) -> Result<bool, AuditError> {
         let path = self.folder.join(format!("{:08}.json", signed.checkpoint.number));
         let text = serde_json::to_string_pretty(signed)
-            .map_err(|error| AuditError::unreadable(&path, &error))?;
+            .map_err(|error| AuditError::unreadable_file(&path, &error))?;
         write_new(&path, PUBLIC_MODE, format!("{text}\n").as_bytes())
     }
 }
 
 /// Reads a signed checkpoint from its file.
-pub(crate) fn read(path: &Path) -> Result<SignedCheckpoint, AuditError> {
-    let text = fs::read_to_string(path).map_err(AuditError::file(path))?;
-    serde_json::from_str(&text).map_err(|error| AuditError::unreadable(path, &error))
+pub(crate) fn read_checkpoint(path: &Path) -> Result<SignedCheckpoint, AuditError> {
+    let text = fs::read_to_string(path).map_err(AuditError::at_path(path))?;
+    serde_json::from_str(&text).map_err(|error| AuditError::unreadable_file(path, &error))
 }
 
 /// Number and path of all files with this extension, in order of their numbers.
-pub(crate) fn numbered(folder: &Path, kind: &str) -> Result<Vec<(u64, PathBuf)>, AuditError> {
+pub(crate) fn numbered_paths(folder: &Path, kind: &str) -> Result<Vec<(u64, PathBuf)>, AuditError> {
     let number = |path: &Path| path.file_stem()?.to_str()?.parse().ok();
     let paths = with_extension(folder, kind)?.into_iter();
     let mut files: Vec<_> = paths.filter_map(|path| Some((number(&path)?, path))).collect();
@@ -161,10 +161,10 @@ fn with_extension(folder: &Path, kind: &str) -> Result<Vec<PathBuf>, AuditError>
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(AuditError::file(folder)(error)),
+        Err(error) => return Err(AuditError::at_path(folder)(error)),
     };
     let paths: Result<Vec<_>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
-    let mut paths = paths.map_err(AuditError::file(folder))?;
+    let mut paths = paths.map_err(AuditError::at_path(folder))?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == kind));
     Ok(paths)
 }
@@ -180,7 +180,7 @@ pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, Au
         .recursive(true)
         .mode(0o711)
         .create(folder)
-        .map_err(AuditError::file(folder))?;
+        .map_err(AuditError::at_path(folder))?;
     let draft = path.with_extension(format!("draft-{}-{draft}", std::process::id()));
     let write = || {
         match fs::remove_file(&draft) {
@@ -202,7 +202,7 @@ pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, Au
             Ok(()) => Ok(true),
         }
     };
-    write().map_err(AuditError::file(path))
+    write().map_err(AuditError::at_path(path))
 }
 
 #[cfg(test)]

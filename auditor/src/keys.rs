@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use vault::Entropy;
 
 use crate::error::AuditError;
-use crate::files::{PUBLIC_MODE, SECRET_MODE, numbered, write_new};
+use crate::files::{PUBLIC_MODE, SECRET_MODE, numbered_paths, write_new};
 
 /// The bytes before the 32 key bytes in the standard encoding of an Ed25519 public key (RFC 8410).
 const SPKI_PREFIX: [u8; 12] =
@@ -56,9 +56,9 @@ impl KeyFolder {
     ///
     /// # Errors
     /// If a file cannot be read, or is no key.
-    pub fn list(&self) -> Result<Vec<PublicKey>, AuditError> {
-        let files = numbered(&self.folder, "pub")?;
-        files.iter().map(|(_, path)| read(path).map(PublicKey)).collect()
+    pub fn public_keys(&self) -> Result<Vec<PublicKey>, AuditError> {
+        let files = numbered_paths(&self.folder, "pub")?;
+        files.iter().map(|(_, path)| read_half(path).map(PublicKey)).collect()
     }
 
     /// Makes a new key for all later signatures, and deletes the old private half.
@@ -66,10 +66,10 @@ impl KeyFolder {
     /// # Errors
     /// If a file cannot be read or written.
     pub fn rotate(&self, entropy: &dyn Entropy) -> Result<PublicKey, AuditError> {
-        let old = numbered(&self.folder, "key")?;
+        let old = numbered_paths(&self.folder, "key")?;
         let key = self.make_next(entropy)?;
         for (_, path) in old {
-            fs::remove_file(&path).map_err(AuditError::file(&path))?;
+            fs::remove_file(&path).map_err(AuditError::at_path(&path))?;
         }
         Ok(key.public())
     }
@@ -80,48 +80,48 @@ impl KeyFolder {
     /// If the key cannot be read.
     pub fn sign(&self, bytes: &[u8]) -> Result<Option<KeySignature>, AuditError> {
         let signed = |key: SigningKey| KeySignature { key: key.public(), bytes: key.sign(bytes) };
-        Ok(self.current()?.map(signed))
+        Ok(self.current_key()?.map(signed))
     }
 
     /// The key that signs now. `None` if the folder has none.
-    pub(crate) fn current(&self) -> Result<Option<SigningKey>, AuditError> {
-        Ok(self.last()?.map(|(_, key)| key))
+    pub(crate) fn current_key(&self) -> Result<Option<SigningKey>, AuditError> {
+        Ok(self.last_key()?.map(|(_, key)| key))
     }
 
     /// Writes the public half of the current key if a crash left the private half alone.
-    pub(crate) fn complete(&self) -> Result<(), AuditError> {
-        if let Some((number, key)) = self.last()? {
-            self.published(number, key)?;
+    pub(crate) fn complete_pair(&self) -> Result<(), AuditError> {
+        if let Some((number, key)) = self.last_key()? {
+            self.write_public(number, key)?;
         }
         Ok(())
     }
 
-    fn last(&self) -> Result<Option<(u64, SigningKey)>, AuditError> {
-        let keys = numbered(&self.folder, "key")?;
+    fn last_key(&self) -> Result<Option<(u64, SigningKey)>, AuditError> {
+        let keys = numbered_paths(&self.folder, "key")?;
         let last = keys.last();
-        last.map(|(number, path)| Ok((*number, SigningKey::of_seed(&read(path)?, path)?)))
+        last.map(|(number, path)| Ok((*number, SigningKey::of_seed(&read_half(path)?, path)?)))
             .transpose()
     }
 
     /// Makes a key after all others, and leaves them as they are.
     pub(crate) fn make_next(&self, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
-        let last = numbered(&self.folder, "pub")?.last().map_or(0, |(number, _)| *number);
-        self.make(last + 1, entropy)
+        let last = numbered_paths(&self.folder, "pub")?.last().map_or(0, |(number, _)| *number);
+        self.make_key(last + 1, entropy)
     }
 
     /// Makes a key with this number. If another process made that key first, returns the other
     /// process's key.
-    fn make(&self, number: u64, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
-        let seed = entropy.secret();
+    fn make_key(&self, number: u64, entropy: &dyn Entropy) -> Result<SigningKey, AuditError> {
+        let seed = entropy.new_secret();
         let secret = self.folder.join(format!("{number:08}.key"));
         if !write_new(&secret, SECRET_MODE, hex::encode(seed).as_bytes())? {
-            return self.published(number, SigningKey::of_seed(&read(&secret)?, &secret)?);
+            return self.write_public(number, SigningKey::of_seed(&read_half(&secret)?, &secret)?);
         }
-        self.published(number, SigningKey::of_seed(&seed, &secret)?)
+        self.write_public(number, SigningKey::of_seed(&seed, &secret)?)
     }
 
     /// Writes the public half, unless the file exists. A crash may have left a private half alone.
-    fn published(&self, number: u64, key: SigningKey) -> Result<SigningKey, AuditError> {
+    fn write_public(&self, number: u64, key: SigningKey) -> Result<SigningKey, AuditError> {
         let public = self.folder.join(format!("{number:08}.pub"));
         if !public.exists() {
             write_new(&public, PUBLIC_MODE, key.public().hex().as_bytes())?;
@@ -131,18 +131,18 @@ impl KeyFolder {
 }
 
 /// Reads the 32 bytes of a key's half.
-pub(crate) fn read(path: &Path) -> Result<[u8; 32], AuditError> {
-    let text = fs::read_to_string(path).map_err(AuditError::file(path))?;
+pub(crate) fn read_half(path: &Path) -> Result<[u8; 32], AuditError> {
+    let text = fs::read_to_string(path).map_err(AuditError::at_path(path))?;
     let mut bytes = [0; 32];
     hex::decode_to_slice(text.trim(), &mut bytes)
-        .map_err(|_| AuditError::unreadable(path, "not 64 hexadecimal digits"))?;
+        .map_err(|_| AuditError::unreadable_file(path, "not 64 hexadecimal digits"))?;
     Ok(bytes)
 }
 
 impl SigningKey {
     fn of_seed(seed: &[u8; 32], path: &Path) -> Result<Self, AuditError> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed);
-        pair.map(Self).map_err(|refused| AuditError::unreadable(path, &refused))
+        pair.map(Self).map_err(|refused| AuditError::unreadable_file(path, &refused))
     }
 
     pub(crate) fn public(&self) -> PublicKey {
@@ -203,19 +203,19 @@ mod tests {
     fn a_key_stays_until_its_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyFolder::in_folder(folder.path().join("keys"));
-        assert_eq!(keys.list().unwrap(), []);
-        assert!(keys.current().unwrap().is_none(), "no key is made by a look");
+        assert_eq!(keys.public_keys().unwrap(), []);
+        assert!(keys.current_key().unwrap().is_none(), "no key is made by a look");
         let first = keys.make_next(&SystemEntropy).unwrap();
-        let current = || keys.current().unwrap().unwrap().public();
+        let current = || keys.current_key().unwrap().unwrap().public();
         assert_eq!(current(), first.public());
         let signature = first.sign(b"said");
         let second = keys.rotate(&SystemEntropy).unwrap();
-        assert_eq!(keys.list().unwrap(), [first.public(), second.clone()]);
+        assert_eq!(keys.public_keys().unwrap(), [first.public(), second.clone()]);
         assert_eq!(current(), second);
         assert!(first.public().verifies(b"said", &signature));
         assert!(!first.public().verifies(b"never said", &signature));
         assert!(!second.verifies(b"said", &signature));
-        let secrets = numbered(&keys.folder, "key").unwrap();
+        let secrets = numbered_paths(&keys.folder, "key").unwrap();
         assert_eq!(secrets.len(), 1, "the old private half is gone");
     }
 

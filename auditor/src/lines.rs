@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use domain::values::{Timestamp, printable, printable_json};
-use projector::audit::{ChainSpan, EntryRow, stretch};
+use domain::values::{Timestamp, printable_json, printable_text};
+use projector::audit::{ChainSpan, EntryRow, list_span};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -29,13 +29,13 @@ pub async fn export(
 ) -> Result<(), AuditError> {
     asked.period()?;
     let mut connection = pool.acquire().await?;
-    let Some(span) = asked.span(&mut connection).await? else {
+    let Some(span) = asked.find_span(&mut connection).await? else {
         return Ok(to.flush()?);
     };
     let mut next = span.first;
     while next <= span.last {
         let page = ChainSpan { first: next, last: span.last.min(next + ENTRIES_PER_PAGE - 1) };
-        for row in stretch(&mut connection, asked.firm_id, page).await? {
+        for row in list_span(&mut connection, asked.firm_id, page).await? {
             to.write_all(line(&row).as_bytes())?;
         }
         next = page.last + 1;
@@ -73,7 +73,7 @@ pub fn csv(row: &EntryRow) -> String {
 /// Fields as a line of a CSV file.
 #[must_use]
 pub fn csv_line(fields: &[impl AsRef<str>]) -> String {
-    let quoted: Vec<String> = fields.iter().map(|field| quoted(field.as_ref())).collect();
+    let quoted: Vec<String> = fields.iter().map(|field| quote_field(field.as_ref())).collect();
     quoted.join(",") + "\r\n"
 }
 
@@ -83,9 +83,9 @@ const FORMULA_SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'
 /// Quotes a field, so that no program splits it or runs it as a formula. An apostrophe holds each
 /// part that could be a formula: spreadsheets of some countries split at semicolons, whatever the
 /// quotes.
-fn quoted(field: &str) -> String {
-    let printable = printable(field);
-    let held: Vec<_> = printable.split(';').map(held).collect();
+fn quote_field(field: &str) -> String {
+    let printable = printable_text(field);
+    let held: Vec<_> = printable.split(';').map(hold_formula).collect();
     let field = held.join(";");
     if field.contains([',', '"', ';']) {
         return format!("\"{}\"", field.replace('"', "\"\""));
@@ -93,7 +93,7 @@ fn quoted(field: &str) -> String {
     field
 }
 
-fn held(part: &str) -> Cow<'_, str> {
+fn hold_formula(part: &str) -> Cow<'_, str> {
     let is_formula = part.trim_start_matches([' ', '"']).starts_with(FORMULA_SIGNS);
     if is_formula { format!("'{part}").into() } else { part.into() }
 }
@@ -136,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_field_is_never_a_formula() {
-        assert_eq!(quoted("plain"), "plain");
-        assert_eq!(quoted(r#"a "b", c"#), r#""a ""b"", c""#);
-        assert_eq!(quoted("=1+1"), "'=1+1");
+        assert_eq!(quote_field("plain"), "plain");
+        assert_eq!(quote_field(r#"a "b", c"#), r#""a ""b"", c""#);
+        assert_eq!(quote_field("=1+1"), "'=1+1");
     }
 
     /// A formula can begin behind a semicolon, and in full width.
@@ -153,12 +153,12 @@ mod tests {
             ("＠a", "'＠a"),
             ("a;b", "\"a;b\""),
         ] {
-            assert_eq!(quoted(field), safe, "{field}");
+            assert_eq!(quote_field(field), safe, "{field}");
         }
     }
 
     #[test]
     fn a_field_is_printable_on_one_line() {
-        assert_eq!(quoted("a\r\n=1\t\u{1b}[2J\u{202e}"), "a\\r\\n=1\\t\\u{1b}[2J\\u{202e}");
+        assert_eq!(quote_field("a\r\n=1\t\u{1b}[2J\u{202e}"), "a\\r\\n=1\\t\\u{1b}[2J\\u{202e}");
     }
 }

@@ -49,13 +49,13 @@ impl Notary {
     /// If the database does not answer, another process signs, this one may not continue the
     /// series, a file cannot be read or written, or the log differs from the last signed
     /// checkpoint.
-    pub async fn take(
+    pub async fn take_checkpoint(
         &self,
         pool: &PgPool,
         entropy: &dyn Entropy,
         at: Timestamp,
     ) -> Result<SignedCheckpoint, AuditError> {
-        self.turn(pool).await?.take(pool, entropy, at).await
+        self.take_turn(pool).await?.take_checkpoint(pool, entropy, at).await
     }
 
     /// Signs the current state of the log as the first checkpoint of a new series.
@@ -68,25 +68,28 @@ impl Notary {
         entropy: &dyn Entropy,
         at: Timestamp,
     ) -> Result<SignedCheckpoint, AuditError> {
-        SigningTurn::begin(self, pool, SignatureSeries::New).await?.take(pool, entropy, at).await
+        SigningTurn::begin(self, pool, SignatureSeries::New)
+            .await?
+            .take_checkpoint(pool, entropy, at)
+            .await
     }
 
     /// Why this notary may not sign the next checkpoint of an installation.
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub fn refusal(
+    pub fn signing_refusal(
         &self,
         remembered: Option<&LastSignature>,
         installation_id: Option<Uuid>,
     ) -> Result<Option<SigningRefusal>, AuditError> {
         let remembered_file = match remembered {
-            Some(remembered) => self.checkpoints.numbered(remembered.number)?,
+            Some(remembered) => self.checkpoints.read_numbered(remembered.number)?,
             None => None,
         };
-        let last_file = self.checkpoints.last()?;
-        let signing_key_id = self.keys.current()?.map(|key| key.public().id());
-        let key_ids: Vec<String> = self.keys.list()?.iter().map(PublicKey::id).collect();
+        let last_file = self.checkpoints.read_last()?;
+        let signing_key_id = self.keys.current_key()?.map(|key| key.public().id());
+        let key_ids: Vec<String> = self.keys.public_keys()?.iter().map(PublicKey::id).collect();
         let state = SeriesState {
             remembered,
             remembered_file: remembered_file.as_ref().map(|file| &file.checkpoint),
@@ -95,7 +98,7 @@ impl Notary {
             signing_key_id: signing_key_id.as_deref(),
             installation_id,
         };
-        Ok(state.check().err())
+        Ok(state.check_signer().err())
     }
 
     /// Why this notary may not begin a new series.
@@ -103,7 +106,7 @@ impl Notary {
     /// # Errors
     /// If a file cannot be read.
     pub fn new_series_refusal(&self) -> Result<Option<SigningRefusal>, AuditError> {
-        let last = self.checkpoints.files()?.last().map(|(number, _)| *number);
+        let last = self.checkpoints.numbered_files()?.last().map(|(number, _)| *number);
         Ok(last.map(|number| SigningRefusal::OldSeriesThere { number }))
     }
 
@@ -113,7 +116,7 @@ impl Notary {
     /// # Errors
     /// If a file cannot be read.
     pub fn known_keys(&self) -> Result<KnownKeys, AuditError> {
-        let keys = self.keys.list()?;
+        let keys = self.keys.public_keys()?;
         if keys.is_empty() {
             let keys = self.checkpoints.public_keys()?;
             return Ok(KnownKeys { keys, source: KeySource::BesideCheckpoints });
@@ -122,17 +125,17 @@ impl Notary {
     }
 
     /// Takes the turn to continue the series.
-    pub(crate) async fn turn(&self, pool: &PgPool) -> Result<SigningTurn<'_>, AuditError> {
+    pub(crate) async fn take_turn(&self, pool: &PgPool) -> Result<SigningTurn<'_>, AuditError> {
         SigningTurn::begin(self, pool, SignatureSeries::Current).await
     }
 
     /// The current state, if the log agrees with the last signed checkpoint, and the audit log has
     /// the entry of each event since.
-    pub(crate) async fn standing(
+    pub(crate) async fn checked_snapshot(
         &self,
         connection: &mut PgConnection,
     ) -> Result<AuditSnapshot, AuditError> {
-        let last = self.checkpoints.last()?;
+        let last = self.checkpoints.read_last()?;
         if let Some(last) = &last {
             snapshot::require_unbroken(connection, &last.checkpoint).await?;
         }

@@ -24,17 +24,17 @@ const UNSEALED_BLOCKS_MAX: i64 = 100_000;
 /// before the first read: a rebuild swaps tables, and the new table would lack rows of the
 /// snapshot.
 pub(crate) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, AuditError> {
-    opened(proof::snapshot(pool).await?).await
+    lock_tables(proof::begin_snapshot(pool).await?).await
 }
 
 /// Begins the transaction of a read whose client may take its time.
 pub(crate) async fn begin_long(
     pool: &PgPool,
 ) -> Result<Transaction<'static, Postgres>, AuditError> {
-    opened(proof::long_snapshot(pool).await?).await
+    lock_tables(proof::long_snapshot(pool).await?).await
 }
 
-async fn opened(
+async fn lock_tables(
     mut transaction: Transaction<'static, Postgres>,
 ) -> Result<Transaction<'static, Postgres>, AuditError> {
     // A signer's read of a long stretch takes longer than a statement of the service may.
@@ -62,17 +62,17 @@ pub(crate) struct AuditSnapshot {
 
 impl AuditSnapshot {
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Self, AuditError> {
-        let position = followed(connection).await?;
-        if position > proof::drawn(connection).await? {
-            return flawed(FlawLocation::Event { position }, UNDRAWN);
+        let position = followed_position(connection).await?;
+        if position > proof::drawn_height(connection).await? {
+            return flaw_at(FlawLocation::Event { position }, UNDRAWN);
         }
-        let heads = heads(connection).await?;
+        let heads = read_heads(connection).await?;
         let SealState { seals, sealed, open } = SealState::up_to(connection, position).await?;
         Ok(Self { position, heads, seals, sealed, open })
     }
 
     /// The root over all heads.
-    pub(crate) fn root(&self) -> Hash {
+    pub(crate) fn heads_root(&self) -> Hash {
         self.heads.iter().copied().collect::<MerkleFrontier>().root()
     }
 }
@@ -80,13 +80,13 @@ impl AuditSnapshot {
 /// The flaw of a position that no transaction can have drawn.
 pub(crate) const UNDRAWN: &str = "no transaction has drawn its position";
 
-fn flawed<T>(location: FlawLocation, why: &str) -> Result<T, AuditError> {
+fn flaw_at<T>(location: FlawLocation, why: &str) -> Result<T, AuditError> {
     Err(AuditError::Flawed(Flaw { location, why: why.to_owned() }))
 }
 
 /// The position of the last event that the audit log has read. Followers move past positions
 /// without an event, and these are not counted.
-pub(crate) async fn followed(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+pub(crate) async fn followed_position(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     Ok(followed_to(connection).await?.min(proof::height(connection).await?))
 }
 
@@ -100,16 +100,16 @@ struct SealState {
 
 impl SealState {
     async fn up_to(connection: &mut PgConnection, position: i64) -> Result<Self, AuditError> {
-        let last = seals::last(connection, position).await?;
+        let last = seals::last_seal(connection, position).await?;
         let (mut sealed, mut after) =
             last.map_or((GENESIS_HASH, 0), |row| (row.hash, row.last_position));
         let whole = seals::sealed_to(connection).await?.min(position) / Seal::POSITIONS_PER_BLOCK;
         if after != whole * Seal::POSITIONS_PER_BLOCK {
             let number = last.map_or(whole, |row| row.number);
-            return flawed(FlawLocation::Seal { number }, "it is not the seal of the last block");
+            return flaw_at(FlawLocation::Seal { number }, "it is not the seal of the last block");
         }
         if (position - after) / Seal::POSITIONS_PER_BLOCK > UNSEALED_BLOCKS_MAX {
-            return flawed(
+            return flaw_at(
                 FlawLocation::Follower { name: "seals" },
                 "it is too far behind the log",
             );
@@ -117,11 +117,11 @@ impl SealState {
         // The worker that writes seals may be behind. Its next seals follow from the events.
         while position - after >= Seal::POSITIONS_PER_BLOCK {
             let end = after + Seal::POSITIONS_PER_BLOCK;
-            let tree = tree(connection, after, end).await?;
+            let tree = read_tree(connection, after, end).await?;
             sealed = SealRow::new(end, &tree, sealed).hash;
             after = end;
         }
-        let open = tree(connection, after, position).await?;
+        let open = read_tree(connection, after, position).await?;
         let open = OpenBlock { events: open.size(), root: open.root() };
         Ok(Self { seals: after / Seal::POSITIONS_PER_BLOCK, sealed, open })
     }
@@ -141,24 +141,24 @@ pub(crate) async fn require_unbroken(
     Err(AuditError::Lost { number: last.number, position: last.position })
 }
 
-async fn tree(
+async fn read_tree(
     connection: &mut PgConnection,
     after: i64,
     through: i64,
 ) -> Result<MerkleFrontier, sqlx::Error> {
-    let digests = proof::digests(connection, after, through).await?;
-    Ok(digests.iter().map(|(position, digest)| Seal::leaf(*position, digest)).collect())
+    let digests = proof::event_digests(connection, after, through).await?;
+    Ok(digests.iter().map(|(position, digest)| Seal::event_leaf(*position, digest)).collect())
 }
 
 /// The leaf of every head, in the order of the firms' ids. Each head must be the last entry of its
 /// chain: a forged head that is signed would contradict the true history for good.
-async fn heads(connection: &mut PgConnection) -> Result<Vec<Hash>, AuditError> {
+async fn read_heads(connection: &mut PgConnection) -> Result<Vec<Hash>, AuditError> {
     let mut leaves = Vec::new();
     let mut after: Option<Uuid> = None;
     loop {
         let rows = compared_heads_after(connection, after, HEADS_PER_PAGE).await?;
         for row in &rows {
-            leaves.push(leaf(row)?);
+            leaves.push(checked_leaf(row)?);
         }
         match rows.last() {
             Some(last) => after = Some(last.head.firm_id),
@@ -166,15 +166,15 @@ async fn heads(connection: &mut PgConnection) -> Result<Vec<Hash>, AuditError> {
         }
     }
     if audit::count_firms(connection).await? != i64::try_from(leaves.len()).unwrap_or(i64::MAX) {
-        return flawed(FlawLocation::Heads, "the kept end of a chain is missing");
+        return flaw_at(FlawLocation::Heads, "the kept end of a chain is missing");
     }
     Ok(leaves)
 }
 
-fn leaf(row: &ComparedHead) -> Result<Hash, AuditError> {
-    match row.head.head() {
-        Some(head) if row.is_last_entry() => Ok(head.leaf()),
-        _ => flawed(
+fn checked_leaf(row: &ComparedHead) -> Result<Hash, AuditError> {
+    match row.head.chain_head() {
+        Some(head) if row.is_last_entry() => Ok(head.leaf_hash()),
+        _ => flaw_at(
             FlawLocation::Head { firm_id: row.head.firm_id },
             "the kept end of the chain is not its last entry",
         ),

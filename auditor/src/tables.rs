@@ -42,7 +42,7 @@ pub(crate) async fn first_flaw(connection: &mut PgConnection) -> Result<Option<F
 
 impl CatalogRow {
     fn fault(&self) -> Option<&'static str> {
-        let is_known = |policy: &String| KNOWN_POLICIES.contains(&bare(policy).as_str());
+        let is_known = |policy: &String| KNOWN_POLICIES.contains(&bare_condition(policy).as_str());
         if !self.is_plain {
             Some("it is no plain table, and can show other rows than it keeps")
         } else if self.has_rules {
@@ -58,7 +58,7 @@ impl CatalogRow {
 }
 
 /// The condition of a policy without spaces, parentheses and casts.
-fn bare(policy: &str) -> String {
+fn bare_condition(policy: &str) -> String {
     policy.replace("::text", "").replace([' ', '(', ')', '\n'], "")
 }
 
@@ -93,9 +93,9 @@ mod tests {
                    = '*'::text)";
         let mine = "(( SELECT current_setting('firmforms.firm'::text, true) AS current_setting) \
                     = (firm_id)::text)";
-        assert_eq!(bare(all), KNOWN_POLICIES[0]);
-        assert_eq!(bare(&format!("({all} OR {mine})")), KNOWN_POLICIES[1]);
-        assert!(!KNOWN_POLICIES.contains(&bare(&format!("({all} AND {mine})")).as_str()));
-        assert!(!KNOWN_POLICIES.contains(&bare("\"position\" <> 5").as_str()));
+        assert_eq!(bare_condition(all), KNOWN_POLICIES[0]);
+        assert_eq!(bare_condition(&format!("({all} OR {mine})")), KNOWN_POLICIES[1]);
+        assert!(!KNOWN_POLICIES.contains(&bare_condition(&format!("({all} AND {mine})")).as_str()));
+        assert!(!KNOWN_POLICIES.contains(&bare_condition("\"position\" <> 5").as_str()));
     }
 }

@@ -47,11 +47,13 @@ impl<'a> SigningTurn<'a> {
             SolePlace::Taken => {}
             SolePlace::HeldBy(holder) => return Err(AuditError::SignedElsewhere { holder }),
         }
-        notary.keys.complete()?;
+        notary.keys.complete_pair()?;
         let remembered = signatures::last_for_signer(&mut connection).await?;
         let installation_id = installation::id_seen_by(&mut connection).await?;
         let refusal = match series {
-            SignatureSeries::Current => notary.refusal(remembered.as_ref(), installation_id)?,
+            SignatureSeries::Current => {
+                notary.signing_refusal(remembered.as_ref(), installation_id)?
+            }
             SignatureSeries::New => notary.new_series_refusal()?,
         };
         match refusal {
@@ -66,52 +68,52 @@ impl<'a> SigningTurn<'a> {
     }
 
     /// Reads the current state of the log, and signs it.
-    pub(crate) async fn take(
+    pub(crate) async fn take_checkpoint(
         self,
         pool: &PgPool,
         entropy: &dyn Entropy,
         at: Timestamp,
     ) -> Result<SignedCheckpoint, AuditError> {
         let mut transaction = snapshot::begin(pool).await?;
-        let standing = self.notary.standing(&mut transaction).await?;
+        let standing = self.notary.checked_snapshot(&mut transaction).await?;
         transaction.rollback().await?;
-        self.sign(&standing, entropy, at).await
+        self.sign_snapshot(&standing, entropy, at).await
     }
 
     /// Signs a snapshot that was read in this turn, stores it, and notes the signature.
-    pub(crate) async fn sign(
+    pub(crate) async fn sign_snapshot(
         mut self,
         standing: &AuditSnapshot,
         entropy: &dyn Entropy,
         at: Timestamp,
     ) -> Result<SignedCheckpoint, AuditError> {
         let Notary { keys, checkpoints } = self.notary;
-        let key = match keys.current()? {
+        let key = match keys.current_key()? {
             Some(key) => key,
             None => keys.make_next(entropy)?,
         };
-        for public in keys.list()? {
-            checkpoints.publish(&public)?;
+        for public in keys.public_keys()? {
+            checkpoints.publish_key(&public)?;
         }
-        let signed = signed(self.checkpoint(standing, at, &key)?, &key);
-        if !checkpoints.keep(&signed)? {
+        let signed = sign_checkpoint(self.next_checkpoint(standing, at, &key)?, &key);
+        if !checkpoints.store_new(&signed)? {
             let number = signed.checkpoint.number;
             return Err(SigningRefusal::ForeignCheckpoint { number }.into());
         }
         crash::point("checkpointed");
-        let signature = self.signature(&signed.checkpoint);
+        let signature = self.last_signature(&signed.checkpoint);
         signatures::note(&mut self.connection, &signature).await?;
         self.connection.close().await?;
         Ok(signed)
     }
 
-    fn checkpoint(
+    fn next_checkpoint(
         &self,
         standing: &AuditSnapshot,
         at: Timestamp,
         key: &SigningKey,
     ) -> Result<AuditCheckpoint, AuditError> {
-        let before = self.notary.checkpoints.last()?.map(|signed| signed.checkpoint);
+        let before = self.notary.checkpoints.read_last()?.map(|signed| signed.checkpoint);
         // 0.2.0 reads no checkpoint with an id. So a series that it began goes on without ids.
         let installation_id =
             before.as_ref().map_or(self.installation_id, |before| before.installation_id);
@@ -121,7 +123,7 @@ impl<'a> SigningTurn<'a> {
             at,
             position: standing.position,
             firms: u64::try_from(standing.heads.len()).unwrap_or(u64::MAX),
-            heads: standing.root(),
+            heads: standing.heads_root(),
             seals: standing.seals,
             sealed: standing.sealed,
             open: standing.open,
@@ -131,7 +133,7 @@ impl<'a> SigningTurn<'a> {
         })
     }
 
-    fn signature(&self, checkpoint: &AuditCheckpoint) -> LastSignature {
+    fn last_signature(&self, checkpoint: &AuditCheckpoint) -> LastSignature {
         let before = self.remembered.as_ref().map_or(0, |last| last.series);
         let series = match self.series {
             SignatureSeries::Current => before.max(1),
@@ -148,7 +150,7 @@ impl<'a> SigningTurn<'a> {
     }
 }
 
-fn signed(checkpoint: AuditCheckpoint, key: &SigningKey) -> SignedCheckpoint {
+fn sign_checkpoint(checkpoint: AuditCheckpoint, key: &SigningKey) -> SignedCheckpoint {
     let signature = hex::encode(key.sign(&checkpoint.signed_bytes()));
     SignedCheckpoint { checkpoint, public_key: key.public().hex(), signature }
 }

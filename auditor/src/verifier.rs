@@ -65,16 +65,16 @@ impl AuditVerifier {
     }
 
     /// Begins or resumes a verification if one is due, and no other process has it.
-    async fn begin(&mut self, now: Timestamp) -> Result<VerifierMode, AuditError> {
-        let later = VerifierMode::Waiting { until: second(now) + RETRY_SECONDS };
+    async fn begin_due(&mut self, now: Timestamp) -> Result<VerifierMode, AuditError> {
+        let later = VerifierMode::Waiting { until: epoch_second(now) + RETRY_SECONDS };
         let mut session = self.pool.acquire().await?;
         let state = verifications::state(&mut session).await?;
         let due = state.ended.map_or(0, |ended| self.next_due(&ended));
-        if state.running.is_none() && second(now) < due {
-            return Ok(VerifierMode::Waiting { until: due.min(second(now) + LOOK_SECONDS) });
+        if state.running.is_none() && epoch_second(now) < due {
+            return Ok(VerifierMode::Waiting { until: due.min(epoch_second(now) + LOOK_SECONDS) });
         }
         let is_signed = signatures::last(&mut session).await?.is_some();
-        if !is_signed || self.notary.checkpoints.files()?.is_empty() {
+        if !is_signed || self.notary.checkpoints.numbered_files()?.is_empty() {
             // Without a checkpoint nothing is proved. Another process may have the folder.
             return Ok(later);
         }
@@ -95,13 +95,13 @@ impl AuditVerifier {
             }
             WalkBeginning::Ended(outcome) => {
                 let ended = EndedVerification { at: now, position: running.position, outcome };
-                self.end(&mut session, ended).await
+                self.end_verification(&mut session, ended).await
             }
         }
     }
 
     /// Notes the end of a verification. A flaw is an error in the log.
-    async fn end(
+    async fn end_verification(
         &mut self,
         session: &mut PgConnection,
         ended: EndedVerification,
@@ -121,7 +121,7 @@ impl AuditVerifier {
         self.broken_in_row =
             if ended.outcome.is_broken() { self.broken_in_row.saturating_add(1) } else { 0 };
         verifications::note_end(session, &ended).await?;
-        let until = self.next_due(&ended).min(second(ended.at) + LOOK_SECONDS);
+        let until = self.next_due(&ended).min(epoch_second(ended.at) + LOOK_SECONDS);
         Ok(VerifierMode::Waiting { until })
     }
 
@@ -132,7 +132,7 @@ impl AuditVerifier {
             NextVerification::AfterAnHour => HOUR_SECONDS.min(self.interval_seconds()),
             NextVerification::AfterInterval => self.interval_seconds(),
         };
-        second(ended.at) + wait
+        epoch_second(ended.at) + wait
     }
 
     /// Does one step of a verification.
@@ -151,7 +151,8 @@ impl AuditVerifier {
                 Ok(VerifierMode::Verifying(verification))
             }
             WalkStep::Ended(outcome) => {
-                self.end(session, EndedVerification { at: now, position, outcome }).await
+                self.end_verification(session, EndedVerification { at: now, position, outcome })
+                    .await
             }
         }
     }
@@ -161,7 +162,7 @@ impl AuditVerifier {
     }
 }
 
-fn second(at: Timestamp) -> i64 {
+fn epoch_second(at: Timestamp) -> i64 {
     at.get().timestamp()
 }
 
@@ -176,12 +177,12 @@ impl Worker for AuditVerifier {
             return Ok(NextStep::IDLE);
         }
         // After a failure the verification is resumed at its noted position.
-        let retry = VerifierMode::Waiting { until: second(now) + RETRY_SECONDS };
+        let retry = VerifierMode::Waiting { until: epoch_second(now) + RETRY_SECONDS };
         self.mode = match std::mem::replace(&mut self.mode, retry) {
-            VerifierMode::Waiting { until } if second(now) < until => {
+            VerifierMode::Waiting { until } if epoch_second(now) < until => {
                 VerifierMode::Waiting { until }
             }
-            VerifierMode::Waiting { .. } => self.begin(now).await?,
+            VerifierMode::Waiting { .. } => self.begin_due(now).await?,
             VerifierMode::Verifying(verification) => self.go_on(verification, now).await?,
         };
         Ok(match self.mode {

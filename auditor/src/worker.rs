@@ -52,8 +52,10 @@ impl Checkpointer {
         let last = signatures::last(&mut *self.pool.acquire().await?).await?;
         let last = last.map(|signature| signature.at);
         if is_due(last, now) {
-            match self.notary.turn(&self.pool).await {
-                Ok(turn) if is_due(turn.last_signed_at(), now) => self.take(turn, now).await?,
+            match self.notary.take_turn(&self.pool).await {
+                Ok(turn) if is_due(turn.last_signed_at(), now) => {
+                    self.take_in_turn(turn, now).await?
+                }
                 // Another process was faster.
                 Ok(_) => {}
                 Err(AuditError::Refused(refusal))
@@ -82,22 +84,22 @@ impl Checkpointer {
         Ok(())
     }
 
-    async fn take(&self, turn: SigningTurn<'_>, now: Timestamp) -> Result<(), AuditError> {
-        let taken = turn.take(&self.pool, &*self.entropy, now).await?.checkpoint;
+    async fn take_in_turn(&self, turn: SigningTurn<'_>, now: Timestamp) -> Result<(), AuditError> {
+        let taken = turn.take_checkpoint(&self.pool, &*self.entropy, now).await?.checkpoint;
         tracing::info!(number = taken.number, position = taken.position, "a checkpoint was signed");
         Ok(())
     }
 }
 
 fn is_due(last: Option<Timestamp>, now: Timestamp) -> bool {
-    last.is_none_or(|last| hour(last) < hour(now))
+    last.is_none_or(|last| epoch_hour(last) < epoch_hour(now))
 }
 
 fn is_signed_by_others(last: Option<Timestamp>, now: Timestamp) -> bool {
-    last.is_some_and(|last| hour(now) - hour(last) <= SIGNED_BY_OTHERS_HOURS)
+    last.is_some_and(|last| epoch_hour(now) - epoch_hour(last) <= SIGNED_BY_OTHERS_HOURS)
 }
 
-fn hour(at: Timestamp) -> i64 {
+fn epoch_hour(at: Timestamp) -> i64 {
     at.get().timestamp() / HOUR_SECONDS
 }
 
@@ -115,7 +117,7 @@ impl Worker for Checkpointer {
             return Ok(NextStep::IDLE);
         }
         self.next = match self.take_due(now).await {
-            Ok(()) => (hour(now) + 1) * HOUR_SECONDS,
+            Ok(()) => (epoch_hour(now) + 1) * HOUR_SECONDS,
             Err(error) => {
                 if !outage::explains(&error) {
                     tracing::error!(%error, "no checkpoint of the audit log could be taken");

@@ -3,7 +3,7 @@
 
 use ::activity::{EventLine, ExpectedState, MadeUpActivity};
 use anyhow::Context;
-use api::intake::{CloudEvent, EventFormat, parse};
+use api::intake::{CloudEvent, EventFormat, parse_events};
 use domain::subscription::FirmPlan;
 use domain::values::Timestamp;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ impl Told {
     pub(crate) fn new(line: &EventLine) -> anyhow::Result<Self> {
         let mut bytes = Vec::with_capacity(1 << 10);
         line.write(&mut bytes)?;
-        let event = parse(EventFormat::Lines, &bytes)?.pop().context("an empty line")?;
+        let event = parse_events(EventFormat::Lines, &bytes)?.pop().context("an empty line")?;
         Ok(Self { line: bytes, event })
     }
 }
@@ -65,7 +65,7 @@ impl Founding {
             let told = Told::new(&line)?;
             founding.lines.extend(told.line);
             let CloudEvent { firm_id, time, activity, .. } = &told.event;
-            founding.expected.note(*firm_id, *time, activity);
+            founding.expected.note_activity(*firm_id, *time, activity);
         }
         Ok(founding)
     }

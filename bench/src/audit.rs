@@ -68,7 +68,7 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
         keys: KeyFolder::in_folder(folder.join("keys")),
         checkpoints: CheckpointFolder::in_folder(folder.join("checkpoints")),
     };
-    notary.take(world.pool(), &SystemEntropy, world.clock.now()).await?;
+    notary.take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await?;
     forget_peak()?;
     let (before, began) = (Memory::look()?, Instant::now());
     let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await?;
@@ -100,7 +100,7 @@ pub(crate) fn readings(world: &World, firm_id: Uuid) -> Vec<NewEvent> {
     let look = ReadingDetails::at(what, how);
     let context = world.service().context(firm_id, Actor::Operator(Uuid::nil()));
     let reading = || NewEvent {
-        aggregate_id: SystemEntropy.id().to_string(),
+        aggregate_id: SystemEntropy.new_id().to_string(),
         sequence: 1,
         event: ReadingEvent::AuditRead(look.clone()).into(),
         context: context.clone(),

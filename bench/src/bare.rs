@@ -88,7 +88,8 @@ pub(crate) async fn run(
     };
     let database = if traces.is_some() { MAIN } else { "bare" };
     cluster.ensure_database(database).await?;
-    let pool = PgPoolOptions::new().max_connections(40).connect_with(cluster.connect(database));
+    let pool =
+        PgPoolOptions::new().max_connections(40).connect_with(cluster.connect_options(database));
     let pool = pool.await?;
     pool.execute(SCHEMA).await?;
     nix::unistd::sync();

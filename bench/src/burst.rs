@@ -85,7 +85,7 @@ impl Burst<'_> {
         let stride = (self.firms.len() / self.events).max(1);
         let line = |number: usize| {
             let firm = &self.firms[number * stride % self.firms.len()];
-            format!("{}\n", submitted_at(clock.now(), firm, SystemEntropy.id())).into_bytes()
+            format!("{}\n", submitted_at(clock.now(), firm, SystemEntropy.new_id())).into_bytes()
         };
         let lines: Vec<_> = (0..self.events).map(line).collect();
         lines.chunks(BATCH).map(<[Vec<u8>]>::concat).collect()

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use deliverer::outgoing::{Method, OutgoingClient, OutgoingConfig, OutgoingRequest};
 use domain::delivery::AttemptAnswer;
-use domain::delivery::signature::{WebhookSecret, sign};
+use domain::delivery::signature::{WebhookSecret, sign_body};
 use domain::subscription::Trigger;
 use eventstore::Clock;
 use tokio::task::JoinSet;
@@ -55,9 +55,9 @@ impl Posts {
         Ok(Self {
             outgoing: OutgoingClient::new(OutgoingConfig::new(loopback()?))?,
             targets: (0..subscriptions)
-                .map(|number| (peer.target(number), SystemEntropy.id()))
+                .map(|number| (peer.target(number), SystemEntropy.new_id()))
                 .collect(),
-            secret: WebhookSecret::from_bytes(SystemEntropy.secret()),
+            secret: WebhookSecret::from_bytes(SystemEntropy.new_secret()),
             clock: Clock::standing_at("2026-10-12T09:30:00.000Z".parse()?),
             count: count.max(POSTS_MIN),
             bodies,
@@ -96,7 +96,7 @@ impl Posts {
                         return anyhow::Ok(());
                     }
                     let body = posts.bodies[number % posts.bodies.len()].clone();
-                    posts.post(number % posts.targets(), SystemEntropy.id(), body).await?;
+                    posts.post(number % posts.targets(), SystemEntropy.new_id(), body).await?;
                 }
             });
         }
@@ -131,7 +131,7 @@ impl Posts {
         let (target, hook_id) = &self.targets[target];
         let delivery_id = HeaderValue::try_from(delivery_id.to_string())?;
         let at = self.clock.now().get().timestamp();
-        let signature = sign(self.secret.as_str(), at, &body);
+        let signature = sign_body(self.secret.as_str(), at, &body);
         let named = HeaderName::from_static;
         let headers = HeaderMap::from_iter([
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),

@@ -52,7 +52,7 @@ async fn opened(world: &World, count: usize) -> anyhow::Result<Vec<Firm>> {
 
 /// A firm, and its key's making.
 fn firm(world: &World) -> (Firm, NewEvent) {
-    let key = ApiKey::from_bytes(SystemEntropy.secret());
+    let key = ApiKey::from_bytes(SystemEntropy.new_secret());
     let firm = Firm {
         id: world.id(),
         owner: world.id(),

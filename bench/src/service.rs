@@ -103,7 +103,7 @@ impl Load {
         let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: peer.pid };
         let system = start(cluster).await?;
         if self.statements {
-            statements::install(system.pool()).await?;
+            statements::install(system.main_pool()).await?;
         }
         self.subscribe(&system, peer).await?;
         // The cluster was made without care; none of that is to be paid for in the run.
@@ -125,7 +125,7 @@ impl Load {
 
     async fn subscribe(&self, system: &System, peer: &Peer) -> anyhow::Result<()> {
         let service = &system.service;
-        ingest::lines(service, self.founding.lines.as_slice()).await?;
+        ingest::take_in_lines(service, self.founding.lines.as_slice()).await?;
         let firm = self.founding.firms().next().context("a firm")?;
         let key = make_key(service, firm, "Bench").await?;
         let door = api::public::router(service.clone());
@@ -143,7 +143,7 @@ impl Load {
     ) -> anyhow::Result<Delivered> {
         peer.reset().await?;
         if self.statements {
-            statements::forget(system.pool()).await?;
+            statements::forget(system.main_pool()).await?;
         }
         forget_peak()?;
         let (before, memory) = (processes.look()?, Memory::look()?);
@@ -167,7 +167,7 @@ impl Load {
             peak_mib: Memory::look()?.peak_mib,
             postgres: described(system).await?,
             statements: if self.statements {
-                statements::costliest(system.pool()).await?
+                statements::costliest(system.main_pool()).await?
             } else {
                 Vec::new()
             },
@@ -184,7 +184,7 @@ impl Load {
             let arrived = peer.tally().await?.deliveries;
             let stands = moved.elapsed() > STANDSTILL;
             let ended = if stands || arrived >= expected && is_at_rest(system).await? {
-                let (all, pending) = deliveries::count(system.pool()).await?;
+                let (all, pending) = deliveries::count(system.main_pool()).await?;
                 u64::try_from(all - pending)?
             } else {
                 0
@@ -201,7 +201,7 @@ impl Load {
 }
 
 async fn is_at_rest(system: &System) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(AT_REST).fetch_one(system.pool()).await
+    sqlx::query_scalar(AT_REST).fetch_one(system.main_pool()).await
 }
 
 /// The product, which is about to report every event by a call of its own.
@@ -261,10 +261,13 @@ pub(crate) async fn start(cluster: &Cluster) -> anyhow::Result<System> {
     let keyring = "firmforms_keyring";
     cluster.ensure_database(MAIN).await?;
     cluster.ensure_database(keyring).await?;
-    let setup =
-        SystemSetup { allowed: loopback()?, ..SystemSetup::quiet("http://127.0.0.1/api/v1")? };
-    let databases = Databases::given(cluster.connect(MAIN), cluster.connect(keyring));
-    System::start(databases, WrappingKey::new(&SystemEntropy.secret()), setup).await
+    let setup = SystemSetup {
+        allowed: loopback()?,
+        ..SystemSetup::for_commands("http://127.0.0.1/api/v1")?
+    };
+    let databases =
+        Databases::from_options(cluster.connect_options(MAIN), cluster.connect_options(keyring));
+    System::start(databases, WrappingKey::new(&SystemEntropy.new_secret()), setup).await
 }
 
 /// Loopback targets, for the service and for the ceiling.
@@ -279,7 +282,7 @@ pub(crate) async fn described(system: &System) -> anyhow::Result<String> {
                           current_setting('synchronous_commit'), current_setting('full_page_writes'),
                           current_setting('shared_buffers')";
     let (version, fsync, commit, pages, buffers): (String, String, String, String, String) =
-        sqlx::query_as(setting).fetch_one(system.pool()).await?;
+        sqlx::query_as(setting).fetch_one(system.main_pool()).await?;
     if [&fsync, &commit, &pages].iter().any(|value| *value != "on") {
         bail!("PostgreSQL did not run durably");
     }

@@ -26,10 +26,10 @@ impl Submissions {
     /// The first so many, each reported once.
     pub(crate) fn first(count: usize) -> anyhow::Result<Self> {
         let made_up = made_up(1);
-        let founding = made_up.founding().filter(|line| !line.is_about("form.changed"));
+        let founding = made_up.founding_lines().filter(|line| !line.is_about("form.changed"));
         let founding: Vec<EventLine> = founding.collect();
         let is_submission = |line: &EventLine| line.is_about("response.submitted");
-        let mut submissions = made_up.responses().filter(is_submission);
+        let mut submissions = made_up.response_lines().filter(is_submission);
         let (mut known, mut reports) = (HashSet::new(), Vec::with_capacity(count));
         while reports.len() < count {
             let told = Told::new(&submissions.next().context("there is no more")?)?;

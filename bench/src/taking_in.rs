@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use api::Service;
-use api::intake::{CloudEvent, EventFormat, accept, parse};
+use api::intake::{CloudEvent, EventFormat, accept, parse_events};
 use domain::event::Actor;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -20,7 +20,7 @@ pub(crate) async fn take_in_all(service: &Service, batches: &Arc<[Vec<u8>]>) -> 
         let (service, batches) = (service.clone(), Arc::clone(batches));
         reporters.spawn(async move {
             for batch in batches.iter().skip(first).step_by(REPORTERS) {
-                take_in(&service, parse(EventFormat::Lines, batch)?).await?;
+                take_in(&service, parse_events(EventFormat::Lines, batch)?).await?;
             }
             anyhow::Ok(())
         });

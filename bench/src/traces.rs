@@ -53,7 +53,7 @@ impl Traces {
         let history = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
             .holding_unfinished(system.service.clock.clone());
         let nudge = store.nudge().subscribe();
-        let follower = tokio::spawn(worker::run(history, nudge, stop.clone()));
+        let follower = tokio::spawn(worker::run_worker(history, nudge, stop.clone()));
         let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
         let (began, log) =
             (system.deliverer.clock.now(), Store::new(store.pool().clone(), Vec::new()));
@@ -137,7 +137,7 @@ impl Traces {
 
     /// Waits until history knows of everything.
     pub(crate) async fn followed(&self) -> anyhow::Result<()> {
-        while !sqlx::query_scalar::<_, bool>(FOLLOWED).fetch_one(self.system.pool()).await? {
+        while !sqlx::query_scalar::<_, bool>(FOLLOWED).fetch_one(self.system.main_pool()).await? {
             sleep(LOOK_EVERY).await;
         }
         Ok(())

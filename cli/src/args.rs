@@ -33,18 +33,19 @@ use crate::output::{OutputArgs, ReportArgs};
 use crate::projections::ProjectionsCommand;
 use crate::provider::OidcArgs;
 use crate::replays::ReplaysCommand;
-use crate::secret_file::secret;
+use crate::secret_file::read_secret;
 use crate::settings_file::CONFIG_VARIABLE;
 use crate::verify::VerifyCommand;
 
 /// The version of this build, with its commit if the build was told it in `FIRMFORMS_COMMIT`.
 pub(crate) fn version() -> &'static str {
-    static VERSION: LazyLock<String> = LazyLock::new(|| told(option_env!("FIRMFORMS_COMMIT")));
+    static VERSION: LazyLock<String> =
+        LazyLock::new(|| version_text(option_env!("FIRMFORMS_COMMIT")));
     &VERSION
 }
 
 /// The version, with its commit if that is known.
-fn told(commit: Option<&str>) -> String {
+fn version_text(commit: Option<&str>) -> String {
     let version = env!("CARGO_PKG_VERSION");
     match commit.map(str::trim).filter(|commit| !commit.is_empty()) {
         Some(commit) => format!("{version} ({commit})"),
@@ -137,11 +138,11 @@ pub(crate) struct StorageArgs {
 impl StorageArgs {
     /// The settings. Reads the URLs whose files were named: a secret on the command line is shown
     /// to every local user, and a file is not.
-    pub(crate) fn settings(&self) -> anyhow::Result<StorageSettings> {
+    pub(crate) fn read_settings(&self) -> anyhow::Result<StorageSettings> {
         let given = self.clone();
         Ok(StorageSettings {
-            database_url: secret(given.database_url, given.database_url_file.as_deref())?,
-            keyring_url: secret(given.keyring_url, given.keyring_url_file.as_deref())?,
+            database_url: read_secret(given.database_url, given.database_url_file.as_deref())?,
+            keyring_url: read_secret(given.keyring_url, given.keyring_url_file.as_deref())?,
             data_dir: given.data_dir,
             pg_bin: given.pg_bin,
             wrapping_key: given.wrapping_key,
@@ -778,8 +779,8 @@ mod tests {
     #[test]
     fn a_version_names_a_known_commit() {
         let version = env!("CARGO_PKG_VERSION");
-        assert_eq!(told(Some("4caf981")), format!("{version} (4caf981)"));
-        assert_eq!([None, Some("")].map(told), [version, version]);
+        assert_eq!(version_text(Some("4caf981")), format!("{version} (4caf981)"));
+        assert_eq!([None, Some("")].map(version_text), [version, version]);
     }
 
     #[test]

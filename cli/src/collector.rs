@@ -23,23 +23,23 @@ pub(crate) struct TelemetryArgs {
 impl TelemetryArgs {
     /// The collector, if traces are sent.
     pub(crate) fn collector(&self) -> anyhow::Result<Option<TraceCollector>> {
-        let headers = self.headers()?;
-        let endpoint = self.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces);
+        let headers = self.read_headers()?;
+        let endpoint = self.otlp_endpoint.as_ref().and_then(OtlpEndpoint::traces_url);
         Ok(endpoint.map(|endpoint| TraceCollector { endpoint, headers }))
     }
 
     /// The headers of the file, if one is named. No error repeats a line, which may be a secret.
-    fn headers(&self) -> anyhow::Result<HashMap<String, String>> {
+    fn read_headers(&self) -> anyhow::Result<HashMap<String, String>> {
         let Some(path) = &self.otlp_headers_file else {
             return Ok(HashMap::new());
         };
         let named = || path.display().to_string();
-        headers(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
+        parse_headers(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
     }
 }
 
 /// Reads headers, one in a line. Empty lines are left out.
-fn headers(text: &str) -> anyhow::Result<HashMap<String, String>> {
+fn parse_headers(text: &str) -> anyhow::Result<HashMap<String, String>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let header = |(index, line): (usize, &str)| {
         let header = line.split_once('=').filter(|(name, _)| !name.trim().is_empty());
@@ -55,7 +55,7 @@ pub(crate) struct OtlpEndpoint(String);
 
 impl OtlpEndpoint {
     /// The URL for traces, if traces are sent.
-    fn traces(&self) -> Option<String> {
+    fn traces_url(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| format!("{}/v1/traces", self.0))
     }
 }
@@ -85,19 +85,20 @@ mod tests {
 
     #[test]
     fn headers_of_a_collector_stand_in_lines() {
-        let found = headers("authorization=Basic a=b\n\n x-key = k \n").unwrap();
+        let found = parse_headers("authorization=Basic a=b\n\n x-key = k \n").unwrap();
         let header = |name: &str| found.get(name).map(String::as_str);
         assert_eq!(header("authorization"), Some("Basic a=b"));
         assert_eq!((header("x-key"), found.len()), (Some("k"), 2));
         for text in ["a=b\nsecret", "a=b\n=secret"] {
-            let error = headers(text).unwrap_err().to_string();
+            let error = parse_headers(text).unwrap_err().to_string();
             assert_eq!(error, "line 2: name=value is needed");
         }
     }
 
     #[test]
     fn h4_a_collector_is_named_without_credentials() {
-        let traces = |text: &str| text.parse::<OtlpEndpoint>().map(|endpoint| endpoint.traces());
+        let traces =
+            |text: &str| text.parse::<OtlpEndpoint>().map(|endpoint| endpoint.traces_url());
         let expected = Ok(Some("http://collector:4318/v1/traces".to_owned()));
         assert_eq!(traces(""), Ok(None), "set to nothing is not set");
         assert_eq!(traces("http://collector:4318"), expected);

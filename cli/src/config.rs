@@ -41,11 +41,11 @@ pub(crate) fn show(
     let matches = path.iter().try_fold(matches, |matches, name| matches.subcommand_matches(name));
     let (Some(command), Some(matches)) = (command, matches) else { return };
     let settings = command.get_arguments().filter(|argument| argument.get_env().is_some());
-    let rows = settings.filter_map(|argument| row(argument, matches, given));
+    let rows = settings.filter_map(|argument| setting_row(argument, matches, given));
     SETTINGS.print(how.into(), rows.collect());
 }
 
-fn row(argument: &Arg, matches: &ArgMatches, given: &ConfiguredArguments) -> Option<Value> {
+fn setting_row(argument: &Arg, matches: &ArgMatches, given: &ConfiguredArguments) -> Option<Value> {
     let name = argument.get_long()?;
     let id = argument.get_id().as_str();
     let texts = matches.get_raw(id).into_iter().flatten();

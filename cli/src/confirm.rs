@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 
 use clap::Args;
-use domain::values::printable;
+use domain::values::printable_text;
 
 /// The consent that an operator gives beforehand.
 #[derive(Debug, Clone, Copy, Args)]
@@ -29,7 +29,7 @@ pub(crate) enum NoConsent {
 }
 
 /// Requires consent to these consequences. The word is typed by a person who has read them.
-pub(crate) fn require(
+pub(crate) fn require_consent(
     ConsentArgs { yes }: ConsentArgs,
     consequences: &str,
     word: &str,
@@ -41,7 +41,12 @@ pub(crate) fn require(
         return Err(NoConsent::NotAsked(consequences.to_owned()));
     }
     let mut answer = String::new();
-    write!(stderr(), "{}.\nType {} to go on: ", printable(consequences), printable(word))?;
+    write!(
+        stderr(),
+        "{}.\nType {} to go on: ",
+        printable_text(consequences),
+        printable_text(word)
+    )?;
     stdin().lock().read_line(&mut answer)?;
     if is_consent(&answer, word) { Ok(()) } else { Err(NoConsent::Refused) }
 }
@@ -50,7 +55,7 @@ pub(crate) fn require(
 /// shape.
 fn is_consent(answer: &str, word: &str) -> bool {
     let answer = answer.trim();
-    answer == word.trim() || answer == printable(word.trim())
+    answer == word.trim() || answer == printable_text(word.trim())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(crate) async fn open_installation(
     storage: &StorageSettings,
     installation: Installation,
 ) -> anyhow::Result<System> {
-    open_as(storage, installation, SystemSetup::quiet(UNUSED_BASE_URL)?).await
+    open_as(storage, installation, SystemSetup::for_commands(UNUSED_BASE_URL)?).await
 }
 
 /// Opens the service's databases for a command that calls a target.
@@ -52,9 +52,9 @@ async fn open_as(
 ) -> anyhow::Result<System> {
     let mut databases = Databases::open(storage, SERVICE_DATABASES, installation).await?;
     let wrapping = storage.wrapping_key(installation)?;
-    databases.require().await?;
+    databases.require_primaries().await?;
     let mut system = System::start_on(databases, wrapping, setup, installation).await?;
-    system.service.operator = Some(operator::at_terminal(storage, system.pool()).await?);
+    system.service.operator = Some(operator::at_terminal(storage, system.main_pool()).await?);
     Ok(system)
 }
 
@@ -85,12 +85,12 @@ pub(crate) struct MainDatabase {
 
 impl MainDatabase {
     /// Connects to the main database.
-    pub(crate) async fn at(storage: &StorageSettings) -> anyhow::Result<Self> {
+    pub(crate) async fn open_from(storage: &StorageSettings) -> anyhow::Result<Self> {
         let (mut main, cluster) = match &storage.database_url {
             Some(main) => (main.parse::<DatabaseHosts>().context("DATABASE_URL")?, None),
             None => {
                 let there = Installation::MustExist;
-                let databases = Databases::private(storage, SERVICE_DATABASES, there).await?;
+                let databases = Databases::open_private(storage, SERVICE_DATABASES, there).await?;
                 (databases.main, databases.cluster)
             }
         };

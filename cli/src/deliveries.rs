@@ -121,12 +121,12 @@ struct DeliveryFilterArgs {
 }
 
 impl DeliveryFilterArgs {
-    fn asked(
+    fn list_query(
         self,
         hook_id: Option<Uuid>,
         now: Timestamp,
     ) -> Result<DeliveryListQuery, BackwardPeriod> {
-        let AuditPeriod { since, until } = names::period(self.since, self.until, now)?;
+        let AuditPeriod { since, until } = names::past_period(self.since, self.until, now)?;
         Ok(DeliveryListQuery {
             hook_id,
             trigger: self.trigger.map(|trigger| trigger.key().to_owned()),
@@ -145,18 +145,18 @@ pub(crate) async fn run(
     command: DeliveriesCommand,
 ) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
-    ask(&system, command).await?;
+    run_on_system(&system, command).await?;
     system.stop().await
 }
 
-async fn ask(system: &System, command: DeliveriesCommand) -> anyhow::Result<()> {
+async fn run_on_system(system: &System, command: DeliveriesCommand) -> anyhow::Result<()> {
     match command {
-        DeliveriesCommand::List(asked) => list(system, asked).await?,
+        DeliveriesCommand::List(asked) => list_deliveries(system, asked).await?,
         DeliveriesCommand::Pause(asked) => pauses::pause(&system.service, asked).await?,
         DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
         DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
         DeliveriesCommand::Show(asked) => answers::show_delivery(&system.service, asked).await?,
-        DeliveriesCommand::Why(asked) => why::delivery(&system.service, asked).await?,
+        DeliveriesCommand::Why(asked) => why::explain_delivery(&system.service, asked).await?,
         DeliveriesCommand::Export(asked) => answers::export(&system.service, asked).await?,
     }
     Ok(())
@@ -182,7 +182,7 @@ pub(crate) async fn pause_by_delivery(
     firm_id: Uuid,
     rows: &[DeliveryRow],
 ) -> anyhow::Result<HashMap<Uuid, Uuid>> {
-    commands::pauses::holding(service, firm_id, rows).await.map_err(terminal_error)
+    commands::pauses::holding_pauses(service, firm_id, rows).await.map_err(terminal_error)
 }
 
 pub(crate) fn delivery_json(row: &DeliveryRow, holding: &HashMap<Uuid, Uuid>) -> Value {
@@ -197,7 +197,7 @@ pub(crate) fn delivery_json(row: &DeliveryRow, holding: &HashMap<Uuid, Uuid>) ->
 }
 
 /// An attempt as a sentence: `try 1: delivered 204 at …, 77 ms after its claim`.
-pub(crate) fn sentence(attempt: &Attempt) -> String {
+pub(crate) fn attempt_sentence(attempt: &Attempt) -> String {
     let took = (attempt.finished_at.get() - attempt.started_at.get()).num_milliseconds();
     let status = attempt.status.map(|status| format!(" {status}"));
     let error = attempt.error.as_ref().map(|error| format!(" ({error})"));
@@ -210,12 +210,12 @@ pub(crate) fn sentence(attempt: &Attempt) -> String {
         error.unwrap_or_default(),
         attempt.started_at,
         late.unwrap_or_default(),
-        way(&attempt.hops),
+        hops_text(&attempt.hops),
     )
 }
 
 /// The address that was dialled, and the redirects after it.
-fn way(hops: &[Hop]) -> String {
+fn hops_text(hops: &[Hop]) -> String {
     let hop = |hop: &Hop| {
         let place = [hop.url.as_deref(), hop.address.as_deref()];
         place.into_iter().flatten().collect::<Vec<_>>().join(" at ")
@@ -224,13 +224,13 @@ fn way(hops: &[Hop]) -> String {
     if places.is_empty() { String::new() } else { format!(", to {}", places.join(", then ")) }
 }
 
-async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
+async fn list_deliveries(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
     let service = &system.service;
     let now = service.clock.now();
-    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
-    let hook = names::id_of_any(system.pool(), NamedKind::Hook, list.hook.as_deref()).await?;
-    let asked = list.filter.asked(hook, now)?;
-    read(service, firm, &asked).await?;
+    let firm = names::find_id(system.main_pool(), NamedKind::Firm, &list.firm).await?;
+    let hook = names::id_of_any(system.main_pool(), NamedKind::Hook, list.hook.as_deref()).await?;
+    let asked = list.filter.list_query(hook, now)?;
+    record_reading(service, firm, &asked).await?;
     if let Some(as_of) = names::as_of(list.as_of, now) {
         let asked = DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked };
         return list_then(service, firm, &asked, list.json).await;
@@ -243,8 +243,14 @@ async fn list(system: &System, list: DeliveryListArgs) -> anyhow::Result<()> {
 }
 
 /// Records the reading before any delivery is shown.
-async fn read(service: &Service, firm: Uuid, asked: &DeliveryListQuery) -> anyhow::Result<()> {
-    readings::record(service, firm, service.operator(), asked.look()).await.map_err(terminal_error)
+async fn record_reading(
+    service: &Service,
+    firm: Uuid,
+    asked: &DeliveryListQuery,
+) -> anyhow::Result<()> {
+    readings::record(service, firm, service.operator(), asked.reading_details())
+        .await
+        .map_err(terminal_error)
 }
 
 async fn list_then(
@@ -264,15 +270,15 @@ async fn list_then(
     Ok(())
 }
 
-pub(crate) async fn workflows(
+pub(crate) async fn list_workflow_steps(
     storage: &StorageSettings,
     WorkflowsCommand::List(list): WorkflowsCommand,
 ) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
     let service = &system.service;
-    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
-    let asked = list.filter.asked(None, service.clock.now())?;
-    read(service, firm, &asked).await?;
+    let firm = names::find_id(system.main_pool(), NamedKind::Firm, &list.firm).await?;
+    let asked = list.filter.list_query(None, service.clock.now())?;
+    record_reading(service, firm, &asked).await?;
     let rows = listing::steps(service, firm, &asked).await.map_err(terminal_error)?.rows;
     let holding = pause_by_delivery(service, firm, &rows).await?;
     let items = rows.iter().map(|row| delivery_json(row, &holding)).collect();

@@ -40,8 +40,8 @@ pub(crate) fn raise_limit() -> usize {
 }
 
 /// The shares of the doors. Warns if the public door gets fewer connections than the setting says.
-pub(crate) fn shares(limit: usize, serve: &ServeArgs) -> DoorShares {
-    let permits = if serve.role().sends() { serve.permits.max(1) } else { 0 };
+pub(crate) fn door_shares(limit: usize, serve: &ServeArgs) -> DoorShares {
+    let permits = if serve.role().sends_deliveries() { serve.permits.max(1) } else { 0 };
     let shares = DoorShares::new(limit, permits, serve.connections);
     if shares.public < serve.connections && serve.role().serves_callers() {
         tracing::warn!(

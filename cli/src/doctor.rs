@@ -66,8 +66,9 @@ pub(crate) async fn run(
     if acknowledge {
         acknowledge_lost_tails(storage, &mut databases).await?;
     }
-    let findings = Finding::muted(look(storage, &mut databases).await.context(UNCHECKED)?);
-    databases.stop().await?;
+    let findings =
+        Finding::mute_consequences(check_all(storage, &mut databases).await.context(UNCHECKED)?);
+    databases.release_cluster().await?;
     FINDINGS.print(json.into(), findings.iter().map(finding_json).collect());
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);
     Ok(ExitCode::from(u8::from(wrong)))
@@ -85,16 +86,16 @@ async fn acknowledge_lost_tails(
     storage: &StorageSettings,
     databases: &mut Databases,
 ) -> anyhow::Result<()> {
-    databases.require().await?;
+    databases.require_primaries().await?;
     let pool = connect(databases.main.options().clone(), 1);
     let now = Clock::of_database(&pool).await?.now().get();
     let by = Actor::NamedOperator(operator::at_terminal(storage, &pool).await?.name).to_string();
-    log_tail::acknowledge(&mut *pool.acquire().await?, &by, now).await?;
+    log_tail::acknowledge_losses(&mut *pool.acquire().await?, &by, now).await?;
     pool.close().await;
     Ok(())
 }
 
-async fn look(
+async fn check_all(
     storage: &StorageSettings,
     databases: &mut Databases,
 ) -> anyhow::Result<Vec<Finding>> {
@@ -103,16 +104,16 @@ async fn look(
     let pool = connect(databases.main.options().clone(), POOL_CONNECTIONS);
     let keyring = connect(databases.keyring.options().clone(), POOL_CONNECTIONS);
     let keyring = Keyring::new(keyring, wrapping);
-    let server = Finding::server(checkup::server_version(&pool).await?);
+    let server = Finding::server_version(checkup::server_version(&pool).await?);
     let (missing, unknown) = checkup::main_migrations(&pool).await?;
-    let mut findings = vec![server, Finding::schema("schema", missing, unknown)];
-    let main = servers::look(&pool, &databases.main, MAIN_CHECKS).await?;
+    let mut findings = vec![server, Finding::schema_version("schema", missing, unknown)];
+    let main = servers::check_hosts(&pool, &databases.main, MAIN_CHECKS).await?;
     let keys = match presence {
         KeyringPresence::Readable => {
             let (keys, known) = keyring.schema();
-            let (missing, unknown) = checkup::migrations(keys, known).await?;
-            findings.push(Finding::schema("keyring_schema", missing, unknown));
-            servers::look(keys, &databases.keyring, KEYRING_CHECKS).await?
+            let (missing, unknown) = checkup::migration_counts(keys, known).await?;
+            findings.push(Finding::schema_version("keyring_schema", missing, unknown));
+            servers::check_hosts(keys, &databases.keyring, KEYRING_CHECKS).await?
         }
         KeyringPresence::Away => servers::survey_hosts(&databases.keyring, KEYRING_CHECKS).await,
     };
@@ -136,13 +137,13 @@ async fn look_at_pair(
     kind: ServerKind,
 ) -> anyhow::Result<Vec<Finding>> {
     let now = Clock::of_database(pool).await?.now().get();
-    let mut findings = keys(pool, keyring).await;
-    findings.extend(pair(pool, keyring).await?);
+    let mut findings = check_keys(pool, keyring).await;
+    findings.extend(check_pair(pool, keyring).await?);
     if kind == ServerKind::Primary {
         let tried = vault::try_keyring_write(&mut *keyring.pool().acquire().await?).await;
-        findings.push(servers::disk(KEYRING_CHECKS, tried));
+        findings.push(servers::disk_finding(KEYRING_CHECKS, tried));
     }
-    findings.push(backup(pool, keyring.pool(), now).await?);
+    findings.push(check_backup(pool, keyring.pool(), now).await?);
     findings.push(missing_secrets(pool, keyring).await?);
     Ok(findings)
 }
@@ -154,95 +155,95 @@ async fn look_inside(
 ) -> anyhow::Result<Vec<Finding>> {
     let clock = Clock::of_database(pool).await?;
     let now = clock.now().get();
-    let mut findings = vec![Finding::clock(clock.fault())];
+    let mut findings = vec![Finding::clock_skew(clock.fault())];
     if kind == ServerKind::Primary {
         let tried = disk::try_log_write(&mut *pool.acquire().await?).await;
-        findings.push(servers::disk(MAIN_CHECKS, tried));
+        findings.push(servers::disk_finding(MAIN_CHECKS, tried));
     }
     findings.push(lost_tail(pool).await?);
     let log = checkup::log_end(pool).await?;
-    findings.push(Finding::positions(log.next, log.highest));
-    findings.push(Finding::fence(checkup::oldest_appender(pool).await?));
-    findings.push(snapshots(pool).await?);
+    findings.push(Finding::next_position(log.next, log.highest));
+    findings.push(Finding::oldest_append(checkup::oldest_appender(pool).await?));
+    findings.push(check_snapshots(pool).await?);
     for name in FOLLOWERS {
-        let (behind, oldest) = checkup::unread(pool, name).await?;
-        findings.push(Finding::follower(name, behind, oldest.map(|at| since(now, at))));
+        let (behind, oldest) = checkup::unread_events(pool, name).await?;
+        findings.push(Finding::follower_lag(name, behind, oldest.map(|at| time_since(now, at))));
     }
-    findings.push(seals(pool, now).await?);
-    findings.extend(queued(pool, now, kind).await?);
-    findings.push(receivers(pool, now).await?);
+    findings.push(check_seals(pool, now).await?);
+    findings.extend(check_queue(pool, now, kind).await?);
+    findings.push(check_receivers(pool, now).await?);
     findings.push(open_notices(pool, now).await?);
-    findings.push(paused(pool).await?);
+    findings.push(check_pauses(pool).await?);
     let (running, held, stalled) = replays::under_way(pool, now - STALLED_AFTER).await?;
-    findings.push(Finding::replays(running, held, stalled));
-    findings.push(checkpoints(storage, pool, now).await?);
-    findings.push(verification(pool, now).await?);
+    findings.push(Finding::open_replays(running, held, stalled));
+    findings.push(check_checkpoints(storage, pool, now).await?);
+    findings.push(check_verification(pool, now).await?);
     Ok(findings)
 }
 
 /// Checks the worker that seals. A seal that it has not made ends its work for good.
-async fn seals(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+async fn check_seals(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
     let mut connection = pool.acquire().await?;
     let sealed_to = seals::sealed_to(&mut connection).await?;
     let surplus = seals::count_above(&mut connection, sealed_to).await?;
     let whole = checkup::whole_since(pool, sealed_to + Seal::POSITIONS_PER_BLOCK).await?;
-    Ok(Finding::seals(surplus, whole.map(|at| since(now, at))))
+    Ok(Finding::seal_lag(surplus, whole.map(|at| time_since(now, at))))
 }
 
 /// Checks whether this main database was used with these keys. The check writes nothing: a key
 /// tried on a new keyring by mistake must not become its key.
-async fn keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
+async fn check_keys(pool: &PgPool, keyring: &Keyring) -> Vec<Finding> {
     let (wrapping, identity) = match keyring.check_read_only().await {
         Ok(Some(identity)) => (None, identity.check_read_only(pool).await.err()),
         Ok(None) => (None, None),
         Err(error) => (Some(error), None),
     };
     vec![
-        Finding::key("wrapping_key", wrapping.map(|error| error.to_string())),
-        Finding::key("identity_key", identity.map(|error| error.to_string())),
+        Finding::usable_key("wrapping_key", wrapping.map(|error| error.to_string())),
+        Finding::usable_key("identity_key", identity.map(|error| error.to_string())),
     ]
 }
 
 /// Checks whether main database and keyring belong together, and neither is older than the other.
-async fn pair(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<[Finding; 4]> {
-    let KeyCoverage { looked, lost } = lost_keys::newest(pool, keyring).await?;
+async fn check_pair(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<[Finding; 4]> {
+    let KeyCoverage { looked, lost } = lost_keys::check_newest(pool, keyring).await?;
     let ErasureProgress { mark, carried_out } = upkeep::erasure_progress(pool, keyring).await?;
     Ok([
-        Finding::installation(installation::read(pool, keyring).await?),
+        Finding::same_installation(installation::read_ids(pool, keyring).await?),
         Finding::newest_keys(looked, lost),
-        Finding::erasures(mark, carried_out),
+        Finding::missed_erasures(mark, carried_out),
         Finding::dead_keys(keyring.dead_rows().await?),
     ])
 }
 
-async fn snapshots(pool: &PgPool) -> anyhow::Result<Finding> {
+async fn check_snapshots(pool: &PgPool) -> anyhow::Result<Finding> {
     let oldest = checkup::oldest_snapshot(&mut *pool.acquire().await?).await?;
     Ok(oldest.map_or_else(Finding::no_old_snapshot, |held| {
-        Finding::snapshot(&held.holder, held.held_for, held.transactions)
+        Finding::oldest_snapshot(&held.holder, held.held_for, held.transactions)
     }))
 }
 
 /// A standby does not know the processes at work, so only the primary tells whether one sends.
-async fn queued(
+async fn check_queue(
     pool: &PgPool,
     now: DateTime<Utc>,
     kind: ServerKind,
 ) -> anyhow::Result<Vec<Finding>> {
-    let found = queue::queue(pool, now, now - STALLED_AFTER).await?;
-    let (live, dead) = queue::rows(pool).await?;
-    let oldest = found.oldest_due_at.map(|at| since(now, at));
-    let mut findings = vec![Finding::backlog(found.queued, found.due_lanes, oldest)];
+    let found = queue::count_queue(pool, now, now - STALLED_AFTER).await?;
+    let (live, dead) = queue::count_rows(pool).await?;
+    let oldest = found.oldest_due_at.map(|at| time_since(now, at));
+    let mut findings = vec![Finding::queue_backlog(found.queued, found.due_lanes, oldest)];
     if kind == ServerKind::Primary {
         let mut connection = pool.acquire().await?;
-        let senders = presence::count(&mut connection, ProcessGroup::Sending).await?;
+        let senders = presence::count_members(&mut connection, ProcessGroup::Sending).await?;
         let silent = presence::silent_members(&mut connection, ProcessGroup::Sending).await?;
         let silent: Vec<String> = silent.iter().map(name_silent).collect();
-        findings.push(Finding::unspread(found.unspread, senders));
-        findings.push(Finding::senders(senders, &silent, found.due_lanes));
+        findings.push(Finding::unspread_occurrences(found.unspread, senders));
+        findings.push(Finding::sender_count(senders, &silent, found.due_lanes));
     }
-    findings.push(Finding::stuck(found.stuck_lanes));
-    findings.push(Finding::leases(found.ended_leases));
-    findings.push(Finding::bloat(live, dead));
+    findings.push(Finding::stuck_lanes(found.stuck_lanes));
+    findings.push(Finding::ended_leases(found.ended_leases));
+    findings.push(Finding::outbox_bloat(live, dead));
     Ok(findings)
 }
 
@@ -251,34 +252,34 @@ fn name_silent(SilentMember { session, silent_for }: &SilentMember) -> String {
 }
 
 /// Sums the attempts of this hour and the one before, and names the hosts that fail for a day.
-async fn receivers(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+async fn check_receivers(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
     let totals = receivers::totals(pool, hour_of(now) - TimeDelta::hours(1)).await?;
     let failing = receivers::failing_since(pool, now - FAILING_AFTER, FAILURES_MIN).await?;
     let ReceiverTotals { hosts, attempts, delivered } = totals;
-    Ok(Finding::receivers(&ReceiverState { hosts, attempts, delivered, failing }))
+    Ok(Finding::receiver_faults(&ReceiverState { hosts, attempts, delivered, failing }))
 }
 
 async fn open_notices(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
     let open = notices::backlog(&mut *pool.acquire().await?).await?;
-    let oldest = open.oldest_mail_at.map(|at| since(now, at));
-    Ok(Finding::notices(open.mails, oldest, open.posts, open.post_tries))
+    let oldest = open.oldest_mail_at.map(|at| time_since(now, at));
+    Ok(Finding::open_notices(open.mails, oldest, open.posts, open.post_tries))
 }
 
 async fn lost_tail(pool: &PgPool) -> anyhow::Result<Finding> {
-    let lost = log_tail::unacknowledged(&mut *pool.acquire().await?).await?;
+    let lost = log_tail::unacknowledged_losses(&mut *pool.acquire().await?).await?;
     let from = lost.iter().map(|one| one.from_position).min();
     let noticed = lost.first().map(|one| Timestamp::from(one.noticed_at));
     Ok(Finding::log_tail(from, noticed))
 }
 
-async fn paused(pool: &PgPool) -> anyhow::Result<Finding> {
+async fn check_pauses(pool: &PgPool) -> anyhow::Result<Finding> {
     let held = pauses::list(pool).await?;
     let held: Vec<String> =
         held.iter().map(|pause| format!("{} ({})", pause.scope(), pause.reason)).collect();
-    Ok(Finding::pauses(&held))
+    Ok(Finding::open_pauses(&held))
 }
 
-async fn checkpoints(
+async fn check_checkpoints(
     storage: &StorageSettings,
     pool: &PgPool,
     now: DateTime<Utc>,
@@ -288,33 +289,37 @@ async fn checkpoints(
     let remembered = signatures::last(&mut connection).await?;
     let ours = installation::id_seen_by(&mut connection).await?;
     drop(connection);
-    let last = notary.checkpoints.last()?.map(|last| last.checkpoint.at);
+    let last = notary.checkpoints.read_last()?.map(|last| last.checkpoint.at);
     let signed_at = remembered.as_ref().map(|remembered| remembered.at).max(last);
-    let age = signed_at.map(|at| since(now, at.get()));
-    let health = match (notary.refusal(remembered.as_ref(), ours)?, age) {
+    let age = signed_at.map(|at| time_since(now, at.get()));
+    let health = match (notary.signing_refusal(remembered.as_ref(), ours)?, age) {
         _ if !notary.checkpoints.is_writable() => SigningHealth::NotWritable,
         (_, None) => SigningHealth::NeverSigned,
         (None, Some(age)) => SigningHealth::Signing { age },
         (Some(refusal), Some(age)) => SigningHealth::Refused { refusal, age },
     };
-    Ok(Finding::checkpoints(&health))
+    Ok(Finding::checkpoint_signing(&health))
 }
 
-async fn verification(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+async fn check_verification(pool: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
     let ended = verifications::state(&mut *pool.acquire().await?).await?.ended;
-    let age = ended.as_ref().map_or(Duration::ZERO, |ended| since(now, ended.at.get()));
-    Ok(Finding::verification(ended.as_ref(), age))
+    let age = ended.as_ref().map_or(Duration::ZERO, |ended| time_since(now, ended.at.get()));
+    Ok(Finding::last_verification(ended.as_ref(), age))
 }
 
 /// The age of the last backup, and of the archives of the write-ahead log. Without the archive of
 /// both servers nothing can be restored from one.
-async fn backup(pool: &PgPool, keyring: &PgPool, now: DateTime<Utc>) -> anyhow::Result<Finding> {
+async fn check_backup(
+    pool: &PgPool,
+    keyring: &PgPool,
+    now: DateTime<Utc>,
+) -> anyhow::Result<Finding> {
     let last = backups::last(&mut *pool.acquire().await?).await?;
     let archives = (checkup::archived_at(pool).await?, checkup::archived_at(keyring).await?);
     let archived = archives.0.zip(archives.1).map(|(main, keyring)| main.min(keyring));
-    Ok(Finding::backup(BackupAges {
-        taken: last.map(|last| since(now, last.taken_at)),
-        archived: archived.map(|at| since(now, at)),
+    Ok(Finding::backup_age(BackupAges {
+        taken: last.map(|last| time_since(now, last.taken_at)),
+        archived: archived.map(|at| time_since(now, at)),
     }))
 }
 
@@ -323,10 +328,10 @@ async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Fin
     let open: Vec<Uuid> =
         firms.iter().filter(|firm| firm.status != "closed").map(|firm| firm.firm_id).collect();
     let mut connection = pool.acquire().await?;
-    let found = secrets::read(&mut connection, keyring.wrapping(), &open).await?;
-    Ok(Finding::secrets(open.len() - found.len()))
+    let found = secrets::read(&mut connection, keyring.wrapping_key(), &open).await?;
+    Ok(Finding::missing_secrets(open.len() - found.len()))
 }
 
-fn since(now: DateTime<Utc>, at: DateTime<Utc>) -> Duration {
+fn time_since(now: DateTime<Utc>, at: DateTime<Utc>) -> Duration {
     (now - at).to_std().unwrap_or_default()
 }

@@ -15,7 +15,7 @@ const DEFAULT_INTERNAL_ADDR: InternalAddr =
     InternalAddr::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081));
 
 /// The addresses of the doors of the role.
-pub(crate) fn addresses(serve: &ServeArgs) -> DoorAddresses {
+pub(crate) fn door_addresses(serve: &ServeArgs) -> DoorAddresses {
     let internal = serve.internal_addr.clone();
     if !serve.role().serves_callers() {
         return DoorAddresses { public: None, internal };
@@ -30,17 +30,17 @@ pub(crate) fn door_pair(
     shares: DoorShares,
     base_url: &str,
 ) -> anyhow::Result<DoorPair> {
-    let plain = DoorPair::plain(base_url);
+    let plain = DoorPair::without_certificates(base_url);
     let idle = Duration::from_secs(serve.idle_seconds);
     let per_peer = serve.connections_per_peer.unwrap_or(shares.public / 2);
     let public = DoorSettings {
-        tls: certificate(serve.tls_cert.as_ref(), serve.tls_key.as_ref(), None)?,
+        tls: read_certificate(serve.tls_cert.as_ref(), serve.tls_key.as_ref(), None)?,
         connections: shares.public,
         connections_per_peer: per_peer.clamp(1, shares.public),
         ..plain.public
     };
     let internal = DoorSettings {
-        tls: certificate(
+        tls: read_certificate(
             serve.internal_tls_cert.as_ref(),
             serve.internal_tls_key.as_ref(),
             serve.internal_tls_client_ca.as_ref(),
@@ -64,7 +64,7 @@ pub(crate) fn door_pair(
 }
 
 /// Reads the certificate of a door that has one.
-fn certificate(
+fn read_certificate(
     certificate: Option<&PathBuf>,
     key: Option<&PathBuf>,
     client_roots: Option<&PathBuf>,

@@ -8,7 +8,7 @@ const LACKS_A_RIGHT: &str = ": this login lacks a right; use one of the service,
                              docs/how-to/audit-with-a-token.md";
 
 /// The error with its causes, as one line. A cause that stands in the words before it is left out.
-pub(crate) fn told(error: &anyhow::Error) -> String {
+pub(crate) fn error_line(error: &anyhow::Error) -> String {
     let mut told = "firmforms".to_owned();
     for cause in error.chain() {
         let cause = cause.to_string();
@@ -37,9 +37,9 @@ mod tests {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let cause = denied().to_string();
         let error = anyhow::Error::from(sqlx::Error::Io(denied())).context("/etc/key");
-        assert_eq!(told(&error).matches(&cause).count(), 1, "{}", told(&error));
-        assert!(told(&error).starts_with("firmforms: /etc/key: "));
+        assert_eq!(error_line(&error).matches(&cause).count(), 1, "{}", error_line(&error));
+        assert!(error_line(&error).starts_with("firmforms: /etc/key: "));
         let plain: anyhow::Result<()> = Err(denied()).context("reading");
-        assert_eq!(told(&plain.unwrap_err()), format!("firmforms: reading: {cause}"));
+        assert_eq!(error_line(&plain.unwrap_err()), format!("firmforms: reading: {cause}"));
     }
 }

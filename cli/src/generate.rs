@@ -46,8 +46,8 @@ pub(crate) fn run(generate: &GenerateArgs) -> anyhow::Result<()> {
     let until = made_up.until.get();
     ensure!(UNTIL_YEARS.contains(&until.year()), "--until must lie in the years 1990 to 9900");
     let written = match &generate.out {
-        None => made_up.write(Output::new()),
-        Some(file) => File::create(file).and_then(|file| made_up.write(file)),
+        None => made_up.write_lines(Output::new()),
+        Some(file) => File::create(file).and_then(|file| made_up.write_lines(file)),
     };
     written.context("writing the activity")
 }

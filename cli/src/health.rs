@@ -45,8 +45,8 @@ pub(crate) async fn run(asked: &HealthArgs) -> anyhow::Result<()> {
         InternalAddr::Tcp(addr) => ProbedDoor::Tcp(*addr),
         InternalAddr::Unix(path) => ProbedDoor::Unix(path),
     };
-    let tls = asked.tls();
-    let answered = probe(door, tls.as_ref(), path);
+    let tls = asked.tls_paths();
+    let answered = probe_door(door, tls.as_ref(), path);
     let answered = tokio::time::timeout(Duration::from_secs(asked.timeout), answered).await;
     let status = answered
         .with_context(|| format!("{bad}: {addr} does not answer in {} s", asked.timeout))?
@@ -59,7 +59,7 @@ pub(crate) async fn run(asked: &HealthArgs) -> anyhow::Result<()> {
 }
 
 impl HealthArgs {
-    fn tls(&self) -> Option<TlsPaths> {
+    fn tls_paths(&self) -> Option<TlsPaths> {
         Some(TlsPaths {
             certificate: self.internal_tls_cert.clone()?,
             key: self.internal_tls_key.clone()?,

@@ -339,10 +339,10 @@ Exit codes:
 ];
 
 /// The whole command line.
-pub(crate) fn command() -> Command {
+pub(crate) fn whole_command() -> Command {
     let root = CliArgs::command();
-    let usages = usages(root.clone());
-    finished(root, "", &usages).mut_subcommands(without_connection(&CliArgs::command()))
+    let usages = usage_lines(root.clone());
+    finish_command(root, "", &usages).mut_subcommands(without_connection(&CliArgs::command()))
 }
 
 /// Hides the options of a connection where no database is opened. A command's own option takes the
@@ -361,7 +361,7 @@ fn without_connection(root: &Command) -> impl Fn(Command) -> Command + use<> {
 }
 
 /// The variables of all options.
-pub(crate) fn variables() -> BTreeSet<String> {
+pub(crate) fn option_variables() -> BTreeSet<String> {
     let mut waiting = vec![CliArgs::command()];
     let mut variables = BTreeSet::new();
     while let Some(command) = waiting.pop() {
@@ -373,8 +373,8 @@ pub(crate) fn variables() -> BTreeSet<String> {
 }
 
 /// The argument that an error of clap names.
-pub(crate) fn argument(named: &str) -> Option<Arg> {
-    let mut root = command();
+pub(crate) fn find_argument(named: &str) -> Option<Arg> {
+    let mut root = whole_command();
     root.build();
     let mut waiting = vec![root];
     while let Some(command) = waiting.pop() {
@@ -387,7 +387,7 @@ pub(crate) fn argument(named: &str) -> Option<Arg> {
 }
 
 /// The usage line of each command, without the options that the environment sets.
-fn usages(mut root: Command) -> BTreeMap<String, String> {
+fn usage_lines(mut root: Command) -> BTreeMap<String, String> {
     root.build();
     let mut usages = BTreeMap::new();
     let mut waiting = vec![root];
@@ -401,13 +401,13 @@ fn usages(mut root: Command) -> BTreeMap<String, String> {
 }
 
 /// The command with its usage and the words below its options, and so its parts.
-fn finished(command: Command, path: &str, usages: &BTreeMap<String, String>) -> Command {
+fn finish_command(command: Command, path: &str, usages: &BTreeMap<String, String>) -> Command {
     let parts: Vec<String> =
         command.get_subcommands().map(|part| part.get_name().to_owned()).collect();
     let mut command = command;
     for part in parts {
         let path = format!("{path} {part}");
-        command = command.mut_subcommand(part, |part| finished(part, &path, usages));
+        command = command.mut_subcommand(part, |part| finish_command(part, &path, usages));
     }
     let path = path.trim();
     if let Some((_, after)) = AFTER.iter().find(|(of, _)| *of == path) {
@@ -420,14 +420,14 @@ fn finished(command: Command, path: &str, usages: &BTreeMap<String, String>) -> 
 }
 
 /// Prints the completions of a shell.
-pub(crate) fn completions(shell: Shell) {
-    clap_complete::generate(shell, &mut command(), NAME, &mut Output::new());
+pub(crate) fn print_completions(shell: Shell) {
+    clap_complete::generate(shell, &mut whole_command(), NAME, &mut Output::new());
 }
 
 /// Writes a manual page for each command.
-pub(crate) fn manual(directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn write_manual(directory: &Path) -> anyhow::Result<()> {
     let named = || directory.display().to_string();
-    clap_mangen::generate_to(command(), directory).with_context(named)
+    clap_mangen::generate_to(whole_command(), directory).with_context(named)
 }
 
 #[cfg(test)]
@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     fn help(path: &[&str]) -> String {
-        let mut command = command();
+        let mut command = whole_command();
         command.build();
         let mut found = &mut command;
         for part in path {
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        command().debug_assert();
+        whole_command().debug_assert();
     }
 
     #[test]
@@ -477,7 +477,7 @@ mod tests {
         for kind in explain::commands::KINDS.into_iter().chain(["occurrence"]) {
             let id = if kind == "event" { "61" } else { "01a20f92" };
             for look in explain::commands::where_to_look(kind, id, Some(firm)) {
-                let parsed = command().try_get_matches_from(look.split(' '));
+                let parsed = whole_command().try_get_matches_from(look.split(' '));
                 assert!(parsed.is_ok(), "{kind}: {look}: {}", parsed.unwrap_err());
             }
         }
@@ -485,8 +485,13 @@ mod tests {
 
     #[test]
     fn usage_leaves_out_options_of_the_environment() {
-        let error =
-            command().try_get_matches_from(["firmforms", "deliveries", "list", "--data-dir", "/x"]);
+        let error = whole_command().try_get_matches_from([
+            "firmforms",
+            "deliveries",
+            "list",
+            "--data-dir",
+            "/x",
+        ]);
         let said = error.unwrap_err().to_string();
         assert!(
             said.contains("Usage: firmforms deliveries list [OPTIONS] --firm <FIRM>"),

@@ -24,14 +24,14 @@ pub(crate) async fn run(storage: &StorageSettings, asked: &IngestArgs) -> anyhow
 }
 
 async fn take_in(service: &Service, file: &Path) -> anyhow::Result<IntakeCounts> {
-    let bar = progress(file);
-    let reader = bar.wrap_read(open(file).with_context(|| file.display().to_string())?);
-    let done = ingest::lines(service, BufReader::new(reader)).await;
+    let bar = progress_bar(file);
+    let reader = bar.wrap_read(open_input(file).with_context(|| file.display().to_string())?);
+    let done = ingest::take_in_lines(service, BufReader::new(reader)).await;
     bar.finish_and_clear();
     done
 }
 
-fn open(file: &Path) -> std::io::Result<Box<dyn Read>> {
+fn open_input(file: &Path) -> std::io::Result<Box<dyn Read>> {
     if file == Path::new("-") {
         return Ok(Box::new(stdin()));
     }
@@ -39,7 +39,7 @@ fn open(file: &Path) -> std::io::Result<Box<dyn Read>> {
 }
 
 /// A progress bar over the bytes of the file, if a person watches.
-fn progress(file: &Path) -> ProgressBar {
+fn progress_bar(file: &Path) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -49,13 +49,13 @@ pub(crate) struct RewrapArgs {
 
 pub(crate) async fn run(storage: &StorageSettings, command: &KeyringCommand) -> anyhow::Result<()> {
     match command {
-        KeyringCommand::Init(how) => init(storage, *how).await,
-        KeyringCommand::Rewrap(asked) => rewrap(storage, asked).await,
+        KeyringCommand::Init(how) => make_key(storage, *how).await,
+        KeyringCommand::Rewrap(asked) => rewrap_keys(storage, asked).await,
     }
 }
 
 /// Makes the key where every process looks for it: in the named file, or in the data directory.
-async fn init(storage: &StorageSettings, how: OutputArgs) -> anyhow::Result<()> {
+async fn make_key(storage: &StorageSettings, how: OutputArgs) -> anyhow::Result<()> {
     if storage.wrapping_key.is_some() {
         bail!("FIRMFORMS_WRAPPING_KEY has the wrapping key already");
     }
@@ -92,31 +92,31 @@ async fn require_new(storage: &StorageSettings) -> anyhow::Result<()> {
             keyring.close().await?;
             used
         }
-        None => Cluster::exists(&data_dir),
+        None => Cluster::has_data(&data_dir),
     };
     ensure!(!used, "the keyring has a wrapping key already: put its file back, or name it");
     Ok(())
 }
 
-async fn rewrap(storage: &StorageSettings, asked: &RewrapArgs) -> anyhow::Result<()> {
+async fn rewrap_keys(storage: &StorageSettings, asked: &RewrapArgs) -> anyhow::Result<()> {
     let RewrapArgs { new_key_file, consent, how } = asked;
     let from = storage.wrapping_key(Installation::MustExist)?;
     let to = key_of_file(new_key_file)?;
     let mut databases =
         Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await?;
-    databases.require().await?;
+    databases.require_primaries().await?;
     let mut main = databases.main.connect().await?;
     let mut keyring = databases.keyring.connect().await?;
     nobody_is_at_work(&mut main, &mut keyring).await?;
-    confirm::require(*consent, CONSEQUENCES, "rewrap")?;
+    confirm::require_consent(*consent, CONSEQUENCES, "rewrap")?;
     let rewrap = Rewrap { from: &from, to: &to, entropy: &SystemEntropy };
-    begin(&rewrap, &mut main, &mut keyring).await?;
+    begin_rewrap(&rewrap, &mut main, &mut keyring).await?;
     let ordered = MaintenanceEvent::KeyringRewrapOrdered {};
     operator::record_alone(storage, databases.main.options(), ordered).await?;
-    let done = rewrap.run(&mut main, &mut keyring).await.context("rewrapping")?;
+    let done = rewrap.rewrap_all(&mut main, &mut keyring).await.context("rewrapping")?;
     main.close().await?;
     keyring.close().await?;
-    databases.stop().await?;
+    databases.release_cluster().await?;
     for row in &done.damaged {
         print_note(&format!("damaged: {row} opens under neither key, and is as it was"));
     }
@@ -141,7 +141,7 @@ fn print_result(how: ReportArgs, done: &RewrapResult) {
 
 /// Locks new processes out. A process that passed its check before is connected by now, so the
 /// second look finds it.
-async fn begin(
+async fn begin_rewrap(
     rewrap: &Rewrap<'_>,
     main: &mut PgConnection,
     keyring: &mut PgConnection,

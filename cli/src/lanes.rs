@@ -53,19 +53,20 @@ pub(crate) async fn run(
     storage: &StorageSettings,
     LanesCommand::List(list): LanesCommand,
 ) -> anyhow::Result<()> {
-    let host = list.host.as_deref().map(host).transpose()?;
+    let host = list.host.as_deref().map(parse_host).transpose()?;
     let system = databases::open(storage).await?;
-    let firm_id = names::id_of_any(system.pool(), NamedKind::Firm, list.firm.as_deref()).await?;
+    let firm_id =
+        names::id_of_any(system.main_pool(), NamedKind::Firm, list.firm.as_deref()).await?;
     let wanted = LaneFilter { firm_id, host, limit: list.limit };
-    let rows = lane_list::list(system.pool(), &wanted).await?;
-    let pauses = pauses::list(system.pool()).await?;
+    let rows = lane_list::list(system.main_pool(), &wanted).await?;
+    let pauses = pauses::list(system.main_pool()).await?;
     let items = rows.iter().map(|row| lane_json(row, &pauses)).collect();
     LANES.print(list.json, items);
     system.stop().await
 }
 
-fn host(name: &str) -> anyhow::Result<String> {
-    match PauseScope::host(name) {
+fn parse_host(name: &str) -> anyhow::Result<String> {
+    match PauseScope::of_host(name) {
         Some(PauseScope::Host { host }) => Ok(host),
         _ => anyhow::bail!("--host: this is not the name of a host"),
     }
@@ -79,14 +80,14 @@ fn lane_json(row: &LaneRow, pauses: &[PauseRow]) -> Value {
         "lane_id": row.lane_id, "firm_id": row.firm_id, "kind": row.kind, "host": row.host,
         "due_at": row.due_at.map(Timestamp::from), "waiting": row.waiting, "in_flight": row.in_flight,
         "oldest_due_at": row.oldest_due_at.map(Timestamp::from),
-        "state": state(row, pause), "cause": row.cancel_cause,
+        "state": lane_state(row, pause), "cause": row.cancel_cause,
         "suspended_at": row.suspended_at.map(Timestamp::from),
         "paused": pause.map(|pause| pause.pause_id), "reason": pause.map(|pause| &pause.reason),
     })
 }
 
 /// The strongest reason why a lane does not send.
-const fn state(row: &LaneRow, pause: Option<&PauseRow>) -> &'static str {
+const fn lane_state(row: &LaneRow, pause: Option<&PauseRow>) -> &'static str {
     match (&row.cancel_cause, &row.suspended_at, pause) {
         (Some(_), _, _) => "closed",
         (None, Some(_), _) => "suspended",

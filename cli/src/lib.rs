@@ -68,19 +68,19 @@ pub fn main() -> ExitCode {
 /// Runs the command line with these arguments, the program's name first. A program that starts
 /// itself as the service calls this.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let root = help::command();
+    let root = help::whole_command();
     let given: Vec<OsString> = arguments.into_iter().collect();
     let asked = asked_format(&given);
-    let given = match settings_file::configured(&root, given) {
+    let given = match settings_file::add_settings(&root, given) {
         Ok(given) => given,
-        Err(error) => return fail(&error, asked),
+        Err(error) => return print_failure(&error, asked),
     };
     let parsed = root.clone().try_get_matches_from(&given.arguments).and_then(|matches| {
         CliArgs::from_arg_matches(&matches).map(|arguments| (matches, arguments))
     });
     let (matches, arguments) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return misused(&error, &given, asked),
+        Err(error) => return print_usage_error(&error, &given, asked),
     };
     output::choose_colour(arguments.color);
     if let CliCommand::Config(ConfigCommand::Show { how, .. }) = arguments.command {
@@ -90,17 +90,17 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let format = arguments.log_format();
     let traces = match install_tls().and_then(|()| start_telemetry(&arguments)) {
         Ok(traces) => traces,
-        Err(error) => return fail(&error, format),
+        Err(error) => return print_failure(&error, format),
     };
     variables::warn_of_shown_secrets(&given.shown_secrets);
     let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(run(arguments)),
+        Ok(runtime) => runtime.block_on(run_command(arguments)),
         Err(error) => Err(error.into()),
     };
     if let Some(traces) = traces {
-        traces.stop();
+        traces.send_remaining();
     }
-    ended.unwrap_or_else(|error| fail(&error, format))
+    ended.unwrap_or_else(|error| print_failure(&error, format))
 }
 
 /// Starts the log, and the traces of a service with a collector.
@@ -118,9 +118,9 @@ fn start_telemetry(arguments: &CliArgs) -> anyhow::Result<Option<TraceExporter>>
     telemetry::start(log, collector)
 }
 
-async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
+async fn run_command(arguments: CliArgs) -> anyhow::Result<ExitCode> {
     variables::warn_of_misspelt();
-    let storage = &arguments.storage.settings()?;
+    let storage = &arguments.storage.read_settings()?;
     let format = arguments.log_format();
     match arguments.command {
         CliCommand::Audit(command) => audit::run(storage, command).await,
@@ -128,62 +128,70 @@ async fn run(arguments: CliArgs) -> anyhow::Result<ExitCode> {
         CliCommand::Verify(command) => Ok(verify::run(storage, command).await),
         CliCommand::Doctor(asked) => {
             Ok(doctor::run(storage, asked).await.unwrap_or_else(|error| {
-                fail(&error, format);
+                print_failure(&error, format);
                 ExitCode::from(2)
             }))
         }
-        CliCommand::Health(asked) => done(health::run(&asked)).await,
-        CliCommand::Backup(asked) => done(backup::run(storage, &asked)).await,
+        CliCommand::Health(asked) => exit_code_of(health::run(&asked)).await,
+        CliCommand::Backup(asked) => exit_code_of(backup::run(storage, &asked)).await,
         CliCommand::Restore(asked) => backup::restore(storage, &asked).await,
         CliCommand::Hooks(command) => audit::hooks(storage, command).await,
-        CliCommand::Demo(demo) => done(demo::run(storage, &demo)).await,
+        CliCommand::Demo(demo) => exit_code_of(demo::run(storage, &demo)).await,
         CliCommand::Serve(serve) if serve.check => {
-            done(serve_check::run(storage, &serve.settings)).await
+            exit_code_of(serve_check::run(storage, &serve.settings)).await
         }
-        CliCommand::Serve(serve) => done(serve::run(storage, &serve.settings)).await,
-        CliCommand::Migrate(migrate) => done(migrate::run(storage, &migrate)).await,
-        CliCommand::Ingest(ingest) => done(ingest::run(storage, &ingest)).await,
+        CliCommand::Serve(serve) => exit_code_of(serve::run(storage, &serve.settings)).await,
+        CliCommand::Migrate(migrate) => exit_code_of(migrate::run(storage, &migrate)).await,
+        CliCommand::Ingest(ingest) => exit_code_of(ingest::run(storage, &ingest)).await,
         CliCommand::Generate(generate) => generate::run(&generate).map(|()| ExitCode::SUCCESS),
-        CliCommand::Firms(command) => done(operate::firms(storage, &command)).await,
-        CliCommand::Members(command) => done(answers::members(storage, command)).await,
-        CliCommand::Forms(command) => done(answers::forms(storage, command)).await,
-        CliCommand::Access(asked) => done(answers::access(storage, asked)).await,
-        CliCommand::Receivers(asked) => done(answers::receivers(storage, asked)).await,
-        CliCommand::Find(asked) => done(answers::find(storage, asked)).await,
-        CliCommand::Events(command) => done(answers::events(storage, command)).await,
-        CliCommand::People(command) => done(answers::people(storage, command)).await,
-        CliCommand::Stats(how) => done(answers::stats(storage, how)).await,
-        CliCommand::Keys(command) => done(operate::keys(storage, command)).await,
-        CliCommand::Tokens(command) => done(operate::tokens(storage, command)).await,
-        CliCommand::Users(command) => done(users::run(storage, command)).await,
-        CliCommand::Secrets(command) => done(operate::secrets(storage, command)).await,
-        CliCommand::Keyring(command) => done(keyring::run(storage, &command)).await,
-        CliCommand::Deliveries(command) => done(deliveries::run(storage, command)).await,
-        CliCommand::Replay(command) => done(replays::run(storage, command)).await,
-        CliCommand::Lanes(command) => done(lanes::run(storage, command)).await,
-        CliCommand::Workflows(command) => done(deliveries::workflows(storage, command)).await,
-        CliCommand::Reissue(asked) => done(reissue::run(storage, asked)).await,
+        CliCommand::Firms(command) => exit_code_of(operate::list_firms(storage, &command)).await,
+        CliCommand::Members(command) => exit_code_of(answers::list_members(storage, command)).await,
+        CliCommand::Forms(command) => exit_code_of(answers::list_forms(storage, command)).await,
+        CliCommand::Access(asked) => exit_code_of(answers::access(storage, asked)).await,
+        CliCommand::Receivers(asked) => exit_code_of(answers::receivers(storage, asked)).await,
+        CliCommand::Find(asked) => exit_code_of(answers::find(storage, asked)).await,
+        CliCommand::Events(command) => exit_code_of(answers::events(storage, command)).await,
+        CliCommand::People(command) => exit_code_of(answers::people(storage, command)).await,
+        CliCommand::Stats(how) => exit_code_of(answers::stats(storage, how)).await,
+        CliCommand::Keys(command) => exit_code_of(operate::keys_command(storage, command)).await,
+        CliCommand::Tokens(command) => {
+            exit_code_of(operate::tokens_command(storage, command)).await
+        }
+        CliCommand::Users(command) => exit_code_of(users::run(storage, command)).await,
+        CliCommand::Secrets(command) => {
+            exit_code_of(operate::secrets_command(storage, command)).await
+        }
+        CliCommand::Keyring(command) => exit_code_of(keyring::run(storage, &command)).await,
+        CliCommand::Deliveries(command) => exit_code_of(deliveries::run(storage, command)).await,
+        CliCommand::Replay(command) => exit_code_of(replays::run(storage, command)).await,
+        CliCommand::Lanes(command) => exit_code_of(lanes::run(storage, command)).await,
+        CliCommand::Workflows(command) => {
+            exit_code_of(deliveries::list_workflow_steps(storage, command)).await
+        }
+        CliCommand::Reissue(asked) => exit_code_of(reissue::run(storage, asked)).await,
         // The settings were shown before anything was started.
         CliCommand::Config(_) => Ok(ExitCode::SUCCESS),
-        CliCommand::Listen(asked) => done(listen::run(asked)).await,
+        CliCommand::Listen(asked) => exit_code_of(listen::run(asked)).await,
         CliCommand::Cells(command) => cells::run(&command).map(|()| ExitCode::SUCCESS),
         CliCommand::Openapi(openapi) => openapi::run(&openapi).map(|()| ExitCode::SUCCESS),
         CliCommand::Completions { shell } => {
-            help::completions(shell);
+            help::print_completions(shell);
             Ok(ExitCode::SUCCESS)
         }
-        CliCommand::Man { directory } => help::manual(&directory).map(|()| ExitCode::SUCCESS),
+        CliCommand::Man { directory } => help::write_manual(&directory).map(|()| ExitCode::SUCCESS),
     }
 }
 
 /// Runs a command that either succeeds or fails.
-async fn done(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+async fn exit_code_of(
+    command: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<ExitCode> {
     command.await.map(|()| ExitCode::SUCCESS)
 }
 
 /// Prints the error with its causes as one line, or as a line of a JSON log.
-fn fail(error: &anyhow::Error, format: LogFormat) -> ExitCode {
-    eprintln!("{}", telemetry::last_line(format, &failure::told(error)));
+fn print_failure(error: &anyhow::Error, format: LogFormat) -> ExitCode {
+    eprintln!("{}", telemetry::last_line(format, &failure::error_line(error)));
     // Like a wrong usage: the command did not begin.
     if error.is::<NoConsent>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
@@ -198,7 +206,11 @@ fn asked_format(arguments: &[OsString]) -> LogFormat {
 }
 
 /// Prints a usage error. The help and the version come here, too: clap returns them as errors.
-fn misused(error: &clap::Error, given: &ConfiguredArguments, format: LogFormat) -> ExitCode {
+fn print_usage_error(
+    error: &clap::Error,
+    given: &ConfiguredArguments,
+    format: LogFormat,
+) -> ExitCode {
     match wrong_value(error, given) {
         Some(message) => eprintln!("{}", telemetry::last_line(format, &message)),
         None if error.use_stderr() && format == LogFormat::Json => {
@@ -216,11 +228,11 @@ fn wrong_value(error: &clap::Error, given: &ConfiguredArguments) -> Option<Strin
         return None;
     }
     let named = error.get(ContextKind::InvalidArg)?.to_string();
-    let argument = help::argument(&named);
+    let argument = help::find_argument(&named);
     let is_secret = argument.as_ref().is_none_or(|one| one.is_hide_env_values_set());
     let value = error.get(ContextKind::InvalidValue).filter(|_| !is_secret);
     let value = value.map(|value| format!(" '{value}'")).unwrap_or_default();
-    let source = argument.as_ref().and_then(|one| given.place(one));
+    let source = argument.as_ref().and_then(|one| given.argument_source(one));
     let source = source.map(|place| format!(" ({place})")).unwrap_or_default();
     let reason = error.source().map(|reason| format!(": {reason}")).unwrap_or_default();
     Some(format!("error: invalid value{value} for '{named}'{source}{reason}"))

@@ -11,7 +11,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 /// The id of the object that the text means.
-pub(crate) async fn id(pool: &PgPool, kind: NamedKind, text: &str) -> anyhow::Result<Uuid> {
+pub(crate) async fn find_id(pool: &PgPool, kind: NamedKind, text: &str) -> anyhow::Result<Uuid> {
     Ok(naming::find(pool, kind, text).await?)
 }
 
@@ -22,20 +22,20 @@ pub(crate) async fn id_of_any(
     text: Option<&str>,
 ) -> anyhow::Result<Option<Uuid>> {
     match text {
-        Some(text) => Ok(Some(id(pool, kind, text).await?)),
+        Some(text) => Ok(Some(find_id(pool, kind, text).await?)),
         None => Ok(None),
     }
 }
 
 /// The ids of the objects that the texts mean.
-pub(crate) async fn ids(
+pub(crate) async fn find_ids(
     pool: &PgPool,
     kind: NamedKind,
     texts: &[String],
 ) -> anyhow::Result<Vec<Uuid>> {
     let mut ids = Vec::with_capacity(texts.len());
     for text in texts {
-        ids.push(id(pool, kind, text).await?);
+        ids.push(find_id(pool, kind, text).await?);
     }
     Ok(ids)
 }
@@ -47,19 +47,19 @@ pub(crate) async fn firm_of_delivery(
     delivery_id: Uuid,
 ) -> anyhow::Result<Uuid> {
     let firm = match text {
-        Some(text) => Some(id(pool, NamedKind::Firm, text).await?),
+        Some(text) => Some(find_id(pool, NamedKind::Firm, text).await?),
         None => naming::firm_of(pool, NamedKind::Delivery, delivery_id).await?,
     };
     firm.context("no list shows this delivery: with --firm, the log is searched")
 }
 
 /// The period of the past between two moments.
-pub(crate) fn period(
+pub(crate) fn past_period(
     since: Option<When>,
     until: Option<When>,
     now: Timestamp,
 ) -> Result<AuditPeriod, BackwardPeriod> {
-    let before = |when: When| when.before(now);
+    let before = |when: When| when.instant_before(now);
     AuditPeriod::between(since.map(before), until.map(before))
 }
 

@@ -1,11 +1,11 @@
 //! `openapi`: prints the description that the public door serves. It needs no database.
 
-use api::openapi::text;
+use api::openapi::document_text;
 
 use crate::args::OpenapiArgs;
 use crate::output::print_json_text;
 
 pub(crate) fn run(openapi: &OpenapiArgs) -> anyhow::Result<()> {
-    print_json_text(&text(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/'))));
+    print_json_text(&document_text(&format!("{}/api/v1", openapi.base_url.trim_end_matches('/'))));
     Ok(())
 }

@@ -50,23 +50,25 @@ const TOKENS: ListTable = ListTable::new(
 );
 
 const NEW_KEY: RecordView =
-    RecordView::new(&[Column::id("id"), Column::text("name"), Column::id("key")]).quiet("key");
+    RecordView::new(&[Column::id("id"), Column::text("name"), Column::id("key")])
+        .quiet_field("key");
 
 const NEW_TOKEN: RecordView =
-    RecordView::new(&[Column::id("id"), Column::text("name"), Column::id("token")]).quiet("token");
+    RecordView::new(&[Column::id("id"), Column::text("name"), Column::id("token")])
+        .quiet_field("token");
 
 const SECRET: RecordView =
-    RecordView::new(&[Column::id("secret"), Column::time("rotated_at")]).quiet("secret");
+    RecordView::new(&[Column::id("secret"), Column::time("rotated_at")]).quiet_field("secret");
 
 const REVOKED: RecordView =
     RecordView::new(&[Column::id("id"), Column::number("subscriptions_removed")]);
 
-pub(crate) async fn firms(
+pub(crate) async fn list_firms(
     storage: &StorageSettings,
     FirmsCommand::List(how): &FirmsCommand,
 ) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
-    let firms = firms::list(system.pool()).await?;
+    let firms = firms::list(system.main_pool()).await?;
     let items = firms
         .iter()
         .map(|firm| json!({"id": firm.firm_id, "name": firm.name, "status": firm.status}))
@@ -75,7 +77,10 @@ pub(crate) async fn firms(
     system.stop().await
 }
 
-pub(crate) async fn keys(storage: &StorageSettings, command: KeysCommand) -> anyhow::Result<()> {
+pub(crate) async fn keys_command(
+    storage: &StorageSettings,
+    command: KeysCommand,
+) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
     run_keys(&system.service, command).await?;
     system.stop().await
@@ -85,8 +90,8 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
     let pool = service.store.pool();
     match command {
         KeysCommand::Create { firm, member, name, json } => {
-            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
-            let member = names::id(pool, NamedKind::Member(firm), &member).await?;
+            let firm = names::find_id(pool, NamedKind::Firm, &firm).await?;
+            let member = names::find_id(pool, NamedKind::Member(firm), &member).await?;
             let made = keys::create_by(service, firm, member, service.operator(), &name).await;
             let made = made.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "key": made.key.as_str(), "name": made.name});
@@ -94,7 +99,7 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
             tell_once(json);
         }
         KeysCommand::List { firm, json } => {
-            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
+            let firm = names::find_id(pool, NamedKind::Firm, &firm).await?;
             let keys = keys::list(service, firm).await.map_err(terminal_error)?;
             let items = keys
                 .into_iter()
@@ -107,10 +112,10 @@ async fn run_keys(service: &Service, command: KeysCommand) -> anyhow::Result<()>
                 .collect();
             KEYS.print(json, items);
         }
-        KeysCommand::Why(asked) => why::key(service, asked).await?,
+        KeysCommand::Why(asked) => why::explain_key(service, asked).await?,
         KeysCommand::Revoke { firm, key, reason, consent, json } => {
-            let firm = names::id(pool, NamedKind::Firm, &firm).await?;
-            let key = names::id(pool, NamedKind::Key(firm), &key).await?;
+            let firm = names::find_id(pool, NamedKind::Firm, &firm).await?;
+            let key = names::find_id(pool, NamedKind::Key(firm), &key).await?;
             consent_to_revocation(service, firm, key, consent).await?;
             let actor = service.operator();
             if let Some(why) = reason {
@@ -147,7 +152,7 @@ async fn consent_to_revocation(
         key.name,
         hooks.len()
     );
-    Ok(confirm::require(consent, &consequences, &key.prefix)?)
+    Ok(confirm::require_consent(consent, &consequences, &key.prefix)?)
 }
 
 async fn consent_to_token_revocation(
@@ -162,7 +167,7 @@ async fn consent_to_token_revocation(
     let used = used.unwrap_or_else(|| "never used".to_owned());
     let consequences =
         format!("the {} token {} is refused from now on ({used})", token.role, token.name);
-    Ok(confirm::require(consent, &consequences, &token.name)?)
+    Ok(confirm::require_consent(consent, &consequences, &token.name)?)
 }
 
 async fn consent_to_rotation(
@@ -171,14 +176,14 @@ async fn consent_to_rotation(
     consent: ConsentArgs,
 ) -> anyhow::Result<()> {
     let pool = service.store.pool();
-    let Some(firm) = firms::sender(pool, firm_id).await? else { return Ok(()) };
+    let Some(firm) = firms::mail_sender(pool, firm_id).await? else { return Ok(()) };
     let hooks = hooks::list_live(pool, firm_id).await?.len();
     let consequences = format!(
         "the old secret of {} signs nothing claimed from now on; subscriptions that need the new \
          one within a minute: {hooks}",
         firm.name
     );
-    Ok(confirm::require(consent, &consequences, &firm.name)?)
+    Ok(confirm::require_consent(consent, &consequences, &firm.name)?)
 }
 
 /// Tells a person that a new secret is not shown again.
@@ -188,7 +193,7 @@ fn tell_once(how: OutputArgs) {
     }
 }
 
-pub(crate) async fn tokens(
+pub(crate) async fn tokens_command(
     storage: &StorageSettings,
     command: TokensCommand,
 ) -> anyhow::Result<()> {
@@ -206,9 +211,9 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
                 TokenRole::Operator => tokens::HolderRole::Operator,
                 TokenRole::Auditor => tokens::HolderRole::Auditor,
             };
-            let firms = names::ids(pool, NamedKind::Firm, &firm).await?;
+            let firms = names::find_ids(pool, NamedKind::Firm, &firm).await?;
             let firm_ids = (!firms.is_empty()).then_some(firms);
-            let expires_at = expires.map(|when| when.after(service.clock.now()));
+            let expires_at = expires.map(|when| when.instant_after(service.clock.now()));
             let scope = TokenScope { name, role, expires_at, firm_ids };
             let made = tokens::create_limited(service, scope).await.map_err(terminal_error)?;
             let shown = json!({"id": made.id, "token": made.token, "name": made.name});
@@ -231,7 +236,7 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
             TOKENS.print(json, items);
         }
         TokensCommand::Revoke { token, consent, json } => {
-            let token = names::id(pool, NamedKind::Token, &token).await?;
+            let token = names::find_id(pool, NamedKind::Token, &token).await?;
             consent_to_token_revocation(service, token, consent).await?;
             tokens::revoke(service, token).await.map_err(terminal_error)?;
             REVOKED.print(json, &json!({"id": token}));
@@ -240,7 +245,7 @@ async fn run_tokens(service: &Service, command: TokensCommand) -> anyhow::Result
     Ok(())
 }
 
-pub(crate) async fn secrets(
+pub(crate) async fn secrets_command(
     storage: &StorageSettings,
     command: SecretsCommand,
 ) -> anyhow::Result<()> {
@@ -248,11 +253,11 @@ pub(crate) async fn secrets(
     let service = &system.service;
     let (shown, how) = match command {
         SecretsCommand::Reveal { firm, json } => {
-            let firm = names::id(system.pool(), NamedKind::Firm, &firm).await?;
+            let firm = names::find_id(system.main_pool(), NamedKind::Firm, &firm).await?;
             (secrets::reveal(service, firm, service.operator()).await, json)
         }
         SecretsCommand::Rotate { firm, reason, consent, json } => {
-            let firm = names::id(system.pool(), NamedKind::Firm, &firm).await?;
+            let firm = names::find_id(system.main_pool(), NamedKind::Firm, &firm).await?;
             consent_to_rotation(service, firm, consent).await?;
             (secrets::rotate(service, firm, service.operator(), reason.as_deref()).await, json)
         }

@@ -22,7 +22,7 @@ pub(crate) async fn at_terminal(
     main: &PgPool,
 ) -> anyhow::Result<OperatorAtTerminal> {
     let login: String = sqlx::query_scalar("select session_user::text").fetch_one(main).await?;
-    let user = account();
+    let user = account_name();
     let name = match storage.operator {
         Some(name) => name,
         None => OperatorName::of_account(&user).context("the account has no name: set --as")?,
@@ -32,19 +32,19 @@ pub(crate) async fn at_terminal(
 }
 
 /// The account of the operating system, or its number if it has no name.
-fn account() -> String {
+fn account_name() -> String {
     let user = User::from_uid(getuid()).ok().flatten();
     user.map_or_else(|| format!("uid-{}", getuid()), |user| user.name)
 }
 
 /// Records an order of maintenance.
-pub(crate) async fn record(
+pub(crate) async fn record_order(
     store: &Store,
     context: &EventContext,
     ordered: MaintenanceEvent,
 ) -> Result<(), AppendError> {
-    let stream = SystemEntropy.id().to_string();
-    store.append(NewEvent::after(0, &stream, context, [ordered])).await.map(drop)
+    let stream = SystemEntropy.new_id().to_string();
+    store.append(NewEvent::number_after(0, &stream, context, [ordered])).await.map(drop)
 }
 
 /// Records an order of maintenance for a command without a system. Its one connection has a name of
@@ -61,12 +61,12 @@ pub(crate) async fn record_alone(
         firm_id: INSTALLATION_FIRM_ID,
         recorded_at: Clock::of_database(&pool).await?.now(),
         actor: Actor::NamedOperator(operator.name),
-        correlation_id: SystemEntropy.id(),
+        correlation_id: SystemEntropy.new_id(),
         causation_id: None,
         traceparent: None,
         terminal: Some(operator.terminal),
     };
-    record(&service::store(pool.clone()), &context, ordered).await?;
+    record_order(&service::assemble_store(pool.clone()), &context, ordered).await?;
     pool.close().await;
     Ok(())
 }

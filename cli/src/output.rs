@@ -33,7 +33,7 @@ use std::io::{self, ErrorKind, IsTerminal, Stdout, Write, stdout};
 use anstream::AutoStream;
 use chrono::{DateTime, Utc};
 use clap::{Args, ColorChoice};
-use domain::values::{printable, printable_json};
+use domain::values::{printable_json, printable_text};
 use serde_json::Value;
 
 pub(crate) use self::cell::{Column, Tone};
@@ -89,13 +89,13 @@ impl ListTable {
         }
         if how.quiet {
             let id = Column::quiet_of(self.columns);
-            return items.iter().for_each(|item| write_line(&id.plain(item)));
+            return items.iter().for_each(|item| write_line(&id.plain_text(item)));
         }
         if items.is_empty() {
             return print_note(self.empty);
         }
-        let lines = match screen() {
-            Some(screen) => layout::table(self.columns, &items, screen),
+        let lines = match terminal_screen() {
+            Some(screen) => layout::table_lines(self.columns, &items, screen),
             None => layout::tab_separated(self.columns, &items),
         };
         lines.iter().for_each(|line| write_line(line));
@@ -115,7 +115,7 @@ impl RecordView {
     }
 
     /// The field that `--quiet` prints. By default it is the first id.
-    pub(crate) const fn quiet(self, field: &'static str) -> Self {
+    pub(crate) const fn quiet_field(self, field: &'static str) -> Self {
         Self { quiet: Some(Column::text(field)), ..self }
     }
 
@@ -124,11 +124,13 @@ impl RecordView {
             return print_json(item);
         }
         if how.quiet {
-            return write_line(&self.quiet.unwrap_or(Column::quiet_of(self.fields)).plain(item));
+            return write_line(
+                &self.quiet.unwrap_or(Column::quiet_of(self.fields)).plain_text(item),
+            );
         }
-        let unseen = Reading { palette: palette(), ..Reading::PLAIN };
-        let reading = screen().map_or(unseen, |screen| screen.reading);
-        layout::record(self.fields, item, reading).iter().for_each(|line| write_line(line));
+        let unseen = Reading { palette: output_palette(), ..Reading::PLAIN };
+        let reading = terminal_screen().map_or(unseen, |screen| screen.reading);
+        layout::record_lines(self.fields, item, reading).iter().for_each(|line| write_line(line));
     }
 }
 
@@ -141,17 +143,20 @@ struct Screen {
 }
 
 /// The terminal, if a person reads standard output.
-fn screen() -> Option<Screen> {
+fn terminal_screen() -> Option<Screen> {
     if !stdout().is_terminal() {
         return None;
     }
     let size = terminal_size::terminal_size();
     let columns = size.map(|(width, _)| usize::from(width.0)).filter(|columns| *columns > 0);
-    Some(Screen { columns, reading: Reading { now: Some(now()), palette: palette() } })
+    Some(Screen {
+        columns,
+        reading: Reading { now: Some(current_time()), palette: output_palette() },
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "ages are for the person at this terminal, now")]
-fn now() -> DateTime<Utc> {
+fn current_time() -> DateTime<Utc> {
     Utc::now()
 }
 
@@ -167,7 +172,7 @@ pub(crate) fn choose_colour(choice: ColorChoice) {
 
 /// Whether standard output has colours: `--color`, then `NO_COLOR` and `CLICOLOR`, then whether it
 /// is a terminal.
-fn palette() -> Palette {
+fn output_palette() -> Palette {
     match AutoStream::choice(&stdout()) {
         anstream::ColorChoice::Never => Palette::Plain,
         _ => Palette::Coloured,
@@ -180,8 +185,8 @@ pub(crate) fn is_error_coloured() -> bool {
 }
 
 /// A word in the colour of its state, for a line of a report.
-pub(crate) fn toned(word: &str, tone: Tone) -> String {
-    palette().paint(&printable(word), tone)
+pub(crate) fn tone_word(word: &str, tone: Tone) -> String {
+    output_palette().paint(&printable_text(word), tone)
 }
 
 /// Prints JSON over several lines.
@@ -196,12 +201,12 @@ pub(crate) fn print_json_text(json: &str) {
 
 /// Prints one line.
 pub(crate) fn print_line(line: &str) {
-    write_line(&printable(line));
+    write_line(&printable_text(line));
 }
 
 /// Prints a verdict in its colour, and the rest of its line.
 pub(crate) fn print_verdict(word: &str, tone: Tone, rest: &str) {
-    write_line(&format!("{}{}", toned(word, tone), printable(rest)));
+    write_line(&format!("{}{}", tone_word(word, tone), printable_text(rest)));
 }
 
 /// Prints our own text of several lines.
@@ -212,7 +217,7 @@ pub(crate) fn print_text(text: &str) {
 /// Tells the operator something beside the output, on one line.
 pub(crate) fn print_note(line: &str) {
     // Without a reader of errors nothing can be told.
-    let _ = writeln!(io::stderr(), "{}", printable(line));
+    let _ = writeln!(io::stderr(), "{}", printable_text(line));
 }
 
 fn write_line(line: &str) {

@@ -60,7 +60,7 @@ pub(crate) struct ResumeArgs {
 }
 
 pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result<()> {
-    let which = asked.scope.which(service).await?;
+    let which = asked.scope.requested_scope(service).await?;
     let row = pauses::pause(service, &which, &asked.reason, service.operator())
         .await
         .map_err(terminal_error)?;
@@ -69,7 +69,7 @@ pub(crate) async fn pause(service: &Service, asked: PauseArgs) -> anyhow::Result
 }
 
 pub(crate) async fn resume(service: &Service, asked: ResumeArgs) -> anyhow::Result<()> {
-    let Some(pause_id) = pauses::id_of(&asked.scope.which(service).await?) else {
+    let Some(pause_id) = pauses::id_of(&asked.scope.requested_scope(service).await?) else {
         anyhow::bail!("--host: this is not the name of a host");
     };
     let reason = asked.reason.as_deref();
@@ -91,7 +91,7 @@ pub(crate) async fn list(service: &Service, how: OutputArgs) -> anyhow::Result<(
 }
 
 impl PauseScopeArgs {
-    async fn which(&self, service: &Service) -> anyhow::Result<RequestedScope> {
+    async fn requested_scope(&self, service: &Service) -> anyhow::Result<RequestedScope> {
         let pool = service.store.pool();
         let firm = names::id_of_any(pool, NamedKind::Firm, self.firm.as_deref()).await?;
         let hook = names::id_of_any(pool, NamedKind::Hook, self.hook.as_deref()).await?;

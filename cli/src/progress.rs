@@ -57,7 +57,7 @@ impl Progress {
     }
 
     /// Tells that this much is done of all. Zero of all means that the end is not known.
-    pub(crate) fn at(&self, done: u64, all: u64) {
+    pub(crate) fn advance_to(&self, done: u64, all: u64) {
         if all > 0 {
             self.bar.set_length(all);
         }
@@ -67,15 +67,15 @@ impl Progress {
             return;
         }
         match self.form {
-            ProgressForm::Bar => self.show(),
-            ProgressForm::Lines => self.tell(elapsed.as_secs()),
+            ProgressForm::Bar => self.show_bar(),
+            ProgressForm::Lines => self.print_status(elapsed.as_secs()),
             ProgressForm::Nothing => {}
         }
     }
 
     /// The same for positions of the log.
     pub(crate) fn at_position(&self, done: i64, all: i64) {
-        self.at(done.cast_unsigned(), all.cast_unsigned());
+        self.advance_to(done.cast_unsigned(), all.cast_unsigned());
     }
 
     /// Takes the bar away.
@@ -84,7 +84,7 @@ impl Progress {
     }
 
     /// Shows the bar from now on.
-    fn show(&self) {
+    fn show_bar(&self) {
         if self.told.swap(1, Ordering::Relaxed) == 1 {
             return;
         }
@@ -96,13 +96,13 @@ impl Progress {
     }
 
     /// Prints a line, unless this second has one.
-    fn tell(&self, second: u64) {
+    fn print_status(&self, second: u64) {
         if self.told.fetch_max(second, Ordering::Relaxed) < second {
-            print_note(&self.line().to_string());
+            print_note(&self.status_json().to_string());
         }
     }
 
-    fn line(&self) -> Value {
+    fn status_json(&self) -> Value {
         let left = self.bar.length().map(|_| self.bar.eta().as_secs());
         json!({"progress": {
             "unit": self.unit, "done": self.bar.position(), "of": self.bar.length(),
@@ -125,27 +125,27 @@ mod tests {
     #[test]
     fn progress_is_told_after_two_seconds() {
         let early = progress(Duration::from_millis(1_000));
-        early.at(1, 10);
+        early.advance_to(1, 10);
         assert_eq!(early.told.load(Ordering::Relaxed), 0);
         let late = progress(Duration::from_secs(7));
-        late.at(1, 10);
-        late.at(2, 10);
+        late.advance_to(1, 10);
+        late.advance_to(2, 10);
         assert_eq!(late.told.load(Ordering::Relaxed), 7);
     }
 
     #[test]
     fn a_line_tells_amount_and_time_left() {
         let known = progress(Duration::from_secs(3));
-        known.at(5, 10);
-        let line = &known.line()["progress"];
+        known.advance_to(5, 10);
+        let line = &known.status_json()["progress"];
         assert_eq!(
             (&line["unit"], &line["done"], &line["of"]),
             (&"events".into(), &5.into(), &10.into())
         );
         assert!(line["seconds_left"].is_u64() && line["per_second"].is_f64(), "{line}");
         let unknown = progress(Duration::from_secs(3));
-        unknown.at(5, 0);
-        let line = &unknown.line()["progress"];
+        unknown.advance_to(5, 0);
+        let line = &unknown.status_json()["progress"];
         assert_eq!((&line["of"], &line["seconds_left"]), (&Value::Null, &Value::Null));
     }
 }

@@ -77,29 +77,37 @@ pub(crate) struct ModelArgs {
 pub(crate) async fn run(storage: &StorageSettings, command: ProjectionsCommand) -> ExitCode {
     let done = async {
         let system = databases::open(storage).await?;
-        let code = asked(&system, command).await;
+        let code = run_on_system(&system, command).await;
         system.stop().await?;
         code
     };
     done.await.unwrap_or_else(|error: anyhow::Error| {
-        print_note(&failure::told(&error));
+        print_note(&failure::error_line(&error));
         ExitCode::from(EXIT_FAILED)
     })
 }
 
-async fn asked(system: &System, command: ProjectionsCommand) -> anyhow::Result<ExitCode> {
+async fn run_on_system(system: &System, command: ProjectionsCommand) -> anyhow::Result<ExitCode> {
     match command {
         ProjectionsCommand::Status(how) => {
-            let all = rebuild::status(system.pool()).await?;
-            STATUS.print(how, all.iter().map(standing).collect());
+            let all = rebuild::list_statuses(system.main_pool()).await?;
+            STATUS.print(how, all.iter().map(status_item).collect());
             Ok(ExitCode::SUCCESS)
         }
-        ProjectionsCommand::Rebuild(which) => make(system, which, RebuildAct::Replace).await,
-        ProjectionsCommand::Verify(which) => make(system, which, RebuildAct::Verify).await,
+        ProjectionsCommand::Rebuild(which) => {
+            rebuild_models(system, which, RebuildAct::Replace).await
+        }
+        ProjectionsCommand::Verify(which) => {
+            rebuild_models(system, which, RebuildAct::Verify).await
+        }
     }
 }
 
-async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Result<ExitCode> {
+async fn rebuild_models(
+    system: &System,
+    which: ModelArgs,
+    act: RebuildAct,
+) -> anyhow::Result<ExitCode> {
     let models = which.name.map_or_else(|| ReadModel::ALL.to_vec(), |model| vec![model]);
     let now = system.service.clock.now().get();
     if act == RebuildAct::Replace {
@@ -107,12 +115,12 @@ async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Res
         let ordered = MaintenanceEvent::RebuildOrdered { models: names };
         let service = &system.service;
         let context = service.context(INSTALLATION_FIRM_ID, service.operator());
-        operator::record(&service.store, &context, ordered).await?;
+        operator::record_order(&service.store, &context, ordered).await?;
     }
     let order = RebuildOrder { models, act, now, tries: TRIES_MAX };
     let progress = Progress::new("events", which.json);
     let told = |done, all| progress.at_position(done, all);
-    let made = rebuild::run(system.pool(), &order, &told).await;
+    let made = rebuild::rebuild_models(system.main_pool(), &order, &told).await;
     progress.finish();
     match made {
         Ok(reports) => Ok(print_reports(which.json, &reports)),
@@ -124,10 +132,10 @@ async fn make(system: &System, which: ModelArgs, act: RebuildAct) -> anyhow::Res
 }
 
 fn print_reports(how: OutputArgs, reports: &[RebuildReport]) -> ExitCode {
-    REPORTS.print(how, reports.iter().map(report).collect());
+    REPORTS.print(how, reports.iter().map(report_item).collect());
     if how.is_text() {
         for RebuildReport { difference, .. } in reports {
-            difference.iter().for_each(|difference| print_line(&line(difference)));
+            difference.iter().for_each(|difference| print_line(&difference_line(difference)));
         }
     }
     if reports.iter().any(RebuildReport::differs) {
@@ -137,7 +145,7 @@ fn print_reports(how: OutputArgs, reports: &[RebuildReport]) -> ExitCode {
     }
 }
 
-fn standing(standing: &ModelStatus) -> Value {
+fn status_item(standing: &ModelStatus) -> Value {
     let ModelStatus { model, rows, checkpoint, lag, rebuilt } = standing;
     json!({
         "name": model.name(),
@@ -153,10 +161,10 @@ fn standing(standing: &ModelStatus) -> Value {
     })
 }
 
-fn report(report: &RebuildReport) -> Value {
+fn report_item(report: &RebuildReport) -> Value {
     json!({
         "name": report.model.name(),
-        "outcome": outcome(report),
+        "outcome": outcome_word(report),
         "rows": report.digest.rows,
         "digest": report.digest.hex(),
         "position": report.position,
@@ -171,7 +179,7 @@ fn report(report: &RebuildReport) -> Value {
     })
 }
 
-const fn outcome(report: &RebuildReport) -> &'static str {
+const fn outcome_word(report: &RebuildReport) -> &'static str {
     match (report.outcome, &report.difference) {
         (RebuildOutcome::Compared, None) => "equal",
         (RebuildOutcome::Compared, Some(_)) => "differs",
@@ -182,7 +190,7 @@ const fn outcome(report: &RebuildReport) -> &'static str {
 }
 
 /// The first difference as a line.
-fn line(difference: &RowDifference) -> String {
+fn difference_line(difference: &RowDifference) -> String {
     let RowDifference { table, key, column, log, live } = difference;
     match (column, log, live) {
         (Some(column), Some(log), Some(live)) => {

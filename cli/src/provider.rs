@@ -8,7 +8,7 @@ use domain::access::sign_in::RoleGrant;
 use oidc::{Provider, ProviderSettings, QUESTION_TIMEOUT};
 use rustls::pki_types::CertificateDer;
 
-use crate::secret_file::secret;
+use crate::secret_file::read_secret;
 
 /// The provider of OpenID Connect, and the roles of its users.
 #[derive(Debug, Clone, Args)]
@@ -71,7 +71,7 @@ pub(crate) struct OidcArgs {
 }
 
 /// The provider of the settings, if one is set.
-pub(crate) fn provider(
+pub(crate) fn configured_provider(
     args: &OidcArgs,
     extra_roots: &[CertificateDer<'static>],
 ) -> anyhow::Result<Option<Provider>> {
@@ -81,7 +81,7 @@ pub(crate) fn provider(
         bail!("--oidc-issuer needs --oidc-client-id and --oidc-redirect-url");
     };
     let file = args.oidc_client_secret_file.as_deref();
-    let client_secret = secret(args.oidc_client_secret.clone(), file)?;
+    let client_secret = read_secret(args.oidc_client_secret.clone(), file)?;
     let settings = ProviderSettings {
         issuer,
         client_id,

@@ -17,7 +17,7 @@ const OTHER_VARIABLES: [(&str, &str); 3] = [
 
 /// The page of settings: every flag that has an environment variable.
 #[must_use]
-pub fn settings() -> String {
+pub fn settings_page() -> String {
     let mut page = String::from(
         "# Settings\n\n\
          Made from the command line's description by `tests/under_test/reference.rs`; do not edit. A flag \
@@ -33,21 +33,26 @@ pub fn settings() -> String {
             if written.insert(variable.clone()) {
                 write_row(
                     &mut page,
-                    &[&flag(argument), &code(&variable), &default(argument), &help(argument)],
+                    &[
+                        &flag_cell(argument),
+                        &code_span(&variable),
+                        &default(argument),
+                        &help_cell(argument),
+                    ],
                 );
             }
         }
     }
     page.push_str("\nThese variables have no flag:\n\n|Variable|Meaning|\n|-|-|\n");
     for (variable, meaning) in OTHER_VARIABLES {
-        write_row(&mut page, &[&code(variable), meaning]);
+        write_row(&mut page, &[&code_span(variable), meaning]);
     }
     page
 }
 
 /// The page of commands: every command and each of its parts, in the order of `--help`.
 #[must_use]
-pub fn commands() -> String {
+pub fn commands_page() -> String {
     let mut page = String::from(
         "# Commands\n\n\
          Made from the command line's description by `tests/under_test/reference.rs`; do not edit. \
@@ -57,14 +62,14 @@ pub fn commands() -> String {
     for command in all_commands().iter().skip(1) {
         let name = command.get_bin_name().unwrap_or_default();
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        write_row(&mut page, &[&code(name), &sentence(&about)]);
+        write_row(&mut page, &[&code_span(name), &full_sentence(&about)]);
     }
     page
 }
 
 /// Every command with its full name: the program itself, then each command before its parts.
 fn all_commands() -> Vec<Command> {
-    let mut root = help::command();
+    let mut root = help::whole_command();
     root.build();
     let mut found = Vec::new();
     let mut waiting = vec![root];
@@ -77,27 +82,27 @@ fn all_commands() -> Vec<Command> {
     found
 }
 
-fn flag(argument: &Arg) -> String {
-    argument.get_long().map(|name| code(&format!("--{name}"))).unwrap_or_default()
+fn flag_cell(argument: &Arg) -> String {
+    argument.get_long().map(|name| code_span(&format!("--{name}"))).unwrap_or_default()
 }
 
 fn default(argument: &Arg) -> String {
     let is_switch = !argument.get_action().takes_values();
     let values = argument.get_default_values().iter().filter(|_| !is_switch);
-    values.map(|value| code(&value.to_string_lossy())).collect::<Vec<_>>().join(", ")
+    values.map(|value| code_span(&value.to_string_lossy())).collect::<Vec<_>>().join(", ")
 }
 
-fn help(argument: &Arg) -> String {
+fn help_cell(argument: &Arg) -> String {
     let help = argument.get_long_help().or_else(|| argument.get_help());
-    sentence(&help.map(ToString::to_string).unwrap_or_default())
+    full_sentence(&help.map(ToString::to_string).unwrap_or_default())
 }
 
-fn sentence(text: &str) -> String {
+fn full_sentence(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.ends_with('.') { text } else { text + "." }
 }
 
-fn code(text: &str) -> String {
+fn code_span(text: &str) -> String {
     format!("`{text}`")
 }
 

@@ -35,9 +35,10 @@ pub(crate) struct ReissueArgs {
 pub(crate) async fn run(storage: &StorageSettings, asked: ReissueArgs) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
     let service = &system.service;
-    let request_id = asked.request_id.unwrap_or_else(|| service.entropy.id());
-    let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
-    let delivery_id = names::id(system.pool(), NamedKind::Delivery, &asked.delivery).await?;
+    let request_id = asked.request_id.unwrap_or_else(|| service.entropy.new_id());
+    let firm_id = names::find_id(system.main_pool(), NamedKind::Firm, &asked.firm).await?;
+    let delivery_id =
+        names::find_id(system.main_pool(), NamedKind::Delivery, &asked.delivery).await?;
     let new = NewReissue { firm_id, delivery_id, request_id, reason: asked.reason };
     let id = reissue::reissue(service, &new, service.operator()).await.map_err(terminal_error)?;
     let made = json!({"id": id, "reissue_of": delivery_id, "request_id": request_id});

@@ -157,35 +157,35 @@ pub(crate) async fn run(storage: &StorageSettings, command: ReplaysCommand) -> a
     let system = databases::open(storage).await?;
     let service = &system.service;
     match command {
-        ReplaysCommand::Start(start) => begin(service, start).await?,
+        ReplaysCommand::Start(start) => begin_replays(service, start).await?,
         ReplaysCommand::List(asked) => list_replays(service, asked).await?,
         ReplaysCommand::Show(ReplayShowArgs { one, watch }) => {
-            let replay_id = find(service, &one).await?;
+            let replay_id = find_replay(service, &one).await?;
             if watch {
-                follow(service, replay_id, one.json).await?;
+                wait_for_end(service, replay_id, one.json).await?;
             }
             let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
-            show(one.json, &view);
+            print_replay(one.json, &view);
         }
         ReplaysCommand::Pause(one) => {
-            let replay_id = find(service, &one).await?;
-            change(service, replay_id, ReplayCommand::Pause, one.json).await?;
+            let replay_id = find_replay(service, &one).await?;
+            change_replay(service, replay_id, ReplayCommand::Pause, one.json).await?;
         }
         ReplaysCommand::Resume(one) => {
-            let replay_id = find(service, &one).await?;
-            change(service, replay_id, ReplayCommand::Resume, one.json).await?;
+            let replay_id = find_replay(service, &one).await?;
+            change_replay(service, replay_id, ReplayCommand::Resume, one.json).await?;
         }
-        ReplaysCommand::Stop(stop) => end(service, stop).await?,
+        ReplaysCommand::Stop(stop) => end_replay(service, stop).await?,
     }
     system.stop().await
 }
 
-async fn find(service: &Service, one: &ReplayArgs) -> anyhow::Result<Uuid> {
-    names::id(service.store.pool(), NamedKind::Replay, &one.replay).await
+async fn find_replay(service: &Service, one: &ReplayArgs) -> anyhow::Result<Uuid> {
+    names::find_id(service.store.pool(), NamedKind::Replay, &one.replay).await
 }
 
 /// Waits until a replay has ended.
-async fn follow(service: &Service, replay_id: Uuid, how: OutputArgs) -> anyhow::Result<()> {
+async fn wait_for_end(service: &Service, replay_id: Uuid, how: OutputArgs) -> anyhow::Result<()> {
     let progress = Progress::new("deliveries", how);
     loop {
         let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
@@ -200,13 +200,13 @@ async fn follow(service: &Service, replay_id: Uuid, how: OutputArgs) -> anyhow::
     }
 }
 
-async fn begin(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> {
+async fn begin_replays(service: &Service, start: ReplayStartArgs) -> anyhow::Result<()> {
     let pool = service.store.pool();
     let firm_ids = match names::id_of_any(pool, NamedKind::Firm, start.firm.as_deref()).await? {
         Some(firm_id) => vec![firm_id],
         None => firms::list(pool).await?.iter().map(|row| row.firm_id).collect(),
     };
-    let request_id = start.request_id.unwrap_or_else(|| service.entropy.id());
+    let request_id = start.request_id.unwrap_or_else(|| service.entropy.new_id());
     let selection = start.selection(service).await?;
     let of_firm = |firm_id: Uuid| start.new_replay(firm_id, request_id, selection.clone());
     let orders: Vec<NewReplay> = firm_ids.into_iter().map(of_firm).collect();
@@ -251,7 +251,7 @@ async fn begun_before(
     if start.dry_run {
         return Ok(None);
     }
-    let first = replays::begun(service, new).await.map_err(terminal_error)?;
+    let first = replays::find_begun(service, new).await.map_err(terminal_error)?;
     Ok(first.map(|ReplayView { row, .. }| {
         json!({"id": row.replay_id, "firm_id": row.firm_id, "selected": row.selected,
                "skipped": null})
@@ -262,9 +262,9 @@ impl ReplayStartArgs {
     async fn selection(&self, service: &Service) -> anyhow::Result<ReplaySelection> {
         let pool = service.store.pool();
         let AuditPeriod { since, until } =
-            names::period(self.since, self.until, service.clock.now())?;
+            names::past_period(self.since, self.until, service.clock.now())?;
         Ok(ReplaySelection {
-            delivery_ids: names::ids(pool, NamedKind::Delivery, &self.delivery).await?,
+            delivery_ids: names::find_ids(pool, NamedKind::Delivery, &self.delivery).await?,
             hook_id: names::id_of_any(pool, NamedKind::Hook, self.hook.as_deref()).await?,
             trigger: self.trigger,
             form_id: self.form,
@@ -283,7 +283,7 @@ impl ReplayStartArgs {
         let count: usize = chosen.iter().map(|one| one.selected.delivery_ids.len()).sum();
         let also = if self.force { ", also those that were delivered" } else { "" };
         let consequences = format!("{count} deliveries are sent again{also}");
-        Ok(confirm::require(self.consent, &consequences, "replay")?)
+        Ok(confirm::require_consent(self.consent, &consequences, "replay")?)
     }
 
     fn new_replay(&self, firm_id: Uuid, request_id: Uuid, selection: ReplaySelection) -> NewReplay {
@@ -309,20 +309,20 @@ impl ReplayStartArgs {
 }
 
 /// Ends a replay, which nobody can resume, so the operator is asked first.
-async fn end(service: &Service, stop: ReplayStopArgs) -> anyhow::Result<()> {
+async fn end_replay(service: &Service, stop: ReplayStopArgs) -> anyhow::Result<()> {
     let ReplayStopArgs { one, reason, consent } = stop;
-    let replay_id = find(service, &one).await?;
+    let replay_id = find_replay(service, &one).await?;
     let view = replays::show(service, replay_id).await.map_err(terminal_error)?;
     if view.row.ended_at.is_none() {
         let waiting = view.outcomes.get(WAITING).copied().unwrap_or_default();
         let consequences =
             format!("{waiting} deliveries of this replay are not sent, and nobody can resume it");
-        confirm::require(consent, &consequences, "stop")?;
+        confirm::require_consent(consent, &consequences, "stop")?;
     }
-    change(service, replay_id, ReplayCommand::Stop { reason }, one.json).await
+    change_replay(service, replay_id, ReplayCommand::Stop { reason }, one.json).await
 }
 
-async fn change(
+async fn change_replay(
     service: &Service,
     replay_id: Uuid,
     command: ReplayCommand,
@@ -330,11 +330,11 @@ async fn change(
 ) -> anyhow::Result<()> {
     let view = replays::change(service, replay_id, command, service.operator()).await;
     let view = view.map_err(terminal_error)?;
-    show(how, &view);
+    print_replay(how, &view);
     Ok(())
 }
 
-fn show(how: OutputArgs, view: &ReplayView) {
+fn print_replay(how: OutputArgs, view: &ReplayView) {
     let shown = json!({
         "id": view.row.replay_id, "firm_id": view.row.firm_id, "state": view.row.state,
         "reason": view.row.reason, "selected": view.row.selected, "outcomes": view.outcomes,

@@ -6,7 +6,10 @@ use std::path::Path;
 use anyhow::Context;
 
 /// The secret, or the content of its file without the line break at its end.
-pub(crate) fn secret(given: Option<String>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
+pub(crate) fn read_secret(
+    given: Option<String>,
+    file: Option<&Path>,
+) -> anyhow::Result<Option<String>> {
     let Some(path) = file else {
         return Ok(given);
     };

@@ -5,12 +5,12 @@ use service::{ServeSettings, StorageSettings};
 
 use crate::args::{ServeArgs, version};
 use crate::descriptors;
-use crate::door_setup::{addresses, door_pair, warn_of_clear_text};
-use crate::setup::setup;
+use crate::door_setup::{door_addresses, door_pair, warn_of_clear_text};
+use crate::setup::serve_setup;
 
 pub(crate) async fn run(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Result<()> {
-    let setup = setup(storage, serve)?;
-    let shares = descriptors::shares(descriptors::raise_limit(), serve);
+    let setup = serve_setup(storage, serve)?;
+    let shares = descriptors::door_shares(descriptors::raise_limit(), serve);
     let doors = door_pair(serve, shares, &setup.base_url)?;
     warn_of_development(serve);
     warn_of_clear_text(serve);
@@ -19,7 +19,7 @@ pub(crate) async fn run(storage: &StorageSettings, serve: &ServeArgs) -> anyhow:
         role: serve.role(),
         storage: storage.clone(),
         setup,
-        addresses: addresses(serve),
+        addresses: door_addresses(serve),
         doors,
     })
     .await

@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Arg, Command};
 use toml_edit::{DocumentMut, Item, Value};
 
-use crate::variables::nearest;
+use crate::variables::nearest_name;
 
 /// The flag that names the file.
 const CONFIG: &str = "config";
@@ -47,7 +47,7 @@ pub(crate) struct ConfiguredArguments {
 
 impl ConfiguredArguments {
     /// The settings file that gives the argument, or else its variable.
-    pub(crate) fn place(&self, argument: &Arg) -> Option<String> {
+    pub(crate) fn argument_source(&self, argument: &Arg) -> Option<String> {
         let is_from_file = argument.get_long().is_some_and(|name| self.from_file.contains(name));
         let is_credential =
             argument.get_long().is_some_and(|name| self.from_credentials.contains(name));
@@ -60,20 +60,20 @@ impl ConfiguredArguments {
 }
 
 /// Adds the settings of the file, if one is named, and the credentials to the arguments.
-pub(crate) fn configured(
+pub(crate) fn add_settings(
     root: &Command,
     arguments: Vec<OsString>,
 ) -> anyhow::Result<ConfiguredArguments> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let given = GivenArguments::read(root, &arguments);
-    let known = known(root);
+    let known = known_settings(root);
     let file = given.config.clone().or_else(|| variable(CONFIG_VARIABLE));
     let file = file.filter(|file| !file.is_empty()).map(PathBuf::from);
     let mut settings = BTreeMap::new();
     if let Some(file) = &file {
         let named = || format!("the settings file {}", file.display());
         let text = std::fs::read_to_string(file).with_context(named)?;
-        settings = read(&text, &known).with_context(named)?;
+        settings = parse_settings(&text, &known).with_context(named)?;
     }
     let mut credentials = BTreeSet::new();
     if let Some(folder) = variable(CREDENTIALS_VARIABLE) {
@@ -82,7 +82,7 @@ pub(crate) fn configured(
     let shown_secrets = given.shown_secrets();
     let is_set =
         |argument: &Arg| argument.get_env().is_some_and(|name| std::env::var_os(name).is_some());
-    let (arguments, added) = given.with(settings, arguments, is_set);
+    let (arguments, added) = given.with_settings(settings, arguments, is_set);
     let (from_credentials, from_file) =
         added.into_iter().partition(|name| credentials.contains(name));
     Ok(ConfiguredArguments { arguments, file, from_file, from_credentials, shown_secrets })
@@ -149,7 +149,7 @@ impl<'a> GivenArguments<'a> {
             let (name, value) = flag
                 .split_once('=')
                 .map_or((flag, None), |(name, value)| (name, Some(OsString::from(value))));
-            let takes_value = given.argument(name).is_some_and(takes_value);
+            let takes_value = given.find_flag(name).is_some_and(takes_value);
             let value = match value {
                 None if takes_value => rest.next().map(|(_, value)| value.clone()),
                 value => value,
@@ -165,7 +165,7 @@ impl<'a> GivenArguments<'a> {
     /// The flags that have a secret as their value. A URL without a password is none.
     fn shown_secrets(&self) -> Vec<String> {
         let is_secret = |name: &str, value: &str| {
-            let argument = self.argument(name);
+            let argument = self.find_flag(name);
             let may_be_secret = argument.is_some_and(Arg::is_hide_env_values_set);
             may_be_secret && (!value.contains("://") || has_password(value))
         };
@@ -177,25 +177,25 @@ impl<'a> GivenArguments<'a> {
     }
 
     /// The flag of the command, or of one above it.
-    fn argument(&self, name: &str) -> Option<&'a Arg> {
+    fn find_flag(&self, name: &str) -> Option<&'a Arg> {
         let mut flags = self.commands.iter().flat_map(|command| command.get_arguments());
         flags.find(|argument| argument.get_long() == Some(name))
     }
 
     /// The arguments with those settings that no argument and no variable gives.
-    fn with(
+    fn with_settings(
         &self,
         settings: BTreeMap<String, Vec<String>>,
         mut arguments: Vec<OsString>,
         is_set: impl Fn(&Arg) -> bool,
     ) -> (Vec<OsString>, BTreeSet<String>) {
         let is_given =
-            |name: &str| self.flags.contains_key(name) || self.argument(name).is_some_and(&is_set);
+            |name: &str| self.flags.contains_key(name) || self.find_flag(name).is_some_and(&is_set);
         let mut added = BTreeSet::new();
         let mut place = self.before_end;
         for (name, values) in settings {
-            let Some(argument) = self.argument(&name) else { continue };
-            if is_given(&name) || is_given(&twin(&name)) {
+            let Some(argument) = self.find_flag(&name) else { continue };
+            if is_given(&name) || is_given(&twin_name(&name)) {
                 continue;
             }
             let text = if takes_value(argument) {
@@ -226,12 +226,12 @@ fn takes_value(argument: &Arg) -> bool {
 }
 
 /// The name of the other form of a setting: its value, or the file with its value.
-fn twin(name: &str) -> String {
+fn twin_name(name: &str) -> String {
     name.strip_suffix(IN_A_FILE).map_or_else(|| format!("{name}{IN_A_FILE}"), str::to_owned)
 }
 
 /// The names of all settings. A switch is in the set, too.
-fn known(root: &Command) -> BTreeMap<String, Arg> {
+fn known_settings(root: &Command) -> BTreeMap<String, Arg> {
     let mut waiting = vec![root];
     let mut known = BTreeMap::new();
     while let Some(command) = waiting.pop() {
@@ -245,7 +245,7 @@ fn known(root: &Command) -> BTreeMap<String, Arg> {
 }
 
 /// The settings of a text, each with its values.
-fn read(
+fn parse_settings(
     text: &str,
     known: &BTreeMap<String, Arg>,
 ) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
@@ -258,18 +258,18 @@ fn read(
     let mut settings = BTreeMap::new();
     for (name, item) in document.iter() {
         let Some(argument) = known.get(name) else {
-            let meant = nearest(name, known.keys());
+            let meant = nearest_name(name, known.keys());
             let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
             bail!("there is no setting {name}{meant}");
         };
-        let values = values(item).filter(|values| fits(argument, values));
-        let values = values.with_context(|| format!("{name}: {}", wanted(argument)))?;
+        let values = value_texts(item).filter(|values| accepts_values(argument, values));
+        let values = values.with_context(|| format!("{name}: {}", needed_values(argument)))?;
         settings.insert(name.to_owned(), values);
     }
     Ok(settings)
 }
 
-fn fits(argument: &Arg, values: &[String]) -> bool {
+fn accepts_values(argument: &Arg, values: &[String]) -> bool {
     let is_list = argument.get_value_delimiter().is_some();
     match takes_value(argument) {
         true => is_list || values.len() == 1,
@@ -277,7 +277,7 @@ fn fits(argument: &Arg, values: &[String]) -> bool {
     }
 }
 
-fn wanted(argument: &Arg) -> &'static str {
+fn needed_values(argument: &Arg) -> &'static str {
     match (takes_value(argument), argument.get_value_delimiter()) {
         (false, _) => "true or false is needed",
         (true, Some(_)) => "a list of texts is needed",
@@ -286,14 +286,14 @@ fn wanted(argument: &Arg) -> &'static str {
 }
 
 /// The texts of a value. A table or a time is no value of a setting.
-fn values(item: &Item) -> Option<Vec<String>> {
+fn value_texts(item: &Item) -> Option<Vec<String>> {
     match item.as_value()? {
-        Value::Array(several) => several.iter().map(one).collect(),
-        value => Some(vec![one(value)?]),
+        Value::Array(several) => several.iter().map(value_text).collect(),
+        value => Some(vec![value_text(value)?]),
     }
 }
 
-fn one(value: &Value) -> Option<String> {
+fn value_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.value().clone()),
         Value::Integer(number) => Some(number.value().to_string()),
@@ -313,25 +313,25 @@ mod tests {
     use crate::help;
 
     fn settings(text: &str) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
-        read(text, &known(&help::command()))
+        parse_settings(text, &known_settings(&help::whole_command()))
     }
 
     /// The arguments after the file, where the environment sets these variables.
     fn joined(text: &str, arguments: &str, variables: &[&str]) -> String {
-        let root = help::command();
+        let root = help::whole_command();
         let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
         let given = GivenArguments::read(&root, &arguments);
         let is_set = |argument: &Arg| {
             argument.get_env().is_some_and(|name| variables.iter().any(|one| name == *one))
         };
-        let (arguments, _) = given.with(settings(text).unwrap(), arguments, is_set);
+        let (arguments, _) = given.with_settings(settings(text).unwrap(), arguments, is_set);
         arguments.join(OsStr::new(" ")).into_string().unwrap()
     }
 
     /// Only its option is named.
     #[test]
     fn a_command_lines_secret_is_not_repeated() {
-        let root = help::command();
+        let root = help::whole_command();
         let shown = |arguments: &str| {
             let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
             GivenArguments::read(&root, &arguments).shown_secrets()
@@ -397,7 +397,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
         std::fs::write(folder.path().join("keyring-url"), "\n").unwrap();
-        let known = known(&help::command());
+        let known = known_settings(&help::whole_command());
         let mut of_file = settings("database-url = \"postgres://h/d\"").unwrap();
         let added = add_credentials(&mut of_file, &known, folder.path());
         assert_eq!(added, BTreeSet::from(["wrapping-key-file".to_owned()]));

@@ -21,9 +21,12 @@ use service::{DEFAULT_MAIL_FROM, StorageSettings, SystemSetup};
 use crate::args::{ServeArgs, TargetArgs};
 use crate::databases::UNUSED_BASE_URL;
 use crate::provider;
-use crate::secret_file::secret;
+use crate::secret_file::read_secret;
 
-pub(crate) fn setup(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Result<SystemSetup> {
+pub(crate) fn serve_setup(
+    storage: &StorageSettings,
+    serve: &ServeArgs,
+) -> anyhow::Result<SystemSetup> {
     let smtp_url = smtp_url(serve)?;
     let scale = TimeScale::new(serve.time_scale).context("--time-scale: from 1 to 10000")?;
     if !scale.is_real() && serve.targets.allow_targets.is_empty() {
@@ -34,7 +37,7 @@ pub(crate) fn setup(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Res
     require_links(smtp_url.as_ref(), &base)?;
     let roots = ExtraRoots::read(serve.targets.extra_roots.as_deref())?;
     Ok(SystemSetup {
-        allowed: serve.targets.allowed(),
+        allowed: serve.targets.allowed_targets(),
         base_url: format!("{}/api/v1", base.trim_end_matches('/')),
         settings: DelivererSettings {
             permits: serve.permits.max(1),
@@ -43,11 +46,11 @@ pub(crate) fn setup(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Res
                 per_host: serve.per_host.max(1),
             },
             scale,
-            retention: retention(serve),
+            retention: retention_times(serve),
             ..DelivererSettings::default()
         },
-        mailer: mailer(serve, smtp_url.as_ref(), &roots)?,
-        sender: sender(serve)?,
+        mailer: configured_mailer(serve, smtp_url.as_ref(), &roots)?,
+        sender: sender_address(serve)?,
         extra_roots: roots.certificates.clone(),
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
@@ -55,9 +58,9 @@ pub(crate) fn setup(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Res
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         batchers: CallBatchers::default(),
-        provider: provider::provider(&serve.oidc, &roots.certificates)?.map(Arc::new),
+        provider: provider::configured_provider(&serve.oidc, &roots.certificates)?.map(Arc::new),
         notices: notice_target(serve)?,
-        egress_bind: egress(serve)?,
+        egress_bind: egress_addresses(serve)?,
         egress: serve.egress_bind.clone(),
         integrations_url: serve.integrations_url.clone(),
         cell: serve.cell,
@@ -65,16 +68,20 @@ pub(crate) fn setup(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Res
 }
 
 impl TargetArgs {
-    fn allowed(&self) -> AllowedTargets {
+    fn allowed_targets(&self) -> AllowedTargets {
         let targets = AllowedTargets::new(self.allow_targets.clone());
         if self.allow_http_targets { targets.with_http() } else { targets }
     }
 
     /// The setup of a command that calls a target.
-    pub(crate) fn setup(&self) -> anyhow::Result<SystemSetup> {
+    pub(crate) fn command_setup(&self) -> anyhow::Result<SystemSetup> {
         let roots = ExtraRoots::read(self.extra_roots.as_deref())?;
-        let quiet = SystemSetup::quiet(UNUSED_BASE_URL)?;
-        Ok(SystemSetup { allowed: self.allowed(), extra_roots: roots.certificates, ..quiet })
+        let quiet = SystemSetup::for_commands(UNUSED_BASE_URL)?;
+        Ok(SystemSetup {
+            allowed: self.allowed_targets(),
+            extra_roots: roots.certificates,
+            ..quiet
+        })
     }
 }
 
@@ -83,7 +90,7 @@ fn verification_interval(serve: &ServeArgs) -> Option<Duration> {
     (hours > 0).then(|| Duration::from_secs(hours * 3_600))
 }
 
-fn retention(serve: &ServeArgs) -> Retention {
+fn retention_times(serve: &ServeArgs) -> Retention {
     let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
     Retention {
         delivered: days(serve.keep_delivered_days),
@@ -98,14 +105,14 @@ fn smtp_url(serve: &ServeArgs) -> anyhow::Result<Option<SmtpUrl>> {
     if serve.smtp_url.is_some() {
         return Ok(serve.smtp_url.clone());
     }
-    let url = secret(None, serve.smtp_url_file.as_deref())?;
+    let url = read_secret(None, serve.smtp_url_file.as_deref())?;
     url.map(|url| url.parse()).transpose().context("--smtp-url-file")
 }
 
 /// The addresses of `--egress-bind` that this process uses. A process that sends must have them
 /// all. Another one uses those that its machine has: it sends samples and tests only.
-fn egress(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
-    let sends = serve.role().sends();
+fn egress_addresses(serve: &ServeArgs) -> anyhow::Result<Vec<IpAddr>> {
+    let sends = serve.role().sends_deliveries();
     let mut bound = Vec::new();
     for address in &serve.egress_bind {
         match std::net::TcpListener::bind((*address, 0)) {
@@ -124,8 +131,8 @@ fn notice_target(serve: &ServeArgs) -> anyhow::Result<Option<NoticeTarget>> {
     let Some(url) = &serve.notices_url else {
         return Ok(None);
     };
-    Target::parse(url, &serve.targets.allowed()).context("--notices-url")?;
-    let given = secret(serve.notices_secret.clone(), serve.notices_secret_file.as_deref())?;
+    Target::parse(url, &serve.targets.allowed_targets()).context("--notices-url")?;
+    let given = read_secret(serve.notices_secret.clone(), serve.notices_secret_file.as_deref())?;
     let text = given.context("--notices-url needs --notices-secret or --notices-secret-file")?;
     let secret = WebhookSecret::parse(text.trim()).context("--notices-secret")?;
     Ok(Some(NoticeTarget { url: url.as_str().into(), secret }))
@@ -163,34 +170,34 @@ impl ExtraRoots {
     }
 }
 
-fn mailer(
+fn configured_mailer(
     serve: &ServeArgs,
     smtp_url: Option<&SmtpUrl>,
     roots: &ExtraRoots,
 ) -> anyhow::Result<Mailer> {
     if serve.paused {
-        return Ok(Mailer::off());
+        return Ok(Mailer::switched_off());
     }
     match (smtp_url, &serve.mail_dir) {
         (Some(url), _) => {
             let extra_roots = roots.pem.clone();
             let settings = SmtpSettings { extra_roots, ..SmtpSettings::default() };
-            Mailer::smtp(url, &settings).context("--smtp-url")
+            Mailer::over_smtp(url, &settings).context("--smtp-url")
         }
         (None, Some(folder)) => {
             tracing::warn!(folder = %folder.display(), "mails are written as files, and not sent");
-            Ok(Mailer::files(folder))
+            Ok(Mailer::into_folder(folder))
         }
         (None, None) => {
             if serve.role().serves_callers() {
                 tracing::warn!("no mail server: invites are answered with send_failed");
             }
-            Ok(Mailer::off())
+            Ok(Mailer::switched_off())
         }
     }
 }
 
-fn sender(serve: &ServeArgs) -> anyhow::Result<SenderAddress> {
+fn sender_address(serve: &ServeArgs) -> anyhow::Result<SenderAddress> {
     match &serve.mail_from {
         Some(sender) => Ok(sender.clone()),
         None => DEFAULT_MAIL_FROM.parse().context("the sender of mails"),

@@ -62,7 +62,7 @@ pub(crate) async fn run(storage: &StorageSettings, command: UsersCommand) -> any
             USERS.print(how, open.iter().map(item).collect());
         }
         UsersCommand::SignOut { user, reason, json } => {
-            let user_id = meant(&open, &user)?;
+            let user_id = find_user(&open, &user)?;
             let ended = sessions::end_of_user(service, user_id, &reason).await;
             let ended = ended.map_err(terminal_error)?;
             SIGNED_OUT.print(json, &json!({"id": user_id, "sessions_ended": ended}));
@@ -73,7 +73,7 @@ pub(crate) async fn run(storage: &StorageSettings, command: UsersCommand) -> any
 
 /// The user that a text means, among those who are signed in. An id comes before a name, because
 /// users may choose their names at the provider.
-fn meant(open: &[OpenSignIn], text: &str) -> anyhow::Result<Uuid> {
+fn find_user(open: &[OpenSignIn], text: &str) -> anyhow::Result<Uuid> {
     let of = |is_meant: &dyn Fn(&OpenSignIn) -> bool| -> BTreeSet<Uuid> {
         open.iter().filter(|one| is_meant(one)).map(|one| one.user_id).collect()
     };
@@ -108,12 +108,12 @@ mod tests {
         let named = [one(1, "Ann Lee"), one(1, "Ann Lee"), one(5, &nobody)];
         let open = [&named[..], &bob[..]].concat();
         for text in ["Ann Lee", "00000001", "00000001-0000-0000-0000-000000000000"] {
-            assert_eq!(meant(&open, text).unwrap(), open[0].user_id, "{text}");
+            assert_eq!(find_user(&open, text).unwrap(), open[0].user_id, "{text}");
         }
-        let of_nobody = meant(&open, &nobody).unwrap_err().to_string();
+        let of_nobody = find_user(&open, &nobody).unwrap_err().to_string();
         assert!(of_nobody.contains("no such user"), "{of_nobody}");
         for (text, told) in [("ann", "no such user"), ("0000000", "no such"), ("Bob", "several")] {
-            let error = meant(&open, text).unwrap_err().to_string();
+            let error = find_user(&open, text).unwrap_err().to_string();
             assert!(error.contains(told), "{text}: {error}");
         }
     }

@@ -13,7 +13,7 @@ const OTHERS: [&str; 3] = ["FIRMFORMS_PG_SEARCH", "FIRMFORMS_COMMIT", "FIRMFORMS
 /// Warns of each variable that seems to be a misspelt setting.
 pub(crate) fn warn_of_misspelt() {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for (name, meant) in misspelt(names, &help::variables()) {
+    for (name, meant) in misspelt_names(names, &help::option_variables()) {
         let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
         tracing::warn!("the variable {name} is no setting, and is ignored{meant}");
     }
@@ -30,7 +30,7 @@ pub(crate) fn warn_of_shown_secrets(flags: &[String]) {
 }
 
 /// The misspelt names, each with the setting that was probably meant.
-fn misspelt(
+fn misspelt_names(
     names: impl Iterator<Item = String>,
     known: &BTreeSet<String>,
 ) -> Vec<(String, Option<String>)> {
@@ -38,19 +38,19 @@ fn misspelt(
         looks_like_ours(name) && !known.contains(name) && !OTHERS.contains(&name.as_str())
     });
     let with_meant = |name: String| {
-        let meant = nearest(&name, known.iter()).cloned();
+        let meant = nearest_name(&name, known.iter()).cloned();
         (name, meant)
     };
     unknown.map(with_meant).collect()
 }
 
 /// The name that was probably meant.
-pub(crate) fn nearest<'a>(
+pub(crate) fn nearest_name<'a>(
     name: &str,
     known: impl Iterator<Item = &'a String>,
 ) -> Option<&'a String> {
-    let nearest = known.min_by_key(|known| distance(name, known));
-    nearest.filter(|meant| distance(name, meant) <= 3)
+    let nearest = known.min_by_key(|known| edit_distance(name, known));
+    nearest.filter(|meant| edit_distance(name, meant) <= 3)
 }
 
 /// Whether the first word has the letters of ours, in any order.
@@ -65,7 +65,7 @@ fn looks_like_ours(name: &str) -> bool {
 }
 
 /// The number of letters to change, add or remove (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
+fn edit_distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (line, letter) in one.chars().enumerate() {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_misspelt_setting_names_the_meant_one() {
         let known = BTreeSet::from(["FIRMFORMS_ROLE", "FIRMFORMS_PERMITS"].map(str::to_owned));
-        let found = |name: &str| misspelt(std::iter::once(name.to_owned()), &known).pop();
+        let found = |name: &str| misspelt_names(std::iter::once(name.to_owned()), &known).pop();
         let meant = |name: &str| Some((name.to_owned(), Some("FIRMFORMS_ROLE".to_owned())));
         for name in ["FIRMFROMS_ROLE", "FIRMFORMS_ROL", "FIRMFORMS_RLOE"] {
             assert_eq!(found(name), meant(name));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use deliverer::inspect::proof::{self, LogFilter, ProofExample, ProofReport, ProofScope};
-use deliverer::inspect::repair::{RepairOrder, repair};
+use deliverer::inspect::repair::{RepairOrder, repair_deliveries};
 use domain::audit::AuditPeriod;
 use domain::audit::once::DeliveryFaultKind;
 use domain::values::{Timestamp, When};
@@ -68,7 +68,7 @@ pub(crate) async fn run(
     VerifyCommand::Deliveries(asked): VerifyCommand,
 ) -> ExitCode {
     let verified = async {
-        let report = look(storage, &asked).await?;
+        let report = prove_deliveries(storage, &asked).await?;
         let repaired = match &asked.reason {
             Some(reason) if asked.repair => Some(repair_unsent(storage, &report, reason).await?),
             _ => None,
@@ -77,29 +77,29 @@ pub(crate) async fn run(
     };
     match verified.await {
         Ok((report, repaired)) => {
-            tell(&report, repaired, asked.json);
-            code(&report, repaired)
+            print_report(&report, repaired, asked.json);
+            exit_code(&report, repaired)
         }
         Err(error) => {
-            print_note(&failure::told(&error));
+            print_note(&failure::error_line(&error));
             ExitCode::from(EXIT_UNKNOWN)
         }
     }
 }
 
 /// A finished repair of all faults counts as proven, if there were no others.
-fn code(report: &ProofReport, repaired: Option<u64>) -> ExitCode {
+fn exit_code(report: &ProofReport, repaired: Option<u64>) -> ExitCode {
     let wrong: u64 = report.wrong.values().sum();
     if wrong == repaired.unwrap_or_default() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Reads the database as it is: no migration, no writes.
-async fn look(
+async fn prove_deliveries(
     storage: &StorageSettings,
     asked: &VerifyDeliveriesArgs,
 ) -> anyhow::Result<ProofReport> {
-    let looking = MainDatabase::at(storage).await?;
-    let scope = asked.scope(&looking.pool).await?;
+    let looking = MainDatabase::open_from(storage).await?;
+    let scope = asked.proof_scope(&looking.pool).await?;
     let progress = Progress::new("events", asked.json.into());
     let told = |done, all| progress.at_position(done, all);
     let report = proof::verify(&looking.pool, scope, told).await;
@@ -109,9 +109,9 @@ async fn look(
 }
 
 impl VerifyDeliveriesArgs {
-    async fn scope(&self, pool: &PgPool) -> anyhow::Result<ProofScope> {
+    async fn proof_scope(&self, pool: &PgPool) -> anyhow::Result<ProofScope> {
         let now = Clock::of_database(pool).await?.now();
-        let AuditPeriod { since, until } = names::period(self.since, self.until, now)?;
+        let AuditPeriod { since, until } = names::past_period(self.since, self.until, now)?;
         let part = LogFilter {
             firm_id: names::id_of_any(pool, NamedKind::Firm, self.firm.as_deref()).await?,
             since: since.map(Timestamp::get),
@@ -136,12 +136,12 @@ async fn repair_unsent(
         terminal: operator.map(|operator| operator.terminal),
         reason: reason.to_owned(),
     };
-    let repaired = repair(&system.deliverer, &report.unsent, &order).await?;
+    let repaired = repair_deliveries(&system.deliverer, &report.unsent, &order).await?;
     system.stop().await?;
     Ok(repaired)
 }
 
-fn tell(report: &ProofReport, repaired: Option<u64>, how: ReportArgs) {
+fn print_report(report: &ProofReport, repaired: Option<u64>, how: ReportArgs) {
     if how.json {
         return print_json(&as_json(report, repaired));
     }
@@ -152,7 +152,7 @@ fn tell(report: &ProofReport, repaired: Option<u64>, how: ReportArgs) {
         ": {occurrences} occurrences up to position {through}, {subscriptions} subscriptions"
     );
     print_verdict(word, tone, &rest);
-    lines(report, repaired).iter().for_each(|line| print_line(line));
+    report_lines(report, repaired).iter().for_each(|line| print_line(line));
 }
 
 fn as_json(report: &ProofReport, repaired: Option<u64>) -> Value {
@@ -167,11 +167,11 @@ fn as_json(report: &ProofReport, repaired: Option<u64>) -> Value {
         "subscriptions": report.subscriptions, "listed": report.listed,
         "unspread": report.unspread, "deliveries": report.deliveries,
         "wrong": counts, "repaired": repaired,
-        "examples": report.examples.iter().map(example).collect::<Vec<_>>(),
+        "examples": report.examples.iter().map(example_item).collect::<Vec<_>>(),
     })
 }
 
-fn example(one: &ProofExample) -> Value {
+fn example_item(one: &ProofExample) -> Value {
     json!({
         "kind": one.wrong.kind().name(), "why": one.wrong.to_string(), "position": one.position,
         "delivery_id": one.delivery_id, "occurrence_id": one.occurrence_id,
@@ -179,7 +179,7 @@ fn example(one: &ProofExample) -> Value {
     })
 }
 
-fn lines(report: &ProofReport, repaired: Option<u64>) -> Vec<String> {
+fn report_lines(report: &ProofReport, repaired: Option<u64>) -> Vec<String> {
     let ProofReport { overlaps, listed, unspread, deliveries, .. } = report;
     let mut lines = vec![
         format!("        {listed} deliveries listed, {unspread} of them not in the outbox yet"),

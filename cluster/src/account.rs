@@ -104,15 +104,15 @@ impl ServerAccount {
     pub(crate) fn give_folder(&self, path: &Path) -> Result<(), ClusterError> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY).bits());
-        options.open(path).at(path).and_then(|folder| self.give(&folder, path))
+        options.open(path).at_path(path).and_then(|folder| self.give_file(&folder, path))
     }
 
     /// Gives an open file to the account.
-    pub(crate) fn give(&self, file: &File, path: &Path) -> Result<(), ClusterError> {
+    pub(crate) fn give_file(&self, file: &File, path: &Path) -> Result<(), ClusterError> {
         if self.ours {
             return Ok(());
         }
-        fchown(file, Some(self.user.uid.as_raw()), Some(self.user.gid.as_raw())).at(path)
+        fchown(file, Some(self.user.uid.as_raw()), Some(self.user.gid.as_raw())).at_path(path)
     }
 
     /// Checks that the account can enter a folder, by entering it as the account. The error names
@@ -121,7 +121,8 @@ impl ServerAccount {
         let mut way: Vec<&Path> = folder.ancestors().collect();
         way.reverse();
         let mut command = self.command("/bin/sh");
-        let output = command.args(["-c", FIRST_SHUT_SCRIPT, "sh"]).args(way).output().at(folder)?;
+        let output =
+            command.args(["-c", FIRST_SHUT_SCRIPT, "sh"]).args(way).output().at_path(folder)?;
         let shut = String::from_utf8_lossy(&output.stdout);
         if shut.is_empty() {
             return Ok(());

@@ -101,11 +101,11 @@ pub enum ClusterError {
 
 /// Adds the path to the error of a failed operation.
 pub(crate) trait AtPath<T> {
-    fn at(self, path: &Path) -> Result<T, ClusterError>;
+    fn at_path(self, path: &Path) -> Result<T, ClusterError>;
 }
 
 impl<T, E: Into<io::Error>> AtPath<T> for Result<T, E> {
-    fn at(self, path: &Path) -> Result<T, ClusterError> {
+    fn at_path(self, path: &Path) -> Result<T, ClusterError> {
         self.map_err(|source| ClusterError::Io { path: path.to_owned(), source: source.into() })
     }
 }

@@ -62,7 +62,7 @@ impl ClusterFiles {
         check_owner(data_dir)?;
         let open_to_account = if geteuid().is_root() { 0o711 } else { 0o700 };
         make_folder(data_dir, open_to_account)?;
-        let data_dir = data_dir.canonicalize().at(data_dir)?;
+        let data_dir = data_dir.canonicalize().at_path(data_dir)?;
         let folder = data_dir.join("postgres");
         let account = ServerAccount::for_folder(&folder)?;
         make_folder(&folder, 0o700)?;
@@ -81,15 +81,15 @@ impl ClusterFiles {
     }
 
     /// The data, once `initdb` has made them.
-    pub(crate) fn data(&self) -> PathBuf {
+    pub(crate) fn data_folder(&self) -> PathBuf {
         data_in(&self.data_dir)
     }
 
-    pub(crate) fn lifeline(&self) -> PathBuf {
+    pub(crate) fn lifeline_path(&self) -> PathBuf {
         self.folder().join("lifeline")
     }
 
-    pub(crate) fn log(&self) -> PathBuf {
+    pub(crate) fn log_path(&self) -> PathBuf {
         self.data_dir.join("postgres.log")
     }
 
@@ -98,9 +98,9 @@ impl ClusterFiles {
     }
 
     /// Waits for the lock.
-    pub(crate) async fn lock(&self) -> Result<ClusterLock, ClusterError> {
+    pub(crate) async fn wait_for_lock(&self) -> Result<ClusterLock, ClusterError> {
         let path = self.data_dir.join("postgres.lock");
-        let lock = own_options().truncate(false).write(true).open(&path).at(&path)?;
+        let lock = own_options().truncate(false).write(true).open(&path).at_path(&path)?;
         while !try_lock(&lock, &path)? {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -112,29 +112,29 @@ impl ClusterFiles {
     /// The server and its guard inherit the log as standard output, and the lock with it. The
     /// kernel releases the lock when the last of these processes has ended.
     pub(crate) fn free_log(&self) -> Result<Option<File>, ClusterError> {
-        let path = self.log();
-        let log = own_options().read(true).append(true).open(&path).at(&path)?;
+        let path = self.log_path();
+        let log = own_options().read(true).append(true).open(&path).at_path(&path)?;
         if !try_lock(&log, &path)? {
             return Ok(None);
         }
-        if log.metadata().at(&path)?.len() > LOG_BYTES_MAX {
-            log.set_len(0).at(&path)?;
+        if log.metadata().at_path(&path)?.len() > LOG_BYTES_MAX {
+            log.set_len(0).at_path(&path)?;
         }
         Ok(Some(log))
     }
 
     /// The database user's password. The password is made before the data.
-    pub(crate) fn password(&self) -> Result<String, ClusterError> {
+    pub(crate) fn ensure_password(&self) -> Result<String, ClusterError> {
         let path = self.password_path();
         let known =
-            if path.exists() { fs::read_to_string(&path).at(&path)? } else { String::new() };
+            if path.exists() { fs::read_to_string(&path).at_path(&path)? } else { String::new() };
         if !known.is_empty() {
             return Ok(known);
         }
-        if self.data().exists() {
+        if self.data_folder().exists() {
             return Err(ClusterError::PasswordLost(path));
         }
-        let password = random_password().at(&path)?;
+        let password = random_password().at_path(&path)?;
         write_secret(&path, &password)?;
         Ok(password)
     }
@@ -143,7 +143,7 @@ impl ClusterFiles {
     pub(crate) fn hand_over(&self, password: &str) -> Result<(), ClusterError> {
         let path = self.folder().join("password");
         let copy = write_secret(&path, password)?;
-        self.account.give(&copy, &path)
+        self.account.give_file(&copy, &path)
     }
 }
 
@@ -157,14 +157,14 @@ fn own_options() -> OpenOptions {
 /// Writes a new file that only the owner can read, in place of an old one.
 pub(crate) fn write_secret(path: &Path, secret: &str) -> Result<File, ClusterError> {
     remove_if_there(path)?;
-    let mut file = own_options().create_new(true).write(true).open(path).at(path)?;
-    file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).at(path)?;
+    let mut file = own_options().create_new(true).write(true).open(path).at_path(path)?;
+    file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).at_path(path)?;
     Ok(file)
 }
 
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), ClusterError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at(path),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at_path(path),
         _ => Ok(()),
     }
 }
@@ -174,7 +174,7 @@ fn try_lock(file: &File, path: &Path) -> Result<bool, ClusterError> {
     match file.try_lock() {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(error)) => Err(error).at(path),
+        Err(TryLockError::Error(error)) => Err(error).at_path(path),
     }
 }
 
@@ -183,8 +183,8 @@ fn make_folder(folder: &Path, mode: u32) -> Result<(), ClusterError> {
     if folder.is_dir() {
         return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(mode).create(folder).at(folder)?;
-    fs::set_permissions(folder, Permissions::from_mode(mode)).at(folder)
+    DirBuilder::new().recursive(true).mode(mode).create(folder).at_path(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(mode)).at_path(folder)
 }
 
 /// A new password of 192 bits from the operating system.

@@ -104,7 +104,7 @@ pub struct Cluster {
 impl Cluster {
     /// Whether the data directory holds the data of a cluster.
     #[must_use]
-    pub fn exists(data_dir: &Path) -> bool {
+    pub fn has_data(data_dir: &Path) -> bool {
         files::data_in(data_dir).join("PG_VERSION").exists()
     }
 
@@ -138,7 +138,7 @@ impl Cluster {
         settings: &[(&str, &str)],
     ) -> Result<Self, ClusterError> {
         let template = env::temp_dir().join("firmforms-XXXXXX");
-        let data_dir = mkdtemp(&template).at(&template)?;
+        let data_dir = mkdtemp(&template).at_path(&template)?;
         let settings = [("max_connections", "300")].iter().chain(settings);
         let config = ClusterConfig {
             data_dir,
@@ -148,7 +148,7 @@ impl Cluster {
         };
         let prepare = || {
             let files = ClusterFiles::prepare(&config.data_dir, DirectoryLifetime::Temporary)?;
-            seed.map_or(Ok(()), |seed| seed::plant(&files, seed))?;
+            seed.map_or(Ok(()), |seed| seed::plant_data(&files, seed))?;
             Ok(files)
         };
         let opened = match prepare() {
@@ -162,22 +162,22 @@ impl Cluster {
         files: ClusterFiles,
         config: &ClusterConfig,
     ) -> Result<Self, ClusterError> {
-        let _turn = files.lock().await?;
+        let _turn = files.wait_for_lock().await?;
         let server = server::join_or_start(&files, config).await?;
-        let password = files.password()?;
+        let password = files.ensure_password()?;
         Ok(Self { files, config: config.clone(), password, server })
     }
 
     /// Whether the server accepts connections.
     #[must_use]
     pub fn is_answering(&self) -> bool {
-        Postmaster::answering(&self.files).is_some()
+        Postmaster::find_answering(&self.files).is_some()
     }
 
     /// Starts the server again after it has ended by itself, as on a full disk. A server that is
     /// still recovering is awaited. In the data directory it has the same socket as before.
     pub async fn start_again(&mut self) -> Result<(), ClusterError> {
-        let _turn = self.files.lock().await?;
+        let _turn = self.files.wait_for_lock().await?;
         if !self.is_answering() {
             self.server = server::join_or_start(&self.files, &self.config).await?;
         }
@@ -185,7 +185,7 @@ impl Cluster {
     }
 
     /// Options to connect to one of the cluster's databases.
-    pub fn connect(&self, database: &str) -> PgConnectOptions {
+    pub fn connect_options(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(&self.server.socket_folder)
             .port(PORT)
@@ -202,7 +202,7 @@ impl Cluster {
 
     /// Creates a database, unless it exists.
     pub async fn ensure_database(&self, name: &str) -> Result<(), ClusterError> {
-        let mut connection = self.connect("postgres").connect().await?;
+        let mut connection = self.connect_options("postgres").connect().await?;
         let known = sqlx::query("select 1 from pg_database where datname = $1").bind(name);
         if known.fetch_optional(&mut connection).await?.is_none() {
             let create = format!(r#"create database "{}""#, name.replace('"', r#""""#));
@@ -217,19 +217,19 @@ impl Cluster {
         let files = self.files.clone();
         let password = self.password.clone();
         self.stop().await?;
-        seed::store(&files, &password, seed)
+        seed::store_data(&files, &password, seed)
     }
 
     /// Releases the hold. Waits until the server has ended, unless another process uses it.
     pub async fn stop(self) -> Result<(), ClusterError> {
         let Self { files, server, .. } = self;
-        let _turn = files.lock().await?;
+        let _turn = files.wait_for_lock().await?;
         drop(server.hold);
-        if lifeline::stays_held(&files.lifeline()).await {
+        if lifeline::stays_held(&files.lifeline_path()).await {
             return Ok(());
         }
         if let Some(mut guard) = server.guard {
-            return guard.wait().await.map(drop).at(&files.data_dir);
+            return guard.wait().await.map(drop).at_path(&files.data_dir);
         }
         while files.free_log()?.is_none() {
             tokio::time::sleep(POLL_INTERVAL).await;

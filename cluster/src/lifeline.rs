@@ -46,7 +46,7 @@ pub(crate) fn take_hold(path: &Path) -> Result<LifelineState, ClusterError> {
         Err(error) if error.raw_os_error() == Some(Errno::ENXIO as i32) => {
             Ok(LifelineState::Unwatched)
         }
-        Err(error) => Err(error).at(path),
+        Err(error) => Err(error).at_path(path),
     }
 }
 
@@ -56,12 +56,12 @@ pub(crate) fn make(
     account: &ServerAccount,
 ) -> Result<(LifelineHold, File), ClusterError> {
     remove_if_there(path)?;
-    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).at(path)?;
+    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).at_path(path)?;
     // Opening one end of a pipe waits for the other end. Opening both at once does not wait.
-    let both = no_follow_options(OFlag::empty()).read(true).write(true).open(path).at(path)?;
-    account.give(&both, path)?;
-    let watched = no_follow_options(OFlag::empty()).read(true).open(path).at(path)?;
-    let pipe = no_follow_options(OFlag::empty()).write(true).open(path).at(path)?;
+    let both = no_follow_options(OFlag::empty()).read(true).write(true).open(path).at_path(path)?;
+    account.give_file(&both, path)?;
+    let watched = no_follow_options(OFlag::empty()).read(true).open(path).at_path(path)?;
+    let pipe = no_follow_options(OFlag::empty()).write(true).open(path).at_path(path)?;
     Ok((LifelineHold { _pipe: pipe }, watched))
 }
 

@@ -21,8 +21,8 @@ pub(crate) struct Postmaster {
 
 impl Postmaster {
     /// The server, if it accepts connections.
-    pub(crate) fn answering(files: &ClusterFiles) -> Option<Self> {
-        let ready = Self::read(&files.data()).filter(|postmaster| postmaster.ready)?;
+    pub(crate) fn find_answering(files: &ClusterFiles) -> Option<Self> {
+        let ready = Self::read(&files.data_folder()).filter(|postmaster| postmaster.ready)?;
         UnixStream::connect(ready.socket_folder.join(SOCKET_NAME)).ok().map(|_| ready)
     }
 
@@ -55,7 +55,7 @@ impl Postmaster {
 ///
 /// Only while the log is locked: then none of our servers is alive.
 pub(crate) fn remove_stale_locks(files: &ClusterFiles) -> Result<(), ClusterError> {
-    let data = files.data();
+    let data = files.data_folder();
     if Postmaster::read(&data).is_some_and(|former| former.is_running(&data)) {
         return Err(ClusterError::StartedByHand(data));
     }
@@ -66,7 +66,7 @@ pub(crate) fn remove_stale_locks(files: &ClusterFiles) -> Result<(), ClusterErro
 
 /// Asks a server without guard and without users to stop.
 pub(crate) fn stop_orphan(files: &ClusterFiles) {
-    let data = files.data();
+    let data = files.data_folder();
     let orphan = Postmaster::read(&data).filter(|orphan| orphan.is_running(&data));
     if let Some(orphan) = orphan {
         tracing::warn!(pid = orphan.pid, "stopping a PostgreSQL server that has lost its guard");

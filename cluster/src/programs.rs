@@ -104,7 +104,9 @@ pub(crate) fn find_for(
 
 fn usable_programs(pg_bin: Option<&Path>) -> Result<Vec<PostgresPrograms>, ClusterError> {
     let Some(pg_bin) = pg_bin else {
-        return Ok(distinct(candidate_folders()).filter_map(PostgresPrograms::in_folder).collect());
+        return Ok(distinct_folders(candidate_folders())
+            .filter_map(PostgresPrograms::in_folder)
+            .collect());
     };
     let folder = pg_bin.canonicalize().ok();
     let programs = folder.and_then(PostgresPrograms::in_folder);
@@ -112,7 +114,7 @@ fn usable_programs(pg_bin: Option<&Path>) -> Result<Vec<PostgresPrograms>, Clust
 }
 
 /// The folders that hold a real `initdb`, each once. Programs on the PATH are often links.
-fn distinct(places: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
+fn distinct_folders(places: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
     let real = places.into_iter().filter_map(|place| place.join("initdb").canonicalize().ok());
     let folders: BTreeSet<_> = real.filter_map(|initdb| Some(initdb.parent()?.into())).collect();
     folders.into_iter()

@@ -39,9 +39,9 @@ pub(crate) async fn join_or_start(
     config: &ClusterConfig,
 ) -> Result<RunningServer, ClusterError> {
     for _ in 0..SHUTDOWN_WAIT_MAX.as_millis() / POLL_INTERVAL.as_millis() {
-        let unwatched = match lifeline::take_hold(&files.lifeline())? {
+        let unwatched = match lifeline::take_hold(&files.lifeline_path())? {
             LifelineState::Held(hold) => {
-                if let Some(postmaster) = Postmaster::answering(files) {
+                if let Some(postmaster) = Postmaster::find_answering(files) {
                     return Ok(RunningServer {
                         hold,
                         guard: None,
@@ -54,7 +54,7 @@ pub(crate) async fn join_or_start(
             LifelineState::Unwatched => true,
         };
         if let Some(log) = files.free_log()? {
-            return start(files, config, log).await;
+            return start_server(files, config, log).await;
         }
         if unwatched {
             postmaster::stop_orphan(files);
@@ -65,30 +65,34 @@ pub(crate) async fn join_or_start(
 }
 
 /// Starts the server and waits until it is ready. Makes missing data first.
-async fn start(
+async fn start_server(
     files: &ClusterFiles,
     config: &ClusterConfig,
     log: File,
 ) -> Result<RunningServer, ClusterError> {
-    let programs = programs::find_for(&files.account, &files.data(), config.pg_bin.as_deref())?;
+    let programs =
+        programs::find_for(&files.account, &files.data_folder(), config.pg_bin.as_deref())?;
     postmaster::remove_stale_locks(files)?;
-    let password = files.password()?;
-    if !files.data().exists() {
+    let password = files.ensure_password()?;
+    if !files.data_folder().exists() {
         files.hand_over(&password)?;
     }
     let sockets = socket_folder(files)?;
-    let (hold, watched) = lifeline::make(&files.lifeline(), &files.account)?;
-    let mut said = File::open(files.log()).at(&files.log())?;
-    said.seek(SeekFrom::End(0)).at(&files.log())?;
+    let (hold, watched) = lifeline::make(&files.lifeline_path(), &files.account)?;
+    let mut said = File::open(files.log_path()).at_path(&files.log_path())?;
+    said.seek(SeekFrom::End(0)).at_path(&files.log_path())?;
     let mut command = guard_command(files, &programs, &sockets);
     command
         .env("INITDB_SYNC", sync_option(config.durability))
         .args(setting_arguments(config, &sockets));
-    command.stdin(watched).stdout(log.try_clone().at(&files.log())?).stderr(log);
-    let mut guard = Command::from(command).spawn().at(Path::new("/bin/sh"))?;
-    while Postmaster::answering(files).is_none() {
-        if guard.try_wait().at(Path::new("/bin/sh"))?.is_some() {
-            return Err(ClusterError::DidNotStart { said: last_lines(said), log: files.log() });
+    command.stdin(watched).stdout(log.try_clone().at_path(&files.log_path())?).stderr(log);
+    let mut guard = Command::from(command).spawn().at_path(Path::new("/bin/sh"))?;
+    while Postmaster::find_answering(files).is_none() {
+        if guard.try_wait().at_path(Path::new("/bin/sh"))?.is_some() {
+            return Err(ClusterError::DidNotStart {
+                said: last_lines(said),
+                log: files.log_path(),
+            });
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -150,7 +154,7 @@ fn socket_folder(files: &ClusterFiles) -> Result<PathBuf, ClusterError> {
         return Ok(folder);
     }
     let template = Path::new("/tmp/firmforms-XXXXXX");
-    let short = mkdtemp(template).at(template)?;
+    let short = mkdtemp(template).at_path(template)?;
     files.account.give_folder(&short)?;
     Ok(short)
 }

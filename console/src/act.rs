@@ -99,18 +99,18 @@ impl FormFields {
     }
 
     /// The text of a field without the space around it, unless it is empty.
-    pub(crate) fn optional(&self, name: &str) -> Option<&str> {
+    pub(crate) fn optional_text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|text| text.trim()).filter(|text| !text.is_empty())
     }
 
     /// The text of a field that must not be empty.
-    pub(crate) fn text(&self, name: &str) -> Result<&str, Refusal> {
+    pub(crate) fn required_text(&self, name: &str) -> Result<&str, Refusal> {
         let missing = || Refusal::invalid(&format!("`{name}` is missing"));
-        self.optional(name).ok_or_else(missing)
+        self.optional_text(name).ok_or_else(missing)
     }
 
     /// All fields except the named ones.
-    pub(crate) fn typed<'a>(
+    pub(crate) fn fields_without<'a>(
         &'a self,
         without: &'a [&'a str],
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -120,7 +120,7 @@ impl FormFields {
 
     /// The fields but these, as JSON.
     pub(crate) fn to_json(&self, without: &[&str]) -> String {
-        let typed: BTreeMap<_, _> = self.typed(without).collect();
+        let typed: BTreeMap<_, _> = self.fields_without(without).collect();
         serde_json::json!(typed).to_string()
     }
 
@@ -131,14 +131,14 @@ impl FormFields {
 
     /// The reason of the command.
     pub(crate) fn reason(&self) -> Result<&str, Refusal> {
-        self.optional("reason").ok_or_else(|| Refusal::invalid("give a reason"))
+        self.optional_text("reason").ok_or_else(|| Refusal::invalid("give a reason"))
     }
 }
 
 impl SentForm {
     /// Back to the page of the form, which says what was done.
-    pub(crate) fn back(&self, done: &str) -> Response {
-        let to = own_page(self.fields.optional(BACK));
+    pub(crate) fn redirect_back(&self, done: &str) -> Response {
+        let to = own_page(self.fields.optional_text(BACK));
         let mark = if to.contains('?') { '&' } else { '?' };
         Redirect::to(&format!("{to}{mark}done={done}")).into_response()
     }

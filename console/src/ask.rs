@@ -32,36 +32,40 @@ struct ErrorAnswer {
 
 impl ConsoleState {
     /// The answer to a question, as bytes of JSON.
-    pub(crate) async fn get(&self, session: &Session, path: &str) -> Result<Bytes, Refusal> {
-        read(self.pass(session, path).await?).await
+    pub(crate) async fn ask_bytes(&self, session: &Session, path: &str) -> Result<Bytes, Refusal> {
+        read_bytes(self.pass_question(session, path).await?).await
     }
 
     /// The answer to a question, read.
-    pub(crate) async fn asked<T: DeserializeOwned>(
+    pub(crate) async fn ask_json<T: DeserializeOwned>(
         &self,
         session: &Session,
         path: &str,
     ) -> Result<T, Refusal> {
-        parse(&self.get(session, path).await?)
+        parse_json(&self.ask_bytes(session, path).await?)
     }
 
     /// The answer to a question as it comes: a file may be longer than memory. A refusal becomes a
     /// page.
-    pub(crate) async fn file(&self, session: &Session, path: &str) -> Result<Response, Refusal> {
-        let response = self.pass(session, path).await?;
+    pub(crate) async fn ask_file(
+        &self,
+        session: &Session,
+        path: &str,
+    ) -> Result<Response, Refusal> {
+        let response = self.pass_question(session, path).await?;
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(read(response).await.err().unwrap_or_else(Refusal::no_page))
+        Err(read_bytes(response).await.err().unwrap_or_else(Refusal::no_page))
     }
 
-    async fn pass(&self, session: &Session, path: &str) -> Result<Response, Refusal> {
+    async fn pass_question(&self, session: &Session, path: &str) -> Result<Response, Refusal> {
         let request = Request::get(path).body(Body::empty()).map_err(|_| Refusal::no_page())?;
         Ok(self.door.call(session, request).await)
     }
 
     /// The answer to a command.
-    pub(crate) async fn send(
+    pub(crate) async fn send_command(
         &self,
         session: &Session,
         command: ApiCommand<'_>,
@@ -72,7 +76,7 @@ impl ConsoleState {
             .header(CONTENT_TYPE, "application/json")
             .body(Body::from(command.body.to_string()))
             .map_err(|_| Refusal::no_page())?;
-        parse(&read(self.door.call(session, request).await).await?)
+        parse_json(&read_bytes(self.door.call(session, request).await).await?)
     }
 }
 
@@ -83,7 +87,7 @@ pub(crate) struct ApiCommand<'a> {
     pub(crate) body: Value,
 }
 
-async fn read(response: Response) -> Result<Bytes, Refusal> {
+async fn read_bytes(response: Response) -> Result<Bytes, Refusal> {
     let status = response.status();
     let bytes = to_bytes(response.into_body(), ANSWER_BYTES_MAX)
         .await
@@ -96,12 +100,12 @@ async fn read(response: Response) -> Result<Bytes, Refusal> {
 }
 
 /// Reads JSON of the API.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(bytes).map_err(|error| Refusal::broken(&error.to_string()))
 }
 
 /// Reads the answer of a query as the API would show it.
-pub(crate) fn shown<T: DeserializeOwned>(found: &impl Serialize) -> Result<T, Refusal> {
+pub(crate) fn reread_answer<T: DeserializeOwned>(found: &impl Serialize) -> Result<T, Refusal> {
     let value = serde_json::to_value(found).map_err(|error| Refusal::broken(&error.to_string()))?;
     serde_json::from_value(value).map_err(|error| Refusal::broken(&error.to_string()))
 }

@@ -40,7 +40,7 @@ impl BrowserChannel {
 
     /// The channels whose cookies count, the surest first. Behind TLS a cookie without the prefix
     /// may be a neighbour's (ruling 62).
-    pub(crate) const fn readable(self) -> &'static [Self] {
+    pub(crate) const fn readable_channels(self) -> &'static [Self] {
         match self {
             Self::Clear => &[Self::Encrypted, Self::Clear],
             Self::Encrypted => &[Self::Encrypted],
@@ -56,7 +56,7 @@ impl BrowserChannel {
     }
 
     /// The header that sets the cookie. A browser takes the secure one with this path only.
-    pub(crate) fn cookie(self, value: &str, seconds: i64) -> String {
+    pub(crate) fn cookie_header(self, value: &str, seconds: i64) -> String {
         let name = self.cookie_name();
         let (path, end) = match self {
             Self::Clear => ("/console", ""),
@@ -83,14 +83,14 @@ pub(crate) struct UsedCookie(Arc<Mutex<Option<String>>>);
 
 impl UsedCookie {
     /// Notes the use of a session.
-    pub(crate) fn set(&self, service: &Service, session: &Session, channel: BrowserChannel) {
+    pub(crate) fn note_use(&self, service: &Service, session: &Session, channel: BrowserChannel) {
         if let Some((text, seconds)) = session.used_cookie(service) {
-            let cookie = channel.cookie(&text, seconds);
+            let cookie = channel.cookie_header(&text, seconds);
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cookie);
         }
     }
 
-    fn take(&self) -> Option<String> {
+    fn take_header(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -101,7 +101,7 @@ pub(crate) async fn keep_session(mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(used.clone());
     let mut response = next.run(request).await;
     if !response.headers().contains_key(SET_COOKIE)
-        && let Some(cookie) = used.take().and_then(|cookie| cookie.parse().ok())
+        && let Some(cookie) = used.take_header().and_then(|cookie| cookie.parse().ok())
     {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn behind_tls_only_the_prefixed_cookie_counts() {
         let names = |channel: BrowserChannel| -> Vec<_> {
-            channel.readable().iter().map(|channel| channel.cookie_name()).collect()
+            channel.readable_channels().iter().map(|channel| channel.cookie_name()).collect()
         };
         assert_eq!(names(BrowserChannel::Encrypted), ["__Host-firmforms_console"]);
         let clear = ["__Host-firmforms_console", "firmforms_console"];

@@ -27,7 +27,7 @@ impl DataFormat {
     pub(crate) const ALL: [Self; 3] = [Self::Json, Self::Ndjson, Self::Csv];
 
     /// The end of a path.
-    pub(crate) const fn suffix(self) -> &'static str {
+    pub(crate) const fn path_suffix(self) -> &'static str {
         match self {
             Self::Json => ".json",
             Self::Ndjson => ".ndjson",
@@ -65,7 +65,7 @@ pub(crate) fn path_of(parts: &Parts) -> &str {
 }
 
 fn without_suffix(uri: &Uri) -> Option<(DataFormat, Uri)> {
-    let named = |format: &DataFormat| uri.path().strip_suffix(format.suffix());
+    let named = |format: &DataFormat| uri.path().strip_suffix(format.path_suffix());
     let format = DataFormat::ALL.into_iter().find(|format| named(format).is_some())?;
     let path = named(&format)?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -75,19 +75,19 @@ fn without_suffix(uri: &Uri) -> Option<(DataFormat, Uri)> {
 }
 
 /// The answer of the API in this form. A list becomes its items, a line each.
-pub(crate) fn answer(format: DataFormat, json: &[u8]) -> Result<Response, Refusal> {
+pub(crate) fn data_answer(format: DataFormat, json: &[u8]) -> Result<Response, Refusal> {
     let kind = [(CONTENT_TYPE, format.content_type())];
     if format == DataFormat::Json {
         return Ok((kind, json.to_vec()).into_response());
     }
-    let items = items(ask::parse(json)?);
-    let text = if format == DataFormat::Csv { csv(&items) } else { lines(&items) };
-    let name = format!("attachment; filename=\"firmforms{}\"", format.suffix());
+    let items = answer_items(ask::parse_json(json)?);
+    let text = if format == DataFormat::Csv { csv_text(&items) } else { json_lines(&items) };
+    let name = format!("attachment; filename=\"firmforms{}\"", format.path_suffix());
     Ok((kind, [(CONTENT_DISPOSITION, name)], text).into_response())
 }
 
 /// The items of a list, or the one thing that is shown.
-fn items(answer: Value) -> Vec<Map<String, Value>> {
+fn answer_items(answer: Value) -> Vec<Map<String, Value>> {
     let items = match answer {
         Value::Object(mut answer) => match answer.remove("items") {
             Some(Value::Array(items)) => items,
@@ -102,7 +102,7 @@ fn items(answer: Value) -> Vec<Map<String, Value>> {
     items.into_iter().map(object).collect()
 }
 
-fn lines(items: &[Map<String, Value>]) -> String {
+fn json_lines(items: &[Map<String, Value>]) -> String {
     let line = |item: &Map<String, Value>| {
         let line = Value::Object(item.clone()).to_string();
         format!("{}\n", printable_json(&line))
@@ -111,7 +111,7 @@ fn lines(items: &[Map<String, Value>]) -> String {
 }
 
 /// A column for each field of any item. A field within a field is JSON.
-fn csv(items: &[Map<String, Value>]) -> String {
+fn csv_text(items: &[Map<String, Value>]) -> String {
     let mut columns: Vec<&str> = Vec::new();
     for name in items.iter().flat_map(Map::keys) {
         if !columns.contains(&name.as_str()) {
@@ -122,13 +122,13 @@ fn csv(items: &[Map<String, Value>]) -> String {
         return String::new();
     }
     let row = |item: &Map<String, Value>| {
-        let fields: Vec<String> = columns.iter().map(|name| field(item.get(*name))).collect();
+        let fields: Vec<String> = columns.iter().map(|name| csv_field(item.get(*name))).collect();
         csv_line(&fields)
     };
     csv_line(&columns) + &items.iter().map(row).collect::<String>()
 }
 
-fn field(value: Option<&Value>) -> String {
+fn csv_field(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -163,16 +163,16 @@ mod tests {
             {"id": 1, "name": "=1+1", "hops": [{"status": 200}]},
             {"id": 2, "name": null, "late": true},
         ], "next": "2"});
-        let items = items(answer);
+        let items = answer_items(answer);
         let expected = "hops,id,name,late\r\n\"[{\"\"status\"\":200}]\",1,'=1+1,\r\n,2,,true\r\n";
-        assert_eq!(csv(&items), expected);
-        assert_eq!(lines(&items).lines().count(), 2);
-        assert_eq!(csv(&super::items(json!({"items": []}))), "");
+        assert_eq!(csv_text(&items), expected);
+        assert_eq!(json_lines(&items).lines().count(), 2);
+        assert_eq!(csv_text(&super::answer_items(json!({"items": []}))), "");
     }
 
     #[test]
     fn one_thing_becomes_one_line() {
-        assert_eq!(csv(&items(json!({"id": "a"}))), "id\r\na\r\n");
-        assert_eq!(lines(&items(json!(7))), "{\"value\":7}\n");
+        assert_eq!(csv_text(&answer_items(json!({"id": "a"}))), "id\r\na\r\n");
+        assert_eq!(json_lines(&answer_items(json!(7))), "{\"value\":7}\n");
     }
 }

@@ -21,7 +21,7 @@ use crate::data::{self, DataFormat};
 use crate::frame;
 use crate::provider;
 use crate::refusal::Refusal;
-use crate::visit::{PageAnswer, session};
+use crate::visit::{PageAnswer, find_session};
 
 /// The page that somebody wanted before the sign-in.
 #[derive(Debug, Deserialize)]
@@ -38,7 +38,7 @@ pub(crate) fn send_to(parts: &Parts) -> Response {
     let is_from_elsewhere =
         parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
     if is_from_elsewhere && parts.method == Method::GET {
-        return again(parts);
+        return reload_page(parts);
     }
     let wanted = if parts.method == Method::GET { page_of(parts) } else { "/console".to_owned() };
     let query = form_urlencoded::Serializer::new(String::new()).append_pair(BACK, &wanted).finish();
@@ -46,12 +46,12 @@ pub(crate) fn send_to(parts: &Parts) -> Response {
 }
 
 fn page_of(parts: &Parts) -> String {
-    let end = parts.extensions.get::<DataFormat>().map_or("", |format| format.suffix());
+    let end = parts.extensions.get::<DataFormat>().map_or("", |format| format.path_suffix());
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     format!("{}{end}{query}", data::path_of(parts))
 }
 
-fn again(parts: &Parts) -> Response {
+fn reload_page(parts: &Parts) -> Response {
     let wanted = page_of(parts);
     let page = own_page(Some(&wanted));
     let is_file = data::path_of(parts).ends_with("/export");
@@ -68,14 +68,14 @@ pub(crate) async fn ask(
     headers: HeaderMap,
     Query(wanted): Query<WantedPage>,
 ) -> Result<Response, Refusal> {
-    if session(&state, &headers, TokenUse::Noted).await?.is_some() {
+    if find_session(&state, &headers, TokenUse::Noted).await?.is_some() {
         return Ok(Redirect::to(own_page(wanted.back.as_deref())).into_response());
     }
-    Ok(form(&state, StatusCode::OK, wanted.back.as_deref(), None))
+    Ok(sign_in_page(&state, StatusCode::OK, wanted.back.as_deref(), None))
 }
 
 /// The page that asks for a token, or for the provider.
-pub(crate) fn form(
+pub(crate) fn sign_in_page(
     state: &ConsoleState,
     status: StatusCode,
     back: Option<&str>,
@@ -83,7 +83,7 @@ pub(crate) fn form(
 ) -> Response {
     let content = html! {
         @if let Some(fault) = fault { p.refused role="alert" { (fault) } }
-        (provider::link(state, back))
+        (provider::sign_in_link(state, back))
         form.sign-in method="post" action="/console/sign-in" {
             input type="hidden" name=(BACK) value=(own_page(back));
             label for="token" { "Token" }
@@ -91,12 +91,12 @@ pub(crate) fn form(
                 spellcheck="false" autocapitalize="off";
             button { "Sign in" }
         }
-        (hint(state))
+        (sign_in_hint(state))
     };
-    frame::bare(status, "Sign in", &content)
+    frame::bare_page(status, "Sign in", &content)
 }
 
-fn hint(state: &ConsoleState) -> Markup {
+fn sign_in_hint(state: &ConsoleState) -> Markup {
     let command = "firmforms tokens create --role operator|auditor --name NAME";
     html! {
         p { "A token of the role operator or auditor. " code { (command) } " makes one." }
@@ -119,16 +119,16 @@ pub(crate) async fn sign_in(
     let address = client_address(&state.service, &parts);
     let used_cookie: UsedCookie = parts.extensions.get().cloned().unwrap_or_default();
     let fields = FormFields::new(Request::from_parts(parts, body)).await?;
-    let back = fields.optional(BACK);
-    let token = fields.optional("token").unwrap_or_default();
+    let back = fields.optional_text(BACK);
+    let token = fields.optional_text("token").unwrap_or_default();
     match sessions::begin(&state.service, token, address).await {
         Ok(session) => {
-            used_cookie.set(&state.service, &session, channel);
+            used_cookie.note_use(&state.service, &session, channel);
             Ok(Redirect::to(own_page(back)).into_response())
         }
         Err(error) => {
             let refused = TokenRefusal::new(&error)?;
-            let page = form(&state, refused.status, back, Some(&refused.sentence));
+            let page = sign_in_page(&state, refused.status, back, Some(&refused.sentence));
             Ok(refused.with_wait(page))
         }
     }
@@ -180,7 +180,7 @@ pub(crate) async fn sign_out(State(state): State<SharedState>, form: SentForm) -
     let ended = form.visit.session.end(&state.service).await;
     ended.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()))?;
     let set = [BrowserChannel::Clear, BrowserChannel::Encrypted]
-        .map(|one| (SET_COOKIE, one.cookie("", 0)));
+        .map(|one| (SET_COOKIE, one.cookie_header("", 0)));
     Ok((AppendHeaders(set), Redirect::to("/console/sign-in")).into_response())
 }
 

@@ -3,7 +3,7 @@
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_FRAME_OPTIONS};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use domain::values::printable;
+use domain::values::printable_text;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::act::{BACK, FORM_TOKEN};
@@ -29,7 +29,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// Adds the headers that an answer does not have.
-pub(crate) async fn guard(mut response: Response) -> Response {
+pub(crate) async fn add_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
@@ -96,7 +96,7 @@ pub(crate) struct PageContent {
 impl PageContent {
     /// A page that is not about a firm.
     pub(crate) fn new(title: &str, content: Markup) -> Self {
-        Self { title: printable(title).into_owned(), content, firm: None, has_data: false }
+        Self { title: printable_text(title).into_owned(), content, firm: None, has_data: false }
     }
 
     /// A page whose data can be had.
@@ -111,25 +111,25 @@ impl PageContent {
 }
 
 /// A whole page.
-pub(crate) fn page(visit: &PageVisit, page: &PageContent) -> Response {
+pub(crate) fn full_page(visit: &PageVisit, page: &PageContent) -> Response {
     let body = html! {
         a.skip href="#content" { "Skip to the content" }
-        (top(visit))
+        (page_top(visit))
         @if let Some(firm) = &page.firm { (firm_menu(visit, firm)) }
         main #content tabindex="-1" {
             h1 { (page.title) }
-            (done(visit))
+            (done_message(visit))
             (as_of(visit))
             (page.content)
         }
-        (foot(visit, page))
-        (help())
+        (page_foot(visit, page))
+        (help_dialog())
     };
-    document(StatusCode::OK, &page.title, &body, &html! {})
+    html_document(StatusCode::OK, &page.title, &body, &html! {})
 }
 
 /// A page without a session.
-pub(crate) fn bare(status: StatusCode, title: &str, content: &Markup) -> Response {
+pub(crate) fn bare_page(status: StatusCode, title: &str, content: &Markup) -> Response {
     bare_with(status, title, content, &html! {})
 }
 
@@ -144,10 +144,10 @@ pub(crate) fn bare_with(
         header.top { a.brand href="/console" { "firmforms" } }
         main #content tabindex="-1" { h1 { (title) } (content) }
     };
-    document(status, title, &body, head)
+    html_document(status, title, &body, head)
 }
 
-fn document(status: StatusCode, title: &str, body: &Markup, head: &Markup) -> Response {
+fn html_document(status: StatusCode, title: &str, body: &Markup, head: &Markup) -> Response {
     let version = env!("CARGO_PKG_VERSION");
     let html = html! {
         (DOCTYPE)
@@ -170,13 +170,13 @@ fn document(status: StatusCode, title: &str, body: &Markup, head: &Markup) -> Re
     (status, kind, html.into_string()).into_response()
 }
 
-fn top(visit: &PageVisit) -> Markup {
+fn page_top(visit: &PageVisit) -> Markup {
     let role = if visit.may_act() { "operator" } else { "auditor" };
     let reach = if visit.session.holder().reaches_all() { "" } else { ", some firms" };
     html! {
         header.top {
             a.brand href="/console" { "firmforms" }
-            nav aria-label="Console" { ul { @for place in MENU { (item(visit, "", place)) } } }
+            nav aria-label="Console" { ul { @for place in MENU { (menu_item(visit, "", place)) } } }
             form.search role="search" method="post" action="/console/find" {
                 input type="hidden" name=(FORM_TOKEN) value=(visit.form_token);
                 label.unseen for="search" { "Find an id, a name, a host, a hash or a position" }
@@ -185,7 +185,7 @@ fn top(visit: &PageVisit) -> Markup {
                 button { "Find" }
             }
             div.holder {
-                @if let Some(name) = visit.session.user() { span { bdi { (printable(name)) } } " " }
+                @if let Some(name) = visit.session.user() { span { bdi { (printable_text(name)) } } " " }
                 span { (role) (reach) } (sign_out_button(&visit.form_token))
             }
         }
@@ -196,19 +196,19 @@ fn firm_menu(visit: &PageVisit, firm: &FirmHead) -> Markup {
     let base = format!("/console/firms/{}", firm.id);
     html! {
         nav.firm aria-label="Firm" {
-            p { bdi { (printable(&firm.name)) } " " small { (firm.status) } }
-            ul { @for place in FIRM_MENU { (item(visit, &base, place)) } }
+            p { bdi { (printable_text(&firm.name)) } " " small { (firm.status) } }
+            ul { @for place in FIRM_MENU { (menu_item(visit, &base, place)) } }
         }
     }
 }
 
-fn item(visit: &PageVisit, base: &str, [path, name, letter]: [&str; 3]) -> Markup {
+fn menu_item(visit: &PageVisit, base: &str, [path, name, letter]: [&str; 3]) -> Markup {
     let address = format!("{base}{path}");
     let here = (visit.path == address).then_some("page");
     html! { li { a href=(address) aria-current=[here] data-go=(letter) { (name) } } }
 }
 
-fn done(visit: &PageVisit) -> Markup {
+fn done_message(visit: &PageVisit) -> Markup {
     let word = visit.done.as_deref();
     let known = DONE.iter().find(|[known, _]| word == Some(*known));
     html! { @if let Some([_, sentence]) = known { p.done role="status" { (sentence) } } }
@@ -216,23 +216,23 @@ fn done(visit: &PageVisit) -> Markup {
 
 fn as_of(visit: &PageVisit) -> Markup {
     html! {
-        @if let Some(moment) = visit.asked("as_of") {
+        @if let Some(moment) = visit.query_value("as_of") {
             p.then role="note" {
                 "As of " strong { (moment) } ". "
-                a href=(visit.link("as_of", None)) { "Back to now" }
+                a href=(visit.link_with("as_of", None)) { "Back to now" }
             }
         }
     }
 }
 
-fn foot(visit: &PageVisit, page: &PageContent) -> Markup {
+fn page_foot(visit: &PageVisit, page: &PageContent) -> Markup {
     html! {
         footer {
             @if page.has_data {
                 p { "This page as data: "
                     @for format in DataFormat::ALL {
-                        a href=(visit.data_link(format)) data-form=(format.suffix()) {
-                            (format.suffix())
+                        a href=(visit.data_link(format)) data-form=(format.path_suffix()) {
+                            (format.path_suffix())
                         } " "
                     }
                 }
@@ -243,7 +243,7 @@ fn foot(visit: &PageVisit, page: &PageContent) -> Markup {
     }
 }
 
-fn help() -> Markup {
+fn help_dialog() -> Markup {
     html! {
         dialog #help aria-labelledby="help-title" {
             h2 #help-title { "Keys" }
@@ -254,9 +254,9 @@ fn help() -> Markup {
 }
 
 /// The hidden fields of a form: its proof of origin, and the page to go back to.
-pub(crate) fn hidden(visit: &PageVisit) -> Markup {
+pub(crate) fn form_fields(visit: &PageVisit) -> Markup {
     html! {
         input type="hidden" name=(FORM_TOKEN) value=(visit.form_token);
-        input type="hidden" name=(BACK) value=(visit.link("", None));
+        input type="hidden" name=(BACK) value=(visit.link_with("", None));
     }
 }

@@ -1,7 +1,7 @@
 //! Parts of all pages: times, ids, states, tables, filters, links to the next page, and forms of
 //! commands.
 
-use domain::values::{Timestamp, printable};
+use domain::values::{Timestamp, printable_text};
 use maud::{Markup, html};
 
 use crate::frame;
@@ -12,7 +12,7 @@ pub(crate) fn time(at: Timestamp, now: Timestamp) -> Markup {
     let text = at.to_string();
     let shown = text.replace('T', " ").replace('Z', "");
     html! {
-        span.time { time datetime=(text) { (shown) } " " small { (distance(at, now)) } }
+        span.time { time datetime=(text) { (shown) } " " small { (time_distance(at, now)) } }
     }
 }
 
@@ -25,18 +25,18 @@ pub(crate) fn plain_time(at: Timestamp) -> Markup {
 
 /// A time that may be missing.
 pub(crate) fn time_or_none(at: Option<Timestamp>, now: Timestamp) -> Markup {
-    html! { @if let Some(at) = at { (time(at, now)) } @else { (none()) } }
+    html! { @if let Some(at) = at { (time(at, now)) } @else { (no_value()) } }
 }
 
 /// A field without a value.
-pub(crate) fn none() -> Markup {
+pub(crate) fn no_value() -> Markup {
     html! { span.none { "none" } }
 }
 
 /// The distance of a time from now.
-pub(crate) fn distance(at: Timestamp, now: Timestamp) -> String {
+pub(crate) fn time_distance(at: Timestamp, now: Timestamp) -> String {
     let seconds = (now.get() - at.get()).num_seconds();
-    let span = duration(seconds.unsigned_abs());
+    let span = duration_text(seconds.unsigned_abs());
     match seconds {
         0 => "now".to_owned(),
         1.. => format!("{span} ago"),
@@ -45,7 +45,7 @@ pub(crate) fn distance(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// A duration in its largest unit.
-pub(crate) fn duration(seconds: u64) -> String {
+pub(crate) fn duration_text(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
         120..=7_199 => format!("{} min", seconds / 60),
@@ -55,19 +55,19 @@ pub(crate) fn duration(seconds: u64) -> String {
 }
 
 /// An id that leads to its page. The script copies the whole id.
-pub(crate) fn id(href: &str, id: &(impl ToString + ?Sized)) -> Markup {
+pub(crate) fn id_link(href: &str, id: &(impl ToString + ?Sized)) -> Markup {
     let id = id.to_string();
-    html! { a.id href=(href) data-id=(id) title=(id) { (short(&id)) } }
+    html! { a.id href=(href) data-id=(id) title=(id) { (short_id(&id)) } }
 }
 
 /// An id without a page.
 pub(crate) fn plain_id(id: &(impl ToString + ?Sized)) -> Markup {
     let id = id.to_string();
-    html! { span.id data-id=(id) title=(id) { (short(&id)) } }
+    html! { span.id data-id=(id) title=(id) { (short_id(&id)) } }
 }
 
 /// The first and the last characters of a long id. The first ones of ids of one minute are alike.
-fn short(id: &str) -> String {
+fn short_id(id: &str) -> String {
     match (id.get(..8), id.get(id.len().saturating_sub(6)..)) {
         (Some(first), Some(last)) if id.chars().count() > 20 => format!("{first}…{last}"),
         _ => id.to_owned(),
@@ -75,13 +75,13 @@ fn short(id: &str) -> String {
 }
 
 /// Foreign text, which may run from right to left.
-pub(crate) fn foreign(text: &str) -> Markup {
-    html! { bdi { (printable(text)) } }
+pub(crate) fn foreign_text(text: &str) -> Markup {
+    html! { bdi { (printable_text(text)) } }
 }
 
 /// Foreign text of several lines.
 pub(crate) fn foreign_lines(text: &str) -> Markup {
-    html! { @for line in text.lines() { (foreign(line)) "\n" } }
+    html! { @for line in text.lines() { (foreign_text(line)) "\n" } }
 }
 
 /// A state by word and by shape, and never by colour alone.
@@ -120,7 +120,7 @@ fn head_cell(head: &str) -> Markup {
 }
 
 /// A list without rows.
-pub(crate) fn empty(is_empty: &EmptyList) -> Markup {
+pub(crate) fn empty_note(is_empty: &EmptyList) -> Markup {
     html! { @if is_empty.0 { p.none { "Nothing here." } } }
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn empty(is_empty: &EmptyList) -> Markup {
 pub(crate) struct EmptyList(pub(crate) bool);
 
 /// Names with values.
-pub(crate) fn facts(facts: &[(&str, Markup)]) -> Markup {
+pub(crate) fn fact_list(facts: &[(&str, Markup)]) -> Markup {
     html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
 }
 
@@ -143,9 +143,9 @@ pub(crate) fn section(anchor: &str, title: &str, content: &Markup) -> Markup {
 }
 
 /// Links to the first page and the next one.
-pub(crate) fn pages(visit: &PageVisit, next: Option<&str>) -> Markup {
-    let first = visit.asked("after").map(|_| visit.link("after", None));
-    let next = next.map(|next| visit.link("after", Some(next)));
+pub(crate) fn page_links(visit: &PageVisit, next: Option<&str>) -> Markup {
+    let first = visit.query_value("after").map(|_| visit.link_with("after", None));
+    let next = next.map(|next| visit.link_with("after", Some(next)));
     html! {
         nav.pages aria-label="Pages" {
             @if let Some(first) = first { a href=(first) rel="first" { "First page" } }
@@ -163,10 +163,10 @@ pub(crate) enum ListFilter<'a> {
 }
 
 /// The filters of a list as a form whose address is the list.
-pub(crate) fn filters(visit: &PageVisit, filters: &[ListFilter<'_>]) -> Markup {
+pub(crate) fn filter_form(visit: &PageVisit, filters: &[ListFilter<'_>]) -> Markup {
     html! {
         form.filters method="get" action=(visit.path) {
-            @for filter in filters { (filter.field(visit)) }
+            @for filter in filters { (filter.form_field(visit)) }
             button { "Show" }
             @if !visit.query.is_empty() { " " a href=(visit.path) { "All" } }
         }
@@ -174,11 +174,11 @@ pub(crate) fn filters(visit: &PageVisit, filters: &[ListFilter<'_>]) -> Markup {
 }
 
 impl ListFilter<'_> {
-    fn field(&self, visit: &PageVisit) -> Markup {
+    fn form_field(&self, visit: &PageVisit) -> Markup {
         match *self {
             Self::Text(name, example) => html! {
                 label { (name) " "
-                    input name=(name) value=[visit.asked(name)] placeholder=(example)
+                    input name=(name) value=[visit.query_value(name)] placeholder=(example)
                         autocomplete="off" spellcheck="false";
                 }
             },
@@ -187,7 +187,7 @@ impl ListFilter<'_> {
                     select name=(name) {
                         option value="" { "any" }
                         @for word in words {
-                            option value=(word) selected[visit.asked(name) == Some(word)] { (word) }
+                            option value=(word) selected[visit.query_value(name) == Some(word)] { (word) }
                         }
                     }
                 }
@@ -209,15 +209,15 @@ pub(crate) struct OfferedCommand<'a> {
 }
 
 /// The form of a command. It asks for a reason, which the log keeps.
-pub(crate) fn command(visit: &PageVisit, offered: &OfferedCommand<'_>) -> Markup {
+pub(crate) fn command_form(visit: &PageVisit, offered: &OfferedCommand<'_>) -> Markup {
     html! {
         details.command {
             summary { (offered.name) }
             form method="post" action=(offered.action) {
-                (frame::hidden(visit))
+                (frame::form_fields(visit))
                 p { (offered.effect) }
                 (offered.fields)
-                (reason())
+                (reason_field())
                 button { (offered.name) }
             }
         }
@@ -225,7 +225,7 @@ pub(crate) fn command(visit: &PageVisit, offered: &OfferedCommand<'_>) -> Markup
 }
 
 /// The field of a reason.
-pub(crate) fn reason() -> Markup {
+pub(crate) fn reason_field() -> Markup {
     html! {
         label { "Reason, kept in the audit log "
             input name="reason" required maxlength="200" autocomplete="off";
@@ -234,12 +234,12 @@ pub(crate) fn reason() -> Markup {
 }
 
 /// A hidden field.
-pub(crate) fn hidden(name: &str, value: &(impl ToString + ?Sized)) -> Markup {
+pub(crate) fn hidden_field(name: &str, value: &(impl ToString + ?Sized)) -> Markup {
     html! { input type="hidden" name=(name) value=(value.to_string()); }
 }
 
 /// A share as a bar, with its numbers beside it.
-pub(crate) fn share(part: i64, whole: i64) -> Markup {
+pub(crate) fn share_bar(part: i64, whole: i64) -> Markup {
     let percent = if whole > 0 { (part * 100) / whole } else { 0 };
     html! {
         @if whole > 0 {
@@ -248,17 +248,17 @@ pub(crate) fn share(part: i64, whole: i64) -> Markup {
                 rect.part width=(percent) height="8" {}
             }
             " " (part) " of " (whole)
-        } @else { (none()) }
+        } @else { (no_value()) }
     }
 }
 
 /// Text as a part of a query.
-pub(crate) fn encoded(text: &str) -> String {
+pub(crate) fn encode_query(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 /// A number with its bytes in a unit.
-pub(crate) fn bytes(count: i64) -> String {
+pub(crate) fn bytes_text(count: i64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|(size, _)| count.abs() >= *size);
     unit.map_or_else(|| format!("{count} B"), |(size, name)| format!("{} {name}", count / size))
@@ -277,24 +277,27 @@ mod tests {
     #[case("2026-01-01T12:00:00Z", "304 days ago")]
     fn a_distance_has_one_unit(#[case] at: &str, #[case] expected: &str) {
         let now = "2026-11-01T12:00:00Z".parse().unwrap();
-        assert_eq!(distance(at.parse().unwrap(), now), expected);
+        assert_eq!(time_distance(at.parse().unwrap(), now), expected);
     }
 
     #[test]
     fn foreign_text_is_text() {
-        let shown = foreign("<b>\u{202e}&\"").into_string();
+        let shown = foreign_text("<b>\u{202e}&\"").into_string();
         assert_eq!(shown, "<bdi>&lt;b&gt;\\u{202e}&amp;&quot;</bdi>");
     }
 
     #[test]
     fn long_ids_are_shown_by_their_ends() {
-        assert_eq!(short("01a20f92-7c5f-7000-8000-00000000000a"), "01a20f92…00000a");
-        assert_eq!(short("hooks.example"), "hooks.example");
-        assert_eq!(short("éééééééééééééééé"), "éééééééééééééééé");
+        assert_eq!(short_id("01a20f92-7c5f-7000-8000-00000000000a"), "01a20f92…00000a");
+        assert_eq!(short_id("hooks.example"), "hooks.example");
+        assert_eq!(short_id("éééééééééééééééé"), "éééééééééééééééé");
     }
 
     #[test]
     fn bytes_have_a_unit() {
-        assert_eq!([bytes(5), bytes(2_048), bytes(-3 << 20)], ["5 B", "2 KiB", "-3 MiB"]);
+        assert_eq!(
+            [bytes_text(5), bytes_text(2_048), bytes_text(-3 << 20)],
+            ["5 B", "2 KiB", "-3 MiB"]
+        );
     }
 }

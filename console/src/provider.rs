@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use domain::access::sign_in::{FLOW_TIME, SESSION_TIME};
-use domain::values::printable;
+use domain::values::printable_text;
 use maud::{Markup, html};
 use oidc::{Provider, ProviderAnswer, SignInError};
 use serde::Deserialize;
@@ -45,7 +45,7 @@ pub(crate) struct AnswerQuery {
 
 /// The link that begins the way, if a provider is set. It is no form, because the policy of the
 /// pages lets forms lead to this door only.
-pub(crate) fn link(state: &ConsoleState, back: Option<&str>) -> Markup {
+pub(crate) fn sign_in_link(state: &ConsoleState, back: Option<&str>) -> Markup {
     let query =
         form_urlencoded::Serializer::new(String::new()).append_pair(BACK, own_page(back)).finish();
     html! {
@@ -63,18 +63,18 @@ pub(crate) async fn leave(
     headers: HeaderMap,
     Query(wanted): Query<WantedPage>,
 ) -> PageAnswer {
-    let provider = provider(&state)?;
+    let provider = configured_provider(&state)?;
     let site = headers.get("sec-fetch-site").map(|site| site.to_str().unwrap_or_default());
     if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         let why = "another site asked for this sign-in: begin it here";
-        return Ok(entrance::form(&state, StatusCode::FORBIDDEN, None, Some(why)));
+        return Ok(entrance::sign_in_page(&state, StatusCode::FORBIDDEN, None, Some(why)));
     }
     let back = own_page(wanted.back.as_deref());
     let back = if back.len() > BACK_BYTES_MAX { "/console" } else { back };
     let flow = SignInFlow::begin(&state.service, FlowPurpose::Page(back.to_owned()));
-    let address = match flow.address(&state.service, provider).await {
+    let address = match flow.provider_address(&state.service, provider).await {
         Ok(address) => address,
-        Err(error) => return Ok(refused(&state, back, &error)),
+        Err(error) => return Ok(refused_page(&state, back, &error)),
     };
     let cookie = flow_cookie(provider, &flow.cookie(&state.service), FLOW_TIME.num_seconds());
     Ok(([(SET_COOKIE, cookie)], Redirect::to(&address)).into_response())
@@ -86,7 +86,7 @@ pub(crate) async fn come_back(
     parts: Parts,
     Query(query): Query<AnswerQuery>,
 ) -> PageAnswer {
-    let provider = provider(&state)?;
+    let provider = configured_provider(&state)?;
     let name = if provider.is_encrypted() { SECURE_FLOW_COOKIE } else { FLOW_COOKIE };
     let flow = named_cookies(&parts.headers, name)
         .find_map(|cookie| SignInFlow::read(&state.service, cookie));
@@ -96,16 +96,16 @@ pub(crate) async fn come_back(
         None => ("/console", Err(FlowError::NoFlow)),
         Some(flow) => (
             page_after(flow.purpose()),
-            flow.finish(&state.service, provider, &parts, &given, &answer).await,
+            flow.finish_sign_in(&state.service, provider, &parts, &given, &answer).await,
         ),
     };
     let begun = match begun {
         Ok(begun) => begun,
-        Err(error) => return Ok(refused(&state, back, &error)),
+        Err(error) => return Ok(refused_page(&state, back, &error)),
     };
-    let channel = channel(provider);
+    let channel = provider_channel(provider);
     let set = AppendHeaders([
-        (SET_COOKIE, channel.cookie(&begun.cookie, SESSION_TIME.num_seconds())),
+        (SET_COOKIE, channel.cookie_header(&begun.cookie, SESSION_TIME.num_seconds())),
         (SET_COOKIE, flow_cookie(provider, "", 0)),
     ]);
     let (next, head) = match flow.as_ref().map(SignInFlow::purpose) {
@@ -118,7 +118,7 @@ pub(crate) async fn come_back(
         ),
     };
     let content = html! {
-        p { "You are " bdi { (printable(&begun.name)) } "." }
+        p { "You are " bdi { (printable_text(&begun.name)) } "." }
         (next)
     };
     Ok((set, frame::bare_with(StatusCode::OK, "Signed in", &content, &head)).into_response())
@@ -145,14 +145,14 @@ async fn act_after(
         .ok_or_else(Refusal::no_page)?;
     let fields = FormFields::read_json(fields).ok_or_else(Refusal::no_page)?;
     let form_token = session.form_token(&state.service);
-    Ok(reproof::confirm(own_page(Some(path)), &fields, &form_token))
+    Ok(reproof::confirm_form(own_page(Some(path)), &fields, &form_token))
 }
 
-fn provider(state: &ConsoleState) -> Result<&Provider, Refusal> {
+fn configured_provider(state: &ConsoleState) -> Result<&Provider, Refusal> {
     state.service.settings.provider.as_deref().ok_or_else(Refusal::no_page)
 }
 
-fn channel(provider: &Provider) -> BrowserChannel {
+fn provider_channel(provider: &Provider) -> BrowserChannel {
     if provider.is_encrypted() { BrowserChannel::Encrypted } else { BrowserChannel::Clear }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn flow_cookie(provider: &Provider, value: &str, seconds: i64) -> Str
 
 /// The page of the sign-in, which says why nobody came in. Tokens go on working. Only the log tells
 /// why the provider is away: everybody can ask for this page.
-pub(crate) fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
+pub(crate) fn refused_page(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
     let status = match error {
         FlowError::NoFlow => StatusCode::FORBIDDEN,
         FlowError::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -189,7 +189,7 @@ pub(crate) fn refused(state: &ConsoleState, back: &str, error: &FlowError) -> Re
         }
         _ => error.to_string(),
     };
-    let page = entrance::form(state, status, Some(back), Some(&printable(&fault)));
+    let page = entrance::sign_in_page(state, status, Some(back), Some(&printable_text(&fault)));
     match error {
         FlowError::TooMany(seconds) => ([(RETRY_AFTER, *seconds)], page).into_response(),
         _ => page,

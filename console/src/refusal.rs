@@ -64,6 +64,6 @@ impl IntoResponse for Refusal {
             p { a href="/console" { "Home" } }
         };
         let title = self.status.canonical_reason().unwrap_or("Refused");
-        frame::bare(self.status, title, &content)
+        frame::bare_page(self.status, title, &content)
     }
 }

@@ -15,7 +15,7 @@ use crate::SharedState;
 use crate::act::{FORM_TOKEN, FormFields, SentForm};
 use crate::entrance::TokenRefusal;
 use crate::frame::PageContent;
-use crate::provider::{flow_cookie, refused};
+use crate::provider::{flow_cookie, refused_page};
 use crate::refusal::Refusal;
 
 /// The field with the token.
@@ -37,19 +37,19 @@ pub(crate) enum ProofOutcome {
 
 impl SentForm {
     /// Asks for a proof of the person if the last one is old.
-    pub(crate) async fn prove(&self, state: &SharedState) -> Result<ProofOutcome, Refusal> {
+    pub(crate) async fn require_proof(&self, state: &SharedState) -> Result<ProofOutcome, Refusal> {
         if self.visit.session.is_proven(self.visit.now) {
             return Ok(ProofOutcome::Given);
         }
         if self.visit.session.user().is_some() {
             return self.lead_to_provider(state).await.map(ProofOutcome::Asked);
         }
-        let Some(token) = self.fields.optional(PROOF_TOKEN) else {
+        let Some(token) = self.fields.optional_text(PROOF_TOKEN) else {
             return Ok(ProofOutcome::Asked(self.ask_for_token(None)));
         };
         match sessions::begin(&state.service, token, self.visit.address).await {
             Ok(session) if session.has_token_of(&self.visit.session) => {
-                self.visit.used_cookie.set(&state.service, &session, self.visit.channel);
+                self.visit.used_cookie.note_use(&state.service, &session, self.visit.channel);
                 Ok(ProofOutcome::Given)
             }
             Ok(_) => {
@@ -68,9 +68,9 @@ impl SentForm {
     fn ask_for_token(&self, fault: Option<&str>) -> Response {
         let content = html! {
             @if let Some(fault) = fault { p.refused role="alert" { (fault) } }
-            (explanation())
+            (proof_reason())
             form.sign-in method="post" action=(self.visit.path) {
-                (typed(&self.fields))
+                (hidden_fields(&self.fields))
                 input type="hidden" name=(FORM_TOKEN) value=(self.visit.form_token);
                 label for="token" { "Token" }
                 input #token type="password" name=(PROOF_TOKEN) required autocomplete="off"
@@ -78,7 +78,7 @@ impl SentForm {
                 button { "Go on" }
             }
         };
-        self.asking(content)
+        self.proof_page(content)
     }
 
     /// The page that leads to the provider. The cookie of the way keeps the act.
@@ -93,26 +93,26 @@ impl SentForm {
         }
         let purpose = FlowPurpose::Act { path, fields };
         let flow = SignInFlow::begin(&state.service, purpose);
-        let address = match flow.address(&state.service, provider).await {
+        let address = match flow.provider_address(&state.service, provider).await {
             Ok(address) => address,
-            Err(error) => return Ok(refused(state, "/console", &error)),
+            Err(error) => return Ok(refused_page(state, "/console", &error)),
         };
         let seconds = FLOW_TIME.num_seconds();
         let cookie = flow_cookie(provider, &flow.cookie(&state.service), seconds);
         let content = html! {
-            (explanation())
+            (proof_reason())
             p.buttons { a href=(address) { "Sign in again by " (provider.host()) } }
         };
-        Ok(([(SET_COOKIE, cookie)], self.asking(content)).into_response())
+        Ok(([(SET_COOKIE, cookie)], self.proof_page(content)).into_response())
     }
 
-    fn asking(&self, content: Markup) -> Response {
+    fn proof_page(&self, content: Markup) -> Response {
         let page = self.visit.page(&PageContent::new("Prove that it is you", content));
         (StatusCode::FORBIDDEN, page).into_response()
     }
 }
 
-fn explanation() -> Markup {
+fn proof_reason() -> Markup {
     let minutes = PROOF_TIME.num_minutes();
     html! {
         p { "This action revokes or stops something, and you last signed in more than " (minutes)
@@ -121,25 +121,25 @@ fn explanation() -> Markup {
 }
 
 /// The fields of an act as hidden ones, without the proofs of the former form.
-fn typed(fields: &FormFields) -> Markup {
+fn hidden_fields(fields: &FormFields) -> Markup {
     html! {
-        @for (name, value) in fields.typed(&PROOFS) {
+        @for (name, value) in fields.fields_without(&PROOFS) {
             input type="hidden" name=(name) value=(value);
         }
     }
 }
 
 /// The page after the way to the provider, which asks to confirm the act that waits.
-pub(crate) fn confirm(path: &str, fields: &FormFields, form_token: &str) -> Markup {
+pub(crate) fn confirm_form(path: &str, fields: &FormFields, form_token: &str) -> Markup {
     html! {
         p { "Confirm this action." }
         dl {
-            @for (name, value) in fields.typed(&PROOFS) {
-                dt { (name) } dd { bdi { (domain::values::printable(value)) } }
+            @for (name, value) in fields.fields_without(&PROOFS) {
+                dt { (name) } dd { bdi { (domain::values::printable_text(value)) } }
             }
         }
         form method="post" action=(path) {
-            (typed(fields))
+            (hidden_fields(fields))
             input type="hidden" name=(FORM_TOKEN) value=(form_token);
             button autofocus { "Go on" }
         }

@@ -18,11 +18,11 @@ use crate::{
 pub fn router(service: Service) -> Router {
     let state = Arc::new(ConsoleState { door: InnerDoor::new(service.clone()), service });
     let pages = Router::new()
-        .nest("/console", installation().merge(firm()).merge(commands()))
+        .nest("/console", installation_routes().merge(firm_routes()).merge(command_routes()))
         .fallback(async || Refusal::no_page())
         .method_not_allowed_fallback(async || Refusal::no_page())
         .layer(from_fn(cookie::keep_session))
-        .layer(map_response(frame::guard))
+        .layer(map_response(frame::add_headers))
         .with_state(Arc::clone(&state));
     let pages = api::internal::around_pages(pages, &state.service);
     // The end of a path is taken off before the path is looked up.
@@ -33,7 +33,7 @@ pub fn router(service: Service) -> Router {
 }
 
 /// Pages about the installation.
-fn installation() -> Router<SharedState> {
+fn installation_routes() -> Router<SharedState> {
     Router::new()
         .route("/", get(screens::home::show))
         .route("/sign-in", get(entrance::ask).post(entrance::sign_in))
@@ -57,12 +57,12 @@ fn installation() -> Router<SharedState> {
 }
 
 /// Pages about a firm.
-fn firm() -> Router<SharedState> {
+fn firm_routes() -> Router<SharedState> {
     let pages = Router::new()
         .route("/", get(screens::firm::show))
         .route("/deliveries", get(screens::deliveries::list))
         .route("/deliveries/export", get(screens::deliveries::export))
-        .route("/deliveries/newer", unnoticed(get(screens::deliveries::newer)))
+        .route("/deliveries/newer", unnoticed_route(get(screens::deliveries::newer)))
         .route("/deliveries/{id}", get(screens::delivery::show))
         .route("/hooks", get(screens::hooks::list))
         .route("/hooks/{id}", get(screens::hook::show))
@@ -78,17 +78,17 @@ fn firm() -> Router<SharedState> {
 }
 
 /// A route that a page asks by itself, which is no use of a token.
-fn unnoticed(route: MethodRouter<SharedState>) -> MethodRouter<SharedState> {
+fn unnoticed_route(route: MethodRouter<SharedState>) -> MethodRouter<SharedState> {
     route.layer(Extension(TokenUse::Unnoted))
 }
 
 /// Commands.
-fn commands() -> Router<SharedState> {
+fn command_routes() -> Router<SharedState> {
     let firm = Router::new()
         .route("/deliveries/{id}/reveal", post(acts::reveal::of_delivery))
         .route("/deliveries/{id}/reissue", post(acts::deliveries::reissue))
         .route("/hooks/{id}/reveal", post(acts::reveal::of_hook))
-        .route("/hooks/{id}/test", post(acts::hooks::test))
+        .route("/hooks/{id}/test", post(acts::hooks::send_test))
         .route("/keys/{id}/revoke", post(acts::keys::revoke));
     Router::new()
         .route("/pauses/begin", post(acts::pauses::begin))

@@ -61,7 +61,7 @@ impl FromRequestParts<SharedState> for PageVisit {
         let format = parts.extensions.get::<DataFormat>().copied();
         let token_use = parts.extensions.get().copied().unwrap_or(TokenUse::Noted);
         let FoundSession { session, channel } =
-            match session(state, &parts.headers, token_use).await {
+            match find_session(state, &parts.headers, token_use).await {
                 Ok(Some(found)) => found,
                 Ok(None) if format.is_some() => {
                     return Err(Refusal::new(StatusCode::UNAUTHORIZED, "sign in first").into_data());
@@ -71,20 +71,20 @@ impl FromRequestParts<SharedState> for PageVisit {
             };
         let used_cookie: UsedCookie = parts.extensions.get().cloned().unwrap_or_default();
         if token_use == TokenUse::Noted {
-            used_cookie.set(&state.service, &session, channel);
+            used_cookie.note_use(&state.service, &session, channel);
         }
         let now = state.service.clock.now();
         let mut query = read_query(parts.uri.query().unwrap_or_default());
         if make_absolute(&mut query, now) {
-            let end = format.map_or("", DataFormat::suffix);
-            let to = format!("{}{end}?{}", data::path_of(parts), written(&query));
+            let end = format.map_or("", DataFormat::path_suffix);
+            let to = format!("{}{end}?{}", data::path_of(parts), query_text(&query));
             return Err(Redirect::to(&to).into_response());
         }
         let done = query.iter().find(|(name, _)| name == "done").map(|(_, word)| word.clone());
         query.retain(|(name, _)| !OWN_PARAMETERS.contains(&name.as_str()));
         let form_token = session.form_token(&state.service);
         let path = data::path_of(parts).to_owned();
-        let params = params(parts).await;
+        let params = path_params(parts).await;
         Ok(Self {
             session,
             form_token,
@@ -95,7 +95,7 @@ impl FromRequestParts<SharedState> for PageVisit {
             address: client_address(&state.service, parts),
             used_cookie,
             channel,
-            request_id: state.service.entropy.id(),
+            request_id: state.service.entropy.new_id(),
             done,
             params,
         })
@@ -109,14 +109,14 @@ pub(crate) struct FoundSession {
 }
 
 /// The session of a request, if it has one.
-pub(crate) async fn session(
+pub(crate) async fn find_session(
     state: &ConsoleState,
     headers: &HeaderMap,
     token_use: TokenUse,
 ) -> Result<Option<FoundSession>, Refusal> {
     let unavailable =
         |error: api::Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-    for channel in BrowserChannel::new(headers).readable() {
+    for channel in BrowserChannel::new(headers).readable_channels() {
         for cookie in named_cookies(headers, channel.cookie_name()) {
             let found = sessions::resume(&state.service, cookie, token_use).await;
             if let Some(session) = found.map_err(unavailable)? {
@@ -151,7 +151,7 @@ fn make_absolute(query: &mut [(String, String)], now: Timestamp) -> bool {
     for (name, value) in query.iter_mut() {
         let is_time = matches!(name.as_str(), "since" | "until" | "as_of");
         if let (true, Ok(when @ (When::Distance(_) | When::Day(_)))) = (is_time, value.parse()) {
-            *value = when.before(now).to_string();
+            *value = when.instant_before(now).to_string();
             changed = true;
         }
     }
@@ -159,11 +159,11 @@ fn make_absolute(query: &mut [(String, String)], now: Timestamp) -> bool {
 }
 
 /// Names and values as a query.
-pub(crate) fn written(query: &[(String, String)]) -> String {
+pub(crate) fn query_text(query: &[(String, String)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish()
 }
 
-pub(crate) async fn params(parts: &mut Parts) -> Vec<(String, String)> {
+pub(crate) async fn path_params(parts: &mut Parts) -> Vec<(String, String)> {
     let found: Result<RawPathParams, _> = RawPathParams::from_request_parts(parts, &()).await;
     let Ok(params) = found else { return Vec::new() };
     params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
@@ -171,12 +171,12 @@ pub(crate) async fn params(parts: &mut Parts) -> Vec<(String, String)> {
 
 impl PageVisit {
     /// The value of a parameter.
-    pub(crate) fn asked(&self, name: &str) -> Option<&str> {
+    pub(crate) fn query_value(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// A part of the path that is written with letters, digits and hyphens.
-    pub(crate) fn part(&self, name: &str) -> Result<&str, Refusal> {
+    pub(crate) fn path_part(&self, name: &str) -> Result<&str, Refusal> {
         let part = self.params.iter().find(|(known, _)| known == name);
         let is_plain = |text: &&str| {
             !text.is_empty()
@@ -186,29 +186,29 @@ impl PageVisit {
     }
 
     /// The path of the API with the query of this visit.
-    pub(crate) fn api(&self, path: &str) -> String {
+    pub(crate) fn api_path(&self, path: &str) -> String {
         self.api_with(path, &self.query)
     }
 
     /// The path of the API with this query.
     pub(crate) fn api_with(&self, path: &str, query: &[(String, String)]) -> String {
         let mark = if query.is_empty() { "" } else { "?" };
-        format!("/internal/v1{path}{mark}{}", written(query))
+        format!("/internal/v1{path}{mark}{}", query_text(query))
     }
 
     /// This page with a parameter set, or without it.
-    pub(crate) fn link(&self, name: &str, value: Option<&str>) -> String {
+    pub(crate) fn link_with(&self, name: &str, value: Option<&str>) -> String {
         let others = self.query.iter().filter(|(known, _)| known != name && known != "after");
         let mut query: Vec<(String, String)> = others.cloned().collect();
         query.extend(value.map(|value| (name.to_owned(), value.to_owned())));
         let mark = if query.is_empty() { "" } else { "?" };
-        format!("{}{mark}{}", self.path, written(&query))
+        format!("{}{mark}{}", self.path, query_text(&query))
     }
 
     /// The data of this page.
     pub(crate) fn data_link(&self, format: DataFormat) -> String {
         let mark = if self.query.is_empty() { "" } else { "?" };
-        format!("{}{}{mark}{}", self.path, format.suffix(), written(&self.query))
+        format!("{}{}{mark}{}", self.path, format.path_suffix(), query_text(&self.query))
     }
 
     /// Whether the holder may act.
@@ -217,27 +217,27 @@ impl PageVisit {
     }
 
     /// This page, with an answer of the API as data or as content.
-    pub(crate) async fn shown<T: DeserializeOwned>(
+    pub(crate) async fn show_answer<T: DeserializeOwned>(
         &self,
         state: &ConsoleState,
         api: &str,
         content: impl FnOnce(&T) -> PageContent,
     ) -> PageAnswer {
-        let answer = state.get(&self.session, api).await;
+        let answer = state.ask_bytes(&self.session, api).await;
         match (self.format, answer) {
-            (Some(format), Ok(json)) => data::answer(format, &json),
+            (Some(format), Ok(json)) => data::data_answer(format, &json),
             (Some(_), Err(refusal)) => Ok(refusal.into_data()),
-            (None, answer) => Ok(self.page(&content(&ask::parse(&answer?)?))),
+            (None, answer) => Ok(self.page(&content(&ask::parse_json(&answer?)?))),
         }
     }
 
     /// A whole page.
     pub(crate) fn page(&self, content: &PageContent) -> Response {
-        frame::page(self, content)
+        frame::full_page(self, content)
     }
 
     /// A whole page that has no data of its own.
-    pub(crate) fn plain(&self, title: &str, content: Markup) -> Response {
+    pub(crate) fn plain_page(&self, title: &str, content: Markup) -> Response {
         self.page(&PageContent::new(title, content))
     }
 }
@@ -264,8 +264,8 @@ impl FromRequestParts<SharedState> for FirmVisit {
         state: &SharedState,
     ) -> Result<Self, Self::Rejection> {
         let visit = PageVisit::from_request_parts(parts, state).await?;
-        let firm_id = visit.part("firm").ok().and_then(parse_id);
-        match firm(state, &visit.session, firm_id).await {
+        let firm_id = visit.path_part("firm").ok().and_then(parse_id);
+        match find_firm(state, &visit.session, firm_id).await {
             Ok(firm) => Ok(Self { visit, firm }),
             Err(refusal) if visit.format.is_some() => Err(refusal.into_data()),
             Err(refusal) => Err(refusal.into_response()),
@@ -274,7 +274,7 @@ impl FromRequestParts<SharedState> for FirmVisit {
 }
 
 /// The firm with this id, if the session reaches it.
-pub(crate) async fn firm(
+pub(crate) async fn find_firm(
     state: &ConsoleState,
     session: &Session,
     firm_id: Option<Uuid>,
@@ -293,24 +293,24 @@ fn no_firm() -> Refusal {
 
 impl FirmVisit {
     /// The path of the API below the firm, with the query of this visit.
-    pub(crate) fn api(&self, path: &str) -> String {
-        self.visit.api(&format!("/firms/{}{path}", self.firm.id))
+    pub(crate) fn api_path(&self, path: &str) -> String {
+        self.visit.api_path(&format!("/firms/{}{path}", self.firm.id))
     }
 
     /// A page of the console below the firm.
-    pub(crate) fn at(&self, path: &str) -> String {
+    pub(crate) fn firm_page(&self, path: &str) -> String {
         format!("/console/firms/{}{path}", self.firm.id)
     }
 
     /// This page, with an answer of the API as data or as content.
-    pub(crate) async fn shown<T: DeserializeOwned>(
+    pub(crate) async fn show_answer<T: DeserializeOwned>(
         &self,
         state: &ConsoleState,
         path: &str,
         content: impl FnOnce(&T) -> PageContent,
     ) -> PageAnswer {
         let of_firm = |answer: &T| content(answer).of_firm(&self.firm);
-        self.visit.shown(state, &self.api(path), of_firm).await
+        self.visit.show_answer(state, &self.api_path(path), of_firm).await
     }
 
     /// A whole page of the firm.
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn empty_fields_are_no_parameters() {
         let query = read_query("state=&trigger=+form_submitted+&limit=5&x=%20");
-        assert_eq!(written(&query), "trigger=form_submitted&limit=5");
+        assert_eq!(query_text(&query), "trigger=form_submitted&limit=5");
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
         assert!(make_absolute(&mut query, now));
         let expected =
             "since=2026-10-31T12%3A00%3A00.000Z&until=2026-10-31T00%3A00%3A00.000Z&host=7d";
-        assert_eq!(written(&query), expected);
+        assert_eq!(query_text(&query), expected);
         assert!(!make_absolute(&mut query, now));
     }
 }

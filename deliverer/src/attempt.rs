@@ -105,7 +105,7 @@ impl ClaimedAttempt {
 
     /// The retries of this delivery (contract, section Retries; ruling 31, replays).
     #[must_use]
-    pub const fn schedule(&self) -> RetrySchedule {
+    pub const fn retry_schedule(&self) -> RetrySchedule {
         match (&self.origin, self.replay_id) {
             (_, Some(_)) => RetrySchedule::Replay,
             (DeliveryOrigin::Hook | DeliveryOrigin::Notice(_), None) => RetrySchedule::RestHook,

@@ -19,7 +19,7 @@ pub enum DeliveryError {
 
 impl DeliveryError {
     /// The failure of the database, if the error is one.
-    fn failure(&self) -> Option<Failure> {
+    fn database_failure(&self) -> Option<Failure> {
         match self {
             Self::Append(AppendError::Database(error))
             | Self::Vault(VaultError::Database(error)) => Some(Failure::new(error)),
@@ -41,20 +41,21 @@ impl DeliveryError {
     /// Whether the database is unreachable, so that it answers no statement.
     #[must_use]
     pub fn is_away(&self) -> bool {
-        self.failure() == Some(Failure::Unreachable)
+        self.database_failure() == Some(Failure::Unreachable)
     }
 
     /// Whether the error says nothing about the work: another append came first, or the database is
     /// unreachable or busy.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        self.is_conflict() || self.failure().is_some_and(Failure::may_pass)
+        self.is_conflict() || self.database_failure().is_some_and(Failure::may_pass)
     }
 
     /// Whether the work may succeed later. The database refuses a refused statement again.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        self.is_conflict() || self.failure().is_some_and(|failure| failure != Failure::Refused)
+        self.is_conflict()
+            || self.database_failure().is_some_and(|failure| failure != Failure::Refused)
     }
 }
 

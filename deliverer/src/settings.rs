@@ -132,14 +132,14 @@ impl TimeScale {
 
     /// The scaled wait.
     #[must_use]
-    pub fn wait(self, wait: Duration) -> Duration {
+    pub fn scaled_wait(self, wait: Duration) -> Duration {
         wait.div_f64(self.0)
     }
 
     /// The scaled lease of an attempt.
     #[must_use]
-    pub fn lease(self) -> Duration {
-        self.wait(LEASE_TIME).max(Self::LEASE_MIN)
+    pub fn scaled_lease(self) -> Duration {
+        self.scaled_wait(LEASE_TIME).max(Self::LEASE_MIN)
     }
 }
 
@@ -150,11 +150,11 @@ mod tests {
     #[test]
     fn a_scaled_lease_still_outlasts_a_send() {
         let minute = Duration::from_secs(60);
-        assert_eq!(TimeScale::REAL.wait(minute), minute);
-        assert_eq!(TimeScale::REAL.lease(), Duration::from_secs(120));
+        assert_eq!(TimeScale::REAL.scaled_wait(minute), minute);
+        assert_eq!(TimeScale::REAL.scaled_lease(), Duration::from_secs(120));
         let fast = TimeScale::new(60.0).unwrap();
-        assert_eq!(fast.wait(minute), Duration::from_secs(1));
-        assert_eq!(fast.lease(), Duration::from_secs(25));
+        assert_eq!(fast.scaled_wait(minute), Duration::from_secs(1));
+        assert_eq!(fast.scaled_lease(), Duration::from_secs(25));
         assert!([0.0, 0.5, -1.0, f64::NAN, 1e9].map(TimeScale::new).iter().all(Option::is_none));
     }
 }

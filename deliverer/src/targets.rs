@@ -24,26 +24,26 @@ impl KnownTargets {
         connection: &mut PgConnection,
         mut hook_ids: HashSet<Uuid>,
     ) -> Result<TargetsByHook, sqlx::Error> {
-        let mut targets = self.known(&hook_ids);
+        let mut targets = self.known_targets(&hook_ids);
         hook_ids.retain(|hook| !targets.contains_key(hook));
         let new: Vec<Uuid> = hook_ids.into_iter().collect();
         if !new.is_empty() {
-            let read = hooks::targets(connection, &new).await?;
+            let read = hooks::target_urls(connection, &new).await?;
             let read: TargetsByHook =
                 read.into_iter().map(|(hook, url)| (hook, url.into())).collect();
-            self.remember(&read);
+            self.remember_targets(&read);
             targets.extend(read);
         }
         Ok(targets)
     }
 
-    fn known(&self, hook_ids: &HashSet<Uuid>) -> TargetsByHook {
+    fn known_targets(&self, hook_ids: &HashSet<Uuid>) -> TargetsByHook {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hook_ids.iter().filter_map(|hook| Some((*hook, Arc::clone(known.get(hook)?)))).collect()
     }
 
     /// Remembers new targets, and forgets all others if there are too many.
-    fn remember(&self, read: &TargetsByHook) {
+    fn remember_targets(&self, read: &TargetsByHook) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() + read.len() > TARGETS_MAX {
             known.clear();
@@ -60,10 +60,10 @@ mod tests {
     fn too_many_targets_make_room() {
         let known = KnownTargets::default();
         let target = |n: usize| (Uuid::from_u128(n as u128), Arc::from("https://a.test/"));
-        known.remember(&(0..TARGETS_MAX).map(target).collect());
-        assert_eq!(known.known(&[Uuid::from_u128(7)].into()).len(), 1);
-        known.remember(&TargetsByHook::from([target(TARGETS_MAX)]));
+        known.remember_targets(&(0..TARGETS_MAX).map(target).collect());
+        assert_eq!(known.known_targets(&[Uuid::from_u128(7)].into()).len(), 1);
+        known.remember_targets(&TargetsByHook::from([target(TARGETS_MAX)]));
         let both = [7, TARGETS_MAX].map(|n| Uuid::from_u128(n as u128));
-        assert_eq!(known.known(&both.into()).into_keys().collect::<Vec<_>>(), [both[1]]);
+        assert_eq!(known.known_targets(&both.into()).into_keys().collect::<Vec<_>>(), [both[1]]);
     }
 }

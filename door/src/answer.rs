@@ -47,21 +47,21 @@ const REQUEST_ID: HeaderName = HeaderName::from_static(REQUEST_ID_HEADER);
 impl ConnectionService {
     /// Answers a request. Closes the connection if hyper does not have the whole request, or if the
     /// body is chunked: the next request's start is then unknown.
-    pub(crate) async fn answer(
+    pub(crate) async fn answer_request(
         self,
         mut request: Request<Incoming>,
     ) -> Result<Response, Infallible> {
         let exchange = Arc::clone(&self.exchange);
-        let id = self.name(&mut request);
+        let id = self.name_request(&mut request);
         let scheme = self.scheme;
         let answered = async {
             match exchange.refusal() {
-                Some(refusal) => refused(self.door, refusal),
-                None => self.route(request).await,
+                Some(refusal) => refusal_response(self.door, refusal),
+                None => self.route_request(request).await,
             }
         };
-        let mut response = request_id::scope(id.clone(), answered).await;
-        if let Some(id) = id.as_ref().and_then(header) {
+        let mut response = request_id::with_request_id(id.clone(), answered).await;
+        if let Some(id) = id.as_ref().and_then(id_header) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         if scheme == UrlScheme::Https {
@@ -74,27 +74,27 @@ impl ConnectionService {
     }
 
     /// Gives the request its id (ruling 38). The router finds exactly one well-formed id.
-    fn name(&self, request: &mut Request<Incoming>) -> Option<RequestId> {
+    fn name_request(&self, request: &mut Request<Incoming>) -> Option<RequestId> {
         let values = request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes);
         let id = self.request_ids.as_ref()?.id_of(values);
-        request.headers_mut().insert(REQUEST_ID, header(&id)?);
+        request.headers_mut().insert(REQUEST_ID, id_header(&id)?);
         Some(id)
     }
 
-    async fn route(self, request: Request<Incoming>) -> Response {
+    async fn route_request(self, request: Request<Incoming>) -> Response {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.peer);
         let answered = self.router.oneshot(request);
         match tokio::time::timeout(self.timeouts.request, answered).await {
             Ok(Ok(response)) => response.map(|body| TimedBody::limit_time(body, &self.timeouts)),
             Ok(Err(never)) => match never {},
-            Err(_) => refused(self.door, Refusal::AnswerTooSlow),
+            Err(_) => refusal_response(self.door, Refusal::AnswerTooSlow),
         }
     }
 }
 
-fn refused(door: &'static str, refusal: Refusal) -> Response {
-    count_refusal(door, refusal.reason());
+fn refusal_response(door: &'static str, refusal: Refusal) -> Response {
+    count_refusal(door, refusal.metric_reason());
     refusal.into_response()
 }
 
@@ -143,6 +143,6 @@ impl HttpBody for TimedBody {
 }
 
 /// The value of the header. Every request id is one.
-fn header(id: &RequestId) -> Option<HeaderValue> {
+fn id_header(id: &RequestId) -> Option<HeaderValue> {
     HeaderValue::from_str(id.as_str()).ok()
 }

@@ -101,7 +101,7 @@ async fn serve_requests<S>(
         request_ids: shared.request_ids.clone(),
         scheme: shared.scheme,
     };
-    let service = service_fn(move |request| answering.clone().answer(request));
+    let service = service_fn(move |request| answering.clone().answer_request(request));
     let mut connection = http1::Builder::new()
         .half_close(true)
         .header_read_timeout(None)
@@ -129,7 +129,7 @@ async fn close_gently<S>(gate: Gate<S>, turn: &ConnectionState, linger: Duration
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    turn.wait();
+    turn.begin_waiting();
     let (mut stream, may_send) = gate.into_stream();
     let closed = timeout(linger, async {
         stream.shutdown().await?;

@@ -15,7 +15,7 @@ pub(crate) struct GateFindings {
 
 impl GateFindings {
     /// Refuses the connection's last request.
-    pub(crate) fn refuse(&self, refusal: Refusal) {
+    pub(crate) fn note_refusal(&self, refusal: Refusal) {
         // The first refusal counts. The gate looked at nothing after it.
         let _ = self.refusal.set(refusal);
     }

@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
 
     /// Waits for the next request, after an answer.
     fn expect_head(&mut self) {
-        self.state.wait();
+        self.state.begin_waiting();
         self.writing.end_answer();
         self.scan = HeadScan::default();
         if self.buffer.is_empty() {
@@ -124,8 +124,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     /// Reads until the request head is whole and decided.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            if let Some(decided) = self.decide().transpose() {
-                self.settle(decided);
+            if let Some(decided) = self.scan_head().transpose() {
+                self.admit_request(decided);
                 return Poll::Ready(Ok(()));
             }
             match self.poll_piece(cx) {
@@ -159,8 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
 
     /// Checks the request head, once it is whole. Returns the length of the head, and the framing
     /// of the body.
-    fn decide(&mut self) -> Result<Option<(usize, BodyFraming)>, Refusal> {
-        let Some(extent) = self.scan.advance(&self.buffer)? else {
+    fn scan_head(&mut self) -> Result<Option<(usize, BodyFraming)>, Refusal> {
+        let Some(extent) = self.scan.scan_bytes(&self.buffer)? else {
             return Ok(None);
         };
         let body = head::check(&self.buffer[extent.start..extent.end])?;
@@ -168,8 +168,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         Ok(Some((extent.end - extent.start, body)))
     }
 
-    fn settle(&mut self, decided: Result<(usize, BodyFraming), Refusal>) {
-        if !self.state.begin() {
+    fn admit_request(&mut self, decided: Result<(usize, BodyFraming), Refusal>) {
+        if !self.state.begin_request() {
             self.phase = GatePhase::Ended;
             return;
         }
@@ -179,12 +179,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
                 self.phase = GatePhase::Open(head as u64 + body);
             }
             Ok((_, BodyFraming::Chunked)) => self.phase = GatePhase::Chunked,
-            Err(refusal) => self.refuse(refusal),
+            Err(refusal) => self.refuse_request(refusal),
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal) {
-        self.exchange.refuse(refusal);
+    fn refuse_request(&mut self, refusal: Refusal) {
+        self.exchange.note_refusal(refusal);
         self.buffer = BytesMut::from(REFUSED_REQUEST);
         self.phase = GatePhase::Last;
     }
@@ -194,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         if self.phase == GatePhase::Idle {
             self.phase = GatePhase::Ended;
         } else {
-            self.settle(Err(Refusal::HeadTooSlow));
+            self.admit_request(Err(Refusal::HeadTooSlow));
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct HeadExtent {
 
 impl HeadScan {
     /// Looks at the bytes that arrived since the last call.
-    pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Option<HeadExtent>, Refusal> {
+    pub(crate) fn scan_bytes(&mut self, bytes: &[u8]) -> Result<Option<HeadExtent>, Refusal> {
         let within = bytes.len().min(HEAD_BYTES_MAX);
         while let Some(found) = bytes[self.seen..within].iter().position(|byte| *byte == b'\n') {
             let feed = self.seen + found;
@@ -77,9 +77,9 @@ pub(crate) fn check(head: &[u8]) -> Result<BodyFraming, Refusal> {
     let mut framing = FramingHeaders::default();
     for line in lines {
         let (name, value) = check_header(line)?;
-        framing.read(name, value)?;
+        framing.take_header(name, value)?;
     }
-    framing.decide(version)
+    framing.body_framing(version)
 }
 
 /// The lines of a request head, without their ends and without the empty line.
@@ -174,7 +174,7 @@ struct FramingHeaders {
 
 impl FramingHeaders {
     /// Takes one header. Each of these headers may come once (RFC 9112, sections 3.2, 6.1 and 6.3).
-    fn read(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    fn take_header(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
         if name.eq_ignore_ascii_case(b"host") {
             if self.has_host || !is_host(value) {
                 return Err(Refusal::Host);
@@ -194,7 +194,7 @@ impl FramingHeaders {
         Ok(())
     }
 
-    fn decide(&self, version: HttpVersion) -> Result<BodyFraming, Refusal> {
+    fn body_framing(&self, version: HttpVersion) -> Result<BodyFraming, Refusal> {
         match (self.is_chunked, self.length, version) {
             (_, _, HttpVersion::Http11) if !self.has_host => Err(Refusal::Host),
             (true, Some(_), _) | (true, _, HttpVersion::Http10) => Err(Refusal::TransferEncoding),

@@ -54,7 +54,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::answer::SocketPeer;
-pub use crate::probe::{ProbeError, ProbedDoor, probe};
+pub use crate::probe::{ProbeError, ProbedDoor, probe_door};
 pub use crate::settings::{DoorSettings, DoorTimeouts, UrlScheme};
 pub use crate::tls::{TlsCertificate, TlsError, TlsPaths};
 
@@ -80,13 +80,13 @@ pub struct Door {
 impl Door {
     /// Binds an address. Port 0 takes any free port.
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: DoorListener::tcp(addr)? })
+        Ok(Self { listener: DoorListener::bind_tcp(addr)? })
     }
 
     /// Binds a Unix socket, which the owner and the group of the process may use. A socket that a
     /// process left behind is replaced.
     pub fn bind_unix(path: &Path) -> io::Result<Self> {
-        Ok(Self { listener: DoorListener::unix(path)? })
+        Ok(Self { listener: DoorListener::bind_unix(path)? })
     }
 
     /// The bound address; an error for a Unix socket.
@@ -104,14 +104,14 @@ impl Door {
             tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => serving.admit(stream, peer).await,
+                    Ok((stream, peer)) => serving.admit_stream(stream, peer).await,
                     Err(error) => serving.could_not_accept(&error).await,
                 },
-                Some(ended) = serving.tasks.join_next_with_id() => serving.forget(ended),
+                Some(ended) = serving.tasks.join_next_with_id() => serving.forget_ended(ended),
             }
         }
         drop(listener);
-        serving.drain(drain).await;
+        serving.drain_connections(drain).await;
     }
 }
 
@@ -134,7 +134,7 @@ impl DoorConnections {
     }
 
     /// Gives a new connection a seat and a task, or closes it if there is no seat.
-    async fn admit(&mut self, stream: AcceptedStream, peer: IpAddr) {
+    async fn admit_stream(&mut self, stream: AcceptedStream, peer: IpAddr) {
         let peer = peer.to_canonical();
         match self.roster.make_room(peer) {
             RoomMade::Free => {}
@@ -147,18 +147,18 @@ impl DoorConnections {
         }
         self.end_evicted().await;
         match stream {
-            AcceptedStream::Tcp(stream) => self.seat(stream, peer),
-            AcceptedStream::Unix(stream) => self.seat(stream, peer),
+            AcceptedStream::Tcp(stream) => self.serve_stream(stream, peer),
+            AcceptedStream::Unix(stream) => self.serve_stream(stream, peer),
         }
     }
 
-    fn seat<S>(&mut self, stream: S, peer: IpAddr)
+    fn serve_stream<S>(&mut self, stream: S, peer: IpAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let state = ConnectionState::waiting();
         let task = connection::serve(stream, peer, state.clone(), Arc::clone(&self.shared));
-        self.roster.seat(peer, state, self.tasks.spawn(task));
+        self.roster.add_seat(peer, state, self.tasks.spawn(task));
     }
 
     /// Waits until few evicted connections still have their descriptors. A task drops its socket
@@ -167,7 +167,7 @@ impl DoorConnections {
         while self.tasks.len() >= self.tasks_max
             && let Some(ended) = self.tasks.join_next_with_id().await
         {
-            self.forget(ended);
+            self.forget_ended(ended);
         }
     }
 
@@ -180,7 +180,7 @@ impl DoorConnections {
             DESCRIPTOR_SHORTAGES.count(&[("part", "doors")]);
             let mut evicted = 0;
             while evicted < EVICTIONS_PER_FAILURE
-                && let Some(evictions) = self.roster.evict()
+                && let Some(evictions) = self.roster.evict_first()
             {
                 count_evictions(self.shared.door, evictions);
                 evicted += evictions.count;
@@ -190,12 +190,12 @@ impl DoorConnections {
         }
     }
 
-    fn forget(&mut self, ended: Result<(Id, ()), JoinError>) {
+    fn forget_ended(&mut self, ended: Result<(Id, ()), JoinError>) {
         let id = match &ended {
             Ok((id, ())) => *id,
             Err(error) => error.id(),
         };
-        self.roster.leave(id);
+        self.roster.remove_seat(id);
         if let Err(error) = ended
             && error.is_panic()
         {
@@ -203,7 +203,7 @@ impl DoorConnections {
         }
     }
 
-    async fn drain(mut self, limit: Duration) {
+    async fn drain_connections(mut self, limit: Duration) {
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(limit, ended).await.is_err() {
             tracing::warn!(left = self.tasks.len(), "connections were cut off at the stop");

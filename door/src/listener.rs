@@ -39,14 +39,14 @@ pub(crate) enum AcceptedStream {
 }
 
 impl DoorListener {
-    pub(crate) fn tcp(addr: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn bind_tcp(addr: SocketAddr) -> io::Result<Self> {
         let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(addr)?;
         Ok(Self::Tcp(socket.listen(BACKLOG)?))
     }
 
-    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
+    pub(crate) fn bind_unix(path: &Path) -> io::Result<Self> {
         remove_left_behind(path)?;
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;

@@ -44,27 +44,29 @@ pub enum ProbeError {
 
 /// Asks a door for this path, and returns the status of its answer. The caller limits the time. A
 /// door with mutual TLS is shown the door's own certificate, which must be of its roots.
-pub async fn probe(
+pub async fn probe_door(
     door: ProbedDoor<'_>,
     tls: Option<&TlsPaths>,
     path: &str,
 ) -> Result<u16, ProbeError> {
     match (door, tls) {
-        (ProbedDoor::Unix(socket), None) => ask(UnixStream::connect(socket).await?, path).await,
+        (ProbedDoor::Unix(socket), None) => {
+            ask_status(UnixStream::connect(socket).await?, path).await
+        }
         (ProbedDoor::Unix(socket), Some(tls)) => {
             ask_over_tls(UnixStream::connect(socket).await?, tls, path).await
         }
         (ProbedDoor::Tcp(addr), None) => {
-            ask(TcpStream::connect(reachable(addr)).await?, path).await
+            ask_status(TcpStream::connect(reachable_addr(addr)).await?, path).await
         }
         (ProbedDoor::Tcp(addr), Some(tls)) => {
-            ask_over_tls(TcpStream::connect(reachable(addr)).await?, tls, path).await
+            ask_over_tls(TcpStream::connect(reachable_addr(addr)).await?, tls, path).await
         }
     }
 }
 
 /// The address by which this machine reaches a door.
-fn reachable(addr: SocketAddr) -> SocketAddr {
+fn reachable_addr(addr: SocketAddr) -> SocketAddr {
     let ip = match addr.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -77,12 +79,12 @@ async fn ask_over_tls<S>(stream: S, tls: &TlsPaths, path: &str) -> Result<u16, P
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let connector = TlsConnector::from(Arc::new(client(tls)?));
+    let connector = TlsConnector::from(Arc::new(client_config(tls)?));
     let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
-    ask(connector.connect(name, stream).await?, path).await
+    ask_status(connector.connect(name, stream).await?, path).await
 }
 
-async fn ask<S>(mut stream: S, path: &str) -> Result<u16, ProbeError>
+async fn ask_status<S>(mut stream: S, path: &str) -> Result<u16, ProbeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -91,21 +93,21 @@ where
     let mut answer = Vec::new();
     // A door may end TLS without a farewell: the bytes before that count.
     let ended = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await;
-    match status(&answer) {
+    match answer_status(&answer) {
         Some(status) => Ok(status),
         None => Err(ended.err().map_or(ProbeError::NoStatus, ProbeError::Broken)),
     }
 }
 
 /// The status of an HTTP/1.1 answer.
-fn status(answer: &[u8]) -> Option<u16> {
+fn answer_status(answer: &[u8]) -> Option<u16> {
     let digits = answer.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn client(tls: &TlsPaths) -> Result<ClientConfig, ProbeError> {
+fn client_config(tls: &TlsPaths) -> Result<ClientConfig, ProbeError> {
     let provider = Arc::new(ring::default_provider());
-    let unusable = |source| ProbeError::Certificate(tls.unusable(source));
+    let unusable = |source| ProbeError::Certificate(tls.unusable_pair(source));
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(unusable)?
@@ -169,15 +171,15 @@ mod tests {
             ("[::]:8081", "[::1]:8081"),
             ("10.0.0.7:8081", "10.0.0.7:8081"),
         ] {
-            assert_eq!(reachable(bound.parse().unwrap()), asked.parse().unwrap());
+            assert_eq!(reachable_addr(bound.parse().unwrap()), asked.parse().unwrap());
         }
     }
 
     #[test]
     fn a_status_is_read_from_http_alone() {
-        assert_eq!(status(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), Some(503));
+        assert_eq!(answer_status(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), Some(503));
         for other in ["", "HTTP/1.1 2", "HTTP/1.1 abc", "\u{15}\u{3}\u{1}", "HTTP/2 200"] {
-            assert_eq!(status(other.as_bytes()), None, "{other:?}");
+            assert_eq!(answer_status(other.as_bytes()), None, "{other:?}");
         }
     }
 }

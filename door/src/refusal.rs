@@ -18,7 +18,7 @@ pub(crate) fn count_refusal(door: &'static str, reason: &'static str) {
 
 /// Counts connections that were evicted.
 pub(crate) fn count_evictions(door: &'static str, evictions: Evictions) {
-    let labels = [("door", door), ("reason", evictions.rank.reason())];
+    let labels = [("door", door), ("reason", evictions.rank.metric_reason())];
     DOOR_REFUSALS.add(&labels, evictions.count as u64);
 }
 
@@ -72,7 +72,7 @@ impl Refusal {
     }
 
     /// The word of this refusal in the metric of refusals.
-    pub(crate) const fn reason(self) -> &'static str {
+    pub(crate) const fn metric_reason(self) -> &'static str {
         match self {
             Self::HeadTooLarge => "head_too_large",
             Self::TooManyLines => "too_many_lines",

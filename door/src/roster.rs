@@ -51,15 +51,15 @@ struct Evictable {
 
 impl Evictable {
     fn waiting_from_now() -> Self {
-        Self { state: EvictableState::Waiting, since: nanoseconds(Instant::now()) }
+        Self { state: EvictableState::Waiting, since: nanoseconds_at(Instant::now()) }
     }
 
     /// Time in the upper bits, state in the lowest.
-    fn encode(self) -> u64 {
+    fn to_bits(self) -> u64 {
         self.since << 1 | u64::from(self.state == EvictableState::Blocked)
     }
 
-    fn decode(number: u64) -> Option<Self> {
+    fn from_bits(number: u64) -> Option<Self> {
         let state = if number & 1 == 1 { EvictableState::Blocked } else { EvictableState::Waiting };
         (number != SERVED && number != EVICTED).then_some(Self { state, since: number >> 1 })
     }
@@ -67,49 +67,49 @@ impl Evictable {
 
 impl ConnectionState {
     pub(crate) fn waiting() -> Self {
-        Self(Arc::new(AtomicU64::new(Evictable::waiting_from_now().encode())))
+        Self(Arc::new(AtomicU64::new(Evictable::waiting_from_now().to_bits())))
     }
 
     /// Notes that the connection waits, from now on.
-    pub(crate) fn wait(&self) {
-        self.set(Evictable::waiting_from_now().encode());
+    pub(crate) fn begin_waiting(&self) {
+        self.set_state(Evictable::waiting_from_now().to_bits());
     }
 
     /// Notes that the connection has a request. Returns false if it was evicted before.
-    pub(crate) fn begin(&self) -> bool {
-        self.set(SERVED)
+    pub(crate) fn begin_request(&self) -> bool {
+        self.set_state(SERVED)
     }
 
     /// Notes that the caller takes nothing of its answer, and has been behind since then.
-    pub(crate) fn block(&self, since: Instant) {
-        let blocked = Evictable { state: EvictableState::Blocked, since: nanoseconds(since) };
-        self.set(blocked.encode());
+    pub(crate) fn mark_blocked(&self, since: Instant) {
+        let blocked = Evictable { state: EvictableState::Blocked, since: nanoseconds_at(since) };
+        self.set_state(blocked.to_bits());
     }
 
     /// Notes that the caller takes its answer again.
-    pub(crate) fn unblock(&self) {
-        self.set(SERVED);
+    pub(crate) fn mark_unblocked(&self) {
+        self.set_state(SERVED);
     }
 
     /// Returns false if the connection is evicted: it stays evicted.
-    fn set(&self, state: u64) -> bool {
+    fn set_state(&self, state: u64) -> bool {
         let sets = |before| (before != EVICTED).then_some(state);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, sets).is_ok()
     }
 
     fn evictable(&self) -> Option<Evictable> {
-        Evictable::decode(self.0.load(Ordering::Acquire))
+        Evictable::from_bits(self.0.load(Ordering::Acquire))
     }
 
     /// Evicts the connection, unless this state has ended.
-    fn evict(&self, from: Evictable) -> bool {
-        let from = from.encode();
+    fn try_evict(&self, from: Evictable) -> bool {
+        let from = from.to_bits();
         self.0.compare_exchange(from, EVICTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
 /// Nanoseconds since the first call, at least 1.
-fn nanoseconds(at: Instant) -> u64 {
+fn nanoseconds_at(at: Instant) -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let nanoseconds = at.saturating_duration_since(*START).as_nanos();
     u64::try_from(nanoseconds)
@@ -131,7 +131,7 @@ pub(crate) enum EvictionRank {
 
 impl EvictionRank {
     /// The word of this eviction in the metric of refusals.
-    pub(crate) const fn reason(self) -> &'static str {
+    pub(crate) const fn metric_reason(self) -> &'static str {
         match self {
             Self::Stalled | Self::CrowdBlocked => "evicted_unread",
             Self::CrowdWaiting | Self::Waiting => "evicted_idle",
@@ -147,7 +147,7 @@ enum PeerShare {
 }
 
 /// The rank of a connection at this time. `None` if it stays.
-fn rank(found: Evictable, share: PeerShare, now: u64) -> Option<EvictionRank> {
+fn eviction_rank(found: Evictable, share: PeerShare, now: u64) -> Option<EvictionRank> {
     let stalled = u64::try_from(STALLED_AFTER.as_nanos()).unwrap_or(u64::MAX);
     match (found.state, share) {
         (EvictableState::Blocked, _) if now.saturating_sub(found.since) >= stalled => {
@@ -168,7 +168,7 @@ struct EvictionCandidate {
 }
 
 impl EvictionCandidate {
-    fn order(&self) -> (EvictionRank, u64) {
+    fn eviction_order(&self) -> (EvictionRank, u64) {
         (self.rank, self.found.since)
     }
 }
@@ -219,20 +219,20 @@ impl Roster {
         let evicted = if of_peer >= self.most_per_peer {
             self.evict_among(|seat| seat.peer == peer)
         } else if self.seats.len() >= self.most {
-            self.evict()
+            self.evict_first()
         } else {
             return RoomMade::Free;
         };
         evicted.map_or(RoomMade::None, RoomMade::Evicted)
     }
 
-    pub(crate) fn seat(&mut self, peer: IpAddr, turn: ConnectionState, task: AbortHandle) {
+    pub(crate) fn add_seat(&mut self, peer: IpAddr, turn: ConnectionState, task: AbortHandle) {
         let peer = peer_network(peer);
         *self.per_peer.entry(peer).or_default() += 1;
         self.seats.insert(task.id(), Seat { peer, state: turn, task });
     }
 
-    pub(crate) fn leave(&mut self, id: Id) {
+    pub(crate) fn remove_seat(&mut self, id: Id) {
         // An evicted connection has lost its seat already.
         let Some(seat) = self.seats.remove(&id) else {
             return;
@@ -247,7 +247,7 @@ impl Roster {
 
     /// Evicts the first connection of all, if one may be evicted. Evicts more stalled ones beside a
     /// stalled one.
-    pub(crate) fn evict(&mut self) -> Option<Evictions> {
+    pub(crate) fn evict_first(&mut self) -> Option<Evictions> {
         self.evict_among(|_| true)
     }
 
@@ -255,12 +255,12 @@ impl Roster {
     fn evict_among(&mut self, is_among: impl Fn(&Seat) -> bool) -> Option<Evictions> {
         let at_once = (self.most / STALLED_SHARE_DIVISOR).max(1);
         loop {
-            let mut candidates = self.candidates(&is_among);
+            let mut candidates = self.eviction_candidates(&is_among);
             if candidates.len() > at_once {
-                candidates.select_nth_unstable_by_key(at_once, EvictionCandidate::order);
+                candidates.select_nth_unstable_by_key(at_once, EvictionCandidate::eviction_order);
                 candidates.truncate(at_once);
             }
-            candidates.sort_unstable_by_key(EvictionCandidate::order);
+            candidates.sort_unstable_by_key(EvictionCandidate::eviction_order);
             let rank = candidates.first()?.rank;
             if rank == EvictionRank::Stalled {
                 candidates.retain(|candidate| candidate.rank == EvictionRank::Stalled);
@@ -274,15 +274,15 @@ impl Roster {
         }
     }
 
-    fn candidates(&self, is_among: &impl Fn(&Seat) -> bool) -> Vec<EvictionCandidate> {
-        let crowds = self.crowds();
-        let now = nanoseconds(Instant::now());
+    fn eviction_candidates(&self, is_among: &impl Fn(&Seat) -> bool) -> Vec<EvictionCandidate> {
+        let crowds = self.crowd_peers();
+        let now = nanoseconds_at(Instant::now());
         let among = self.seats.iter().filter(|(_, seat)| is_among(seat));
         let evictable = among.filter_map(|(id, seat)| {
             let found = seat.state.evictable()?;
             let is_crowd = crowds.contains(&seat.peer);
             let share = if is_crowd { PeerShare::Crowd } else { PeerShare::Few };
-            Some(EvictionCandidate { rank: rank(found, share, now)?, found, id: *id })
+            Some(EvictionCandidate { rank: eviction_rank(found, share, now)?, found, id: *id })
         });
         evictable.collect()
     }
@@ -292,16 +292,16 @@ impl Roster {
         let Some(seat) = self.seats.get(&candidate.id) else {
             return false;
         };
-        let is_evicted = seat.state.evict(candidate.found);
+        let is_evicted = seat.state.try_evict(candidate.found);
         if is_evicted {
             seat.task.abort();
-            self.leave(candidate.id);
+            self.remove_seat(candidate.id);
         }
         is_evicted
     }
 
     /// The peers that are crowds, fewer than [`CROWD_SHARE_DIVISOR`].
-    fn crowds(&self) -> Vec<IpAddr> {
+    fn crowd_peers(&self) -> Vec<IpAddr> {
         let most = (self.most / CROWD_SHARE_DIVISOR).max(CROWD_MIN);
         self.per_peer.iter().filter(|(_, count)| **count > most).map(|(peer, _)| *peer).collect()
     }
@@ -333,7 +333,7 @@ mod tests {
             return None;
         }
         let (turn, task) = (ConnectionState::waiting(), tokio::spawn(pending()));
-        roster.seat(peer, turn.clone(), task.abort_handle());
+        roster.add_seat(peer, turn.clone(), task.abort_handle());
         Some((turn, task))
     }
 
@@ -346,11 +346,11 @@ mod tests {
         let mut roster = Roster::new(2, 2);
         let (first, _first_task) = come(&mut roster, ONE).unwrap();
         let (_, second) = come(&mut roster, OTHER).unwrap();
-        first.wait();
+        first.begin_waiting();
         come(&mut roster, OTHER).unwrap();
         assert!(was_evicted(second).await);
         assert_eq!(roster.seats.len(), 2);
-        assert!(first.begin());
+        assert!(first.begin_request());
     }
 
     #[tokio::test]
@@ -361,28 +361,28 @@ mod tests {
         come(&mut roster, ONE).unwrap();
         come(&mut roster, ONE).unwrap();
         assert!(was_evicted(own).await);
-        assert!(others.begin());
+        assert!(others.begin_request());
     }
 
     #[tokio::test]
     async fn a_served_caller_stays() {
         let mut roster = Roster::new(1, 1);
         let (turn, task) = come(&mut roster, ONE).unwrap();
-        assert!(turn.begin());
+        assert!(turn.begin_request());
         assert!(come(&mut roster, OTHER).is_none());
-        turn.wait();
+        turn.begin_waiting();
         come(&mut roster, OTHER).unwrap();
         assert!(was_evicted(task).await);
-        assert!(!turn.begin(), "who was told to leave begins nothing");
+        assert!(!turn.begin_request(), "who was told to leave begins nothing");
     }
 
     #[tokio::test]
     async fn a_leaving_caller_makes_room() {
         let mut roster = Roster::new(1, 1);
         let (turn, task) = come(&mut roster, ONE).unwrap();
-        assert!(turn.begin());
-        roster.leave(task.id());
-        roster.leave(task.id());
+        assert!(turn.begin_request());
+        roster.remove_seat(task.id());
+        roster.remove_seat(task.id());
         assert!(roster.seats.is_empty() && roster.per_peer.is_empty());
         assert!(come(&mut roster, ONE).is_some());
     }
@@ -402,7 +402,7 @@ mod tests {
     ) {
         let since = 1_000_000_000;
         let now = since + milliseconds * 1_000_000;
-        assert_eq!(rank(Evictable { state, since }, share, now), expected);
+        assert_eq!(eviction_rank(Evictable { state, since }, share, now), expected);
     }
 
     /// A stalled caller leaves before a caller that has waited longer.
@@ -411,8 +411,8 @@ mod tests {
         let mut roster = Roster::new(2, 2);
         let (_waiting, _task) = come(&mut roster, ONE).unwrap();
         let (unread, task) = come(&mut roster, OTHER).unwrap();
-        assert!(unread.begin());
-        unread.block(Instant::now());
+        assert!(unread.begin_request());
+        unread.mark_blocked(Instant::now());
         tokio::time::advance(STALLED_AFTER).await;
         let room = roster.make_room(OTHER);
         assert_eq!(room, RoomMade::Evicted(Evictions { rank: EvictionRank::Stalled, count: 1 }));
@@ -423,9 +423,9 @@ mod tests {
     async fn a_caller_that_reads_again_stays() {
         let mut roster = Roster::new(1, 1);
         let (state, _task) = come(&mut roster, ONE).unwrap();
-        assert!(state.begin());
-        state.block(Instant::now());
-        state.unblock();
+        assert!(state.begin_request());
+        state.mark_blocked(Instant::now());
+        state.mark_unblocked();
         assert_eq!(roster.make_room(OTHER), RoomMade::None);
     }
 
@@ -437,8 +437,8 @@ mod tests {
         let mut crowd = Vec::new();
         for _ in 0..31 {
             let (state, task) = come(&mut roster, OTHER).unwrap();
-            assert!(state.begin());
-            state.block(Instant::now());
+            assert!(state.begin_request());
+            state.mark_blocked(Instant::now());
             crowd.push(task);
         }
         assert_eq!(
@@ -446,7 +446,7 @@ mod tests {
             RoomMade::Evicted(Evictions { rank: EvictionRank::CrowdBlocked, count: 1 })
         );
         assert!(was_evicted(crowd.remove(0)).await);
-        assert!(few.begin());
+        assert!(few.begin_request());
     }
 
     /// One search makes room for more than one.
@@ -457,18 +457,21 @@ mod tests {
         for number in 0..256 {
             let (state, _task) = come(&mut roster, ONE).unwrap();
             if number < 3 {
-                state.wait();
+                state.begin_waiting();
             } else if number < 6 {
-                state.block(Instant::now());
+                state.mark_blocked(Instant::now());
             } else {
-                assert!(state.begin());
+                assert!(state.begin_request());
             }
         }
         tokio::time::advance(STALLED_AFTER).await;
-        assert_eq!(roster.evict(), Some(Evictions { rank: EvictionRank::Stalled, count: 3 }));
+        assert_eq!(roster.evict_first(), Some(Evictions { rank: EvictionRank::Stalled, count: 3 }));
         let idle = Evictions { rank: EvictionRank::CrowdWaiting, count: 1 };
-        assert_eq!([roster.evict(), roster.evict(), roster.evict()], [Some(idle); 3]);
-        assert_eq!(roster.evict(), None);
+        assert_eq!(
+            [roster.evict_first(), roster.evict_first(), roster.evict_first()],
+            [Some(idle); 3]
+        );
+        assert_eq!(roster.evict_first(), None);
         assert_eq!(roster.seats.len(), 250);
     }
 

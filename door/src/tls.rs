@@ -75,11 +75,11 @@ impl TlsPaths {
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let chain = read_certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key);
-        Ok((chain, key.map_err(|error| unreadable(&self.key, error))?))
+        Ok((chain, key.map_err(|error| unreadable_file(&self.key, error))?))
     }
 
     /// The error of a pair that does not belong together.
-    pub(crate) fn unusable(&self, source: rustls::Error) -> TlsError {
+    pub(crate) fn unusable_pair(&self, source: rustls::Error) -> TlsError {
         TlsError::Unusable { certificate: self.certificate.clone(), key: self.key.clone(), source }
     }
 }
@@ -87,13 +87,13 @@ impl TlsPaths {
 impl TlsCertificate {
     /// Reads the files.
     pub fn load(paths: TlsPaths) -> Result<Self, TlsError> {
-        let config = RwLock::new(read(&paths)?);
+        let config = RwLock::new(read_config(&paths)?);
         Ok(Self(Arc::new(CertificateFiles { paths, config })))
     }
 
     /// Reads the files again for new connections. After an error the old content stays.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = read(&self.0.paths)?;
+        let config = read_config(&self.0.paths)?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
@@ -110,26 +110,26 @@ impl fmt::Debug for TlsCertificate {
     }
 }
 
-fn read(paths: &TlsPaths) -> Result<Arc<ServerConfig>, TlsError> {
+fn read_config(paths: &TlsPaths) -> Result<Arc<ServerConfig>, TlsError> {
     let (chain, key) = paths.read_pair()?;
     let clients = match &paths.client_roots {
         Some(roots) => client_verifier(roots)?,
         None => WebPkiClientVerifier::no_client_auth(),
     };
-    config(clients, chain, key).map(Arc::new).map_err(|source| paths.unusable(source))
+    server_config(clients, chain, key).map(Arc::new).map_err(|source| paths.unusable_pair(source))
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unreadable(path, error))?;
+        .map_err(|error| unreadable_file(path, error))?;
     if certificates.is_empty() {
         return Err(TlsError::NoCertificate(path.into()));
     }
     Ok(certificates)
 }
 
-fn unreadable(path: &Path, source: pem::Error) -> TlsError {
+fn unreadable_file(path: &Path, source: pem::Error) -> TlsError {
     TlsError::Unreadable { path: path.into(), source }
 }
 
@@ -146,7 +146,7 @@ fn client_verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError>
 }
 
 /// Names the provider, so that no provider installed in the process matters.
-fn config(
+fn server_config(
     clients: Arc<dyn ClientCertVerifier>,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

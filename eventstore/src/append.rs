@@ -13,7 +13,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use crate::digest::{DigestInput, canonical, digest};
+use crate::digest::{DigestInput, canonical_json, event_digest};
 use crate::error::AppendError;
 use crate::positions::{self, cursor_column};
 
@@ -38,7 +38,7 @@ impl NewEvent {
     }
 
     /// Numbers the events of one command, after the last event of their stream.
-    pub fn after<E: Into<Event>>(
+    pub fn number_after<E: Into<Event>>(
         last_sequence: i64,
         aggregate_id: &str,
         context: &EventContext,
@@ -112,7 +112,7 @@ pub(crate) enum OnConflict {
 }
 
 /// Inserts the events in order and returns the new ones with their positions.
-pub(crate) async fn insert(
+pub(crate) async fn insert_events(
     connection: &mut PgConnection,
     events: Vec<NewEvent>,
     taken: OnConflict,
@@ -153,7 +153,7 @@ pub(crate) async fn insert(
         OnConflict::Refuse => in_order(&events, &rows)?,
         OnConflict::Skip => by_sequence(&events, &rows)?,
     };
-    Ok(recorded(events, columns.digests, positions))
+    Ok(recorded_events(events, columns.digests, positions))
 }
 
 macro_rules! insert_sql {
@@ -196,7 +196,7 @@ fn by_sequence(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, 
 }
 
 /// Returns the events that have a position, in their order.
-fn recorded(
+fn recorded_events(
     events: Vec<NewEvent>,
     digests: Vec<[u8; 32]>,
     positions: Vec<Option<i64>>,
@@ -232,16 +232,18 @@ impl EventColumns {
     fn new(events: &[NewEvent]) -> Result<Self, AppendError> {
         let mut columns = Self::default();
         for event in events {
-            columns.push(event).map_err(|error| AppendError::Unreadable(error.to_string()))?;
+            columns
+                .push_event(event)
+                .map_err(|error| AppendError::Unreadable(error.to_string()))?;
         }
         Ok(columns)
     }
 
-    fn push(&mut self, new: &NewEvent) -> serde_json::Result<()> {
-        let payload = canonical(&new.event)?;
+    fn push_event(&mut self, new: &NewEvent) -> serde_json::Result<()> {
+        let payload = canonical_json(&new.event)?;
         let metadata = new.context.to_metadata()?;
         let event_version = new.event.version();
-        let digest = digest(&DigestInput {
+        let digest = event_digest(&DigestInput {
             aggregate_id: &new.aggregate_id,
             aggregate_type: new.event.aggregate_type(),
             event_type: new.event.event_type(),
@@ -257,8 +259,8 @@ impl EventColumns {
         self.sequences.push(new.sequence);
         self.event_types.push(new.event.event_type());
         self.event_versions.push(event_version);
-        self.payloads.push(text(payload));
-        self.metadata.push(text(metadata));
+        self.payloads.push(json_text(payload));
+        self.metadata.push(json_text(metadata));
         self.firm_ids.push(new.context.firm_id);
         self.recorded_at.push(new.context.recorded_at.get());
         self.digests.push(digest);
@@ -266,6 +268,6 @@ impl EventColumns {
     }
 }
 
-fn text(json: Box<RawValue>) -> String {
+fn json_text(json: Box<RawValue>) -> String {
     String::from(Box::<str>::from(json))
 }

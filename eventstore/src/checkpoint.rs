@@ -11,7 +11,10 @@ use sqlx::PgConnection;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn take(connection: &mut PgConnection, name: &str) -> Result<Option<i64>, sqlx::Error> {
+pub async fn lock_position(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Option<i64>, sqlx::Error> {
     let locked = "select position from checkpoints where name = $1 for update skip locked";
     if let Some(position) =
         sqlx::query_scalar(locked).bind(name).fetch_optional(&mut *connection).await?

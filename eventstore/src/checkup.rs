@@ -170,7 +170,10 @@ pub struct SchemaStanding {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn schema(pool: &PgPool, known: &Migrator) -> Result<SchemaStanding, sqlx::Error> {
+pub async fn schema_standing(
+    pool: &PgPool,
+    known: &Migrator,
+) -> Result<SchemaStanding, sqlx::Error> {
     let done = done_migrations(pool).await?;
     let known: BTreeSet<i64> = known.iter().map(|migration| migration.version).collect();
     let newest = |versions: &BTreeSet<i64>| versions.last().copied().unwrap_or_default();
@@ -186,7 +189,7 @@ pub async fn schema(pool: &PgPool, known: &Migrator) -> Result<SchemaStanding, s
 /// # Errors
 /// If the database does not answer.
 pub async fn main_schema(pool: &PgPool) -> Result<SchemaStanding, sqlx::Error> {
-    schema(pool, &crate::pool::MAIN_MIGRATIONS).await
+    schema_standing(pool, &crate::pool::MAIN_MIGRATIONS).await
 }
 
 /// The migrations that the database lacks, in order.
@@ -235,7 +238,10 @@ async fn done_migrations(pool: &PgPool) -> Result<BTreeSet<i64>, sqlx::Error> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn migrations(pool: &PgPool, known: &Migrator) -> Result<(usize, usize), sqlx::Error> {
+pub async fn migration_counts(
+    pool: &PgPool,
+    known: &Migrator,
+) -> Result<(usize, usize), sqlx::Error> {
     let done = done_migrations(pool).await?;
     let known: BTreeSet<i64> = known.iter().map(|migration| migration.version).collect();
     Ok((known.difference(&done).count(), done.difference(&known).count()))
@@ -246,7 +252,7 @@ pub async fn migrations(pool: &PgPool, known: &Migrator) -> Result<(usize, usize
 /// # Errors
 /// If the database does not answer.
 pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Error> {
-    migrations(pool, &crate::pool::MAIN_MIGRATIONS).await
+    migration_counts(pool, &crate::pool::MAIN_MIGRATIONS).await
 }
 
 /// Returns the age and the name of the oldest transaction that has appended to the log and has not
@@ -344,7 +350,7 @@ macro_rules! behind {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn unread(
+pub async fn unread_events(
     pool: &PgPool,
     follower: &str,
 ) -> Result<(i64, Option<DateTime<Utc>>), sqlx::Error> {

@@ -59,19 +59,22 @@ impl Clock {
     /// # Errors
     /// If the database does not answer.
     pub async fn of_database(pool: &PgPool) -> Result<Self, sqlx::Error> {
-        Self::beside(Arc::new(MachineClock), pool).await
+        Self::measured_beside(Arc::new(MachineClock), pool).await
     }
 
     /// Measures the database's clock and compares the measurement with this wall clock.
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn beside(wall: Arc<dyn WallClock>, pool: &PgPool) -> Result<Self, sqlx::Error> {
+    pub async fn measured_beside(
+        wall: Arc<dyn WallClock>,
+        pool: &PgPool,
+    ) -> Result<Self, sqlx::Error> {
         let (at, taken) = database_time(pool).await?;
         let machine = wall.now();
         let fault = ClockComparison { database: at, machine, expected: None }.fault();
         log_fault_change(None, fault);
-        Ok(Self::reading(
+        Ok(Self::with_reading(
             ClockMeasurement { at, taken, runs: true, offset: machine - at, fault },
             wall,
         ))
@@ -87,30 +90,30 @@ impl Clock {
             offset: TimeDelta::zero(),
             fault: None,
         };
-        Self::reading(reading, Arc::new(MachineClock))
+        Self::with_reading(reading, Arc::new(MachineClock))
     }
 
-    fn reading(reading: ClockMeasurement, wall: Arc<dyn WallClock>) -> Self {
+    fn with_reading(reading: ClockMeasurement, wall: Arc<dyn WallClock>) -> Self {
         Self(Arc::new(ClockState { reading: RwLock::new(reading), wall }))
     }
 
     /// Returns the time now, in whole milliseconds.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        Timestamp::from(self.last().shows(Instant::now()))
+        Timestamp::from(self.last_measurement().time_at(Instant::now()))
     }
 
     /// Returns why the time cannot be trusted, while there is a reason. Meanwhile nothing may be
     /// sent, and nothing may be dropped because of its age.
     #[must_use]
     pub fn fault(&self) -> Option<ClockFault> {
-        self.last().fault
+        self.last_measurement().fault
     }
 
     /// Returns this machine's clock minus the database's clock, at the last measurement.
     #[must_use]
     pub fn offset(&self) -> TimeDelta {
-        self.last().offset
+        self.last_measurement().offset
     }
 
     /// Moves a standing clock forward, for tests.
@@ -138,9 +141,9 @@ impl Clock {
     /// If the database does not answer. The last measurement then stays in use.
     pub async fn measure(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
         let (at, taken) = database_time(pool).await?;
-        let last = self.last();
+        let last = self.last_measurement();
         let machine = self.0.wall.now();
-        let clocks = ClockComparison { database: at, machine, expected: Some(last.shows(taken)) };
+        let clocks = ClockComparison { database: at, machine, expected: Some(last.time_at(taken)) };
         let fault = clocks.fault();
         log_fault_change(last.fault, fault);
         let new = ClockMeasurement { at, taken, runs: true, offset: machine - at, fault };
@@ -148,19 +151,19 @@ impl Clock {
         Ok(())
     }
 
-    fn last(&self) -> ClockMeasurement {
+    fn last_measurement(&self) -> ClockMeasurement {
         *self.0.reading.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Clock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Clock").field(&self.last()).finish()
+        f.debug_tuple("Clock").field(&self.last_measurement()).finish()
     }
 }
 
 impl ClockMeasurement {
-    fn shows(&self, now: Instant) -> DateTime<Utc> {
+    fn time_at(&self, now: Instant) -> DateTime<Utc> {
         let passed = if self.runs { now.duration_since(self.taken) } else { Duration::ZERO };
         self.at + TimeDelta::from_std(passed).unwrap_or(TimeDelta::MAX)
     }

@@ -31,7 +31,7 @@ pub enum CommandError<R: std::error::Error> {
     Append(#[from] AppendError),
 }
 
-pub(crate) async fn execute<A>(
+pub(crate) async fn execute_command<A>(
     store: &Store,
     aggregate_id: &str,
     command: A::Command,
@@ -70,7 +70,7 @@ where
     loop {
         match attempt().await {
             Err(error) if error.is_conflict() && tries < COMMAND_TRIES_MAX => {
-                tokio::time::sleep(backoff(tries, seed)).await;
+                tokio::time::sleep(backoff_pause(tries, seed)).await;
                 tries += 1;
             }
             done => return done,
@@ -98,14 +98,14 @@ impl<R: std::error::Error> AsConflict for CommandError<R> {
 
 /// Returns a pause of up to 16, 32, 64, 128 or 256 ms that depends on the call and the attempt. A
 /// wide spread of pauses separates racers better than long pauses do.
-fn backoff(tries: u32, seed: Uuid) -> Duration {
+fn backoff_pause(tries: u32, seed: Uuid) -> Duration {
     let longest = FIRST_BACKOFF_MAX * (1 << (tries - 1));
-    longest.mul_f64(spread(tries, seed))
+    longest.mul_f64(jitter_factor(tries, seed))
 }
 
 /// Returns a number from 0 to 1. Fibonacci hashing mixes the seed's random half and the attempt
 /// into the upper bits.
-fn spread(tries: u32, seed: Uuid) -> f64 {
+fn jitter_factor(tries: u32, seed: Uuid) -> f64 {
     let (_, random) = seed.as_u64_pair();
     let mixed = random.wrapping_add(u64::from(tries)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     f64::from((mixed >> 32) as u32) / f64::from(u32::MAX)
@@ -115,16 +115,16 @@ fn command_error<R: std::error::Error>(error: AggregateError<R>) -> CommandError
     match error {
         AggregateError::UserError(rejection) => CommandError::Rejected(rejection),
         AggregateError::AggregateConflict => AppendError::Conflict.into(),
-        AggregateError::DatabaseConnectionError(error) => downcast(error).into(),
+        AggregateError::DatabaseConnectionError(error) => original_error(error).into(),
         AggregateError::DeserializationError(error) => {
             AppendError::Unreadable(error.to_string()).into()
         }
-        AggregateError::UnexpectedError(error) => downcast(error).into(),
+        AggregateError::UnexpectedError(error) => original_error(error).into(),
     }
 }
 
 /// Restores the original error from the boxed error of cqrs-es.
-fn downcast(error: Box<dyn std::error::Error + Send + Sync>) -> AppendError {
+fn original_error(error: Box<dyn std::error::Error + Send + Sync>) -> AppendError {
     match error.downcast::<AppendError>() {
         Ok(error) => *error,
         Err(error) => match error.downcast::<sqlx::Error>() {
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn racers_part_and_none_waits_long() {
         let seeds = (0..100_u128).map(|n| Uuid::from_u128(0xffff_ffff_u128 << 96 | n));
-        let pauses =
-            seeds.map(|seed| (1..COMMAND_TRIES_MAX).map(|tries| backoff(tries, seed)).collect());
+        let pauses = seeds
+            .map(|seed| (1..COMMAND_TRIES_MAX).map(|tries| backoff_pause(tries, seed)).collect());
         let pauses: Vec<Vec<Duration>> = pauses.collect();
         assert!(pauses.iter().all(|racer| racer.iter().sum::<Duration>().as_millis() < 500));
         for (place, tries) in (1..COMMAND_TRIES_MAX).enumerate() {

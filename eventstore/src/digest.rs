@@ -38,7 +38,7 @@ pub struct DigestInput<'a> {
 ///
 /// # Errors
 /// If the event cannot be written as JSON, which no event of ours is.
-pub fn digest(event: &DigestInput<'_>) -> serde_json::Result<[u8; 32]> {
+pub fn event_digest(event: &DigestInput<'_>) -> serde_json::Result<[u8; 32]> {
     Ok(Sha256::digest(serde_json::to_vec(event)?).into())
 }
 
@@ -48,7 +48,7 @@ pub fn digest(event: &DigestInput<'_>) -> serde_json::Result<[u8; 32]> {
 ///
 /// # Errors
 /// If the value has no canonical text: a number that is no double.
-pub fn canonical<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
+pub fn canonical_json<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
     let written = to_raw_value(value)?;
     if serde_json::from_str::<CanonicalJson>(written.get()).is_ok() {
         return Ok(written);
@@ -147,7 +147,7 @@ mod tests {
         ];
         for value in values {
             let expected = serde_json_canonicalizer::to_string(&value).unwrap();
-            assert_eq!(canonical(&value).unwrap().get(), expected);
+            assert_eq!(canonical_json(&value).unwrap().get(), expected);
         }
     }
 

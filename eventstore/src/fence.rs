@@ -76,7 +76,7 @@ enum AwaitedTransactions {
 }
 
 impl AwaitedTransactions {
-    fn after(waited: Duration) -> Self {
+    fn after_waiting(waited: Duration) -> Self {
         if waited >= CLOSE_LOOK_AFTER { Self::Appends } else { Self::All }
     }
 }
@@ -132,13 +132,13 @@ impl Fence {
     /// Returns for how long the pending height has waited to be settled. Each new height starts at
     /// zero.
     #[must_use]
-    pub fn age(&self) -> Duration {
+    pub fn pending_age(&self) -> Duration {
         let since = *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Notes that a wait begins now, or that there is none any more.
-    fn note(&self, pending: Option<PendingHeight>) {
+    fn note_pending(&self, pending: Option<PendingHeight>) {
         let mut since = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         *since = pending.map(|_| Instant::now());
     }
@@ -153,7 +153,7 @@ impl Fence {
         let life = connection.life();
         if state.life != life {
             *state = FenceState { life, ..FenceState::default() };
-            self.note(None);
+            self.note_pending(None);
         }
         let look = self.look_by(&mut connection, &mut state).await?;
         self.connections.give_back(connection);
@@ -164,7 +164,7 @@ impl Fence {
     /// transaction has begun, and acts on the look only then.
     #[must_use]
     pub fn still_holds(&self, look: SettledUpTo) -> bool {
-        self.life().number() == look.life
+        self.life().life_number() == look.life
     }
 
     const fn life(&self) -> &LifeWatch {
@@ -192,27 +192,32 @@ impl Fence {
         state: &mut FenceState,
     ) -> Result<SettledUpTo, sqlx::Error> {
         // A height that an earlier look waits for says nothing about later appends.
-        self.settle(connection, state).await?;
+        self.settle_pending(connection, state).await?;
         if state.pending.is_none() {
-            let (height, xid) = height(connection, state.settled).await?;
+            let (height, xid) = drawn_height(connection, state.settled).await?;
             state.pending = xid.map(|xid| PendingHeight { height, xid });
-            self.note(state.pending);
-            self.settle(connection, state).await?;
+            self.note_pending(state.pending);
+            self.settle_pending(connection, state).await?;
         }
         let FenceState { life, settled, pending } = *state;
         Ok(SettledUpTo { settled, more: pending.is_some(), life })
     }
 
     /// Settles the pending height if all transactions below its id have ended.
-    async fn settle(
+    async fn settle_pending(
         &self,
         connection: &mut PgConnection,
         state: &mut FenceState,
     ) -> Result<(), sqlx::Error> {
         if let Some(pending) = state.pending
-            && have_ended(connection, pending, AwaitedTransactions::after(self.age())).await?
+            && have_ended(
+                connection,
+                pending,
+                AwaitedTransactions::after_waiting(self.pending_age()),
+            )
+            .await?
         {
-            self.note(None);
+            self.note_pending(None);
             *state = FenceState { settled: pending.height, pending: None, ..*state };
         }
         Ok(())
@@ -271,7 +276,7 @@ impl RunningWriters {
 
 /// Returns the highest position drawn. If it is above the settled position, a transaction id drawn
 /// afterwards comes with it.
-async fn height(
+async fn drawn_height(
     connection: &mut PgConnection,
     settled: i64,
 ) -> Result<(i64, Option<i64>), sqlx::Error> {

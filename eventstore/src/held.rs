@@ -85,11 +85,11 @@ impl ConnectionCache {
             }
         }
         loop {
-            let life = self.life.number();
+            let life = self.life.life_number();
             let connection = self.pool.acquire().await?;
             // A new connection may be the first to another life, and an old one the last to an
             // earlier one.
-            if self.life.number() == life {
+            if self.life.life_number() == life {
                 let watch = self.life.clone();
                 let now = Instant::now();
                 return Ok(ReusedConnection { connection, watch, life, taken: now, used: now });
@@ -116,7 +116,7 @@ impl ConnectionCache {
         }
         let most = self.pool.options().get_max_connections() / POOL_SHARE_DIVISOR;
         held.used = Instant::now();
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting_connections();
         // The check happens under the lock of the list. A connection pushed after [`Self::close`]
         // has cleared the list would keep the pool from ever closing.
         let is_open = !self.pool.is_closed();
@@ -128,15 +128,15 @@ impl ConnectionCache {
     /// Closes all connections. The call ends once every user has given its connection back.
     pub async fn close(&self) {
         let closed = self.pool.close();
-        self.waiting().clear();
+        self.waiting_connections().clear();
         closed.await;
     }
 
     fn next_waiting(&self) -> Option<ReusedConnection> {
-        self.waiting().pop()
+        self.waiting_connections().pop()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<ReusedConnection>> {
+    fn waiting_connections(&self) -> MutexGuard<'_, Vec<ReusedConnection>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -161,7 +161,7 @@ impl ReusedConnection {
     }
 
     fn is_of_this_life(&self) -> bool {
-        self.watch.number() == self.life
+        self.watch.life_number() == self.life
     }
 
     /// Refuses to believe what a server of an earlier life has answered.

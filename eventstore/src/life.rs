@@ -152,7 +152,7 @@ impl LifeWatch {
     }
 
     /// Returns the name of the database in the log.
-    pub(crate) fn name(&self) -> &'static str {
+    pub(crate) fn database_name(&self) -> &'static str {
         self.0.primary_of.unwrap_or("the database")
     }
 
@@ -160,30 +160,30 @@ impl LifeWatch {
     ///
     /// # Errors
     /// If the server is a standby or an old primary, and only the primary will do.
-    pub(crate) fn admit(&self, life: ServerLife) -> Result<(), sqlx::Error> {
-        let Some(refusal) = self.refusal(&life) else {
-            self.note(life);
+    pub(crate) fn admit_life(&self, life: ServerLife) -> Result<(), sqlx::Error> {
+        let Some(refusal) = self.refusal_reason(&life) else {
+            self.note_life(life);
             return Ok(());
         };
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if state.refusal_logged.is_none_or(|at| now - at >= REFUSAL_LOG_INTERVAL) {
             state.refusal_logged = Some(now);
             tracing::warn!(
                 "the server of {} is {refusal}: its connections are refused until a primary \
                  answers",
-                self.name()
+                self.database_name()
             );
         }
         Err(sqlx::Error::Configuration(format!("the server is {refusal}").into()))
     }
 
     /// Returns why this server will not do.
-    fn refusal(&self, life: &ServerLife) -> Option<&'static str> {
+    fn refusal_reason(&self, life: &ServerLife) -> Option<&'static str> {
         self.0.primary_of?;
         let is_old = || {
             self.0.older_timelines == OlderTimelines::Refused
-                && self.state().life.as_ref().is_some_and(|newest| life.is_older_than(newest))
+                && self.lock_state().life.as_ref().is_some_and(|newest| life.is_older_than(newest))
         };
         match life.timeline {
             None => Some("a standby"),
@@ -193,25 +193,25 @@ impl LifeWatch {
 
     /// Returns the number of the present life.
     #[must_use]
-    pub fn number(&self) -> LifeNumber {
+    pub fn life_number(&self) -> LifeNumber {
         LifeNumber(self.0.number.load(Ordering::SeqCst))
     }
 
     /// Returns the present life, once a connection was made.
     #[must_use]
-    pub fn life(&self) -> Option<ServerLife> {
-        self.state().life.clone()
+    pub fn present_life(&self) -> Option<ServerLife> {
+        self.lock_state().life.clone()
     }
 
     /// Returns whether the present life had begun at this moment, as far as this process knew.
     #[must_use]
     pub fn had_begun_at(&self, moment: Instant) -> bool {
-        self.state().noticed.is_none_or(|noticed| noticed <= moment)
+        self.lock_state().noticed.is_none_or(|noticed| noticed <= moment)
     }
 
     /// Notes the life behind a new connection.
-    pub(crate) fn note(&self, life: ServerLife) {
-        let mut state = self.state();
+    pub(crate) fn note_life(&self, life: ServerLife) {
+        let mut state = self.lock_state();
         match &state.life {
             Some(known) if *known == life => return,
             Some(earlier) => {
@@ -229,8 +229,8 @@ impl LifeWatch {
 
     /// Ends the use of all connections of now, because they have fallen silent. The server may have
     /// vanished and come back, so all memory of the log ends, too.
-    pub(crate) fn renew(&self) {
-        self.begin_life(&mut self.state());
+    pub(crate) fn renew_life(&self) {
+        self.begin_life(&mut self.lock_state());
     }
 
     fn begin_life(&self, state: &mut WatchState) {
@@ -243,12 +243,12 @@ impl LifeWatch {
     /// its address.
     #[must_use]
     pub fn other_primaries(&self) -> Vec<String> {
-        self.state().other_primaries.clone()
+        self.lock_state().other_primaries.clone()
     }
 
     /// Notes the other hosts that take writes, and returns those that did not before.
     pub(crate) fn note_other_primaries(&self, places: Vec<String>) -> Vec<String> {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let is_new = |place: &&String| !state.other_primaries.contains(place);
         let new = places.iter().filter(is_new).cloned().collect();
         state.other_primaries = places;
@@ -256,9 +256,9 @@ impl LifeWatch {
     }
 
     /// Remembers an event whose commit this process has seen.
-    pub fn saw(&self, event: SeenEvent) {
-        let number = self.number();
-        let mut state = self.state();
+    pub fn remember_event(&self, event: SeenEvent) {
+        let number = self.life_number();
+        let mut state = self.lock_state();
         let of_this_life = state.seen.iter().filter(|(life, _)| *life == number).count();
         if of_this_life >= REMEMBERED_MAX
             && let Some(oldest) = state.seen.iter().position(|(life, _)| *life == number)
@@ -270,16 +270,16 @@ impl LifeWatch {
 
     /// Returns the events seen before this life.
     pub(crate) fn seen_before(&self, number: LifeNumber) -> Vec<SeenEvent> {
-        let state = self.state();
+        let state = self.lock_state();
         state.seen.iter().filter(|(life, _)| *life < number).map(|(_, event)| *event).collect()
     }
 
     /// Forgets the events seen before this life.
     pub(crate) fn forget_before(&self, number: LifeNumber) {
-        self.state().seen.retain(|(life, _)| *life >= number);
+        self.lock_state().seen.retain(|(life, _)| *life >= number);
     }
 
-    fn state(&self) -> MutexGuard<'_, WatchState> {
+    fn lock_state(&self) -> MutexGuard<'_, WatchState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -307,28 +307,28 @@ mod tests {
     fn a_restart_or_promotion_begins_a_life() {
         let watch = LifeWatch::default();
         let before = Instant::now();
-        watch.note(life("2026-11-01T12:00:00Z", "00000001"));
-        watch.note(life("2026-11-01T12:00:00Z", "00000001"));
-        assert_eq!(watch.number(), LifeNumber(0));
+        watch.note_life(life("2026-11-01T12:00:00Z", "00000001"));
+        watch.note_life(life("2026-11-01T12:00:00Z", "00000001"));
+        assert_eq!(watch.life_number(), LifeNumber(0));
         assert!(watch.had_begun_at(before), "the first life has no earlier one");
-        watch.note(life("2026-11-01T12:00:01Z", "00000001"));
-        assert_eq!(watch.number(), LifeNumber(1));
+        watch.note_life(life("2026-11-01T12:00:01Z", "00000001"));
+        assert_eq!(watch.life_number(), LifeNumber(1));
         assert!(!watch.had_begun_at(before) && watch.had_begun_at(Instant::now()));
-        watch.note(life("2026-11-01T12:00:01Z", "00000002"));
-        assert_eq!(watch.number(), LifeNumber(2));
+        watch.note_life(life("2026-11-01T12:00:01Z", "00000002"));
+        assert_eq!(watch.life_number(), LifeNumber(2));
     }
 
     #[test]
     fn recovery_and_silence_begin_a_life() {
         let watch = LifeWatch::default();
         let first = life("2026-11-01T12:00:00Z", "00000001");
-        watch.note(first.clone());
+        watch.note_life(first.clone());
         let recovered_at = Some("2026-11-01T13:00:00Z".parse().unwrap());
-        watch.note(ServerLife { recovered_at, ..first });
-        assert_eq!(watch.number(), LifeNumber(1));
+        watch.note_life(ServerLife { recovered_at, ..first });
+        assert_eq!(watch.life_number(), LifeNumber(1));
         let before = Instant::now();
-        watch.renew();
-        assert_eq!(watch.number(), LifeNumber(2));
+        watch.renew_life();
+        assert_eq!(watch.life_number(), LifeNumber(2));
         assert!(!watch.had_begun_at(before));
     }
 
@@ -336,11 +336,11 @@ mod tests {
     #[test]
     fn a_standby_is_refused_as_a_primary() {
         let standby = || ServerLife { timeline: None, ..life("2026-11-01T12:00:00Z", "00000001") };
-        assert!(LifeWatch::default().admit(standby()).is_ok());
+        assert!(LifeWatch::default().admit_life(standby()).is_ok());
         let serving = LifeWatch::of_primary("the main database", OlderTimelines::Used);
-        serving.admit(life("2026-11-01T12:00:00Z", "00000001")).unwrap();
-        serving.admit(standby()).unwrap_err();
-        assert_eq!(serving.number(), LifeNumber(0), "a refused server begins no life");
+        serving.admit_life(life("2026-11-01T12:00:00Z", "00000001")).unwrap();
+        serving.admit_life(standby()).unwrap_err();
+        assert_eq!(serving.life_number(), LifeNumber(0), "a refused server begins no life");
     }
 
     #[test]
@@ -349,9 +349,9 @@ mod tests {
         let older = || life("2026-11-01T11:00:00Z", "00000001");
         for (older_timelines, lives) in [(OlderTimelines::Refused, 0), (OlderTimelines::Used, 1)] {
             let watch = LifeWatch::of_primary("the main database", older_timelines);
-            watch.admit(newest()).unwrap();
-            assert_eq!(watch.admit(older()).is_ok(), older_timelines == OlderTimelines::Used);
-            assert_eq!(watch.number(), LifeNumber(lives));
+            watch.admit_life(newest()).unwrap();
+            assert_eq!(watch.admit_life(older()).is_ok(), older_timelines == OlderTimelines::Used);
+            assert_eq!(watch.life_number(), LifeNumber(lives));
         }
     }
 
@@ -370,14 +370,14 @@ mod tests {
     #[test]
     fn a_lifes_newest_events_are_remembered() {
         let watch = LifeWatch::default();
-        watch.note(life("2026-11-01T12:00:00Z", "00000001"));
-        (1..=40).for_each(|position| watch.saw(event(position)));
-        assert_eq!(watch.seen_before(watch.number()), []);
-        watch.note(life("2026-11-01T12:00:01Z", "00000002"));
-        (41..=43).for_each(|position| watch.saw(event(position)));
-        let seen = watch.seen_before(watch.number());
+        watch.note_life(life("2026-11-01T12:00:00Z", "00000001"));
+        (1..=40).for_each(|position| watch.remember_event(event(position)));
+        assert_eq!(watch.seen_before(watch.life_number()), []);
+        watch.note_life(life("2026-11-01T12:00:01Z", "00000002"));
+        (41..=43).for_each(|position| watch.remember_event(event(position)));
+        let seen = watch.seen_before(watch.life_number());
         assert_eq!((seen.len(), seen[0]), (REMEMBERED_MAX, event(9)));
-        watch.forget_before(watch.number());
-        assert_eq!(watch.seen_before(watch.number()), []);
+        watch.forget_before(watch.life_number());
+        assert_eq!(watch.seen_before(watch.life_number()), []);
     }
 }

@@ -96,7 +96,7 @@ pub async fn load_recorded_at(
 ///
 /// # Errors
 /// [`AppendError`].
-pub async fn load<A>(
+pub async fn load_aggregate<A>(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
     aggregate_id: &str,

@@ -38,7 +38,7 @@ impl LogTailCheck {
     /// Makes a worker for the pool of this store, which must be watched.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        let checked = store.life().number();
+        let checked = store.life().life_number();
         Self { store, checked, above_cursors: None }
     }
 }
@@ -52,16 +52,16 @@ impl Worker for LogTailCheck {
         // A new connection tells whether the server is in another life.
         let mut connection = self.store.connections().take().await?;
         let watch = self.store.life();
-        let number = watch.number();
+        let number = watch.life_number();
         if self.above_cursors != Some(number) {
             leave_out_passed(&mut connection).await?;
             self.above_cursors = Some(number);
         }
         if number != self.checked {
-            let missing = missing(&mut connection, &watch.seen_before(number)).await?;
+            let missing = missing_positions(&mut connection, &watch.seen_before(number)).await?;
             if let (Some(from), Some(to)) = (missing.iter().min(), missing.iter().max()) {
                 let life = ServerLife::new(&mut connection).await?;
-                raise(&mut connection, &life, *from, *to).await?;
+                raise_alarm(&mut connection, &life, *from, *to).await?;
                 tracing::error!(
                     from,
                     to,
@@ -77,7 +77,7 @@ impl Worker for LogTailCheck {
 }
 
 /// Returns the positions of these events that the log does not have.
-async fn missing(
+async fn missing_positions(
     connection: &mut PgConnection,
     seen: &[SeenEvent],
 ) -> Result<Vec<i64>, sqlx::Error> {
@@ -93,7 +93,7 @@ async fn missing(
 }
 
 /// Raises the alarm of this life. Several processes may notice the same loss.
-async fn raise(
+async fn raise_alarm(
     connection: &mut PgConnection,
     life: &ServerLife,
     from_position: i64,
@@ -122,7 +122,9 @@ async fn raise(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn unacknowledged(connection: &mut PgConnection) -> Result<Vec<LostTail>, sqlx::Error> {
+pub async fn unacknowledged_losses(
+    connection: &mut PgConnection,
+) -> Result<Vec<LostTail>, sqlx::Error> {
     sqlx::query_as(
         "select noticed_at, from_position, to_position from lost_tails
           where acknowledged_at is null order by noticed_at desc",
@@ -135,7 +137,7 @@ pub async fn unacknowledged(connection: &mut PgConnection) -> Result<Vec<LostTai
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn acknowledge(
+pub async fn acknowledge_losses(
     connection: &mut PgConnection,
     by: &str,
     at: DateTime<Utc>,

@@ -46,7 +46,7 @@ pub struct WakeScope {
 
 impl WakeScope {
     /// Adds the news of one event. An attempted or cancelled delivery waits for no worker.
-    pub(crate) const fn add(&mut self, event: &Event) {
+    pub(crate) const fn add_event(&mut self, event: &Event) {
         match event {
             Event::Occurrence(_)
             | Event::Delivery(
@@ -94,39 +94,39 @@ pub struct Nudge {
 impl Nudge {
     /// Wakes workers after an append of this process.
     pub fn signal(&self, news: WakeScope) {
-        count(&self.local);
+        count_signal(&self.local);
         self.wake_for(news);
     }
 
     /// Wakes all workers, because there may be news of any kind.
-    pub fn wake(&self) {
+    pub fn wake_all(&self) {
         self.wake_for(WakeScope { deliveries: true, other_events: true });
     }
 
     /// Wakes the workers that deliveries wait for, though nothing was appended.
     pub fn wake_for_deliveries(&self) {
-        count(&self.deliveries);
+        count_signal(&self.deliveries);
     }
 
     /// Ends the steps under way, because this process works on another server now. Their
     /// connections may wait for one that is cut off.
     pub(crate) fn server_moved(&self) {
-        count(&self.moves);
-        self.wake();
+        count_signal(&self.moves);
+        self.wake_all();
     }
 
     /// Counts the moves to another server.
-    pub(crate) fn moves(&self) -> watch::Receiver<u64> {
+    pub(crate) fn server_moves(&self) -> watch::Receiver<u64> {
         self.moves.subscribe()
     }
 
     fn wake_for(&self, news: WakeScope) {
-        count(&self.any);
+        count_signal(&self.any);
         if news.deliveries || news.other_events {
-            count(&self.deliveries);
+            count_signal(&self.deliveries);
         }
         if news.other_events {
-            count(&self.other_events);
+            count_signal(&self.other_events);
         }
     }
 
@@ -162,7 +162,7 @@ impl Nudge {
     }
 }
 
-fn count(signal: &watch::Sender<u64>) {
+fn count_signal(signal: &watch::Sender<u64>) {
     signal.send_modify(|count| *count += 1);
 }
 
@@ -170,12 +170,12 @@ fn count(signal: &watch::Sender<u64>) {
 /// NOTIFYs of the other processes.
 ///
 /// A lost connection is opened again. Followers look on their own meanwhile.
-pub async fn relay(pool: PgPool, nudge: Nudge) {
-    tokio::join!(notify_others(&pool, &nudge), hear(&pool, &nudge));
+pub async fn relay_nudges(pool: PgPool, nudge: Nudge) {
+    tokio::join!(notify_others(&pool, &nudge), hear_others(&pool, &nudge));
 }
 
 /// Notifies the other processes once. If the NOTIFY fails, they look by themselves.
-pub async fn announce(pool: &PgPool) {
+pub async fn announce_news(pool: &PgPool) {
     if let Err(error) = pool.execute(NOTIFY).await {
         tracing::debug!(%error, "could not tell the other processes");
     }
@@ -212,7 +212,7 @@ async fn notify_while_connected(
             () = until_moved(pool, &options) => return Ok(()),
         }
         if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_INTERVAL) {
-            let members = presence::count(&mut connection, ProcessGroup::Serving);
+            let members = presence::count_members(&mut connection, ProcessGroup::Serving);
             others = answer_within(ANSWER_WITHIN, members).await? > 1;
             counted = Some(Instant::now());
         }
@@ -223,16 +223,16 @@ async fn notify_while_connected(
     }
 }
 
-async fn hear(pool: &PgPool, nudge: &Nudge) {
+async fn hear_others(pool: &PgPool, nudge: &Nudge) {
     loop {
-        if let Err(error) = listen(pool, nudge).await {
+        if let Err(error) = listen_once(pool, nudge).await {
             tracing::debug!(%error, "could not hear the other processes");
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
     }
 }
 
-async fn listen(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
+async fn listen_once(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
     let options = pool.connect_options();
     let mut listener = answer_within(ANSWER_WITHIN, PgListener::connect_with(pool)).await?;
     answer_within(ANSWER_WITHIN, listener.listen(CHANNEL)).await?;
@@ -240,7 +240,7 @@ async fn listen(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
         loop {
             let told_by = listener.recv().await?.process_id();
             if told_by != nudge.notifier_pid.load(Ordering::Relaxed) {
-                nudge.wake();
+                nudge.wake_all();
             }
         }
     };
@@ -272,6 +272,6 @@ mod tests {
         assert_eq!(woken(&|| nudge.signal(deliveries)), [true, true, false]);
         assert_eq!(woken(&|| nudge.signal(rest)), [true, true, true]);
         assert_eq!(woken(&|| nudge.wake_for_deliveries()), [false, true, false]);
-        assert_eq!(woken(&|| nudge.wake()), [true; 3]);
+        assert_eq!(woken(&|| nudge.wake_all()), [true; 3]);
     }
 }

@@ -53,13 +53,13 @@ impl Outage {
 
     /// Logs why the database is away: at once, and a changed reason after a minute. A reset
     /// connection alone has several texts, which take turns.
-    pub(crate) fn tell(&mut self, why: String, now: Instant) {
+    pub(crate) fn log_reason(&mut self, why: String, now: Instant) {
         let database = self.database;
         if self.is_news(&why, now) {
             tracing::error!("{database} {why}: looking for it");
             self.logged = Some(now);
         }
-        outages().away.insert(database, format!("{database} {why}"));
+        lock_outages().away.insert(database, format!("{database} {why}"));
         self.why = why;
     }
 
@@ -68,7 +68,7 @@ impl Outage {
     }
 
     /// Logs that the database is back, if the log tells that it is away.
-    pub(crate) fn end(self) {
+    pub(crate) fn log_return(self) {
         if self.logged.is_some() {
             let seconds = self.since.elapsed().as_secs_f64().ceil();
             tracing::info!(seconds, "{} is back", self.database);
@@ -78,28 +78,28 @@ impl Outage {
 
 impl Drop for Outage {
     fn drop(&mut self) {
-        let mut outages = outages();
+        let mut outages = lock_outages();
         if outages.away.remove(self.database).is_some() {
             outages.ended = Some(Instant::now());
         }
     }
 }
 
-fn outages() -> MutexGuard<'static, Outages> {
+fn lock_outages() -> MutexGuard<'static, Outages> {
     OUTAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns why each database that is away cannot be used, as sentences.
 #[must_use]
-pub fn known() -> Vec<String> {
-    outages().away.values().cloned().collect()
+pub fn known_reasons() -> Vec<String> {
+    lock_outages().away.values().cloned().collect()
 }
 
 /// Returns whether the log tells that a database of this process is away, or was until a moment
 /// ago.
 #[must_use]
 pub fn is_known() -> bool {
-    outages().explain_failures_at(Instant::now())
+    lock_outages().explain_failures_at(Instant::now())
 }
 
 /// Returns whether an outage is the cause of an error. The log tells of it, or will within a
@@ -149,7 +149,7 @@ impl FailureLog {
     }
 
     /// Returns whether to log a success: a failure before it was logged.
-    pub fn ends(&mut self) -> bool {
+    pub fn is_recovery(&mut self) -> bool {
         self.logged.take().is_some()
     }
 }
@@ -203,12 +203,12 @@ mod tests {
         let (mut log, start) = (FailureLog::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let (missing, full) = (sqlx::Error::RowNotFound, sqlx::Error::PoolTimedOut);
-        assert!(!log.ends());
+        assert!(!log.is_recovery());
         assert!(log.is_news(&missing, at(0)));
         assert!(!log.is_news(&missing, at(59)));
         assert!(log.is_news(&missing, at(60)));
         assert!(log.is_news(&full, at(61)));
-        assert!(log.ends());
-        assert!(!log.ends());
+        assert!(log.is_recovery());
+        assert!(!log.is_recovery());
     }
 }

@@ -58,7 +58,7 @@ pub(crate) enum FirmAtStart {
 
 impl FirmAtStart {
     /// The value of the setting `firmforms.firm`.
-    const fn setting(self) -> &'static str {
+    const fn setting_value(self) -> &'static str {
         match self {
             Self::All => "*",
             Self::None => "",
@@ -89,14 +89,14 @@ impl LifeWatch {
     /// Makes a pool like [`connect`] whose new connections tell this watch the life of the server.
     #[must_use]
     pub fn connect(&self, options: PgConnectOptions, connections: u32) -> PgPool {
-        pool(options, connections, FirmAtStart::All, self)
+        build_pool(options, connections, FirmAtStart::All, self)
     }
 
     /// Makes a pool like [`connect_guarded`] whose new connections tell this watch the life of the
     /// server.
     #[must_use]
     pub fn connect_guarded(&self, options: PgConnectOptions, connections: u32) -> PgPool {
-        pool(options, connections, FirmAtStart::None, self)
+        build_pool(options, connections, FirmAtStart::None, self)
     }
 }
 
@@ -109,11 +109,11 @@ pub(crate) fn session_options(options: PgConnectOptions, firm: FirmAtStart) -> P
             ("statement_timeout", "30s"),
             ("lock_timeout", "5s"),
             ("idle_in_transaction_session_timeout", "10s"),
-            ("firmforms.firm", firm.setting()),
+            ("firmforms.firm", firm.setting_value()),
         ])
 }
 
-fn pool(
+fn build_pool(
     options: PgConnectOptions,
     connections: u32,
     firm: FirmAtStart,
@@ -133,7 +133,7 @@ fn pool(
                         tracing::error!(%error, "a new connection to the database cannot be used");
                     }
                 })?;
-                watch.admit(life)
+                watch.admit_life(life)
             })
         })
         .before_acquire(move |connection, meta| {
@@ -231,7 +231,7 @@ pub async fn migrate(pool: &PgPool) -> Result<(), MigrateError> {
 /// [`MigrateError::VersionMismatch`] means a build from before the first release.
 /// [`MigrateError::VersionMissing`] means a newer build.
 pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateError> {
-    let applied = applied(pool).await?;
+    let applied = applied_migrations(pool).await?;
     refuse_other_builds(&applied, migrator)?;
     if applied.len() == migrator.iter().count() {
         return Ok(());
@@ -268,7 +268,7 @@ fn refuse_other_builds(
 
 /// Returns the migrations that have succeeded here. A database without the migrations table has
 /// none.
-async fn applied(pool: &PgPool) -> Result<Vec<AppliedMigration>, sqlx::Error> {
+async fn applied_migrations(pool: &PgPool) -> Result<Vec<AppliedMigration>, sqlx::Error> {
     let there: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
         .fetch_one(pool)
         .await?;

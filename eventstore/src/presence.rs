@@ -229,7 +229,7 @@ pub async fn join_alone(
     match joined {
         Ok(_) => Ok(SolePlace::Taken),
         Err(error) if is_lock_timeout(&error) => {
-            Ok(SolePlace::HeldBy(holder(connection, group).await?))
+            Ok(SolePlace::HeldBy(holder_name(connection, group).await?))
         }
         Err(error) => Err(error),
     }
@@ -241,7 +241,10 @@ fn is_lock_timeout(error: &sqlx::Error) -> bool {
 }
 
 /// Names the session that has the only place in a group, for an operator.
-async fn holder(connection: &mut PgConnection, group: ProcessGroup) -> Result<String, sqlx::Error> {
+async fn holder_name(
+    connection: &mut PgConnection,
+    group: ProcessGroup,
+) -> Result<String, sqlx::Error> {
     let name: Option<String> = sqlx::query_scalar(concat!(
         "select ",
         session_name!("l.pid"),
@@ -261,7 +264,7 @@ async fn holder(connection: &mut PgConnection, group: ProcessGroup) -> Result<St
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn count(
+pub async fn count_members(
     connection: &mut PgConnection,
     group: ProcessGroup,
 ) -> Result<usize, sqlx::Error> {

@@ -40,7 +40,9 @@ const ERASURE_FOLLOWER: &str = "erase";
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn progress(connection: &mut PgConnection) -> Result<Vec<FollowerProgress>, sqlx::Error> {
+pub async fn follower_progress(
+    connection: &mut PgConnection,
+) -> Result<Vec<FollowerProgress>, sqlx::Error> {
     let mut all = of_everything(connection).await?;
     let of_erasures = progress_where!("e.aggregate_type = 'Response'", "c.name = $1");
     all.extend(of_one(connection, of_erasures, ERASURE_FOLLOWER).await?);

@@ -16,7 +16,7 @@ use crate::upcast::Upcasters;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+pub async fn begin_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let mut transaction = pool.begin().await?;
     transaction
         .execute(
@@ -35,7 +35,7 @@ pub async fn snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, s
 /// # Errors
 /// If the database does not answer.
 pub async fn long_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-    let mut transaction = snapshot(pool).await?;
+    let mut transaction = begin_snapshot(pool).await?;
     transaction
         .execute(
             "set local statement_timeout = 0;
@@ -87,7 +87,7 @@ pub async fn read_with_indexes(connection: &mut PgConnection) -> Result<(), sqlx
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn share(
+pub async fn share_snapshot(
     transaction: &mut Transaction<'static, Postgres>,
 ) -> Result<String, sqlx::Error> {
     transaction.execute("set local idle_in_transaction_session_timeout = 0").await?;
@@ -98,7 +98,7 @@ pub async fn share(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn digests(
+pub async fn event_digests(
     connection: &mut PgConnection,
     after: i64,
     through: i64,
@@ -125,7 +125,7 @@ pub async fn height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn drawn(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+pub async fn drawn_height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "select case when is_called then last_value else 0 end from events_position_seq",
     )
@@ -152,7 +152,7 @@ pub async fn next_position(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+pub async fn count_events(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from events").fetch_one(connection).await
 }
 
@@ -175,7 +175,7 @@ pub struct CheckedEvent {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn checked(
+pub async fn checked_events(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
     from: i64,
@@ -186,7 +186,7 @@ pub async fn checked(
         .bind(limit)
         .fetch_all(connection)
         .await?;
-    rows.iter().map(|row| Ok(StoredEvent::new(row)?.checked(upcasters))).collect()
+    rows.iter().map(|row| Ok(StoredEvent::new(row)?.into_checked(upcasters))).collect()
 }
 
 /// Reads the statements that entries are late. A statement of another build states nothing here:
@@ -203,7 +203,7 @@ pub async fn late_statements(connection: &mut PgConnection) -> Result<LateStatem
     .await?;
     let mut statements = Vec::with_capacity(rows.len());
     for row in &rows {
-        if let Ok(read) = StoredEvent::new(row)?.read(&Upcasters::current()) {
+        if let Ok(read) = StoredEvent::new(row)?.read_event(&Upcasters::current()) {
             let firm_id = read.context.firm_id;
             let id = &read.aggregate_id;
             statements.extend(LateStatement::new(read.position, firm_id, id, &read.event));
@@ -250,7 +250,7 @@ pub struct LogFilter {
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
-pub async fn beginnings(
+pub async fn read_beginnings(
     connection: &mut PgConnection,
     after: i64,
     through: i64,
@@ -277,7 +277,7 @@ pub async fn beginnings(
 ///
 /// # Errors
 /// [`TailError`]; with [`TailError::Unreadable`], nothing is handed out.
-pub async fn lives(
+pub async fn subscription_lives(
     connection: &mut PgConnection,
     aggregate_id: &str,
     sequence: i64,

@@ -85,7 +85,7 @@ fn require_known_version<A: Aggregate>(
     upcasters: &Upcasters,
 ) -> Result<(), PersistenceError> {
     let SerializedEvent { event_type, event_version, payload, .. } = event;
-    if upcasters.touch(event_type, event_version) {
+    if upcasters.reads_version(event_type, event_version) {
         return Ok(());
     }
     let read = A::Event::deserialize(payload)

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::append::{NewEvent, OnConflict, RecordedEvent, insert};
+use crate::append::{NewEvent, OnConflict, RecordedEvent, insert_events};
 use crate::command::{self, CommandError};
 use crate::crash;
 use crate::error::AppendError;
@@ -32,7 +32,7 @@ pub const CHECKED_AFTER: Duration = Duration::from_millis(250);
 /// in the same order. The order of `before`s is the order of locks: firm, member, key, quota, lane.
 pub trait WithAppend: Send + Sync {
     /// Takes locks, refuses forbidden appends, and completes events from the tables.
-    fn before<'a>(
+    fn prepare_append<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a mut [NewEvent],
@@ -42,7 +42,7 @@ pub trait WithAppend: Send + Sync {
     }
 
     /// Applies the appended events to the table.
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -55,7 +55,7 @@ pub trait WithAppend: Send + Sync {
 /// The outbox queues the deliveries of occurrences in the transaction that records them.
 pub trait Outbox: Send + Sync {
     /// Queues one delivery per occurrence and listed subscription.
-    fn queue<'a>(
+    fn queue_deliveries<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
@@ -184,7 +184,7 @@ impl Store {
         A: Aggregate<Services = ()> + 'static,
         A::Command: Clone + Send,
     {
-        command::execute::<A>(self, aggregate_id, command, context).await
+        command::execute_command::<A>(self, aggregate_id, command, context).await
     }
 }
 
@@ -218,7 +218,7 @@ impl AppendTransaction<'_> {
         &mut self,
         events: Vec<NewEvent>,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
-        self.insert(events, OnConflict::Refuse).await
+        self.append_with(events, OnConflict::Refuse).await
     }
 
     /// Appends only the events whose place in the stream is free, and returns these.
@@ -229,20 +229,20 @@ impl AppendTransaction<'_> {
         &mut self,
         events: Vec<NewEvent>,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
-        self.insert(events, OnConflict::Skip).await
+        self.append_with(events, OnConflict::Skip).await
     }
 
-    async fn insert(
+    async fn append_with(
         &mut self,
         mut events: Vec<NewEvent>,
         taken: OnConflict,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
         for table in self.store.with_append.iter() {
-            table.before(&mut self.transaction, &mut events).await?;
+            table.prepare_append(&mut self.transaction, &mut events).await?;
         }
-        let recorded = insert(&mut self.transaction, events, taken).await?;
+        let recorded = insert_events(&mut self.transaction, events, taken).await?;
         for event in &recorded {
-            self.news.get_or_insert_default().add(&event.event);
+            self.news.get_or_insert_default().add_event(&event.event);
             self.first_position.get_or_insert(event.position);
             self.newest = Some(SeenEvent::new(event));
             if lists_somebody(&event.event) {
@@ -251,7 +251,7 @@ impl AppendTransaction<'_> {
         }
         crash::point("inserted");
         for table in self.store.with_append.iter() {
-            table.after(&mut self.transaction, &recorded).await?;
+            table.apply_appended(&mut self.transaction, &recorded).await?;
         }
         Ok(recorded)
     }
@@ -303,7 +303,7 @@ impl AppendTransaction<'_> {
     pub async fn commit(mut self) -> Result<(), AppendError> {
         let occurrences = self.take_occurrences();
         if let Some(outbox) = self.store.outbox.as_ref().filter(|_| !occurrences.is_empty()) {
-            outbox.queue(&mut self.transaction, &occurrences).await?;
+            outbox.queue_deliveries(&mut self.transaction, &occurrences).await?;
             self.deliveries_wait();
         }
         self.require_unpassed().await?;
@@ -312,7 +312,7 @@ impl AppendTransaction<'_> {
         crash::point("committed");
         self.store.connections.give_back(self.transaction);
         if let Some(newest) = self.newest {
-            self.store.life().saw(newest);
+            self.store.life().remember_event(newest);
         }
         if let Some(news) = self.news {
             self.store.nudge.signal(news);

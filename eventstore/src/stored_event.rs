@@ -16,7 +16,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::append::RecordedEvent;
-use crate::digest::{DigestInput, canonical, digest, to_timestamp};
+use crate::digest::{DigestInput, canonical_json, event_digest, to_timestamp};
 use crate::proof::CheckedEvent;
 use crate::tail::TailError;
 use crate::upcast::Upcasters;
@@ -74,48 +74,49 @@ impl<'r> StoredEvent<'r> {
     }
 
     /// Computes the digest again, and reads the event.
-    pub(crate) fn checked(self, upcasters: &Upcasters) -> CheckedEvent {
+    pub(crate) fn into_checked(self, upcasters: &Upcasters) -> CheckedEvent {
         let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
         let whole = whole && self.is_canonical().unwrap_or_default();
-        let computed = whole.then(|| self.digest().ok()).flatten();
+        let computed = whole.then(|| self.computed_digest().ok()).flatten();
         CheckedEvent {
             position: self.position,
             firm_id: self.firm_id,
             event_id: event_id(self.aggregate_type, self.aggregate_id, self.sequence),
             digest: computed.filter(|computed| computed == self.digest),
-            event: self.read(upcasters),
+            event: self.read_event(upcasters),
         }
     }
 
     /// Returns whether the stored bytes are canonical. The digest covers the values, and several
     /// texts can have the same values.
     fn is_canonical(&self) -> serde_json::Result<bool> {
-        let is_canonical = |json: &RawValue| Ok(canonical(&value(json)?)?.get() == json.get());
+        let is_canonical =
+            |json: &RawValue| Ok(canonical_json(&json_value(json)?)?.get() == json.get());
         Ok(is_canonical(self.payload)? && is_canonical(self.metadata)?)
     }
 
     /// Computes the digest of the stored values.
-    fn digest(&self) -> serde_json::Result<[u8; 32]> {
-        digest(&DigestInput {
+    fn computed_digest(&self) -> serde_json::Result<[u8; 32]> {
+        event_digest(&DigestInput {
             aggregate_id: self.aggregate_id,
             aggregate_type: self.aggregate_type,
             event_type: self.event_type,
             event_version: self.event_version,
             firm_id: self.firm_id,
-            metadata: &canonical(&value(self.metadata)?)?,
-            payload: &canonical(&value(self.payload)?)?,
+            metadata: &canonical_json(&json_value(self.metadata)?)?,
+            payload: &canonical_json(&json_value(self.payload)?)?,
             recorded_at: to_timestamp(self.recorded_at),
             sequence: self.sequence,
         })
     }
 
-    pub(crate) fn read(self, upcasters: &Upcasters) -> Result<RecordedEvent, TailError> {
+    pub(crate) fn read_event(self, upcasters: &Upcasters) -> Result<RecordedEvent, TailError> {
         let position = self.position;
         self.try_read(upcasters).map_err(|why| TailError::Unreadable { position, why })
     }
 
     fn try_read(self, upcasters: &Upcasters) -> Result<RecordedEvent, String> {
-        let event = self.event(upcasters)?;
+        let event = self.upcast_event(upcasters)?;
         let context = EventContext::from_metadata(
             self.firm_id,
             to_timestamp(self.recorded_at),
@@ -135,7 +136,7 @@ impl<'r> StoredEvent<'r> {
 
     /// Reads an event of the version that this build writes. Another version may have this shape by
     /// chance, and another meaning.
-    fn newest(&self) -> Result<Event, String> {
+    fn read_newest(&self) -> Result<Event, String> {
         let event = Event::from_payload(self.aggregate_type, self.event_type, self.payload)
             .map_err(|error| error.to_string())?;
         if event.version() == self.event_version {
@@ -144,27 +145,27 @@ impl<'r> StoredEvent<'r> {
         Err(format!("unknown version `{}` of `{}`", self.event_version, self.event_type))
     }
 
-    fn event(&self, upcasters: &Upcasters) -> Result<Event, String> {
+    fn upcast_event(&self, upcasters: &Upcasters) -> Result<Event, String> {
         let of = self.aggregate_type;
         let name = self.event_type;
-        if !upcasters.touch(name, self.event_version) {
-            return self.newest();
+        if !upcasters.reads_version(name, self.event_version) {
+            return self.read_newest();
         }
         let unreadable = |error: serde_json::Error| error.to_string();
-        let stored = upcasters.apply(SerializedEvent::new(
+        let stored = upcasters.apply_all(SerializedEvent::new(
             self.aggregate_id.to_owned(),
             usize::try_from(self.sequence).map_err(|error| error.to_string())?,
             of.to_owned(),
             name.to_owned(),
             self.event_version.to_owned(),
-            value(self.payload).map_err(unreadable)?,
-            value(self.metadata).map_err(unreadable)?,
+            json_value(self.payload).map_err(unreadable)?,
+            json_value(self.metadata).map_err(unreadable)?,
         ));
         Event::from_payload(&stored.aggregate_type, &stored.event_type, stored.payload)
             .map_err(|error| error.to_string())
     }
 }
 
-fn value(json: &RawValue) -> serde_json::Result<Value> {
+fn json_value(json: &RawValue) -> serde_json::Result<Value> {
     serde_json::from_str(json.get())
 }

@@ -23,7 +23,7 @@ impl SweepTimer {
     /// The time now, if a sweep is due or under way. A clock that cannot be trusted ends no
     /// retention (case E19).
     #[must_use]
-    pub fn due(&self, clock: &Clock) -> Option<DateTime<Utc>> {
+    pub fn now_if_due(&self, clock: &Clock) -> Option<DateTime<Utc>> {
         if clock.fault().is_some() {
             return None;
         }
@@ -32,7 +32,7 @@ impl SweepTimer {
     }
 
     /// Ends the sweep.
-    pub fn end(&mut self, now: DateTime<Utc>) {
+    pub fn end_sweep(&mut self, now: DateTime<Utc>) {
         self.next = Some(now + SWEEP_INTERVAL);
     }
 }

@@ -224,7 +224,7 @@ pub(crate) async fn read_all(
     let mut rows = statement.fetch(connection);
     let mut events = Vec::new();
     while let Some(row) = rows.try_next().await? {
-        events.push(StoredEvent::new(&row)?.read(upcasters)?);
+        events.push(StoredEvent::new(&row)?.read_event(upcasters)?);
     }
     Ok(events)
 }

@@ -38,12 +38,12 @@ impl Upcasters {
 
     /// Returns whether an upcaster reads events of this name and version. Every old version is the
     /// first one so far; an upcaster alone would also read versions that no build has written.
-    pub(crate) fn touch(&self, event_type: &str, event_version: &str) -> bool {
+    pub(crate) fn reads_version(&self, event_type: &str, event_version: &str) -> bool {
         event_version == FIRST_VERSION
             && self.0.iter().any(|upcaster| upcaster.can_upcast(event_type, event_version))
     }
 
-    pub(crate) fn apply(&self, event: SerializedEvent) -> SerializedEvent {
+    pub(crate) fn apply_all(&self, event: SerializedEvent) -> SerializedEvent {
         self.0.iter().fold(event, |event, upcaster| {
             if upcaster.can_upcast(&event.event_type, &event.event_version) {
                 upcaster.upcast(event)

@@ -82,7 +82,11 @@ pub fn run_on<W: Worker>(
     nudge: &Nudge,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<W> {
-    run(MovableWorker { worker, moves: nudge.moves() }, nudge.subscribe_on(W::WAKES), stop)
+    run_worker(
+        MovableWorker { worker, moves: nudge.server_moves() },
+        nudge.subscribe_on(W::WAKES),
+        stop,
+    )
 }
 
 /// A worker whose step ends when this process has moved to another server. A step that waits for a
@@ -119,7 +123,7 @@ fn log_failure(worker: &'static str, error: &(dyn Error + 'static), failures: &m
 }
 
 /// Runs steps until `stop`. A running step ends first.
-pub async fn run<W: Worker>(
+pub async fn run_worker<W: Worker>(
     mut worker: W,
     mut nudge: watch::Receiver<u64>,
     stop: CancellationToken,
@@ -131,7 +135,7 @@ pub async fn run<W: Worker>(
         nudge.mark_unchanged();
         let began = Instant::now();
         let step = timeout(W::STEP_TIME_MAX, worker.step()).await;
-        if matches!(step, Ok(Ok(_))) && failures.ends() {
+        if matches!(step, Ok(Ok(_))) && failures.is_recovery() {
             tracing::info!(worker = W::NAME, "its steps succeed again");
         }
         let wait = match step {
@@ -247,7 +251,7 @@ mod tests {
         let (nudges, stop) = (watch::Sender::new(0), CancellationToken::new());
         let nudge = nudges.subscribe();
         let worker = Nudged::<PACE_MS> { nudges, stepped };
-        let running = tokio::spawn(run(worker, nudge, stop.clone()));
+        let running = tokio::spawn(run_worker(worker, nudge, stop.clone()));
         let steps = seen.wait_for(|steps| steps.len() >= 3).await.unwrap().clone();
         stop.cancel();
         running.await.unwrap();
@@ -340,7 +344,7 @@ mod tests {
         let stop = CancellationToken::new();
         let nudges = watch::Sender::new(0);
         let worker = Hanging { steps: 0, stepped };
-        let running = tokio::spawn(run(worker, nudges.subscribe(), stop.clone()));
+        let running = tokio::spawn(run_worker(worker, nudges.subscribe(), stop.clone()));
         seen.wait_for(|steps| *steps == 2).await.unwrap();
         stop.cancel();
         running.await.unwrap();

@@ -25,7 +25,7 @@ impl PastMoment {
     pub fn as_of(self, now: Timestamp) -> AsOf {
         match self {
             Self::Position(position) => AsOf::Position(position),
-            Self::Time(when) => AsOf::Instant(when.before(now)),
+            Self::Time(when) => AsOf::Instant(when.instant_before(now)),
         }
     }
 }
@@ -58,10 +58,11 @@ impl AskedAccess {
         match self {
             Self::Moment(moment) => moment,
             Self::Past(when @ When::Day(_)) => {
-                let end = when.before(now).get() + TimeDelta::days(1) - TimeDelta::milliseconds(1);
+                let end = when.instant_before(now).get() + TimeDelta::days(1)
+                    - TimeDelta::milliseconds(1);
                 AccessMoment::from(Timestamp::from(end))
             }
-            Self::Past(when) => AccessMoment::from(when.before(now)),
+            Self::Past(when) => AccessMoment::from(when.instant_before(now)),
         }
     }
 }
@@ -95,7 +96,8 @@ mod tests {
     #[test]
     fn yesterday_means_its_end() {
         let now: Timestamp = "2026-11-02T12:00:00Z".parse().unwrap();
-        let asked = |text: &str| text.parse::<AskedAccess>().map(|asked| asked.moment(now).at(now));
+        let asked =
+            |text: &str| text.parse::<AskedAccess>().map(|asked| asked.moment(now).capped_at(now));
         let at = |text: &str| Ok(text.parse::<Timestamp>().unwrap());
         assert_eq!(asked("yesterday"), at("2026-11-01T23:59:59.999Z"));
         assert_eq!(asked("2026-11-01"), asked("yesterday"));

@@ -28,12 +28,12 @@ use crate::commands::where_to_look;
 pub struct EventSentences;
 
 impl EventWords for EventSentences {
-    fn sentence(&self, names: &NameBook, id: &str, event: &Event) -> String {
-        EventTeller(names).sentence(id, event)
+    fn event_sentence(&self, names: &NameBook, id: &str, event: &Event) -> String {
+        EventTeller(names).tell_event(id, event)
     }
 
-    fn actor(&self, names: &NameBook, actor: Actor) -> String {
-        EventTeller(names).actor(actor)
+    fn actor_noun(&self, names: &NameBook, actor: Actor) -> String {
+        EventTeller(names).actor_noun(actor)
     }
 
     fn second_gone(&self, gone: &GoneAnswer) -> String {
@@ -43,7 +43,7 @@ impl EventWords for EventSentences {
         )
     }
 
-    fn commands(&self, kind: &str, id: &str, firm_id: Option<Uuid>) -> Vec<String> {
+    fn commands_about(&self, kind: &str, id: &str, firm_id: Option<Uuid>) -> Vec<String> {
         where_to_look(kind, id, firm_id)
     }
 }
@@ -53,7 +53,7 @@ struct EventTeller<'a>(&'a NameBook);
 
 impl EventTeller<'_> {
     /// A key, as a noun.
-    fn key(&self, key_id: Uuid) -> String {
+    fn key_noun(&self, key_id: Uuid) -> String {
         match self.0.keys.get(&key_id) {
             Some(KeyName { name, prefix }) => format!("the key \"{name}\" ({prefix}…)"),
             None => format!("the key {key_id}"),
@@ -61,16 +61,16 @@ impl EventTeller<'_> {
     }
 
     /// An actor, as a noun.
-    fn actor(&self, actor: Actor) -> String {
+    fn actor_noun(&self, actor: Actor) -> String {
         match actor {
-            Actor::Key(id) => self.key(id),
+            Actor::Key(id) => self.key_noun(id),
             Actor::Member(id) => format!("member {id}"),
             Actor::NamedOperator(name) => format!("operator {name}"),
             Actor::Operator(id) if id.is_nil() => "an operator at a terminal".to_owned(),
-            Actor::Operator(id) => self.holder("operator", id),
-            Actor::Auditor(id) => self.holder("auditor", id),
+            Actor::Operator(id) => self.holder_noun("operator", id),
+            Actor::Auditor(id) => self.holder_noun("auditor", id),
             Actor::Product(id) if id.is_nil() => "the product, in a file".to_owned(),
-            Actor::Product(id) => format!("the product with {}", self.token(id)),
+            Actor::Product(id) => format!("the product with {}", self.token_noun(id)),
             Actor::Receiver(_) => "the receiver, by its answer".to_owned(),
             Actor::Person(_) => "the recipient of a mail".to_owned(),
             Actor::System => "the service".to_owned(),
@@ -78,14 +78,14 @@ impl EventTeller<'_> {
     }
 
     /// The user of the provider, or the holder of the token.
-    fn holder(&self, role: &str, id: Uuid) -> String {
+    fn holder_noun(&self, role: &str, id: Uuid) -> String {
         match self.0.users.get(&id) {
             Some(name) => format!("{role} \"{name}\" of the provider"),
-            None => format!("an {role} with {}", self.token(id)),
+            None => format!("an {role} with {}", self.token_noun(id)),
         }
     }
 
-    fn token(&self, id: Uuid) -> String {
+    fn token_noun(&self, id: Uuid) -> String {
         match self.0.tokens.get(&id) {
             Some(name) => format!("the token \"{name}\""),
             None => format!("the token {id}"),
@@ -93,7 +93,7 @@ impl EventTeller<'_> {
     }
 
     /// Tells an event of the stream `id`.
-    fn sentence(&self, id: &str, event: &Event) -> String {
+    fn tell_event(&self, id: &str, event: &Event) -> String {
         match event {
             Event::Firm(event) => of_firm(event),
             Event::Form(event) => of_form(id, event),
@@ -113,7 +113,7 @@ impl EventTeller<'_> {
             Event::Pause(event) => of_pause(event),
             Event::Repair(RepairEvent::DeliveriesRepaired(repaired)) => {
                 let deliveries =
-                    counted(repaired.deliveries, "missing delivery", "missing deliveries");
+                    counted_noun(repaired.deliveries, "missing delivery", "missing deliveries");
                 format!("a repair queued {deliveries}, because: {}", repaired.reason)
             }
             Event::LateEntry(LateEntryEvent::LateEntryAdded(of)) => format!(
@@ -152,7 +152,7 @@ impl EventTeller<'_> {
     }
 
     fn key_of_stream(&self, id: &str) -> String {
-        id.parse().map_or_else(|_| format!("the key {id}"), |id| self.key(id))
+        id.parse().map_or_else(|_| format!("the key {id}"), |id| self.key_noun(id))
     }
 
     fn of_hook(&self, id: &str, event: &SubscriptionEvent) -> String {
@@ -161,7 +161,7 @@ impl EventTeller<'_> {
                 "subscription {id} of {} to {} was made with {}",
                 trigger.key(),
                 shown_target(target_url),
-                self.key(*key_id)
+                self.key_noun(*key_id)
             ),
             SubscriptionEvent::TargetGone(gone) => format!(
                 "delivery {} ended with {} at {}; a second one in a row removes the subscription",
@@ -225,7 +225,7 @@ fn of_firm(event: &FirmEvent) -> String {
         FirmEvent::MemberLeft { member_id, .. } => format!("member {member_id} left the firm"),
         FirmEvent::SecretRevealed {} => "the signing secret was shown".to_owned(),
         FirmEvent::SecretRotated { reason } => {
-            format!("a new signing secret was made{}", because(reason.as_deref()))
+            format!("a new signing secret was made{}", reason_clause(reason.as_deref()))
         }
         FirmEvent::FirmDataDropped {} => "the data of the closed firm were dropped".to_owned(),
     }
@@ -257,7 +257,7 @@ fn of_occurrence(of: &Happening) -> String {
     if of.silent {
         return format!("{trigger} happened to response {response_id}, outside the firm's plan");
     }
-    let hooks = counted(of.hooks.len() as u64, "subscription", "subscriptions");
+    let hooks = counted_noun(of.hooks.len() as u64, "subscription", "subscriptions");
     format!("{trigger} happened to response {response_id}, for {hooks}")
 }
 
@@ -356,13 +356,13 @@ const fn read_subject(subject: ReadingSubject) -> &'static str {
 fn of_replay(id: &str, event: &ReplayEvent) -> String {
     match event {
         ReplayEvent::ReplayRequested(order) => {
-            let deliveries = counted(order.selected, "delivery", "deliveries");
+            let deliveries = counted_noun(order.selected, "delivery", "deliveries");
             format!("replay {id} of {deliveries} was ordered, because: {}", order.reason)
         }
         ReplayEvent::ReplayPaused {} => format!("replay {id} was paused"),
         ReplayEvent::ReplayResumed {} => format!("replay {id} was resumed"),
         ReplayEvent::ReplayStopped { reason } => {
-            format!("replay {id} was stopped{}", because(reason.as_deref()))
+            format!("replay {id} was stopped{}", reason_clause(reason.as_deref()))
         }
         ReplayEvent::ReplayFinished { queued, skipped } => {
             format!("replay {id} finished: {queued} queued, {skipped} skipped")
@@ -376,7 +376,7 @@ fn of_pause(event: &PauseEvent) -> String {
             format!("deliveries were paused ({scope}), because: {reason}")
         }
         PauseEvent::DeliveriesResumed { scope, reason } => {
-            format!("deliveries were resumed ({scope}){}", because(reason.as_deref()))
+            format!("deliveries were resumed ({scope}){}", reason_clause(reason.as_deref()))
         }
     }
 }
@@ -387,7 +387,7 @@ fn of_token(id: &str, event: &AccessTokenEvent) -> String {
             let role = holder_word(*role);
             let reach = firm_ids.as_ref().map_or_else(
                 || "all firms".to_owned(),
-                |firms| counted(firms.len() as u64, "firm", "firms"),
+                |firms| counted_noun(firms.len() as u64, "firm", "firms"),
             );
             let until = expires_at.map_or_else(String::new, |at| format!(", until {at}"));
             format!("token {id} \"{name}\" ({role}) for {reach} was made{until}")
@@ -436,12 +436,12 @@ fn of_maintenance(event: &MaintenanceEvent) -> String {
     }
 }
 
-fn because(reason: Option<&str>) -> String {
+fn reason_clause(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| format!(", because: {reason}"))
 }
 
 /// A number with its noun.
-fn counted(count: u64, one: &str, many: &str) -> String {
+fn counted_noun(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
@@ -472,7 +472,7 @@ mod tests {
     }
 
     fn told(event: impl Into<Event>) -> String {
-        EventTeller(&names()).sentence(ID, &event.into())
+        EventTeller(&names()).tell_event(ID, &event.into())
     }
 
     /// The sentences name member, key, subscription and delivery.
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn actors_are_named_by_label_or_id() {
-        let actor = |actor| EventTeller(&names()).actor(actor);
+        let actor = |actor| EventTeller(&names()).actor_noun(actor);
         assert_eq!(actor(Actor::Key(KEY)), "the key \"zapier\" (ffk_abcdefgh…)");
         assert_eq!(actor(Actor::Product(KEY)), "the product with the token \"back end\"");
         let unknown = Uuid::from_u128(9);
@@ -571,7 +571,7 @@ mod tests {
 
     #[test]
     fn numbers_agree_with_their_nouns() {
-        assert_eq!(counted(1, "delivery", "deliveries"), "1 delivery");
-        assert_eq!(counted(0, "delivery", "deliveries"), "0 deliveries");
+        assert_eq!(counted_noun(1, "delivery", "deliveries"), "1 delivery");
+        assert_eq!(counted_noun(0, "delivery", "deliveries"), "0 deliveries");
     }
 }

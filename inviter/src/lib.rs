@@ -121,7 +121,10 @@ impl Inviter {
         let new = new.clone();
         let traceparent = trace::current_traceparent();
         let invited = async move { inviter.finish_invite(firm_id, actor, &new).await };
-        let invited = request_id::scope(current_request_id(), trace::scope(traceparent, invited));
+        let invited = request_id::with_request_id(
+            current_request_id(),
+            trace::with_traceparent(traceparent, invited),
+        );
         match self.under_way.spawn(invited).await {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
@@ -132,7 +135,7 @@ impl Inviter {
     }
 
     /// Waits for the invites under way. A process that stops calls it after its doors are closed.
-    pub async fn drain(&self) {
+    pub async fn drain_invites(&self) {
         self.under_way.close();
         self.under_way.wait().await;
     }
@@ -147,53 +150,53 @@ impl Inviter {
     ) -> Result<InviteOutcome, InviteError> {
         let until = Instant::now() + self.wait.max;
         loop {
-            let context = self.context(firm_id, actor);
-            match self.attempt(&context, new).await {
+            let context = self.event_context(firm_id, actor);
+            match self.try_invite(&context, new).await {
                 Err(InviteError::BeingSent(invite_id)) => {
                     self.until_finished(invite_id, until).await?;
                 }
                 done => {
-                    INVITES.count(&[("outcome", outcome(&done))]);
+                    INVITES.count(&[("outcome", outcome_label(&done))]);
                     return done;
                 }
             }
         }
     }
 
-    async fn attempt(
+    async fn try_invite(
         &self,
         context: &EventContext,
         new: &NewInvite,
     ) -> Result<InviteOutcome, InviteError> {
         let pool = self.store.pool();
         let firm_id = context.firm_id;
-        let sender = firms::sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
-        let person_id = self.identity.person(firm_id, &new.to);
+        let sender = firms::mail_sender(pool, firm_id).await?.ok_or(InviteError::NoFirm)?;
+        let person_id = self.identity.person_id(firm_id, &new.to);
         let person = people::find(pool, firm_id, person_id).await?;
         if let Some(skip) = InviteSkip::new(person, &sender) {
             return Ok(InviteOutcome::Skipped(skip));
         }
         let day = context.recorded_at.day();
         let of = InviteOf { form_id: new.form_id, person_id, day };
-        let mail = self.write(context, of, &sender, new).await?;
+        let mail = self.write_mail(context, of, &sender, new).await?;
         if let Some(ReserveOutcome::Skipped(skip)) = self.reserved_by(of, mail.email_id).await? {
             return Ok(InviteOutcome::Skipped(skip));
         }
         // Nothing is reserved while the call waits for its turn at the mail server.
-        let turn = self.mailer.turn(firm_id, self.wait.turn_max).await?;
-        match self.reserve(context, of, &mail).await? {
+        let turn = self.mailer.take_turn(firm_id, self.wait.turn_max).await?;
+        match self.reserve_day(context, of, &mail).await? {
             ReserveOutcome::Now => {}
             ReserveOutcome::Skipped(skip) => return Ok(InviteOutcome::Skipped(skip)),
         }
         let record_until = Instant::now() + FINISH_WITHIN;
         crash::point("reserved");
-        let sent = turn.send(&mail).await;
+        let sent = turn.send_mail(&mail).await;
         crash::point("mailed");
         self.record_in_time(context, of, &sent, record_until).await;
-        answer(&mail, &sent)
+        invite_outcome(&mail, &sent)
     }
 
-    async fn write(
+    async fn write_mail(
         &self,
         context: &EventContext,
         of: InviteOf,
@@ -202,10 +205,10 @@ impl Inviter {
     ) -> Result<Mail, InviteError> {
         let firm_id = context.firm_id;
         let mut connection = self.store.pool().acquire().await?;
-        let wrapping = self.keyring.wrapping();
-        let reply_to = secrets::contact(&mut connection, wrapping, firm_id).await?;
+        let wrapping = self.keyring.wrapping_key();
+        let reply_to = secrets::reply_address(&mut connection, wrapping, firm_id).await?;
         let recipient = MailRecipient { firm_id, person_id: of.person_id };
-        Ok(compose(&Letter {
+        Ok(compose_invite(&Letter {
             email_id: of.id(firm_id),
             date: context.recorded_at,
             from: &self.sender,
@@ -225,16 +228,16 @@ impl Inviter {
 
     /// The unsubscribe link, one per person and firm. The link works without a key.
     fn unsubscribe_url(&self, recipient: MailRecipient, lang: Lang) -> String {
-        let link = self.identity.link(recipient, self.cell);
+        let link = self.identity.unsubscribe_link(recipient, self.cell);
         format!("{}/unsubscribe/{link}?lang={}", self.public_url, lang.code())
     }
 
-    fn context(&self, firm_id: Uuid, actor: Actor) -> EventContext {
+    fn event_context(&self, firm_id: Uuid, actor: Actor) -> EventContext {
         EventContext {
             firm_id,
             recorded_at: self.clock.now(),
             actor,
-            correlation_id: self.entropy.id(),
+            correlation_id: self.entropy.new_id(),
             causation_id: None,
             traceparent: trace::current_traceparent(),
             terminal: None,
@@ -243,7 +246,7 @@ impl Inviter {
 }
 
 /// The label of the metric for a call's result.
-const fn outcome(done: &Result<InviteOutcome, InviteError>) -> &'static str {
+const fn outcome_label(done: &Result<InviteOutcome, InviteError>) -> &'static str {
     match done {
         Ok(InviteOutcome::Sent { .. }) => "sent",
         Ok(InviteOutcome::Skipped(skip)) => skip.reason(),
@@ -252,7 +255,7 @@ const fn outcome(done: &Result<InviteOutcome, InviteError>) -> &'static str {
     }
 }
 
-fn answer(mail: &Mail, sent: &MailOutcome) -> Result<InviteOutcome, InviteError> {
+fn invite_outcome(mail: &Mail, sent: &MailOutcome) -> Result<InviteOutcome, InviteError> {
     match sent {
         MailOutcome::Accepted => Ok(InviteOutcome::Sent { email_id: mail.email_id }),
         MailOutcome::Refused { .. } => Ok(InviteOutcome::Skipped(InviteSkip::Bounced)),

@@ -26,7 +26,7 @@ impl Inviter {
         sent: &MailOutcome,
         until: Instant,
     ) {
-        let Err(error) = self.record(context, of, sent).await else {
+        let Err(error) = self.record_result(context, of, sent).await else {
             return;
         };
         tracing::warn!(%error, "the result of an invite is not recorded yet");
@@ -46,7 +46,7 @@ impl Inviter {
     ) {
         while Instant::now() < until {
             sleep(RECORD_INTERVAL).await;
-            if self.record(context, of, sent).await.is_ok() {
+            if self.record_result(context, of, sent).await.is_ok() {
                 return;
             }
         }
@@ -56,7 +56,7 @@ impl Inviter {
 
     /// Records the result of a reserved invite. A recorded result never changes. The actor is the
     /// service itself, because the caller's key may be revoked meanwhile.
-    pub(crate) async fn record(
+    pub(crate) async fn record_result(
         &self,
         context: &EventContext,
         of: InviteOf,
@@ -74,14 +74,14 @@ impl Inviter {
                 InviteCommand::GiveBack(of)
             }
         };
-        if !self.finish(&context, of, command).await? {
+        if !self.end_reservation(&context, of, command).await? {
             tracing::warn!(invite_id = %of.id(context.firm_id), "the invite had already ended");
         }
         Ok(())
     }
 
     /// Ends a reservation. Returns false if it had already ended.
-    pub(crate) async fn finish(
+    pub(crate) async fn end_reservation(
         &self,
         context: &EventContext,
         of: InviteOf,
@@ -91,7 +91,7 @@ impl Inviter {
         match retry_conflicts(context.correlation_id, attempt).await {
             Ok(kept) => {
                 if let Some(subject) = kept {
-                    self.forget(subject).await;
+                    self.forget_key(subject).await;
                 }
                 Ok(true)
             }
@@ -112,12 +112,13 @@ impl Inviter {
         let mut appending = self.store.begin().await?;
         let upcasters = self.store.upcasters();
         let stream = invite_id.to_string();
-        let (invite, last) = load::<Invite>(appending.connection(), &upcasters, &stream).await?;
+        let (invite, last) =
+            load_aggregate::<Invite>(appending.connection(), &upcasters, &stream).await?;
         let decided = invite.decide(&command).map_err(InviteError::Rejected)?;
-        let mut events = NewEvent::after(last, &stream, context, decided);
+        let mut events = NewEvent::number_after(last, &stream, context, decided);
         if let (InviteCommand::RecordRefused(_), Some(cause)) = (command, events.first()) {
             let context = context.caused_by(cause.id());
-            events.extend(self.bounce(&mut appending, &context, of.person_id).await?);
+            events.extend(self.record_bounce(&mut appending, &context, of.person_id).await?);
         }
         appending.append(events).await?;
         let kept = mails::drop_of(appending.connection(), invite_id).await?;
@@ -126,7 +127,7 @@ impl Inviter {
     }
 
     /// Records a permanent refusal on the person (ruling 11).
-    async fn bounce(
+    async fn record_bounce(
         &self,
         appending: &mut AppendTransaction<'_>,
         context: &EventContext,
@@ -134,9 +135,10 @@ impl Inviter {
     ) -> Result<Vec<NewEvent>, InviteError> {
         let stream = person_id.to_string();
         let upcasters = self.store.upcasters();
-        let (person, last) = load::<Person>(appending.connection(), &upcasters, &stream).await?;
+        let (person, last) =
+            load_aggregate::<Person>(appending.connection(), &upcasters, &stream).await?;
         let bounce = PersonCommand::Bounce { time: context.recorded_at };
         let Ok(decided) = person.decide(&bounce);
-        Ok(NewEvent::after(last, &stream, context, decided))
+        Ok(NewEvent::number_after(last, &stream, context, decided))
     }
 }

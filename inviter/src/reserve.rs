@@ -28,7 +28,7 @@ impl Inviter {
     ///
     /// # Errors
     /// [`InviteError::BeingSent`] while another call has it.
-    pub(crate) async fn reserve(
+    pub(crate) async fn reserve_day(
         &self,
         context: &EventContext,
         of: InviteOf,
@@ -36,12 +36,12 @@ impl Inviter {
     ) -> Result<ReserveOutcome, InviteError> {
         // Each reservation has a data key of its own, so deleting that key harms no other
         // reservation.
-        let subject = KeySubject { firm_id: context.firm_id, subject_id: self.entropy.id() };
-        let key = self.key(subject).await?;
+        let subject = KeySubject { firm_id: context.firm_id, subject_id: self.entropy.new_id() };
+        let key = self.make_key(subject).await?;
         let attempt = || self.try_reserve(context, of, mail, subject, &key);
         let reserved = retry_conflicts(context.correlation_id, attempt).await;
         if !matches!(reserved, Ok(ReserveOutcome::Now)) {
-            self.forget(subject).await;
+            self.forget_key(subject).await;
         }
         match reserved {
             Ok(reserved) => Ok(reserved),
@@ -49,7 +49,7 @@ impl Inviter {
                 InviteError::Append(AppendError::QuotaFull(Quota::Invites))
                 | InviteError::TriesUsedUp,
             ) => self.when_quota_full(context, of, mail.email_id).await,
-            Err(InviteError::Rejected(why)) => rejected(why, mail.email_id),
+            Err(InviteError::Rejected(why)) => rejection_outcome(why, mail.email_id),
             Err(error) => Err(error),
         }
     }
@@ -76,21 +76,22 @@ impl Inviter {
         invite_id: Uuid,
     ) -> Result<Option<ReserveOutcome>, InviteError> {
         let mut connection = self.store.pool().acquire().await?;
-        match self.decide(&mut connection, of, invite_id).await {
+        match self.decide_reservation(&mut connection, of, invite_id).await {
             Ok(_) => Ok(None),
-            Err(InviteError::Rejected(why)) => rejected(why, invite_id).map(Some),
+            Err(InviteError::Rejected(why)) => rejection_outcome(why, invite_id).map(Some),
             Err(error) => Err(error),
         }
     }
 
-    async fn decide(
+    async fn decide_reservation(
         &self,
         connection: &mut PgConnection,
         of: InviteOf,
         invite_id: Uuid,
     ) -> Result<(i64, Vec<InviteEvent>), InviteError> {
         let upcasters = self.store.upcasters();
-        let (invite, last) = load::<Invite>(connection, &upcasters, &invite_id.to_string()).await?;
+        let (invite, last) =
+            load_aggregate::<Invite>(connection, &upcasters, &invite_id.to_string()).await?;
         let events = invite.decide(&InviteCommand::Reserve(of)).map_err(InviteError::Rejected)?;
         Ok((last, events))
     }
@@ -107,21 +108,23 @@ impl Inviter {
         key: &DataKey,
     ) -> Result<ReserveOutcome, InviteError> {
         let mut appending = self.store.begin().await?;
-        let (last, events) = self.decide(appending.connection(), of, mail.email_id).await?;
+        let (last, events) =
+            self.decide_reservation(appending.connection(), of, mail.email_id).await?;
         let firm_id = context.firm_id;
         let connection = appending.connection();
         let form = forms::find(&mut *connection, firm_id, of.form_id).await?;
         if form.ok_or(InviteError::NoForm)?.status != FormStatus::Published.name() {
             return Err(InviteError::NotPublished);
         }
-        let sender = firms::sender(&mut *connection, firm_id).await?.ok_or(InviteError::NoFirm)?;
+        let sender =
+            firms::mail_sender(&mut *connection, firm_id).await?.ok_or(InviteError::NoFirm)?;
         let person = people::find(connection, firm_id, of.person_id).await?;
         if let Some(skip) = InviteSkip::new(person, &sender) {
             return Ok(ReserveOutcome::Skipped(skip));
         }
         let stream = mail.email_id.to_string();
-        appending.append(NewEvent::after(last, &stream, context, events)).await?;
-        if !invite_tries::count(appending.connection(), firm_id, of.day).await? {
+        appending.append(NewEvent::number_after(last, &stream, context, events)).await?;
+        if !invite_tries::count_try(appending.connection(), firm_id, of.day).await? {
             return Err(InviteError::TriesUsedUp);
         }
         let bytes =
@@ -134,15 +137,15 @@ impl Inviter {
 
     /// Makes the data key. The keyring is another database, so no transaction spans both. A key
     /// without data does no harm.
-    async fn key(&self, subject: KeySubject) -> Result<DataKey, InviteError> {
-        let mut keys = self.keyring.make(&[subject], &*self.entropy).await?;
+    async fn make_key(&self, subject: KeySubject) -> Result<DataKey, InviteError> {
+        let mut keys = self.keyring.make_keys(&[subject], &*self.entropy).await?;
         keys.remove(&subject).ok_or_else(|| InviteError::Vault("a data key is damaged".to_owned()))
     }
 
     /// Deletes the data key of a mail that is no longer needed. If this fails, the remaining key
     /// decrypts nothing.
-    pub(crate) async fn forget(&self, subject: KeySubject) {
-        if let Err(error) = self.keyring.forget(&[subject]).await {
+    pub(crate) async fn forget_key(&self, subject: KeySubject) {
+        if let Err(error) = self.keyring.forget_keys(&[subject]).await {
             tracing::warn!(%error, "the data key of a mail could not be deleted");
         }
     }
@@ -168,7 +171,7 @@ impl Inviter {
     }
 }
 
-fn rejected(why: InviteRejection, invite_id: Uuid) -> Result<ReserveOutcome, InviteError> {
+fn rejection_outcome(why: InviteRejection, invite_id: Uuid) -> Result<ReserveOutcome, InviteError> {
     match why {
         InviteRejection::AlreadySent => Ok(ReserveOutcome::Skipped(InviteSkip::AlreadySentToday)),
         InviteRejection::BeingSent => Err(InviteError::BeingSent(invite_id)),

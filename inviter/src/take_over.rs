@@ -49,14 +49,18 @@ impl Worker for TakeOver {
 impl Inviter {
     /// Sends the same bytes once more, or gives the reservation back.
     async fn take_over(&self, invite: &OpenInvite) -> Result<(), InviteError> {
-        let context = self.context(invite.firm_id, Actor::System);
+        let context = self.event_context(invite.firm_id, Actor::System);
         let too_late = context.recorded_at.get() >= invite.reserved_at + RESEND_FOR;
         let mail = if too_late { None } else { self.reserved_mail(invite).await? };
         if let Some(mail) = mail {
             return self.send_again(&context, invite, &mail).await;
         }
         if self
-            .finish(&context, invite.invite_of(), InviteCommand::GiveBack(invite.invite_of()))
+            .end_reservation(
+                &context,
+                invite.invite_of(),
+                InviteCommand::GiveBack(invite.invite_of()),
+            )
             .await?
         {
             tracing::warn!(invite_id = %invite.invite_id, "an invite was given back unsent");
@@ -72,13 +76,13 @@ impl Inviter {
         invite: &OpenInvite,
         mail: &Mail,
     ) -> Result<(), InviteError> {
-        let sent = match self.mailer.turn(invite.firm_id, Duration::ZERO).await {
-            Ok(turn) => turn.send(mail).await,
+        let sent = match self.mailer.take_turn(invite.firm_id, Duration::ZERO).await {
+            Ok(turn) => turn.send_mail(mail).await,
             Err(why) => MailOutcome::Failed(why.to_string()),
         };
         match sent {
             sent @ (MailOutcome::Accepted | MailOutcome::Refused { .. }) => {
-                self.record(context, invite.invite_of(), &sent).await
+                self.record_result(context, invite.invite_of(), &sent).await
             }
             MailOutcome::Failed(why) => {
                 tracing::warn!(invite_id = %invite.invite_id, why, "an invite could not be sent and waits for its next turn");

@@ -20,7 +20,7 @@ impl MailFolder {
 
     /// Writes a mail into its file. A mail that was written before is written again, with the same
     /// bytes.
-    pub(crate) async fn write(&self, mail: &Mail) -> MailOutcome {
+    pub(crate) async fn write_mail(&self, mail: &Mail) -> MailOutcome {
         let file = self.0.join(format!("{}.eml", mail.email_id));
         match write_whole(&self.0, &file, &mail.bytes).await {
             Ok(()) => MailOutcome::Accepted,

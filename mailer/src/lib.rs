@@ -20,9 +20,9 @@ mod notice;
 mod smtp;
 mod smtp_url;
 
-pub use compose::compose;
+pub use compose::compose_invite;
 pub use mail::{InviteContent, Mail, NotASender, SenderAddress};
 pub use mailer::{MailOutcome, MailTurn, Mailer, MailerError, NoTurn, SmtpSettings};
-pub use names::greeting;
+pub use names::greeting_name;
 pub use notice::{NoticeContent, compose_notice};
 pub use smtp_url::{NotAnSmtpUrl, SmtpUrl};

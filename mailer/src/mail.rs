@@ -91,7 +91,7 @@ impl FromStr for SenderAddress {
 
     fn from_str(text: &str) -> Result<Self, NotASender> {
         match text.parse::<EmailAddress>() {
-            Ok(address) if address.local().len() <= LOCAL_PART_MAX => Ok(Self(address)),
+            Ok(address) if address.local_part().len() <= LOCAL_PART_MAX => Ok(Self(address)),
             Ok(_) | Err(_) => Err(NotASender),
         }
     }

@@ -91,20 +91,20 @@ impl Mailer {
     ///
     /// # Errors
     /// [`MailerError`]: the roots cannot be read.
-    pub fn smtp(url: &SmtpUrl, settings: &SmtpSettings) -> Result<Self, MailerError> {
+    pub fn over_smtp(url: &SmtpUrl, settings: &SmtpSettings) -> Result<Self, MailerError> {
         Ok(Self(MailRoute::Smtp(Arc::new(SmtpRelay::new(url, settings)?))))
     }
 
     /// A mailer that writes one `<email_id>.eml` per mail into a folder, for development. Makes the
     /// folder if it is missing.
     #[must_use]
-    pub fn files(folder: impl Into<PathBuf>) -> Self {
+    pub fn into_folder(folder: impl Into<PathBuf>) -> Self {
         Self(MailRoute::Files(Arc::new(MailFolder::new(folder.into()))))
     }
 
     /// A mailer that sends nothing: for a process without a mail server, and for commands.
     #[must_use]
-    pub const fn off() -> Self {
+    pub const fn switched_off() -> Self {
         Self(MailRoute::Off)
     }
 
@@ -112,10 +112,10 @@ impl Mailer {
     ///
     /// # Errors
     /// [`NoTurn`]; with a wait of zero also if no turn is free now.
-    pub async fn turn(&self, firm_id: Uuid, wait_max: Duration) -> Result<MailTurn, NoTurn> {
+    pub async fn take_turn(&self, firm_id: Uuid, wait_max: Duration) -> Result<MailTurn, NoTurn> {
         match &self.0 {
             MailRoute::Smtp(relay) => {
-                let turn = relay.turn(firm_id, wait_max).await.ok_or(NoTurn::Busy)?;
+                let turn = relay.take_turn(firm_id, wait_max).await.ok_or(NoTurn::Busy)?;
                 Ok(MailTurn(TurnRoute::Smtp(Arc::clone(relay), turn)))
             }
             MailRoute::Files(folder) => Ok(MailTurn(TurnRoute::Files(Arc::clone(folder)))),
@@ -127,10 +127,10 @@ impl Mailer {
 impl MailTurn {
     /// Hands one mail over. If the future is dropped midway, the mail may or may not have been
     /// sent.
-    pub async fn send(self, mail: &Mail) -> MailOutcome {
+    pub async fn send_mail(self, mail: &Mail) -> MailOutcome {
         match &self.0 {
-            TurnRoute::Smtp(relay, turn) => relay.send(mail, turn).await,
-            TurnRoute::Files(folder) => folder.write(mail).await,
+            TurnRoute::Smtp(relay, turn) => relay.send_mail(mail, turn).await,
+            TurnRoute::Files(folder) => folder.write_mail(mail).await,
         }
     }
 }

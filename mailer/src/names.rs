@@ -8,7 +8,7 @@ const NAME_MAX: usize = 200;
 /// The name in the greeting: the first name, else the first word of the full name (contract,
 /// section POST /forms/{id}/send). `None` if no character is visible.
 #[must_use]
-pub fn greeting(first_name: Option<&str>, name: Option<&str>) -> Option<String> {
+pub fn greeting_name(first_name: Option<&str>, name: Option<&str>) -> Option<String> {
     let first_name = first_name.and_then(one_line);
     first_name.or_else(|| name?.split(is_gap).find_map(one_line))
 }

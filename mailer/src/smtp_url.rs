@@ -86,7 +86,7 @@ impl FromStr for SmtpUrl {
             "smtps" => SmtpEncryption::Implicit,
             _ => return Err(NotAnSmtpUrl::Scheme),
         };
-        let host = host(&url)?;
+        let host = url_host(&url)?;
         let mut ehlo = None;
         if !matches!(url.path(), "" | "/") || url.fragment().is_some() {
             return Err(NotAnSmtpUrl::Parameter);
@@ -103,13 +103,13 @@ impl FromStr for SmtpUrl {
         if encryption == SmtpEncryption::None && !is_this_machine(&host) {
             return Err(NotAnSmtpUrl::Bare);
         }
-        let port = url.port().unwrap_or(encryption.port());
-        Ok(Self { host, port, encryption, login: login(&url)?, ehlo })
+        let port = url.port().unwrap_or(encryption.default_port());
+        Ok(Self { host, port, encryption, login: url_login(&url)?, ehlo })
     }
 }
 
 impl SmtpEncryption {
-    const fn port(self) -> u16 {
+    const fn default_port(self) -> u16 {
         match self {
             Self::StartTls | Self::None => 587,
             Self::Implicit => 465,
@@ -118,7 +118,7 @@ impl SmtpEncryption {
 }
 
 /// The host, without the brackets of an IPv6 address.
-fn host(url: &Url) -> Result<String, NotAnSmtpUrl> {
+fn url_host(url: &Url) -> Result<String, NotAnSmtpUrl> {
     let text = url.host_str().filter(|host| !host.is_empty()).ok_or(NotAnSmtpUrl::Host)?;
     // The URL standard leaves hosts of unknown schemes as they are written.
     match Host::parse(text).map_err(|_| NotAnSmtpUrl::Host)? {
@@ -138,7 +138,7 @@ fn is_domain(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
-fn login(url: &Url) -> Result<Option<SmtpLogin>, NotAnSmtpUrl> {
+fn url_login(url: &Url) -> Result<Option<SmtpLogin>, NotAnSmtpUrl> {
     match (url.username(), url.password()) {
         ("", None) => Ok(None),
         (user, Some(password)) if !user.is_empty() && !password.is_empty() => {

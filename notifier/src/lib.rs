@@ -123,7 +123,7 @@ impl Worker for NoticeWorker {
         }
         let now = notifier.clock.now();
         let queued = notifier.queue_new(now).await?;
-        let taken = notices::take(notifier.store.pool(), now.get(), MAILS_AT_ONCE).await?;
+        let taken = notices::take_due(notifier.store.pool(), now.get(), MAILS_AT_ONCE).await?;
         if queued == 0 && taken.is_empty() {
             return Ok(NextStep::IDLE);
         }
@@ -140,9 +140,9 @@ impl Notifier {
         };
         let new = notices::not_queued(self.store.pool(), QUEUED_AT_ONCE).await?;
         for open in &new {
-            match self.notice(open).await? {
-                Some(notice) => self.queue(&notice, url, now).await?,
-                None => self.finish(open, None, now).await?,
+            match self.load_notice(open).await? {
+                Some(notice) => self.queue_notice(&notice, url, now).await?,
+                None => self.finish_notice(open, None, now).await?,
             }
             crash::point("notice_queued");
         }
@@ -150,50 +150,55 @@ impl Notifier {
     }
 
     async fn mail_one(&self, open: &OpenNotice, now: Timestamp) -> Result<(), AppendError> {
-        match self.notice(open).await? {
-            Some(notice) => self.mail(open, &notice, now).await,
-            None => self.finish(open, None, now).await,
+        match self.load_notice(open).await? {
+            Some(notice) => self.send_mail(open, &notice, now).await,
+            None => self.finish_notice(open, None, now).await,
         }
     }
 
     /// The notice with its names. `None` if a closed firm had no subscription.
-    async fn notice(&self, open: &OpenNotice) -> Result<Option<Notice>, AppendError> {
+    async fn load_notice(&self, open: &OpenNotice) -> Result<Option<Notice>, AppendError> {
         let OpenNotice { firm_id, facts: Json(facts), .. } = open;
         let mut connection = self.store.pool().acquire().await?;
-        let hooks = notices::hooks(&mut connection, *firm_id, facts).await?;
+        let hooks = notices::named_hooks(&mut connection, *firm_id, facts).await?;
         if hooks.is_empty() && facts.is_of_closed_firm() {
             return Ok(None);
         }
-        let key = notices::key(&mut connection, facts).await?;
+        let key = notices::notice_key(&mut connection, facts).await?;
         let screen = self.places.screen.as_ref();
         let link = screen.map(|url| url.replace(FIRM_PLACEHOLDER, &firm_id.to_string()));
         Ok(Some(Notice { firm_id: *firm_id, facts: facts.clone(), hooks, key, link }))
     }
 
     /// Puts the notice into the outbox, once.
-    async fn queue(&self, notice: &Notice, url: &str, now: Timestamp) -> Result<(), AppendError> {
-        let sent = self.sent(notice.firm_id, &notice.facts, NoticeChannel::Operator, url);
+    async fn queue_notice(
+        &self,
+        notice: &Notice,
+        url: &str,
+        now: Timestamp,
+    ) -> Result<(), AppendError> {
+        let sent = self.sent_notice(notice.firm_id, &notice.facts, NoticeChannel::Operator, url);
         let firm_id = notice.firm_id;
         let queued = QueuedNotice { firm_id, sent, body: notice.cloud_event(&self.places.source) };
         let mut appending = self.store.begin().await?;
         let connection = appending.connection();
         if notices::note_queued(connection, queued.sent.notice_id).await? {
             let of = NoticeToQueue { url, notice: &queued };
-            outbox::queue(connection, of, now.get()).await?;
+            outbox::queue_notice(connection, of, now.get()).await?;
             appending.deliveries_wait();
         }
         appending.commit().await
     }
 
-    async fn mail(
+    async fn send_mail(
         &self,
         open: &OpenNotice,
         notice: &Notice,
         now: Timestamp,
     ) -> Result<(), AppendError> {
-        let (reader, to) = match self.recipient(notice.firm_id).await? {
+        let (reader, to) = match self.find_recipient(notice.firm_id).await? {
             Ok(recipient) => recipient,
-            Err(end) => return self.end(open, end, now).await,
+            Err(end) => return self.end_unsent(open, end, now).await,
         };
         let mail = compose_notice(&NoticeContent {
             notice,
@@ -202,9 +207,9 @@ impl Notifier {
             to: &to,
             lang: reader.notices.lang,
         });
-        let sent = match self.mailer.turn(notice.firm_id, TURN_WAIT).await {
-            Ok(turn) => turn.send(&mail).await,
-            Err(NoTurn::Off) => return self.end(open, MailEnd::NoServer, now).await,
+        let sent = match self.mailer.take_turn(notice.firm_id, TURN_WAIT).await {
+            Ok(turn) => turn.send_mail(&mail).await,
+            Err(NoTurn::Off) => return self.end_unsent(open, MailEnd::NoServer, now).await,
             // No try was made. The notice is due again when nobody holds it any more.
             Err(NoTurn::Busy) => return Ok(()),
         };
@@ -213,17 +218,17 @@ impl Notifier {
             MailOutcome::Accepted => {
                 let address = to.to_string();
                 let channel = NoticeChannel::Mail;
-                let sent = self.sent(notice.firm_id, &notice.facts, channel, &address);
+                let sent = self.sent_notice(notice.firm_id, &notice.facts, channel, &address);
                 NOTICES.count(&[("channel", channel.name()), ("outcome", MailEnd::Sent.name())]);
-                self.finish(open, Some(sent), now).await
+                self.finish_notice(open, Some(sent), now).await
             }
-            MailOutcome::Refused { .. } => self.end(open, MailEnd::Refused, now).await,
-            MailOutcome::Failed(why) => self.retry(open, &why, now).await,
+            MailOutcome::Refused { .. } => self.end_unsent(open, MailEnd::Refused, now).await,
+            MailOutcome::Failed(why) => self.put_off_mail(open, &why, now).await,
         }
     }
 
     /// The firm's settings and address, or the reason why no mail goes.
-    async fn recipient(
+    async fn find_recipient(
         &self,
         firm_id: Uuid,
     ) -> Result<Result<(NoticeReader, EmailAddress), MailEnd>, AppendError> {
@@ -234,26 +239,31 @@ impl Notifier {
         if !reader.notices.mail {
             return Ok(Err(MailEnd::SwitchedOff));
         }
-        let wrapping = self.keyring.wrapping();
-        let contact = secrets::contact(&mut connection, wrapping, firm_id).await?;
+        let wrapping = self.keyring.wrapping_key();
+        let contact = secrets::reply_address(&mut connection, wrapping, firm_id).await?;
         let address = contact.and_then(|text| EmailAddress::read_leniently(&text).ok());
         Ok(address.map(|to| (reader, to)).ok_or(MailEnd::NoAddress))
     }
 
     /// Puts the mail off like a delivery, and gives it up after the last try.
-    async fn retry(&self, open: &OpenNotice, why: &str, now: Timestamp) -> Result<(), AppendError> {
+    async fn put_off_mail(
+        &self,
+        open: &OpenNotice,
+        why: &str,
+        now: Timestamp,
+    ) -> Result<(), AppendError> {
         let tries = u32::try_from(open.mail_tries).unwrap_or(u32::MAX).saturating_add(1);
         let Some(wait) = RetrySchedule::RestHook.wait_after(tries, None, 0.0) else {
-            return self.end(open, MailEnd::GivenUp, now).await;
+            return self.end_unsent(open, MailEnd::GivenUp, now).await;
         };
         tracing::warn!(notice_id = %open.notice_id, why, "a notice could not be mailed yet");
         NOTICES.count(&[("channel", NoticeChannel::Mail.name()), ("outcome", "retry")]);
-        let until: DateTime<Utc> = now.get() + self.scale.wait(wait);
+        let until: DateTime<Utc> = now.get() + self.scale.scaled_wait(wait);
         Ok(notices::put_off(self.store.pool(), open.notice_id, until).await?)
     }
 
     /// Ends a notice whose mail does not arrive.
-    async fn end(
+    async fn end_unsent(
         &self,
         open: &OpenNotice,
         end: MailEnd,
@@ -264,11 +274,11 @@ impl Notifier {
             tracing::error!(notice_id = %open.notice_id, end, "a notice was not mailed");
         }
         NOTICES.count(&[("channel", NoticeChannel::Mail.name()), ("outcome", end.name())]);
-        self.finish(open, None, now).await
+        self.finish_notice(open, None, now).await
     }
 
     /// Deletes the row. Records that the mail was taken, if it was.
-    async fn finish(
+    async fn finish_notice(
         &self,
         open: &OpenNotice,
         sent: Option<SentNotice>,
@@ -283,14 +293,14 @@ impl Notifier {
                     aggregate_id: sending_id.to_string(),
                     sequence: 1,
                     event: NoticeSendingEvent::NoticeSent(sent).into(),
-                    context: context(open.firm_id, open.notice_id, now),
+                    context: notice_context(open.firm_id, open.notice_id, now),
                 }])
                 .await?;
         }
         appending.commit().await
     }
 
-    fn sent(
+    fn sent_notice(
         &self,
         firm_id: Uuid,
         facts: &NoticeFacts,
@@ -308,7 +318,7 @@ impl Notifier {
     }
 }
 
-const fn context(firm_id: Uuid, notice_id: Uuid, now: Timestamp) -> EventContext {
+const fn notice_context(firm_id: Uuid, notice_id: Uuid, now: Timestamp) -> EventContext {
     EventContext {
         firm_id,
         recorded_at: now,

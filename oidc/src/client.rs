@@ -67,7 +67,7 @@ impl ProviderClient {
         Ok(Self(client.map_err(|error| error.to_string())?))
     }
 
-    async fn answer(&self, request: HttpRequest) -> Result<HttpResponse, NoProviderAnswer> {
+    async fn fetch_answer(&self, request: HttpRequest) -> Result<HttpResponse, NoProviderAnswer> {
         // A description may name URLs with http, also that of the keys.
         if safe_url(&request.uri().to_string()).is_none() {
             return Err(NoProviderAnswer(format!("{} is no URL with https", request.uri())));
@@ -99,6 +99,6 @@ impl<'c> AsyncHttpClient<'c> for ProviderClient {
     type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, NoProviderAnswer>> + Send + 'c>>;
 
     fn call(&'c self, request: HttpRequest) -> Self::Future {
-        Box::pin(self.answer(request))
+        Box::pin(self.fetch_answer(request))
     }
 }

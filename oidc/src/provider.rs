@@ -160,12 +160,15 @@ impl Provider {
     ///
     /// # Errors
     /// [`SignInError::Away`].
-    pub async fn look(&self) -> Result<(), SignInError> {
-        self.read().await.map(drop)
+    pub async fn require_description(&self) -> Result<(), SignInError> {
+        self.read_description().await.map(drop)
     }
 
     /// The description that was read within the last hour, or a new one.
-    async fn described(&self, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, SignInError> {
+    async fn recent_description(
+        &self,
+        now: Timestamp,
+    ) -> Result<Arc<CoreProviderMetadata>, SignInError> {
         let mut description = self.description.lock().await;
         match &description.known {
             Some((known, read_at)) if now.get() - read_at.get() < DESCRIPTION_AGE_MAX => {
@@ -202,7 +205,7 @@ impl Provider {
         {
             return Err(error.clone());
         }
-        let read = self.read().await.map(Arc::new);
+        let read = self.read_description().await.map(Arc::new);
         description.last_reading = Some((now, read.as_ref().err().cloned()));
         if let Ok(read) = &read {
             description.known = Some((Arc::clone(read), now));
@@ -210,7 +213,7 @@ impl Provider {
         read
     }
 
-    async fn read(&self) -> Result<CoreProviderMetadata, SignInError> {
+    async fn read_description(&self) -> Result<CoreProviderMetadata, SignInError> {
         let issuer = self.issuer.clone();
         let read = CoreProviderMetadata::discover_async(issuer, &self.client).await;
         let read = read.map_err(|error| SignInError::Away(with_causes(&error)))?;
@@ -233,7 +236,7 @@ impl Provider {
         demand: ProofDemand,
         now: Timestamp,
     ) -> Result<Url, SignInError> {
-        let description = self.described(now).await?;
+        let description = self.recent_description(now).await?;
         let verifier = PkceCodeVerifier::new(proof.verifier.clone());
         let client = CoreClient::from_provider_metadata(
             description.as_ref().clone(),
@@ -260,7 +263,7 @@ impl Provider {
     ///
     /// # Errors
     /// [`SignInError`].
-    pub async fn user(
+    pub async fn prove_user(
         &self,
         answer: &ProviderAnswer,
         proof: &ProofOfFlow,
@@ -275,9 +278,9 @@ impl Provider {
         }
         let code = answer.code.clone().filter(|code| !code.is_empty());
         let code = code.ok_or_else(|| SignInError::Unproven("it has no code".to_owned()))?;
-        let description = self.described(now).await?;
-        let token = self.exchange(&description, code, proof).await?;
-        let found = self.check(&token, proof, now).await?;
+        let description = self.recent_description(now).await?;
+        let token = self.exchange_code(&description, code, proof).await?;
+        let found = self.check_token(&token, proof, now).await?;
         // A person at the browser can take the demand off the address of the provider.
         if demand == ProofDemand::Fresh && !is_fresh_proof(found.proven_at, now) {
             let why = "it does not tell, as auth_time, that you signed in just now";
@@ -286,7 +289,7 @@ impl Provider {
         Ok(found)
     }
 
-    async fn exchange(
+    async fn exchange_code(
         &self,
         description: &CoreProviderMetadata,
         code: String,
@@ -322,17 +325,17 @@ impl Provider {
 
     /// Checks issuer, audience, signature, expiry and nonce. A provider may have changed its keys
     /// since its description was read, so the description is then read again.
-    async fn check(
+    async fn check_token(
         &self,
         token: &CoreIdToken,
         proof: &ProofOfFlow,
         now: Timestamp,
     ) -> Result<ProvenUser, SignInError> {
-        let description = self.described(now).await?;
-        let found = match self.checked(&description, token, proof, now) {
+        let description = self.recent_description(now).await?;
+        let found = match self.verify_claims(&description, token, proof, now) {
             Err(ClaimsVerificationError::SignatureVerification(_)) => {
                 let description = self.described_after(&description, now).await?;
-                self.checked(&description, token, proof, now)
+                self.verify_claims(&description, token, proof, now)
             }
             other => other,
         };
@@ -340,7 +343,7 @@ impl Provider {
         let (user, proven_at) = user.ok_or_else(|| {
             SignInError::Unproven("its subject is empty, too long or not printable".to_owned())
         })?;
-        let role = self.role_of(&user, &payload(token).unwrap_or_default())?;
+        let role = self.role_of(&user, &token_claims(token).unwrap_or_default())?;
         Ok(ProvenUser { user, role, proven_at })
     }
 
@@ -357,7 +360,7 @@ impl Provider {
         }
     }
 
-    fn checked(
+    fn verify_claims(
         &self,
         description: &CoreProviderMetadata,
         token: &CoreIdToken,
@@ -377,7 +380,7 @@ impl Provider {
             let why = "it was made for another client".to_owned();
             return Err(ClaimsVerificationError::InvalidAudience(why));
         }
-        let name = claims.name().and_then(plain);
+        let name = claims.name().and_then(plain_name);
         let names = [
             name,
             claims.preferred_username().map(|name| name.as_str()),
@@ -391,13 +394,13 @@ impl Provider {
 }
 
 /// The name without a language, or the first one.
-fn plain(name: &LocalizedClaim<openidconnect::EndUserName>) -> Option<&str> {
+fn plain_name(name: &LocalizedClaim<openidconnect::EndUserName>) -> Option<&str> {
     let name = name.get(None).or_else(|| name.iter().next().map(|(_, name)| name));
     name.map(|name| name.as_str())
 }
 
 /// The claims of a token whose signature was checked.
-fn payload(token: &CoreIdToken) -> Option<Value> {
+fn token_claims(token: &CoreIdToken) -> Option<Value> {
     let text = token.to_string();
     let payload = text.split('.').nth(1)?;
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()

@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub(crate) struct ActorGuard;
 
 impl WithAppend for ActorGuard {
-    fn before<'a>(
+    fn prepare_append<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a mut [NewEvent],

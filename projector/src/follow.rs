@@ -56,18 +56,18 @@ pub trait Projection: Send + Sync {
     const PASSES: &'static [&'static str];
 
     /// Returns the largest number of rows that an event writes.
-    fn rows(&self, _event: &RecordedEvent) -> usize {
+    fn rows_max(&self, _event: &RecordedEvent) -> usize {
         1
     }
 
     /// Returns, in ascending order, the indexes of events that another event will probably follow
     /// soon. Both are then cheaper to apply together.
-    fn unfinished(&self, _events: &[RecordedEvent]) -> Vec<usize> {
+    fn unfinished_events(&self, _events: &[RecordedEvent]) -> Vec<usize> {
         Vec::new()
     }
 
     /// Applies a batch in order.
-    fn apply<'a>(
+    fn apply_batch<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -75,7 +75,7 @@ pub trait Projection: Send + Sync {
 
     /// Counts a batch that was applied, in the same transaction. A rebuild applies events again and
     /// counts none.
-    fn count<'a>(
+    fn count_batch<'a>(
         &'a self,
         _connection: &'a mut PgConnection,
         _events: &'a [RecordedEvent],
@@ -142,7 +142,7 @@ impl<P: Projection> Follower<P> {
     /// waits.
     fn first_held(&self, events: &[RecordedEvent]) -> Option<(usize, Duration)> {
         let now = self.clock.as_ref()?.now().get();
-        let unfinished = self.projection.unfinished(events);
+        let unfinished = self.projection.unfinished_events(events);
         let soon = if unfinished.len() > QUIET_EVENTS_MAX { HOLD_IN_BURST_FOR } else { HOLD_FOR };
         let left = |event: &RecordedEvent| {
             let age = (now - event.context.recorded_at.get()).to_std().ok()?;
@@ -166,7 +166,7 @@ impl<P: Projection> Worker for Follower<P> {
             return Ok(idle);
         }
         let mut transaction = self.store.connections().begin().await?;
-        let Some(after) = checkpoint::take(&mut transaction, P::NAME).await? else {
+        let Some(after) = checkpoint::lock_position(&mut transaction, P::NAME).await? else {
             return Ok(NextStep::IDLE);
         };
         if !self.fence.still_holds(look) {
@@ -181,19 +181,19 @@ impl<P: Projection> Worker for Follower<P> {
             let full = i64::try_from(more.len()) == Ok(EVENTS_PER_READ);
             read.until = more.last().filter(|_| full).map_or(settled, |last| last.position);
             if let Some(last) = more.last() {
-                self.store.life().saw(SeenEvent::new(last));
+                self.store.life().remember_event(SeenEvent::new(last));
             }
             read.events.extend(more);
         }
         let held = self.first_held(&read.events).filter(|_| read.events.len() < WAITING_EVENTS_MAX);
         let ready = held.map_or(read.events.len(), |(before, _)| before);
         let taken =
-            events_within(read.events[..ready].iter().map(|event| self.projection.rows(event)));
+            events_within(read.events[..ready].iter().map(|event| self.projection.rows_max(event)));
         let reached = read.events.get(taken).map_or(read.until, |first| first.position - 1);
         if reached > after {
             if taken > 0 {
-                self.projection.apply(&mut transaction, &read.events[..taken]).await?;
-                self.projection.count(&mut transaction, &read.events[..taken]).await?;
+                self.projection.apply_batch(&mut transaction, &read.events[..taken]).await?;
+                self.projection.count_batch(&mut transaction, &read.events[..taken]).await?;
             }
             crash::point("following");
             checkpoint::move_to(&mut transaction, P::NAME, reached).await?;

@@ -95,11 +95,11 @@ pub async fn find(
     if found.body_sha256 != request.body_sha256 {
         return Ok(RememberedRequest::Other);
     }
-    Ok(found.hook.live().map_or(free, RememberedRequest::Made))
+    Ok(found.hook.into_live().map_or(free, RememberedRequest::Made))
 }
 
 impl FoundHook {
-    fn live(self) -> Option<HookRow> {
+    fn into_live(self) -> Option<HookRow> {
         Some(HookRow {
             hook_id: self.hook_id?,
             trigger: self.trigger?,
@@ -166,7 +166,7 @@ pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64
 pub(crate) struct HookRequestWriter;
 
 impl WithAppend for HookRequestWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],

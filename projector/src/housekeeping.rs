@@ -38,7 +38,7 @@ impl Worker for HousekeepingWorker {
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
-        let Some(now) = self.timer.due(&self.clock) else {
+        let Some(now) = self.timer.now_if_due(&self.clock) else {
             return Ok(NextStep::IDLE);
         };
         let yesterday = now.date_naive() - TimeDelta::days(1);
@@ -52,7 +52,7 @@ impl Worker for HousekeepingWorker {
         let signed_in = sign_ins::forget(&self.pool, now, ROWS_PER_STEP.into()).await?;
         let two_days_ago = now - TimeDelta::days(2);
         let sent = receivers::forget(&self.pool, two_days_ago, ROWS_PER_STEP.into()).await?;
-        table_sizes::note(&self.pool, now.date_naive()).await?;
+        table_sizes::note_day(&self.pool, now.date_naive()).await?;
         let last_kept = now.date_naive() - TimeDelta::days(SIZES_KEPT_DAYS);
         let sized = table_sizes::forget(&self.pool, last_kept, ROWS_PER_STEP.into()).await?;
         let gone =
@@ -61,7 +61,7 @@ impl Worker for HousekeepingWorker {
         if most == Some(u64::from(ROWS_PER_STEP)) {
             return Ok(NextStep::Busy);
         }
-        self.timer.end(now);
+        self.timer.end_sweep(now);
         Ok(NextStep::IDLE)
     }
 }

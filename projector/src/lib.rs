@@ -57,13 +57,13 @@ pub use work_queues::{invites, notices, partials, replay_items, replay_requests,
 
 /// Returns the guards of an append, in the order of locks: firm, member, key, quota.
 #[must_use]
-pub fn guards() -> Vec<Box<dyn WithAppend>> {
+pub fn append_guards() -> Vec<Box<dyn WithAppend>> {
     vec![Box::new(actors::ActorGuard), Box::new(quotas::QuotaGuard)]
 }
 
 /// Returns the writers of the tables that change with an append.
 #[must_use]
-pub fn tables() -> Vec<Box<dyn WithAppend>> {
+pub fn table_writers() -> Vec<Box<dyn WithAppend>> {
     vec![
         Box::new(firms::FirmWriter),
         Box::new(members::MemberWriter),

@@ -29,7 +29,7 @@ pub struct NewLinkRow<'a> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn insert(pool: &PgPool, link: &NewLinkRow<'_>) -> Result<(), sqlx::Error> {
+pub async fn insert_link(pool: &PgPool, link: &NewLinkRow<'_>) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into portal_sessions (link_sha256, firm_id, member_id, lang, frame_origin, ends_at)
          values ($1, $2, $3, $4, $5, $6)",

@@ -161,7 +161,7 @@ pub struct OpenSignIn {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn open(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<OpenSignIn>, sqlx::Error> {
+pub async fn list_open(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<OpenSignIn>, sqlx::Error> {
     sqlx::query_as(
         "select s.user_id, u.name, s.role, s.firm_ids, s.ends_at
            from sign_ins s join users u on u.user_id = s.user_id
@@ -218,7 +218,7 @@ pub async fn end_of_user(
 ///
 /// # Errors
 /// [`TailError`].
-pub async fn names(
+pub async fn user_names(
     connection: &mut PgConnection,
     user_ids: &[Uuid],
 ) -> Result<Vec<(Uuid, String)>, TailError> {

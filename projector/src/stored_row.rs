@@ -17,32 +17,35 @@ pub trait StoredRow: Sized {
     const COLUMN: &'static str;
 
     /// Returns the id of the row.
-    fn key(&self) -> Uuid;
+    fn row_id(&self) -> Uuid;
 
     /// Returns the id of the row's stream.
-    fn stream(&self) -> Uuid {
-        self.key()
+    fn stream_id(&self) -> Uuid {
+        self.row_id()
     }
 
     /// Makes the row that a stream leads to. Returns `None` if the stream makes no row.
     fn from_stream(stream: &[&RecordedEvent]) -> Option<Self>;
 
     /// Returns for each column its name, and whether it equals the other row's.
-    fn compare(&self, other: &Self) -> Vec<ComparedColumn>;
+    fn compared_columns(&self, other: &Self) -> Vec<ComparedColumn>;
 
     /// Lists up to `limit` rows after one, in the order of their ids.
     ///
     /// # Errors
     /// If the database does not answer.
-    fn after(
+    fn rows_after(
         connection: &mut PgConnection,
         after: Option<Uuid>,
         limit: i64,
     ) -> impl Future<Output = Result<Vec<Self>, sqlx::Error>> + Send;
 
     /// Returns the first column that differs from the other row's.
-    fn difference(&self, other: &Self) -> Option<&'static str> {
-        self.compare(other).into_iter().find(|column| !column.is_equal).map(|column| column.name)
+    fn first_difference(&self, other: &Self) -> Option<&'static str> {
+        self.compared_columns(other)
+            .into_iter()
+            .find(|column| !column.is_equal)
+            .map(|column| column.name)
     }
 }
 

@@ -39,7 +39,9 @@ pub struct PastTableSize {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn now(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sqlx::Error> {
+pub async fn present_sizes(
+    connection: &mut PgConnection,
+) -> Result<Vec<TableSizeRow>, sqlx::Error> {
     sqlx::query_as(
         "select relname::text as table_name,
                 greatest(reltuples, pg_stat_get_live_tuples(oid), 0)::bigint as rows,
@@ -59,9 +61,11 @@ pub async fn now(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sql
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn counted(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>, sqlx::Error> {
-    let mut sizes = now(connection).await?;
-    let counts = count(connection, &sizes).await?;
+pub async fn counted_sizes(
+    connection: &mut PgConnection,
+) -> Result<Vec<TableSizeRow>, sqlx::Error> {
+    let mut sizes = present_sizes(connection).await?;
+    let counts = count_rows(connection, &sizes).await?;
     for size in &mut sizes {
         if let Some(rows) = counts.get(&size.table_name) {
             size.rows = *rows;
@@ -71,7 +75,7 @@ pub async fn counted(connection: &mut PgConnection) -> Result<Vec<TableSizeRow>,
 }
 
 /// Counts the rows of the countable tables, in one statement.
-async fn count(
+async fn count_rows(
     connection: &mut PgConnection,
     sizes: &[TableSizeRow],
 ) -> Result<HashMap<String, i64>, sqlx::Error> {
@@ -113,7 +117,7 @@ pub async fn oldest_since(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn note(pool: &PgPool, day: NaiveDate) -> Result<u64, sqlx::Error> {
+pub async fn note_day(pool: &PgPool, day: NaiveDate) -> Result<u64, sqlx::Error> {
     let noted = sqlx::query(
         "insert into table_sizes (table_name, day, rows, bytes)
          select relname, $1, greatest(reltuples, 0)::bigint, pg_total_relation_size(oid)

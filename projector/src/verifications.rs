@@ -75,7 +75,7 @@ pub async fn note_end(
     connection: &mut PgConnection,
     ended: &EndedVerification,
 ) -> Result<(), sqlx::Error> {
-    let (word, text) = ended.outcome.parts();
+    let (word, text) = ended.outcome.word_and_text();
     sqlx::query(
         "insert into last_verification (ended_at, verified_to, outcome, reason)
          values ($1, $2, $3, $4)

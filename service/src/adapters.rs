@@ -21,14 +21,14 @@ use vault::responses::NewSubmission;
 struct AppendClaims(AppendLeaser);
 
 impl AppendClaimer for AppendClaims {
-    fn queue<'a>(
+    fn queue_and_claim<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
         submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>> {
         Box::pin(async move {
-            let leased = self.0.queue(connection, occurrences, submissions).await?;
+            let leased = self.0.queue_deliveries(connection, occurrences, submissions).await?;
             Ok(Box::new(AppendLease(leased)) as Box<dyn ClaimedInAppend>)
         })
     }
@@ -38,12 +38,12 @@ impl AppendClaimer for AppendClaims {
 struct AppendLease(LeasedInAppend);
 
 impl ClaimedInAppend for AppendLease {
-    fn waits(&self) -> bool {
-        self.0.waits()
+    fn needs_worker(&self) -> bool {
+        self.0.has_waiting()
     }
 
-    fn send(self: Box<Self>) {
-        self.0.send();
+    fn send_claimed(self: Box<Self>) {
+        self.0.send_leased();
     }
 }
 
@@ -82,7 +82,7 @@ impl SampleSender for Samples {
 pub(crate) struct OutboxView(pub(crate) PgPool);
 
 impl QueueView for OutboxView {
-    fn waiting<'a>(
+    fn host_backlogs<'a>(
         &'a self,
         hosts: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<HostBacklog>, sqlx::Error>> {

@@ -74,16 +74,24 @@ impl Databases {
                  the data keys must not be in the main one; an auditor uses a token instead, see \
                  docs/how-to/audit-with-a-token.md"
             ),
-            (None, _) => Self::private(storage, names, installation).await?,
+            (None, _) => Self::open_private(storage, names, installation).await?,
         };
-        Ok(if std::env::var_os("RUST_LOG").is_some() { found } else { found.unlogged() })
+        Ok(if std::env::var_os("RUST_LOG").is_some() {
+            found
+        } else {
+            found.without_statement_logs()
+        })
     }
 
     /// Logs only slow statements, unless `RUST_LOG` is set. The check whether to log costs time in
     /// each statement.
-    fn unlogged(self) -> Self {
+    fn without_statement_logs(self) -> Self {
         let unlogged = |host: PgConnectOptions| host.log_statements(LevelFilter::Off);
-        Self { main: self.main.with(unlogged), keyring: self.keyring.with(unlogged), ..self }
+        Self {
+            main: self.main.with_options(unlogged),
+            keyring: self.keyring.with_options(unlogged),
+            ..self
+        }
     }
 
     /// Opens the private cluster in the data directory, and makes the databases that it lacks.
@@ -91,13 +99,13 @@ impl Databases {
     /// # Errors
     ///
     /// If there is no cluster and none may be begun, or it does not start.
-    pub async fn private(
+    pub async fn open_private(
         storage: &StorageSettings,
         names: DatabaseNames,
         installation: Installation,
     ) -> anyhow::Result<Self> {
         let data_dir = storage.data_dir();
-        if installation == Installation::MustExist && !Cluster::exists(&data_dir) {
+        if installation == Installation::MustExist && !Cluster::has_data(&data_dir) {
             cluster::check_owner(&data_dir)?;
             bail!(
                 "there is no installation in {}: --data-dir or DATABASE_URL names another, and \
@@ -115,8 +123,8 @@ impl Databases {
         cluster.ensure_database(names.main).await?;
         cluster.ensure_database(names.keyring).await?;
         Ok(Self {
-            main: cluster.connect(names.main).into(),
-            keyring: cluster.connect(names.keyring).into(),
+            main: cluster.connect_options(names.main).into(),
+            keyring: cluster.connect_options(names.keyring).into(),
             cluster: Some(cluster),
         })
     }
@@ -126,8 +134,8 @@ impl Databases {
     /// # Errors
     ///
     /// If a database has no primary.
-    pub async fn require(&mut self) -> anyhow::Result<()> {
-        for (name, database) in self.both() {
+    pub async fn require_primaries(&mut self) -> anyhow::Result<()> {
+        for (name, database) in self.named_hosts() {
             database.find_primary().await.map_err(|none| anyhow!("{name} {none}"))?;
         }
         Ok(())
@@ -139,8 +147,8 @@ impl Databases {
     /// # Errors
     ///
     /// If a server refuses this login.
-    pub async fn wait(&mut self) -> anyhow::Result<()> {
-        for (name, database) in self.both() {
+    pub async fn wait_for_primaries(&mut self) -> anyhow::Result<()> {
+        for (name, database) in self.named_hosts() {
             until_primary(name, database).await?;
         }
         Ok(())
@@ -151,20 +159,20 @@ impl Databases {
     /// # Errors
     ///
     /// If the private cluster does not end.
-    pub async fn stop(self) -> anyhow::Result<()> {
+    pub async fn release_cluster(self) -> anyhow::Result<()> {
         match self.cluster {
             Some(cluster) => Ok(cluster.stop().await?),
             None => Ok(()),
         }
     }
 
-    const fn both(&mut self) -> [(&'static str, &mut DatabaseHosts); 2] {
+    const fn named_hosts(&mut self) -> [(&'static str, &mut DatabaseHosts); 2] {
         [(MAIN, &mut self.main), (KEYRING, &mut self.keyring)]
     }
 
     /// Databases that the caller keeps.
     #[must_use]
-    pub fn given(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
+    pub fn from_options(main: PgConnectOptions, keyring: PgConnectOptions) -> Self {
         Self { main: main.into(), keyring: keyring.into(), cluster: None }
     }
 }

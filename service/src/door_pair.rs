@@ -28,7 +28,7 @@ pub struct DoorPair {
 impl DoorPair {
     /// Doors without certificates, and with the default limits.
     #[must_use]
-    pub fn plain(base_url: &str) -> Self {
+    pub fn without_certificates(base_url: &str) -> Self {
         let timeouts = DoorTimeouts {
             request: INTERNAL_REQUEST_MAX,
             answer: INTERNAL_ANSWER_MAX,
@@ -53,7 +53,7 @@ impl DoorPair {
 }
 
 /// Reads the certificates again at each SIGHUP. After an error the old one stays in use.
-pub(crate) async fn reload(certificates: Vec<TlsCertificate>, stop: CancellationToken) {
+pub(crate) async fn reload_on_sighup(certificates: Vec<TlsCertificate>, stop: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
         tracing::error!("SIGHUP cannot be heard: a new certificate needs a restart");

@@ -49,7 +49,7 @@ impl BoundDoors {
     /// Names the address that cannot be bound.
     pub async fn bind(addresses: &DoorAddresses) -> anyhow::Result<Self> {
         let public = match addresses.public {
-            Some(addr) => Some(bind(addr).await?),
+            Some(addr) => Some(bind_address(addr).await?),
             None => None,
         };
         let internal = match &addresses.internal {
@@ -89,7 +89,7 @@ impl BoundDoors {
         stop: &CancellationToken,
         tasks: &mut JoinSet<()>,
     ) -> ServedDoors {
-        let metrics = api::internal::metrics(metrics, request_ids());
+        let metrics = api::internal::metrics_router(metrics, request_ids());
         let served = ServedDoors {
             public: OpeningDoor::public(&settings.base_url, &settings.egress, request_ids()),
             internal: OpeningDoor::internal(metrics.clone(), request_ids()),
@@ -112,7 +112,7 @@ impl InternalDoor {
     async fn bind(addr: &InternalAddr) -> anyhow::Result<Self> {
         let (door, addr) = match addr {
             InternalAddr::Tcp(addr) => {
-                let door = bind(*addr).await?;
+                let door = bind_address(*addr).await?;
                 let bound = door.local_addr()?;
                 (door, InternalAddr::Tcp(bound))
             }
@@ -125,7 +125,7 @@ impl InternalDoor {
     }
 }
 
-async fn bind(addr: SocketAddr) -> anyhow::Result<Door> {
+async fn bind_address(addr: SocketAddr) -> anyhow::Result<Door> {
     Door::bind(addr).await.with_context(|| format!("listen on {addr}"))
 }
 
@@ -139,7 +139,7 @@ pub struct ServedDoors {
 
 impl ServedDoors {
     /// Opens the doors: calls reach the service from here on.
-    pub fn open(self, service: &Service) {
+    pub fn route_to(self, service: &Service) {
         let internal = if self.serves_callers {
             let public =
                 api::public::router(service.clone()).merge(console::portal(service.clone()));
@@ -147,7 +147,7 @@ impl ServedDoors {
             let internal = api::internal::router(service.clone());
             internal.merge(console::router(service.clone())).layer(map_request(with_peer))
         } else {
-            api::internal::watched(service.clone())
+            api::internal::health_router(service.clone())
         };
         self.internal.open(internal.merge(self.metrics));
     }

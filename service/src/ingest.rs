@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use anyhow::{Context, bail};
 use api::Service;
-use api::intake::{EventFormat, IntakeCounts, IntakeError, accept, parse};
+use api::intake::{EventFormat, IntakeCounts, IntakeError, accept, parse_events};
 use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use domain::event::Actor;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// # Errors
 ///
 /// Names the refused line, and the first line of its chunk, which was not taken in either.
-pub async fn lines(service: &Service, input: impl BufRead) -> anyhow::Result<IntakeCounts> {
+pub async fn take_in_lines(service: &Service, input: impl BufRead) -> anyhow::Result<IntakeCounts> {
     let mut done = IntakeCounts::default();
     let mut chunk = LineBatch::default();
     for line in input.split(b'\n') {
@@ -65,7 +65,7 @@ impl LineBatch {
     }
 
     async fn try_take_in(&self, service: &Service) -> Result<IntakeCounts, IntakeError> {
-        let events = parse(EventFormat::Lines, &self.bytes)?;
+        let events = parse_events(EventFormat::Lines, &self.bytes)?;
         // A process without a terminal takes in activities of its own, such as those of the demo.
         let own = Actor::Product(Uuid::nil());
         let actor = service.operator.as_ref().map_or(own, |_| service.operator());

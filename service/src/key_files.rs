@@ -57,7 +57,7 @@ pub fn key_of_file(path: &Path) -> anyhow::Result<WrappingKey> {
 ///
 /// If the file exists, or cannot be written.
 pub fn make_key_file(path: &Path) -> std::io::Result<()> {
-    write_key_file(path, &hex::encode(SystemEntropy.secret()))
+    write_key_file(path, &hex::encode(SystemEntropy.new_secret()))
 }
 
 /// Writes a key file beside its place and links it. So one of two processes wins, and no process

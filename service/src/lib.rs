@@ -36,7 +36,7 @@ pub use databases::{DatabaseNames, Databases, Installation, KEYRING, MAIN, SERVI
 pub use door_pair::DoorPair;
 pub use doors::{BoundDoors, DoorAddresses, ServedDoors};
 pub use internal_addr::{InternalAddr, InternalAddrError};
-pub use pools::{CALLER_PLAN_SETTINGS, Pools, WORKER_PLAN_SETTINGS, store};
+pub use pools::{CALLER_PLAN_SETTINGS, Pools, WORKER_PLAN_SETTINGS, assemble_store};
 pub use role::ProcessRole;
 pub use serve::ServeSettings;
 pub use storage::StorageSettings;

@@ -73,19 +73,19 @@ impl Pools {
         keys: &mut PrimaryFollower,
         wrapping: WrappingKey,
     ) -> Self {
-        let callers = main.pool(&CALLER_PLAN_SETTINGS, CALLER_CONNECTIONS);
-        let callers = store(callers).watched_by(main.life().clone());
-        let keyring = keys.pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
+        let callers = main.make_pool(&CALLER_PLAN_SETTINGS, CALLER_CONNECTIONS);
+        let callers = assemble_store(callers).watched_by(main.life().clone());
+        let keyring = keys.make_pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring, wrapping).watched_by(keys.life().clone());
         let hosts = if keys.has_hosts_of(main) { KeyringHosts::OfMain } else { KeyringHosts::Own };
-        let keyring = keyring.beside(main.life().clone(), hosts);
+        let keyring = keyring.tied_to_main(main.life().clone(), hosts);
         Self {
             readers: main.guarded_pool(&CALLER_PLAN_SETTINGS, READER_CONNECTIONS),
-            intake: callers.with_pool(main.pool(&WORKER_PLAN_SETTINGS, INTAKE_CONNECTIONS)),
-            workers: callers.with_pool(main.pool(&WORKER_PLAN_SETTINGS, WORKER_CONNECTIONS)),
-            health: main.pool(&[], HEALTH_CONNECTIONS),
+            intake: callers.with_pool(main.make_pool(&WORKER_PLAN_SETTINGS, INTAKE_CONNECTIONS)),
+            workers: callers.with_pool(main.make_pool(&WORKER_PLAN_SETTINGS, WORKER_CONNECTIONS)),
+            health: main.make_pool(&[], HEALTH_CONNECTIONS),
             worker_keyring: keyring.clone(),
-            keyring_health: keys.pool(&[], 1),
+            keyring_health: keys.make_pool(&[], 1),
             callers,
             keyring,
         }
@@ -94,9 +94,9 @@ impl Pools {
 
 /// The log with every `WithAppend`, in the order of locks (architecture, section 2).
 #[must_use]
-pub fn store(pool: PgPool) -> Store {
-    let mut with_append = projector::guards();
+pub fn assemble_store(pool: PgPool) -> Store {
+    let mut with_append = projector::append_guards();
     with_append.push(Box::new(deliverer::LaneWriter));
-    with_append.extend(projector::tables());
+    with_append.extend(projector::table_writers());
     Store::new(pool, with_append).queueing_in(Arc::new(deliverer::AppendQueuer))
 }

@@ -33,7 +33,7 @@ impl ProcessRole {
 
     /// Whether the process claims and sends deliveries.
     #[must_use]
-    pub const fn sends(self) -> bool {
+    pub const fn sends_deliveries(self) -> bool {
         matches!(self, Self::All | Self::Deliverer)
     }
 }

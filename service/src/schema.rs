@@ -68,7 +68,7 @@ pub async fn schema_standings(
 ) -> Result<[(&'static str, SchemaStanding); 2], sqlx::Error> {
     Ok([
         (MAIN, checkup::main_schema(main).await?),
-        (KEYRING, checkup::schema(keyring, &KEYRING_MIGRATIONS).await?),
+        (KEYRING, checkup::schema_standing(keyring, &KEYRING_MIGRATIONS).await?),
     ])
 }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use vault::WrappingKey;
 
 use crate::databases::{Databases, Installation, SERVICE_DATABASES};
-use crate::door_pair::{DoorPair, reload};
+use crate::door_pair::{DoorPair, reload_on_sighup};
 use crate::doors::{BoundDoors, DoorAddresses, ServedDoors};
 use crate::role::ProcessRole;
 use crate::service_manager;
@@ -56,7 +56,7 @@ pub struct ServeSettings {
 /// If an address cannot be bound, a database refuses this login, or a worker ends by itself.
 pub async fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let ServeSettings { version, role, storage, setup, addresses, doors: settings } = settings;
-    let metrics = Arc::new(ProcessMetrics::begin()?);
+    let metrics = Arc::new(ProcessMetrics::install_recorder()?);
     let doors = BoundDoors::bind(&addresses).await?;
     let databases = Databases::open(&storage, SERVICE_DATABASES, Installation::MayBegin).await?;
     tracing::info!(
@@ -67,21 +67,21 @@ pub async fn run(settings: ServeSettings) -> anyhow::Result<()> {
         "starting"
     );
     let wrapping = storage.wrapping_key(Installation::MayBegin)?;
-    let mut signal = pin!(signalled()?);
+    let mut signal = pin!(register_signals()?);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
+    tasks.spawn(Arc::clone(&metrics).run_upkeep(stop.clone()));
     tasks.spawn(service_manager::keep_watchdog(stop.clone()));
-    let doors = listen(doors, settings, &metrics, &stop, &mut tasks);
-    service_manager::tell("waiting for the databases");
+    let doors = serve_doors(doors, settings, &metrics, &stop, &mut tasks);
+    service_manager::tell_status("waiting for the databases");
     let started = tokio::select! {
-        started = start(databases, wrapping, setup, role) => Ok(started?),
+        started = start_system(databases, wrapping, setup, role) => Ok(started?),
         signal = &mut signal => Err(signal),
     };
     let mut system = match started {
         Ok(system) => system,
         Err(signal) => {
-            drain(signal, &mut tasks, &stop, ready(())).await;
+            drain_tasks(signal, &mut tasks, &stop, ready(())).await;
             return Ok(());
         }
     };
@@ -94,12 +94,13 @@ pub async fn run(settings: ServeSettings) -> anyhow::Result<()> {
     }
     warn_of_pauses(&system).await?;
     spawn_workers(&system, role, &stop, &mut tasks);
-    metrics.watch(&system);
+    metrics.watch_system(&system);
     look_at_provider(&system, &stop, &mut tasks);
-    doors.open(&system.service);
+    doors.route_to(&system.service);
     service_manager::tell_ready(&format!("works as {}", role.name()));
     tracing::info!("ready");
-    let (is_drained, ended) = wait(signal, &mut tasks, &stop, &system.service.inviter).await;
+    let (is_drained, ended) =
+        run_until_signal(signal, &mut tasks, &stop, &system.service.inviter).await;
     // Unfinished work still holds connections, so only the end of the process closes them.
     if is_drained {
         system.stop().await?;
@@ -108,15 +109,15 @@ pub async fn run(settings: ServeSettings) -> anyhow::Result<()> {
 }
 
 /// Waits for the databases, then assembles the service on them.
-async fn start(
+async fn start_system(
     mut databases: Databases,
     wrapping: WrappingKey,
     setup: SystemSetup,
     role: ProcessRole,
 ) -> anyhow::Result<System> {
-    databases.wait().await?;
+    databases.wait_for_primaries().await?;
     let system = System::start(databases, wrapping, setup).await?;
-    if role.sends() {
+    if role.sends_deliveries() {
         let again = upkeep::redo_erasures(&system.deliverer).await;
         let again = again.context("carrying out recorded erasures")?;
         if again > 0 {
@@ -132,7 +133,7 @@ async fn start(
 
 /// Says so if the keyring lost its end. Other responses are served meanwhile.
 async fn warn_of_lost_keys(system: &System) -> anyhow::Result<()> {
-    let found = lost_keys::newest(system.pool(), &system.service.keyring).await;
+    let found = lost_keys::check_newest(system.main_pool(), &system.service.keyring).await;
     let KeyCoverage { looked, lost } = found.context("looking for the newest data keys")?;
     if lost > 0 {
         tracing::error!(
@@ -146,7 +147,7 @@ async fn warn_of_lost_keys(system: &System) -> anyhow::Result<()> {
 }
 
 /// Serves the doors, which answer 503 until they are opened.
-fn listen(
+fn serve_doors(
     doors: BoundDoors,
     settings: DoorPair,
     metrics: &Arc<ProcessMetrics>,
@@ -156,7 +157,7 @@ fn listen(
     doors.log_addresses();
     let certificates = settings.certificates();
     if !certificates.is_empty() {
-        tasks.spawn(reload(certificates, stop.clone()));
+        tasks.spawn(reload_on_sighup(certificates, stop.clone()));
     }
     doors.serve(settings, Arc::clone(metrics), stop, tasks)
 }
@@ -198,7 +199,7 @@ fn look_at_provider(system: &System, stop: &CancellationToken, tasks: &mut JoinS
     let Some(provider) = system.service.settings.provider.clone() else { return };
     let ended = stop.clone();
     tasks.spawn(async move {
-        match ended.run_until_cancelled(provider.look()).await {
+        match ended.run_until_cancelled(provider.require_description()).await {
             Some(Ok(())) => tracing::info!(host = provider.host(), "users sign in by a provider"),
             Some(Err(error)) => tracing::warn!(
                 host = provider.host(),
@@ -213,7 +214,7 @@ fn look_at_provider(system: &System, stop: &CancellationToken, tasks: &mut JoinS
 
 /// Waits for a signal, then for the work under way. Returns whether that work ended. A task that
 /// ends before the signal is a defect.
-async fn wait(
+async fn run_until_signal(
     signal: impl Future<Output = &'static str>,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
@@ -223,12 +224,12 @@ async fn wait(
         signal = signal => (signal, Ok(())),
         _ = tasks.join_next() => ("a worker ended", Err(anyhow!("a worker ended before the signal"))),
     };
-    (drain(why, tasks, stop, inviter.drain()).await, ended)
+    (drain_tasks(why, tasks, stop, inviter.drain_invites()).await, ended)
 }
 
 /// Stops every task, and waits for it and then for the work that the tasks left behind. Returns
 /// whether all ended in time.
-async fn drain(
+async fn drain_tasks(
     why: &str,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
@@ -249,7 +250,7 @@ async fn drain(
 }
 
 /// Registers the signals now. The future returns the first one.
-fn signalled() -> anyhow::Result<impl Future<Output = &'static str>> {
+fn register_signals() -> anyhow::Result<impl Future<Output = &'static str>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
@@ -270,7 +271,7 @@ async fn warn_of_pauses(system: &System) -> anyhow::Result<()> {
     }
     // A pause's scope and reason may contain names, so the log has only ids. `deliveries paused`
     // shows the rest.
-    let pauses = pauses::list(system.pool()).await?;
+    let pauses = pauses::list(system.main_pool()).await?;
     if !pauses.is_empty() {
         let ids: Vec<_> = pauses.iter().map(|pause| pause.pause_id.to_string()).collect();
         tracing::warn!(count = ids.len(), ids = ids.join(" "), "deliveries are paused");

@@ -7,18 +7,18 @@ use sd_notify::{NotifyState, notify, watchdog_enabled};
 use tokio_util::sync::CancellationToken;
 
 /// Tells a state for `systemctl status`.
-pub(crate) fn tell(status: &str) {
-    send(&[NotifyState::Status(status)]);
+pub(crate) fn tell_status(status: &str) {
+    send_states(&[NotifyState::Status(status)]);
 }
 
 /// Tells that the process is ready for work.
 pub(crate) fn tell_ready(status: &str) {
-    send(&[NotifyState::Ready, NotifyState::Status(status)]);
+    send_states(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Tells that the process ends.
 pub(crate) fn tell_stopping(status: &str) {
-    send(&[NotifyState::Stopping, NotifyState::Status(status)]);
+    send_states(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
 /// Reports life until `stop`, twice in each period of the watchdog. A process whose runtime stands
@@ -29,7 +29,7 @@ pub(crate) async fn keep_watchdog(stop: CancellationToken) {
     };
     let interval = (period / 2).max(Duration::from_millis(1));
     while !stop.is_cancelled() {
-        send(&[NotifyState::Watchdog]);
+        send_states(&[NotifyState::Watchdog]);
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(interval) => {}
@@ -37,7 +37,7 @@ pub(crate) async fn keep_watchdog(stop: CancellationToken) {
     }
 }
 
-fn send(states: &[NotifyState<'_>]) {
+fn send_states(states: &[NotifyState<'_>]) {
     if let Err(error) = notify(states) {
         tracing::warn!(%error, "the service manager was not told");
     }

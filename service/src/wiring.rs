@@ -16,7 +16,7 @@ use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
 use deliverer::{DelivererContext, DelivererSettings, NoticeTarget};
 use domain::access::Cell;
 use domain::subscription::AllowedTargets;
-use eventstore::{Clock, Fence, PrimaryFollower, Store, announce};
+use eventstore::{Clock, Fence, PrimaryFollower, Store, announce_news};
 use inviter::{InviteWait, Inviter};
 use ipnet::IpNet;
 use mailer::{Mailer, SenderAddress};
@@ -106,14 +106,14 @@ impl SystemSetup {
     /// # Errors
     ///
     /// None in practice: the built-in sender address is valid.
-    pub fn quiet(base_url: &str) -> anyhow::Result<Self> {
+    pub fn for_commands(base_url: &str) -> anyhow::Result<Self> {
         Ok(Self {
             allowed: AllowedTargets::default(),
             base_url: base_url.to_owned(),
             settings: DelivererSettings::default(),
             extra_roots: Vec::new(),
             trusted_proxies: Vec::new(),
-            mailer: Mailer::off(),
+            mailer: Mailer::switched_off(),
             sender: DEFAULT_MAIL_FROM.parse().context("the sender of mails")?,
             patience: InviteWait::default(),
             notary: None,
@@ -194,7 +194,7 @@ impl System {
             under_way: TaskTracker::new(),
         };
         let take_over = Inviter { store: pools.workers.clone(), ..inviter.clone() };
-        let notifier = notifier(&take_over, &setup);
+        let notifier = make_notifier(&take_over, &setup);
         let settings = service_settings(&setup, cell)?;
         let deliverer = DelivererContext {
             store: pools.workers,
@@ -246,7 +246,7 @@ impl System {
 
     /// The main database.
     #[must_use]
-    pub const fn pool(&self) -> &sqlx::PgPool {
+    pub const fn main_pool(&self) -> &sqlx::PgPool {
         self.service.store.pool()
     }
 
@@ -256,7 +256,7 @@ impl System {
     ///
     /// If the private cluster does not end.
     pub async fn stop(self) -> anyhow::Result<()> {
-        announce(self.pool()).await;
+        announce_news(self.main_pool()).await;
         self.service.store.connections().close().await;
         self.service.pools.intake.connections().close().await;
         self.service.pools.readers.close().await;
@@ -277,10 +277,10 @@ async fn checked_identity(
     keyring: &Keyring,
     entropy: &dyn Entropy,
 ) -> anyhow::Result<IdentityKey> {
-    installation::check(store.pool(), keyring).await?;
-    let identity = keyring.identity(entropy).await.context("the keyring")?;
-    identity.check(store.pool()).await.context("the keyring")?;
-    installation::note(store.pool(), keyring, entropy.id()).await?;
+    installation::require_pair(store.pool(), keyring).await?;
+    let identity = keyring.identity_key(entropy).await.context("the keyring")?;
+    identity.check_fingerprint(store.pool()).await.context("the keyring")?;
+    installation::note_pair(store.pool(), keyring, entropy.new_id()).await?;
     Ok(identity)
 }
 
@@ -296,7 +296,7 @@ fn service_settings(setup: &SystemSetup, cell: Option<Cell>) -> anyhow::Result<S
     Ok(ServiceSettings {
         allowed: Arc::new(setup.allowed.clone()),
         trusted_proxies: setup.trusted_proxies.as_slice().into(),
-        partial_after: TimeDelta::from_std(setup.settings.scale.wait(PARTIAL_AFTER))?,
+        partial_after: TimeDelta::from_std(setup.settings.scale.scaled_wait(PARTIAL_AFTER))?,
         provider: setup.provider.clone(),
         base_url: setup.base_url.as_str().into(),
         cell,
@@ -314,7 +314,7 @@ fn notice_places(setup: &SystemSetup) -> NoticePlaces {
 }
 
 /// The context of notices, with the mail server and the connections of this inviter.
-fn notifier(inviter: &Inviter, setup: &SystemSetup) -> Notifier {
+fn make_notifier(inviter: &Inviter, setup: &SystemSetup) -> Notifier {
     Notifier {
         store: inviter.store.clone(),
         keyring: inviter.keyring.clone(),

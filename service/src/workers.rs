@@ -14,7 +14,7 @@ use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::{Dispatcher, SenderMembership};
 use eventstore::log_tail::LogTailCheck;
-use eventstore::relay;
+use eventstore::relay_nudges;
 use eventstore::worker::run_on;
 use inviter::TakeOver;
 use notifier::NoticeWorker;
@@ -53,7 +53,7 @@ pub(crate) fn spawn_workers(
         let health = system.service.pools.health.clone();
         let pool = pool.clone();
         let nudge = store.nudge().clone();
-        async move { tokio::join!(clock.keep_measured(health), relay(pool, nudge)) }
+        async move { tokio::join!(clock.keep_measured(health), relay_nudges(pool, nudge)) }
     };
     let ended = stop.clone();
     tasks.spawn(async move {
@@ -71,7 +71,7 @@ pub(crate) fn spawn_workers(
         let notices = NoticeWorker::new(system.notifier.clone());
         tasks.spawn(run_on(notices, store.nudge(), stop.clone()));
     }
-    if role.sends() {
+    if role.sends_deliveries() {
         let deliverer = &system.deliverer;
         let mut spread = SpreadWorker::new(deliverer.clone());
         if sends {
@@ -134,10 +134,10 @@ fn spawn_sender(
     let replay = ReplayWorker::new(deliverer.clone());
     tasks.spawn(run_on(replay, store.nudge(), stop.clone()));
     let settings = deliverer.settings;
-    let wait = settings.scale.wait(settings.join_wait);
+    let wait = settings.scale.scaled_wait(settings.join_wait);
     let membership = SenderMembership::new(store.pool().clone(), wait);
     let (dispatch, answers) =
-        Dispatcher::new(deliverer.clone(), membership.senders(), stop.clone());
+        Dispatcher::new(deliverer.clone(), membership.sender_count(), stop.clone());
     if role == ProcessRole::All {
         claim_in_appends(&system.service, &dispatch);
     }
@@ -146,7 +146,7 @@ fn spawn_sender(
     tasks.spawn(async move {
         // The process stays a sender until its claimed attempts are recorded.
         tokio::select! {
-            () = membership.keep(|| nudge.wake_for_deliveries()) => {}
+            () = membership.keep_counting(|| nudge.wake_for_deliveries()) => {}
             () = deliver(sending, answers, &nudge) => {}
         }
     });

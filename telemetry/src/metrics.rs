@@ -177,7 +177,7 @@ pub struct AnsweredRequest<'a> {
 
 impl AnsweredRequest<'_> {
     /// Counts the request and records its duration.
-    pub fn count(&self, took: Duration) {
+    pub fn count_answer(&self, took: Duration) {
         let route = self.route.unwrap_or("unknown").to_owned();
         metrics::counter!(REQUESTS.name, "door" => self.door, "route" => route.clone(),
             "method" => self.method, "status" => self.status.to_string())

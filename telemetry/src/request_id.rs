@@ -23,7 +23,7 @@ pub fn current_request_id() -> Option<RequestId> {
 }
 
 /// Runs `work` as a part of this call, or of none.
-pub async fn scope<W: Future>(id: Option<RequestId>, work: W) -> W::Output {
+pub async fn with_request_id<W: Future>(id: Option<RequestId>, work: W) -> W::Output {
     match id {
         Some(id) => CURRENT.scope(id, work).await,
         None => work.await,
@@ -128,7 +128,7 @@ mod tests {
     async fn a_task_knows_its_call() {
         let id = || "a".parse::<RequestId>().ok();
         assert_eq!(current_request_id(), None);
-        assert_eq!(scope(id(), async { current_request_id() }).await, id());
-        assert_eq!(scope(None, async { current_request_id() }).await, None);
+        assert_eq!(with_request_id(id(), async { current_request_id() }).await, id());
+        assert_eq!(with_request_id(None, async { current_request_id() }).await, None);
     }
 }

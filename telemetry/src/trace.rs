@@ -27,7 +27,7 @@ pub fn current_traceparent() -> Option<Traceparent> {
 }
 
 /// Runs `work` under a trace context.
-pub async fn scope<W: Future>(traceparent: Option<Traceparent>, work: W) -> W::Output {
+pub async fn with_traceparent<W: Future>(traceparent: Option<Traceparent>, work: W) -> W::Output {
     match traceparent {
         Some(traceparent) => TRACEPARENT.scope(traceparent, work).await,
         None => work.await,
@@ -122,7 +122,7 @@ impl TraceSpan {
     }
 
     /// Records the status of the call's answer.
-    pub fn answered(&self, status: u16) {
+    pub fn record_status(&self, status: u16) {
         self.span.record("http.response.status_code", status);
         if status >= 500 {
             self.span.record("otel.status_code", "ERROR");
@@ -130,7 +130,7 @@ impl TraceSpan {
     }
 
     /// Records the outcome of the attempt: its class, and the status if there was an answer.
-    pub fn tried(&self, class: &'static str, status: Option<u16>) {
+    pub fn record_outcome(&self, class: &'static str, status: Option<u16>) {
         self.span.record("class", class);
         if let Some(status) = status {
             self.span.record("http.response.status_code", status);
@@ -182,8 +182,12 @@ mod tests {
     #[tokio::test]
     async fn h4_only_a_task_knows_its_trace() {
         assert_eq!(current_traceparent(), None);
-        assert_eq!(scope(given(), async { current_traceparent() }).await, given());
-        assert_eq!(scope(None, async { current_traceparent() }).await, None);
-        assert_eq!(scope(given(), scope(None, async { current_traceparent() })).await, given());
+        assert_eq!(with_traceparent(given(), async { current_traceparent() }).await, given());
+        assert_eq!(with_traceparent(None, async { current_traceparent() }).await, None);
+        assert_eq!(
+            with_traceparent(given(), with_traceparent(None, async { current_traceparent() }))
+                .await,
+            given()
+        );
     }
 }

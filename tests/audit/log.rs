@@ -211,18 +211,18 @@ async fn a_new_wait_resets_the_fence_age() {
     let (mut one, mut other) = (store.begin().await.unwrap(), store.begin().await.unwrap());
     one.append(vec![event(Uuid::from_u128(1), 1)]).await.unwrap();
     assert!(looked_at_closely(&fence).await.1);
-    let waited = fence.age();
+    let waited = fence.pending_age();
     other.append(vec![event(Uuid::from_u128(2), 1)]).await.unwrap();
     one.commit().await.unwrap();
     assert!(fence.look().await.unwrap().more);
-    assert!(fence.age() < waited, "{:?}", fence.age());
+    assert!(fence.pending_age() < waited, "{:?}", fence.pending_age());
 }
 
 /// How far the log is settled, and whether there is more, for a fence that has waited for so long
 /// that it asks whom it waits for.
 async fn looked_at_closely(fence: &Fence) -> (i64, bool) {
     loop {
-        let has_waited = fence.age() > Duration::from_millis(10);
+        let has_waited = fence.pending_age() > Duration::from_millis(10);
         let look = fence.look().await.unwrap();
         if has_waited || !look.more {
             return (look.settled, look.more);

@@ -1,6 +1,6 @@
 //! The main database and its keyring: they belong together, and neither is older than the other.
 
-use deliverer::inspect::lost_keys::{KeyCoverage, newest};
+use deliverer::inspect::lost_keys::{KeyCoverage, check_newest};
 use serde_json::{Value, json};
 use sqlx::Executor;
 use tests::{TestDatabase, World, activity};
@@ -67,7 +67,7 @@ async fn doctor_and_start_report_lost_newest_keys() {
     for _ in 0..4 {
         responses.push(world.submit(&firm).await);
     }
-    let coverage = async || newest(world.pool(), &world.service().keyring).await.unwrap();
+    let coverage = async || check_newest(world.pool(), &world.service().keyring).await.unwrap();
     assert_eq!(coverage().await, KeyCoverage { looked: 4, lost: 0 });
     assert_eq!(doctor(&world.database, "newest_keys").await.0, "fine");
     let erased = activity(firm.id, "response.erased", json!({"response_id": responses[0]}));

@@ -9,7 +9,7 @@ use api::commands::secrets::{self, RevealedSecret};
 use axum::body::Body;
 use axum::http::Request;
 use deliverer::send::deliver_once;
-use domain::delivery::signature::{SignedRequest, verify};
+use domain::delivery::signature::{SignedRequest, verify_request};
 use domain::event::Actor;
 use futures::future::join_all;
 use serde_json::json;
@@ -39,7 +39,7 @@ fn signed_by(world: &World, received: &Received, secrets: [&str; 2]) -> [bool; 2
     let now = world.clock.now().get().timestamp();
     let header = received.header("x-service-signature");
     let request = SignedRequest { header, body: &received.body };
-    secrets.map(|secret| verify(request, secret, now).is_ok())
+    secrets.map(|secret| verify_request(request, secret, now).is_ok())
 }
 
 /// Every process signs with the new secret, retries too.

@@ -221,7 +221,7 @@ async fn racing_callers_get_the_same_key() {
         let reversed = [subjects[1], subjects[0], subjects[1]];
         let made = join_all((0..8).map(|n| {
             let subjects = if n % 2 == 0 { &subjects[..] } else { &reversed };
-            keyring.make(subjects, &SystemEntropy)
+            keyring.make_keys(subjects, &SystemEntropy)
         }))
         .await;
         for subject in subjects {
@@ -231,7 +231,7 @@ async fn racing_callers_get_the_same_key() {
                 let key = &keys.as_ref().unwrap()[&subject];
                 assert_eq!(key.open(b"x", &sealed).unwrap(), b"text");
             }
-            let found = keyring.find(&[subject]).await.unwrap();
+            let found = keyring.find_keys(&[subject]).await.unwrap();
             assert_eq!(found[&subject].open(b"x", &sealed).unwrap(), b"text");
         }
     }
@@ -250,14 +250,14 @@ async fn another_wrapping_key_opens_nothing() {
         ours.check_wrapping_key(&SystemEntropy).await.unwrap();
         assert!(theirs.check_wrapping_key(&SystemEntropy).await.is_err());
     }
-    assert_eq!(ours.find(&subjects).await.unwrap().len(), 1);
-    assert!(theirs.find(&subjects).await.unwrap().is_empty());
+    assert_eq!(ours.find_keys(&subjects).await.unwrap().len(), 1);
+    assert!(theirs.find_keys(&subjects).await.unwrap().is_empty());
     assert!(
-        theirs.make(&subjects, &SystemEntropy).await.unwrap().is_empty(),
+        theirs.make_keys(&subjects, &SystemEntropy).await.unwrap().is_empty(),
         "a key is never replaced"
     );
     let mut connection = world.pool().acquire().await.unwrap();
-    let opened = secrets::read(&mut connection, theirs.wrapping(), &[firm.id]).await.unwrap();
+    let opened = secrets::read(&mut connection, theirs.wrapping_key(), &[firm.id]).await.unwrap();
     assert!(opened.is_empty());
 }
 
@@ -278,7 +278,7 @@ async fn a_data_key_opens_one_subject_only() {
     .unwrap();
     let find = async |response_id| {
         let subject = KeySubject { firm_id: firm.id, subject_id: response_id };
-        world.service().keyring.find(&[subject]).await.is_ok_and(|keys| keys.len() == 1)
+        world.service().keyring.find_keys(&[subject]).await.is_ok_and(|keys| keys.len() == 1)
     };
     assert_eq!((find(mine).await, find(theirs).await), (false, true));
 }
@@ -304,9 +304,9 @@ async fn one_server_flushes_key_and_data_together() {
         let life = LifeWatch::default();
         life.connect(main.clone(), 1).acquire().await.unwrap();
         let keys = Keyring::new(keyring.clone(), WrappingKey::new(&[7; 32]));
-        let keys = keys.beside(life, KeyringHosts::Own);
+        let keys = keys.tied_to_main(life, KeyringHosts::Own);
         let subject = KeySubject { firm_id: world.id(), subject_id: world.id() };
-        assert_eq!(keys.make(&[subject], &SystemEntropy).await.unwrap().len(), 1);
+        assert_eq!(keys.make_keys(&[subject], &SystemEntropy).await.unwrap().len(), 1);
         let noted = sqlx::query_scalar("delete from flushes returning setting");
         let noted: Vec<String> = noted.fetch_all(&keyring).await.unwrap();
         assert_eq!(noted, [setting]);
@@ -344,7 +344,7 @@ async fn two_bodies(world: &World, receiver: &Receiver) -> KeySubject {
 
 /// Encrypts the bodies of a response as the first builds did, without their ids.
 async fn encrypt_as_before(world: &World, subject: KeySubject) {
-    let keys = world.deliverer().keyring.find(&[subject]).await.unwrap();
+    let keys = world.deliverer().keyring.find_keys(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let ids: Vec<Uuid> =
         sqlx::query_scalar("select body_id from bodies").fetch_all(&mut *connection).await.unwrap();

@@ -46,7 +46,7 @@ impl CellScene {
     fn link(&self, person: u128, cell: Option<Cell>) -> String {
         let person_id = Uuid::from_u128(person);
         let recipient = MailRecipient { firm_id: self.firm.id, person_id };
-        self.world.service().inviter.identity.link(recipient, cell)
+        self.world.service().inviter.identity.unsubscribe_link(recipient, cell)
     }
 
     /// Number of unsubscribed people in this cell.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use deliverer::claim::claim;
-use deliverer::outbox::release::release;
+use deliverer::claim::claim_due;
+use deliverer::outbox::release::release_attempts;
 use domain::subscription::Trigger;
 use eventstore::{Clock, connect};
 use projector::audit::{self, ChainSpan};
@@ -119,10 +119,13 @@ async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     for _ in 0..3 {
         world.submit(firm).await;
     }
-    release(world.deliverer(), &claim(world.deliverer(), &world.limits(16)).await.unwrap())
-        .await
-        .unwrap();
-    drop(claim(world.deliverer(), &world.limits(16)).await.unwrap());
+    release_attempts(
+        world.deliverer(),
+        &claim_due(world.deliverer(), &world.limits(16)).await.unwrap(),
+    )
+    .await
+    .unwrap();
+    drop(claim_due(world.deliverer(), &world.limits(16)).await.unwrap());
     world.pass(Duration::from_secs(180));
     world.deliver().await;
     receiver.reply((0..4).map(|_| Reply::status(503)));
@@ -178,7 +181,7 @@ async fn proved(world: &World, firm: &Firm) {
     let last = audit::last_position(&mut connection).await.unwrap();
     audit::grown_after(&mut connection, last - 5).await.unwrap();
     let span = ChainSpan { first: 2, last: 3 };
-    audit::stretch(&mut connection, firm.id, span).await.unwrap();
+    audit::list_span(&mut connection, firm.id, span).await.unwrap();
     firms::name(world.service().store.pool(), firm.id).await.unwrap();
 }
 
@@ -395,8 +398,8 @@ async fn sent(world: &World, firm: &Firm, receiver: &Receiver) {
     }
     world.deliver().await;
     world.pass(Duration::from_secs(60));
-    let claimed = claim(world.deliverer(), &world.limits(16)).await.unwrap();
-    release(world.deliverer(), &claimed).await.unwrap();
+    let claimed = claim_due(world.deliverer(), &world.limits(16)).await.unwrap();
+    release_attempts(world.deliverer(), &claimed).await.unwrap();
     world.deliver().await;
     let process = Sending::with(world.deliverer().clone());
     process.claims_in_appends(world);

@@ -48,7 +48,7 @@ async fn move_clock(pool: &PgPool, by: &str) {
 async fn world(wall: &Arc<Wall>) -> (World, PgPool) {
     let database = TestDatabase::new().await;
     let pool = movable(&database).await;
-    let clock = Clock::beside(Arc::clone(wall) as _, &pool).await.unwrap();
+    let clock = Clock::measured_beside(Arc::clone(wall) as _, &pool).await.unwrap();
     (World::at(database, clock).await, pool)
 }
 

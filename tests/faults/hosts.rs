@@ -161,10 +161,10 @@ async fn a_keyring_on_an_old_primary_changes_nothing() {
         main_life.connect(server.on_second(&database.main), 1).acquire().await.unwrap();
         let keyring = Keyring::new(own_life.connect(keyring, 1), WrappingKey::new(&[7; 32]))
             .watched_by(own_life)
-            .beside(main_life, hosts);
+            .tied_to_main(main_life, hosts);
         let changes = [
-            keyring.make(&[subject], &SystemEntropy).await.map(drop),
-            keyring.forget(&[subject]).await,
+            keyring.make_keys(&[subject], &SystemEntropy).await.map(drop),
+            keyring.forget_keys(&[subject]).await,
             keyring.forget_up_to(&[], &ErasedUpTo { position: 1, digest: vec![7] }).await,
         ];
         assert_eq!(changes.map(|change| change.is_ok()), [is_believed; 3]);

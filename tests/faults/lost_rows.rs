@@ -7,7 +7,7 @@ use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, Utc};
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use domain::delivery::LEASE_TIME;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World};
@@ -235,7 +235,7 @@ async fn i1_a_lost_interrupted_try_counts() {
     let scene = Scene::new().await;
     let order = scene.step().await;
     scene.post("/workflow-steps", &order).await;
-    let claimed = claim(scene.world.deliverer(), &scene.world.limits(1)).await.unwrap();
+    let claimed = claim_due(scene.world.deliverer(), &scene.world.limits(1)).await.unwrap();
     assert_eq!(claimed.len(), 1);
     scene.world.pass(LEASE_TIME + Duration::from_secs(1));
     scene.world.end_leases().await;

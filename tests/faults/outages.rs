@@ -41,7 +41,10 @@ impl Server {
 }
 
 fn databases(cluster: &Cluster) -> TestDatabase {
-    TestDatabase::from_main(cluster.connect("away"), cluster.connect("away_keyring"))
+    TestDatabase::from_main(
+        cluster.connect_options("away"),
+        cluster.connect_options("away_keyring"),
+    )
 }
 
 /// Three steps in one life of the server: away at the start, there, and started anew.

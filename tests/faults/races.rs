@@ -274,9 +274,9 @@ async fn an_append_wakes_followers_of_other_processes() {
     let firm = here.firm().await;
     let there = eventstore::connect(here.database.main.clone(), 2);
     let heard = eventstore::Nudge::default();
-    let _hearing = tokio::spawn(eventstore::relay(there, heard.clone()));
+    let _hearing = tokio::spawn(eventstore::relay_nudges(there, heard.clone()));
     let nudge = here.service().store.nudge().clone();
-    let _telling = tokio::spawn(eventstore::relay(here.pool().clone(), nudge));
+    let _telling = tokio::spawn(eventstore::relay_nudges(here.pool().clone(), nudge));
     let mut woken = heard.subscribe();
     // Until the other side listens, nobody hears: append until it does.
     while !woken.has_changed().unwrap() {

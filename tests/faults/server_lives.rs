@@ -66,10 +66,10 @@ async fn each_process_death_begins_a_life() {
     let log = WatchedLog::start().await;
     log.reconnect().await;
     for process in ServerProcess::ALL {
-        let before = log.store.life().number();
+        let before = log.store.life().life_number();
         process.kill_in(&log.database.main).await;
         log.reconnect().await;
-        assert!(log.store.life().number() > before, "{process:?} died, and nobody noticed");
+        assert!(log.store.life().life_number() > before, "{process:?} died, and nobody noticed");
     }
 }
 
@@ -110,7 +110,7 @@ async fn a_dead_process_alone_raises_no_alarm() {
     log.reconnect().await;
     while !matches!(check.step().await, Ok(NextStep::IdleFor(_))) {}
     let mut connection = log.store.pool().acquire().await.unwrap();
-    let lost = eventstore::log_tail::unacknowledged(&mut connection).await.unwrap();
+    let lost = eventstore::log_tail::unacknowledged_losses(&mut connection).await.unwrap();
     assert_eq!(lost, []);
 }
 
@@ -180,16 +180,16 @@ async fn no_commit_succeeds_on_an_old_primary() {
     hosts.find_primary().await.unwrap();
     let mut follower = PrimaryFollower::new(hosts, "the log");
     let life = follower.life().clone();
-    let pool = follower.pool(&[], 4);
+    let pool = follower.make_pool(&[], 4);
     let store = Store::new(pool, Vec::new()).watched_by(life.clone());
     let _following = tokio::spawn(follower.follow(Nudge::default()));
     store.append(vec![event(1)]).await.unwrap();
     server.until_in_step().await;
     let mut late = store.begin().await.unwrap();
     late.append(vec![event(2)]).await.unwrap();
-    let before = life.number();
+    let before = life.life_number();
     server.promote().await;
-    while life.number() == before {
+    while life.life_number() == before {
         tokio::time::sleep(AGAIN).await;
     }
     let refused = late.commit().await.unwrap_err();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use eventstore::presence::{ProcessGroup, count, silent_members};
-use eventstore::{Nudge, WakeScope, connect, relay};
+use eventstore::presence::{ProcessGroup, count_members, silent_members};
+use eventstore::{Nudge, WakeScope, connect, relay_nudges};
 use futures::future::join;
 use nix::sys::signal::Signal;
 use sqlx::PgPool;
@@ -32,7 +32,7 @@ fn vanish(served: &Served, proxy: &DatabaseProxy) {
 }
 
 async fn senders(pool: &PgPool) -> usize {
-    count(&mut pool.acquire().await.unwrap(), ProcessGroup::Sending).await.unwrap()
+    count_members(&mut pool.acquire().await.unwrap(), ProcessGroup::Sending).await.unwrap()
 }
 
 /// No connection had keepalives, and the server waited two hours.
@@ -112,7 +112,8 @@ async fn a_relay_leaves_a_silent_connection() {
     let far = connect(database.main.clone(), 2);
     let [telling, hearing] = [Nudge::default(), Nudge::default()];
     let mut heard = hearing.subscribe();
-    let _relays = tokio::spawn(join(relay(near, telling.clone()), relay(far, hearing)));
+    let _relays =
+        tokio::spawn(join(relay_nudges(near, telling.clone()), relay_nudges(far, hearing)));
     let mut until_heard = async || {
         heard.mark_unchanged();
         while timeout(AGAIN, heard.changed()).await.is_err() {

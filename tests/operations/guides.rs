@@ -4,7 +4,7 @@
 
 use std::process::Stdio;
 
-use domain::delivery::signature::{WebhookSecret, sign};
+use domain::delivery::signature::{WebhookSecret, sign_body};
 use serde_json::{Value, json};
 use tests::{Receiver, TestDatabase, World};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -45,7 +45,7 @@ struct SignatureCase {
 /// The inputs that the service would send and a receiver would have.
 fn sound() -> SignatureCase {
     let secret = WebhookSecret::from_bytes([7; 32]).as_str().to_owned();
-    let header = sign(&secret, NOW, BODY.as_bytes());
+    let header = sign_body(&secret, NOW, BODY.as_bytes());
     SignatureCase {
         header,
         body: BODY.into(),
@@ -60,7 +60,7 @@ fn with_header(header: &str, verdict: &'static str, says: &'static str) -> Signa
 }
 
 fn sent_at(seconds: i64, verdict: &'static str, says: &'static str) -> SignatureCase {
-    with_header(&sign(&sound().secret, NOW + seconds, BODY.as_bytes()), verdict, says)
+    with_header(&sign_body(&sound().secret, NOW + seconds, BODY.as_bytes()), verdict, says)
 }
 
 fn with_body(body: impl AsRef<[u8]>, says: &'static str) -> SignatureCase {
@@ -77,7 +77,7 @@ fn cases() -> Vec<SignatureCase> {
     let (zeros, refused) = ("0".repeat(64), "unreadable");
     let written_again = "The body was parsed and written again";
     let escaped = SignatureCase {
-        header: sign(&secret, NOW, "{\"a\":\"é\"}".as_bytes()),
+        header: sign_body(&secret, NOW, "{\"a\":\"é\"}".as_bytes()),
         ..with_body(r#"{"a": "\u00e9"}"#, written_again)
     };
     let spaced = BODY.replace("\":", "\": ").replace(",\"", ",\n  \"");

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use api::commands::secrets;
-use domain::delivery::signature::{WebhookSecret, sign};
+use domain::delivery::signature::{WebhookSecret, sign_body};
 use domain::event::Actor;
 use eventstore::{Clock, connect};
 use tempfile::TempDir;
@@ -243,7 +243,7 @@ async fn passes_the_vectors(world: &World, secrets: SecretPair<'_>, receiver: &m
 
 async fn refuses_what_is_not_signed(world: &World, secret: &str, receiver: &mut Receiver) {
     let now = world.clock.now().get().timestamp();
-    let good = sign(secret, now, BODY.as_bytes());
+    let good = sign_body(secret, now, BODY.as_bytes());
     let (malformed, wrong) = ("refused malformed signature", "refused wrong signature");
     let delivery_id = world.id().to_string();
     let delivery_id = Some(delivery_id.as_str());
@@ -275,7 +275,7 @@ async fn takes_each_delivery_once(
     for (secret, seconds, verdict) in
         [(newer, 0, &accepted), (newer, 0, &duplicate), (older, -4 * 60, &duplicate)]
     {
-        let signature = Some(sign(secret, now + seconds, BODY.as_bytes()));
+        let signature = Some(sign_body(secret, now + seconds, BODY.as_bytes()));
         let request = Request { signature, delivery_id: Some(&delivery_id), body: BODY.as_bytes() };
         assert_eq!(receiver.judge(request).await, (204, verdict.clone()));
     }

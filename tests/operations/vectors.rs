@@ -4,7 +4,9 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use domain::delivery::signature::{BadSignature, SignedRequest, WebhookSecret, sign, verify};
+use domain::delivery::signature::{
+    BadSignature, SignedRequest, WebhookSecret, sign_body, verify_request,
+};
 use serde_json::{Value, json};
 use tests::assert_page_is;
 
@@ -115,16 +117,16 @@ fn case(
 
 /// The header of [`BODY`], signed with the older secret so many seconds from now.
 fn at(input: &SignerInput, seconds: i64) -> String {
-    sign(&input.older, input.now + seconds, BODY.as_bytes())
+    sign_body(&input.older, input.now + seconds, BODY.as_bytes())
 }
 
 fn valid(input: &SignerInput) -> Vec<SignatureVector> {
     let of = |name, header| case(input, name, SignatureVerdict::Valid, header);
     let SignerInput { now, older, newer, .. } = input;
-    let signed = |body: &[u8]| sign(older, *now, body);
+    let signed = |body: &[u8]| sign_body(older, *now, body);
     vec![
         of("the first secret of two", at(input, 0)),
-        of("the second secret of two", sign(newer, *now, BODY.as_bytes())),
+        of("the second secret of two", sign_body(newer, *now, BODY.as_bytes())),
         of("the only secret", at(input, 0)).with_secrets(&[older]),
         of("as old as it may be", at(input, -300 + input.slack)),
         of("as far ahead as it may be", at(input, 300 - input.slack)),
@@ -176,7 +178,7 @@ fn stale(input: &SignerInput) -> Vec<SignatureVector> {
         of("a day old", at(input, -86_400)),
         of("of 1970", at(input, -input.now)),
         of("the largest t", at(input, 999_999_999_999 - input.now)).leniently(),
-        of("old, and of another secret", sign("other", input.now - 301, BODY.as_bytes())),
+        of("old, and of another secret", sign_body("other", input.now - 301, BODY.as_bytes())),
     ]
 }
 
@@ -184,7 +186,7 @@ fn mismatches(input: &SignerInput) -> Vec<SignatureVector> {
     let of = |name, header| case(input, name, SignatureVerdict::Mismatch, header);
     let SignerInput { now, older, newer, .. } = input;
     let good = || at(input, 0);
-    let with_key = |key: &str| sign(key, *now, BODY.as_bytes());
+    let with_key = |key: &str| sign_body(key, *now, BODY.as_bytes());
     let moved = good().replacen(&now.to_string(), &(now + 1).to_string(), 1);
     let zeros = format!("t={now},v1={}", "0".repeat(64));
     let other = WebhookSecret::from_bytes([8; 32]);
@@ -226,7 +228,7 @@ fn the_vector_file_equals_the_signers_output() {
 fn the_services_own_check_passes_the_vectors() {
     for vector in vectors(&of_the_file()) {
         let request = SignedRequest { header: &vector.header, body: &vector.body };
-        let check = |secret: &String| verify(request, secret, NOW);
+        let check = |secret: &String| verify_request(request, secret, NOW);
         // The service checks one secret of a firm, which is never empty.
         let checks = vector.secrets.iter().filter(|it| !it.is_empty()).map(check);
         let checked = checks.reduce(Result::or).unwrap_or(Err(BadSignature::Mismatch));

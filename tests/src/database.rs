@@ -87,7 +87,10 @@ pub async fn cluster_with(settings: &[(&str, &str)]) -> Templates {
 }
 
 fn both_templates(cluster: &Cluster) -> TestDatabase {
-    TestDatabase::from_main(cluster.connect("template_main"), cluster.connect("template_keyring"))
+    TestDatabase::from_main(
+        cluster.connect_options("template_main"),
+        cluster.connect_options("template_keyring"),
+    )
 }
 
 /// Makes the template databases of a new cluster.
@@ -170,7 +173,7 @@ impl Templates {
 
     /// The database that every server has.
     pub(crate) fn maintenance(&self) -> PgConnectOptions {
-        self.cluster.connect("postgres")
+        self.cluster.connect_options("postgres")
     }
 
     /// This database over TCP.
@@ -178,7 +181,7 @@ impl Templates {
     pub fn over_tcp(&self, database: &PgConnectOptions) -> PgConnectOptions {
         let name = database.get_database().unwrap();
         let address = self.address.as_ref().expect("a cluster that listens");
-        let mut url = self.cluster.connect(name).to_url_lossy();
+        let mut url = self.cluster.connect_options(name).to_url_lossy();
         url.set_query(Some("sslmode=disable"));
         url.set_host(Some(address)).unwrap();
         url.as_str().parse().unwrap()
@@ -201,7 +204,7 @@ impl Templates {
 
     async fn copies(&self, templates: [&str; 2]) -> TestDatabase {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let mut connection = self.cluster.connect("postgres").connect().await.unwrap();
+        let mut connection = self.cluster.connect_options("postgres").connect().await.unwrap();
         for name in self.done_together().iter().flat_map(|number| names(*number)) {
             let drop = format!("drop database if exists {name} with (force)");
             // A database that cannot be dropped goes with the cluster.
@@ -215,8 +218,8 @@ impl Templates {
         }
         connection.close().await.unwrap();
         TestDatabase {
-            main: self.cluster.connect(&main),
-            keyring: self.cluster.connect(&keyring),
+            main: self.cluster.connect_options(&main),
+            keyring: self.cluster.connect_options(&keyring),
             _needed: Some(Needed {
                 number,
                 done: Arc::clone(&self.done),

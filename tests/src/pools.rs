@@ -1,7 +1,7 @@
 //! The connections of a world: one login for all its parts, or one for each of its processes.
 
 use eventstore::{LifeWatch, Store, connect};
-use service::{CALLER_PLAN_SETTINGS, Pools, WORKER_PLAN_SETTINGS, store};
+use service::{CALLER_PLAN_SETTINGS, Pools, WORKER_PLAN_SETTINGS, assemble_store};
 use sqlx::PgPool;
 use vault::Keyring;
 
@@ -33,19 +33,19 @@ impl WorldPools {
     fn shared(database: &TestDatabase) -> Self {
         let life = LifeWatch::default();
         let pool = life.connect(database.main.clone().options(CALLER_PLAN_SETTINGS), 10);
-        let store = store(pool.clone()).watched_by(life);
+        let store = assemble_store(pool.clone()).watched_by(life);
         let keyring = keyring(database, Connections::Shared, "api");
         let parts = Pools {
             readers: pool.clone(),
-            intake: store.clone(),
-            workers: store.clone(),
+            intake: assemble_store.clone(),
+            workers: assemble_store.clone(),
             health: pool.clone(),
             worker_keyring: keyring.clone(),
             keyring_health: keyring.pool().clone(),
-            callers: store.clone(),
+            callers: assemble_store.clone(),
             keyring,
         };
-        Self { parts, projector: store, superuser: pool }
+        Self { parts, projector: assemble_store, superuser: pool }
     }
 
     /// Doors, projector and deliverer work on pools of their own, planned as the service's are.
@@ -55,21 +55,21 @@ impl WorldPools {
         let workers = |role| life.connect(login(role).options(WORKER_PLAN_SETTINGS), 10);
         let callers = login("api").options(CALLER_PLAN_SETTINGS);
         let intake = life.connect(login("api").options(WORKER_PLAN_SETTINGS), 4);
-        let store = store(life.connect(callers.clone(), 10)).watched_by(life.clone());
+        let store = assemble_store(life.connect(callers.clone(), 10)).watched_by(life.clone());
         let keyring = |role| keyring(database, connections, role);
         let api_keyring = keyring("api");
         let parts = Pools {
             readers: life.connect_guarded(callers, 4),
-            intake: store.with_pool(intake),
-            workers: store.with_pool(workers("deliverer")),
-            health: store.pool().clone(),
+            intake: assemble_store.with_pool(intake),
+            workers: assemble_store.with_pool(workers("deliverer")),
+            health: assemble_store.pool().clone(),
             worker_keyring: keyring("deliverer"),
             keyring_health: api_keyring.pool().clone(),
-            callers: store.clone(),
+            callers: assemble_store.clone(),
             keyring: api_keyring,
         };
         let superuser = connect(database.main.clone().options(UNSEEN), 4);
-        Self { parts, projector: store.with_pool(workers("projector")), superuser }
+        Self { parts, projector: assemble_store.with_pool(workers("projector")), superuser }
     }
 }
 

@@ -41,7 +41,7 @@ impl Sending {
 
     /// Waits until so many were answered; none of them is recorded yet.
     pub async fn answered(&self, count: usize) {
-        while self.answers.waiting() < count {
+        while self.answers.unrecorded_count() < count {
             sleep(AGAIN).await;
         }
     }

@@ -29,7 +29,7 @@ use eventstore::{Clock, Store, connect};
 use inviter::TakeOver;
 use mailer::Mailer;
 use notifier::{NoticeWorker, Notifier};
-use projector::as_of::{attempts, had_happened};
+use projector::as_of::{had_happened, stream_attempts};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
 use projector::episodes::EpisodeTimer;
@@ -266,7 +266,7 @@ impl World {
     /// A new id.
     #[must_use]
     pub fn id(&self) -> Uuid {
-        SystemEntropy.id()
+        SystemEntropy.new_id()
     }
 
     /// A firm with an owner, a published form and a key.
@@ -502,15 +502,15 @@ impl World {
     pub async fn attempts(&self, delivery_id: Uuid) -> Vec<Attempt> {
         let mut connection = self.pool().acquire().await.unwrap();
         let stream = had_happened(&mut connection, "Delivery", &[delivery_id], AsOf::NOW).await;
-        stream.unwrap().first().map(|stream| attempts(stream)).unwrap_or_default()
+        stream.unwrap().first().map(|stream| stream_attempts(stream)).unwrap_or_default()
     }
 }
 
 /// A token of the product without an event, so that a story begins with an empty log.
 async fn unrecorded_token(service: &Service, pool: &PgPool) -> String {
-    let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(SystemEntropy.secret()));
+    let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(SystemEntropy.new_secret()));
     let new = NewToken {
-        token_id: SystemEntropy.id(),
+        token_id: SystemEntropy.new_id(),
         name: "tests",
         role: HolderRole::Product.name(),
         sha256: Sha256::digest(token.as_bytes()).into(),
@@ -525,8 +525,8 @@ async fn unrecorded_token(service: &Service, pool: &PgPool) -> String {
 /// The setup of a world whose mails go there.
 fn usual(mails: &TempDir) -> SystemSetup {
     let allowed = AllowedTargets::new(vec!["127.0.0.0/8".parse().unwrap()]).with_http();
-    let mailer = Mailer::files(mails.path());
-    let quiet = SystemSetup::quiet(BASE_URL).unwrap();
+    let mailer = Mailer::into_folder(mails.path());
+    let quiet = SystemSetup::for_commands(BASE_URL).unwrap();
     let Some(cell) = routed_cell() else { return SystemSetup { allowed, mailer, ..quiet } };
     let trusted_proxies = vec![proxy_network().parse().unwrap()];
     SystemSetup { allowed, mailer, trusted_proxies, cell: Some(cell), ..quiet }
@@ -554,7 +554,7 @@ async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
 #[expect(clippy::needless_pass_by_value, reason = "called with json!")]
 pub fn activity(firm_id: Uuid, kind: &str, data: Value) -> Value {
     json!({
-        "specversion": "1.0", "id": SystemEntropy.id(), "source": "urn:tests", "type": kind,
+        "specversion": "1.0", "id": SystemEntropy.new_id(), "source": "urn:tests", "type": kind,
         "time": "2026-11-01T12:00:00.000Z", "firmid": firm_id, "data": data,
     })
 }

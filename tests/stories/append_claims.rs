@@ -17,7 +17,7 @@ use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
 use chrono::{DateTime, Utc};
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use deliverer::send::deliver_once;
 use deliverer::{DelivererContext, Dispatcher, SenderCount, SenderMembership};
 use domain::delivery::LEASE_TIME;
@@ -107,7 +107,7 @@ impl Scene {
 
     /// Has lanes due that were woken: a claim without a permit does no more.
     async fn absorb_wakes(&self) {
-        assert!(claim(self.world.deliverer(), &self.world.limits(0)).await.unwrap().is_empty());
+        assert!(claim_due(self.world.deliverer(), &self.world.limits(0)).await.unwrap().is_empty());
         assert_eq!(self.wakes().await, 0);
     }
 
@@ -237,9 +237,11 @@ async fn e19_a_barred_process_leaves_a_wake() {
         match why {
             "it stops" => stop.cancel(),
             "no permit" => deliverer.settings.permits = 0,
-            "its clock" => deliverer.clock = Clock::beside(Arc::new(Unset), pool).await.unwrap(),
+            "its clock" => {
+                deliverer.clock = Clock::measured_beside(Arc::new(Unset), pool).await.unwrap()
+            }
             "not a sender yet" => {
-                senders = SenderMembership::new(pool.clone(), Duration::ZERO).senders();
+                senders = SenderMembership::new(pool.clone(), Duration::ZERO).sender_count();
             }
             _ => {}
         }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use deliverer::DelivererContext;
 use deliverer::attempt::ClaimedAttempt;
-use deliverer::claim::{claim, next_due};
-use deliverer::outbox::release::release;
+use deliverer::claim::{claim_due, next_due};
+use deliverer::outbox::release::release_attempts;
 use deliverer::send::{deliver, deliver_once};
 use deliverer::{Dispatcher, SendLimits, SenderCount};
 use domain::delivery::pressure::HostCaps;
@@ -84,7 +84,7 @@ async fn an_unclaimable_row_stops_no_other_lane() {
     assert!(sent.iter().all(|request| request.uri.path() != "/refused"));
     world.pool().execute("alter table outbox drop constraint refused").await.unwrap();
     world.pass(Duration::from_secs(61));
-    nudge.wake();
+    nudge.wake_all();
     let sent = timeout(patience, receiver.wait_for(3)).await.unwrap();
     assert_eq!(sent[2].uri.path(), "/refused");
     stop.cancel();
@@ -156,7 +156,7 @@ async fn f4_an_outages_backlog_drains_oldest_first() {
     assert_eq!(lanes.values().map(VecDeque::len).sum::<usize>(), 84);
     let mut rounds = Vec::new();
     while lanes.values().any(|waiting| !waiting.is_empty()) {
-        let claimed = claim(&deliverer, &limits).await.unwrap();
+        let claimed = claim_due(&deliverer, &limits).await.unwrap();
         assert!(!claimed.is_empty(), "it drains: {lanes:?}");
         take(&mut lanes, &claimed);
         rounds.push((to(&one_host, &claimed), to(&other_host, &claimed)));
@@ -165,15 +165,18 @@ async fn f4_an_outages_backlog_drains_oldest_first() {
     }
     assert!(rounds.iter().all(|(one, other)| *one <= 8 && *other <= 8), "{rounds:?}");
     assert_eq!(rounds[0], (8, 8), "as fast as the limits allow");
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty(), "the one that was told to wait");
+    assert!(
+        claim_due(&deliverer, &limits).await.unwrap().is_empty(),
+        "the one that was told to wait"
+    );
     let early: Vec<i32> =
         sqlx::query_scalar("select tries from outbox").fetch_all(world.pool()).await.unwrap();
     assert_eq!(early, [1]);
     world.pass(Duration::from_secs(3_600 - 1));
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     assert!(next_due(&deliverer, &limits).await.unwrap().is_some());
     world.pass(Duration::from_secs(1));
-    assert_eq!(claim(&deliverer, &limits).await.unwrap().len(), 1);
+    assert_eq!(claim_due(&deliverer, &limits).await.unwrap().len(), 1);
 }
 
 /// F5: all receivers say "later". A wait begins with its own answer, so the second wave is as long
@@ -237,7 +240,7 @@ async fn f9_a_hundred_subscriptions_share_one_body() {
     let wide = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
     let claimed = {
         let deliverer = deliverer(&world, 512, wide);
-        claim(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap()
+        claim_due(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap()
     };
     assert_eq!(claimed.len(), 100);
     let bytes: Vec<_> = claimed.iter().map(|one| &one.body.as_ref().unwrap().bytes).collect();
@@ -268,12 +271,14 @@ async fn f9_a_claim_keeps_its_byte_limit() {
     let mut deliverer =
         deliverer(&world, 512, HostCaps { per_firm_and_host: 1_000, per_host: 1_000 });
     deliverer.settings.claim_bytes = 16 * 10_500;
-    let first = claim(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap();
-    release(&deliverer, &first).await.unwrap();
+    let first = claim_due(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap();
+    release_attempts(&deliverer, &first).await.unwrap();
     world.pass(Duration::from_millis(1));
     let mut claims = vec![first.len()];
     while claims.iter().skip(1).sum::<usize>() < 40 {
-        claims.push(claim(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap().len());
+        claims.push(
+            claim_due(&deliverer, &SendLimits::alone(deliverer.settings)).await.unwrap().len(),
+        );
     }
     assert_eq!(claims, [16, 8, 8, 16, 8], "documents, their bodies, and what comes after them");
 }

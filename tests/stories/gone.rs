@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use deliverer::attempt::{ClaimedAttempt, FinishedAttempt};
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::record;
+use deliverer::record::record_batch;
 use domain::delivery::AttemptAnswer;
 use domain::values::Timestamp;
 use serde_json::{Value, json};
@@ -38,7 +38,8 @@ impl Scene {
         for _ in 0..count {
             self.world.submit(&self.firm).await;
         }
-        self.claimed.extend(claim(self.world.deliverer(), &self.world.limits(16)).await.unwrap());
+        self.claimed
+            .extend(claim_due(self.world.deliverer(), &self.world.limits(16)).await.unwrap());
     }
 
     /// The answer of one of them, in this second after noon.
@@ -55,7 +56,7 @@ impl Scene {
     }
 
     async fn record(&self, batch: &[FinishedAttempt]) {
-        record(self.world.deliverer(), batch).await.unwrap();
+        record_batch(self.world.deliverer(), batch).await.unwrap();
     }
 
     async fn lives(&self) -> bool {

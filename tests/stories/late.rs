@@ -8,10 +8,10 @@ use axum::http::Request;
 use deliverer::DelivererContext;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
-use deliverer::claim::claim;
-use deliverer::outbox::release::release;
+use deliverer::claim::claim_due;
+use deliverer::outbox::release::release_attempts;
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::record;
+use deliverer::record::record_batch;
 use domain::delivery::AttemptAnswer;
 use serde_json::{Value, json};
 use sqlx::postgres::PgPoolOptions;
@@ -19,7 +19,7 @@ use tests::{ATTEMPTS, Receiver, Reply, Sending, World};
 use uuid::Uuid;
 
 async fn one_claim(world: &World) -> ClaimedAttempt {
-    let mut claimed = claim(world.deliverer(), &world.limits(16)).await.unwrap();
+    let mut claimed = claim_due(world.deliverer(), &world.limits(16)).await.unwrap();
     assert_eq!(claimed.len(), 1);
     claimed.remove(0)
 }
@@ -37,7 +37,7 @@ fn answered(world: &World, claimed: &ClaimedAttempt, status: u16) -> FinishedAtt
 }
 
 async fn write_down(world: &World, claimed: &ClaimedAttempt, status: u16) {
-    record(world.deliverer(), &[answered(world, claimed, status)]).await.unwrap();
+    record_batch(world.deliverer(), &[answered(world, claimed, status)]).await.unwrap();
 }
 
 /// Number, outcome, status, and whether the attempt was late.
@@ -138,7 +138,7 @@ async fn e21_one_batch_may_hold_both_answers() {
     for (late, in_time, state) in [(200, 503, "delivered"), (503, 200, "delivered")] {
         let (world, first, second) = taken_over().await;
         let batch = [answered(&world, &first, late), answered(&world, &second, in_time)];
-        record(world.deliverer(), &batch).await.unwrap();
+        record_batch(world.deliverer(), &batch).await.unwrap();
         let (found, all) = tries(&world).await;
         assert_eq!((found.as_str(), all.len()), (state, 3));
     }
@@ -164,7 +164,7 @@ async fn a_late_answer_loses_no_requeued_delivery() {
             .unwrap();
         write_down(&world, &first, late).await;
         assert_eq!(tries(&world).await.0, state);
-        let second = claim(world.deliverer(), &world.limits(16)).await.unwrap();
+        let second = claim_due(world.deliverer(), &world.limits(16)).await.unwrap();
         assert_eq!(second.len(), usize::from(late == 503), "its next try is not that of before");
         for second in second {
             assert_ne!(first.lease, second.lease);
@@ -214,7 +214,7 @@ async fn e25_a_release_uses_no_attempt() {
     for _ in 0..10 {
         let claimed = one_claim(&world).await;
         assert_eq!(claimed.number, 1);
-        release(world.deliverer(), &[claimed]).await.unwrap();
+        release_attempts(world.deliverer(), &[claimed]).await.unwrap();
     }
     assert_eq!(world.deliver().await, 1);
     let (state, all) = tries(&world).await;

@@ -169,7 +169,7 @@ async fn a_lane_shows_claimed_and_cancelled_work() {
     let scene = Scene::new().await;
     scene.world.pass(Duration::from_secs(3_600));
     let claimed =
-        deliverer::claim::claim(scene.world.deliverer(), &scene.world.limits(1)).await.unwrap();
+        deliverer::claim::claim_due(scene.world.deliverer(), &scene.world.limits(1)).await.unwrap();
     let wanted = deliverer::inspect::lane_list::LaneFilter { firm_id: None, host: None, limit: 10 };
     let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == claimed[0].lane_id).unwrap();

@@ -2,7 +2,7 @@
 //! taken while a snapshot is held, on the rows left, or on the lanes of a full host. The tests
 //! count blocks that the server touches, because times depend on the machine.
 
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use deliverer::upkeep::{CancelWorker, EndedLeaseWorker};
 use deliverer::{DelivererContext, SendLimits};
 use domain::delivery::pressure::HostCaps;
@@ -172,7 +172,7 @@ async fn a_claim_skips_lanes_of_full_hosts() {
         lanes.sort_unstable();
         lanes
     };
-    let first = claim(&deliverer, &limits).await.unwrap();
+    let first = claim_due(&deliverer, &limits).await.unwrap();
     let mut both = [hook_id, hook_id, other, other];
     both.sort_unstable();
     assert_eq!(lanes_of(&first), both);
@@ -194,7 +194,7 @@ async fn a_claim_skips_lanes_of_full_hosts() {
     .unwrap();
     world.pool().execute("vacuum analyze").await.unwrap();
     let from = end(&cluster);
-    let second = claim(&deliverer, &limits).await.unwrap();
+    let second = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(lanes_of(&second), [other, other], "the other host has room");
     drop(to_full);
     let costly = costly(&read(&cluster.log(), from));
@@ -202,7 +202,7 @@ async fn a_claim_skips_lanes_of_full_hosts() {
     // The full host has room again, and its lanes take turns with the due lanes of others.
     let mut third = Vec::new();
     while third.is_empty() {
-        third = claim(&deliverer, &limits).await.unwrap();
+        third = claim_due(&deliverer, &limits).await.unwrap();
     }
     assert_eq!(lanes_of(&third), [hook_id, hook_id]);
 }
@@ -228,7 +228,7 @@ async fn a_claim_skips_lanes_of_paused_hosts() {
         world.pool().execute(statement.as_str()).await.unwrap();
     }
     let from = end(&cluster);
-    assert_eq!(claim(world.deliverer(), &world.limits(16)).await.unwrap().len(), 1);
+    assert_eq!(claim_due(world.deliverer(), &world.limits(16)).await.unwrap().len(), 1);
     let costly = costly(&read(&cluster.log(), from));
     assert!(costly.is_empty(), "{}", costly.join("\n"));
 }

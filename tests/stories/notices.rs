@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use deliverer::NoticeTarget;
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use deliverer::inspect::proof::{self, LogFilter, ProofScope};
-use domain::delivery::signature::{SignedRequest, WebhookSecret, verify};
+use domain::delivery::signature::{SignedRequest, WebhookSecret, verify_request};
 use eventstore::Clock;
 use mailer::{Mailer, SmtpSettings};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl Scene {
         let (mail, operator) = (SmtpServer::start(Setup::default()).await, Receiver::start().await);
         let secret = WebhookSecret::from_bytes([7; 32]);
         let url = format!("smtp://{}?tls=none", mail.at);
-        let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
+        let mailer = Mailer::over_smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
         let target = NoticeTarget { url: operator.url("/notices").into(), secret: secret.clone() };
         let change = |setup| SystemSetup {
             mailer,
@@ -87,7 +87,7 @@ impl Scene {
             let at: i64 = header[2..].split(',').next().unwrap().parse().unwrap();
             assert!(at <= now);
             let request = SignedRequest { header, body: &got.body };
-            verify(request, self.secret.as_str(), at).unwrap();
+            verify_request(request, self.secret.as_str(), at).unwrap();
             assert_eq!(got.header("content-type"), "application/cloudevents+json");
             assert_eq!(got.header("x-service-event"), got.json()["type"].as_str().unwrap());
             got.json()
@@ -237,7 +237,7 @@ async fn notices_of_many_firms_leave_permits() {
     scene.world.deliver().await;
     scene.world.notify().await;
     assert_eq!(scene.count("outbox where notice is not null").await, 40);
-    let claimed = claim(scene.world.deliverer(), &scene.world.limits(256)).await.unwrap();
+    let claimed = claim_due(scene.world.deliverer(), &scene.world.limits(256)).await.unwrap();
     assert_eq!(claimed.len(), 32, "the limit of one firm and host");
 }
 
@@ -250,7 +250,7 @@ async fn a_lost_notice_is_sent_again() {
     scene.world.submit(&scene.firm).await;
     scene.world.deliver().await;
     scene.world.notify().await;
-    let lost = claim(scene.world.deliverer(), &scene.world.limits(16)).await.unwrap();
+    let lost = claim_due(scene.world.deliverer(), &scene.world.limits(16)).await.unwrap();
     assert_eq!(lost.len(), 1);
     drop(lost);
     scene.work().await;

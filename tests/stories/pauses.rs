@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::http::Request;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
-use deliverer::claim::{claim, next_due};
+use deliverer::claim::{claim_due, next_due};
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::record;
+use deliverer::record::record_batch;
 use domain::delivery::INSTALLATION_FIRM_ID;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, submitted};
@@ -242,12 +242,12 @@ async fn a_pause_ends_with_its_subscription() {
     for _ in 0..2 {
         world.submit(&scene.firm).await;
     }
-    let claimed = claim(world.deliverer(), &world.limits(8)).await.unwrap();
+    let claimed = claim_due(world.deliverer(), &world.limits(8)).await.unwrap();
     scene.pause(json!({"hook_id": gone})).await;
     let gone_twice: Vec<FinishedAttempt> =
         claimed.into_iter().map(|claimed| answered_gone(world, claimed)).collect();
     assert_eq!(gone_twice.len(), 2);
-    record(world.deliverer(), &gone_twice).await.unwrap();
+    record_batch(world.deliverer(), &gone_twice).await.unwrap();
     assert_eq!(listed().await, [of_host]);
 }
 

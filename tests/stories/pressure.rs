@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use deliverer::attempt::ClaimedAttempt;
-use deliverer::claim::{claim, next_due};
+use deliverer::claim::{claim_due, next_due};
 use deliverer::{DelivererContext, SendLimits};
 use domain::delivery::pressure::HostCaps;
 use futures::future::join_all;
@@ -42,7 +42,7 @@ fn by_firm(claimed: &[ClaimedAttempt]) -> HashMap<Uuid, usize> {
 async fn race(deliverer: &DelivererContext, limits: &SendLimits) -> Vec<ClaimedAttempt> {
     let mut all = Vec::new();
     loop {
-        let claims = join_all((0..6).map(|_| claim(deliverer, limits))).await;
+        let claims = join_all((0..6).map(|_| claim_due(deliverer, limits))).await;
         let got: Vec<ClaimedAttempt> = claims.into_iter().flat_map(Result::unwrap).collect();
         let now = deliverer.clock.now().get();
         let due = next_due(deliverer, limits).await.unwrap().is_some_and(|due_at| due_at <= now);
@@ -87,18 +87,18 @@ async fn a_dead_process_holds_no_slots() {
     let deliverer = deliverer(&world, CAPS);
     let firm = busy_firm(&world, "127.0.0.1", 1, 8).await;
     let dead = SendLimits::alone(deliverer.settings);
-    let held = claim(&deliverer, &dead).await.unwrap();
+    let held = claim_due(&deliverer, &dead).await.unwrap();
     assert_eq!(by_firm(&held), HashMap::from([(firm.id, 5)]));
-    assert!(claim(&deliverer, &dead).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &dead).await.unwrap().is_empty());
     assert_eq!(next_due(&deliverer, &dead).await.unwrap(), None, "full, so nothing is due");
 
     let restarted = SendLimits::alone(deliverer.settings);
-    let new = claim(&deliverer, &restarted).await.unwrap();
+    let new = claim_due(&deliverer, &restarted).await.unwrap();
     assert_eq!(new.len(), 3, "it has all its places");
     drop(new);
     world.pass(Duration::from_secs(121));
     world.end_leases().await;
-    let again = claim(&deliverer, &restarted).await.unwrap();
+    let again = claim_due(&deliverer, &restarted).await.unwrap();
     assert_eq!(again.len(), 5);
     assert!(again.iter().all(|one| one.number == 2));
 }
@@ -114,11 +114,11 @@ async fn f3_a_busy_firm_leaves_spare_permits() {
         world.subscribe(&hog, &format!("http://{host}:7777/")).await;
     }
     submit(&world, &hog, 16).await;
-    let held = claim(&deliverer, &limits).await.unwrap();
+    let held = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&held), HashMap::from([(hog.id, 12)]));
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     let other = busy_firm(&world, "127.0.0.3", 1, 8).await;
-    let claimed = claim(&deliverer, &limits).await.unwrap();
+    let claimed = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 4)]));
 }
 
@@ -155,11 +155,11 @@ async fn many_firms_at_one_host_leave_permits() {
     for _ in 0..20 {
         busy_firm(&world, "127.0.0.1", 1, 2).await;
     }
-    let held = claim(&deliverer, &limits).await.unwrap();
+    let held = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(held.len(), 12);
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     let other = busy_firm(&world, "127.0.0.2", 1, 8).await;
-    let claimed = claim(&deliverer, &limits).await.unwrap();
+    let claimed = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 1)]), "each of 13 firms");
 }
 
@@ -170,14 +170,14 @@ async fn a_silent_host_keeps_two_probes() {
     let limits = responsive(&world, 64);
     busy_firm(&world, "127.0.0.1", 1, 40).await;
     note_silence(&limits, "127.0.0.1", 5);
-    let probes = claim(&deliverer, &limits).await.unwrap();
+    let probes = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(probes.len(), 2);
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     assert_eq!(next_due(&deliverer, &limits).await.unwrap(), None, "nothing is due for it");
     drop(probes);
     note_answer(&limits, "127.0.0.1");
     note_answer(&limits, "127.0.0.1");
-    assert_eq!(claim(&deliverer, &limits).await.unwrap().len(), 3, "it grows with the answers");
+    assert_eq!(claim_due(&deliverer, &limits).await.unwrap().len(), 3, "it grows with the answers");
 }
 
 /// So many lanes to hosts of their own, each with one retry that is due.
@@ -212,18 +212,18 @@ async fn retries_to_unknown_hosts_leave_permits() {
     let deliverer = deliverer(&world, HostCaps::default());
     let limits = responsive(&world, 16);
     retries_elsewhere(&world, 40).await;
-    let mut claimed = claim(&deliverer, &limits).await.unwrap();
+    let mut claimed = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(claimed.len(), 8);
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     let other = busy_firm(&world, "127.0.0.1", 1, 4).await;
-    let to_other = claim(&deliverer, &limits).await.unwrap();
+    let to_other = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&to_other), HashMap::from([(other.id, 4)]));
     drop(to_other);
     let mut attempted: Vec<Uuid> = Vec::new();
     while !claimed.is_empty() {
         attempted.extend(claimed.iter().map(|one| one.lane_id));
         drop(claimed);
-        claimed = claim(&deliverer, &limits).await.unwrap();
+        claimed = claim_due(&deliverer, &limits).await.unwrap();
     }
     let distinct: HashSet<&Uuid> = attempted.iter().collect();
     assert_eq!((attempted.len(), distinct.len()), (40, 40), "each host had its turn");
@@ -236,21 +236,21 @@ async fn an_answer_unparks_a_silent_hosts_lanes() {
     let deliverer = deliverer(&world, HostCaps::default());
     let limits = responsive(&world, 16);
     retries_elsewhere(&world, 8).await;
-    let held = claim(&deliverer, &limits).await.unwrap();
+    let held = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(held.len(), 8, "there is no room for other silent hosts");
     note_silence(&limits, "127.0.0.1", 1);
     let back = busy_firm(&world, "127.0.0.1", 1, 2).await;
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     let parked: Option<String> =
         sqlx::query_scalar("select parked_in from lanes where host = '127.0.0.1'")
             .fetch_one(world.pool())
             .await
             .unwrap();
     assert_eq!(parked.as_deref(), Some("u:127.0.0.1"));
-    assert!(claim(&deliverer, &limits).await.unwrap().is_empty());
+    assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     note_answer(&limits, "127.0.0.1");
     assert!(next_due(&deliverer, &limits).await.unwrap().is_some());
-    let claimed = claim(&deliverer, &limits).await.unwrap();
+    let claimed = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(back.id, 2)]));
 }
 
@@ -287,12 +287,12 @@ async fn a_paused_hosts_lanes_hide_no_others() {
     .execute(world.pool())
     .await
     .unwrap();
-    let claimed = claim(&deliverer, &limits).await.unwrap();
+    let claimed = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 1)]));
     sqlx::query("delete from pauses").execute(world.pool()).await.unwrap();
     let mut claimed = HashMap::new();
     for _ in 0..300 {
-        claimed.extend(by_firm(&claim(&deliverer, &limits).await.unwrap()));
+        claimed.extend(by_firm(&claim_due(&deliverer, &limits).await.unwrap()));
     }
     assert_eq!(claimed, HashMap::from([(paused.id, 1)]));
 }

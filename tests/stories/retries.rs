@@ -128,7 +128,7 @@ async fn d5_any_answer_is_recorded_harmlessly(
     let id = last(&receiver);
     assert_eq!(world.history(id).await, ("pending".to_owned(), vec!["retry".to_owned()]));
     let subject = vault::KeySubject { firm_id: firm.id, subject_id: response_id };
-    let keys = world.service().keyring.find(&[subject]).await.unwrap();
+    let keys = world.service().keyring.find_keys(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let kept = vault::answers::read(&mut connection, &keys, id).await.unwrap().remove(&1).unwrap();
     let start = "\u{fffd}\u{fffd}\u{fffd}[31m<b>[masked]</b> [masked] xxx";

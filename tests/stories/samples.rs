@@ -112,7 +112,7 @@ async fn an_erased_submission_is_no_sample() {
     let kept = submit_at(&world, &firm, firm.form, "2026-11-01T10:00:00.000Z").await;
     let erased = submit_at(&world, &firm, firm.form, "2026-11-01T11:00:00.000Z").await;
     let subject = vault::KeySubject { firm_id: firm.id, subject_id: erased };
-    world.service().keyring.forget(&[subject]).await.unwrap();
+    world.service().keyring.forget_keys(&[subject]).await.unwrap();
     let shown = sample(&world, &firm, "form_submitted/sample").await;
     assert_eq!(shown["response"]["id"], json!(kept));
 }

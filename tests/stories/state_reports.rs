@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use api::intake::{EventFormat, parse};
+use api::intake::{EventFormat, parse_events};
 use domain::event::Actor;
 use domain::form::{Form, FormChange, FormCommand, FormDetails, FormStatus, UNUSABLE_URL};
 use serde_json::{Value, json};
@@ -262,6 +262,6 @@ fn an_error_does_not_quote_the_type() {
         "specversion": "1.0", "id": "1", "source": "urn:tests", "type": "<b>\u{1b}secret</b>",
         "time": "2026-11-01T12:00:00Z", "firmid": Uuid::nil(), "data": {},
     });
-    let refused = parse(EventFormat::Single, event.to_string().as_bytes()).unwrap_err();
+    let refused = parse_events(EventFormat::Single, event.to_string().as_bytes()).unwrap_err();
     assert_eq!(refused.to_string(), "event 0: type: not a type of activity");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::commands::{keys, secrets};
-use domain::delivery::signature::{SignedRequest, verify};
+use domain::delivery::signature::{SignedRequest, verify_request};
 use domain::event::Actor;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn a_submitted_form_reaches_its_subscriber_signed(
     let now = world.clock.now().get().timestamp();
     let request =
         SignedRequest { header: received.header("x-service-signature"), body: &received.body };
-    verify(request, &secret(&world, &firm).await, now).unwrap();
+    verify_request(request, &secret(&world, &firm).await, now).unwrap();
     assert_eq!(
         received.json(),
         json!({
@@ -150,7 +150,7 @@ async fn d7_a_delivery_fails_after_eight_attempts(
         assert_eq!(request.body, received[0].body);
         let header = request.header("x-service-signature");
         let t = header[2..].split(',').next().unwrap().parse().unwrap();
-        verify(SignedRequest { header, body: &request.body }, &secret, t).unwrap();
+        verify_request(SignedRequest { header, body: &request.body }, &secret, t).unwrap();
     }
     let times: std::collections::BTreeSet<_> =
         received.iter().map(|request| request.header("x-service-signature")).collect();
@@ -195,7 +195,7 @@ async fn d6_a_final_answer_ends_the_delivery(
     let id = delivery_id(&receiver.received()[0]);
     assert_eq!(world.history(id).await, ("failed".to_owned(), vec!["failed".to_owned()]));
     let subject = vault::KeySubject { firm_id: firm.id, subject_id: response_id };
-    let keys = world.service().keyring.find(&[subject]).await.unwrap();
+    let keys = world.service().keyring.find_keys(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let answers = vault::answers::read(&mut connection, &keys, id).await.unwrap();
     let kept = &answers[&1];
@@ -368,7 +368,7 @@ async fn e5_an_unrecorded_attempt_counts() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
-    let lost = deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap();
+    let lost = deliverer::claim::claim_due(world.deliverer(), &world.limits(10)).await.unwrap();
     assert_eq!(lost.len(), 1);
     world.pass(Duration::from_secs(119));
     assert_eq!(world.deliver().await, 0);
@@ -391,13 +391,14 @@ async fn an_interrupted_last_attempt_fails_the_delivery() {
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
     for number in 1..=8 {
-        let claimed = deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap();
+        let claimed =
+            deliverer::claim::claim_due(world.deliverer(), &world.limits(10)).await.unwrap();
         assert_eq!(claimed[0].number, number);
         world.pass(Duration::from_secs(120));
         world.end_leases().await;
     }
     assert!(
-        deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap().is_empty()
+        deliverer::claim::claim_due(world.deliverer(), &world.limits(10)).await.unwrap().is_empty()
     );
     world.project().await;
     let id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
@@ -418,12 +419,12 @@ async fn a_removal_allows_no_retry() {
     for _ in 0..3 {
         world.submit(&firm).await;
     }
-    let claimed = deliverer::claim::claim(world.deliverer(), &world.limits(10)).await.unwrap();
+    let claimed = deliverer::claim::claim_due(world.deliverer(), &world.limits(10)).await.unwrap();
     let [arrives, fails, lost] = <[_; 3]>::try_from(claimed).ok().unwrap();
     let path = format!("/hooks/{hook_id}");
     world.call(&firm.key, "DELETE", &path, Value::Null).await;
     let batch = [finished(&world, &arrives, 200), finished(&world, &fails, 503)];
-    deliverer::record::record(world.deliverer(), &batch).await.unwrap();
+    deliverer::record::record_batch(world.deliverer(), &batch).await.unwrap();
     world.deliver().await;
     assert_eq!(world.history(arrives.delivery_id).await.0, "delivered");
     assert_eq!(world.history(fails.delivery_id).await.0, "cancelled");
@@ -461,14 +462,14 @@ async fn answers_recorded_together_leave_the_lane_awake() {
         world.submit(&firm).await;
     }
     let limits = world.limits(100);
-    let mut claimed = deliverer::claim::claim(world.deliverer(), &limits).await.unwrap();
+    let mut claimed = deliverer::claim::claim_due(world.deliverer(), &limits).await.unwrap();
     assert_eq!(claimed.len(), 32);
     let batch: Vec<_> = claimed.drain(..30).map(|one| finished(&world, &one, 200)).collect();
-    deliverer::record::record(world.deliverer(), &batch).await.unwrap();
+    deliverer::record::record_batch(world.deliverer(), &batch).await.unwrap();
     drop(batch);
-    let next = deliverer::claim::claim(world.deliverer(), &limits).await.unwrap();
+    let next = deliverer::claim::claim_due(world.deliverer(), &limits).await.unwrap();
     assert_eq!(next.len(), 28, "all that is left: 30 places are free");
-    assert!(deliverer::claim::claim(world.deliverer(), &limits).await.unwrap().is_empty());
+    assert!(deliverer::claim::claim_due(world.deliverer(), &limits).await.unwrap().is_empty());
 }
 
 fn finished(

@@ -380,7 +380,7 @@ async fn h1_concurrent_reports_leave_no_key() {
     let told: Vec<_> = held.meanwhile(calls).await.iter().map(counts).collect();
     assert_eq!(told, [(0, 1), (1, 0)]);
     let subject = vault::KeySubject { firm_id: firm.id, subject_id: response };
-    assert!(world.service().keyring.find(&[subject]).await.unwrap().is_empty());
+    assert!(world.service().keyring.find_keys(&[subject]).await.unwrap().is_empty());
 }
 
 /// A call that waits for locked rows holds up no other call.

@@ -6,7 +6,7 @@ use api::commands::secrets;
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
 use axum::http::Request;
-use domain::delivery::signature::{SignedRequest, verify};
+use domain::delivery::signature::{SignedRequest, verify_request};
 use domain::event::Actor;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
@@ -90,7 +90,7 @@ async fn d14_a_step_is_sent_signed() {
         let secret = secrets::reveal(world.service(), firm.id, Actor::System).await.unwrap().secret;
         let header = sent.header("x-service-signature");
         let signed = SignedRequest { header, body: &sent.body };
-        verify(signed, secret.as_str(), world.clock.now().get().timestamp()).unwrap();
+        verify_request(signed, secret.as_str(), world.clock.now().get().timestamp()).unwrap();
         let shown = step.show(&world).await;
         assert_eq!((shown.status.as_u16(), &shown.body["state"]), (200, &json!("delivered")));
         assert_eq!(outcomes(&shown), [(1, "delivered")]);

@@ -12,19 +12,19 @@ const COMMANDS_WORDS_MAX: usize = 1_050;
 
 #[test]
 fn the_settings_page_matches_the_command_line() {
-    assert_page_is("settings.md", &reference::settings());
+    assert_page_is("settings.md", &reference::settings_page());
 }
 
 #[test]
 fn the_commands_page_matches_the_command_line() {
-    assert_page_is("commands.md", &reference::commands());
+    assert_page_is("commands.md", &reference::commands_page());
 }
 
 #[test]
 fn the_generated_pages_are_short() {
     let words = |page: String| page.split_whitespace().count();
-    let commands = words(reference::commands());
+    let commands = words(reference::commands_page());
     assert!(commands <= COMMANDS_WORDS_MAX, "{commands} words of commands");
-    let both = commands + words(reference::settings());
+    let both = commands + words(reference::settings_page());
     assert!(both <= GENERATED_WORDS_MAX, "{both} words of settings and commands");
 }

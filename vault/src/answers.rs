@@ -139,13 +139,13 @@ pub async fn read(
         .iter()
         .filter_map(|row| {
             let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-            let text = open(keys.get(&subject)?, &row.answer);
+            let text = open_answer(keys.get(&subject)?, &row.answer);
             Some((row.number, unless_broken(text, delivery_id)?))
         })
         .collect())
 }
 
-fn open(key: &DataKey, sealed: &[u8]) -> Result<String, VaultError> {
+fn open_answer(key: &DataKey, sealed: &[u8]) -> Result<String, VaultError> {
     let bytes = key.open(PURPOSE, sealed)?;
     Ok(String::from_utf8(bytes).map_err(|_| BrokenSeal)?)
 }

@@ -17,7 +17,7 @@ use crate::seal::{BrokenSeal, DataKey};
 const FIRST_PURPOSE: &[u8] = b"body";
 
 /// Purpose of a body. It names the body, so that no other body of the response can take its place.
-fn purpose(body_id: Uuid) -> Vec<u8> {
+fn body_purpose(body_id: Uuid) -> Vec<u8> {
     [b"body 2 ".as_slice(), body_id.as_bytes()].concat()
 }
 
@@ -48,7 +48,7 @@ pub async fn put(
     let mut sealed = Vec::with_capacity(bodies.len());
     for body in bodies {
         let key = keys.get(&body.subject).ok_or(BrokenSeal)?;
-        sealed.push(key.seal(&purpose(body.body_id), &body.bytes, entropy)?);
+        sealed.push(key.seal(&body_purpose(body.body_id), &body.bytes, entropy)?);
     }
     sqlx::query(
         "insert into bodies (body_id, firm_id, response_id, sha256, ciphertext, created_at)
@@ -159,7 +159,7 @@ pub async fn read(
         .iter()
         .filter_map(|row| {
             let key = keys.get(&row.subject())?;
-            unless_broken(open(row, key), row.body_id)
+            unless_broken(open_body(row, key), row.body_id)
         })
         .collect())
 }
@@ -170,10 +170,11 @@ impl BodyRow {
     }
 }
 
-fn open(row: &BodyRow, key: &DataKey) -> Result<StoredBody, VaultError> {
+fn open_body(row: &BodyRow, key: &DataKey) -> Result<StoredBody, VaultError> {
     let sealed = &row.ciphertext;
-    let bytes =
-        key.open(&purpose(row.body_id), sealed).or_else(|_| key.open(FIRST_PURPOSE, sealed))?;
+    let bytes = key
+        .open(&body_purpose(row.body_id), sealed)
+        .or_else(|_| key.open(FIRST_PURPOSE, sealed))?;
     let sha256: [u8; 32] = Sha256::digest(&bytes).into();
     if row.sha256 != sha256 {
         return Err(BrokenSeal.into());

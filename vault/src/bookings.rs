@@ -59,13 +59,14 @@ pub async fn put(
             keys.get(&booking.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?;
         sealed.push(SealedBooking { booking, document });
     }
-    let mut effects = PartEffects { changed: insert(connection, &sealed).await?, stale: vec![] };
+    let mut effects =
+        PartEffects { changed: insert_new(connection, &sealed).await?, stale: vec![] };
     let inserted: HashSet<_> = effects.changed.iter().copied().collect();
     sealed.retain(|one| !inserted.contains(&one.booking.id()));
     if sealed.is_empty() {
         return Ok(effects);
     }
-    let known = known(connection, keys, &sealed).await?;
+    let known = known_bookings(connection, keys, &sealed).await?;
     sealed.retain(|one| {
         let known = known.get(&one.booking.id());
         known.is_some_and(|known| known.document.as_ref() != Some(&one.booking.document))
@@ -94,7 +95,7 @@ struct KnownBooking {
 }
 
 /// Stores bookings that have no document yet, and returns their ids.
-async fn insert(
+async fn insert_new(
     connection: &mut PgConnection,
     bookings: &[SealedBooking<'_>],
 ) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
@@ -106,7 +107,7 @@ async fn insert(
                 document = excluded.document
           where b.made_at is null
          returning firm_id, booking_id";
-    write(connection, statement, bookings).await
+    write_bookings(connection, statement, bookings).await
 }
 
 /// Replaces bookings that are older than these, and returns their ids.
@@ -120,10 +121,10 @@ async fn replace_older(
                 as t(firm_id, booking_id, response_id, made_at, document)
           where b.firm_id = t.firm_id and b.booking_id = t.booking_id and b.made_at < t.made_at
          returning b.firm_id, b.booking_id";
-    write(connection, statement, bookings).await
+    write_bookings(connection, statement, bookings).await
 }
 
-async fn write(
+async fn write_bookings(
     connection: &mut PgConnection,
     statement: &'static str,
     bookings: &[SealedBooking<'_>],
@@ -150,7 +151,7 @@ struct KnownBookingRow {
 }
 
 /// These bookings as they are stored.
-async fn known(
+async fn known_bookings(
     connection: &mut PgConnection,
     keys: &DataKeys,
     bookings: &[SealedBooking<'_>],
@@ -168,14 +169,18 @@ async fn known(
     .await?;
     let known = rows.into_iter().map(|row| {
         let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-        let document = reported(&row.document, keys, subject).ok();
+        let document = reported_document(&row.document, keys, subject).ok();
         ((row.firm_id, row.booking_id), KnownBooking { made_at: row.made_at, document })
     });
     Ok(known.collect())
 }
 
 /// The document as the product reported it, without later moves and a cancellation.
-fn reported(sealed: &[u8], keys: &DataKeys, subject: KeySubject) -> Result<Document, VaultError> {
+fn reported_document(
+    sealed: &[u8],
+    keys: &DataKeys,
+    subject: KeySubject,
+) -> Result<Document, VaultError> {
     let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, sealed)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
@@ -284,12 +289,15 @@ pub async fn read(
     .bind(response_ids)
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().filter_map(|row| unless_broken(open(&row, keys), row.booking_id)).collect())
+    Ok(rows
+        .into_iter()
+        .filter_map(|row| unless_broken(open_booking(&row, keys), row.booking_id))
+        .collect())
 }
 
-fn open(row: &BookingRow, keys: &DataKeys) -> Result<StoredBooking, VaultError> {
+fn open_booking(row: &BookingRow, keys: &DataKeys) -> Result<StoredBooking, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-    let mut document = reported(&row.document, keys, subject)?;
+    let mut document = reported_document(&row.document, keys, subject)?;
     if let (Some(starts_at), Some(ends_at)) = (row.starts_at, row.ends_at) {
         document.starts_at = starts_at.into();
         document.ends_at = ends_at.into();

@@ -6,19 +6,19 @@ use uuid::Uuid;
 /// A source of random bytes.
 pub trait Entropy: Send + Sync {
     /// Fills the buffer with unpredictable bytes.
-    fn fill(&self, buffer: &mut [u8]);
+    fn fill_bytes(&self, buffer: &mut [u8]);
 
     /// 32 random bytes: a key, or the text of one.
-    fn secret(&self) -> [u8; 32] {
+    fn new_secret(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
-        self.fill(&mut bytes);
+        self.fill_bytes(&mut bytes);
         bytes
     }
 
     /// A new id (UUID version 4).
-    fn id(&self) -> Uuid {
+    fn new_id(&self) -> Uuid {
         let mut bytes = [0; 16];
-        self.fill(&mut bytes);
+        self.fill_bytes(&mut bytes);
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
@@ -27,7 +27,7 @@ pub trait Entropy: Send + Sync {
     fn id_at(&self, at: DateTime<Utc>) -> Uuid {
         let ms = at.timestamp_millis().unsigned_abs();
         let mut bytes = [0; 10];
-        self.fill(&mut bytes);
+        self.fill_bytes(&mut bytes);
         uuid::Builder::from_unix_timestamp_millis(ms, &bytes).into_uuid()
     }
 }
@@ -37,7 +37,7 @@ pub trait Entropy: Send + Sync {
 pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
-    fn fill(&self, buffer: &mut [u8]) {
+    fn fill_bytes(&self, buffer: &mut [u8]) {
         use rand::Rng;
         rand::rng().fill_bytes(buffer);
     }

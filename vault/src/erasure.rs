@@ -11,7 +11,7 @@ use crate::keyring::KeySubject;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn erase(
+pub async fn erase_responses(
     connection: &mut PgConnection,
     subjects: &[KeySubject],
 ) -> Result<(), sqlx::Error> {

@@ -49,8 +49,8 @@ impl IdentityKey {
     /// The id of the person with this address, in this firm (ruling 11; rulings, section
     /// Occurrences). Without the key, two firms cannot find out that they know one person.
     #[must_use]
-    pub fn person(&self, firm_id: Uuid, address: &EmailAddress) -> Uuid {
-        self.named(firm_id, &address.person())
+    pub fn person_id(&self, firm_id: Uuid, address: &EmailAddress) -> Uuid {
+        self.id_of_name(firm_id, &address.person_key())
     }
 
     /// The id of the person that a text names, in this firm. An address is read leniently and gives
@@ -58,8 +58,9 @@ impl IdentityKey {
     #[must_use]
     pub fn person_named(&self, firm_id: Uuid, text: &str) -> Uuid {
         let known = EmailAddress::read_leniently(text);
-        let name = known.map_or_else(|_| text.trim().to_lowercase(), |address| address.person());
-        self.named(firm_id, &name)
+        let name =
+            known.map_or_else(|_| text.trim().to_lowercase(), |address| address.person_key());
+        self.id_of_name(firm_id, &name)
     }
 
     /// The id that older builds gave the person, if it differs: they took angle brackets for a part
@@ -69,7 +70,7 @@ impl IdentityKey {
         let name = text.trim().to_lowercase();
         let has_brackets = name.starts_with('<');
         (has_brackets && EmailAddress::read_leniently(text).is_ok())
-            .then(|| self.named(firm_id, &name))
+            .then(|| self.id_of_name(firm_id, &name))
     }
 
     /// The digest of a workflow step's URL, in this firm (ruling 44). Equal URLs have equal
@@ -91,10 +92,11 @@ impl IdentityKey {
     /// The text of an unsubscribe link. In a cell the link begins with the cell's digit, by which a
     /// router finds the cell (ruling 47).
     #[must_use]
-    pub fn link(&self, recipient: MailRecipient, cell: Option<Cell>) -> String {
-        let who = recipient.bytes();
+    pub fn unsubscribe_link(&self, recipient: MailRecipient, cell: Option<Cell>) -> String {
+        let who = recipient.to_bytes();
         let mut link: String = cell.map(Cell::digit).into_iter().collect();
-        URL_SAFE_NO_PAD.encode_string([who.as_slice(), &self.sign(&who)].concat(), &mut link);
+        URL_SAFE_NO_PAD
+            .encode_string([who.as_slice(), &self.sign_recipient(&who)].concat(), &mut link);
         link
     }
 
@@ -109,8 +111,8 @@ impl IdentityKey {
         };
         let bytes = URL_SAFE_NO_PAD.decode(signed).ok()?;
         let (who, mac) = bytes.split_last_chunk::<MAC_BYTES>()?;
-        let recipient = MailRecipient::read(who)?;
-        bool::from(self.sign(who).ct_eq(mac)).then_some(recipient)
+        let recipient = MailRecipient::from_bytes(who)?;
+        bool::from(self.sign_recipient(who).ct_eq(mac)).then_some(recipient)
     }
 
     /// The signature of a session's name or of its forms (`api/src/sessions.rs`).
@@ -130,8 +132,8 @@ impl IdentityKey {
     ///
     /// # Errors
     /// [`VaultError::Broken`] for another key: the keyring is new, or another database's.
-    pub async fn check(&self, pool: &PgPool) -> Result<(), VaultError> {
-        let fingerprint = self.mac(b"fingerprint");
+    pub async fn check_fingerprint(&self, pool: &PgPool) -> Result<(), VaultError> {
+        let fingerprint = self.short_mac(b"fingerprint");
         sqlx::query("insert into identity_check (fingerprint) values ($1) on conflict do nothing")
             .bind(fingerprint.as_slice())
             .execute(pool)
@@ -150,20 +152,20 @@ impl IdentityKey {
         let known: Option<Vec<u8>> = sqlx::query_scalar("select fingerprint from identity_check")
             .fetch_optional(pool)
             .await?;
-        let same = known.is_none_or(|known| known == self.mac(b"fingerprint"));
+        let same = known.is_none_or(|known| known == self.short_mac(b"fingerprint"));
         if same { Ok(()) } else { Err(BrokenSeal.into()) }
     }
 
-    fn named(&self, firm_id: Uuid, name: &str) -> Uuid {
+    fn id_of_name(&self, firm_id: Uuid, name: &str) -> Uuid {
         let name = [b"person".as_slice(), firm_id.as_bytes(), name.as_bytes()].concat();
-        uuid::Builder::from_custom_bytes(self.mac(&name)).into_uuid()
+        uuid::Builder::from_custom_bytes(self.short_mac(&name)).into_uuid()
     }
 
-    fn sign(&self, who: &[u8]) -> [u8; MAC_BYTES] {
-        self.mac(&[b"unsubscribe".as_slice(), who].concat())
+    fn sign_recipient(&self, who: &[u8]) -> [u8; MAC_BYTES] {
+        self.short_mac(&[b"unsubscribe".as_slice(), who].concat())
     }
 
-    fn mac(&self, text: &[u8]) -> [u8; MAC_BYTES] {
+    fn short_mac(&self, text: &[u8]) -> [u8; MAC_BYTES] {
         let mut cut = [0; MAC_BYTES];
         cut.copy_from_slice(&self.whole_mac(text)[..MAC_BYTES]);
         cut
@@ -177,11 +179,11 @@ impl IdentityKey {
 }
 
 impl MailRecipient {
-    fn bytes(self) -> Vec<u8> {
+    fn to_bytes(self) -> Vec<u8> {
         [self.firm_id.as_bytes().as_slice(), self.person_id.as_bytes()].concat()
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (firm_id, person_id) = bytes.split_at_checked(16)?;
         Some(Self {
             firm_id: Uuid::from_slice(firm_id).ok()?,
@@ -203,11 +205,11 @@ mod tests {
     fn spellings_of_an_address_are_one_person() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let identity = IdentityKey::new(&[1; 32]);
-        let ann = identity.person(one, &address("ann@example.com"));
-        assert_eq!(ann, identity.person(one, &address("Ann@EXAMPLE.com")));
-        assert_ne!(ann, identity.person(one, &address("ann+tag@example.com")));
-        assert_ne!(ann, identity.person(two, &address("ann@example.com")));
-        assert_ne!(ann, IdentityKey::new(&[2; 32]).person(one, &address("ann@example.com")));
+        let ann = identity.person_id(one, &address("ann@example.com"));
+        assert_eq!(ann, identity.person_id(one, &address("Ann@EXAMPLE.com")));
+        assert_ne!(ann, identity.person_id(one, &address("ann+tag@example.com")));
+        assert_ne!(ann, identity.person_id(two, &address("ann@example.com")));
+        assert_ne!(ann, IdentityKey::new(&[2; 32]).person_id(one, &address("ann@example.com")));
     }
 
     /// An address in brackets once was another person.
@@ -215,7 +217,7 @@ mod tests {
     fn brackets_make_no_other_person() {
         let firm = Uuid::from_u128(1);
         let identity = IdentityKey::new(&[1; 32]);
-        let ann = identity.person(firm, &address("ann@example.com"));
+        let ann = identity.person_id(firm, &address("ann@example.com"));
         for text in [" ann@example.com", "ann@example.com.", "<Ann@example.com>"] {
             assert_eq!(identity.person_named(firm, text), ann, "{text}");
         }
@@ -263,7 +265,7 @@ mod tests {
         let recipient =
             MailRecipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };
         for cell in [None, Some(Cell::try_from(41).unwrap())] {
-            let link = identity.link(recipient, cell);
+            let link = identity.unsubscribe_link(recipient, cell);
             assert_eq!(identity.read_link(&link, cell), Some(recipient));
             assert_eq!(IdentityKey::new(&[2; 32]).read_link(&link, cell), None);
             for place in 0..link.len() {
@@ -285,9 +287,9 @@ mod tests {
         let recipient =
             MailRecipient { firm_id: Uuid::from_u128(1), person_id: Uuid::from_u128(2) };
         let (own, other) = (Cell::try_from(41).unwrap(), Cell::try_from(42).unwrap());
-        let older = identity.link(recipient, None);
+        let older = identity.unsubscribe_link(recipient, None);
         assert_eq!(older.len(), UNROUTED_LINK_CHARS);
-        let link = identity.link(recipient, Some(own));
+        let link = identity.unsubscribe_link(recipient, Some(own));
         assert_eq!(link, format!("{}{older}", own.digit()));
         assert_eq!(identity.read_link(&older, Some(own)), Some(recipient));
         assert_eq!(identity.read_link(&link, Some(other)), None);

@@ -21,7 +21,7 @@ pub enum PairError {
 ///
 /// # Errors
 /// If a database does not answer.
-pub async fn read(main: &PgPool, keyring: &Keyring) -> Result<InstallationIds, sqlx::Error> {
+pub async fn read_ids(main: &PgPool, keyring: &Keyring) -> Result<InstallationIds, sqlx::Error> {
     Ok(InstallationIds { main: id_in(main).await?, keyring: id_in(keyring.pool()).await? })
 }
 
@@ -30,8 +30,8 @@ pub async fn read(main: &PgPool, keyring: &Keyring) -> Result<InstallationIds, s
 ///
 /// # Errors
 /// [`PairError`].
-pub async fn check(main: &PgPool, keyring: &Keyring) -> Result<(), PairError> {
-    read(main, keyring).await?.shared(Uuid::nil())?;
+pub async fn require_pair(main: &PgPool, keyring: &Keyring) -> Result<(), PairError> {
+    read_ids(main, keyring).await?.shared_id(Uuid::nil())?;
     Ok(())
 }
 
@@ -39,15 +39,15 @@ pub async fn check(main: &PgPool, keyring: &Keyring) -> Result<(), PairError> {
 ///
 /// # Errors
 /// [`PairError`].
-pub async fn note(main: &PgPool, keyring: &Keyring, new: Uuid) -> Result<(), PairError> {
-    let ids = read(main, keyring).await?;
-    let id = ids.shared(new)?;
+pub async fn note_pair(main: &PgPool, keyring: &Keyring, new: Uuid) -> Result<(), PairError> {
+    let ids = read_ids(main, keyring).await?;
+    let id = ids.shared_id(new)?;
     if !ids.are_whole() {
         // Of two processes that start at once the first decides, in the keyring.
-        store(keyring.pool(), id).await?;
-        store(main, id_in(keyring.pool()).await?.unwrap_or(id)).await?;
+        store_id(keyring.pool(), id).await?;
+        store_id(main, id_in(keyring.pool()).await?.unwrap_or(id)).await?;
     }
-    check(main, keyring).await
+    require_pair(main, keyring).await
 }
 
 /// Reads the id of one database. `None` if it has none yet.
@@ -71,7 +71,7 @@ pub async fn id_seen_by(connection: &mut PgConnection) -> Result<Option<Uuid>, s
     sqlx::query_scalar("select installation_id from installation").fetch_optional(connection).await
 }
 
-async fn store(pool: &PgPool, id: Uuid) -> Result<(), sqlx::Error> {
+async fn store_id(pool: &PgPool, id: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query("insert into installation (installation_id) values ($1) on conflict do nothing")
         .bind(id)
         .execute(pool)

@@ -161,7 +161,7 @@ impl Keyring {
     /// does not wait for the disk. Data under a new key is committed later, and that commit flushes
     /// the key too: both share one write-ahead log.
     #[must_use]
-    pub fn beside(self, life: LifeWatch, hosts: KeyringHosts) -> Self {
+    pub fn tied_to_main(self, life: LifeWatch, hosts: KeyringHosts) -> Self {
         Self { main: Some(MainDatabase { life, hosts }), ..self }
     }
 
@@ -175,7 +175,7 @@ impl Keyring {
 
     /// Start time of the main database's server, if known.
     fn main_started_at(&self) -> Option<DateTime<Utc>> {
-        self.main.as_ref()?.life.life().map(|life| life.started_at)
+        self.main.as_ref()?.life.present_life().map(|life| life.started_at)
     }
 
     /// Ends a change on this connection. Refuses to believe the change if this server is not the
@@ -185,7 +185,7 @@ impl Keyring {
         connection.require_this_life()?;
         let main = self.main.as_ref().filter(|main| main.hosts == KeyringHosts::OfMain);
         if let (Some(main), Some(own)) =
-            (main.and_then(|main| main.life.life()), self.life().life())
+            (main.and_then(|main| main.life.present_life()), self.life().present_life())
             && own.is_older_than(&main)
         {
             let left = "the keyring is on an older primary than the main database";
@@ -228,7 +228,7 @@ impl Keyring {
 
     /// The wrapping key, for secrets that belong to no subject.
     #[must_use]
-    pub const fn wrapping(&self) -> &WrappingKey {
+    pub const fn wrapping_key(&self) -> &WrappingKey {
         &self.wrapping
     }
 
@@ -237,7 +237,7 @@ impl Keyring {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn make(
+    pub async fn make_keys(
         &self,
         subjects: &[KeySubject],
         entropy: &dyn Entropy,
@@ -245,10 +245,12 @@ impl Keyring {
         let mut subjects = subjects.to_vec();
         subjects.sort_unstable();
         subjects.dedup();
-        let (firm_ids, subject_ids) = columns(&subjects);
+        let (firm_ids, subject_ids) = subject_columns(&subjects);
         let wrapped = subjects
             .iter()
-            .map(|subject| self.wrapping.0.seal(&purpose(subject), &entropy.secret(), entropy))
+            .map(|subject| {
+                self.wrapping.0.seal(&key_purpose(subject), &entropy.new_secret(), entropy)
+            })
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         let mut connection = self.connections.take().await?;
@@ -270,7 +272,7 @@ impl Keyring {
         .await?;
         // A lost key would take the data that it encrypts with it.
         self.confirm_change(connection)?;
-        Ok(self.unwrap(&rows))
+        Ok(self.unwrap_keys(&rows))
     }
 
     /// The data keys of these subjects, as far as there are any. Leaves out a damaged key, so that
@@ -278,8 +280,8 @@ impl Keyring {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn find(&self, subjects: &[KeySubject]) -> Result<DataKeys, sqlx::Error> {
-        let (firm_ids, subject_ids) = columns(subjects);
+    pub async fn find_keys(&self, subjects: &[KeySubject]) -> Result<DataKeys, sqlx::Error> {
+        let (firm_ids, subject_ids) = subject_columns(subjects);
         let mut connection = self.connections.take().await?;
         let rows: Vec<DataKeyRow> = sqlx::query_as(
             "select firm_id, subject_id, wrapped from data_keys
@@ -290,21 +292,21 @@ impl Keyring {
         .fetch_all(&mut *connection)
         .await?;
         self.connections.give_back(connection);
-        Ok(self.unwrap(&rows))
+        Ok(self.unwrap_keys(&rows))
     }
 
     /// Decrypts data keys. Leaves out and logs a key that does not decrypt.
-    fn unwrap(&self, rows: &[DataKeyRow]) -> DataKeys {
+    fn unwrap_keys(&self, rows: &[DataKeyRow]) -> DataKeys {
         rows.iter()
             .filter_map(|(firm_id, subject_id, wrapped)| {
                 let subject = KeySubject { firm_id: *firm_id, subject_id: *subject_id };
-                Some((subject, unless_broken(self.open(&subject, wrapped), *subject_id)?))
+                Some((subject, unless_broken(self.open_key(&subject, wrapped), *subject_id)?))
             })
             .collect()
     }
 
-    fn open(&self, subject: &KeySubject, wrapped: &[u8]) -> Result<DataKey, VaultError> {
-        let bytes = self.wrapping.0.open(&purpose(subject), wrapped)?;
+    fn open_key(&self, subject: &KeySubject, wrapped: &[u8]) -> Result<DataKey, VaultError> {
+        let bytes = self.wrapping.0.open(&key_purpose(subject), wrapped)?;
         Ok(DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| BrokenSeal)?))
     }
 
@@ -313,9 +315,9 @@ impl Keyring {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn forget(&self, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
+    pub async fn forget_keys(&self, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
         let mut connection = self.connections.take().await?;
-        forget(&mut connection, subjects).await?;
+        delete_keys(&mut connection, subjects).await?;
         self.confirm_change(connection)
     }
 
@@ -382,7 +384,7 @@ impl Keyring {
         last: &ErasedUpTo,
     ) -> Result<(), sqlx::Error> {
         let mut transaction = self.connections.begin().await?;
-        forget(&mut transaction, subjects).await?;
+        delete_keys(&mut transaction, subjects).await?;
         sqlx::query(
             "insert into erased_up_to (position, digest) values ($1, $2)
                  on conflict (single) do update
@@ -400,8 +402,8 @@ impl Keyring {
     ///
     /// # Errors
     /// [`VaultError`].
-    pub async fn identity(&self, entropy: &dyn Entropy) -> Result<IdentityKey, VaultError> {
-        let sealed = self.wrapping.0.seal(IDENTITY_PURPOSE, &entropy.secret(), entropy)?;
+    pub async fn identity_key(&self, entropy: &dyn Entropy) -> Result<IdentityKey, VaultError> {
+        let sealed = self.wrapping.0.seal(IDENTITY_PURPOSE, &entropy.new_secret(), entropy)?;
         sqlx::query("insert into identity_key (sealed) values ($1) on conflict do nothing")
             .bind(sealed)
             .execute(self.pool())
@@ -466,7 +468,7 @@ impl Keyring {
                 .fetch_optional(self.pool())
                 .await?;
         if let Some((firm_id, subject_id, wrapped)) = some {
-            self.open(&KeySubject { firm_id, subject_id }, &wrapped)?;
+            self.open_key(&KeySubject { firm_id, subject_id }, &wrapped)?;
         }
         let sealed = self.wrapping.0.seal(WRAPPING_CHECK, WRAPPING_CHECK, entropy)?;
         sqlx::query("insert into wrapping_check (sealed) values ($1) on conflict do nothing")
@@ -477,8 +479,11 @@ impl Keyring {
     }
 }
 
-async fn forget(connection: &mut PgConnection, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
-    let (firm_ids, subject_ids) = columns(subjects);
+async fn delete_keys(
+    connection: &mut PgConnection,
+    subjects: &[KeySubject],
+) -> Result<(), sqlx::Error> {
+    let (firm_ids, subject_ids) = subject_columns(subjects);
     sqlx::query(
         "delete from data_keys
           where (firm_id, subject_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
@@ -490,10 +495,10 @@ async fn forget(connection: &mut PgConnection, subjects: &[KeySubject]) -> Resul
     Ok(())
 }
 
-fn columns(subjects: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
+fn subject_columns(subjects: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
     subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
 }
 
-pub(crate) fn purpose(subject: &KeySubject) -> Vec<u8> {
+pub(crate) fn key_purpose(subject: &KeySubject) -> Vec<u8> {
     [b"data key", subject.firm_id.as_bytes().as_slice(), subject.subject_id.as_bytes()].concat()
 }

@@ -60,7 +60,7 @@ pub async fn read(
         return Ok(None);
     };
     let subject = KeySubject { firm_id, subject_id };
-    let keys = keyring.find(&[subject]).await?;
+    let keys = keyring.find_keys(&[subject]).await?;
     let opened = keys.get(&subject).ok_or(BrokenSeal).and_then(|key| key.open(PURPOSE, &sealed));
     Ok(unless_broken(opened.map_err(VaultError::from), invite_id))
 }

@@ -31,7 +31,7 @@ impl NamedOn {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn naming(
+pub async fn responses_naming(
     connection: &mut PgConnection,
     people: &[(Uuid, Uuid)],
 ) -> Result<Vec<NamedOn>, sqlx::Error> {

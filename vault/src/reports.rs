@@ -51,7 +51,7 @@ pub async fn put(
     if reports.is_empty() {
         return Ok(PartEffects::default());
     }
-    let known = known(connection, keys, reports).await?;
+    let known = known_reports(connection, keys, reports).await?;
     let is_stale = |report: &&StoredReport| {
         known.get(&report.id()).is_some_and(|known| known.reported_at > report.reported_at)
     };
@@ -147,7 +147,7 @@ pub async fn read(
     .bind(response_ids)
     .fetch_all(connection)
     .await?;
-    Ok(rows.iter().filter_map(|row| unless_broken(open(row, keys), row.report_id)).collect())
+    Ok(rows.iter().filter_map(|row| unless_broken(open_report(row, keys), row.report_id)).collect())
 }
 
 /// A stored report that is as new as a report of the same thing, or newer.
@@ -158,7 +158,7 @@ struct KnownReport {
 }
 
 /// The stored reports that are as new as one of `reports`, or newer.
-async fn known(
+async fn known_reports(
     connection: &mut PgConnection,
     keys: &DataKeys,
     reports: &[StoredReport],
@@ -176,23 +176,25 @@ async fn known(
     .fetch_all(connection)
     .await?;
     let known = |row: ReportRow| {
-        let report =
-            KnownReport { reported_at: row.reported_at, document: document(&row, keys).ok() };
+        let report = KnownReport {
+            reported_at: row.reported_at,
+            document: reported_document(&row, keys).ok(),
+        };
         ((row.firm_id, row.report_id), report)
     };
     Ok(rows.into_iter().map(known).collect())
 }
 
 /// The document as the product reported it, without a later approval.
-fn document(row: &ReportRow, keys: &DataKeys) -> Result<ReportDocument, VaultError> {
+fn reported_document(row: &ReportRow, keys: &DataKeys) -> Result<ReportDocument, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
     let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-fn open(row: &ReportRow, keys: &DataKeys) -> Result<StoredReport, VaultError> {
+fn open_report(row: &ReportRow, keys: &DataKeys) -> Result<StoredReport, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-    let mut document = document(row, keys)?;
+    let mut document = reported_document(row, keys)?;
     if row.approved_at.is_some_and(|at| at >= row.reported_at) {
         APPROVED_STATUS.clone_into(&mut document.status);
     }

@@ -246,7 +246,8 @@ pub async fn read_with_parts(
     .await?;
     let parts =
         |row: &ResponseRow| ResponseParts { reports: row.reported_on, bookings: row.booked };
-    let opened = |row| Some((unless_broken(open(row, keys), row.response_id)?, parts(row)));
+    let opened =
+        |row| Some((unless_broken(open_response(row, keys), row.response_id)?, parts(row)));
     Ok(rows.iter().filter_map(opened).collect())
 }
 
@@ -363,7 +364,7 @@ pub(crate) fn unless_broken<T>(read: Result<T, VaultError>, id: Uuid) -> Option<
         .ok()
 }
 
-fn open(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, VaultError> {
+fn open_response(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
     let key = keys.get(&subject).ok_or(BrokenSeal)?;
     Ok(StoredResponse {

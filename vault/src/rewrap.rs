@@ -12,10 +12,10 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{IDENTITY_PURPOSE, KeySubject, WRAPPING_CHECK, purpose as of_subject};
+use crate::keyring::{IDENTITY_PURPOSE, KeySubject, WRAPPING_CHECK, key_purpose as of_subject};
 use crate::responses::VaultError;
 use crate::seal::{BrokenSeal, WrappingKey};
-use crate::secrets::purpose as of_firm;
+use crate::secrets::firm_purpose as of_firm;
 
 /// Rows in one statement.
 const BATCH_ROWS: i64 = 1_000;
@@ -86,7 +86,7 @@ impl Rewrap<'_> {
             sqlx::query_as("select sealed, rewrapping from wrapping_check")
                 .fetch_one(&mut *keyring)
                 .await?;
-        if !self.opens(WRAPPING_CHECK, &sealed) {
+        if !self.can_open(WRAPPING_CHECK, &sealed) {
             return Err(BrokenSeal.into());
         }
         self.open_sample(keyring).await?;
@@ -108,30 +108,30 @@ impl Rewrap<'_> {
     ///
     /// # Errors
     /// If a database does not answer: run it again.
-    pub async fn run(
+    pub async fn rewrap_all(
         &self,
         main: &mut PgConnection,
         keyring: &mut PgConnection,
     ) -> Result<RewrapResult, VaultError> {
         let mut done = RewrapResult::default();
         for of_firms in &SEALED_COLUMNS {
-            self.firms(main, of_firms, &mut done).await?;
+            self.rewrap_firms(main, of_firms, &mut done).await?;
         }
         self.data_keys(keyring, &mut done).await?;
-        self.end(keyring, &mut done).await?;
+        self.finish_keyring(keyring, &mut done).await?;
         Ok(done)
     }
 
     /// Encrypts a value under the new key.
-    fn seal(&self, purpose: &[u8], sealed: &[u8]) -> Result<ResealOutcome, BrokenSeal> {
+    fn reseal_value(&self, purpose: &[u8], sealed: &[u8]) -> Result<ResealOutcome, BrokenSeal> {
         match self.from.0.open(purpose, sealed) {
             Ok(bytes) => self.to.0.seal(purpose, &bytes, self.entropy).map(ResealOutcome::Sealed),
-            Err(BrokenSeal) if self.opens(purpose, sealed) => Ok(ResealOutcome::AsTheyAre),
+            Err(BrokenSeal) if self.can_open(purpose, sealed) => Ok(ResealOutcome::AsTheyAre),
             Err(BrokenSeal) => Ok(ResealOutcome::Damaged),
         }
     }
 
-    fn opens(&self, purpose: &[u8], sealed: &[u8]) -> bool {
+    fn can_open(&self, purpose: &[u8], sealed: &[u8]) -> bool {
         [self.from, self.to].into_iter().any(|key| key.0.open(purpose, sealed).is_ok())
     }
 
@@ -144,12 +144,12 @@ impl Rewrap<'_> {
                 .await?;
         let opens = |(firm_id, subject_id, wrapped): &(Uuid, Uuid, Vec<u8>)| {
             let subject = KeySubject { firm_id: *firm_id, subject_id: *subject_id };
-            self.opens(&of_subject(&subject), wrapped)
+            self.can_open(&of_subject(&subject), wrapped)
         };
         if rows.is_empty() || rows.iter().any(opens) { Ok(()) } else { Err(BrokenSeal.into()) }
     }
 
-    async fn end(
+    async fn finish_keyring(
         &self,
         keyring: &mut PgConnection,
         done: &mut RewrapResult,
@@ -158,7 +158,7 @@ impl Rewrap<'_> {
         let sealed: Option<Vec<u8>> = sqlx::query_scalar("select sealed from identity_key")
             .fetch_optional(&mut *transaction)
             .await?;
-        match sealed.map(|sealed| self.seal(IDENTITY_PURPOSE, &sealed)).transpose()? {
+        match sealed.map(|sealed| self.reseal_value(IDENTITY_PURPOSE, &sealed)).transpose()? {
             Some(ResealOutcome::Sealed(sealed)) => {
                 sqlx::query("update identity_key set sealed = $1")
                     .bind(sealed)
@@ -175,7 +175,7 @@ impl Rewrap<'_> {
         Ok(transaction.commit().await?)
     }
 
-    async fn firms(
+    async fn rewrap_firms(
         &self,
         main: &mut PgConnection,
         SealedColumn { table, column, purpose }: &SealedColumn,
@@ -197,7 +197,7 @@ impl Rewrap<'_> {
             let mut firm_ids = Vec::new();
             let mut sealed = Vec::new();
             for (firm_id, bytes) in rows {
-                match self.seal(&of_firm(purpose, firm_id), &bytes)? {
+                match self.reseal_value(&of_firm(purpose, firm_id), &bytes)? {
                     ResealOutcome::Sealed(anew) => {
                         firm_ids.push(firm_id);
                         sealed.push(anew);
@@ -244,7 +244,7 @@ impl Rewrap<'_> {
         let mut wrapped = Vec::new();
         for (firm_id, subject_id, bytes) in rows {
             let purpose = of_subject(&KeySubject { firm_id, subject_id });
-            match self.seal(&purpose, &bytes)? {
+            match self.reseal_value(&purpose, &bytes)? {
                 ResealOutcome::Sealed(anew) => {
                     firm_ids.push(firm_id);
                     subject_ids.push(subject_id);

@@ -37,7 +37,7 @@ impl DataKey {
         entropy: &dyn Entropy,
     ) -> Result<Vec<u8>, BrokenSeal> {
         let mut sealed = vec![0; NONCE_BYTES];
-        entropy.fill(&mut sealed);
+        entropy.fill_bytes(&mut sealed);
         let nonce = XNonce::try_from(sealed.as_slice()).map_err(|_| BrokenSeal)?;
         let payload = Payload { msg: bytes, aad: purpose };
         sealed.extend(self.0.encrypt(&nonce, payload).map_err(|_| BrokenSeal)?);

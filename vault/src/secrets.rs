@@ -24,7 +24,7 @@ pub struct FirmSecret {
 ///
 /// # Errors
 /// [`VaultError`].
-pub async fn make(
+pub async fn make_missing(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
     firm_ids: &[Uuid],
@@ -36,8 +36,8 @@ pub async fn make(
     }
     let mut sealed = Vec::with_capacity(firm_ids.len());
     for firm_id in firm_ids {
-        let secret = WebhookSecret::from_bytes(entropy.secret());
-        sealed.push(seal(wrapping, *firm_id, &secret, entropy)?);
+        let secret = WebhookSecret::from_bytes(entropy.new_secret());
+        sealed.push(seal_secret(wrapping, *firm_id, &secret, entropy)?);
     }
     sqlx::query(
         "insert into webhook_secrets (firm_id, secret, rotated_at)
@@ -63,7 +63,7 @@ pub async fn replace(
     new: &FirmSecret,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
-    let sealed = seal(wrapping, firm_id, &new.secret, entropy)?;
+    let sealed = seal_secret(wrapping, firm_id, &new.secret, entropy)?;
     sqlx::query(
         "insert into webhook_secrets (firm_id, secret, rotated_at) values ($1, $2, $3)
              on conflict (firm_id) do update
@@ -95,7 +95,10 @@ pub async fn read(
     Ok(rows
         .into_iter()
         .filter_map(|(firm_id, sealed, rotated_at)| {
-            Some((firm_id, FirmSecret { secret: open(wrapping, firm_id, &sealed)?, rotated_at }))
+            Some((
+                firm_id,
+                FirmSecret { secret: open_secret(wrapping, firm_id, &sealed)?, rotated_at },
+            ))
         })
         .collect())
 }
@@ -133,18 +136,18 @@ pub async fn rotations_after(
     .await
 }
 
-fn seal(
+fn seal_secret(
     wrapping: &WrappingKey,
     firm_id: Uuid,
     secret: &WebhookSecret,
     entropy: &dyn Entropy,
 ) -> Result<Vec<u8>, BrokenSeal> {
-    wrapping.0.seal(&purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)
+    wrapping.0.seal(&firm_purpose(b"secret", firm_id), secret.as_str().as_bytes(), entropy)
 }
 
 /// Decrypts a firm's signing secret from its row. `None` if it cannot be decrypted.
 #[must_use]
-pub fn open(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Option<WebhookSecret> {
+pub fn open_secret(wrapping: &WrappingKey, firm_id: Uuid, sealed: &[u8]) -> Option<WebhookSecret> {
     unless_broken(try_open(wrapping, firm_id, sealed), firm_id)
 }
 
@@ -153,7 +156,7 @@ fn try_open(
     firm_id: Uuid,
     sealed: &[u8],
 ) -> Result<WebhookSecret, VaultError> {
-    let bytes = wrapping.0.open(&purpose(b"secret", firm_id), sealed)?;
+    let bytes = wrapping.0.open(&firm_purpose(b"secret", firm_id), sealed)?;
     let text = String::from_utf8(bytes).map_err(|_| BrokenSeal)?;
     Ok(WebhookSecret::parse(&text).map_err(|_| BrokenSeal)?)
 }
@@ -173,7 +176,7 @@ pub async fn put_contacts(
     let mut sealed = Vec::new();
     for (firm_id, reply_to) in contacts {
         if let Some(reply_to) = reply_to {
-            let purpose = purpose(b"contact", *firm_id);
+            let purpose = firm_purpose(b"contact", *firm_id);
             sealed.push(wrapping.0.seal(&purpose, reply_to.as_bytes(), entropy)?);
             given.push(*firm_id);
         } else {
@@ -220,7 +223,7 @@ async fn keep_contacts(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn contact(
+pub async fn reply_address(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
     firm_id: Uuid,
@@ -238,10 +241,10 @@ fn open_contact(
     firm_id: Uuid,
     sealed: &[u8],
 ) -> Result<String, VaultError> {
-    let bytes = wrapping.0.open(&purpose(b"contact", firm_id), sealed)?;
+    let bytes = wrapping.0.open(&firm_purpose(b"contact", firm_id), sealed)?;
     Ok(String::from_utf8(bytes).map_err(|_| BrokenSeal)?)
 }
 
-pub(crate) fn purpose(kind: &[u8], firm_id: Uuid) -> Vec<u8> {
+pub(crate) fn firm_purpose(kind: &[u8], firm_id: Uuid) -> Vec<u8> {
     [kind, firm_id.as_bytes().as_slice()].concat()
 }

@@ -101,13 +101,13 @@ pub async fn read(
         .iter()
         .filter_map(|row| {
             let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-            let step = unless_broken(open(keys.get(&subject)?, row), row.delivery_id);
+            let step = unless_broken(open_secrets(keys.get(&subject)?, row), row.delivery_id);
             Some((row.delivery_id, step?))
         })
         .collect())
 }
 
-fn open(key: &DataKey, row: &StepHeadersRow) -> Result<StepSecrets, VaultError> {
+fn open_secrets(key: &DataKey, row: &StepHeadersRow) -> Result<StepSecrets, VaultError> {
     let headers = serde_json::from_slice(&key.open(HEADERS_PURPOSE, &row.headers)?)?;
     let open_url = |sealed: &Vec<u8>| -> Result<String, BrokenSeal> {
         let url = key.open(&url_purpose(row.delivery_id), sealed)?;

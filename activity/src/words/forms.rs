@@ -84,7 +84,7 @@ pub(crate) static HIDDEN_FIELDS: [HiddenFieldTemplate; 6] = [
     HiddenFieldTemplate { key: "sprache", label: "Sprache", values: &["DE", "EN", "中文"] },
 ];
 
-const fn ask(id: &'static str, words: &'static str, kind: QuestionKind) -> FormQuestion {
+const fn form_question(id: &'static str, words: &'static str, kind: QuestionKind) -> FormQuestion {
     FormQuestion { id, words, kind }
 }
 
@@ -93,25 +93,25 @@ pub(crate) const ENGLISH: &[FormTemplate] = &[
         title: "New client enquiry",
         slug: "new-client-enquiry",
         questions: &[
-            ask("contact", "How can we reach you?", QuestionKind::Contact),
-            ask("activity", "What does your business do?", QuestionKind::Short),
-            ask(
+            form_question("contact", "How can we reach you?", QuestionKind::Contact),
+            form_question("activity", "What does your business do?", QuestionKind::Short),
+            form_question(
                 "structure",
                 "How is it set up?",
                 QuestionKind::Choice(&["Sole trader", "Limited company"]),
             ),
-            ask(
+            form_question(
                 "turnover",
                 "Turnover in the last twelve months (£)",
                 QuestionKind::Number(4_000_000),
             ),
-            ask(
+            form_question(
                 "services",
                 "What do you need?",
                 QuestionKind::Choice(&["Bookkeeping", "VAT", "Payroll"]),
             ),
-            ask("start", "When would you like us to start?", QuestionKind::Date),
-            ask("message", "Anything else we should know?", QuestionKind::Long),
+            form_question("start", "When would you like us to start?", QuestionKind::Date),
+            form_question("message", "Anything else we should know?", QuestionKind::Long),
         ],
         endings: &["book_a_call", "thank_you"],
     },
@@ -119,16 +119,20 @@ pub(crate) const ENGLISH: &[FormTemplate] = &[
         title: "R&D tax credit quiz",
         slug: "rd-tax-relief",
         questions: &[
-            ask("project", "Name of the project", QuestionKind::Short),
-            ask("team", "How many people worked on it?", QuestionKind::Number(60)),
-            ask("spend", "Roughly how much was spent on it (£)?", QuestionKind::Number(900_000)),
-            ask(
+            form_question("project", "Name of the project", QuestionKind::Short),
+            form_question("team", "How many people worked on it?", QuestionKind::Number(60)),
+            form_question(
+                "spend",
+                "Roughly how much was spent on it (£)?",
+                QuestionKind::Number(900_000),
+            ),
+            form_question(
                 "claimed",
                 "Have you claimed before?",
                 QuestionKind::Choice(&["Yes", "No", "Not sure"]),
             ),
-            ask("uncertainty", "What could nobody readily work out?", QuestionKind::Long),
-            ask("contact", "Where should we send the result?", QuestionKind::Contact),
+            form_question("uncertainty", "What could nobody readily work out?", QuestionKind::Long),
+            form_question("contact", "Where should we send the result?", QuestionKind::Contact),
         ],
         endings: &["eligible", "not_eligible", "perhaps"],
     },
@@ -139,16 +143,20 @@ pub(crate) const FRENCH: &[FormTemplate] = &[
         title: "Première consultation",
         slug: "premiere-consultation",
         questions: &[
-            ask("contact", "Vos coordonnées", QuestionKind::Contact),
-            ask(
+            form_question("contact", "Vos coordonnées", QuestionKind::Contact),
+            form_question(
                 "matter",
                 "Quel domaine ?",
                 QuestionKind::Choice(&["Impayés", "Voisinage", "Famille"]),
             ),
-            ask("opponent", "Qui est la partie adverse ?", QuestionKind::Short),
-            ask("deadline", "Y a-t-il une échéance ?", QuestionKind::Date),
-            ask("urgency", "À quel point est-ce urgent, de 1 à 5 ?", QuestionKind::Number(5)),
-            ask("summary", "Racontez-nous la situation", QuestionKind::Long),
+            form_question("opponent", "Qui est la partie adverse ?", QuestionKind::Short),
+            form_question("deadline", "Y a-t-il une échéance ?", QuestionKind::Date),
+            form_question(
+                "urgency",
+                "À quel point est-ce urgent, de 1 à 5 ?",
+                QuestionKind::Number(5),
+            ),
+            form_question("summary", "Racontez-nous la situation", QuestionKind::Long),
         ],
         endings: &["rappel_48h", "orientation"],
     },
@@ -156,11 +164,11 @@ pub(crate) const FRENCH: &[FormTemplate] = &[
         title: "Litige du travail",
         slug: "litige-du-travail",
         questions: &[
-            ask("employer", "Votre employeur", QuestionKind::Short),
-            ask("hired", "Date d’embauche", QuestionKind::Date),
-            ask("salary", "Salaire brut mensuel (€)", QuestionKind::Number(9_000)),
-            ask("facts", "Décrivez les faits, dans l’ordre", QuestionKind::Long),
-            ask("contact", "Vos coordonnées", QuestionKind::Contact),
+            form_question("employer", "Votre employeur", QuestionKind::Short),
+            form_question("hired", "Date d’embauche", QuestionKind::Date),
+            form_question("salary", "Salaire brut mensuel (€)", QuestionKind::Number(9_000)),
+            form_question("facts", "Décrivez les faits, dans l’ordre", QuestionKind::Long),
+            form_question("contact", "Vos coordonnées", QuestionKind::Contact),
         ],
         endings: &["default"],
     },
@@ -171,15 +179,15 @@ pub(crate) const GERMAN: &[FormTemplate] = &[
         title: "Erstgespräch",
         slug: "erstgespraech",
         questions: &[
-            ask("kontakt", "Wie erreichen wir Sie?", QuestionKind::Contact),
-            ask(
+            form_question("kontakt", "Wie erreichen wir Sie?", QuestionKind::Contact),
+            form_question(
                 "form",
                 "Welche Rechtsform?",
                 QuestionKind::Choice(&["GmbH", "GbR", "Einzelunternehmen"]),
             ),
-            ask("umsatz", "Jahresumsatz (€)", QuestionKind::Number(3_000_000)),
-            ask("frist", "Gibt es eine Frist?", QuestionKind::Date),
-            ask("anliegen", "Worum geht es?", QuestionKind::Long),
+            form_question("umsatz", "Jahresumsatz (€)", QuestionKind::Number(3_000_000)),
+            form_question("frist", "Gibt es eine Frist?", QuestionKind::Date),
+            form_question("anliegen", "Worum geht es?", QuestionKind::Long),
         ],
         endings: &["termin", "danke"],
     },
@@ -187,9 +195,9 @@ pub(crate) const GERMAN: &[FormTemplate] = &[
         title: "Förderung prüfen – „Digital 2026“",
         slug: "foerderung",
         questions: &[
-            ask("vorhaben", "Ihr Vorhaben in einem Satz", QuestionKind::Short),
-            ask("kosten", "Geplante Kosten (€)", QuestionKind::Number(250_000)),
-            ask("kontakt", "Ihre Kontaktdaten", QuestionKind::Contact),
+            form_question("vorhaben", "Ihr Vorhaben in einem Satz", QuestionKind::Short),
+            form_question("kosten", "Geplante Kosten (€)", QuestionKind::Number(250_000)),
+            form_question("kontakt", "Ihre Kontaktdaten", QuestionKind::Contact),
         ],
         endings: &["foerderfaehig", "nicht_foerderfaehig"],
     },
@@ -200,11 +208,15 @@ pub(crate) const SPANISH: &[FormTemplate] = &[
         title: "Herencias y sucesiones",
         slug: "herencias",
         questions: &[
-            ask("contact", "Sus datos de contacto", QuestionKind::Contact),
-            ask("heirs", "Número de herederos", QuestionKind::Number(12)),
-            ask("abroad", "¿Hay bienes en el extranjero?", QuestionKind::Choice(&["Sí", "No"])),
-            ask("since", "Fecha del fallecimiento", QuestionKind::Date),
-            ask("assets", "¿En qué consiste el patrimonio?", QuestionKind::Long),
+            form_question("contact", "Sus datos de contacto", QuestionKind::Contact),
+            form_question("heirs", "Número de herederos", QuestionKind::Number(12)),
+            form_question(
+                "abroad",
+                "¿Hay bienes en el extranjero?",
+                QuestionKind::Choice(&["Sí", "No"]),
+            ),
+            form_question("since", "Fecha del fallecimiento", QuestionKind::Date),
+            form_question("assets", "¿En qué consiste el patrimonio?", QuestionKind::Long),
         ],
         endings: &["cita", "default"],
     },
@@ -212,10 +224,10 @@ pub(crate) const SPANISH: &[FormTemplate] = &[
         title: "¿Autónomo o sociedad?",
         slug: "autonomo-o-sociedad",
         questions: &[
-            ask("oficio", "¿A qué se dedica?", QuestionKind::Short),
-            ask("ingresos", "Ingresos previstos (€)", QuestionKind::Number(200_000)),
-            ask("dudas", "Sus dudas", QuestionKind::Long),
-            ask("contact", "¿Adónde enviamos el resultado?", QuestionKind::Contact),
+            form_question("oficio", "¿A qué se dedica?", QuestionKind::Short),
+            form_question("ingresos", "Ingresos previstos (€)", QuestionKind::Number(200_000)),
+            form_question("dudas", "Sus dudas", QuestionKind::Long),
+            form_question("contact", "¿Adónde enviamos el resultado?", QuestionKind::Contact),
         ],
         endings: &["autonomo", "sociedad", "hablemos"],
     },

@@ -81,24 +81,24 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
         question: Q,
         serve: BatchFn<Q, A>,
     ) -> Result<A, NoAnswer> {
-        match self.enter(question) {
+        match self.begin_or_queue(question) {
             Ok(question) => {
                 let turn = BatchTurn::new(Arc::clone(self), serve, 1);
-                turn.end(vec![question]).await.pop().ok_or(NoAnswer)
+                turn.serve_batch(vec![question]).await.pop().ok_or(NoAnswer)
             }
             Err(answered) => answered.await.map_err(|_| NoAnswer),
         }
     }
 
     /// Number of calls that wait for a turn.
-    pub(crate) fn waiting(&self) -> usize {
-        self.queue().waiting.len()
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.lock_queue().waiting.len()
     }
 
     /// Begins a turn, or queues the question.
-    fn enter(&self, question: Q) -> Result<Q, oneshot::Receiver<A>> {
-        let mut queue = self.queue();
-        if queue.begins(self.policy, 1) {
+    fn begin_or_queue(&self, question: Q) -> Result<Q, oneshot::Receiver<A>> {
+        let mut queue = self.lock_queue();
+        if queue.begin_turn(self.policy, 1) {
             return Ok(question);
         }
         let (sender, answered) = oneshot::channel();
@@ -112,8 +112,8 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
     }
 
     /// Ends a turn of `of` calls, of which `answered` have their answer. Answers the next step.
-    fn end(&self, of: usize, answered: usize) -> AfterTurn<Q, A> {
-        let mut queue = self.queue();
+    fn end_turn(&self, of: usize, answered: usize) -> AfterTurn<Q, A> {
+        let mut queue = self.lock_queue();
         queue.turns -= 1;
         queue.served -= of;
         let waiting = queue.waiting.len();
@@ -131,19 +131,19 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
     /// Begins the lingering batch when all expected callers are there or the time is over.
     async fn next_together(&self, awaited: LingerWait) -> Vec<Waiter<Q, A>> {
         let _ = timeout(awaited.moment, awaited.there.notified()).await;
-        let mut queue = self.queue();
+        let mut queue = self.lock_queue();
         queue.awaited = None;
         queue.next(self.policy)
     }
 
-    fn queue(&self) -> MutexGuard<'_, BatcherState<Q, A>> {
+    fn lock_queue(&self) -> MutexGuard<'_, BatcherState<Q, A>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<Q, A> BatcherState<Q, A> {
     /// Begins a turn of `of` calls, if one is free.
-    fn begins(&mut self, turns: BatchPolicy, of: usize) -> bool {
+    fn begin_turn(&mut self, turns: BatchPolicy, of: usize) -> bool {
         let is_left =
             self.turns == 0 || (self.turns < turns.parallel && self.served < turns.busy_at);
         let begins = is_left && self.awaited.is_none();
@@ -158,7 +158,7 @@ impl<Q, A> BatcherState<Q, A> {
     /// its end begins the batch.
     fn next(&mut self, turns: BatchPolicy) -> Vec<Waiter<Q, A>> {
         let count = self.waiting.len().min(turns.max);
-        if count > 0 && self.begins(turns, count) {
+        if count > 0 && self.begin_turn(turns, count) {
             self.waiting.drain(..count).collect()
         } else {
             Vec::new()
@@ -185,7 +185,7 @@ struct BatchTurn<Q: Send + 'static, A: Send + 'static> {
 
 impl<Q: Send + 'static, A: Send + 'static> Drop for BatchTurn<Q, A> {
     fn drop(&mut self) {
-        let next = self.batcher.end(self.of, self.answered);
+        let next = self.batcher.end_turn(self.of, self.answered);
         // Without a runtime the process ends, and no caller waits any more.
         let Ok(runtime) = Handle::try_current() else {
             return;
@@ -195,13 +195,13 @@ impl<Q: Send + 'static, A: Send + 'static> Drop for BatchTurn<Q, A> {
         match next {
             AfterTurn::Turn(next) if next.is_empty() => {}
             AfterTurn::Turn(next) => {
-                runtime.spawn(Self::new(batcher, serve, next.len()).serve(next));
+                runtime.spawn(Self::new(batcher, serve, next.len()).serve_waiters(next));
             }
             AfterTurn::Wait(awaited) => {
                 runtime.spawn(async move {
                     let next = batcher.next_together(awaited).await;
                     if !next.is_empty() {
-                        Self::new(batcher, serve, next.len()).serve(next).await;
+                        Self::new(batcher, serve, next.len()).serve_waiters(next).await;
                     }
                 });
             }
@@ -215,7 +215,7 @@ impl<Q: Send + 'static, A: Send + 'static> BatchTurn<Q, A> {
     }
 
     /// Serves a batch. The next batch begins when this one ends or its turn is over.
-    async fn end(mut self, questions: Vec<Q>) -> Vec<A> {
+    async fn serve_batch(mut self, questions: Vec<Q>) -> Vec<A> {
         let mut served = (self.serve)(questions);
         let in_time = timeout(self.batcher.policy.turn_max, &mut served).await;
         if in_time.is_ok() {
@@ -228,9 +228,9 @@ impl<Q: Send + 'static, A: Send + 'static> BatchTurn<Q, A> {
         }
     }
 
-    async fn serve(self, askers: Vec<Waiter<Q, A>>) {
+    async fn serve_waiters(self, askers: Vec<Waiter<Q, A>>) {
         let (questions, waiting): (Vec<_>, Vec<_>) = askers.into_iter().unzip();
-        let answers = self.end(questions).await;
+        let answers = self.serve_batch(questions).await;
         for (asker, answer) in waiting.into_iter().zip(answers) {
             // An error means that the caller has disconnected.
             let _ = asker.send(answer);

@@ -75,13 +75,13 @@ impl<Q: KeyQuery> KeyBatcher<Q> {
     /// If the database does not answer in time.
     pub(crate) async fn look_up(&self, service: &Service, key: KeyHash) -> KeyAnswer<Q::Answer> {
         let (told, hears) = oneshot::channel();
-        self.wait(service, WaitingCall { key, since: Instant::now(), told });
+        self.queue_call(service, WaitingCall { key, since: Instant::now(), told });
         hears.await.unwrap_or_else(|_| Err(Error::Internal("an attendant is gone".to_owned())))
     }
 
     /// Queues a call, and starts a task if fewer than the most tasks run.
-    fn wait(&self, service: &Service, caller: WaitingCall<Q::Answer>) {
-        let mut waiting = self.0.waiting();
+    fn queue_call(&self, service: &Service, caller: WaitingCall<Q::Answer>) {
+        let mut waiting = self.0.lock_waiting();
         waiting.push_back(caller);
         match Arc::clone(&self.0.seats).try_acquire_owned() {
             Ok(seat) => {
@@ -92,7 +92,7 @@ impl<Q: KeyQuery> KeyBatcher<Q> {
                     clock: service.clock.clone(),
                     connection: None,
                 };
-                tokio::spawn(attendant.attend());
+                tokio::spawn(attendant.serve_batches());
             }
             Err(_) => self.0.came.notify_one(),
         }
@@ -112,11 +112,11 @@ struct LookupTask<Q: KeyQuery> {
 }
 
 impl<Q: KeyQuery> LookupTask<Q> {
-    async fn attend(mut self) {
+    async fn serve_batches(mut self) {
         while let Some(batch) = self.next().await {
             let keys: Vec<KeyHash> = batch.keys().copied().collect();
-            let answers = self.ask(&keys).await;
-            tell(batch, answers);
+            let answers = self.ask_keys(&keys).await;
+            answer_batch(batch, answers);
         }
     }
 
@@ -124,12 +124,12 @@ impl<Q: KeyQuery> LookupTask<Q> {
     async fn next(&mut self) -> Option<KeyBatch<Q::Answer>> {
         let until = Instant::now() + TASK_IDLE_MAX;
         loop {
-            if let Some(batch) = take(&mut self.shared.waiting()) {
+            if let Some(batch) = take_batch(&mut self.shared.lock_waiting()) {
                 return Some(batch);
             }
             if timeout_at(until, self.shared.came.notified()).await.is_err() {
-                let mut waiting = self.shared.waiting();
-                let last = take(&mut waiting);
+                let mut waiting = self.shared.lock_waiting();
+                let last = take_batch(&mut waiting);
                 // A call that is queued after this point finds the seat free.
                 self.seat = self.seat.take().filter(|_| last.is_some());
                 return last;
@@ -138,13 +138,13 @@ impl<Q: KeyQuery> LookupTask<Q> {
     }
 
     /// A connection that has not answered goes back to the pool, which tests it.
-    async fn ask(&mut self, keys: &[KeyHash]) -> Result<Vec<Option<Q::Answer>>, Error> {
+    async fn ask_keys(&mut self, keys: &[KeyHash]) -> Result<Vec<Option<Q::Answer>>, Error> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.pool.acquire().await?,
         };
         let now = self.clock.now().get();
-        let answers = timeout(STATEMENT_TIMEOUT, Q::ask(&mut connection, keys, now)).await;
+        let answers = timeout(STATEMENT_TIMEOUT, Q::query_keys(&mut connection, keys, now)).await;
         let answers = answers.map_err(|_| Error::Unavailable("no answer in time".to_owned()))??;
         self.connection = Some(connection);
         Ok(answers)
@@ -153,14 +153,16 @@ impl<Q: KeyQuery> LookupTask<Q> {
 
 /// Takes the first call of each key, up to the most calls. Other calls keep their order. A call
 /// that has waited too long gets an error.
-fn take<A>(waiting: &mut VecDeque<WaitingCall<A>>) -> Option<KeyBatch<A>> {
+fn take_batch<A>(waiting: &mut VecDeque<WaitingCall<A>>) -> Option<KeyBatch<A>> {
     let mut batch = KeyBatch::new();
     let mut later = VecDeque::new();
     while batch.len() < BATCH_KEYS_MAX
         && let Some(caller) = waiting.pop_front()
     {
         if caller.since.elapsed() > CALL_WAIT_MAX {
-            caller.tell(Err(Error::Unavailable("a call waited too long for its turn".to_owned())));
+            caller.send_answer(Err(Error::Unavailable(
+                "a call waited too long for its turn".to_owned(),
+            )));
         } else {
             match batch.entry(caller.key) {
                 Entry::Vacant(place) => _ = place.insert(caller),
@@ -173,24 +175,27 @@ fn take<A>(waiting: &mut VecDeque<WaitingCall<A>>) -> Option<KeyBatch<A>> {
     (!batch.is_empty()).then_some(batch)
 }
 
-fn tell<A>(batch: KeyBatch<A>, answers: Result<Vec<Option<A>>, Error>) {
+fn answer_batch<A>(batch: KeyBatch<A>, answers: Result<Vec<Option<A>>, Error>) {
     match answers {
         Ok(answers) => {
-            batch.into_values().zip(answers).for_each(|(caller, answer)| caller.tell(Ok(answer)));
+            batch
+                .into_values()
+                .zip(answers)
+                .for_each(|(caller, answer)| caller.send_answer(Ok(answer)));
         }
-        Err(error) => batch.into_values().for_each(|caller| caller.tell(Err(error.clone()))),
+        Err(error) => batch.into_values().for_each(|caller| caller.send_answer(Err(error.clone()))),
     }
 }
 
 impl<A> WaitingCall<A> {
     /// A disconnected caller hears nothing.
-    fn tell(self, told: KeyAnswer<A>) {
+    fn send_answer(self, told: KeyAnswer<A>) {
         let _ = self.told.send(told);
     }
 }
 
 impl<A> KeyQueue<A> {
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<WaitingCall<A>>> {
+    fn lock_waiting(&self) -> MutexGuard<'_, VecDeque<WaitingCall<A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::batcher::{BatchFn, BatchPolicy, Batcher, NoAnswer};
 use crate::error::Error;
 use crate::service::Service;
-use crate::token_holder::{TokenHolder, hash, is_token};
+use crate::token_holder::{TokenHolder, hash_token, is_token};
 
 /// How tokens are looked up. A look-up begins after the calls it serves, so a token revoked before
 /// a call is refused.
@@ -54,7 +54,7 @@ impl Default for TokenCache {
 }
 
 impl TokenCache {
-    fn found(&self) -> MutexGuard<'_, HashMap<TokenHash, TokenHolder>> {
+    fn lock_holders(&self) -> MutexGuard<'_, HashMap<TokenHash, TokenHolder>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ impl TokenCache {
 
     /// Forgets revoked tokens, so that the next call with one is looked up.
     pub(crate) fn forget(&self, revoked: &BTreeSet<TokenHash>) {
-        let mut found = self.found();
+        let mut found = self.lock_holders();
         for hash in revoked {
             found.remove(hash);
         }
@@ -105,7 +105,7 @@ pub(crate) async fn authenticate(
     if !is_token(token) {
         return Ok(None);
     }
-    authenticate_hash(service, hash(token)).await
+    authenticate_hash(service, hash_token(token)).await
 }
 
 /// Like [`authenticate`], for a session that knows the SHA-256 of its token.
@@ -146,8 +146,8 @@ pub(crate) async fn authenticate_cached(
     if !is_token(token) {
         return Ok(None);
     }
-    let hash = hash(token);
-    let found = service.admission.batchers.tokens.found().get(&hash).cloned();
+    let hash = hash_token(token);
+    let found = service.admission.batchers.tokens.lock_holders().get(&hash).cloned();
     if let Some(holder) = found {
         note_use(service, &holder).await;
         return Ok(Some(Bearer { holder, unconfirmed: Some(hash) }));
@@ -170,7 +170,7 @@ pub(crate) async fn confirm(service: &Service, presented: &Bearer) -> Result<(),
 ///
 /// # Errors
 /// If the database does not answer.
-pub(crate) async fn revoked(
+pub(crate) async fn find_revoked(
     connection: &mut PgConnection,
     mut presented: BTreeSet<TokenHash>,
     now: DateTime<Utc>,
@@ -191,8 +191,8 @@ pub(crate) async fn was_active(service: &Service, token: &str) -> bool {
     if !is_token(token) {
         return false;
     }
-    let hash = hash(token);
-    let is_remembered = service.admission.batchers.tokens.found().contains_key(&hash);
+    let hash = hash_token(token);
+    let is_remembered = service.admission.batchers.tokens.lock_holders().contains_key(&hash);
     is_remembered || matches!(look_up(service, hash).await, Ok(Some(_)))
 }
 
@@ -209,12 +209,12 @@ pub(crate) async fn look_up(
     let look_up: BatchFn<_, _> = Arc::new(move |presented| {
         let connections = connections.clone();
         let now = clock.now().get();
-        Box::pin(async move { holders(&connections, presented, now).await })
+        Box::pin(async move { find_holders(&connections, presented, now).await })
     });
     let asked = service.admission.batchers.tokens.batcher.ask(hash, look_up).await;
     let holder =
         asked.unwrap_or_else(|NoAnswer| Err(Error::Unavailable("a look-up broke down".into())))?;
-    let mut found = service.admission.batchers.tokens.found();
+    let mut found = service.admission.batchers.tokens.lock_holders();
     match &holder {
         Some(holder) => found.insert(hash, holder.clone()),
         None => found.remove(&hash),
@@ -223,14 +223,14 @@ pub(crate) async fn look_up(
 }
 
 /// The holder of each token.
-async fn holders(
+async fn find_holders(
     connections: &ConnectionCache,
     presented: Vec<TokenHash>,
     now: DateTime<Utc>,
 ) -> Vec<Result<Option<TokenHolder>, Error>> {
     let distinct: Vec<TokenHash> =
         presented.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let active = match active(connections, &distinct, now).await {
+    let active = match read_active(connections, &distinct, now).await {
         Ok(active) => active,
         Err(error) => {
             let error = Error::from(error);
@@ -244,7 +244,7 @@ async fn holders(
     presented.iter().map(holder).collect()
 }
 
-async fn active(
+async fn read_active(
     connections: &ConnectionCache,
     presented: &[TokenHash],
     now: DateTime<Utc>,

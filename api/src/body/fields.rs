@@ -140,12 +140,12 @@ impl BodyFields {
     }
 
     /// Refuses fields that the endpoint has not taken.
-    pub(crate) fn end(self) -> Result<(), FieldError> {
+    pub(crate) fn refuse_unknown(self) -> Result<(), FieldError> {
         if self.0.is_empty() { Ok(()) } else { Err(FieldError::Unknown(self.first_left())) }
     }
 
     /// The error for a missing field, after all others are taken.
-    pub(crate) fn missing(&self, name: &'static str) -> FieldError {
+    pub(crate) fn missing_field(&self, name: &'static str) -> FieldError {
         match self.first_left() {
             Some(left) => FieldError::Misnamed(name, left),
             None => FieldError::Missing(name),

@@ -33,8 +33,8 @@ pub(crate) enum JsonValue {
 }
 
 /// Reads a body that must be an object, nothing else.
-pub(crate) fn object(bytes: &[u8]) -> Result<BodyFields, BodyError> {
-    match value(bytes)? {
+pub(crate) fn parse_object(bytes: &[u8]) -> Result<BodyFields, BodyError> {
+    match parse_value(bytes)? {
         JsonValue::Object(fields) => Ok(BodyFields(fields)),
         JsonValue::Null
         | JsonValue::Bool(_)
@@ -45,30 +45,30 @@ pub(crate) fn object(bytes: &[u8]) -> Result<BodyFields, BodyError> {
 }
 
 /// Reads a body that must be an object, as the text of each of its properties.
-pub(crate) fn properties(bytes: &[u8]) -> Result<BTreeMap<String, &RawValue>, BodyError> {
-    let text = checked(bytes)?.get();
+pub(crate) fn parse_properties(bytes: &[u8]) -> Result<BTreeMap<String, &RawValue>, BodyError> {
+    let text = checked_text(bytes)?.get();
     if !text.starts_with('{') {
         return Err(BodyError::NotAnObject);
     }
-    serde_json::from_str(text).map_err(malformed)
+    serde_json::from_str(text).map_err(malformed_error)
 }
 
 /// Reads a body of any JSON value.
-pub(crate) fn value(bytes: &[u8]) -> Result<JsonValue, BodyError> {
-    level(checked(bytes)?.get()).map_err(malformed)
+pub(crate) fn parse_value(bytes: &[u8]) -> Result<JsonValue, BodyError> {
+    decode_value(checked_text(bytes)?.get()).map_err(malformed_error)
 }
 
 /// The body as text, if the decoder accepts it.
-fn checked(bytes: &[u8]) -> Result<&RawValue, BodyError> {
+fn checked_text(bytes: &[u8]) -> Result<&RawValue, BodyError> {
     let text = std::str::from_utf8(bytes).map_err(|_| BodyError::NotUtf8)?;
-    let whole: &RawValue = serde_json::from_str(text).map_err(malformed)?;
-    check(whole.get())?;
+    let whole: &RawValue = serde_json::from_str(text).map_err(malformed_error)?;
+    refuse_ambiguous(whole.get())?;
     Ok(whole)
 }
 
 /// Refuses ambiguous JSON in a text whose grammar is right. The pass looks only at brackets and
 /// strings.
-fn check(text: &str) -> Result<(), BodyError> {
+fn refuse_ambiguous(text: &str) -> Result<(), BodyError> {
     // Names seen so far in each open object. An array has no names.
     let mut open: Vec<Option<BTreeSet<Cow<'_, str>>>> = Vec::new();
     let mut rest = text;
@@ -81,7 +81,7 @@ fn check(text: &str) -> Result<(), BodyError> {
             b'[' => open.push(None),
             b'"' => {
                 let said;
-                (said, rest) = string(after)?;
+                (said, rest) = decode_string(after)?;
                 rest = rest.trim_ascii_start();
                 if let Some(Some(names)) = open.last_mut()
                     && rest.starts_with(':')
@@ -100,7 +100,7 @@ fn check(text: &str) -> Result<(), BodyError> {
 }
 
 /// Decodes a string that begins after its first quote, and answers the rest of the text.
-fn string(text: &str) -> Result<(Cow<'_, str>, &str), BodyError> {
+fn decode_string(text: &str) -> Result<(Cow<'_, str>, &str), BodyError> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
         let ends = byte == b'"' && !escaped;
@@ -112,21 +112,22 @@ fn string(text: &str) -> Result<(Cow<'_, str>, &str), BodyError> {
     if !said.contains('\\') {
         return Ok((said.into(), rest));
     }
-    let said = serde_json::from_str(&format!("\"{said}\"")).map_err(ambiguous)?;
+    let said = serde_json::from_str(&format!("\"{said}\"")).map_err(ambiguous_error)?;
     Ok((without_nul(said)?.into(), rest))
 }
 
 /// Decodes a value of a checked text.
-fn level(text: &str) -> serde_json::Result<JsonValue> {
+fn decode_value(text: &str) -> serde_json::Result<JsonValue> {
     Ok(match text.as_bytes().first() {
         Some(b'{') => {
             let entries: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
-            let entries = entries.into_iter().map(|(name, value)| Ok((name, level(value.get())?)));
+            let entries =
+                entries.into_iter().map(|(name, value)| Ok((name, decode_value(value.get())?)));
             JsonValue::Object(entries.collect::<serde_json::Result<_>>()?)
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(text)?;
-            let items = items.into_iter().map(|item| level(item.get()));
+            let items = items.into_iter().map(|item| decode_value(item.get()));
             JsonValue::Array(items.collect::<serde_json::Result<_>>()?)
         }
         Some(b'"') => JsonValue::String(serde_json::from_str(text)?),
@@ -145,11 +146,11 @@ fn without_nul(text: String) -> Result<String, BodyError> {
 
 /// Turns the parser's error into one that names a position. The parser's words quote no value.
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
-fn malformed(error: serde_json::Error) -> BodyError {
+fn malformed_error(error: serde_json::Error) -> BodyError {
     BodyError::Malformed(error.to_string())
 }
 
 /// The grammar was right before, so only half a surrogate pair can be wrong.
-fn ambiguous(_: serde_json::Error) -> BodyError {
+fn ambiguous_error(_: serde_json::Error) -> BodyError {
     BodyError::Ambiguous("a text is not whole Unicode")
 }

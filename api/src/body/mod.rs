@@ -80,8 +80,8 @@ impl<S: Sync> FromRequest<S> for JsonBody {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body, BodyLimit::PUBLIC).await?;
-        Ok(Self(json::object(&bytes)?))
+        let bytes = read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?;
+        Ok(Self(json::parse_object(&bytes)?))
     }
 }
 
@@ -98,12 +98,12 @@ impl<S: Sync> FromRequest<S> for OptionalJsonBody {
             return Ok(Self(BodyFields::default()));
         }
         check_type_header(&parts.headers)?;
-        Ok(Self(json::object(&bytes)?))
+        Ok(Self(json::parse_object(&bytes)?))
     }
 }
 
 /// Reads a body whole, and no byte past the limit.
-pub(crate) async fn read(
+pub(crate) async fn read_bytes(
     headers: &HeaderMap,
     body: Body,
     limit: BodyLimit,
@@ -122,7 +122,7 @@ pub(crate) async fn read_of_any_type(
     if content_length(headers).is_some_and(|length| length > limit.bytes as u64) {
         return Err(BodyError::TooLarge);
     }
-    tokio::time::timeout(limit.time, collect(body, limit.bytes))
+    tokio::time::timeout(limit.time, collect_bytes(body, limit.bytes))
         .await
         .unwrap_or(Err(BodyError::TooSlow))
 }
@@ -179,7 +179,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, BodyError> {
+async fn collect_bytes(body: Body, limit: usize) -> Result<Vec<u8>, BodyError> {
     let mut read = Vec::new();
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {

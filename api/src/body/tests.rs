@@ -5,18 +5,18 @@ use futures::stream;
 use rstest::rstest;
 use serde_json::value::RawValue;
 
-use super::json::{object, properties, value};
+use super::json::{parse_object, parse_properties, parse_value};
 use super::*;
 
 const LIMIT: BodyLimit = BodyLimit { bytes: 8, time: Duration::from_secs(1) };
 
 /// The answer to the headers alone, before any body.
 async fn check(lines: &[(&'static str, &str)]) -> Result<Vec<u8>, BodyError> {
-    read(&headers(lines), Body::empty(), LIMIT).await
+    read_bytes(&headers(lines), Body::empty(), LIMIT).await
 }
 
 fn malformed(json: &[u8]) -> bool {
-    matches!(value(json), Err(BodyError::Malformed(_) | BodyError::Ambiguous(_)))
+    matches!(parse_value(json), Err(BodyError::Malformed(_) | BodyError::Ambiguous(_)))
 }
 
 fn text(text: &str) -> JsonValue {
@@ -29,9 +29,10 @@ fn number(text: &str) -> JsonValue {
 
 /// The fields of a text, read in both ways: each property is the text as it came.
 fn read_object(json: &str) -> BTreeMap<String, JsonValue> {
-    let BodyFields(fields) = object(json.as_bytes()).unwrap();
-    let properties = properties(json.as_bytes()).unwrap();
-    let of_text = |(name, text): (String, &RawValue)| (name, value(text.get().as_bytes()).unwrap());
+    let BodyFields(fields) = parse_object(json.as_bytes()).unwrap();
+    let properties = parse_properties(json.as_bytes()).unwrap();
+    let of_text =
+        |(name, text): (String, &RawValue)| (name, parse_value(text.get().as_bytes()).unwrap());
     assert_eq!(properties.into_iter().map(of_text).collect::<BTreeMap<_, _>>(), fields);
     fields
 }
@@ -72,8 +73,8 @@ fn a1_malformed_json_is_refused(#[case] json: &str) {
 #[case::by_position(r#"["https://a/","form_submitted"]"#)]
 #[case::empty_array("[]")]
 fn a1_only_an_object_is_read(#[case] json: &str) {
-    assert_eq!(object(json.as_bytes()), Err(BodyError::NotAnObject));
-    assert!(value(json.as_bytes()).is_ok());
+    assert_eq!(parse_object(json.as_bytes()), Err(BodyError::NotAnObject));
+    assert!(parse_value(json.as_bytes()).is_ok());
 }
 
 #[rstest]
@@ -89,12 +90,12 @@ fn a1_only_an_object_is_read(#[case] json: &str) {
 #[case::needless_escape(r#"{"a\/":1,"a/":2}"#)]
 fn a2_a3_a_repeated_property_is_refused(#[case] json: &str) {
     let twice = BodyError::Ambiguous("a property is there twice");
-    assert_eq!(object(json.as_bytes()), Err(twice));
+    assert_eq!(parse_object(json.as_bytes()), Err(twice));
 }
 
 #[test]
 fn a2_other_levels_may_repeat_a_name() {
-    assert!(object(br#"{"a":{"a":1},"b":[{"a":1},{"a":1}]}"#).is_ok());
+    assert!(parse_object(br#"{"a":{"a":1},"b":[{"a":1},{"a":1}]}"#).is_ok());
 }
 
 #[rstest]
@@ -136,7 +137,7 @@ fn a10_a_whole_pair_is_kept() {
 #[test]
 fn a10_invalid_utf_8_is_refused() {
     for bytes in [b"\xff\xfe{}".as_slice(), b"{\"a\":\"\xff\"}", b"{\"a\":\"\xed\xa0\x80\"}"] {
-        assert_eq!(object(bytes), Err(BodyError::NotUtf8));
+        assert_eq!(parse_object(bytes), Err(BodyError::NotUtf8));
     }
 }
 
@@ -147,9 +148,9 @@ fn a10_invalid_utf_8_is_refused() {
 #[case::levels_30_000(30_000, false)]
 fn a9_nesting_is_bounded(#[case] arrays: usize, #[case] taken: bool) {
     let json = format!(r#"{{"ignored":{}{}}}"#, "[".repeat(arrays), "]".repeat(arrays));
-    assert_eq!(object(json.as_bytes()).is_ok(), taken);
+    assert_eq!(parse_object(json.as_bytes()).is_ok(), taken);
     let objects = format!("{}1{}", r#"{"a":"#.repeat(arrays + 1), "}".repeat(arrays + 1));
-    assert_eq!(object(objects.as_bytes()).is_ok(), taken);
+    assert_eq!(parse_object(objects.as_bytes()).is_ok(), taken);
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn the_librarys_own_name_is_ordinary() {
 fn errors_quote_nothing_of_the_body() {
     for json in [r#"{"a":"canary","a":1}"#, r#"{"a":"canary\u0000"}"#, r#"{"canary" 1}"#, "canary"]
     {
-        let error = object(json.as_bytes()).unwrap_err();
+        let error = parse_object(json.as_bytes()).unwrap_err();
         assert!(!error.to_string().contains("canary"), "{error}");
     }
 }
@@ -238,20 +239,20 @@ async fn a7_a_body_ends_at_its_limit(
 ) {
     let chunks = chunks.into_iter().map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
     let body = Body::from_stream(stream::iter(chunks));
-    assert_eq!(read(&HeaderMap::new(), body, LIMIT).await, expected);
+    assert_eq!(read_bytes(&HeaderMap::new(), body, LIMIT).await, expected);
 }
 
 #[tokio::test]
 async fn a7_an_endless_body_is_refused() {
     let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"123")));
-    let read = read(&HeaderMap::new(), Body::from_stream(endless), LIMIT).await;
+    let read = read_bytes(&HeaderMap::new(), Body::from_stream(endless), LIMIT).await;
     assert_eq!(read, Err(BodyError::TooLarge));
 }
 
 #[tokio::test]
 async fn a7_a_too_long_body_stays_unread() {
     let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-    let read = read(&headers(&[("content-length", "9")]), never, LIMIT).await;
+    let read = read_bytes(&headers(&[("content-length", "9")]), never, LIMIT).await;
     assert_eq!(read, Err(BodyError::TooLarge));
 }
 
@@ -259,19 +260,19 @@ async fn a7_a_too_long_body_stays_unread() {
 async fn a22_an_absent_body_is_not_awaited() {
     let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
     let limit = BodyLimit { time: Duration::ZERO, ..LIMIT };
-    assert_eq!(read(&HeaderMap::new(), never, limit).await, Err(BodyError::TooSlow));
+    assert_eq!(read_bytes(&HeaderMap::new(), never, limit).await, Err(BodyError::TooSlow));
 }
 
 #[tokio::test]
 async fn a_broken_body_is_refused() {
     let broken = stream::iter([Ok(Bytes::from("{}")), Err(std::io::Error::other("reset"))]);
-    let read = read(&HeaderMap::new(), Body::from_stream(broken), LIMIT).await;
+    let read = read_bytes(&HeaderMap::new(), Body::from_stream(broken), LIMIT).await;
     assert_eq!(read, Err(BodyError::CutShort));
 }
 
 #[test]
 fn a5_a_wrong_field_is_named() {
-    let fields = object(br#"{"s":"x","null":null,"n":5,"id":"abc"}"#).unwrap();
+    let fields = parse_object(br#"{"s":"x","null":null,"n":5,"id":"abc"}"#).unwrap();
     assert_eq!(fields.clone().string("s"), Ok("x".to_owned()));
     assert_eq!(fields.clone().string("gone"), Err(FieldError::Missing("gone")));
     assert_eq!(fields.clone().string("null"), Err(FieldError::NotAString("null")));
@@ -285,7 +286,7 @@ fn a5_a_wrong_field_is_named() {
     assert_eq!(fields.clone().nullable_string("null"), Ok(None));
     assert_eq!(fields.clone().nullable_string("n"), Err(FieldError::NotAString("n")));
     assert_eq!(fields.clone().optional_object("n"), Err(FieldError::NotAnObject("n")));
-    assert_eq!(fields.end(), Err(FieldError::Unknown(Some("id".to_owned()))));
+    assert_eq!(fields.refuse_unknown(), Err(FieldError::Unknown(Some("id".to_owned()))));
 }
 
 #[rstest]
@@ -296,16 +297,16 @@ fn a5_a_wrong_field_is_named() {
 #[case("1e400")]
 #[case("123456789012345678901234567890")]
 fn a11_a_number_is_its_text(#[case] number: &str) {
-    let fields = object(format!(r#"{{"a": {number} }}"#).as_bytes()).unwrap();
+    let fields = parse_object(format!(r#"{{"a": {number} }}"#).as_bytes()).unwrap();
     assert_eq!(fields.0["a"], JsonValue::Number(number.to_owned()));
 }
 
 #[test]
 fn a11_properties_keep_their_text() {
     let body = r#"{"b" : [1.50, 1e400, -0, {}], "a": "\u00e9" }"#;
-    let read = properties(body.as_bytes()).unwrap();
+    let read = parse_properties(body.as_bytes()).unwrap();
     assert_eq!((read["a"].get(), read["b"].get()), (r#""\u00e9""#, "[1.50, 1e400, -0, {}]"));
-    assert_eq!(properties(b"[]").unwrap_err(), BodyError::NotAnObject);
+    assert_eq!(parse_properties(b"[]").unwrap_err(), BodyError::NotAnObject);
 }
 
 #[tokio::test]

@@ -24,10 +24,10 @@ pub async fn begin(
         number: last.number,
         key_id: last.key_id,
     });
-    let beginning = SeriesBeginning { reason: super::reason(reason)?, ended };
+    let beginning = SeriesBeginning { reason: super::parse_reason(reason)?, ended };
     let context = service.context(INSTALLATION_FIRM_ID, actor);
-    let stream = service.entropy.id().to_string();
+    let stream = service.entropy.new_id().to_string();
     let event = CheckpointSeriesEvent::CheckpointSeriesBegun(beginning);
-    service.store.append(NewEvent::after(0, &stream, &context, [event])).await?;
+    service.store.append(NewEvent::number_after(0, &stream, &context, [event])).await?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 use vault::{DataKeys, KeySubject, answers, bodies};
 
-use super::{readings, reason};
+use super::{parse_reason, readings};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -50,18 +50,18 @@ impl ShownContent {
 ///
 /// # Errors
 /// `invalid_request` (the reason), `firm_not_found`.
-pub async fn body(
+pub async fn show_body(
     service: &Service,
     contents: DeliveryContents<'_>,
     why: Option<&str>,
 ) -> Result<ShownContent, Error> {
-    let asked = contents.record(service, ReadingSubject::Body, why).await?;
+    let asked = contents.record_reading(service, ReadingSubject::Body, why).await?;
     let sent = contents.attempts.iter().rev().find_map(Attempt::body);
     let Some(sent) = sent else {
         let facts = ContentFacts { existed: false, erased: false, kept: false, asked };
         return Ok(ShownContent::new(facts, None));
     };
-    let keys = contents.keys(service).await?;
+    let keys = contents.find_keys(service).await?;
     let erased = contents.is_erased(service).await?;
     let mut connection = service.store.pool().acquire().await?;
     let kept = bodies::sizes(&mut connection, &[sent.id]).await?.contains_key(&sent.id);
@@ -79,13 +79,13 @@ pub async fn body(
 ///
 /// # Errors
 /// `invalid_request` (the reason), `firm_not_found`.
-pub async fn answers(
+pub async fn show_answers(
     service: &Service,
     contents: DeliveryContents<'_>,
     why: Option<&str>,
 ) -> Result<Vec<ShownContent>, Error> {
-    let asked = contents.record(service, ReadingSubject::Answer, why).await?;
-    let keys = contents.keys(service).await?;
+    let asked = contents.record_reading(service, ReadingSubject::Answer, why).await?;
+    let keys = contents.find_keys(service).await?;
     let erased = contents.is_erased(service).await?;
     let mut connection = service.store.pool().acquire().await?;
     let kept: HashSet<i32> = answers::kept(&mut connection, contents.delivery_id).await?;
@@ -106,7 +106,7 @@ pub async fn answers(
 
 impl DeliveryContents<'_> {
     /// Records the reading, if a reason was given. Returns whether one was.
-    async fn record(
+    async fn record_reading(
         self,
         service: &Service,
         what: ReadingSubject,
@@ -115,16 +115,16 @@ impl DeliveryContents<'_> {
         let Some(why) = why else { return Ok(false) };
         let look = ReadingDetails {
             delivery_id: Some(self.delivery_id),
-            reason: Some(reason(why)?),
+            reason: Some(parse_reason(why)?),
             ..ReadingDetails::at(what, ReadAs::Page)
         };
         readings::record(service, self.firm_id, self.actor, look).await?;
         Ok(true)
     }
 
-    async fn keys(self, service: &Service) -> Result<DataKeys, Error> {
+    async fn find_keys(self, service: &Service) -> Result<DataKeys, Error> {
         let subject = KeySubject { firm_id: self.firm_id, subject_id: self.response_id };
-        Ok(service.keyring.find(&[subject]).await?)
+        Ok(service.keyring.find_keys(&[subject]).await?)
     }
 
     /// Whether the response is erased, or the data of its closed firm are dropped. The erasure is
@@ -134,7 +134,8 @@ impl DeliveryContents<'_> {
         if projector::firms::is_dropped(&mut connection, self.firm_id).await? {
             return Ok(true);
         }
-        let erased = subjects::erased(&mut connection, &[(self.firm_id, self.response_id)]).await?;
+        let erased =
+            subjects::erased_among(&mut connection, &[(self.firm_id, self.response_id)]).await?;
         Ok(!erased.is_empty())
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use uuid::Uuid;
 use vault::secrets;
 
-use super::reason;
+use super::parse_reason;
 use crate::error::Error;
 use crate::queries::samples::{self, SampleSource};
 use crate::service::{SampleAnswer, SendingMode, Service};
@@ -58,7 +58,7 @@ pub struct SentTest {
 /// subscription; `unavailable`: this process sends nothing, or the keyring does not answer.
 pub async fn send(service: &Service, order: HookTest<'_>) -> Result<SentTest, Error> {
     let HookTest { firm_id, hook_id, actor, .. } = order;
-    let why = reason(order.reason)?;
+    let why = parse_reason(order.reason)?;
     if service.settings.sending == SendingMode::Held {
         return Err(Error::Unavailable("this process sends nothing (`--paused`)".to_owned()));
     }
@@ -68,33 +68,33 @@ pub async fn send(service: &Service, order: HookTest<'_>) -> Result<SentTest, Er
     }
     let hook = hooks::find_live(pool, firm_id, hook_id).await?.ok_or(Error::NotFound)?;
     let trigger: Trigger = hook.trigger.parse().map_err(|_| Error::UnknownTrigger)?;
-    let signed = sample(service, firm_id, &hook, trigger).await?;
+    let signed = signed_sample(service, firm_id, &hook, trigger).await?;
     let id = signed.sample_id;
     let ordered = TargetTestEvent::TargetTestOrdered(OrderedTest { hook_id, trigger, reason: why });
     let context = service.context(firm_id, actor);
     let stream = id.to_string();
-    service.store.append(NewEvent::after(0, &stream, &context, [ordered])).await?;
+    service.store.append(NewEvent::number_after(0, &stream, &context, [ordered])).await?;
     let SampleAnswer { status, error, hops, text } = service.deliveries.samples.send(signed).await;
     let target = shown_target(&hook.target_url);
     Ok(SentTest { id, hook_id, trigger: trigger.key(), target, status, error, hops, answer: text })
 }
 
-async fn sample(
+async fn signed_sample(
     service: &Service,
     firm_id: Uuid,
     hook: &HookLife,
     trigger: Trigger,
 ) -> Result<SignedSample, Error> {
-    let payload = payload(service, firm_id, hook, trigger).await?;
+    let payload = sample_payload(service, firm_id, hook, trigger).await?;
     let body = serde_json::to_vec(&payload).map_err(|error| Error::Internal(error.to_string()))?;
     let mut connection = service.store.pool().acquire().await?;
     let mut secrets =
-        secrets::read(&mut connection, service.keyring.wrapping(), &[firm_id]).await?;
+        secrets::read(&mut connection, service.keyring.wrapping_key(), &[firm_id]).await?;
     let secret = secrets.remove(&firm_id).ok_or_else(|| {
         Error::Internal("the firm has no signing secret that can be read".to_owned())
     })?;
     Ok(SignedSample {
-        sample_id: service.entropy.id(),
+        sample_id: service.entropy.new_id(),
         hook_id: hook.hook_id,
         trigger,
         target: hook.target_url.clone(),
@@ -103,7 +103,7 @@ async fn sample(
     })
 }
 
-async fn payload(
+async fn sample_payload(
     service: &Service,
     firm_id: Uuid,
     hook: &HookLife,
@@ -119,9 +119,9 @@ async fn payload(
         None => None,
     };
     let wanted = SampleSource { firm_id, trigger, form };
-    let newest = wanted.newest(&mut connection).await?;
+    let newest = wanted.newest_submissions(&mut connection).await?;
     drop(connection);
-    let keys = samples::keys(service, &newest).await?;
+    let keys = samples::find_keys(service, &newest).await?;
     let mut connection = service.store.pool().acquire().await?;
-    wanted.payload(&mut connection, newest, keys, service.clock.now()).await
+    wanted.build_payload(&mut connection, newest, keys, service.clock.now()).await
 }

@@ -36,8 +36,9 @@ pub(crate) async fn create(
     new: NewHook,
 ) -> Result<HookRow, Error> {
     let checked = CheckedHook::new(service, caller, new).await?;
-    execute(service, checked.hook_id, checked.command(caller), &checked.context).await?;
-    Ok(checked.row())
+    execute_command(service, checked.hook_id, checked.create_command(caller), &checked.context)
+        .await?;
+    Ok(checked.listed_row())
 }
 
 /// Makes the subscription of a request that the caller may repeat (ruling 40). A repeated request
@@ -52,7 +53,7 @@ pub(crate) async fn create_once(
         firm_id: caller.firm_id,
         key_id: caller.key_id,
         idempotency_sha256: key.sha256,
-        body_sha256: new.sha256()?,
+        body_sha256: new.meaning_sha256()?,
     };
     for _ in 0..TRIES_MAX {
         let now = service.clock.now().get();
@@ -62,8 +63,8 @@ pub(crate) async fn create_once(
             RememberedRequest::Free { replaces } => replaces,
         };
         let checked = CheckedHook::new(service, caller, new.clone()).await?;
-        if checked.create(service, caller, &request, replaces).await? {
-            return Ok(checked.row());
+        if checked.create_with_request(service, caller, &request, replaces).await? {
+            return Ok(checked.listed_row());
         }
     }
     Err(Error::Unavailable("a repeated request lost every race".to_owned()))
@@ -76,7 +77,7 @@ const TRIES_MAX: u32 = 3;
 impl NewHook {
     /// SHA-256 of the request's meaning. A body that differs only in ignored properties, or names
     /// the trigger as `event`, is the same request.
-    fn sha256(&self) -> Result<[u8; 32], Error> {
+    fn meaning_sha256(&self) -> Result<[u8; 32], Error> {
         let meaning = (&self.trigger, &self.target_url, self.form_id);
         let meaning =
             serde_json::to_vec(&meaning).map_err(|error| Error::Internal(error.to_string()))?;
@@ -95,15 +96,15 @@ struct CheckedHook {
 
 impl CheckedHook {
     async fn new(service: &Service, caller: &Caller, new: NewHook) -> Result<Self, Error> {
-        let trigger = offered(&new.trigger, caller.plan)?;
+        let trigger = offered_trigger(&new.trigger, caller.plan)?;
         check_target(service, &new.target_url).await?;
         check_form(service, caller, new.form_id).await?;
         let NewHook { target_url, form_id, .. } = new;
         let context = caller.context(service);
-        Ok(Self { hook_id: service.entropy.id(), trigger, target_url, form_id, context })
+        Ok(Self { hook_id: service.entropy.new_id(), trigger, target_url, form_id, context })
     }
 
-    fn command(&self, caller: &Caller) -> SubscriptionCommand {
+    fn create_command(&self, caller: &Caller) -> SubscriptionCommand {
         SubscriptionCommand::Create {
             key_id: caller.key_id,
             trigger: self.trigger,
@@ -114,14 +115,14 @@ impl CheckedHook {
 
     /// Makes the subscription and remembers its request, in one transaction. Returns false if
     /// another call with this request was first.
-    async fn create(
+    async fn create_with_request(
         &self,
         service: &Service,
         caller: &Caller,
         request: &HookRequest,
         replaces: Option<Uuid>,
     ) -> Result<bool, Error> {
-        let events = Subscription::default().decide(&self.command(caller));
+        let events = Subscription::default().decide(&self.create_command(caller));
         let events = events.map_err(|rejection| not_done(CommandError::Rejected(rejection)))?;
         let id = self.hook_id.to_string();
         let context = &self.context;
@@ -135,7 +136,7 @@ impl CheckedHook {
                 appending.rollback().await?;
                 return Ok(false);
             }
-            appending.append(NewEvent::after(0, &id, context, events.clone())).await?;
+            appending.append(NewEvent::number_after(0, &id, context, events.clone())).await?;
             appending.commit().await?;
             Ok(true)
         });
@@ -148,7 +149,7 @@ impl CheckedHook {
     }
 
     /// The row as `GET /hooks` shows it.
-    fn row(self) -> HookRow {
+    fn listed_row(self) -> HookRow {
         HookRow {
             hook_id: self.hook_id,
             trigger: self.trigger.key().to_owned(),
@@ -165,10 +166,10 @@ pub(crate) async fn delete(service: &Service, caller: &Caller, hook_id: Uuid) ->
         return Err(Error::NotFound);
     }
     let remove = SubscriptionCommand::Remove { reason: RemovalReason::DeletedByKey };
-    execute(service, hook_id, remove, &caller.context(service)).await
+    execute_command(service, hook_id, remove, &caller.context(service)).await
 }
 
-async fn execute(
+async fn execute_command(
     service: &Service,
     hook_id: Uuid,
     command: SubscriptionCommand,
@@ -183,7 +184,7 @@ async fn execute(
     }
 }
 
-fn offered(key: &str, plan: FirmPlan) -> Result<Trigger, Error> {
+fn offered_trigger(key: &str, plan: FirmPlan) -> Result<Trigger, Error> {
     key.parse()
         .ok()
         .filter(|trigger: &Trigger| trigger.offered_to(plan))
@@ -236,11 +237,14 @@ mod tests {
     #[test]
     fn a6_the_plan_must_offer_the_trigger() {
         let all = FirmPlan { leads_in_full: true };
-        assert_eq!(offered("lead_hot", all), Ok(Trigger::LeadHot));
-        assert_eq!(offered("lead_hot", FirmPlan::default()), Err(Error::UnknownTrigger));
-        assert_eq!(offered("form_submitted", FirmPlan::default()), Ok(Trigger::FormSubmitted));
+        assert_eq!(offered_trigger("lead_hot", all), Ok(Trigger::LeadHot));
+        assert_eq!(offered_trigger("lead_hot", FirmPlan::default()), Err(Error::UnknownTrigger));
+        assert_eq!(
+            offered_trigger("form_submitted", FirmPlan::default()),
+            Ok(Trigger::FormSubmitted)
+        );
         for unknown in ["", "Form_Submitted", "form_submitted ", "nothing"] {
-            assert_eq!(offered(unknown, all), Err(Error::UnknownTrigger), "{unknown}");
+            assert_eq!(offered_trigger(unknown, all), Err(Error::UnknownTrigger), "{unknown}");
         }
     }
 

@@ -11,7 +11,7 @@ use projector::keys::{self, KeyRow};
 use projector::{firms, members};
 use uuid::Uuid;
 
-use super::{readings, reason};
+use super::{parse_reason, readings};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -61,7 +61,8 @@ pub async fn create_by(
     name: &str,
 ) -> Result<CreatedKey, Error> {
     let context = service.context(firm_id, actor);
-    make(service, &context, KeyOwner { member_id, key_id: service.entropy.id() }, name).await
+    make_key(service, &context, KeyOwner { member_id, key_id: service.entropy.new_id() }, name)
+        .await
 }
 
 /// Makes a key with this id for a member who manages the firm and asks for the key.
@@ -76,7 +77,7 @@ pub(crate) async fn create_with_id(
     name: &str,
 ) -> Result<CreatedKey, Error> {
     let context = service.context(firm_id, Actor::Member(member_id));
-    make(service, &context, KeyOwner { member_id, key_id }, name).await
+    make_key(service, &context, KeyOwner { member_id, key_id }, name).await
 }
 
 /// The id of a new key, and the member for whom it acts.
@@ -86,20 +87,20 @@ struct KeyOwner {
     key_id: Uuid,
 }
 
-async fn make(
+async fn make_key(
     service: &Service,
     context: &EventContext,
     owner: KeyOwner,
     name: &str,
 ) -> Result<CreatedKey, Error> {
     let KeyOwner { member_id, key_id: id } = owner;
-    let name = label(name)?;
+    let name = parse_label(name)?;
     let firm_id = context.firm_id;
     require_active(service, firm_id).await?;
     let key = ApiKey::from_bytes(service.routed_secret());
     let created_at = context.recorded_at;
     let made = CreatedKey { id, key, name, member_id, created_at };
-    let command = made.command();
+    let command = made.create_command();
     match service.store.execute::<Key>(&id.to_string(), command, context).await {
         Ok(()) => Ok(made),
         Err(error) => Err(not_created(service, firm_id, member_id, error).await),
@@ -108,7 +109,7 @@ async fn make(
 
 impl CreatedKey {
     /// The command for the log, without the text.
-    fn command(&self) -> KeyCommand {
+    fn create_command(&self) -> KeyCommand {
         KeyCommand::Create {
             member_id: self.member_id,
             name: self.name.clone(),
@@ -158,7 +159,7 @@ pub async fn note_reason(
 ) -> Result<(), Error> {
     let look = ReadingDetails {
         key_id: Some(key_id),
-        reason: Some(reason(why)?),
+        reason: Some(parse_reason(why)?),
         ..ReadingDetails::at(ReadingSubject::Key, ReadAs::Page)
     };
     readings::record(service, firm_id, actor, look).await
@@ -177,14 +178,14 @@ async fn try_revoke(
         return Ok(None);
     }
     let hooks = hooks::live_of_keys(connection, &[key_id]).await?;
-    let events = revocation(context, key_id, RevocationReason::Requested, &hooks);
+    let events = revocation_events(context, key_id, RevocationReason::Requested, &hooks);
     appending.append(events).await?;
     appending.commit().await?;
     Ok(Some(hooks.len()))
 }
 
 /// Events of a locked key's revocation and of the removals that it causes.
-pub(crate) fn revocation(
+pub(crate) fn revocation_events(
     context: &EventContext,
     key_id: Uuid,
     reason: RevocationReason,
@@ -197,12 +198,16 @@ pub(crate) fn revocation(
         context: context.clone(),
     };
     let caused = context.caused_by(revoked.id());
-    let removed = hooks.iter().map(|hook| removal(&caused, hook, RemovalReason::KeyRevoked));
+    let removed = hooks.iter().map(|hook| removal_event(&caused, hook, RemovalReason::KeyRevoked));
     std::iter::once(revoked).chain(removed).collect()
 }
 
 /// A live subscription's removal for a reason other than its target.
-pub(crate) fn removal(context: &EventContext, hook: &LiveHook, reason: RemovalReason) -> NewEvent {
+pub(crate) fn removal_event(
+    context: &EventContext,
+    hook: &LiveHook,
+    reason: RemovalReason,
+) -> NewEvent {
     NewEvent {
         aggregate_id: hook.hook_id.to_string(),
         sequence: hook.sequence + 1,
@@ -212,7 +217,7 @@ pub(crate) fn removal(context: &EventContext, hook: &LiveHook, reason: RemovalRe
 }
 
 /// The label of a key or token, without the space around it.
-pub(super) fn label(name: &str) -> Result<String, Error> {
+pub(super) fn parse_label(name: &str) -> Result<String, Error> {
     match trimmed_label(name, LABEL_MAX) {
         Some(name) => Ok(name.to_owned()),
         None => {
@@ -284,19 +289,19 @@ mod tests {
     /// The space around a label is cut. A label is not empty.
     #[test]
     fn a_label_has_100_characters_at_most() {
-        assert_eq!(label(" Zapier\n"), Ok("Zapier".to_owned()));
-        assert!(label(&"é".repeat(100)).is_ok());
-        assert!(label(&"é".repeat(101)).is_err());
-        assert!(label("").is_err());
-        assert!(label(" \t ").is_err());
-        assert!(label("a\u{1b}[31mX\nfake-row").is_err());
+        assert_eq!(parse_label(" Zapier\n"), Ok("Zapier".to_owned()));
+        assert!(parse_label(&"é".repeat(100)).is_ok());
+        assert!(parse_label(&"é".repeat(101)).is_err());
+        assert!(parse_label("").is_err());
+        assert!(parse_label(" \t ").is_err());
+        assert!(parse_label("a\u{1b}[31mX\nfake-row").is_err());
     }
 
     #[test]
     fn b4_a_revoked_keys_subscriptions_go_too() {
         let key_id = Uuid::from_u128(3);
         let reason = RevocationReason::Requested;
-        let events = revocation(&context(), key_id, reason, &[hook(4, 1), hook(5, 3)]);
+        let events = revocation_events(&context(), key_id, reason, &[hook(4, 1), hook(5, 3)]);
         let [revoked, first, second] = &events[..] else { panic!("three events") };
         assert_eq!(revoked.event, Event::from(KeyEvent::KeyRevoked { reason }));
         assert_eq!((revoked.aggregate_id.as_str(), revoked.sequence), (&*key_id.to_string(), 2));

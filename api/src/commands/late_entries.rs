@@ -19,12 +19,12 @@ pub async fn add(
     missing: &[MissingEntry],
     reason: &str,
 ) -> Result<(), Error> {
-    let reason = super::reason(reason)?;
+    let reason = super::parse_reason(reason)?;
     let context = service.context(firm_id, service.operator());
     let statements = missing.iter().flat_map(|entry| {
         let of = LateEntryReason { position: entry.position, reason: reason.clone() };
         let stream = entry.event_id.to_string();
-        NewEvent::after(0, &stream, &context, [LateEntryEvent::LateEntryAdded(of)])
+        NewEvent::number_after(0, &stream, &context, [LateEntryEvent::LateEntryAdded(of)])
     });
     service.store.append(statements.collect()).await?;
     Ok(())

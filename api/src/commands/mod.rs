@@ -45,7 +45,7 @@ async fn no_longer_active(service: &Service, firm_id: Uuid) -> Error {
 }
 
 /// An operator's reason, trimmed as the log keeps it.
-pub(crate) fn reason(text: &str) -> Result<String, Error> {
+pub(crate) fn parse_reason(text: &str) -> Result<String, Error> {
     match trimmed_label(text, REASON_MAX_CHARS) {
         Some(reason) => Ok(reason.to_owned()),
         None => {
@@ -61,10 +61,10 @@ mod tests {
     /// The space around a reason is cut. A reason is not empty.
     #[test]
     fn a_reason_has_200_characters_at_most() {
-        assert_eq!(reason(" a stolen laptop\n"), Ok("a stolen laptop".to_owned()));
-        assert!(reason(&"é".repeat(200)).is_ok());
+        assert_eq!(parse_reason(" a stolen laptop\n"), Ok("a stolen laptop".to_owned()));
+        assert!(parse_reason(&"é".repeat(200)).is_ok());
         for other in ["", " \t", "a\nb", "\u{1b}[31m", &"é".repeat(201)] {
-            assert!(reason(other).is_err(), "{other}");
+            assert!(parse_reason(other).is_err(), "{other}");
         }
     }
 }

@@ -38,10 +38,10 @@ pub async fn pause(
     reason: &str,
     actor: Actor,
 ) -> Result<PauseRow, Error> {
-    let reason = super::reason(reason)?;
-    let scope = scope(service, which).await?;
+    let reason = super::parse_reason(reason)?;
+    let scope = resolve_scope(service, which).await?;
     let pause_id = scope.pause_id();
-    execute(service, &scope.clone(), actor, PauseCommand::Pause { scope, reason }).await?;
+    execute_command(service, &scope.clone(), actor, PauseCommand::Pause { scope, reason }).await?;
     pauses::find(service.store.pool(), pause_id).await?.ok_or(Error::PauseNotFound)
 }
 
@@ -55,9 +55,9 @@ pub async fn resume(
     reason: Option<&str>,
     actor: Actor,
 ) -> Result<PauseRow, Error> {
-    let reason = reason.map(super::reason).transpose()?;
+    let reason = reason.map(super::parse_reason).transpose()?;
     let row = pauses::find(service.store.pool(), pause_id).await?.ok_or(Error::PauseNotFound)?;
-    execute(service, &row.scope(), actor, PauseCommand::Resume { reason }).await?;
+    execute_command(service, &row.scope(), actor, PauseCommand::Resume { reason }).await?;
     Ok(row)
 }
 
@@ -70,7 +70,7 @@ pub fn id_of(which: &RequestedScope) -> Option<Uuid> {
         RequestedScope::Hook(hook_id) => {
             PauseScope::Hook { firm_id: Uuid::nil(), hook_id: *hook_id }
         }
-        RequestedScope::Host(name) => PauseScope::host(name)?,
+        RequestedScope::Host(name) => PauseScope::of_host(name)?,
     };
     Some(scope.pause_id())
 }
@@ -87,7 +87,7 @@ pub async fn list(service: &Service) -> Result<Vec<PauseRow>, Error> {
 ///
 /// # Errors
 /// None but the database's.
-pub async fn holding(
+pub async fn holding_pauses(
     service: &Service,
     firm_id: Uuid,
     rows: &[DeliveryRow],
@@ -100,7 +100,7 @@ pub async fn holding(
     let pending = rows.iter().filter(|row| row.state == "pending");
     let pending: Vec<_> = pending.map(|row| (row.delivery_id, row.hook_id)).collect();
     let mut holding = HashMap::new();
-    for one in deliveries::destinations(pool, &pending).await? {
+    for one in deliveries::destinations_of(pool, &pending).await? {
         let host = one.host.or_else(|| one.target_url.as_deref().map(host_of));
         let held = DeliveryRoute { firm_id, hook_id: one.hook_id, host: host.as_deref() };
         if let Some(pause) = pauses.iter().find(|pause| pause.scope().holds(held)) {
@@ -110,7 +110,7 @@ pub async fn holding(
     Ok(holding)
 }
 
-async fn scope(service: &Service, which: &RequestedScope) -> Result<PauseScope, Error> {
+async fn resolve_scope(service: &Service, which: &RequestedScope) -> Result<PauseScope, Error> {
     let pool = service.store.pool();
     match which {
         RequestedScope::All => Ok(PauseScope::All),
@@ -122,12 +122,12 @@ async fn scope(service: &Service, which: &RequestedScope) -> Result<PauseScope, 
             let firm_id = hooks::firm_of_live(pool, *hook_id).await?.ok_or(Error::NotFound)?;
             Ok(PauseScope::Hook { firm_id, hook_id: *hook_id })
         }
-        RequestedScope::Host(name) => PauseScope::host(name)
+        RequestedScope::Host(name) => PauseScope::of_host(name)
             .ok_or_else(|| Error::invalid("`host` must be the name of a host")),
     }
 }
 
-async fn execute(
+async fn execute_command(
     service: &Service,
     scope: &PauseScope,
     actor: Actor,
@@ -135,10 +135,10 @@ async fn execute(
 ) -> Result<(), Error> {
     let context = service.context(scope.chain_firm_id(), actor);
     let stream = scope.pause_id().to_string();
-    service.store.execute::<Pause>(&stream, command, &context).await.map_err(refused)
+    service.store.execute::<Pause>(&stream, command, &context).await.map_err(rejection_error)
 }
 
-fn refused(error: CommandError<PauseRejection>) -> Error {
+fn rejection_error(error: CommandError<PauseRejection>) -> Error {
     match error {
         CommandError::Rejected(PauseRejection::NotPaused) => Error::PauseNotFound,
         CommandError::Append(error) => error.into(),

@@ -26,8 +26,8 @@ pub async fn record(
         firms::is_active(service.store.pool(), firm_id).await?.ok_or(Error::FirmNotFound)?;
     }
     let context = service.context(firm_id, actor);
-    let stream = service.entropy.id().to_string();
-    let events = NewEvent::after(0, &stream, &context, [ReadingEvent::AuditRead(look)]);
+    let stream = service.entropy.new_id().to_string();
+    let events = NewEvent::number_after(0, &stream, &context, [ReadingEvent::AuditRead(look)]);
     service.store.append(events).await?;
     Ok(())
 }
@@ -52,6 +52,6 @@ pub(crate) async fn record_feed(
         ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Feed)
     };
     record(service, firm_id, actor, look).await?;
-    service.audit.begin(reader, after, now);
+    service.audit.note_session(reader, after, now);
     Ok(())
 }

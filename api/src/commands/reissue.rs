@@ -12,7 +12,7 @@ use projector::firms::{self, FirmStanding};
 use projector::{hooks, subjects};
 use uuid::Uuid;
 
-use super::reason;
+use super::parse_reason;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -34,7 +34,7 @@ pub struct NewReissue {
 /// # Errors
 /// `invalid_request`, `delivery_not_found`, `not_reissued`; `firm_inactive` for a closed firm.
 pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Result<Uuid, Error> {
-    let reason = reason(&new.reason)?;
+    let reason = parse_reason(&new.reason)?;
     let delivery_id = reissue_id(new.delivery_id, new.request_id);
     let mut appending = service.store.begin().await?;
     let standing = firms::hold_open(appending.connection(), new.firm_id).await?;
@@ -45,11 +45,11 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
         appending.rollback().await?;
         return if same_firm { Ok(delivery_id) } else { Err(Error::DeliveryNotFound) };
     }
-    let of = ended(service, &mut appending, new).await?;
+    let of = find_ended(service, &mut appending, new).await?;
     if standing == FirmStanding::Closed {
         return Err(Error::FirmInactive);
     }
-    let happening = happening(service, &mut appending, of.occurrence_id).await?;
+    let happening = read_occurrence(service, &mut appending, of.occurrence_id).await?;
     let consignment = Consignment {
         form_id: happening.form_id,
         hook_id: of.hook_id,
@@ -57,7 +57,7 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
         response_id: happening.response_id,
         trigger: happening.trigger,
     };
-    check(&mut appending, new.firm_id, &consignment).await?;
+    check_sendable(&mut appending, new.firm_id, &consignment).await?;
     let reissued = ReissuedDelivery {
         reissue_of: new.delivery_id,
         request_id: new.request_id,
@@ -69,7 +69,7 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
     let queued = Delivery::default().decide(&DeliveryCommand::Reissue(reissued));
     let context = service.context(new.firm_id, actor);
     let stream = delivery_id.to_string();
-    let queued = NewEvent::after(0, &stream, &context, queued.unwrap_or_default());
+    let queued = NewEvent::number_after(0, &stream, &context, queued.unwrap_or_default());
     // Of two concurrent requests with one id, the later finds the position taken.
     appending.append_new(queued).await?;
     appending.commit().await?;
@@ -77,7 +77,7 @@ pub async fn reissue(service: &Service, new: &NewReissue, actor: Actor) -> Resul
 }
 
 /// Occurrence and subscription of a delivery of this firm that has ended.
-async fn ended(
+async fn find_ended(
     service: &Service,
     appending: &mut AppendTransaction<'_>,
     new: &NewReissue,
@@ -98,7 +98,7 @@ async fn ended(
 
 /// Checks that the subscription lives and the response is not erased. Either may end a moment
 /// later; the new delivery is then cancelled like any other.
-async fn check(
+async fn check_sendable(
     appending: &mut AppendTransaction<'_>,
     firm_id: Uuid,
     consignment: &Consignment,
@@ -108,14 +108,14 @@ async fn check(
         return Err(Error::NotReissued(NotReissued::HookRemoved));
     }
     let response = [(firm_id, consignment.response_id)];
-    if !subjects::erased(connection, &response).await?.is_empty() {
+    if !subjects::erased_among(connection, &response).await?.is_empty() {
         return Err(Error::NotReissued(NotReissued::SourceErased));
     }
     Ok(())
 }
 
 /// The occurrence, from the log. The outbox forgets an occurrence when its delivery ends.
-async fn happening(
+async fn read_occurrence(
     service: &Service,
     appending: &mut AppendTransaction<'_>,
     occurrence_id: Uuid,

@@ -53,7 +53,7 @@ impl SelectedDeliveries {
     ///
     /// # Errors
     /// `selection_changed`.
-    pub fn check(&self, expected: Option<u32>) -> Result<(), Error> {
+    pub fn check_count(&self, expected: Option<u32>) -> Result<(), Error> {
         let selected = self.delivery_ids.len();
         match expected {
             Some(expected) if usize::try_from(expected) != Ok(selected) => {
@@ -78,11 +78,13 @@ pub struct ReplayView {
 /// # Errors
 /// `invalid_request`, `firm_not_found`.
 pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDeliveries, Error> {
-    check(new)?;
+    check_order(new)?;
     let pool = service.store.pool();
     firms::is_active(pool, new.firm_id).await?.ok_or(Error::FirmNotFound)?;
     let mut selected = SelectedDeliveries::default();
-    let found = replays::selected(pool, new.firm_id, &wanted(new), SELECTED_MAX + 1).await?;
+    let found =
+        replays::list_selected(pool, new.firm_id, &effective_selection(new), SELECTED_MAX + 1)
+            .await?;
     if i64::try_from(found.len()).is_ok_and(|count| count > SELECTED_MAX) {
         return Err(Error::invalid(
             "this selects more than 1000000 deliveries: ask for fewer, by since and until",
@@ -91,7 +93,7 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
     let mut named: BTreeSet<Uuid> = new.selection.delivery_ids.iter().copied().collect();
     for one in found {
         named.remove(&one.delivery_id);
-        let standing = one.standing();
+        let standing = one.replay_conditions();
         let skip = if new.force { forced_skip_reason(standing) } else { skip_reason(standing) };
         match skip {
             None => selected.delivery_ids.push(one.delivery_id),
@@ -106,7 +108,7 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
 ///
 /// # Errors
 /// None but the database's.
-pub async fn begun(service: &Service, new: &NewReplay) -> Result<Option<ReplayView>, Error> {
+pub async fn find_begun(service: &Service, new: &NewReplay) -> Result<Option<ReplayView>, Error> {
     match replay_requests::find(service.store.pool(), new.firm_id, new.request_id).await? {
         Some(replay_id) => show(service, replay_id).await.map(Some),
         None => Ok(None),
@@ -125,14 +127,14 @@ pub async fn start(
     selected: &SelectedDeliveries,
     actor: Actor,
 ) -> Result<Uuid, Error> {
-    let replay_id = service.entropy.id();
+    let replay_id = service.entropy.new_id();
     let mut place = 1;
     for chunk in selected.delivery_ids.chunks(ITEMS_PER_TRANSACTION) {
         replays::put_items(service.store.pool(), replay_id, place, chunk).await?;
         place += i64::try_from(chunk.len()).unwrap_or(i64::MAX);
     }
     let order = ReplayOrder {
-        selection: wanted(new),
+        selection: effective_selection(new),
         reason: new.reason.trim().to_owned(),
         force: new.force,
         rate_per_second: new.rate_per_second,
@@ -140,12 +142,13 @@ pub async fn start(
     };
     let context = service.context(new.firm_id, actor);
     let seed = context.correlation_id;
-    let requested = retry_conflicts(seed, || request(service, new, &context, replay_id, &order));
+    let requested =
+        retry_conflicts(seed, || append_order(service, new, &context, replay_id, &order));
     Ok(requested.await?)
 }
 
 /// Appends the order, unless a replay began for the request before.
-async fn request(
+async fn append_order(
     service: &Service,
     new: &NewReplay,
     context: &EventContext,
@@ -160,7 +163,7 @@ async fn request(
         return first.ok_or(AppendError::Conflict);
     }
     let ordered = [ReplayEvent::ReplayRequested(order.clone())];
-    appending.append(NewEvent::after(0, &replay_id.to_string(), context, ordered)).await?;
+    appending.append(NewEvent::number_after(0, &replay_id.to_string(), context, ordered)).await?;
     appending.commit().await?;
     Ok(replay_id)
 }
@@ -176,7 +179,7 @@ pub async fn change(
     actor: Actor,
 ) -> Result<ReplayView, Error> {
     let row = replays::find(service.store.pool(), replay_id).await?.ok_or(Error::ReplayNotFound)?;
-    execute(service, replay_id, row.firm_id, actor, command).await?;
+    execute_command(service, replay_id, row.firm_id, actor, command).await?;
     show(service, replay_id).await
 }
 
@@ -187,11 +190,11 @@ pub async fn change(
 pub async fn show(service: &Service, replay_id: Uuid) -> Result<ReplayView, Error> {
     let pool = service.store.pool();
     let row = replays::find(pool, replay_id).await?.ok_or(Error::ReplayNotFound)?;
-    let outcomes = replays::outcomes(pool, replay_id).await?.into_iter().collect();
+    let outcomes = replays::count_outcomes(pool, replay_id).await?.into_iter().collect();
     Ok(ReplayView { row, outcomes })
 }
 
-async fn execute(
+async fn execute_command(
     service: &Service,
     replay_id: Uuid,
     firm_id: Uuid,
@@ -203,10 +206,10 @@ async fn execute(
         .store
         .execute::<Replay>(&replay_id.to_string(), command, &context)
         .await
-        .map_err(refused)
+        .map_err(rejection_error)
 }
 
-fn refused(error: CommandError<ReplayRejection>) -> Error {
+fn rejection_error(error: CommandError<ReplayRejection>) -> Error {
     match error {
         CommandError::Rejected(ReplayRejection::Unknown) => Error::ReplayNotFound,
         CommandError::Rejected(ReplayRejection::Ended) => Error::ReplayEnded,
@@ -215,7 +218,7 @@ fn refused(error: CommandError<ReplayRejection>) -> Error {
 }
 
 /// The selection with its default: failed deliveries.
-fn wanted(new: &NewReplay) -> ReplaySelection {
+fn effective_selection(new: &NewReplay) -> ReplaySelection {
     let mut selection = new.selection.clone();
     if selection.state.is_none() && selection.delivery_ids.is_empty() && !new.force {
         selection.state = Some(DeliveryState::Failed);
@@ -223,8 +226,8 @@ fn wanted(new: &NewReplay) -> ReplaySelection {
     selection
 }
 
-fn check(new: &NewReplay) -> Result<(), Error> {
-    super::reason(&new.reason)?;
+fn check_order(new: &NewReplay) -> Result<(), Error> {
+    super::parse_reason(&new.reason)?;
     if !(1..=RATE_PER_SECOND_MAX).contains(&new.rate_per_second) {
         return Err(Error::invalid("`rate_per_second` must be a whole number from 1 to 5000"));
     }

@@ -36,9 +36,9 @@ pub async fn reveal(
         .store
         .execute::<Firm>(&firm_id.to_string(), FirmCommand::RevealSecret, &context)
         .await
-        .map_err(refused)?;
+        .map_err(rejection_error)?;
     let mut connection = service.store.pool().acquire().await?;
-    let secret = secrets::read(&mut connection, service.keyring.wrapping(), &[firm_id])
+    let secret = secrets::read(&mut connection, service.keyring.wrapping_key(), &[firm_id])
         .await?
         .remove(&firm_id)
         .ok_or_else(|| Error::Internal(format!("firm {firm_id} has no webhook secret")))?;
@@ -93,14 +93,14 @@ pub async fn rotate_by(
     service: &Service,
     order: RotationOrder<'_>,
 ) -> Result<RotationOutcome, Error> {
-    let reason = order.reason.map(super::reason).transpose()?;
+    let reason = order.reason.map(super::parse_reason).transpose()?;
     let command = FirmCommand::RotateSecret { reason };
     let context = service.context(order.firm_id, order.actor);
-    let secret = WebhookSecret::from_bytes(service.entropy.secret());
+    let secret = WebhookSecret::from_bytes(service.entropy.new_secret());
     let new = FirmSecret { secret, rotated_at: context.recorded_at.get() };
     let rotation = Rotation { command, since: order.since, new };
     let attempt = || try_rotate(service, &context, &rotation);
-    match retry_conflicts(context.correlation_id, attempt).await.map_err(refused)? {
+    match retry_conflicts(context.correlation_id, attempt).await.map_err(rejection_error)? {
         SecretStep::Replaced => {
             let rotated_at = context.recorded_at;
             Ok(RotationOutcome::New(RevealedSecret { secret: rotation.new.secret, rotated_at }))
@@ -143,7 +143,7 @@ async fn try_rotate(
     let stream = context.firm_id.to_string();
     let mut appending = service.store.begin().await?;
     let upcasters = service.store.upcasters();
-    let (firm, last) = load::<Firm>(appending.connection(), &upcasters, &stream).await?;
+    let (firm, last) = load_aggregate::<Firm>(appending.connection(), &upcasters, &stream).await?;
     let decided = firm.decide(&rotation.command).map_err(CommandError::Rejected)?;
     if let Some(since) = rotation.since {
         let connection = appending.connection();
@@ -152,8 +152,8 @@ async fn try_rotate(
             return Ok(SecretStep::Kept);
         }
     }
-    appending.append(NewEvent::after(last, &stream, context, decided)).await?;
-    let wrapping = service.keyring.wrapping();
+    appending.append(NewEvent::number_after(last, &stream, context, decided)).await?;
+    let wrapping = service.keyring.wrapping_key();
     let entropy = &*service.entropy;
     secrets::replace(appending.connection(), wrapping, context.firm_id, &rotation.new, entropy)
         .await
@@ -171,7 +171,7 @@ fn not_kept(error: VaultError) -> AppendError {
     }
 }
 
-fn refused(error: CommandError<FirmRejection>) -> Error {
+fn rejection_error(error: CommandError<FirmRejection>) -> Error {
     match error {
         CommandError::Rejected(FirmRejection::Unknown) => Error::FirmNotFound,
         CommandError::Rejected(FirmRejection::Closed) => Error::FirmInactive,

@@ -77,12 +77,12 @@ pub(crate) async fn queue(
         return Err(Error::FirmNotFound);
     }
     let asking = StepCaller::from(caller);
-    let told = stream(service, new.name, &asking).await?;
+    let told = read_stream(service, new.name, &asking).await?;
     if let Some(first) = told.first() {
         if first.context.firm_id != new.firm_id {
             return Err(Error::invalid("this step of this run is another firm's"));
         }
-        let then = view(&told)?;
+        let then = fold_step(&told)?;
         if then.row.state == DeliveryState::Pending.name() {
             queue_if_lost(service, then.row.delivery_id).await?;
         }
@@ -91,9 +91,9 @@ pub(crate) async fn queue(
     check_target(service, &new.url).await?;
     check_headers(&new.headers).map_err(|fault| Error::invalid(fault.to_string()))?;
     let subject = KeySubject { firm_id: new.firm_id, subject_id: new.response_id };
-    let mut keys = service.keyring.find(&[subject]).await?;
+    let mut keys = service.keyring.find_keys(&[subject]).await?;
     let name = new.name;
-    append(service, new, subject, keys.remove(&subject), asking.actor).await?;
+    append_step(service, new, subject, keys.remove(&subject), asking.actor).await?;
     show(service, name, &asking).await
 }
 
@@ -103,7 +103,7 @@ async fn queue_if_lost(service: &Service, delivery_id: Uuid) -> Result<(), Error
     Ok(appending.commit().await?)
 }
 
-async fn append(
+async fn append_step(
     service: &Service,
     new: NewStep,
     subject: KeySubject,
@@ -135,7 +135,7 @@ async fn append(
     let delivery_id = new.name.delivery_id();
     let context = service.context(new.firm_id, actor);
     let queued = Delivery::default().decide(&DeliveryCommand::QueueStep(order)).unwrap_or_default();
-    let queued = NewEvent::after(0, &delivery_id.to_string(), &context, queued);
+    let queued = NewEvent::number_after(0, &delivery_id.to_string(), &context, queued);
     let recorded = appending.append_new(queued).await?;
     if !recorded.is_empty() {
         let connection = appending.connection();
@@ -163,10 +163,10 @@ pub(crate) async fn show(
     name: StepName,
     caller: &StepCaller,
 ) -> Result<DeliveryThen, Error> {
-    view(&stream(service, name, caller).await?)
+    fold_step(&read_stream(service, name, caller).await?)
 }
 
-fn view(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
+fn fold_step(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
     let told = DeliveryThen::new(events).filter(|one| one.row.run_id.is_some());
     told.ok_or(Error::DeliveryNotFound)
 }
@@ -200,7 +200,7 @@ pub(crate) async fn from_streams(
 
 /// Reads the step's stream from the log, so that the caller sees its own change. A step of a firm
 /// that the caller may not reach looks like a missing one.
-async fn stream(
+async fn read_stream(
     service: &Service,
     name: StepName,
     caller: &StepCaller,
@@ -227,12 +227,12 @@ pub(crate) async fn retry(
 ) -> Result<DeliveryThen, Error> {
     let delivery_id = name.delivery_id();
     let pool = service.store.pool();
-    let events = stream(service, name, caller).await?;
+    let events = read_stream(service, name, caller).await?;
     let firm_id = events.first().ok_or(Error::DeliveryNotFound)?.context.firm_id;
     if firms::is_closed(pool, firm_id).await? {
         return Err(Error::FirmInactive);
     }
-    if view(&events)?.row.state != DeliveryState::Failed.name() {
+    if fold_step(&events)?.row.state != DeliveryState::Failed.name() {
         return Err(Error::NotFailed);
     }
     if deliveries::is_purged(pool, delivery_id).await? {

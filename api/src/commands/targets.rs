@@ -11,7 +11,7 @@ use projector::{hooks, subjects};
 use uuid::Uuid;
 use vault::{KeySubject, step_headers};
 
-use super::{readings, reason};
+use super::{parse_reason, readings};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -39,8 +39,8 @@ pub async fn of_hook(
     let found = hooks::target_of(&mut connection, reveal.firm_id, hook_id).await?;
     drop(connection);
     let url = found.ok_or(Error::NotFound)?;
-    let look = reveal.look()?;
-    record(service, reveal, ReadingDetails { hook_id: Some(hook_id), ..look }).await?;
+    let look = reveal.reading_details()?;
+    record_reading(service, reveal, ReadingDetails { hook_id: Some(hook_id), ..look }).await?;
     Ok(url)
 }
 
@@ -58,19 +58,20 @@ pub async fn of_delivery(
         return of_hook(service, reveal, hook_id).await;
     }
     let url = step_url(service, reveal.firm_id, row).await?.ok_or(Error::BodyPurged)?;
-    let look = reveal.look()?;
-    record(service, reveal, ReadingDetails { delivery_id: Some(row.delivery_id), ..look }).await?;
+    let look = reveal.reading_details()?;
+    record_reading(service, reveal, ReadingDetails { delivery_id: Some(row.delivery_id), ..look })
+        .await?;
     Ok(url)
 }
 
 impl TargetReveal<'_> {
-    fn look(self) -> Result<ReadingDetails, Error> {
-        let reason = Some(reason(self.reason)?);
+    fn reading_details(self) -> Result<ReadingDetails, Error> {
+        let reason = Some(parse_reason(self.reason)?);
         Ok(ReadingDetails { reason, ..ReadingDetails::at(ReadingSubject::Target, ReadAs::Page) })
     }
 }
 
-async fn record(
+async fn record_reading(
     service: &Service,
     reveal: TargetReveal<'_>,
     look: ReadingDetails,
@@ -85,9 +86,10 @@ async fn step_url(
     firm_id: Uuid,
     row: &DeliveryRow,
 ) -> Result<Option<String>, Error> {
-    let keys = service.keyring.find(&[KeySubject { firm_id, subject_id: row.response_id }]).await?;
+    let keys =
+        service.keyring.find_keys(&[KeySubject { firm_id, subject_id: row.response_id }]).await?;
     let mut connection = service.store.pool().acquire().await?;
-    if !subjects::erased(&mut connection, &[(firm_id, row.response_id)]).await?.is_empty() {
+    if !subjects::erased_among(&mut connection, &[(firm_id, row.response_id)]).await?.is_empty() {
         return Ok(None);
     }
     let id = row.delivery_id.to_string();

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 use crate::service::Service;
-use crate::token_holder::hash;
+use crate::token_holder::hash_token;
 pub use crate::token_holder::{HolderRole, NotARole, TOKEN_PREFIX, TokenHolder};
 
 /// A new token with its text. No later answer shows the text.
@@ -56,22 +56,22 @@ pub async fn create(
 pub async fn create_limited(service: &Service, scope: TokenScope) -> Result<CreatedToken, Error> {
     let context = service.context(INSTALLATION_FIRM_ID, service.operator());
     let created_at = context.recorded_at;
-    let scope = TokenScope { name: super::keys::label(&scope.name)?, ..scope };
+    let scope = TokenScope { name: super::keys::parse_label(&scope.name)?, ..scope };
     check_limits(service, &scope, created_at).await?;
-    let id = service.entropy.id();
-    let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(service.entropy.secret()));
+    let id = service.entropy.new_id();
+    let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(service.entropy.new_secret()));
     let new = NewToken {
         token_id: id,
         name: &scope.name,
         role: scope.role.name(),
-        sha256: hash(&token),
+        sha256: hash_token(&token),
         created_at: created_at.get(),
         expires_at: scope.expires_at.map(Timestamp::get),
         firm_ids: scope.firm_ids.as_deref(),
     };
     let mut appending = service.store.begin().await?;
     let command = AccessTokenCommand::Create(scope.clone());
-    let events = decided(service, &mut appending, id, &command).await?;
+    let events = decide_events(service, &mut appending, id, &command).await?;
     appending.append(events).await?;
     tokens::insert(appending.connection(), &new).await?;
     appending.commit().await?;
@@ -114,14 +114,14 @@ pub async fn revoke(service: &Service, token_id: Uuid) -> Result<(), Error> {
         return Err(Error::NotFound);
     }
     let command = AccessTokenCommand::Revoke;
-    let events = decided(service, &mut appending, token_id, &command).await?;
+    let events = decide_events(service, &mut appending, token_id, &command).await?;
     appending.append(events).await?;
     appending.commit().await?;
     Ok(())
 }
 
 /// The events of a command on a token's stream.
-async fn decided(
+async fn decide_events(
     service: &Service,
     appending: &mut AppendTransaction<'_>,
     token_id: Uuid,
@@ -130,10 +130,11 @@ async fn decided(
     let context = service.context(INSTALLATION_FIRM_ID, service.operator());
     let stream = token_id.to_string();
     let upcasters = service.store.upcasters();
-    let (token, last) = load::<AccessToken>(appending.connection(), &upcasters, &stream).await?;
+    let (token, last) =
+        load_aggregate::<AccessToken>(appending.connection(), &upcasters, &stream).await?;
     // The row was new or active, so the stream allows the command.
     let decided = token.decide(command).map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(NewEvent::after(last, &stream, &context, decided))
+    Ok(NewEvent::number_after(last, &stream, &context, decided))
 }
 
 impl fmt::Debug for CreatedToken {

@@ -59,7 +59,7 @@ impl CodeFile {
     }
 
     /// The function `verify` with its comment. It contains no blank line.
-    pub(super) fn verify(self) -> &'static str {
+    pub(super) fn verify_function(self) -> &'static str {
         let paragraphs = self.text.split("\n\n");
         let function = paragraphs.filter(|lines| lines.contains("verify(")).find(|lines| {
             let first = lines.trim_start().lines().next().unwrap_or_default();
@@ -70,18 +70,18 @@ impl CodeFile {
 
     /// The lines before the first step, without the comment at the top.
     pub(super) fn preamble(self) -> &'static str {
-        let before = self.text.split_once(&self.marker(1)).map_or("", |(before, _)| before);
+        let before = self.text.split_once(&self.step_marker(1)).map_or("", |(before, _)| before);
         before.split_once("\n\n").map_or("", |(_, rest)| rest.trim())
     }
 
     /// The lines below a comment such as `# 2. List the triggers`.
-    pub(super) fn step(self, number: usize) -> &'static str {
-        let Some((_, from)) = self.text.split_once(&self.marker(number)) else { return "" };
-        let step = from.split_once(&self.marker(number + 1)).map_or(from, |(step, _)| step);
+    pub(super) fn step_lines(self, number: usize) -> &'static str {
+        let Some((_, from)) = self.text.split_once(&self.step_marker(number)) else { return "" };
+        let step = from.split_once(&self.step_marker(number + 1)).map_or(from, |(step, _)| step);
         step.split_once('\n').map_or("", |(_, lines)| lines.trim())
     }
 
-    fn marker(self, number: usize) -> String {
+    fn step_marker(self, number: usize) -> String {
         let comment = if self.name.ends_with(".mjs") { "//" } else { "#" };
         format!("\n{comment} {number}. ")
     }

@@ -11,7 +11,7 @@ use flate2::Compression;
 
 use super::frame::DocsPage;
 use crate::conditional::EntityTag;
-use crate::encoding::{GZIP, VARY_ENCODING, gzip, takes_gzip};
+use crate::encoding::{GZIP, VARY_ENCODING, gzip_bytes, takes_gzip};
 
 /// Ten minutes, so that a new version of the service is seen soon after its start.
 const CACHE_POLICY: HeaderValue = HeaderValue::from_static("public, max-age=600");
@@ -37,45 +37,45 @@ impl ServedDocument {
         Self {
             headers: headers.into_iter().collect(),
             tag: EntityTag::new(&plain),
-            compressed: gzip(&plain, Compression::best()).ok(),
+            compressed: gzip_bytes(&plain, Compression::best()).ok(),
             plain,
         }
     }
 
-    pub(super) fn page(page: &DocsPage) -> Self {
+    pub(super) fn from_page(page: &DocsPage) -> Self {
         Self::new(page.html(), "text/html; charset=utf-8")
-            .with(CONTENT_SECURITY_POLICY, &page.policy())
-            .with(REFERRER_POLICY, "no-referrer")
+            .with_header(CONTENT_SECURITY_POLICY, &page.content_policy())
+            .with_header(REFERRER_POLICY, "no-referrer")
     }
 
-    pub(super) fn script(text: &'static str) -> Self {
+    pub(super) fn from_script(text: &'static str) -> Self {
         Self::new(text, "text/javascript; charset=utf-8")
     }
 
     /// A program to read and to download. A browser shows it and does not run it.
-    pub(super) fn code(text: &'static str) -> Self {
+    pub(super) fn from_code(text: &'static str) -> Self {
         Self::new(text, "text/plain; charset=utf-8")
     }
 
-    pub(super) fn with(mut self, name: HeaderName, value: &str) -> Self {
+    pub(super) fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
         }
         self
     }
 
-    pub(super) fn route<S: Clone + Send + Sync + 'static>(self) -> MethodRouter<S> {
-        get(async move |asked: HeaderMap| self.answer(&asked))
+    pub(super) fn into_route<S: Clone + Send + Sync + 'static>(self) -> MethodRouter<S> {
+        get(async move |asked: HeaderMap| self.answer_request(&asked))
     }
 
-    fn answer(&self, asked: &HeaderMap) -> Response {
+    fn answer_request(&self, asked: &HeaderMap) -> Response {
         let mut headers = self.headers.clone();
         match self.compressed.as_ref().filter(|_| takes_gzip(asked)) {
             Some(compressed) => {
                 headers.insert(CONTENT_ENCODING, GZIP);
-                self.tag.answer(asked, headers, compressed.clone())
+                self.tag.answer_conditional(asked, headers, compressed.clone())
             }
-            None => self.tag.answer(asked, headers, self.plain.clone()),
+            None => self.tag.answer_conditional(asked, headers, self.plain.clone()),
         }
     }
 }

@@ -94,7 +94,7 @@ impl DocsPage {
     }
 
     /// The content security policy. Nothing may be sent or fetched from a page.
-    pub(crate) fn policy(&self) -> String {
+    pub(crate) fn content_policy(&self) -> String {
         let hash = STANDARD.encode(Sha256::digest(STYLE));
         let script = match self.script {
             PageScript::None => "",

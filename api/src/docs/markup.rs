@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 /// The words of one paragraph. Code stands between backticks.
-pub(crate) fn line(paragraph: &str) -> Markup {
+pub(crate) fn inline_markup(paragraph: &str) -> Markup {
     html! {
         @for (place, part) in paragraph.split('`').enumerate() {
             @if place % 2 == 0 { (part) } @else { code { (part) } }
@@ -12,7 +12,7 @@ pub(crate) fn line(paragraph: &str) -> Markup {
 }
 
 /// A table with two columns, so that a phone is wide enough.
-pub(crate) fn table(caption: &str, [name, about]: [&str; 2], rows: &Markup) -> Markup {
+pub(crate) fn two_columns(caption: &str, [name, about]: [&str; 2], rows: &Markup) -> Markup {
     html! {
         table {
             caption { (caption) }
@@ -23,7 +23,7 @@ pub(crate) fn table(caption: &str, [name, about]: [&str; 2], rows: &Markup) -> M
 }
 
 /// A row of a table: a name, a note beside the name, and the rest.
-pub(crate) fn row(name: &str, note: &str, about: &Markup) -> Markup {
+pub(crate) fn table_row(name: &str, note: &str, about: &Markup) -> Markup {
     html! {
         tr {
             th scope="row" {
@@ -36,18 +36,19 @@ pub(crate) fn row(name: &str, note: &str, about: &Markup) -> Markup {
 }
 
 /// A table of sentences.
-pub(super) fn facts(caption: &str, heads: [&str; 2], facts: &[[&str; 2]]) -> Markup {
-    let rows = html! { @for [name, about] in facts { (row(name, "", &line(about))) } };
-    table(caption, heads, &rows)
+pub(super) fn facts_table(caption: &str, heads: [&str; 2], facts: &[[&str; 2]]) -> Markup {
+    let rows =
+        html! { @for [name, about] in facts { (table_row(name, "", &inline_markup(about))) } };
+    two_columns(caption, heads, &rows)
 }
 
 /// A list of sentences.
-pub(super) fn list(sentences: &[&str]) -> Markup {
-    html! { ul { @for sentence in sentences { li { (line(sentence)) } } } }
+pub(super) fn sentence_list(sentences: &[&str]) -> Markup {
+    html! { ul { @for sentence in sentences { li { (inline_markup(sentence)) } } } }
 }
 
 /// A block of code.
-pub(super) fn block(code: &str) -> Markup {
+pub(super) fn code_block(code: &str) -> Markup {
     html! { pre { code { (code) } } }
 }
 

@@ -37,22 +37,27 @@ pub(crate) struct ServedDocs(Vec<(String, ServedDocument)>);
 impl ServedDocs {
     /// Makes the documents for a service at `base_url`, whose deliveries leave from these
     /// addresses.
-    pub(crate) fn at(base_url: &str, egress: &[IpAddr]) -> Self {
+    pub(crate) fn for_service(base_url: &str, egress: &[IpAddr]) -> Self {
         let description = openapi::document(base_url);
-        let json = ServedDocument::new(openapi::pretty(&description), "application/json")
+        let json = ServedDocument::new(openapi::pretty_json(&description), "application/json")
             // The description is public, and tools in a browser read it (case A26: nothing else).
-            .with(ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+            .with_header(ACCESS_CONTROL_ALLOW_ORIGIN, "*");
         let mut documents = vec![("/api/v1/openapi.json".to_owned(), json)];
-        let pages =
-            guides::all(&description, egress).into_iter().chain([openapi::page(&description)]);
-        documents.extend(pages.map(|page| (page.path().to_owned(), ServedDocument::page(&page))));
+        let pages = guides::all_guides(&description, egress)
+            .into_iter()
+            .chain([openapi::page(&description)]);
+        documents
+            .extend(pages.map(|page| (page.path().to_owned(), ServedDocument::from_page(&page))));
         if !egress.is_empty() {
             let list = json!({"addresses": egress}).to_string();
             let list = ServedDocument::new(list, "application/json");
-            documents.push((EGRESS_PATH.to_owned(), list.with(ACCESS_CONTROL_ALLOW_ORIGIN, "*")));
+            documents
+                .push((EGRESS_PATH.to_owned(), list.with_header(ACCESS_CONTROL_ALLOW_ORIGIN, "*")));
         }
-        documents.push((guides::SCRIPT_PATH.to_owned(), ServedDocument::script(guides::SCRIPT)));
-        documents.extend(CodeFile::ALL.map(|file| (file.path(), ServedDocument::code(file.text))));
+        documents
+            .push((guides::SCRIPT_PATH.to_owned(), ServedDocument::from_script(guides::SCRIPT)));
+        documents
+            .extend(CodeFile::ALL.map(|file| (file.path(), ServedDocument::from_code(file.text))));
         Self(documents)
     }
 
@@ -65,7 +70,7 @@ impl ServedDocs {
             .route("/docs/", get(async || Redirect::permanent("/docs")));
         self.0
             .into_iter()
-            .fold(fixed, |routes, (path, document)| routes.route(&path, document.route()))
+            .fold(fixed, |routes, (path, document)| routes.route(&path, document.into_route()))
     }
 }
 

@@ -20,11 +20,11 @@ const COMPRESSED_MAX: usize = 16 << 10;
 fn pages() -> Vec<DocsPage> {
     let description = openapi::document(BASE);
     let reference = openapi::page(&description);
-    guides::all(&description, &[]).into_iter().chain([reference]).collect()
+    guides::all_guides(&description, &[]).into_iter().chain([reference]).collect()
 }
 
 fn paths() -> BTreeSet<String> {
-    ServedDocs::at(BASE, &[]).0.into_iter().map(|(path, _)| path).collect()
+    ServedDocs::for_service(BASE, &[]).0.into_iter().map(|(path, _)| path).collect()
 }
 
 /// An answer without a key.
@@ -80,11 +80,16 @@ async fn a_document_has_its_type(#[case] path: &str, #[case] kind: &str) {
 async fn served_documents_are_the_made_ones() {
     let door = router(nowhere());
     let json = ask(&door, "GET", "/api/v1/openapi.json").await;
-    assert_eq!(json.body, openapi::text(BASE).into_bytes());
+    assert_eq!(json.body, openapi::document_text(BASE).into_bytes());
     for page in pages() {
         let served = ask(&door, "GET", page.path()).await;
         assert_eq!(served.body, page.html().into_bytes(), "{}", page.path());
-        assert_eq!(served.headers["content-security-policy"], page.policy(), "{}", page.path());
+        assert_eq!(
+            served.headers["content-security-policy"],
+            page.content_policy(),
+            "{}",
+            page.path()
+        );
         assert_eq!(served.headers["referrer-policy"], "no-referrer", "{}", page.path());
     }
 }
@@ -141,7 +146,7 @@ fn every_link_leads_to_one_place() {
 #[test]
 fn only_the_signature_page_runs_a_script() {
     for page in pages() {
-        let (html, policy, path) = (page.html(), page.policy(), page.path());
+        let (html, policy, path) = (page.html(), page.content_policy(), page.path());
         for word in ["<img", "<link", "<iframe", "<form", " style=", " onclick=", "@import", "url("]
         {
             assert!(!html.contains(word), "{path}: {word}");
@@ -213,7 +218,7 @@ fn every_shown_part_of_programs_exists() {
         CodeFile::EXPRESS,
         CodeFile::FASTAPI,
     ] {
-        let verify = file.verify();
+        let verify = file.verify_function();
         assert!(
             verify.contains("wrong signature") && verify.lines().count() <= 20,
             "{}",
@@ -229,9 +234,9 @@ fn every_shown_part_of_programs_exists() {
             (5, "Enter"),
             (6, "DELETE"),
         ] {
-            assert!(file.step(number).contains(word), "{} {number}", file.name);
+            assert!(file.step_lines(number).contains(word), "{} {number}", file.name);
         }
-        assert_eq!(file.step(7), "", "{}", file.name);
+        assert_eq!(file.step_lines(7), "", "{}", file.name);
     }
     assert!(CodeFile::CALLS_PYTHON.preamble().starts_with("import json"));
     assert!(CodeFile::CALLS_NODE.preamble().starts_with("import { createInterface }"));
@@ -242,7 +247,7 @@ fn every_shown_part_of_programs_exists() {
 #[case(CodeFile::EXPRESS, CodeFile::NODE)]
 #[case(CodeFile::FASTAPI, CodeFile::PYTHON)]
 fn a_recipe_verifies_as_its_receiver_does(#[case] recipe: CodeFile, #[case] receiver: CodeFile) {
-    assert_eq!(recipe.verify(), receiver.verify());
+    assert_eq!(recipe.verify_function(), receiver.verify_function());
 }
 
 #[test]

@@ -50,8 +50,8 @@ pub async fn accept(
     events: Vec<CloudEvent>,
     actor: Actor,
 ) -> Result<IntakeCounts, IntakeError> {
-    let call = call(service, events, actor)?;
-    alone(service, Arc::new(call)).await
+    let call = checked_call(service, events, actor)?;
+    run_alone(service, Arc::new(call)).await
 }
 
 /// Takes in a call whose body has `bytes` bytes. A small call shares a batch with other small
@@ -65,17 +65,17 @@ pub(crate) async fn accept_with_others(
     bytes: usize,
     caller: Bearer,
 ) -> Result<IntakeCounts, IntakeError> {
-    let call = call(service, events, caller.holder.actor())?;
+    let call = checked_call(service, events, caller.holder.actor())?;
     let call = Arc::new(IntakeCall { unconfirmed: caller.unconfirmed, ..call });
     let is_small =
         (1..=SMALL_CALL_EVENTS_MAX).contains(&call.events.len()) && bytes <= SMALL_CALL_BYTES_MAX;
     if !is_small {
-        return alone(service, call).await;
+        return run_alone(service, call).await;
     }
     let service_of_all = Arc::clone(service);
     let serve: BatchFn<_, _> = Arc::new(move |calls| {
         let service = Arc::clone(&service_of_all);
-        Box::pin(async move { together(&service, calls).await })
+        Box::pin(async move { run_together(&service, calls).await })
     });
     match service.admission.batchers.intake.ask(Arc::clone(&call), serve).await {
         Ok(CallOutcome::Taken(accepted)) => Ok(accepted),
@@ -105,7 +105,7 @@ pub(crate) enum CallOutcome {
     ByItself,
 }
 
-fn call(
+fn checked_call(
     service: &Service,
     events: Vec<CloudEvent>,
     actor: Actor,
@@ -117,7 +117,7 @@ fn call(
 }
 
 /// Runs one call, and decides again after a conflict with another append.
-async fn alone(service: &Service, call: Arc<IntakeCall>) -> Result<IntakeCounts, IntakeError> {
+async fn run_alone(service: &Service, call: Arc<IntakeCall>) -> Result<IntakeCounts, IntakeError> {
     if call.events.is_empty() {
         // No transaction begins: the handler has confirmed the token (`internal/activity.rs`).
         return Ok(IntakeCounts::default());
@@ -154,7 +154,7 @@ async fn take_in_once(service: &Service, batch: &IntakeBatch) -> Result<IntakeCo
 }
 
 /// Takes calls in together. A refused call leaves the batch, and the rest is decided again.
-async fn together(service: &Service, calls: Vec<Arc<IntakeCall>>) -> Vec<CallOutcome> {
+async fn run_together(service: &Service, calls: Vec<Arc<IntakeCall>>) -> Vec<CallOutcome> {
     let mut answers: Vec<CallOutcome> = calls.iter().map(|_| CallOutcome::ByItself).collect();
     let mut going: Vec<usize> = (0..calls.len()).collect();
     for _ in 0..=REFUSED_CALLS_MAX {

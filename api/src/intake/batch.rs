@@ -28,7 +28,7 @@ pub(super) struct ChangedFirms {
 
 impl ChangedFirms {
     /// A member belongs to the stream of its firm, so the firm changes too.
-    pub(super) fn by(batch: &IntakeBatch) -> Self {
+    pub(super) fn changed_by(batch: &IntakeBatch) -> Self {
         let mut changing = Self::default();
         for event in batch.events() {
             match &event.activity {
@@ -48,17 +48,19 @@ impl ChangedFirms {
 
 /// Streams whose next events the batch decides. A response has no such stream, so its cost does not
 /// grow with the stream of its firm.
-pub(super) fn streams(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<StreamName> {
+pub(super) fn decided_streams(batch: &IntakeBatch, identity: &IdentityKey) -> Vec<StreamName> {
     let streams: BTreeSet<_> = batch
         .events()
         .filter_map(|event| match &event.activity {
-            Activity::Firm { .. } | Activity::Member { .. } => Some(stream::<Firm>(event.firm_id)),
-            Activity::Form { form_id, .. } => Some(stream::<Form>(*form_id)),
+            Activity::Firm { .. } | Activity::Member { .. } => {
+                Some(stream_name::<Firm>(event.firm_id))
+            }
+            Activity::Form { form_id, .. } => Some(stream_name::<Form>(*form_id)),
             Activity::Address { email, .. } => {
-                Some(stream::<Person>(identity.person(event.firm_id, email)))
+                Some(stream_name::<Person>(identity.person_id(event.firm_id, email)))
             }
             Activity::PersonErased { email } => {
-                Some(stream::<Person>(identity.person_named(event.firm_id, email)))
+                Some(stream_name::<Person>(identity.person_named(event.firm_id, email)))
             }
             _ => None,
         })
@@ -74,7 +76,7 @@ pub(super) struct BatchReferences {
 }
 
 impl BatchReferences {
-    pub(super) fn by(batch: &IntakeBatch) -> Self {
+    pub(super) fn named_by(batch: &IntakeBatch) -> Self {
         let mut named = Self::default();
         for event in batch.events() {
             match &event.activity {
@@ -104,7 +106,7 @@ pub(super) fn firms_of_state(batch: &IntakeBatch) -> BTreeSet<Uuid> {
     batch.events().filter(of_state).map(|event| event.firm_id).collect()
 }
 
-fn stream<A: Aggregate>(id: Uuid) -> StreamName {
+fn stream_name<A: Aggregate>(id: Uuid) -> StreamName {
     StreamName { aggregate_type: A::TYPE, aggregate_id: id.to_string() }
 }
 

@@ -53,7 +53,7 @@ impl IntakeBatch {
     }
 
     /// Tokens that the transaction must still confirm.
-    pub(super) fn unconfirmed(&self) -> BTreeSet<TokenHash> {
+    pub(super) fn unconfirmed_tokens(&self) -> BTreeSet<TokenHash> {
         self.calls.iter().filter_map(|call| call.unconfirmed).collect()
     }
 
@@ -73,12 +73,12 @@ impl IntakeBatch {
     }
 
     /// Time of the last call.
-    pub(super) fn at(&self) -> DateTime<Utc> {
+    pub(super) fn last_call_at(&self) -> DateTime<Utc> {
         self.calls.iter().map(|call| call.context.recorded_at.get()).max().unwrap_or_default()
     }
 
     /// Counts for each call, if the activities at these places changed nothing.
-    pub(super) fn counts(&self, unchanged: &UnchangedPlaces) -> Vec<IntakeCounts> {
+    pub(super) fn counts_by_call(&self, unchanged: &UnchangedPlaces) -> Vec<IntakeCounts> {
         let of = |range: Range<usize>| {
             let count =
                 |places: &[usize]| places.iter().filter(|place| range.contains(place)).count();
@@ -128,7 +128,7 @@ impl std::ops::AddAssign for IntakeCounts {
 
 impl IntakeCounts {
     /// Adds the counts to the metric, when the answer goes to the product.
-    pub(crate) fn count(&self) {
+    pub(crate) fn add_to_metric(&self) {
         let results =
             [("accepted", self.accepted), ("duplicate", self.duplicates), ("stale", self.stale)];
         for (result, activities) in results {
@@ -187,7 +187,7 @@ pub(super) mod tests {
         assert_eq!([0, 1, 2, 4].map(|place| batch.call_of(place)), [0, 0, 2, 2]);
         assert_eq!(batch.context_of(2).correlation_id, Uuid::from_u128(11));
         let unchanged = UnchangedPlaces { duplicates: vec![1, 4], stale: vec![2] };
-        let told = batch.counts(&unchanged).into_iter();
+        let told = batch.counts_by_call(&unchanged).into_iter();
         let told: Vec<_> = told.map(|told| (told.accepted, told.duplicates, told.stale)).collect();
         assert_eq!(told, [(1, 1, 0), (0, 0, 0), (1, 1, 1)]);
     }

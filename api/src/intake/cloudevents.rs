@@ -69,7 +69,7 @@ impl EventFormat {
 ///
 /// # Errors
 /// [`IntakeError`] names the fault of the request, or the first faulty event.
-pub fn parse(format: EventFormat, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError> {
+pub fn parse_events(format: EventFormat, body: &[u8]) -> Result<Vec<CloudEvent>, IntakeError> {
     if body.len() > BATCH_MAX_BYTES {
         return Err(IntakeError::TooLarge);
     }
@@ -77,13 +77,13 @@ pub fn parse(format: EventFormat, body: &[u8]) -> Result<Vec<CloudEvent>, Intake
         .map_err(|_| IntakeError::NotABatch("the body is not UTF-8".to_owned()))?;
     let items = match format {
         EventFormat::Single => vec![RawEvent { line: None, text }],
-        EventFormat::Batch => array(text)?,
-        EventFormat::Lines => lines(text),
+        EventFormat::Batch => split_array(text)?,
+        EventFormat::Lines => split_lines(text),
     };
     if items.len() > BATCH_MAX_EVENTS {
         return Err(IntakeError::TooMany);
     }
-    items.into_iter().enumerate().map(|(index, item)| item.read(index)).collect()
+    items.into_iter().enumerate().map(|(index, item)| item.parse_event(index)).collect()
 }
 
 /// One event that is not read yet.
@@ -93,15 +93,15 @@ struct RawEvent<'a> {
 }
 
 impl RawEvent<'_> {
-    fn read(self, index: usize) -> Result<CloudEvent, IntakeError> {
+    fn parse_event(self, index: usize) -> Result<CloudEvent, IntakeError> {
         let line = self.line;
-        let event = read(self.text).map_err(|why| BadEvent { index, line, why })?;
+        let event = parse_text(self.text).map_err(|why| BadEvent { index, line, why })?;
         Ok(CloudEvent { line, ..event })
     }
 }
 
 /// Splits the array as text first, so that an error within an item names that item.
-fn array(text: &str) -> Result<Vec<RawEvent<'_>>, IntakeError> {
+fn split_array(text: &str) -> Result<Vec<RawEvent<'_>>, IntakeError> {
     let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| {
         IntakeError::NotABatch(format!(
             "the body is not a JSON array of events: line {}, column {}",
@@ -113,7 +113,7 @@ fn array(text: &str) -> Result<Vec<RawEvent<'_>>, IntakeError> {
 }
 
 /// Blank lines are no events.
-fn lines(text: &str) -> Vec<RawEvent<'_>> {
+fn split_lines(text: &str) -> Vec<RawEvent<'_>> {
     (1..)
         .zip(text.split('\n'))
         .filter(|(_, text)| !text.trim_ascii().is_empty())
@@ -122,31 +122,32 @@ fn lines(text: &str) -> Vec<RawEvent<'_>> {
         .collect()
 }
 
-fn read(text: &str) -> Result<CloudEvent, String> {
+fn parse_text(text: &str) -> Result<CloudEvent, String> {
     let text = readable_json(text);
-    let mut attributes = json::properties(text.as_bytes()).map_err(|error| match error {
+    let mut attributes = json::parse_properties(text.as_bytes()).map_err(|error| match error {
         BodyError::Malformed(why) => format!("not valid JSON: {why}"),
         BodyError::Ambiguous(why) => format!("not valid JSON: {why}"),
         BodyError::NotAnObject => "not a JSON object".to_owned(),
         other => other.to_string(),
     })?;
-    if required(&mut attributes, "specversion")? != "1.0" {
+    if take_required(&mut attributes, "specversion")? != "1.0" {
         return Err("specversion: only 1.0 is read".to_owned());
     }
-    let id = name(&mut attributes, "id")?;
-    let source = name(&mut attributes, "source")?;
-    let kind = required(&mut attributes, "type")?;
-    let time =
-        required(&mut attributes, "time")?.parse().map_err(|error| format!("time: {error}"))?;
-    let firm_id = parse_id(&required(&mut attributes, "firmid")?)
+    let id = take_name(&mut attributes, "id")?;
+    let source = take_name(&mut attributes, "source")?;
+    let kind = take_required(&mut attributes, "type")?;
+    let time = take_required(&mut attributes, "time")?
+        .parse()
+        .map_err(|error| format!("time: {error}"))?;
+    let firm_id = parse_id(&take_required(&mut attributes, "firmid")?)
         .ok_or_else(|| "firmid: not a hyphenated UUID".to_owned())?;
     let activity =
-        Activity::read(&kind, data(&mut attributes)?).map_err(|error| error.to_string())?;
+        Activity::read(&kind, take_data(&mut attributes)?).map_err(|error| error.to_string())?;
     Ok(CloudEvent { firm_id, source, id, time, activity, line: None })
 }
 
-fn name(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, String> {
-    let text = required(attributes, attribute)?;
+fn take_name(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, String> {
+    let text = take_required(attributes, attribute)?;
     match text.len() {
         0 => Err(format!("{attribute}: empty")),
         1..=ID_BYTES_MAX => Ok(text),
@@ -155,7 +156,7 @@ fn name(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, Stri
 }
 
 /// CloudEvents treats null as a missing attribute.
-fn required(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, String> {
+fn take_required(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, String> {
     match attributes.remove(attribute).map(RawValue::get) {
         None | Some("null") => Err(format!("{attribute}: missing")),
         Some(text) => serde_json::from_str(text).map_err(|_| format!("{attribute}: not a string")),
@@ -163,7 +164,7 @@ fn required(attributes: &mut Attributes<'_>, attribute: &str) -> Result<String, 
 }
 
 /// Missing data is read as an empty object, because some types have no data.
-fn data(attributes: &mut Attributes<'_>) -> Result<Properties, String> {
+fn take_data(attributes: &mut Attributes<'_>) -> Result<Properties, String> {
     if attributes.contains_key("data_base64") {
         return Err("data_base64: not read, send `data`".to_owned());
     }

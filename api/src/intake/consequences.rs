@@ -13,7 +13,7 @@ use projector::keys::ActiveKey;
 use uuid::Uuid;
 
 use super::plan::BatchPlan;
-use crate::commands::keys::{removal, revocation};
+use crate::commands::keys::{removal_event, revocation_events};
 
 /// Locked keys to revoke, and subscriptions to remove.
 #[derive(Debug, Default)]
@@ -43,10 +43,10 @@ pub(super) fn with_consequences(plan: &mut BatchPlan, ended: &EndedAccess) -> Ve
         let caused = event.context.caused_by(id);
         all.push(event);
         if let Some((firm_id, member_id)) = unmanaging.get(&id) {
-            consequences.revoke(*firm_id, *member_id, &caused, &mut all);
+            consequences.revoke_keys(*firm_id, *member_id, &caused, &mut all);
         }
         if closed.contains(&id) {
-            consequences.close(&caused, &mut all);
+            consequences.close_firm(&caused, &mut all);
         }
     }
     all
@@ -59,7 +59,7 @@ struct ConsequenceBuilder<'a> {
 }
 
 impl ConsequenceBuilder<'_> {
-    fn revoke(
+    fn revoke_keys(
         &mut self,
         firm_id: Uuid,
         member_id: Uuid,
@@ -71,14 +71,14 @@ impl ConsequenceBuilder<'_> {
             let of_key = |hook: &LiveHook| hook.key_id == key.key_id;
             let hooks = self.take_remaining(&self.ended.hooks_of_keys, of_key);
             let reason = RevocationReason::MemberNotManager;
-            events.extend(revocation(context, key.key_id, reason, &hooks));
+            events.extend(revocation_events(context, key.key_id, reason, &hooks));
         }
     }
 
-    fn close(&mut self, context: &EventContext, events: &mut Vec<NewEvent>) {
+    fn close_firm(&mut self, context: &EventContext, events: &mut Vec<NewEvent>) {
         let of_firm = |hook: &LiveHook| hook.firm_id == context.firm_id;
         let hooks = self.take_remaining(&self.ended.hooks_of_firms, of_firm);
-        let removal = |hook: &LiveHook| removal(context, hook, RemovalReason::FirmClosed);
+        let removal = |hook: &LiveHook| removal_event(context, hook, RemovalReason::FirmClosed);
         events.extend(hooks.iter().map(removal));
     }
 

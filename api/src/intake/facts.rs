@@ -48,7 +48,7 @@ pub(super) struct PlacedFacts {
 
 impl BatchFacts {
     /// Takes a fact in, and returns whether it is new in this batch.
-    pub(super) fn take(&mut self, firm_id: Uuid, fact: Fact, place: usize) -> bool {
+    pub(super) fn add_fact(&mut self, firm_id: Uuid, fact: Fact, place: usize) -> bool {
         let occurrence_id = fact.occurrence_id(firm_id);
         let news = self.known.insert((occurrence_id, fact.subject_id));
         if news {
@@ -69,7 +69,7 @@ impl BatchFacts {
         // Facts that waited for a part of an erased response are dropped.
         for (response, fact) in waited.iter().filter(|(response, _)| !known.is_erased(*response)) {
             let context = batch.context_of(known.released_by(*response, fact));
-            if let Some(event) = event(known, *response, fact, context)
+            if let Some(event) = fact_event(known, *response, fact, context)
                 && appended.insert(event.id())
             {
                 placed.events.push(event);
@@ -81,7 +81,7 @@ impl BatchFacts {
                 continue;
             }
             let context = batch.context_of(place);
-            let Some(event) = event(known, subject, &waiting.fact, context) else {
+            let Some(event) = fact_event(known, subject, &waiting.fact, context) else {
                 placed.waiting.push(waiting);
                 placed.waiting_from.push(place);
                 continue;
@@ -98,7 +98,7 @@ impl BatchFacts {
 
 impl PlacedFacts {
     /// Places of the batch's facts that were recorded or waiting before.
-    pub(super) fn duplicates(
+    pub(super) fn duplicate_places(
         &self,
         recorded: &HashSet<Uuid>,
         now_waiting: &HashSet<(Uuid, Uuid)>,
@@ -119,7 +119,7 @@ fn decides_news(fact: &Fact) -> bool {
     fact.trigger != Trigger::BookingMade
 }
 
-fn event(
+fn fact_event(
     known: &KnownState,
     subject: SubjectId,
     fact: &Fact,

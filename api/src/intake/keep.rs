@@ -46,15 +46,22 @@ impl BatchIntake<'_> {
         plan: &BatchPlan,
     ) -> Result<(), IntakeError> {
         let service = self.service;
-        let wrapping = service.keyring.wrapping();
+        let wrapping = service.keyring.wrapping_key();
         let entropy = &*service.entropy;
-        secrets::make(connection, wrapping, &plan.opened, self.batch.at(), entropy).await?;
+        secrets::make_missing(
+            connection,
+            wrapping,
+            &plan.opened,
+            self.batch.last_call_at(),
+            entropy,
+        )
+        .await?;
         secrets::put_contacts(connection, wrapping, &plan.contacts, entropy).await?;
         Ok(())
     }
 
     /// Puts the content of the batch into the vault.
-    pub(super) async fn keep(
+    pub(super) async fn keep_content(
         &self,
         connection: &mut PgConnection,
         plan: BatchPlan,
@@ -65,11 +72,11 @@ impl BatchIntake<'_> {
         let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
         let effects = reports::put(connection, keys, &reports, entropy).await?;
         let mut told_nothing =
-            unchanged(reports.iter().map(StoredReport::id).zip(places), &effects);
+            unchanged_places(reports.iter().map(StoredReport::id).zip(places), &effects);
         let (bookings, places): (Vec<_>, Vec<_>) = plan.bookings.into_values().unzip();
         let effects = bookings::put(connection, keys, &bookings, entropy).await?;
         let of_bookings = bookings.iter().map(StoredBooking::id).zip(places);
-        told_nothing.extend(unchanged(of_bookings, &effects));
+        told_nothing.extend(unchanged_places(of_bookings, &effects));
         reports::approve(connection, &plan.approved).await?;
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
@@ -127,7 +134,7 @@ impl BatchIntake<'_> {
         connection: &mut PgConnection,
         news: impl Iterator<Item = &'b StoredResponse>,
     ) -> Result<(), IntakeError> {
-        let due_at = self.batch.at() + self.service.settings.partial_after;
+        let due_at = self.batch.last_call_at() + self.service.settings.partial_after;
         let (begun, empty): (Vec<_>, Vec<_>) = news
             .filter(|response| response.submitted_at.is_none())
             .partition(|response| !response.document.answers.is_empty());
@@ -143,12 +150,12 @@ impl BatchIntake<'_> {
                 due_at,
             })
             .collect();
-        Ok(partials::set(connection, &begun).await?)
+        Ok(partials::set_times(connection, &begun).await?)
     }
 }
 
 /// Places of the activities that told the vault nothing new.
-fn unchanged(
+fn unchanged_places(
     parts: impl Iterator<Item = (SubjectId, Vec<usize>)>,
     effects: &PartEffects,
 ) -> UnchangedPlaces {

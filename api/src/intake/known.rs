@@ -74,9 +74,9 @@ impl KnownState {
                 continue;
             };
             match recorded.event {
-                Event::Firm(event) => known.firm(id).take(sequence, firm_id, event),
-                Event::Form(event) => known.form(id).take(sequence, firm_id, event),
-                Event::Person(event) => known.person(id).take(sequence, firm_id, event),
+                Event::Firm(event) => known.firm(id).apply_event(sequence, firm_id, event),
+                Event::Form(event) => known.form(id).apply_event(sequence, firm_id, event),
+                Event::Person(event) => known.person(id).apply_event(sequence, firm_id, event),
                 Event::Key(_)
                 | Event::Subscription(_)
                 | Event::Occurrence(_)
@@ -112,7 +112,7 @@ impl KnownState {
     }
 
     /// Adds plans, silent facts and named people from the tables.
-    pub(super) fn with(
+    pub(super) fn with_rows(
         self,
         plans: Vec<(Uuid, FirmPlan)>,
         silent: Vec<(Uuid, bool)>,
@@ -212,7 +212,7 @@ impl KnownState {
 
     /// Rows that differ from the table, and responses for which facts may have waited. No fact
     /// waits for a new subject.
-    pub(super) fn learned(&self) -> (Vec<SubjectRow>, Vec<SubjectId>) {
+    pub(super) fn learned_rows(&self) -> (Vec<SubjectRow>, Vec<SubjectId>) {
         let is_news = |(id, row): &(&SubjectId, &SubjectRow)| self.in_table.get(id) != Some(*row);
         let rows = self.subjects.iter().filter(is_news).map(|(_, row)| *row).collect();
         let responses: BTreeSet<SubjectId> = self
@@ -310,7 +310,7 @@ pub(super) struct FoundReferences {
 }
 
 impl FoundReferences {
-    pub(super) fn take(&mut self, KnownFirm { firm_id, is_dropped }: KnownFirm) {
+    pub(super) fn add_firm(&mut self, KnownFirm { firm_id, is_dropped }: KnownFirm) {
         self.firms.insert(firm_id);
         if is_dropped {
             self.dropped.insert(firm_id);
@@ -319,14 +319,14 @@ impl FoundReferences {
 }
 
 impl<A: Aggregate> StreamState<A> {
-    fn take(&mut self, sequence: i64, firm_id: Uuid, event: A::Event) {
+    fn apply_event(&mut self, sequence: i64, firm_id: Uuid, event: A::Event) {
         self.aggregate.apply(event);
         self.last_sequence = sequence;
         self.firm_id.get_or_insert(firm_id);
     }
 
     /// Applies the decided events, and answers them for the append.
-    pub(super) fn extend(
+    pub(super) fn apply_decided(
         &mut self,
         id: Uuid,
         context: &EventContext,
@@ -335,9 +335,10 @@ impl<A: Aggregate> StreamState<A> {
     where
         Event: From<A::Event>,
     {
-        let new = NewEvent::after(self.last_sequence, &id.to_string(), context, decided.clone());
+        let new =
+            NewEvent::number_after(self.last_sequence, &id.to_string(), context, decided.clone());
         for (event, new) in decided.into_iter().zip(&new) {
-            self.take(new.sequence, context.firm_id, event);
+            self.apply_event(new.sequence, context.firm_id, event);
         }
         new
     }
@@ -368,11 +369,11 @@ mod tests {
         let reported = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         let mut same = known([(reported, true)]);
         assert_eq!(same.learn_form(RESPONSE, FORM, 0), FORM);
-        assert_eq!(same.learned(), (Vec::new(), Vec::new()), "nothing waited for it");
+        assert_eq!(same.learned_rows(), (Vec::new(), Vec::new()), "nothing waited for it");
         same.learn_erased(RESPONSE, 1);
-        assert_eq!(same.learned().0, [SubjectRow { erased: true, ..reported }]);
+        assert_eq!(same.learned_rows().0, [SubjectRow { erased: true, ..reported }]);
         let ignored = known([(reported, true)]);
-        assert_eq!(ignored.learned().0, [row(RESPONSE)], "what was not taken in is not known");
+        assert_eq!(ignored.learned_rows().0, [row(RESPONSE)], "what was not taken in is not known");
     }
 
     #[test]
@@ -380,14 +381,14 @@ mod tests {
         let mut heard = known([(row(RESPONSE), false)]);
         heard.learn_form(RESPONSE, FORM, 0);
         let written = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
-        assert_eq!(heard.learned(), (vec![written], vec![RESPONSE]));
+        assert_eq!(heard.learned_rows(), (vec![written], vec![RESPONSE]));
         assert_eq!(heard.reported_before(vec![RESPONSE, PART]), [RESPONSE, PART]);
 
         let of_part = SubjectRow { form_id: Some(FORM), ..row(RESPONSE) };
         let mut part = known([(of_part, true), (row(PART), false)]);
         part.learn_form(RESPONSE, FORM, 0);
         part.learn_response(PART, RESPONSE.1, 1);
-        assert_eq!(part.learned().1, [RESPONSE], "for the part, before its response came");
+        assert_eq!(part.learned_rows().1, [RESPONSE], "for the part, before its response came");
         assert_eq!(part.reported_before(vec![RESPONSE, PART]), [PART]);
     }
 

@@ -45,14 +45,14 @@ pub(super) async fn find_references(
     let mut found = FoundReferences::default();
     for NamedForm { form, is_dropped } in forms {
         // An existing form proves that its firm exists.
-        found.take(KnownFirm { firm_id: form.firm_id, is_dropped });
+        found.add_firm(KnownFirm { firm_id: form.firm_id, is_dropped });
         let id = (form.firm_id, form.form_id);
         let part = FormPart { id: form.form_id.into(), title: form.title, url: form.url };
         found.forms.insert(id, part);
     }
     let others: Vec<_> = firms.difference(&found.firms).copied().collect();
-    for firm in firms::known(connection, &others).await? {
-        found.take(firm);
+    for firm in firms::known_firms(connection, &others).await? {
+        found.add_firm(firm);
     }
     Ok(found)
 }

@@ -31,6 +31,6 @@ mod take_in;
 pub use accept::accept;
 pub(crate) use accept::{IntakeBatcher, SMALL_CALL_BYTES_MAX, accept_with_others, intake_batcher};
 pub use calls::IntakeCounts;
-pub use cloudevents::{CloudEvent, EventFormat, parse};
+pub use cloudevents::{CloudEvent, EventFormat, parse_events};
 pub use error::{BadEvent, IntakeError};
 pub use refused_reports::RefusedReports;

@@ -67,7 +67,7 @@ impl Planner<'_> {
     /// Learns the person that an activity names, even if the activity is a duplicate.
     pub(super) fn learn_person(&mut self, event: &CloudEvent) {
         if let (Some(email), Some(response_id)) =
-            (event.activity.named(), event.activity.response_id())
+            (event.activity.named_address(), event.activity.response_id())
         {
             let firm_id = event.firm_id;
             let person_id = self.identity.person_named(firm_id, email);
@@ -75,7 +75,7 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn part(
+    pub(super) fn plan_part(
         &mut self,
         event: &CloudEvent,
         activity: &Activity,
@@ -84,14 +84,14 @@ impl Planner<'_> {
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         match activity {
             Activity::Report { response_id, report } => {
-                return self.report(event, *response_id, report);
+                return self.plan_report(event, *response_id, report);
             }
             Activity::ReportMoved { report_id, moment: ReportMoment::Approved, at } => {
                 self.plan.approved.push((firm_id, *report_id, at.get()));
             }
             Activity::BookingMade { response_id, booking } => {
-                let verdict = self.booking(event, *response_id, booking)?;
-                self.fact(event);
+                let verdict = self.plan_booking(event, *response_id, booking)?;
+                self.plan_fact(event);
                 return Ok(verdict);
             }
             Activity::BookingMoved(moved) => self.plan.moves.push((firm_id, moved.clone())),
@@ -99,29 +99,29 @@ impl Planner<'_> {
                 self.plan.cancelled.push((firm_id, *booking_id));
             }
             Activity::ResponseErased { response_id } => {
-                return Ok(self.erase(event, &[*response_id]));
+                return Ok(self.plan_erasure(event, &[*response_id]));
             }
             Activity::PersonErased { email } => return Ok(self.erase_person(event, email)),
             _ => {}
         }
-        Ok(self.fact(event))
+        Ok(self.plan_fact(event))
     }
 
-    fn fact(&mut self, event: &CloudEvent) -> ActivityVerdict {
+    fn plan_fact(&mut self, event: &CloudEvent) -> ActivityVerdict {
         let firm_id = event.firm_id;
         let Some(fact) = fact_of(event, self.identity, self.known.plan_of(firm_id)) else {
             // A lead that is not hot has no fact, and is no duplicate either.
             return ActivityVerdict::News;
         };
         let fact = self.known.as_first_reported(firm_id, fact);
-        if self.plan.facts.take(firm_id, fact, self.place) {
+        if self.plan.facts.add_fact(firm_id, fact, self.place) {
             ActivityVerdict::News
         } else {
             ActivityVerdict::Duplicate
         }
     }
 
-    fn report(
+    fn plan_report(
         &mut self,
         event: &CloudEvent,
         response_id: Uuid,
@@ -143,7 +143,7 @@ impl Planner<'_> {
 
     /// Keeps every booking of a response. Only the first booking becomes an occurrence, which the
     /// fact decides.
-    fn booking(
+    fn plan_booking(
         &mut self,
         event: &CloudEvent,
         response_id: Uuid,
@@ -165,7 +165,7 @@ impl Planner<'_> {
     }
 
     /// Erases each response once, and drops everything that the batch itself reported of it.
-    fn erase(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> ActivityVerdict {
+    fn plan_erasure(&mut self, event: &CloudEvent, response_ids: &[Uuid]) -> ActivityVerdict {
         let firm_id = event.firm_id;
         let place = self.place;
         let news: Vec<Uuid> = response_ids
@@ -177,11 +177,11 @@ impl Planner<'_> {
         let events = news.iter().flat_map(|response_id| {
             let stream = response_stream(firm_id, *response_id).to_string();
             let erased = ResponseEvent::ResponseErased { response_id: *response_id };
-            NewEvent::after(0, &stream, &context, [erased])
+            NewEvent::number_after(0, &stream, &context, [erased])
         });
         let events = events.collect();
         self.drop_of(firm_id, &news);
-        self.append(events)
+        self.add_events(events)
     }
 
     fn drop_of(&mut self, firm_id: Uuid, response_ids: &[Uuid]) {
@@ -205,13 +205,13 @@ impl Planner<'_> {
             .filter(|named| named.firm_id == firm_id && ids.contains(&named.person_id))
             .map(|named| named.response_id)
             .collect();
-        self.erase(event, &response_ids);
+        self.plan_erasure(event, &response_ids);
         let context = self.context_of(firm_id);
         let person = self.known.person(person_id);
         let erase = PersonCommand::Erase { time: context.recorded_at };
         let Ok(decided) = person.aggregate.decide(&erase);
-        let new = person.extend(person_id, &context, decided);
-        self.append(new)
+        let new = person.apply_decided(person_id, &context, decided);
+        self.add_events(new)
     }
 }
 

@@ -26,7 +26,7 @@ use super::cloudevents::CloudEvent;
 use super::error::BadEvent;
 use super::facts::BatchFacts;
 use super::known::KnownState;
-use super::reported::{ReportedResponse, submission};
+use super::reported::{ReportedResponse, submission_event};
 
 /// Effects of a batch, decided and not yet carried out.
 #[derive(Debug, Default, PartialEq)]
@@ -65,7 +65,7 @@ pub(super) struct BatchPlan {
 
 impl BatchPlan {
     /// Responses whose submission the batch reports.
-    pub(super) fn submitted(&self) -> Vec<SubjectId> {
+    pub(super) fn submitted_responses(&self) -> Vec<SubjectId> {
         let submitted = self.responses.iter().filter(|(_, reported)| reported.submission.is_some());
         submitted.map(|(subject, _)| (subject.firm_id, subject.subject_id)).collect()
     }
@@ -95,7 +95,7 @@ impl From<ReportEffect> for ActivityVerdict {
 ///
 /// # Errors
 /// The first refused activity, with its place.
-pub(super) fn plan(
+pub(super) fn plan_batch(
     batch: &IntakeBatch,
     fresh: Vec<ActivityId>,
     known: KnownState,
@@ -108,7 +108,7 @@ pub(super) fn plan(
     for (place, (event, context)) in batch.in_context().enumerate() {
         planner.place = place;
         planner.context = context;
-        match planner.take(event) {
+        match planner.plan_activity(event) {
             Ok(ActivityVerdict::News) => {}
             Ok(ActivityVerdict::Duplicate) => planner.plan.unchanged.duplicates.push(place),
             Ok(ActivityVerdict::Stale) => planner.plan.unchanged.stale.push(place),
@@ -134,7 +134,7 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn take(&mut self, event: &CloudEvent) -> Result<ActivityVerdict, String> {
+    fn plan_activity(&mut self, event: &CloudEvent) -> Result<ActivityVerdict, String> {
         if let Some(id) = id_of_state(event)
             && !self.fresh.remove(&id)
         {
@@ -153,19 +153,21 @@ impl Planner<'_> {
         }
         self.learn_person(event);
         match &event.activity {
-            Activity::Firm { change, reply_to } => self.firm(event, change, reply_to.as_ref()),
-            Activity::Member { member_id, change } => self.member(event, *member_id, *change),
-            Activity::Form { form_id, change } => self.form(event, *form_id, change),
+            Activity::Firm { change, reply_to } => self.plan_firm(event, change, reply_to.as_ref()),
+            Activity::Member { member_id, change } => self.plan_member(event, *member_id, *change),
+            Activity::Form { form_id, change } => self.plan_form(event, *form_id, change),
             Activity::Address { email, change } => {
-                self.address(event, self.identity.person(event.firm_id, email), *change)
+                self.plan_address(event, self.identity.person_id(event.firm_id, email), *change)
             }
-            Activity::ResponseSaved(report) => self.response(event, report, None),
-            Activity::ResponseSubmitted(report) => self.response(event, report, Some(report.at)),
-            part => self.part(event, part),
+            Activity::ResponseSaved(report) => self.plan_response(event, report, None),
+            Activity::ResponseSubmitted(report) => {
+                self.plan_response(event, report, Some(report.at))
+            }
+            part => self.plan_part(event, part),
         }
     }
 
-    fn firm(
+    fn plan_firm(
         &mut self,
         event: &CloudEvent,
         change: &FirmChange,
@@ -197,12 +199,12 @@ impl Planner<'_> {
             }
             _ => {}
         }
-        Ok(self.append(new))
+        Ok(self.add_events(new))
     }
 
     /// A member who does not manage after any activity of the batch loses the keys. A later
     /// activity that gives the right back does not undo the loss (rulings, section Occurrences).
-    fn member(
+    fn plan_member(
         &mut self,
         event: &CloudEvent,
         member_id: Uuid,
@@ -218,7 +220,7 @@ impl Planner<'_> {
             let member = (event.firm_id, member_id);
             self.plan.unmanaging.entry(member).or_insert_with(|| first.id());
         }
-        Ok(self.append(new))
+        Ok(self.add_events(new))
     }
 
     fn decide_firm(
@@ -230,10 +232,10 @@ impl Planner<'_> {
         let firm = self.known.firm(firm_id);
         let decided: Vec<FirmEvent> =
             firm.aggregate.decide(command).map_err(|why| why.to_string())?;
-        Ok(firm.extend(firm_id, &context, decided))
+        Ok(firm.apply_decided(firm_id, &context, decided))
     }
 
-    fn form(
+    fn plan_form(
         &mut self,
         event: &CloudEvent,
         form_id: Uuid,
@@ -249,11 +251,11 @@ impl Planner<'_> {
         if decided.is_empty() {
             return Ok(form.aggregate.effect_of(&command).into());
         }
-        let new = form.extend(form_id, &context, decided);
-        Ok(self.append(new))
+        let new = form.apply_decided(form_id, &context, decided);
+        Ok(self.add_events(new))
     }
 
-    fn address(
+    fn plan_address(
         &mut self,
         event: &CloudEvent,
         person_id: Uuid,
@@ -268,11 +270,11 @@ impl Planner<'_> {
         if decided.is_empty() {
             return Ok(person.aggregate.effect_of(&command).into());
         }
-        let new = person.extend(person_id, &context, decided);
-        Ok(self.append(new))
+        let new = person.apply_decided(person_id, &context, decided);
+        Ok(self.add_events(new))
     }
 
-    fn response(
+    fn plan_response(
         &mut self,
         event: &CloudEvent,
         report: &ResponseReport,
@@ -292,14 +294,14 @@ impl Planner<'_> {
             return Ok(ActivityVerdict::Duplicate);
         };
         if let Some(at) = submitted_at {
-            let recorded = submission(self.context, &news.response, at);
+            let recorded = submission_event(self.context, &news.response, at);
             news.submission = Some(recorded.id());
             self.plan.events.push(recorded);
         }
         Ok(ActivityVerdict::News)
     }
 
-    pub(super) fn append(&mut self, new: Vec<NewEvent>) -> ActivityVerdict {
+    pub(super) fn add_events(&mut self, new: Vec<NewEvent>) -> ActivityVerdict {
         let verdict =
             if new.is_empty() { ActivityVerdict::Duplicate } else { ActivityVerdict::News };
         self.plan.events.extend(new);

@@ -22,25 +22,25 @@ struct RefusalState {
 impl RefusedReports {
     /// Notes that a full disk refused a report, or would have refused one.
     pub(crate) fn note_refusal(&self, now: Instant) {
-        *self.state() = RefusalState { refused_at: Some(now), is_last: true };
+        *self.lock_state() = RefusalState { refused_at: Some(now), is_last: true };
     }
 
     /// Notes that a report was taken in, or could be.
     pub(crate) fn note_room(&self) {
-        self.state().is_last = false;
+        self.lock_state().is_last = false;
     }
 
     /// Returns whether the last report was refused. Then the next ones may be refused, too.
     pub(crate) fn are_last(&self) -> bool {
-        self.state().is_last
+        self.lock_state().is_last
     }
 
     /// Returns whether a report was refused a moment ago.
     pub(crate) fn are_recent(&self, now: Instant) -> bool {
-        self.state().refused_at.is_some_and(|at| now < at + ALARM_TIME)
+        self.lock_state().refused_at.is_some_and(|at| now < at + ALARM_TIME)
     }
 
-    fn state(&self) -> MutexGuard<'_, RefusalState> {
+    fn lock_state(&self) -> MutexGuard<'_, RefusalState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -58,7 +58,7 @@ impl ReportedResponse {
 }
 
 /// Makes the event of a response's submission. The log decides whether the submission is the first.
-pub(super) fn submission(
+pub(super) fn submission_event(
     context: &EventContext,
     response: &StoredResponse,
     at: Timestamp,

@@ -15,8 +15,8 @@ use vault::responses::{NewSubmission, PriorContent, StoredResponse};
 use vault::{DataKeys, KeySubject, erasure, people};
 
 use super::batch::{
-    BatchReferences, ChangedFirms, erased_people, firms_of_leads, firms_of_state, hot_leads,
-    ids_of_state, reported_of, streams, subjects_of,
+    BatchReferences, ChangedFirms, decided_streams, erased_people, firms_of_leads, firms_of_state,
+    hot_leads, ids_of_state, reported_of, subjects_of,
 };
 use super::calls::{IntakeBatch, IntakeCounts};
 use super::consequences::with_consequences;
@@ -25,7 +25,7 @@ use super::facts::PlacedFacts;
 use super::keep::VaultEncryption;
 use super::known::KnownState;
 use super::locks::{find_references, leads_last, lock_changed, lock_ended_access, lock_subjects};
-use super::plan::{BatchPlan, plan};
+use super::plan::{BatchPlan, plan_batch};
 use crate::batching::token_cache;
 use crate::service::{ClaimedInAppend, Service};
 
@@ -51,13 +51,13 @@ pub(super) async fn take_in(
     trusted: TrustedSource,
 ) -> Result<Vec<IntakeCounts>, IntakeError> {
     let intake = BatchIntake { service, batch, trusted, subjects: subjects_of(batch) };
-    let mut taken = intake.run(intake.begin().await?, ClaimMode::InAppend).await;
+    let mut taken = intake.take_batch_in(intake.begin_append().await?, ClaimMode::InAppend).await;
     if let Err(IntakeError::ClaimRefused(error)) = &taken {
         tracing::warn!(%error, "a claim in an append was refused; its deliveries wait for a claim");
         WORKER_FAILURES.count(&[("worker", "claim_in_append")]);
         // The refused run has made keys, so a failure here must not skip `forget_erased`.
-        taken = match intake.begin().await {
-            Ok(appending) => intake.run(appending, ClaimMode::Later).await,
+        taken = match intake.begin_append().await {
+            Ok(appending) => intake.take_batch_in(appending, ClaimMode::Later).await,
             Err(error) => Err(error),
         };
     }
@@ -120,44 +120,52 @@ impl<'a> BatchIntake<'a> {
     /// The keys are made while the batch is decided. The keyring is a database of its own with its
     /// own commit. A key without data does no harm, but data without a key would. A run always
     /// waits for the keys, so that no key appears after the look-up of erased subjects.
-    async fn run(
+    async fn take_batch_in(
         &self,
         appending: AppendTransaction<'a>,
         mode: ClaimMode,
     ) -> Result<TakenBatch, IntakeError> {
-        let (decided, keys) = tokio::join!(self.decide(appending), self.keys());
+        let (decided, keys) = tokio::join!(self.decide_batch(appending), self.make_keys());
         let mut decided = decided?;
         let keys = keys?;
         let connection = decided.appending.connection();
         // Partial rows are deleted before the append, as `PartialTimer` does. The row lock then
         // makes the log's order that of the commits.
-        partials::drop_of(connection, &decided.known.reported_before(decided.plan.submitted()))
-            .await?;
-        let recorded = append(&mut decided.appending, decided.events, decided.before).await?;
+        partials::drop_of(
+            connection,
+            &decided.known.reported_before(decided.plan.submitted_responses()),
+        )
+        .await?;
+        let recorded =
+            append_events(&mut decided.appending, decided.events, decided.before).await?;
         let connection = decided.appending.connection();
         drop_parts(connection, &decided.known.parts_of_erased()).await?;
-        let now_waiting =
-            subjects::insert_waiting(connection, &decided.placed.waiting, self.batch.at()).await?;
+        let now_waiting = subjects::insert_waiting(
+            connection,
+            &decided.placed.waiting,
+            self.batch.last_call_at(),
+        )
+        .await?;
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut unchanged = std::mem::take(&mut decided.plan.unchanged);
-        unchanged.duplicates.extend(decided.placed.duplicates(&recorded, &now_waiting));
+        unchanged.duplicates.extend(decided.placed.duplicate_places(&recorded, &now_waiting));
         let encryption =
             VaultEncryption { keys: &keys, before: decided.before, recorded: &recorded };
-        let kept = self.keep(connection, decided.plan, encryption).await?;
+        let kept = self.keep_content(connection, decided.plan, encryption).await?;
         unchanged.extend(kept.unchanged);
         let claimed = match mode {
             ClaimMode::InAppend => {
                 let submissions = self.new_submissions(&decided.known, &kept.submitted, &keys);
-                self.claim(&mut decided.appending, &submissions).await?
+                self.claim_deliveries(&mut decided.appending, &submissions).await?
             }
             ClaimMode::Later => None,
         };
         decided.appending.commit().await?;
         if let Some(claimed) = claimed {
-            claimed.send();
+            claimed.send_claimed();
         }
         Ok(TakenBatch {
-            accepted: self.batch.counts(&unchanged),
+            accepted: self.batch.counts_by_call(&unchanged),
             erased: self.erased_of(&decided.known),
         })
     }
@@ -186,7 +194,7 @@ impl<'a> BatchIntake<'a> {
 
     /// Queues all deliveries of the append, and leases those of the submissions if this process may
     /// send now. Without submissions or a sender, the commit queues them.
-    async fn claim(
+    async fn claim_deliveries(
         &self,
         appending: &mut AppendTransaction<'_>,
         submissions: &[NewSubmission<'_>],
@@ -200,26 +208,29 @@ impl<'a> BatchIntake<'a> {
         if occurrences.is_empty() {
             return Ok(None);
         }
-        let claimed = claims.queue(appending.connection(), &occurrences, submissions).await;
+        let claimed =
+            claims.queue_and_claim(appending.connection(), &occurrences, submissions).await;
         let claimed = claimed.map_err(IntakeError::of_claim)?;
-        if claimed.waits() {
+        if claimed.needs_worker() {
             appending.deliveries_wait();
         }
         Ok(Some(claimed))
     }
 
-    async fn keys(&self) -> Result<DataKeys, IntakeError> {
+    async fn make_keys(&self) -> Result<DataKeys, IntakeError> {
         if self.subjects.is_empty() {
             return Ok(DataKeys::new());
         }
-        Ok(self.service.keyring.make(&self.subjects, &*self.service.entropy).await?)
+        Ok(self.service.keyring.make_keys(&self.subjects, &*self.service.entropy).await?)
     }
 
     /// Begins the transaction, and first confirms every token that only the cache vouches for.
-    async fn begin(&self) -> Result<AppendTransaction<'a>, IntakeError> {
+    async fn begin_append(&self) -> Result<AppendTransaction<'a>, IntakeError> {
         let mut appending = self.service.pools.intake.begin().await?;
-        let tokens = self.batch.unconfirmed();
-        let revoked = token_cache::revoked(appending.connection(), tokens, self.batch.at()).await?;
+        let tokens = self.batch.unconfirmed_tokens();
+        let revoked =
+            token_cache::find_revoked(appending.connection(), tokens, self.batch.last_call_at())
+                .await?;
         if revoked.is_empty() {
             return Ok(appending);
         }
@@ -227,11 +238,11 @@ impl<'a> BatchIntake<'a> {
         Err(IntakeError::Revoked(revoked))
     }
 
-    async fn decide(
+    async fn decide_batch(
         &self,
         mut appending: AppendTransaction<'a>,
     ) -> Result<DecidedBatch<'a>, IntakeError> {
-        let (mut plan, known) = self.plan(appending.connection()).await?;
+        let (mut plan, known) = self.load_and_plan(appending.connection()).await?;
         let ended = lock_ended_access(appending.connection(), &plan).await?;
         let mut events = with_consequences(&mut plan, &ended);
         let mut placed = self.place_facts(appending.connection(), &mut plan, &known).await?;
@@ -245,16 +256,16 @@ impl<'a> BatchIntake<'a> {
 
     /// Remembers activity ids and locks changed firms and members, then loads and locks the
     /// subjects. Forms and people have no lock: a taken sequence is a conflict.
-    async fn plan(
+    async fn load_and_plan(
         &self,
         connection: &mut PgConnection,
     ) -> Result<(BatchPlan, KnownState), IntakeError> {
         let ids = ids_of_state(self.batch);
-        let fresh = activity_ids::remember(connection, &ids, self.batch.at()).await?;
-        lock_changed(connection, ChangedFirms::by(self.batch)).await?;
+        let fresh = activity_ids::remember(connection, &ids, self.batch.last_call_at()).await?;
+        lock_changed(connection, ChangedFirms::changed_by(self.batch)).await?;
         let known = self.load_and_lock(connection).await?;
         let identity = &self.service.inviter.identity;
-        Ok(plan(self.batch, fresh, known, identity)?)
+        Ok(plan_batch(self.batch, fresh, known, identity)?)
     }
 
     /// Loads only the streams that the batch decides about. The tables answer for the rest. Locks
@@ -264,18 +275,19 @@ impl<'a> BatchIntake<'a> {
         connection: &mut PgConnection,
     ) -> Result<KnownState, IntakeError> {
         let identity = &self.service.inviter.identity;
-        let streams = streams(self.batch, identity);
+        let streams = decided_streams(self.batch, identity);
         let upcasters = self.service.pools.intake.upcasters();
         let events = if streams.is_empty() {
             Vec::new()
         } else {
             load_many(connection, &upcasters, &streams).await?
         };
-        let there = find_references(connection, BatchReferences::by(self.batch)).await?;
+        let there = find_references(connection, BatchReferences::named_by(self.batch)).await?;
         let leads = firms::plans(connection, &firms_of_leads(self.batch)).await?;
-        let silent = subjects::silent(connection, &hot_leads(self.batch, identity)).await?;
+        let silent =
+            subjects::silent_occurrences(connection, &hot_leads(self.batch, identity)).await?;
         let erased = erased_people(self.batch, identity);
-        let named = people::naming(connection, &erased).await?;
+        let named = people::responses_naming(connection, &erased).await?;
         let mut reported_of = reported_of(self.batch);
         for one in &named {
             reported_of.entry((one.firm_id, one.response_id)).or_default();
@@ -284,10 +296,10 @@ impl<'a> BatchIntake<'a> {
         reported_of.retain(|(firm_id, _), _| !there.dropped.contains(firm_id));
         let subjects = lock_subjects(connection, &reported_of).await?;
         // A response that named an erased person in between must be erased too.
-        if people::naming(connection, &erased).await? != named {
+        if people::responses_naming(connection, &erased).await? != named {
             return Err(AppendError::Conflict.into());
         }
-        Ok(KnownState::new(events, there, subjects).with(leads, silent, named))
+        Ok(KnownState::new(events, there, subjects).with_rows(leads, silent, named))
     }
 
     /// Writes new links of subjects, and places the facts that waited for them.
@@ -297,7 +309,7 @@ impl<'a> BatchIntake<'a> {
         plan: &mut BatchPlan,
         known: &KnownState,
     ) -> Result<PlacedFacts, IntakeError> {
-        let (rows, responses) = known.learned();
+        let (rows, responses) = known.learned_rows();
         subjects::update_known(connection, &rows).await?;
         let waited = subjects::take_waiting(connection, &responses).await?;
         Ok(std::mem::take(&mut plan.facts).into_occurrences(known, &waited, self.batch))
@@ -313,7 +325,7 @@ impl<'a> BatchIntake<'a> {
         if erased.is_empty() {
             return Ok(());
         }
-        Ok(self.service.keyring.forget(&erased).await?)
+        Ok(self.service.keyring.forget_keys(&erased).await?)
     }
 
     fn erased_of(&self, known: &KnownState) -> Vec<KeySubject> {
@@ -330,7 +342,7 @@ impl<'a> BatchIntake<'a> {
         let responses: Vec<_> =
             self.subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
         let mut connection = self.service.pools.intake.pool().acquire().await?;
-        let erased = subjects::erased(&mut connection, &responses).await?;
+        let erased = subjects::erased_among(&mut connection, &responses).await?;
         let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
         Ok(erased.into_iter().map(subject).collect())
     }
@@ -361,7 +373,7 @@ async fn drop_parts(connection: &mut PgConnection, parts: &[SubjectId]) -> Resul
 /// Appends the events in their order, and returns the ids of new occurrences. With
 /// [`PriorContent::Anything`], an occurrence may be recorded already. Any other taken sequence is a
 /// conflict.
-async fn append(
+async fn append_events(
     appending: &mut AppendTransaction<'_>,
     events: Vec<NewEvent>,
     before: PriorContent,

@@ -24,8 +24,8 @@ pub(super) async fn show(
 ) -> Result<Json<Access>, Error> {
     let moment: Option<AccessMoment> =
         query.parsed("as_of", "a day (2026-03-14) or an instant (2026-03-14T12:00:00Z)")?;
-    query.end()?;
-    let found = access::of_firm(&service, reader.holder().firms(), firm_id, moment).await?;
+    query.refuse_unknown()?;
+    let found = access::of_firm(&service, reader.holder().reached_firms(), firm_id, moment).await?;
     let look = ReadingDetails::at(ReadingSubject::Access, ReadAs::Page);
     readings::record(&service, firm_id, reader.actor(), look).await?;
     Ok(Json(found))

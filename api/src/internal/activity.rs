@@ -22,7 +22,7 @@ pub(super) async fn report(
     State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<IntakeCounts>), Error> {
-    let read = read(request).await;
+    let read = read_report(request).await;
     let is_taken_in = read.as_ref().is_ok_and(|body| !body.events.is_empty());
     if !is_taken_in {
         // A caller with a revoked token does not learn the fault of its report.
@@ -34,7 +34,7 @@ pub(super) async fn report(
         return Err(error);
     }
     let accepted = intake::accept_with_others(&service, events, bytes, caller).await?;
-    accepted.count();
+    accepted.add_to_metric();
     Ok((StatusCode::ACCEPTED, Json(accepted)))
 }
 
@@ -51,15 +51,15 @@ struct ReportBody {
     bytes: usize,
 }
 
-async fn read(request: Request) -> Result<ReportBody, Error> {
+async fn read_report(request: Request) -> Result<ReportBody, Error> {
     let (parts, body) = request.into_parts();
-    let format = format(&parts.headers)?;
+    let format = event_format(&parts.headers)?;
     let bytes = body::read_of_any_type(&parts.headers, body, BodyLimit::INTERNAL).await?;
-    Ok(ReportBody { events: intake::parse(format, &bytes)?, bytes: bytes.len() })
+    Ok(ReportBody { events: intake::parse_events(format, &bytes)?, bytes: bytes.len() })
 }
 
 /// Reads the content type, which names the format of the events. There is no default.
-fn format(headers: &HeaderMap) -> Result<EventFormat, Error> {
+fn event_format(headers: &HeaderMap) -> Result<EventFormat, Error> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let content_type = types.next();
     if types.next().is_some() {

@@ -58,14 +58,14 @@ pub(super) async fn list(
     State(service): State<Arc<Service>>,
     query: QueryFields,
 ) -> Result<Json<ListBody<Value>>, Error> {
-    let AuditPage { filter, limit } = page(query)?;
+    let AuditPage { filter, limit } = parse_page(query)?;
     let look = ReadingDetails {
         since: filter.since.map(Timestamp::from),
         until: filter.until.map(Timestamp::from),
         ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
-    let rows = audit::list(service.store.pool(), firm_id, &filter, limit).await?;
+    let rows = audit::list_entries(service.store.pool(), firm_id, &filter, limit).await?;
     let more = i64::try_from(rows.len()) == Ok(limit);
     let last = rows.last().filter(|_| more).map(|row| row.sequence.to_string());
     Ok(Json(ListBody { items: rows.iter().map(lines::entry_json).collect(), next: last }))
@@ -100,11 +100,11 @@ pub(super) async fn export(
 ) -> Result<Response, Error> {
     let format = query.choice("format", EXPORT_FORMATS)?.unwrap_or_default();
     let AuditPeriod { since, until } = query.period()?;
-    let number = query.within("checkpoint", 1..=u64::MAX)?;
+    let number = query.number_within("checkpoint", 1..=u64::MAX)?;
     if number.is_some() && !format.is_signed() {
         return Err(Error::invalid("`checkpoint` is for the formats bundle and cover"));
     }
-    query.end()?;
+    query.refuse_unknown()?;
     let look = ReadingDetails {
         since,
         until,
@@ -126,7 +126,7 @@ pub(super) async fn export(
     }
     let pool = service.store.pool().clone();
     let mut connection = pool.acquire().await?;
-    let span = audit::span(
+    let span = audit::find_span(
         &mut connection,
         firm_id,
         i64::MAX,
@@ -145,13 +145,13 @@ struct AuditPage {
     limit: i64,
 }
 
-fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
+fn parse_page(mut query: QueryFields) -> Result<AuditPage, Error> {
     let actions: Vec<Action> =
-        query.list("action", "actions of the audit log", Action::all_names)?;
+        query.parsed_list("action", "actions of the audit log", Action::all_names)?;
     let without_reads = query.bool("no_reads")? == Some(true);
     let AuditPeriod { since, until } = query.period()?;
     let filter = AuditFilter {
-        actions: Action::wanted(&actions, without_reads),
+        actions: Action::action_words(&actions, without_reads),
         actor: query.text("actor"),
         subject: query.text("subject"),
         since: since.map(Timestamp::get),
@@ -159,8 +159,8 @@ fn page(mut query: QueryFields) -> Result<AuditPage, Error> {
         before: query.parsed("after", "the `next` of a page")?,
     };
     let limit = query.limit()?.unwrap_or(LIST_LIMIT_DEFAULT);
-    query.end()?;
-    Ok(AuditPage { filter, limit: listing::within(limit)? })
+    query.refuse_unknown()?;
+    Ok(AuditPage { filter, limit: listing::checked_limit(limit)? })
 }
 
 impl AuditExportFormat {
@@ -204,7 +204,7 @@ fn lines_of(
             };
             let page = ChainSpan { first, last: last.min(first + EXPORT_PAGE_ENTRIES - 1) };
             let mut connection = pool.acquire().await?;
-            for row in audit::stretch(&mut connection, firm_id, page).await? {
+            for row in audit::list_span(&mut connection, firm_id, page).await? {
                 text.push_str(&line(&row));
             }
             let rest = (page.last < last).then_some(ChainSpan { first: page.last + 1, last });

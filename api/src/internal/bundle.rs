@@ -37,9 +37,9 @@ impl BegunBundle {
         asked: ExportSelection,
         number: Option<u64>,
     ) -> Result<Self, Error> {
-        let signed = service.audit.checkpoint(number).await?;
-        let name = name(asked, signed.checkpoint.number);
-        let pages = service.audit.bundle(service.store.pool(), signed, asked).await?;
+        let signed = service.audit.read_checkpoint(number).await?;
+        let name = file_name(asked, signed.checkpoint.number);
+        let pages = service.audit.bundle_under(service.store.pool(), signed, asked).await?;
         Ok(Self { pages, firm_id: asked.firm_id, name })
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn file(
     BegunBundle { pages, name, .. }: BegunBundle,
 ) -> Response {
     let next = |(service, mut pages): (Arc<Service>, BundlePages)| async move {
-        let text = next(&service, &mut pages).await?;
+        let text = next_part(&service, &mut pages).await?;
         Ok::<_, Error>(text.map(|text| (Bytes::from(text), (service, pages))))
     };
     let body = Body::from_stream(stream::try_unfold((service, pages), next));
@@ -68,7 +68,7 @@ pub(super) async fn cover(
     service: Arc<Service>,
     BegunBundle { mut pages, firm_id, name }: BegunBundle,
 ) -> Result<Response, Error> {
-    while next(&service, &mut pages).await?.is_some() {}
+    while next_part(&service, &mut pages).await?.is_some() {}
     let bundle = pages.summary()?;
     let firm_name = firms::name(service.store.pool(), firm_id).await?;
     let made_at = service.clock.now();
@@ -82,13 +82,13 @@ pub(super) async fn cover(
 }
 
 /// The next part. No connection is held while the caller reads.
-async fn next(service: &Service, pages: &mut BundlePages) -> Result<Option<String>, Error> {
+async fn next_part(service: &Service, pages: &mut BundlePages) -> Result<Option<String>, Error> {
     let mut connection = service.store.pool().acquire().await?;
     Ok(pages.next(&mut connection).await?)
 }
 
 /// The name of a bundle's file: firm, days and checkpoint.
-fn name(asked: ExportSelection, number: u64) -> String {
+fn file_name(asked: ExportSelection, number: u64) -> String {
     let day = |at: Option<Timestamp>| at.map_or(String::new(), |at| format!("-{}", at.day()));
     let ExportSelection { firm_id, since, until } = asked;
     format!("audit-{firm_id}{}{}-{number}.bundle", day(since), day(until))

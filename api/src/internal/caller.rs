@@ -107,12 +107,12 @@ impl Reader {
     ///
     /// # Errors
     /// `unauthorized`; or if the database does not answer.
-    pub(super) async fn confirm(
+    pub(super) async fn confirm_token(
         &self,
         service: &Service,
         headers: &HeaderMap,
     ) -> Result<(), Error> {
-        let token = bearer(headers).ok_or(Error::NoToken)?;
+        let token = bearer_token(headers).ok_or(Error::NoToken)?;
         let holder = token_cache::authenticate(service, token).await?;
         if holder.as_ref() == Some(&self.0) { Ok(()) } else { Err(Error::NoToken) }
     }
@@ -133,7 +133,7 @@ impl FromRequestParts<Arc<Service>> for Product {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(parts, service, Self::ROLES).await.map(Self)
+        admit_holder(parts, service, Self::ROLES).await.map(Self)
     }
 }
 
@@ -141,7 +141,7 @@ impl FromRequestParts<Arc<Service>> for Reporter {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
+        let token = bearer_token(&parts.headers).ok_or(Error::NoToken)?;
         let is_small = |bytes| bytes <= intake::SMALL_CALL_BYTES_MAX as u64;
         let caller = if body::content_length(&parts.headers).is_some_and(is_small) {
             token_cache::authenticate_cached(service, token).await?
@@ -161,7 +161,7 @@ impl FromRequestParts<Arc<Service>> for Reader {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(parts, service, Self::ROLES).await.map(Self)
+        admit_holder(parts, service, Self::ROLES).await.map(Self)
     }
 }
 
@@ -169,7 +169,7 @@ impl FromRequestParts<Arc<Service>> for Viewer {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(parts, service, Self::ROLES).await.map(Self)
+        admit_holder(parts, service, Self::ROLES).await.map(Self)
     }
 }
 
@@ -177,7 +177,7 @@ impl FromRequestParts<Arc<Service>> for Operator {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
-        admit(parts, service, &[HolderRole::Operator]).await.map(Self)
+        admit_holder(parts, service, &[HolderRole::Operator]).await.map(Self)
     }
 }
 
@@ -186,22 +186,22 @@ impl FromRequestParts<Arc<Service>> for Operator {
 pub(super) struct SessionHolder(pub(super) TokenHolder);
 
 /// The holder of the session or of the token.
-async fn holder(parts: &Parts, service: &Service) -> Result<TokenHolder, Error> {
+async fn find_holder(parts: &Parts, service: &Service) -> Result<TokenHolder, Error> {
     if let Some(SessionHolder(holder)) = parts.extensions.get() {
         return Ok(holder.clone());
     }
-    let token = bearer(&parts.headers).ok_or(Error::NoToken)?;
+    let token = bearer_token(&parts.headers).ok_or(Error::NoToken)?;
     token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)
 }
 
 /// Admits a holder with one of these roles to the route's firm, if the route has one. A firm that
 /// the token may not reach looks like a missing one.
-async fn admit(
+async fn admit_holder(
     parts: &mut Parts,
     service: &Service,
     roles: &[HolderRole],
 ) -> Result<TokenHolder, Error> {
-    let holder = holder(parts, service).await?;
+    let holder = find_holder(parts, service).await?;
     if !roles.contains(&holder.role) {
         return Err(Error::Forbidden);
     }
@@ -212,7 +212,7 @@ async fn admit(
 }
 
 /// The token in the `Authorization` header, which must be there once.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?;
     if values.next().is_some() {
@@ -232,7 +232,7 @@ mod tests {
         for value in values {
             headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
-        bearer(&headers).map(str::to_owned)
+        bearer_token(&headers).map(str::to_owned)
     }
 
     #[test]

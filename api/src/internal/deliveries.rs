@@ -92,12 +92,12 @@ pub(super) async fn list(
     query: QueryFields,
 ) -> Result<Json<ListBody<DeliveryBody>>, Error> {
     let asked = list_query(query)?;
-    readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
+    readings::record(&service, firm_id, reader.actor(), asked.reading_details()).await?;
     if asked.as_of.is_some() {
         return list_then(&service, firm_id, &asked).await;
     }
     let page = listing::deliveries(&service, firm_id, &asked).await?;
-    let holding = pauses::holding(&service, firm_id, &page.rows).await?;
+    let holding = pauses::holding_pauses(&service, firm_id, &page.rows).await?;
     let held = |row: DeliveryRow| {
         let paused = holding.get(&row.delivery_id).copied();
         DeliveryBody { paused, ..row.into() }
@@ -118,7 +118,7 @@ fn list_query(mut query: QueryFields) -> Result<DeliveryListQuery, Error> {
         limit: query.limit()?,
         as_of: query.text("as_of"),
     };
-    query.end()?;
+    query.refuse_unknown()?;
     Ok(asked)
 }
 
@@ -148,9 +148,9 @@ pub(super) async fn show(
     let show_target = query.text("show_target");
     let show_body = query.text("show_body");
     let show_answer = query.text("show_answer");
-    query.end()?;
+    query.refuse_unknown()?;
     reader.check_reveal(show_target.as_deref())?;
-    let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
+    let delivery_id = delivery_id.id_or(Error::DeliveryNotFound)?;
     let as_of = match &then {
         Some(text) => as_of::read(&service, text).await?,
         None => AsOf::NOW,
@@ -176,13 +176,13 @@ pub(super) async fn show(
         attempts: &attempts,
         actor: reader.actor(),
     };
-    let body = Some(contents::body(&service, contents, show_body.as_deref()).await?);
-    let answers = contents::answers(&service, contents, show_answer.as_deref()).await?;
+    let body = Some(contents::show_body(&service, contents, show_body.as_deref()).await?);
+    let answers = contents::show_answers(&service, contents, show_answer.as_deref()).await?;
     let attempts = Some(with_answers(attempts, answers));
     let shown = if then.is_some() {
         DeliveryBody { erased: Some(erased), ..row.into() }
     } else {
-        let holding = pauses::holding(&service, firm_id, slice::from_ref(&row)).await?;
+        let holding = pauses::holding_pauses(&service, firm_id, slice::from_ref(&row)).await?;
         DeliveryBody { paused: holding.get(&row.delivery_id).copied(), ..row.into() }
     };
     Ok(Json(DeliveryBody { target, body, attempts, ..shown }))
@@ -202,10 +202,10 @@ pub(super) async fn export(
         since: query.time("since")?,
         until: query.time("until")?,
     };
-    query.end()?;
+    query.refuse_unknown()?;
     // A refused export is no export. No line is read before the answer.
-    let lines = export::lines(&service, firm_id, &asked).await?;
-    readings::record(&service, firm_id, reader.actor(), asked.look()).await?;
+    let lines = export::stream_lines(&service, firm_id, &asked).await?;
+    readings::record(&service, firm_id, reader.actor(), asked.reading_details()).await?;
     Ok(([(CONTENT_TYPE, asked.format.content_type())], Body::from_stream(lines)))
 }
 
@@ -216,7 +216,7 @@ pub(super) async fn history(
     delivery_id: PathParamId,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<DeliveryHistory>, Error> {
-    let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
+    let delivery_id = delivery_id.id_or(Error::DeliveryNotFound)?;
     let found = history::of_delivery(&service, firm_id, delivery_id).await?;
     let look = ReadingDetails {
         delivery_id: Some(delivery_id),

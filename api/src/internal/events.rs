@@ -22,7 +22,7 @@ pub(super) async fn show(
 ) -> Result<Json<ShownEvent>, Error> {
     let event = EventRef::read(&event).ok_or(Error::NotFound)?;
     let shown = events::show(&service, event).await?;
-    record(&service, &reader, shown.firm_id).await?;
+    record_reading(&service, &reader, shown.firm_id).await?;
     Ok(Json(shown))
 }
 
@@ -36,20 +36,20 @@ pub(super) async fn list(
     let kind = query.text("kind");
     let after = query.parsed("after", "a position")?;
     let limit = query.limit()?;
-    query.end()?;
+    query.refuse_unknown()?;
     let stream = stream.ok_or_else(|| Error::invalid("`stream` is missing"))?;
     let kind = match kind {
         Some(kind) => Some(events::stream_kind(&kind).ok_or_else(no_kind)?),
         None => None,
     };
     let page = events::of_stream(&service, kind, &stream.to_string(), after, limit).await?;
-    record(&service, &reader, page.firm_id).await?;
+    record_reading(&service, &reader, page.firm_id).await?;
     Ok(Json(page))
 }
 
 /// Records the reading in the chain of the event's firm. An event of another firm looks like a
 /// missing one.
-async fn record(service: &Service, reader: &Reader, firm_id: Uuid) -> Result<(), Error> {
+async fn record_reading(service: &Service, reader: &Reader, firm_id: Uuid) -> Result<(), Error> {
     if !reader.holder().reaches(firm_id) {
         return Err(Error::NotFound);
     }

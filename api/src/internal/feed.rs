@@ -50,17 +50,17 @@ pub(super) async fn follow(
         None if !reader.holder().reaches_all() => return Err(Error::Forbidden),
         _ => {}
     }
-    if call.after > call.end(&service).await? {
+    if call.after > call.last_place(&service).await? {
         return Err(Error::invalid("`after` is beyond the end of this feed"));
     }
     let token_id = reader.holder().token_id;
     let feed = FeedReader { token_id, firm_id: call.firm_id };
     readings::record_feed(&service, feed, reader.actor(), call.after).await?;
-    let mut rows = call.rows(&service).await?;
+    let mut rows = call.read_rows(&service).await?;
     if rows.is_empty() && !call.wait.is_zero() {
-        rows = call.awaited(&service).await?;
+        rows = call.await_rows(&service).await?;
         // The token may have ended during the wait.
-        reader.confirm(&service, &headers).await?;
+        reader.confirm_token(&service, &headers).await?;
     }
     let body = rows.iter().map(|row| lines::feed(row, call.cursor(row))).collect();
     Ok(([(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")], body))
@@ -69,24 +69,24 @@ pub(super) async fn follow(
 impl FeedCall {
     fn read(mut query: QueryFields) -> Result<Self, Error> {
         let firm_id = query.id("firm")?;
-        let after = query.within("after", 0..=i64::MAX)?.unwrap_or(0);
-        let wait = query.within("wait", 0..=WAIT_SECONDS_MAX)?.unwrap_or(0);
-        let limit = listing::within(query.limit()?.unwrap_or(LIST_LIMIT_MAX))?;
-        query.end()?;
+        let after = query.number_within("after", 0..=i64::MAX)?.unwrap_or(0);
+        let wait = query.number_within("wait", 0..=WAIT_SECONDS_MAX)?.unwrap_or(0);
+        let limit = listing::checked_limit(query.limit()?.unwrap_or(LIST_LIMIT_MAX))?;
+        query.refuse_unknown()?;
         Ok(Self { firm_id, after, limit, wait: Duration::from_secs(wait) })
     }
 
     /// The place of the last entry.
-    async fn end(&self, service: &Service) -> Result<i64, Error> {
+    async fn last_place(&self, service: &Service) -> Result<i64, Error> {
         let mut connection = service.store.pool().acquire().await?;
         let Some(firm_id) = self.firm_id else {
             return Ok(audit::last_position(&mut connection).await?);
         };
-        let head = audit::chains(&mut connection, &[firm_id]).await?.pop();
+        let head = audit::chain_ends(&mut connection, &[firm_id]).await?.pop();
         Ok(head.map_or(0, |HeadRow { sequence, .. }| sequence))
     }
 
-    async fn rows(&self, service: &Service) -> Result<Vec<EntryRow>, Error> {
+    async fn read_rows(&self, service: &Service) -> Result<Vec<EntryRow>, Error> {
         let mut connection = service.store.pool().acquire().await?;
         let Self { after, limit, .. } = *self;
         Ok(match self.firm_id {
@@ -96,12 +96,12 @@ impl FeedCall {
     }
 
     /// Looks until there is an entry, or the wait is over.
-    async fn awaited(&self, service: &Service) -> Result<Vec<EntryRow>, Error> {
-        let _place = service.audit.wait()?;
+    async fn await_rows(&self, service: &Service) -> Result<Vec<EntryRow>, Error> {
+        let _place = service.audit.acquire_wait()?;
         let end = Instant::now() + self.wait;
         loop {
             sleep_until(end.min(Instant::now() + LOOK_INTERVAL)).await;
-            let rows = self.rows(service).await?;
+            let rows = self.read_rows(service).await?;
             if !rows.is_empty() || Instant::now() >= end {
                 return Ok(rows);
             }

@@ -19,8 +19,8 @@ pub(super) async fn find(
     mut query: QueryFields,
 ) -> Result<Json<ListBody<Found>>, Error> {
     let text = query.text("q");
-    query.end()?;
+    query.refuse_unknown()?;
     let text = text.ok_or_else(|| Error::invalid("`q` is missing"))?;
-    let items = find::find(&service, reader.holder().firms(), &text).await?;
+    let items = find::find_text(&service, reader.holder().reached_firms(), &text).await?;
     Ok(Json(ListBody { items, next: None }))
 }

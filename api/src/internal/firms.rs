@@ -54,8 +54,8 @@ pub(super) async fn list(
     mut query: QueryFields,
 ) -> Result<Json<ListBody<FirmBody>>, Error> {
     let page = PageRequest { after: query.id("after")?, limit: query.limit()? };
-    query.end()?;
-    Ok(Json(inventory::firms(&service, viewer.holder().firms(), page).await?.into()))
+    query.refuse_unknown()?;
+    Ok(Json(inventory::firms(&service, viewer.holder().reached_firms(), page).await?.into()))
 }
 
 /// Lists a firm's members, former ones too.

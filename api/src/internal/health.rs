@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use eventstore::outage;
 use serde::Serialize;
 
-use super::caller::bearer;
+use super::caller::bearer_token;
 use crate::batching::token_cache;
 use crate::error::Error;
 use crate::readiness::{Alarm, check_readiness};
@@ -48,11 +48,11 @@ async fn ready(
     match check_readiness(&service).await {
         Ok(alarms) => Ok(Json(HealthBody { ok: true, paused, alarms })),
         Err(error) => {
-            let is_told = match bearer(&headers) {
+            let is_told = match bearer_token(&headers) {
                 Some(token) => token_cache::was_active(&service, token).await,
                 None => false,
             };
-            Err(NotReady { reason: reason(&error).filter(|_| is_told), error })
+            Err(NotReady { reason: untold_reason(&error).filter(|_| is_told), error })
         }
     }
 }
@@ -65,13 +65,13 @@ struct NotReady {
 
 impl IntoResponse for NotReady {
     fn into_response(self) -> Response {
-        self.error.answer(self.reason)
+        self.error.answer_with_reason(self.reason)
     }
 }
 
 /// The reason that the sentence of an error does not tell.
-fn reason(error: &Error) -> Option<String> {
+fn untold_reason(error: &Error) -> Option<String> {
     let (Error::Unavailable(detail) | Error::NoKeyring(detail)) = error else { return None };
-    let outages = outage::known();
+    let outages = outage::known_reasons();
     Some(if outages.is_empty() { detail.clone() } else { outages.join("; ") })
 }

@@ -47,11 +47,12 @@ pub(super) async fn test(
     State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<Json<SentTest>, Error> {
-    let hook_id = hook_id.or(Error::NotFound)?;
+    let hook_id = hook_id.id_or(Error::NotFound)?;
     let (parts, body) = request.into_parts();
-    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let mut fields =
+        json::parse_object(&body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let reason = fields.string("reason")?;
-    fields.end()?;
+    fields.refuse_unknown()?;
     let order = HookTest { firm_id, hook_id, actor: caller.actor(), reason: &reason };
     Ok(Json(hook_tests::send(&service, order).await?))
 }
@@ -70,7 +71,7 @@ pub(super) async fn list(
     let after = query.id("after")?;
     let limit = query.limit()?;
     let as_of = query.text("as_of");
-    query.end()?;
+    query.refuse_unknown()?;
     let which = match (removed, warned) {
         (Some(true), Some(true)) => {
             return Err(Error::invalid("`removed` and `warned` cannot both be true"));
@@ -104,13 +105,13 @@ pub(super) async fn history(
     let as_of = query.text("as_of");
     // The reason why an operator asks for the whole target.
     let show_target = query.text("show_target");
-    query.end()?;
+    query.refuse_unknown()?;
     reader.check_reveal(show_target.as_deref())?;
     let as_of = match as_of {
         Some(text) => Some(as_of::read(&service, &text).await?),
         None => None,
     };
-    let hook_id = hook_id.or(Error::NotFound)?;
+    let hook_id = hook_id.id_or(Error::NotFound)?;
     let mut found = history::of_hook(&service, hook_id, as_of).await?;
     if found.firm_id != firm_id {
         return Err(Error::NotFound);

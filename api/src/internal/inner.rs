@@ -6,8 +6,8 @@ use axum::extract::Request;
 use axum::response::Response;
 use tower::ServiceExt;
 
+use super::bare_routes;
 use super::caller::SessionHolder;
-use super::routes;
 use crate::service::Service;
 use crate::sessions::Session;
 
@@ -19,7 +19,7 @@ impl InnerDoor {
     /// The internal API of this service.
     #[must_use]
     pub fn new(service: Service) -> Self {
-        Self(routes(service))
+        Self(bare_routes(service))
     }
 
     /// Answers a call as for the holder of the session.

@@ -51,10 +51,11 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<KeyBody>), Error> {
     let (parts, body) = request.into_parts();
-    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let mut fields =
+        json::parse_object(&body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let member_id = fields.id("member_id")?;
     let name = fields.string("name")?;
-    fields.end()?;
+    fields.refuse_unknown()?;
     let actor = caller.for_member(member_id);
     let created = keys::create_by(&service, firm_id, member_id, actor, &name).await?;
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(created.into())))
@@ -76,7 +77,7 @@ pub(super) async fn history(
     key_id: PathParamId,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<KeyHistory>, Error> {
-    let key_id = key_id.or(Error::NotFound)?;
+    let key_id = key_id.id_or(Error::NotFound)?;
     let found = history::of_key(&service, key_id).await?;
     if found.firm_id != firm_id {
         return Err(Error::NotFound);
@@ -97,9 +98,9 @@ pub(super) async fn revoke(
     State(service): State<Arc<Service>>,
     OptionalJsonBody(mut body): OptionalJsonBody,
 ) -> Result<Json<KeyRevokedAnswer>, Error> {
-    let key_id = key_id.or(Error::NotFound)?;
+    let key_id = key_id.id_or(Error::NotFound)?;
     let why = body.nullable_string("reason")?;
-    body.end()?;
+    body.refuse_unknown()?;
     if let Some(why) = why {
         keys::note_reason(&service, firm_id, key_id, caller.actor(), &why).await?;
     }

@@ -20,11 +20,11 @@ const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Metrics of a process.
 pub trait Exposition: Send + Sync {
     /// All metrics as text. The answer comes within seconds, even without the database.
-    fn text(&self) -> BoxFuture<'_, String>;
+    fn metrics_text(&self) -> BoxFuture<'_, String>;
 }
 
 /// The route, for a router of the process. It answers before the databases do.
-pub fn metrics(exposition: Arc<dyn Exposition>, ids: RequestIds) -> Router {
+pub fn metrics_router(exposition: Arc<dyn Exposition>, ids: RequestIds) -> Router {
     let routes = Router::new()
         .route("/metrics", get(show))
         .method_not_allowed_fallback(wrong_method)
@@ -33,5 +33,5 @@ pub fn metrics(exposition: Arc<dyn Exposition>, ids: RequestIds) -> Router {
 }
 
 async fn show(State(exposition): State<Arc<dyn Exposition>>) -> Response {
-    ([(CONTENT_TYPE, PROMETHEUS_TEXT)], exposition.text().await).into_response()
+    ([(CONTENT_TYPE, PROMETHEUS_TEXT)], exposition.metrics_text().await).into_response()
 }

@@ -34,7 +34,7 @@ mod tokens;
 mod workflow_steps;
 
 pub use inner::InnerDoor;
-pub use metrics::{Exposition, metrics};
+pub use metrics::{Exposition, metrics_router};
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ use crate::service::Service;
 /// The routes of the internal API.
 pub fn router(service: Service) -> Router {
     let ids = service.request_ids();
-    layers::around(routes(service), "internal", ids)
+    layers::around(bare_routes(service), "internal", ids)
 }
 
 /// Puts the layers of the internal API around pages that the internal door serves.
@@ -59,7 +59,7 @@ pub fn around_pages(pages: Router, service: &Service) -> Router {
 }
 
 /// The routes without layers.
-fn routes(service: Service) -> Router {
+fn bare_routes(service: Service) -> Router {
     let firm = Router::new()
         .route("/members", get(firms::members))
         .route("/forms", get(firms::forms))
@@ -122,7 +122,7 @@ fn routes(service: Service) -> Router {
 }
 
 /// The internal API of a process that serves no calls: health only.
-pub fn watched(service: Service) -> Router {
+pub fn health_router(service: Service) -> Router {
     let ids = service.request_ids();
     let door = health::routes()
         .fallback(unknown_route)

@@ -17,7 +17,7 @@ pub(super) struct PathParamId(Option<Uuid>);
 
 impl PathParamId {
     /// The id, or the error for an object that does not exist.
-    pub(super) fn or(self, missing: Error) -> Result<Uuid, Error> {
+    pub(super) fn id_or(self, missing: Error) -> Result<Uuid, Error> {
         self.0.ok_or(missing)
     }
 }
@@ -26,7 +26,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathFirm {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
-        id(parts, state, "firm").await.map(Self).ok_or(Error::FirmNotFound)
+        path_id(parts, state, "firm").await.map(Self).ok_or(Error::FirmNotFound)
     }
 }
 
@@ -34,16 +34,16 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParamId {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        Ok(Self(id(parts, state, "id").await))
+        Ok(Self(path_id(parts, state, "id").await))
     }
 }
 
 /// The firm in the path of a route, if the route has one and its id is well-formed.
 pub(super) async fn firm_of_route(parts: &mut Parts) -> Option<Uuid> {
-    id(parts, &(), "firm").await
+    path_id(parts, &(), "firm").await
 }
 
-async fn id<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Option<Uuid> {
+async fn path_id<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Option<Uuid> {
     let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
     params.iter().find(|(param, _)| *param == name).and_then(|(_, text)| parse_id(text))
 }

@@ -40,8 +40,9 @@ pub(super) async fn pause(
     request: Request,
 ) -> Result<(StatusCode, Json<PauseBody>), Error> {
     let (parts, body) = request.into_parts();
-    let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
-    let (which, reason) = read(fields)?;
+    let fields =
+        json::parse_object(&body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let (which, reason) = read_scope(fields)?;
     check_reach(&service, &caller, &which).await?;
     let row = pauses::pause(&service, &which, &reason, caller.actor()).await?;
     Ok((StatusCode::CREATED, Json(row.into())))
@@ -63,9 +64,9 @@ pub(super) async fn resume(
     State(service): State<Arc<Service>>,
     OptionalJsonBody(mut body): OptionalJsonBody,
 ) -> Result<Json<PauseBody>, Error> {
-    let pause_id = pause_id.or(Error::PauseNotFound)?;
+    let pause_id = pause_id.id_or(Error::PauseNotFound)?;
     let reason = body.nullable_string("reason")?;
-    body.end()?;
+    body.refuse_unknown()?;
     let holder = caller.holder();
     if !holder.reaches_all() {
         let mut rows = pauses::list(&service).await?.into_iter();
@@ -103,13 +104,13 @@ async fn check_reach(
 }
 
 /// Reads the scope. It must be named, so that a caller who forgets an id does not pause everything.
-fn read(mut fields: BodyFields) -> Result<(RequestedScope, String), Error> {
+fn read_scope(mut fields: BodyFields) -> Result<(RequestedScope, String), Error> {
     let firm = fields.optional_id("firm_id")?.map(RequestedScope::Firm);
     let hook = fields.optional_id("hook_id")?.map(RequestedScope::Hook);
     let host = fields.nullable_string("host")?.map(RequestedScope::Host);
     let all = fields.optional_bool("all")?.filter(|all| *all).map(|_| RequestedScope::All);
     let reason = fields.string("reason")?;
-    fields.end()?;
+    fields.refuse_unknown()?;
     let mut named = [firm, hook, host, all].into_iter().flatten();
     match (named.next(), named.next()) {
         (Some(which), None) => Ok((which, reason)),

@@ -10,7 +10,7 @@ use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use super::caller::Reader;
 use super::path::PathFirm;
 use crate::body::{self, BodyLimit, json};
-use crate::commands::{readings, reason};
+use crate::commands::{parse_reason, readings};
 use crate::error::Error;
 use crate::queries::people::{self, PersonTrail};
 use crate::service::Service;
@@ -23,10 +23,11 @@ pub(super) async fn show(
     request: Request,
 ) -> Result<Json<PersonTrail>, Error> {
     let (parts, body) = request.into_parts();
-    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let mut fields =
+        json::parse_object(&body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let address = fields.string("address")?;
-    let why = reason(&fields.string("reason")?)?;
-    fields.end()?;
+    let why = parse_reason(&fields.string("reason")?)?;
+    fields.refuse_unknown()?;
     let person_id = people::person_id(&service, firm_id, &address);
     let look = ReadingDetails {
         person_id: Some(person_id),

@@ -33,11 +33,12 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<PortalLinkBody>), Error> {
     let (parts, body) = request.into_parts();
-    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let mut fields =
+        json::parse_object(&body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let member_id = fields.id("member_id")?;
     let lang = fields.nullable_string("lang")?;
     let frame_origin = fields.nullable_string("frame_origin")?;
-    fields.end()?;
+    fields.refuse_unknown()?;
     let new = NewPortalLink {
         firm_id,
         member_id,

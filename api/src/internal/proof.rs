@@ -85,8 +85,8 @@ pub(super) async fn keys(
     mut query: QueryFields,
 ) -> Result<Response, Error> {
     let format = query.choice("format", KEY_FORMATS)?.unwrap_or(KeyFormat::Json);
-    query.end()?;
-    let known = service.audit.keys().await?;
+    query.refuse_unknown()?;
+    let known = service.audit.known_keys().await?;
     let text = |line: fn(&PublicKey) -> String| {
         let lines: String = known.keys.iter().map(line).collect();
         ([(CONTENT_TYPE, "text/plain; charset=utf-8")], lines).into_response()
@@ -113,10 +113,10 @@ pub(super) async fn checkpoints(
     mut query: QueryFields,
 ) -> Result<Json<ListBody<SignedCheckpoint>>, Error> {
     let after = query.parsed("after", "the number of a checkpoint")?.unwrap_or(0);
-    let limit = listing::within(query.limit()?.unwrap_or(LIST_LIMIT_DEFAULT))?;
-    query.end()?;
+    let limit = listing::checked_limit(query.limit()?.unwrap_or(LIST_LIMIT_DEFAULT))?;
+    query.refuse_unknown()?;
     let limit = usize::try_from(limit).unwrap_or_default();
-    let items = service.audit.checkpoints(after, limit).await?;
+    let items = service.audit.checkpoints_after(after, limit).await?;
     let last = items.last().filter(|_| items.len() == limit);
     let next = last.map(|signed| signed.checkpoint.number.to_string());
     Ok(Json(ListBody { items, next }))
@@ -147,7 +147,7 @@ impl From<&PublicKey> for PublicKeyBody {
 
 impl From<EndedVerification> for EndedBody {
     fn from(EndedVerification { at, position, outcome }: EndedVerification) -> Self {
-        let (word, why) = outcome.parts();
+        let (word, why) = outcome.word_and_text();
         Self { at, position, outcome: word, why: why.map(str::to_owned) }
     }
 }

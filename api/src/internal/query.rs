@@ -80,7 +80,7 @@ impl QueryFields {
     }
 
     /// Values with commas between. `allowed` lists what a value may be.
-    pub(super) fn list<T: FromStr>(
+    pub(super) fn parsed_list<T: FromStr>(
         &mut self,
         name: &'static str,
         form: &str,
@@ -95,7 +95,7 @@ impl QueryFields {
     }
 
     /// A whole number of a range.
-    pub(super) fn within<N: FromStr + PartialOrd + Display>(
+    pub(super) fn number_within<N: FromStr + PartialOrd + Display>(
         &mut self,
         name: &'static str,
         range: RangeInclusive<N>,
@@ -137,7 +137,7 @@ impl QueryFields {
     }
 
     /// Refuses parameters that the endpoint has not taken.
-    pub(super) fn end(self) -> Result<(), Error> {
+    pub(super) fn refuse_unknown(self) -> Result<(), Error> {
         let Some(name) = self.left.keys().next() else {
             return Ok(());
         };
@@ -173,10 +173,10 @@ mod tests {
             fields.limit()?;
             fields.bool("removed")?;
             fields.choice("format", &[("ndjson", 1), ("csv", 2)])?;
-            fields.list::<DeliveryState>("action", "states", || "the states".into())?;
-            fields.within("wait", 0..=30)?;
+            fields.parsed_list::<DeliveryState>("action", "states", || "the states".into())?;
+            fields.number_within("wait", 0..=30)?;
             let state = fields.parsed("state", "a state")?;
-            fields.end().map(|()| state)
+            fields.refuse_unknown().map(|()| state)
         };
         read().map_err(|error: Error| error.to_string())
     }

@@ -21,7 +21,7 @@ pub(super) async fn list(
     let host = query.text("host");
     let after = query.text("after");
     let limit = query.limit()?;
-    query.end()?;
+    query.refuse_unknown()?;
     reader.check_reach()?;
     let found = receivers::list(&service, &ReceiverListQuery { host, after, limit }).await?;
     let full = i64::try_from(found.len()) == Ok(limit.unwrap_or(RECEIVERS_LIMIT_DEFAULT));

@@ -32,12 +32,13 @@ pub(super) async fn reissue(
     State(service): State<Arc<Service>>,
     request: Request,
 ) -> Result<(StatusCode, Json<ReissueAnswer>), Error> {
-    let delivery_id = delivery_id.or(Error::DeliveryNotFound)?;
+    let delivery_id = delivery_id.id_or(Error::DeliveryNotFound)?;
     let (parts, body) = request.into_parts();
-    let mut fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let mut fields =
+        json::parse_object(&body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
     let reason = fields.string("reason")?;
-    let request_id = fields.optional_id("request_id")?.unwrap_or_else(|| service.entropy.id());
-    fields.end()?;
+    let request_id = fields.optional_id("request_id")?.unwrap_or_else(|| service.entropy.new_id());
+    fields.refuse_unknown()?;
     let new = NewReissue { firm_id, delivery_id, request_id, reason };
     let id = reissue::reissue(&service, &new, caller.actor()).await?;
     Ok((StatusCode::ACCEPTED, Json(ReissueAnswer { id, reissue_of: delivery_id, request_id })))

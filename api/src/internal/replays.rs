@@ -20,7 +20,7 @@ use super::caller::{Operator, Reader};
 use super::path::PathParamId;
 use super::query::QueryFields;
 use crate::body::{self, BodyFields, BodyLimit, OptionalJsonBody, json};
-use crate::commands::reason;
+use crate::commands::parse_reason;
 use crate::commands::replays::{self, NewReplay, ReplayView, SelectedDeliveries};
 use crate::error::Error;
 use crate::queries::inventory::{self, PageRequest};
@@ -77,8 +77,9 @@ pub(super) async fn list(
 ) -> Result<Json<ListBody<ReplayBody>>, Error> {
     let firm_id = query.id("firm_id")?;
     let page = PageRequest { after: query.id("after")?, limit: query.limit()? };
-    query.end()?;
-    let found = inventory::replays(&service, reader.holder().firms(), firm_id, page).await?;
+    query.refuse_unknown()?;
+    let found =
+        inventory::replays(&service, reader.holder().reached_firms(), firm_id, page).await?;
     Ok(Json(found.into()))
 }
 
@@ -89,8 +90,9 @@ pub(super) async fn start(
     request: Request,
 ) -> Result<(StatusCode, Json<ReplayStartAnswer>), Error> {
     let (parts, body) = request.into_parts();
-    let fields = json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
-    let ReadOrder { new, expected, dry_run } = read(fields, &service)?;
+    let fields =
+        json::parse_object(&body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?)?;
+    let ReadOrder { new, expected, dry_run } = read_order(fields, &service)?;
     if !caller.holder().reaches(new.firm_id) {
         return Err(Error::FirmNotFound);
     }
@@ -99,11 +101,11 @@ pub(super) async fn start(
         let shown = ReplayStartAnswer::new(&selected, new.rate_per_second);
         return Ok((StatusCode::OK, Json(shown)));
     }
-    let shown = match replays::begun(&service, &new).await? {
-        Some(first) => ReplayStartAnswer::again(&first),
+    let shown = match replays::find_begun(&service, &new).await? {
+        Some(first) => ReplayStartAnswer::for_repeat(&first),
         None => {
             let selected = replays::select(&service, &new).await?;
-            selected.check(expected)?;
+            selected.check_count(expected)?;
             let id = replays::start(&service, &new, &selected, caller.actor()).await?;
             ReplayStartAnswer {
                 id: Some(id),
@@ -121,8 +123,8 @@ pub(super) async fn show(
     replay_id: PathParamId,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ReplayBody>, Error> {
-    let replay_id = replay_id.or(Error::ReplayNotFound)?;
-    Ok(Json(reached(&service, &caller, replay_id).await?.into()))
+    let replay_id = replay_id.id_or(Error::ReplayNotFound)?;
+    Ok(Json(find_reached(&service, &caller, replay_id).await?.into()))
 }
 
 /// Pauses a replay.
@@ -131,7 +133,7 @@ pub(super) async fn pause(
     replay_id: PathParamId,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ReplayBody>, Error> {
-    change(&service, replay_id, ReplayCommand::Pause, caller).await
+    change_replay(&service, replay_id, ReplayCommand::Pause, caller).await
 }
 
 /// Resumes a replay.
@@ -140,7 +142,7 @@ pub(super) async fn resume(
     replay_id: PathParamId,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ReplayBody>, Error> {
-    change(&service, replay_id, ReplayCommand::Resume, caller).await
+    change_replay(&service, replay_id, ReplayCommand::Resume, caller).await
 }
 
 /// Stops a replay.
@@ -151,26 +153,26 @@ pub(super) async fn stop(
     OptionalJsonBody(mut body): OptionalJsonBody,
 ) -> Result<Json<ReplayBody>, Error> {
     let why = body.nullable_string("reason")?;
-    body.end()?;
-    let reason = why.as_deref().map(reason).transpose()?;
-    change(&service, replay_id, ReplayCommand::Stop { reason }, caller).await
+    body.refuse_unknown()?;
+    let reason = why.as_deref().map(parse_reason).transpose()?;
+    change_replay(&service, replay_id, ReplayCommand::Stop { reason }, caller).await
 }
 
-async fn change(
+async fn change_replay(
     service: &Service,
     replay_id: PathParamId,
     command: ReplayCommand,
     caller: Operator,
 ) -> Result<Json<ReplayBody>, Error> {
-    let replay_id = replay_id.or(Error::ReplayNotFound)?;
+    let replay_id = replay_id.id_or(Error::ReplayNotFound)?;
     if !caller.holder().reaches_all() {
-        reached(service, &caller, replay_id).await?;
+        find_reached(service, &caller, replay_id).await?;
     }
     Ok(Json(replays::change(service, replay_id, command, caller.actor()).await?.into()))
 }
 
 /// The replay. A replay of a firm that the token may not reach looks like a missing one.
-async fn reached(
+async fn find_reached(
     service: &Service,
     caller: &Operator,
     replay_id: Uuid,
@@ -191,19 +193,23 @@ struct ReadOrder {
     dry_run: bool,
 }
 
-fn read(mut fields: BodyFields, service: &Service) -> Result<ReadOrder, Error> {
+fn read_order(mut fields: BodyFields, service: &Service) -> Result<ReadOrder, Error> {
     let selection = ReplaySelection {
         delivery_ids: fields.ids("delivery_ids")?,
         hook_id: fields.optional_id("hook_id")?,
-        trigger: parsed("trigger", "the key of a trigger", fields.nullable_string("trigger")?)?,
+        trigger: parse_field(
+            "trigger",
+            "the key of a trigger",
+            fields.nullable_string("trigger")?,
+        )?,
         form_id: fields.optional_id("form_id")?,
-        state: parsed("state", "failed or delivered", fields.nullable_string("state")?)?,
-        since: parsed("since", TIME, fields.nullable_string("since")?)?,
-        until: parsed("until", TIME, fields.nullable_string("until")?)?,
+        state: parse_field("state", "failed or delivered", fields.nullable_string("state")?)?,
+        since: parse_field("since", TIME, fields.nullable_string("since")?)?,
+        until: parse_field("until", TIME, fields.nullable_string("until")?)?,
     };
     let new = NewReplay {
         firm_id: fields.id("firm_id")?,
-        request_id: fields.optional_id("request_id")?.unwrap_or_else(|| service.entropy.id()),
+        request_id: fields.optional_id("request_id")?.unwrap_or_else(|| service.entropy.new_id()),
         selection,
         reason: fields.string("reason")?,
         force: fields.optional_bool("force")?.unwrap_or_default(),
@@ -213,7 +219,7 @@ fn read(mut fields: BodyFields, service: &Service) -> Result<ReadOrder, Error> {
     };
     let expected = fields.optional_number("expected")?;
     let dry_run = fields.optional_bool("dry_run")?.unwrap_or_default();
-    fields.end()?;
+    fields.refuse_unknown()?;
     Ok(ReadOrder { new, expected, dry_run })
 }
 
@@ -221,7 +227,7 @@ fn read(mut fields: BodyFields, service: &Service) -> Result<ReadOrder, Error> {
 const TIME: &str = "an RFC 3339 timestamp";
 
 /// Reads a value from its text. `form` says what the value must be.
-fn parsed<T: FromStr>(
+fn parse_field<T: FromStr>(
     name: &'static str,
     form: &str,
     text: Option<String>,
@@ -251,7 +257,7 @@ impl ReplayStartAnswer {
     }
 
     /// The answer to a repeated request. The skipped deliveries are not kept.
-    fn again(first: &ReplayView) -> Self {
+    fn for_repeat(first: &ReplayView) -> Self {
         let selected = usize::try_from(first.row.selected).unwrap_or_default();
         let rate_per_second = u64::try_from(first.row.rate_per_second).unwrap_or(1).max(1);
         Self {

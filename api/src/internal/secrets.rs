@@ -32,7 +32,7 @@ pub(super) async fn reveal(
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
 ) -> Result<SecretAnswer, Error> {
-    Ok(shown(&secrets::reveal(&service, firm_id, caller.actor()).await?))
+    Ok(secret_answer(&secrets::reveal(&service, firm_id, caller.actor()).await?))
 }
 
 /// Makes a new secret, and shows it.
@@ -42,18 +42,18 @@ pub(super) async fn rotate(
     State(service): State<Arc<Service>>,
     OptionalJsonBody(body): OptionalJsonBody,
 ) -> Result<SecretAnswer, Error> {
-    let reason = reason(body)?;
+    let reason = take_reason(body)?;
     let rotated = secrets::rotate(&service, firm_id, caller.actor(), reason.as_deref()).await?;
-    Ok(shown(&rotated))
+    Ok(secret_answer(&rotated))
 }
 
-fn reason(mut body: BodyFields) -> Result<Option<String>, Error> {
+fn take_reason(mut body: BodyFields) -> Result<Option<String>, Error> {
     let reason = body.nullable_string("reason")?;
-    body.end()?;
+    body.refuse_unknown()?;
     Ok(reason)
 }
 
-fn shown(revealed: &RevealedSecret) -> SecretAnswer {
+fn secret_answer(revealed: &RevealedSecret) -> SecretAnswer {
     let secret = revealed.secret.as_str().to_owned();
     let secret = SecretBody { secret, rotated_at: revealed.rotated_at };
     ([(CACHE_CONTROL, "no-store")], Json(secret))

@@ -33,7 +33,7 @@ pub(super) async fn list(
     reader: Reader,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ListBody<TokenBody>>, Error> {
-    Ok(Json(ListBody::new(inventory::tokens(&service, reader.holder().firms()).await?)))
+    Ok(Json(ListBody::new(inventory::tokens(&service, reader.holder().reached_firms()).await?)))
 }
 
 impl From<TokenRow> for TokenBody {

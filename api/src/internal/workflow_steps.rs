@@ -71,7 +71,9 @@ pub(super) async fn queue(
     request: Request,
 ) -> Result<(StatusCode, Json<StepAcceptedAnswer>), Error> {
     let (parts, body) = request.into_parts();
-    let new = read(json::object(&body::read(&parts.headers, body, BodyLimit::PUBLIC).await?)?)?;
+    let new = read_step(json::parse_object(
+        &body::read_bytes(&parts.headers, body, BodyLimit::PUBLIC).await?,
+    )?)?;
     let step = steps::queue(&service, new, caller.holder()).await?;
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
@@ -95,7 +97,7 @@ pub(super) async fn retry(
     Ok((StatusCode::ACCEPTED, Json(step.into())))
 }
 
-fn read(mut fields: BodyFields) -> Result<NewStep, Error> {
+fn read_step(mut fields: BodyFields) -> Result<NewStep, Error> {
     let headers = fields.optional_object("headers")?.into_iter();
     let headers = headers.map(|(name, value)| match value {
         Value::String(value) => Ok((name, value)),
@@ -114,7 +116,7 @@ fn read(mut fields: BodyFields) -> Result<NewStep, Error> {
         response_id: fields.id("response_id")?,
         test: fields.optional_bool("test")?.unwrap_or_default(),
     };
-    fields.end()?;
+    fields.refuse_unknown()?;
     Ok(new)
 }
 

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::headers;
-use super::operation::{Operation, reference};
+use super::operation::{Operation, schema_reference};
 use crate::Error;
 
 /// The condition of each answer of the public API (contract, section Errors; rulings 7 and 12).
-fn when(error: &Error) -> &'static str {
+fn error_condition(error: &Error) -> &'static str {
     match error {
         Error::InvalidRequest(_) => "The body is not the JSON the endpoint expects.",
         Error::BodyTooLarge => "The body has more than 64 KiB. The connection is closed.",
@@ -73,7 +73,7 @@ fn when(error: &Error) -> &'static str {
 /// References to the answers of an operation, one per status.
 pub(super) fn references(errors: &[Error]) -> Value {
     let reference = |(status, errors): (u16, Vec<&Error>)| {
-        let name = name(status, &errors);
+        let name = response_name(status, &errors);
         (status.to_string(), json!({"$ref": format!("#/components/responses/{name}")}))
     };
     Value::Object(by_status(errors).into_iter().map(reference).collect())
@@ -84,7 +84,7 @@ pub(super) fn responses(operations: &[Operation]) -> Value {
     let mut responses = Map::new();
     for operation in operations {
         for (status, errors) in by_status(&operation.all_refusals()) {
-            responses.insert(name(status, &errors), response(status, &errors));
+            responses.insert(response_name(status, &errors), describe_response(status, &errors));
         }
     }
     Value::Object(responses)
@@ -121,44 +121,50 @@ fn by_status(errors: &[Error]) -> BTreeMap<u16, Vec<&Error>> {
 }
 
 /// `404FormNotFoundOrUnknownTrigger`
-fn name(status: u16, errors: &[&Error]) -> String {
-    let names: Vec<_> = errors.iter().map(|error| pascal(error.status_and_code().1)).collect();
+fn response_name(status: u16, errors: &[&Error]) -> String {
+    let names: Vec<_> = errors.iter().map(|error| pascal_case(error.status_and_code().1)).collect();
     format!("Error{status}{}", names.join("Or"))
 }
 
-fn pascal(code: &str) -> String {
+fn pascal_case(code: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     code.split('_').map(capital).collect()
 }
 
-fn response(status: u16, errors: &[&Error]) -> Value {
+fn describe_response(status: u16, errors: &[&Error]) -> Value {
     let code = |error: &&Error| error.status_and_code().1;
-    let told = |error: &&Error| format!("`{}`: {}", code(error), when(error));
+    let told = |error: &&Error| format!("`{}`: {}", code(error), error_condition(error));
     let description: Vec<_> = errors.iter().map(told).collect();
     let mut headers = headers::of_error(status);
     headers.extend(own_headers(status));
     json!({
         "description": description.join("\n\n"),
         "content": {"application/json": {
-            "schema": reference("Error"),
-            "examples": errors.iter().map(|error| (code(error), example(error)))
+            "schema": schema_reference("Error"),
+            "examples": errors.iter().map(|error| (code(error), error_example(error)))
                 .collect::<BTreeMap<_, _>>(),
         }},
         "headers": headers,
     })
 }
 
-fn example(error: &Error) -> Value {
+fn error_example(error: &Error) -> Value {
     let code = error.status_and_code().1;
-    json!({"summary": when(error), "value": {"error": error.to_string(), "code": code}})
+    json!({"summary": error_condition(error), "value": {"error": error.to_string(), "code": code}})
 }
 
 /// Headers that only answers with this status have.
 fn own_headers(status: u16) -> Map<String, Value> {
     match status {
-        401 => header("WWW-Authenticate", "The scheme of a key.", &json!({"const": "Bearer"})),
-        405 => header("Allow", "The methods of this path.", &json!({"examples": ["GET,HEAD"]})),
-        429 | 503 => header(
+        401 => {
+            required_header("WWW-Authenticate", "The scheme of a key.", &json!({"const": "Bearer"}))
+        }
+        405 => required_header(
+            "Allow",
+            "The methods of this path.",
+            &json!({"examples": ["GET,HEAD"]}),
+        ),
+        429 | 503 => required_header(
             "Retry-After",
             "After how many seconds to try again.",
             &json!({"type": "integer", "minimum": 1}),
@@ -168,7 +174,7 @@ fn own_headers(status: u16) -> Map<String, Value> {
 }
 
 /// A header that is always there. It is a text unless its schema says otherwise.
-fn header(name: &str, description: &str, schema: &Value) -> Map<String, Value> {
+fn required_header(name: &str, description: &str, schema: &Value) -> Map<String, Value> {
     let mut schema = schema.clone();
     if schema.get("type").is_none() {
         schema["type"] = json!("string");

@@ -25,7 +25,7 @@ pub(super) fn components() -> Value {
             "description": "In every answer to a known key: the calls left (`r`), and the seconds until \
                 one more passes (`t`).",
             "schema": {"type": "string"},
-            "example": KeyRate { left: 119, seconds: 60 }.header(),
+            "example": KeyRate { left: 119, seconds: 60 }.header_value(),
         },
         "RateLimit-Policy": {
             "description": "In every answer to a known key: `q` calls in any `w` seconds.",
@@ -85,7 +85,7 @@ pub(super) fn of_error(status: u16) -> Map<String, Value> {
         401 | 431 => &["X-Request-Id"],
         _ => &["X-Request-Id", "RateLimit", "RateLimit-Policy"],
     };
-    references(names)
+    header_references(names)
 }
 
 /// The shared headers of an operation's success.
@@ -97,10 +97,10 @@ pub(super) fn of_success(operation: &Operation) -> Map<String, Value> {
     if operation.caching == OperationCaching::ByTag {
         names.push("ETag");
     }
-    references(&names)
+    header_references(&names)
 }
 
-fn references(names: &[&str]) -> Map<String, Value> {
+fn header_references(names: &[&str]) -> Map<String, Value> {
     let reference = |name: &&str| json!({"$ref": format!("#/components/headers/{name}")});
     names.iter().map(|name| ((*name).to_owned(), reference(name))).collect()
 }

@@ -79,7 +79,7 @@ pub fn document(base_url: &str) -> Value {
         "servers": [{"url": base_url, "description": "This service."}],
         "security": either_key(),
         "tags": tags,
-        "paths": paths(&operations),
+        "paths": describe_paths(&operations),
         "webhooks": webhooks::all(),
         "components": {
             "securitySchemes": security_schemes(),
@@ -93,8 +93,8 @@ pub fn document(base_url: &str) -> Value {
 
 /// The description as text. Examples have their fields in the order of the answers.
 #[must_use]
-pub fn text(base_url: &str) -> String {
-    pretty(&document(base_url))
+pub fn document_text(base_url: &str) -> String {
+    pretty_json(&document(base_url))
 }
 
 /// The page of a description.
@@ -107,16 +107,16 @@ pub(crate) fn example_answer(document: &Value, path: &str, method: &str) -> Opti
     let responses = document["paths"][path][method]["responses"].as_object()?;
     let (_, success) = responses.iter().find(|(status, _)| status.starts_with('2'))?;
     let examples = success["content"]["application/json"]["examples"].as_object()?;
-    examples.values().next().map(|example| pretty(&example["value"]))
+    examples.values().next().map(|example| pretty_json(&example["value"]))
 }
 
 /// The description, or a part of it, as formatted text.
-pub(crate) fn pretty(value: &Value) -> String {
+pub(crate) fn pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(&order::InOrder(value)).unwrap_or_default()
 }
 
 /// The paths of the description, each with its methods.
-fn paths(operations: &[Operation]) -> Value {
+fn describe_paths(operations: &[Operation]) -> Value {
     let mut paths = BTreeMap::<&str, Map<String, Value>>::new();
     for operation in operations {
         let methods = paths.entry(operation.path).or_default();

@@ -121,7 +121,7 @@ impl RequestBody {
         json!({
             "required": self.required,
             "content": {"application/json": {
-                "schema": reference(self.schema),
+                "schema": schema_reference(self.schema),
                 "example": self.example,
             }},
         })
@@ -142,16 +142,16 @@ impl SuccessAnswer {
 }
 
 /// A schema of the components, by name.
-pub(super) fn reference(schema: &str) -> Value {
+pub(super) fn schema_reference(schema: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{schema}")})
 }
 
 /// An array of a schema of the components.
 pub(super) fn array_of(schema: &str) -> Value {
-    json!({"type": "array", "items": reference(schema)})
+    json!({"type": "array", "items": schema_reference(schema)})
 }
 
 /// The only example.
-pub(super) fn example(value: &Value) -> Value {
+pub(super) fn only_example(value: &Value) -> Value {
     json!({"example": {"value": value}})
 }

@@ -54,7 +54,7 @@ const ORDERS: [&[&str]; 19] = [
 ];
 
 /// The entries of an object, in the order of the answers. An object of another kind stays as it is.
-pub(super) fn entries(object: &Map<String, Value>) -> Vec<(&str, &Value)> {
+pub(super) fn ordered_entries(object: &Map<String, Value>) -> Vec<(&str, &Value)> {
     let mut entries: Vec<_> = object.iter().map(|(name, value)| (name.as_str(), value)).collect();
     let place = |order: &[&str], name: &str| order.iter().position(|field| *field == name);
     let order = ORDERS.iter().find(|order| entries.iter().all(|(name, _)| order.contains(name)));
@@ -72,7 +72,7 @@ impl Serialize for InOrder<'_> {
         match self.0 {
             Value::Object(object) => {
                 let mut map = serializer.serialize_map(Some(object.len()))?;
-                for (name, value) in entries(object) {
+                for (name, value) in ordered_entries(object) {
                     map.serialize_entry(name, &InOrder(value))?;
                 }
                 map.end()

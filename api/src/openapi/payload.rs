@@ -4,20 +4,22 @@
 use domain::subscription::Trigger;
 use serde_json::{Map, Value, json};
 
-use super::operation::{array_of, reference};
-use super::schemas::build::{as_here, named, object, open_text, text, uri};
+use super::operation::{array_of, schema_reference};
+use super::schemas::build::{
+    as_here, named_schemas, object_schema, open_text, text_schema, uri_schema,
+};
 
 pub(super) fn all() -> Map<String, Value> {
-    named([
+    named_schemas([
         ("EventPayload", event_payload()),
-        ("EventForm", form()),
-        ("EventResponse", response()),
-        ("Respondent", respondent()),
-        ("Answer", answer()),
-        ("Report", report()),
-        ("Booking", booking()),
-        ("Invitee", invitee()),
-        ("Partial", partial()),
+        ("EventForm", form_schema()),
+        ("EventResponse", response_schema()),
+        ("Respondent", respondent_schema()),
+        ("Answer", answer_schema()),
+        ("Report", report_schema()),
+        ("Booking", booking_schema()),
+        ("Invitee", invitee_schema()),
+        ("Partial", partial_schema()),
     ])
 }
 
@@ -31,14 +33,14 @@ fn by_key(description: &str, values: Value) -> Value {
 fn event_payload() -> Value {
     let texts = json!({"type": "string"});
     let report = json!({
-        "anyOf": [reference("Report"), {"type": "null"}],
+        "anyOf": [schema_reference("Report"), {"type": "null"}],
         "description": "Null when there is no report yet.",
     });
     let properties = json!({
         "event": open_text("The trigger.", &Trigger::ALL.map(Trigger::key)),
-        "form": reference("EventForm"),
-        "response": reference("EventResponse"),
-        "respondent": reference("Respondent"),
+        "form": schema_reference("EventForm"),
+        "response": schema_reference("EventResponse"),
+        "respondent": schema_reference("Respondent"),
         "answers": array_of("Answer"),
         "fields": by_key("The same answers by question id, for mapping.", texts.clone()),
         "variables": by_key("The form's variables; may be empty.", json!(true)),
@@ -49,19 +51,19 @@ fn event_payload() -> Value {
     });
     let about = "One shape serves every trigger. It is read when the delivery first goes out; later \
         tries send the same bytes.";
-    object(about, &["booking", "partial"], properties)
+    object_schema(about, &["booking", "partial"], properties)
 }
 
-fn form() -> Value {
+fn form_schema() -> Value {
     let properties = json!({
         "id": as_here("Id", "The form."),
-        "title": text("Its title."),
-        "url": uri("Its public address."),
+        "title": text_schema("Its title."),
+        "url": uri_schema("Its public address."),
     });
-    object("The form of the response.", &[], properties)
+    object_schema("The form of the response.", &[], properties)
 }
 
-fn response() -> Value {
+fn response_schema() -> Value {
     let submitted_at = "When it was submitted; of an unfinished one, when it was last answered.";
     let properties = json!({
         "id": as_here("Id", "The response."),
@@ -70,33 +72,33 @@ fn response() -> Value {
         "lang": open_text("The language.", &["en"]),
         "ending": open_text("The ending that was reached; empty while unfinished.", &["default"]),
     });
-    object("The response it happened to.", &[], properties)
+    object_schema("The response it happened to.", &[], properties)
 }
 
-fn respondent() -> Value {
+fn respondent_schema() -> Value {
     let properties = json!({
-        "name": text("Full name."),
-        "first_name": text("First name."),
-        "last_name": text("Last name."),
-        "email": text("Address."),
-        "phone": text("Phone number."),
-        "company": text("Company."),
+        "name": text_schema("Full name."),
+        "first_name": text_schema("First name."),
+        "last_name": text_schema("Last name."),
+        "email": text_schema("Address."),
+        "phone": text_schema("Phone number."),
+        "company": text_schema("Company."),
     });
-    object("The person who answered; what is not known is empty.", &[], properties)
+    object_schema("The person who answered; what is not known is empty.", &[], properties)
 }
 
-fn answer() -> Value {
+fn answer_schema() -> Value {
     let kinds = ["contact_group", "short_text", "long_text"];
     let properties = json!({
-        "id": text("The question."),
-        "question": text("Its words."),
+        "id": text_schema("The question."),
+        "question": text_schema("Its words."),
         "type": open_text("Its type.", &kinds),
-        "answer": text("The answer, as text."),
+        "answer": text_schema("The answer, as text."),
     });
-    object("An answered question.", &[], properties)
+    object_schema("An answered question.", &[], properties)
 }
 
-fn report() -> Value {
+fn report_schema() -> Value {
     let summary = json!({
         "type": ["string", "null"],
         "description": "Null while the report is sold and not yet paid for.",
@@ -108,43 +110,43 @@ fn report() -> Value {
     });
     let properties = json!({
         "id": as_here("Id", "The report."),
-        "title": text("Its title."),
+        "title": text_schema("Its title."),
         "status": open_text("Its state.", &["approved"]),
         "summary": summary,
         "highlights": highlights,
-        "review_url": uri("Where it can be reviewed."),
+        "review_url": uri_schema("Where it can be reviewed."),
     });
-    object("The report on the response.", &[], properties)
+    object_schema("The report on the response.", &[], properties)
 }
 
-fn booking() -> Value {
+fn booking_schema() -> Value {
     let minutes = json!({"type": "integer", "minimum": 0, "description": "Its length in minutes."});
     let properties = json!({
         "id": as_here("Id", "The booking."),
-        "title": text("Its title."),
+        "title": text_schema("Its title."),
         "status": open_text("A cancelled booking stays.", &["confirmed", "cancelled"]),
         "starts_at": as_here("Timestamp", "When the call starts."),
         "ends_at": as_here("Timestamp", "When the call ends."),
         "duration_min": minutes,
         "time_zone": open_text("IANA name of the time zone.", &["Europe/London"]),
-        "location": text("Where it takes place."),
-        "join_url": text("The URL where to join it; empty when there is no such place."),
-        "invitee": reference("Invitee"),
+        "location": text_schema("Where it takes place."),
+        "join_url": text_schema("The URL where to join it; empty when there is no such place."),
+        "invitee": schema_reference("Invitee"),
     });
-    object("A booked call.", &[], properties)
+    object_schema("A booked call.", &[], properties)
 }
 
-fn invitee() -> Value {
+fn invitee_schema() -> Value {
     let properties = json!({
-        "name": text("Full name."),
-        "email": text("Address."),
-        "phone": text("Phone number."),
+        "name": text_schema("Full name."),
+        "email": text_schema("Address."),
+        "phone": text_schema("Phone number."),
         "time_zone": open_text("IANA name of the time zone.", &["Europe/London"]),
     });
-    object("The person a call was booked with.", &[], properties)
+    object_schema("The person a call was booked with.", &[], properties)
 }
 
-fn partial() -> Value {
+fn partial_schema() -> Value {
     let answered = json!({
         "type": "integer",
         "minimum": 0,
@@ -154,5 +156,5 @@ fn partial() -> Value {
         "last_answer_at": as_here("Timestamp", "When the last answer was given."),
         "answered": answered,
     });
-    object("How far an unfinished response came.", &[], properties)
+    object_schema("How far an unfinished response came.", &[], properties)
 }

@@ -17,7 +17,8 @@ fn page_text() -> String {
 
 #[test]
 fn described_paths_are_the_routed_paths() {
-    let routed: BTreeSet<_> = crate::public::contract().iter().map(|(path, _)| *path).collect();
+    let routed: BTreeSet<_> =
+        crate::public::contract_routes().iter().map(|(path, _)| *path).collect();
     let document = document(BASE);
     let described: BTreeSet<_> =
         document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
@@ -165,7 +166,7 @@ fn the_page_tells_shared_errors_once() {
 /// Examples had their fields in the order of the alphabet.
 #[test]
 fn examples_keep_the_answers_field_order() {
-    let text = text(BASE);
+    let text = document_text(BASE);
     let place =
         |field: &str, from: usize| from + text[from..].find(&format!("\"{field}\":")).unwrap();
     let example = text.find("https://hooks.example.com/catch").unwrap();

@@ -4,7 +4,7 @@
 use domain::subscription::Trigger;
 use serde_json::{Map, Value, json};
 
-use super::operation::{example, reference};
+use super::operation::{only_example, schema_reference};
 use super::schemas::examples;
 
 const ABOUT: &str = "\
@@ -28,13 +28,13 @@ the old one too.";
 /// One webhook per trigger.
 pub(super) fn all() -> Value {
     let webhooks = Trigger::ALL
-        .map(|trigger| (trigger.key().to_owned(), json!({"post": delivery(trigger)})))
+        .map(|trigger| (trigger.key().to_owned(), json!({"post": describe_delivery(trigger)})))
         .into_iter()
         .collect();
     Value::Object(webhooks)
 }
 
-fn delivery(trigger: Trigger) -> Value {
+fn describe_delivery(trigger: Trigger) -> Value {
     let fires = trigger.hint();
     json!({
         "operationId": operation_id(trigger),
@@ -42,15 +42,15 @@ fn delivery(trigger: Trigger) -> Value {
         "description": format!("Fires: {fires}.\n\n{ABOUT}"),
         "tags": ["Deliveries"],
         "security": [],
-        "parameters": headers(trigger),
+        "parameters": delivery_headers(trigger),
         "requestBody": {
             "required": true,
             "content": {"application/json": {
-                "schema": narrowed(trigger),
-                "examples": example(&examples::event(trigger)),
+                "schema": narrowed_payload(trigger),
+                "examples": only_example(&examples::event(trigger)),
             }},
         },
-        "responses": answers(),
+        "responses": receiver_answers(),
     })
 }
 
@@ -61,79 +61,83 @@ fn operation_id(trigger: Trigger) -> String {
 }
 
 /// The payload of one trigger. The part that a trigger is about is required.
-fn narrowed(trigger: Trigger) -> Value {
+fn narrowed_payload(trigger: Trigger) -> Value {
     let event = json!({"type": "string", "const": trigger.key()});
     let mut narrow = json!({"type": "object", "properties": {"event": event}});
     match trigger {
         Trigger::PartialSubmission => {
-            narrow["properties"]["partial"] = reference("Partial");
+            narrow["properties"]["partial"] = schema_reference("Partial");
             narrow["required"] = json!(["partial"]);
         }
         Trigger::BookingMade | Trigger::BookingRescheduled | Trigger::BookingCancelled => {
-            narrow["properties"]["booking"] = reference("Booking");
+            narrow["properties"]["booking"] = schema_reference("Booking");
             narrow["required"] = json!(["booking"]);
         }
         Trigger::ReportApproved | Trigger::ReportSent | Trigger::ReportOpened => {
-            narrow["properties"]["report"] = reference("Report");
+            narrow["properties"]["report"] = schema_reference("Report");
         }
         Trigger::FormSubmitted | Trigger::PaymentReceived | Trigger::LeadHot => {}
     }
-    json!({"allOf": [reference("EventPayload"), narrow]})
+    json!({"allOf": [schema_reference("EventPayload"), narrow]})
 }
 
 /// The headers of a delivery. OpenAPI ignores `Content-Type` and `Accept` here, because they belong
 /// to the content.
-fn headers(trigger: Trigger) -> Value {
+fn delivery_headers(trigger: Trigger) -> Value {
     let text = json!({"type": "string"});
     json!([
-        header("X-Service-Event", "The trigger.", &json!({"const": trigger.key()})),
-        header(
+        required_header("X-Service-Event", "The trigger.", &json!({"const": trigger.key()})),
+        required_header(
             "X-Service-Delivery",
             "The delivery, the same on every try: dedupe on it.",
-            &reference("Id")
+            &schema_reference("Id")
         ),
-        header(
+        required_header(
             "Idempotency-Key",
             "The delivery again; of a workflow's step `<run_id>:<step_id>`.",
             &text
         ),
-        optional(
+        optional_header(
             "X-Service-Hook",
             "The subscription; not sent by a workflow's step.",
-            &reference("Id")
+            &schema_reference("Id")
         ),
-        header(
+        required_header(
             "X-Service-Signature",
             SIGNATURE_TEXT,
             &json!({"type": "string", "pattern": "^t=[0-9]+,v1=[0-9a-f]{64}$"})
         ),
-        optional(
+        optional_header(
             "X-Service-Test",
             "`1` in test runs of a workflow, and in an operator's test of a subscription's target.",
             &json!({"const": "1"})
         ),
-        header(
+        required_header(
             "User-Agent",
             "The service and its version.",
             &json!({"type": "string", "pattern": "^firmforms/"})
         ),
-        header("Accept-Encoding", "Answers are never decompressed.", &json!({"const": "identity"})),
+        required_header(
+            "Accept-Encoding",
+            "Answers are never decompressed.",
+            &json!({"const": "identity"})
+        ),
     ])
 }
 
-fn header(name: &str, description: &str, schema: &Value) -> Value {
-    let mut header = optional(name, description, schema);
+fn required_header(name: &str, description: &str, schema: &Value) -> Value {
+    let mut header = optional_header(name, description, schema);
     header["required"] = json!(true);
     header
 }
 
-fn optional(name: &str, description: &str, schema: &Value) -> Value {
+fn optional_header(name: &str, description: &str, schema: &Value) -> Value {
     json!({"name": name, "in": "header", "required": false, "description": description,
            "schema": schema})
 }
 
 /// Answers of a receiver, with their effect.
-fn answers() -> Value {
+fn receiver_answers() -> Value {
     let told = [
         ("2XX", "Delivered, if the headers are there within 10 seconds."),
         (

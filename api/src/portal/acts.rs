@@ -171,8 +171,8 @@ pub async fn replay_delivery(
     order: DeliveryReplay<'_>,
 ) -> Result<ReplayOutcome, Error> {
     let found = as_of::delivery(service, session.firm_id(), order.delivery_id, AsOf::NOW).await?.0;
-    let new = order.replay(session);
-    if replays::begun(service, &new).await?.is_some() {
+    let new = order.new_replay(session);
+    if replays::find_begun(service, &new).await?.is_some() {
         return Ok(ReplayOutcome::Begun);
     }
     if found.row.state != DeliveryState::Failed.name() {
@@ -190,7 +190,7 @@ pub async fn replay_delivery(
 }
 
 impl DeliveryReplay<'_> {
-    fn replay(&self, session: &PortalSession) -> NewReplay {
+    fn new_replay(&self, session: &PortalSession) -> NewReplay {
         NewReplay {
             firm_id: session.firm_id(),
             request_id: self.request_id,
@@ -214,10 +214,10 @@ pub(super) async fn replay_skip(
     delivery_id: Uuid,
 ) -> Result<Option<ReplaySkip>, Error> {
     let mut connection = service.store.pool().acquire().await?;
-    let found = projector::replays::replayable(&mut connection, &[delivery_id]).await?.pop();
+    let found = projector::replays::find_replayable(&mut connection, &[delivery_id]).await?.pop();
     let Some(found) = found else { return Ok(Some(ReplaySkip::NotSelected)) };
     let under_way = replay_items::is_waiting(&mut connection, delivery_id).await?;
-    Ok(skip_reason(ReplayConditions { under_way, ..found.standing() }))
+    Ok(skip_reason(ReplayConditions { under_way, ..found.replay_conditions() }))
 }
 
 /// Gives a failed workflow step five new tries (ruling 33).

@@ -69,19 +69,19 @@ pub async fn make(service: &Service, new: &NewPortalLink) -> Result<PortalLink, 
     let code = URL_SAFE_NO_PAD.encode(service.routed_secret());
     let ends_at = service.clock.now().get() + LINK_TIME;
     let row = NewLinkRow {
-        link_sha256: sha256(&code),
+        link_sha256: secret_sha256(&code),
         firm_id: new.firm_id,
         member_id: new.member_id,
         lang: new.lang.map(Lang::code),
         frame_origin: new.frame_origin.as_ref().map(FrameOrigin::as_str),
         ends_at,
     };
-    portal_sessions::insert(pool, &row).await?;
+    portal_sessions::insert_link(pool, &row).await?;
     let url = format!("{}/portal/enter?code={code}", service.inviter.public_url);
     Ok(PortalLink { url, expires_at: ends_at.into() })
 }
 
 /// The SHA-256 of a code or a cookie. Both have 256 random bits, so no guess can be tried out.
-pub(super) fn sha256(text: &str) -> [u8; 32] {
+pub(super) fn secret_sha256(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }

@@ -35,16 +35,16 @@ impl<K> Default for Windows<K> {
 }
 
 impl<K: Copy + Eq + Hash> Windows<K> {
-    fn admit(&mut self, caller: K, limit: usize, now: Timestamp) -> Result<(), Error> {
+    fn admit_caller(&mut self, caller: K, limit: usize, now: Timestamp) -> Result<(), Error> {
         if !self.0.contains_key(&caller) {
             // A window waits for a limit of one as long as it holds a call.
-            self.0.retain(|_, window| window.wait(1, now).is_some());
+            self.0.retain(|_, window| window.seconds_to_wait(1, now).is_some());
         }
         let window = self.0.entry(caller).or_default();
-        match window.wait(limit, now) {
+        match window.seconds_to_wait(limit, now) {
             Some(seconds) => Err(Error::RateLimited(seconds)),
             None => {
-                window.count(now);
+                window.count_call(now);
                 Ok(())
             }
         }
@@ -60,28 +60,32 @@ pub(super) struct OpenTest {
 
 impl Drop for OpenTest {
     fn drop(&mut self) {
-        held(&self.open).remove(&self.firm_id);
+        lock_shared(&self.open).remove(&self.firm_id);
     }
 }
 
 impl PortalRates {
     /// Admits a request of the session with this cookie, or refuses it.
-    pub(super) fn admit(&self, cookie_sha256: [u8; 32], now: Timestamp) -> Result<(), Error> {
-        held(&self.sessions).admit(cookie_sha256, REQUESTS_PER_SESSION, now)
+    pub(super) fn admit_session(
+        &self,
+        cookie_sha256: [u8; 32],
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        lock_shared(&self.sessions).admit_caller(cookie_sha256, REQUESTS_PER_SESSION, now)
     }
 
     /// Admits a test of the firm, which has one under way at a time.
     pub(super) fn begin_test(&self, firm_id: Uuid, now: Timestamp) -> Result<OpenTest, Error> {
-        if !held(&self.open_tests).insert(firm_id) {
+        if !lock_shared(&self.open_tests).insert(firm_id) {
             return Err(Error::RateLimited(u64::from(WINDOW_SECONDS)));
         }
         let test = OpenTest { open: Arc::clone(&self.open_tests), firm_id };
-        held(&self.tests).admit(firm_id, TESTS_PER_FIRM, now)?;
+        lock_shared(&self.tests).admit_caller(firm_id, TESTS_PER_FIRM, now)?;
         Ok(test)
     }
 }
 
-fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_shared<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -97,21 +101,21 @@ mod tests {
     fn a_session_gets_120_calls_a_minute() {
         let rates = PortalRates::default();
         for _ in 0..120 {
-            assert_eq!(rates.admit([1; 32], at(0)), Ok(()));
+            assert_eq!(rates.admit_session([1; 32], at(0)), Ok(()));
         }
-        assert_eq!(rates.admit([1; 32], at(20)), Err(Error::RateLimited(40)));
-        assert_eq!(rates.admit([2; 32], at(20)), Ok(()), "another session");
-        assert_eq!(rates.admit([1; 32], at(60)), Ok(()));
+        assert_eq!(rates.admit_session([1; 32], at(20)), Err(Error::RateLimited(40)));
+        assert_eq!(rates.admit_session([2; 32], at(20)), Ok(()), "another session");
+        assert_eq!(rates.admit_session([1; 32], at(60)), Ok(()));
     }
 
     #[test]
     fn windows_of_ended_sessions_are_dropped() {
         let rates = PortalRates::default();
         for session in 0..200 {
-            rates.admit([session; 32], at(0)).unwrap();
+            rates.admit_session([session; 32], at(0)).unwrap();
         }
-        rates.admit([255; 32], at(60)).unwrap();
-        assert_eq!(held(&rates.sessions).0.len(), 1);
+        rates.admit_session([255; 32], at(60)).unwrap();
+        assert_eq!(lock_shared(&rates.sessions).0.len(), 1);
     }
 
     /// A firm sent two tests at once, or six in a minute.

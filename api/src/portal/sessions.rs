@@ -17,10 +17,10 @@ use eventstore::{AppendError, AppendTransaction, NewEvent};
 use projector::portal_sessions::{self, PortalSessionRow, SpentLinkRow, UsedLink};
 use uuid::Uuid;
 
-use super::links::sha256;
+use super::links::secret_sha256;
 use crate::commands::readings;
 use crate::error::Error;
-use crate::public::client;
+use crate::public::client_behind_proxies;
 use crate::service::Service;
 
 /// Most cookies of a request that are looked up. A neighbour in the domain may have set one.
@@ -80,23 +80,28 @@ pub enum PortalEntry {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn enter(service: &Service, parts: &Parts, code: &str, cookies: &[&str]) -> Entered {
+pub async fn enter_by_link(
+    service: &Service,
+    parts: &Parts,
+    code: &str,
+    cookies: &[&str],
+) -> Entered {
     if !is_bare_secret(code) {
-        let why = wrong(service, parts, WrongSecret::Malformed).await?;
+        let why = count_wrong(service, parts, WrongSecret::Malformed).await?;
         return Ok(PortalEntry::Refused { why, frame_origin: None });
     }
     let cookie = URL_SAFE_NO_PAD.encode(service.routed_secret());
     let now = service.clock.now().get();
     let used = UsedLink {
-        link_sha256: sha256(code),
-        cookie_sha256: sha256(&cookie),
+        link_sha256: secret_sha256(code),
+        cookie_sha256: secret_sha256(&cookie),
         now,
         ends_at: now + SESSION_TIME,
     };
     let mut appending = service.store.begin().await?;
     if let Some(link) = portal_sessions::begin(appending.connection(), used).await? {
         return match record_beginning(service, appending, used, &link).await {
-            Ok(()) => begun(service, cookie).await,
+            Ok(()) => begun_entry(service, cookie).await,
             // The member manages the firm no more, and the link stays unused until its end.
             Err(AppendError::ActorInactive) => Ok(PortalEntry::Refused {
                 why: Error::Unauthorized,
@@ -109,14 +114,14 @@ pub async fn enter(service: &Service, parts: &Parts, code: &str, cookies: &[&str
     let pool = service.store.pool();
     let spent = portal_sessions::find_link(pool, used.link_sha256).await?;
     if let Some(spent) = &spent
-        && let PortalStanding::Open(session) = standing(service, cookies).await?
+        && let PortalStanding::Open(session) = find_standing(service, cookies).await?
         && session.firm_id == spent.firm_id
         && session.member_id == spent.member_id
     {
-        session.admit(service)?;
+        session.admit_request(service)?;
         return Ok(PortalEntry::GoesOn(Box::new(session)));
     }
-    let why = wrong(service, parts, WrongSecret::Unknown).await?;
+    let why = count_wrong(service, parts, WrongSecret::Unknown).await?;
     Ok(PortalEntry::Refused { why, frame_origin: spent.and_then(|spent| spent.frame_origin) })
 }
 
@@ -135,7 +140,7 @@ async fn record_beginning(
     let context = service.context(link.firm_id, Actor::Member(link.member_id));
     let stream = reading_id(&used.cookie_sha256).to_string();
     let event = ReadingEvent::AuditRead(beginning);
-    match appending.append(NewEvent::after(0, &stream, &context, [event])).await {
+    match appending.append(NewEvent::number_after(0, &stream, &context, [event])).await {
         Ok(_) => appending.commit().await,
         Err(error) => {
             appending.rollback().await?;
@@ -144,8 +149,8 @@ async fn record_beginning(
     }
 }
 
-async fn begun(service: &Service, cookie: String) -> Entered {
-    match standing(service, &[&cookie]).await? {
+async fn begun_entry(service: &Service, cookie: String) -> Entered {
+    match find_standing(service, &[&cookie]).await? {
         PortalStanding::Open(session) => {
             Ok(PortalEntry::Begun { cookie, session: Box::new(session) })
         }
@@ -168,11 +173,11 @@ pub async fn find(
     parts: &Parts,
     cookies: &[&str],
 ) -> Result<PortalStanding, Error> {
-    let found = standing(service, cookies).await?;
+    let found = find_standing(service, cookies).await?;
     if matches!(found, PortalStanding::Unknown) && !cookies.is_empty() {
         let is_known_form = cookies.iter().any(|cookie| is_bare_secret(cookie));
         let kind = if is_known_form { WrongSecret::Unknown } else { WrongSecret::Malformed };
-        let why = wrong(service, parts, kind).await?;
+        let why = count_wrong(service, parts, kind).await?;
         return if why == Error::Unauthorized { Ok(found) } else { Err(why) };
     }
     Ok(found)
@@ -188,21 +193,21 @@ enum WrongSecret {
 }
 
 /// Counts a wrong code or cookie. Returns its refusal.
-async fn wrong(service: &Service, parts: &Parts, kind: WrongSecret) -> Result<Error, Error> {
-    let address = client(parts, &service.settings.trusted_proxies);
+async fn count_wrong(service: &Service, parts: &Parts, kind: WrongSecret) -> Result<Error, Error> {
+    let address = client_behind_proxies(parts, &service.settings.trusted_proxies);
     let now = service.clock.now();
     Ok(match kind {
-        WrongSecret::Malformed => service.admission.wrong_keys.malformed(address, now),
+        WrongSecret::Malformed => service.admission.wrong_keys.count_malformed(address, now),
         WrongSecret::Unknown => {
-            service.admission.wrong_keys.unknown(service.store.pool(), address, now).await?
+            service.admission.wrong_keys.count_unknown(service.store.pool(), address, now).await?
         }
     })
 }
 
-async fn standing(service: &Service, cookies: &[&str]) -> Result<PortalStanding, Error> {
+async fn find_standing(service: &Service, cookies: &[&str]) -> Result<PortalStanding, Error> {
     let mut hashes = Vec::new();
     for cookie in cookies.iter().filter(|cookie| is_bare_secret(cookie)) {
-        let hash = sha256(cookie);
+        let hash = secret_sha256(cookie);
         if hashes.len() < COOKIES_MAX && !hashes.contains(&hash) {
             hashes.push(hash);
         }
@@ -216,7 +221,7 @@ async fn standing(service: &Service, cookies: &[&str]) -> Result<PortalStanding,
         if row.manages && row.ends_at > now.get() {
             return Ok(PortalStanding::Open(PortalSession::new(row)));
         }
-        let why = service.admission.portal_rates.admit(row.cookie_sha256, now).err();
+        let why = service.admission.portal_rates.admit_session(row.cookie_sha256, now).err();
         let why = why.unwrap_or(Error::Unauthorized);
         last = PortalStanding::Over { why, frame_origin: row.frame_origin };
     }
@@ -289,8 +294,8 @@ impl PortalSession {
     ///
     /// # Errors
     /// `rate_limited`.
-    pub fn admit(&self, service: &Service) -> Result<(), Error> {
-        service.admission.portal_rates.admit(self.cookie_sha256, service.clock.now())
+    pub fn admit_request(&self, service: &Service) -> Result<(), Error> {
+        service.admission.portal_rates.admit_session(self.cookie_sha256, service.clock.now())
     }
 
     /// The text that each form of this session must carry.
@@ -329,7 +334,7 @@ impl PortalSession {
     }
 
     /// Records a look of the member.
-    pub(super) async fn record(
+    pub(super) async fn record_look(
         &self,
         service: &Service,
         look: ReadingDetails,
@@ -352,7 +357,7 @@ mod tests {
             lang: None,
             frame_origin: None,
             ends_at: "2026-11-01T12:30:00Z".parse().unwrap(),
-            cookie_sha256: sha256(cookie),
+            cookie_sha256: secret_sha256(cookie),
         }
     }
 

@@ -125,13 +125,13 @@ pub async fn key(
         key_id: Some(key_id),
         ..ReadingDetails::at(ReadingSubject::Key, ReadAs::Page)
     };
-    session.record(service, look).await?;
+    session.record_look(service, look).await?;
     let live = hooks::list_live(service.store.pool(), session.firm_id()).await?;
-    let hooks = live.into_iter().filter(|hook| hook.key_id == key_id).map(masked).collect();
+    let hooks = live.into_iter().filter(|hook| hook.key_id == key_id).map(mask_target).collect();
     Ok(KeyWithHooks { key, hooks })
 }
 
-fn masked(hook: HookLife) -> HookLife {
+fn mask_target(hook: HookLife) -> HookLife {
     HookLife { target_url: shown_target(&hook.target_url), ..hook }
 }
 
@@ -157,15 +157,15 @@ pub async fn hooks(
     after: Option<Uuid>,
 ) -> Result<HooksWithHealth, Error> {
     let firm_id = session.firm_id();
-    session.record(service, ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)).await?;
+    session.record_look(service, ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)).await?;
     let asked = HookListQuery { which, as_of: None, after, limit: Some(PAGE_ROWS) };
     let ListPage { rows, next } = listing::hooks(service, firm_id, asked).await?;
     let live: Vec<Uuid> =
         rows.iter().filter(|hook| hook.removed_at.is_none()).map(|hook| hook.hook_id).collect();
     let pool = service.store.pool();
-    let health = deliveries::health(pool, firm_id, &live).await?;
+    let health = deliveries::hook_health(pool, firm_id, &live).await?;
     let warned = hooks::list_warned(pool, firm_id).await?.iter().map(|hook| hook.hook_id).collect();
-    let page = ListPage { rows: rows.into_iter().map(masked).collect(), next };
+    let page = ListPage { rows: rows.into_iter().map(mask_target).collect(), next };
     Ok(HooksWithHealth { page, health, warned })
 }
 
@@ -187,9 +187,9 @@ pub async fn hook(
         hook_id: Some(hook_id),
         ..ReadingDetails::at(ReadingSubject::Hook, ReadAs::Page)
     };
-    session.record(service, look).await?;
+    session.record_look(service, look).await?;
     let pool = service.store.pool();
-    let health = deliveries::health(pool, session.firm_id(), &[hook_id]).await?.pop();
+    let health = deliveries::hook_health(pool, session.firm_id(), &[hook_id]).await?.pop();
     Ok((found, health.unwrap_or_default()))
 }
 
@@ -202,7 +202,7 @@ pub(super) async fn require_hook(
     session: &PortalSession,
     hook_id: Uuid,
 ) -> Result<(), Error> {
-    let found = hooks::positions(service.store.pool(), session.firm_id(), hook_id).await?;
+    let found = hooks::life_positions(service.store.pool(), session.firm_id(), hook_id).await?;
     found.map(drop).ok_or(Error::NotFound)
 }
 
@@ -215,7 +215,7 @@ pub async fn deliveries(
     session: &PortalSession,
     asked: DeliveryListQuery,
 ) -> Result<ListPage<DeliveryRow>, Error> {
-    session.record(service, asked.look()).await?;
+    session.record_look(service, asked.reading_details()).await?;
     let asked = DeliveryListQuery { limit: Some(PAGE_ROWS), as_of: None, ..asked };
     listing::deliveries(service, session.firm_id(), &asked).await
 }
@@ -230,7 +230,7 @@ pub async fn steps(
     after: Option<Uuid>,
 ) -> Result<ListPage<DeliveryRow>, Error> {
     let asked = DeliveryListQuery { after, limit: Some(PAGE_ROWS), ..DeliveryListQuery::default() };
-    session.record(service, asked.look()).await?;
+    session.record_look(service, asked.reading_details()).await?;
     listing::steps(service, session.firm_id(), &asked).await
 }
 
@@ -246,7 +246,9 @@ pub async fn run(
     after: Option<Uuid>,
 ) -> Result<ListPage<DeliveryRow>, Error> {
     let firm_id = session.firm_id();
-    session.record(service, ReadingDetails::at(ReadingSubject::Deliveries, ReadAs::Page)).await?;
+    session
+        .record_look(service, ReadingDetails::at(ReadingSubject::Deliveries, ReadAs::Page))
+        .await?;
     let pool = service.store.pool();
     let after = match after {
         Some(id) => {
@@ -296,7 +298,7 @@ pub async fn delivery(
         delivery_id: Some(delivery_id),
         ..ReadingDetails::at(ReadingSubject::Delivery, ReadAs::Page)
     };
-    session.record(service, look).await?;
+    session.record_look(service, look).await?;
     let is_failed = then.row.hook_id.is_some() && then.row.state == DeliveryState::Failed.name();
     let skip = if is_failed { acts::replay_skip(service, delivery_id).await? } else { None };
     Ok(DeliveryOutlook { then, skip })
@@ -321,10 +323,11 @@ pub async fn audit(
     looks: LookFilter,
     before: Option<i64>,
 ) -> Result<(Vec<Value>, Option<i64>), Error> {
-    session.record(service, ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)).await?;
-    let actions = Action::wanted(&[], looks == LookFilter::Hidden);
+    session.record_look(service, ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)).await?;
+    let actions = Action::action_words(&[], looks == LookFilter::Hidden);
     let filter = AuditFilter { actions, before, ..AuditFilter::default() };
-    let rows = audit::list(service.store.pool(), session.firm_id(), &filter, PAGE_ROWS).await?;
+    let rows =
+        audit::list_entries(service.store.pool(), session.firm_id(), &filter, PAGE_ROWS).await?;
     let is_full = i64::try_from(rows.len()) == Ok(PAGE_ROWS);
     let next = rows.last().filter(|_| is_full).map(|row| row.sequence);
     Ok((rows.iter().map(lines::entry_json).collect(), next))

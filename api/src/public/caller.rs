@@ -13,7 +13,7 @@ use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
-use super::client::client;
+use super::client::client_behind_proxies;
 use super::credentials::{KeyHeader, key_header};
 use super::key_rate;
 use crate::Service;
@@ -42,7 +42,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Error> {
         let row = look_up_key(parts, service, &service.admission.key_batchers.callers).await?;
-        Self::admit(row, service.clock.now())
+        Self::admit_row(row, service.clock.now())
     }
 }
 
@@ -81,27 +81,28 @@ async fn look_up_key<Q: KeyQuery>(
     batcher: &KeyBatcher<Q>,
 ) -> Result<Q::Answer, Error> {
     let wrong_keys = &service.admission.wrong_keys;
-    let from = || (client(parts, &service.settings.trusted_proxies), service.clock.now());
+    let from =
+        || (client_behind_proxies(parts, &service.settings.trusted_proxies), service.clock.now());
     let key = match key_header(&parts.headers) {
         KeyHeader::Key(key) => key,
         KeyHeader::Missing => return Err(Error::Unauthorized),
         KeyHeader::Unusable => {
             let (address, now) = from();
-            return Err(wrong_keys.malformed(address, now));
+            return Err(wrong_keys.count_malformed(address, now));
         }
     };
     if let Some(answer) = batcher.look_up(service, key.hash()).await? {
-        key_rate::note(&parts.extensions, Q::admission(&answer).rate(service.clock.now()));
+        key_rate::note(&parts.extensions, Q::admission(&answer).key_rate(service.clock.now()));
         return Ok(answer);
     }
     let (address, now) = from();
-    Err(wrong_keys.unknown(service.store.pool(), address, now).await?)
+    Err(wrong_keys.count_unknown(service.store.pool(), address, now).await?)
 }
 
 /// Admits a call or refuses it. The key's own rate comes before the state of its firm (ruling 1).
-pub(super) fn admit(admission: Admission, now: Timestamp) -> Result<(), Error> {
+pub(super) fn check_admission(admission: Admission, now: Timestamp) -> Result<(), Error> {
     if admission.calls_left.is_none() {
-        return Err(Error::RateLimited(admission.rate(now).seconds));
+        return Err(Error::RateLimited(admission.key_rate(now).seconds));
     }
     if !admission.firm_active {
         return Err(Error::FirmInactive);
@@ -129,7 +130,7 @@ impl FromRequestParts<Arc<Service>> for ReadingCaller {
 impl ReadingCaller {
     /// Gives the connection back while `other` runs, because all callers share a few. Then takes a
     /// new one for the caller's firm.
-    pub(super) async fn without<T>(
+    pub(super) async fn without_connection<T>(
         self,
         service: &Service,
         other: impl Future<Output = T>,
@@ -153,8 +154,8 @@ impl Caller {
         service.context(self.firm_id, Actor::Key(self.key_id))
     }
 
-    fn admit(row: CallerRow, now: Timestamp) -> Result<Self, Error> {
-        admit(row.admission, now)?;
+    fn admit_row(row: CallerRow, now: Timestamp) -> Result<Self, Error> {
+        check_admission(row.admission, now)?;
         Ok(Self {
             key_id: row.key_id,
             key_name: row.key_name,
@@ -191,26 +192,26 @@ pub(super) mod tests {
     }
 
     pub(in crate::public) fn caller() -> Caller {
-        Caller::admit(row(), now()).unwrap()
+        Caller::admit_row(row(), now()).unwrap()
     }
 
     #[test]
     fn b5_an_inactive_firms_key_is_refused() {
         let inactive = Admission { firm_active: false, ..admitted() };
-        assert_eq!(admit(inactive, now()), Err(Error::FirmInactive));
-        assert_eq!(admit(admitted(), now()), Ok(()));
+        assert_eq!(check_admission(inactive, now()), Err(Error::FirmInactive));
+        assert_eq!(check_admission(admitted(), now()), Ok(()));
     }
 
     #[test]
     fn the_rate_is_asked_before_the_firm() {
         let both = Admission { firm_active: false, calls_left: None, ..admitted() };
-        assert_eq!(admit(both, now()), Err(Error::RateLimited(60)));
+        assert_eq!(check_admission(both, now()), Err(Error::RateLimited(60)));
     }
 
     #[test]
     fn the_plan_is_the_firms() {
         assert!(!caller().plan.leads_in_full);
         let paid = CallerRow { leads_in_full: true, ..row() };
-        assert!(Caller::admit(paid, now()).unwrap().plan.leads_in_full);
+        assert!(Caller::admit_row(paid, now()).unwrap().plan.leads_in_full);
     }
 }

@@ -18,11 +18,11 @@ pub struct PeerAddress(pub IpAddr);
 /// The address of the client of a request at any door.
 #[must_use]
 pub fn client_address(service: &Service, parts: &Parts) -> IpAddr {
-    client(parts, &service.settings.trusted_proxies)
+    client_behind_proxies(parts, &service.settings.trusted_proxies)
 }
 
 /// The address of the client of a request.
-pub(crate) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
+pub(crate) fn client_behind_proxies(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
     // A router without sockets, as in tests, has one client.
     let peer =
         parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |PeerAddress(peer)| *peer);
@@ -31,7 +31,7 @@ pub(crate) fn client(parts: &Parts, trusted: &[IpNet]) -> IpAddr {
 
 fn first_untrusted(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
-    let mut hops = hops(headers);
+    let mut hops = noted_hops(headers);
     let mut address = peer;
     while is_trusted(&address)
         && let Some(Some(hop)) = hops.next()
@@ -42,16 +42,16 @@ fn first_untrusted(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAd
 }
 
 /// Hops that proxies noted, last one first. A hop that is no address ends the search.
-fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+fn noted_hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().rev().collect();
     lines.into_iter().flat_map(|line| {
         let line = line.to_str().unwrap_or_default();
-        line.rsplit(',').map(|hop| address(hop.trim()))
+        line.rsplit(',').map(|hop| hop_address(hop.trim()))
     })
 }
 
 /// Some gateways note the port, too: `192.0.2.7:4711`, `[2001:db8::7]:4711`.
-fn address(hop: &str) -> Option<IpAddr> {
+fn hop_address(hop: &str) -> Option<IpAddr> {
     let with_port = || hop.parse::<SocketAddr>().ok().map(|socket| socket.ip());
     Some(hop.parse().ok().or_else(with_port)?.to_canonical())
 }

@@ -21,12 +21,12 @@ pub(super) fn key_header(headers: &HeaderMap) -> KeyHeader {
     if !headers.contains_key(AUTHORIZATION) && !headers.contains_key(API_KEY_HEADER) {
         return KeyHeader::Missing;
     }
-    key(headers).map_or(KeyHeader::Unusable, KeyHeader::Key)
+    presented_key(headers).map_or(KeyHeader::Unusable, KeyHeader::Key)
 }
 
-fn key(headers: &HeaderMap) -> Option<ApiKey> {
-    let bearer = single(headers, AUTHORIZATION.as_str())?.map(bearer_key);
-    let plain = single(headers, API_KEY_HEADER)?.map(|value| ApiKey::parse(value).ok());
+fn presented_key(headers: &HeaderMap) -> Option<ApiKey> {
+    let bearer = single_header(headers, AUTHORIZATION.as_str())?.map(bearer_key);
+    let plain = single_header(headers, API_KEY_HEADER)?.map(|value| ApiKey::parse(value).ok());
     match (bearer, plain) {
         (Some(bearer), Some(plain)) if bearer == plain => bearer,
         (Some(_), Some(_)) | (None, None) => None,
@@ -35,7 +35,7 @@ fn key(headers: &HeaderMap) -> Option<ApiKey> {
 }
 
 /// The value of a header that is there at most once. `None` if it is there twice or is no text.
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<Option<&'a str>> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value.to_str()).transpose().ok()?;
     values.next().is_none().then_some(value)

@@ -41,12 +41,12 @@ pub(super) async fn list(mut reading: ReadingCaller, asked: HeaderMap) -> Result
         (VARY, "authorization, x-api-key, accept-encoding"),
     ];
     let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
-    Ok(EntityTag::new(&json).answer(&asked, headers.into_iter().collect(), json.into()))
+    Ok(EntityTag::new(&json).answer_conditional(&asked, headers.into_iter().collect(), json.into()))
 }
 
 /// Shows one of the firm's forms.
 pub(super) async fn show(mut reading: ReadingCaller, id: PathId) -> Result<Json<FormBody>, Error> {
-    let form_id = id.or(Error::FormNotFound)?;
+    let form_id = id.id_or(Error::FormNotFound)?;
     let row = forms::find(&mut *reading.connection, reading.caller.firm_id, form_id).await?;
     Ok(Json(row.ok_or(Error::FormNotFound)?.into()))
 }

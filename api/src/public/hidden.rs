@@ -14,7 +14,7 @@ use crate::error::Error;
 const LONG_KEY_SHOWN: usize = 20;
 
 /// The values of `hidden` as text, without nulls.
-pub(super) fn hidden(body: &mut BodyFields) -> Result<BTreeMap<String, String>, Error> {
+pub(super) fn take_hidden(body: &mut BodyFields) -> Result<BTreeMap<String, String>, Error> {
     let mut texts = BTreeMap::new();
     for (key, value) in body.optional_object("hidden")? {
         if key.chars().count() > HIDDEN_KEY_MAX {
@@ -47,7 +47,7 @@ fn no_text(key: &str) -> Error {
 }
 
 /// `lang`, if it names a supported language. Another language is ignored.
-pub(super) fn lang(body: &mut BodyFields) -> Result<Option<Lang>, Error> {
+pub(super) fn take_lang(body: &mut BodyFields) -> Result<Option<Lang>, Error> {
     let sent = at_most("lang", LANG_MAX, body.optional_string("lang")?)?;
     Ok(sent.and_then(|code| Lang::read(&code)))
 }
@@ -55,11 +55,11 @@ pub(super) fn lang(body: &mut BodyFields) -> Result<Option<Lang>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::json::object;
+    use crate::body::json::parse_object;
     use rstest::rstest;
 
     fn read(json: &str) -> Result<BTreeMap<String, String>, Error> {
-        hidden(&mut object(json.as_bytes()).unwrap())
+        take_hidden(&mut parse_object(json.as_bytes()).unwrap())
     }
 
     #[rstest]
@@ -137,7 +137,7 @@ mod tests {
         #[case] json: &str,
         #[case] expected: Result<Option<Lang>, ()>,
     ) {
-        let read = lang(&mut object(json.as_bytes()).unwrap());
+        let read = take_lang(&mut parse_object(json.as_bytes()).unwrap());
         assert_eq!(read.map_err(drop), expected);
     }
 }

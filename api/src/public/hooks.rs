@@ -11,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Caller;
-use super::caller::{PresentedKey, admit};
+use super::caller::{PresentedKey, check_admission};
 use super::idempotency::IdempotencyHeader;
 use super::path::PathId;
 use crate::Service;
@@ -41,7 +41,7 @@ pub(super) async fn list(
     presented: PresentedKey,
 ) -> Result<Json<Vec<HookBody>>, Error> {
     let listed = presented.look_up(&service, &service.admission.key_batchers.hooks).await?;
-    admit(listed.admission, service.clock.now())?;
+    check_admission(listed.admission, service.clock.now())?;
     Ok(Json(listed.hooks.into_iter().map(HookBody::from).collect()))
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn create(
     State(service): State<Arc<Service>>,
     JsonBody(body): JsonBody,
 ) -> Result<(StatusCode, Json<HookBody>), Error> {
-    let new = parse(body)?;
+    let new = parse_hook(body)?;
     let row = match key {
         Some(key) => commands::create_once(&service, &caller, new, key).await?,
         None => commands::create(&service, &caller, new).await?,
@@ -66,20 +66,20 @@ pub(super) async fn delete(
     id: PathId,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<HookRemovedAnswer>, Error> {
-    let hook_id = id.or(Error::NotFound)?;
+    let hook_id = id.id_or(Error::NotFound)?;
     commands::delete(&service, &caller, hook_id).await?;
     Ok(Json(HookRemovedAnswer { ok: true }))
 }
 
 /// Reads the shape of a request. The command checks its meaning (ruling 10). Other properties are
 /// ignored (ruling 7).
-fn parse(mut body: BodyFields) -> Result<NewHook, Error> {
+fn parse_hook(mut body: BodyFields) -> Result<NewHook, Error> {
     let target_url = body.optional_string("target_url")?;
     let trigger = body.optional_string("trigger")?;
     let event = body.optional_string("event")?;
     let form_id = body.optional_id("form_id")?;
-    let target_url = target_url.ok_or_else(|| body.missing("target_url"))?;
-    let trigger = one_of(trigger, event)?.ok_or_else(|| body.missing("trigger"))?;
+    let target_url = target_url.ok_or_else(|| body.missing_field("target_url"))?;
+    let trigger = one_of(trigger, event)?.ok_or_else(|| body.missing_field("trigger"))?;
     Ok(NewHook { target_url, trigger, form_id })
 }
 
@@ -113,8 +113,9 @@ mod tests {
     const FORM: &str = "0b7a4c7e-93a1-4a65-8c0c-2f1f3a9d5e01";
 
     fn read(json: &str) -> Result<NewHook, String> {
-        let body = crate::body::json::object(json.as_bytes()).map_err(|error| error.to_string())?;
-        parse(body).map_err(|error| {
+        let body =
+            crate::body::json::parse_object(json.as_bytes()).map_err(|error| error.to_string())?;
+        parse_hook(body).map_err(|error| {
             assert!(matches!(error, Error::InvalidRequest(_)), "{error:?}");
             error.to_string()
         })

@@ -29,7 +29,7 @@ pub(super) async fn tell(mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(RatePlace(Arc::clone(&place)));
     let mut response = next.run(request).await;
     if let Some(rate) = place.get()
-        && let Ok(rate) = HeaderValue::try_from(rate.header())
+        && let Ok(rate) = HeaderValue::try_from(rate.header_value())
     {
         let headers = response.headers_mut();
         headers.insert(RATE_LIMIT_POLICY, HeaderValue::from_static(KEY_RATE_POLICY));

@@ -37,7 +37,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static(REQUEST_ID_HEADER);
 /// router would copy each other at each call.
 pub(crate) fn around(door: Router, name: &'static str, ids: RequestIds) -> Router {
     door.layer(middleware::from_fn(move |request, next| {
-        identified(ids.clone(), name, request, next)
+        identify_call(ids.clone(), name, request, next)
     }))
 }
 
@@ -52,13 +52,18 @@ pub(crate) fn around_public(door: Router, ids: RequestIds) -> Router {
 
 /// Names the call in its answer, and for its log lines, its trace and its errors (ruling 38). A
 /// call through a door has its name from there.
-async fn identified(ids: RequestIds, door: &'static str, request: Request, next: Next) -> Response {
+async fn identify_call(
+    ids: RequestIds,
+    door: &'static str,
+    request: Request,
+    next: Next,
+) -> Response {
     if let Some(id) = current_request_id() {
-        return in_a_task_of_its_own(id, watched(door, request, next)).await;
+        return in_a_task_of_its_own(id, watch_call(door, request, next)).await;
     }
     let id = ids.id_of(request.headers().get_all(REQUEST_ID).iter().map(HeaderValue::as_bytes));
     let name = HeaderValue::from_str(id.as_str());
-    let mut response = in_a_task_of_its_own(id, watched(door, request, next)).await;
+    let mut response = in_a_task_of_its_own(id, watch_call(door, request, next)).await;
     if let Ok(name) = name {
         response.headers_mut().insert(REQUEST_ID, name);
     }
@@ -75,23 +80,24 @@ fn only_allow_in_405(mut response: Response) -> Response {
 }
 
 /// Counts and traces answers by the template of the route. The path itself is foreign text.
-async fn watched(door: &'static str, request: Request, next: Next) -> Response {
+async fn watch_call(door: &'static str, request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let method = method(request.method());
+    let method = method_name(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map(MatchedPath::as_str);
     let traced =
-        TraceSpan::call(TracedCall { door, method, route }, cause(door, request.headers()));
-    let response = trace::scope(traced.traceparent(), limited(door, request, next)).await;
+        TraceSpan::call(TracedCall { door, method, route }, caller_trace(door, request.headers()));
+    let response =
+        trace::with_traceparent(traced.traceparent(), limit_call(door, request, next)).await;
     let status = response.status().as_u16();
-    traced.answered(status);
-    AnsweredRequest { door, route, method, status }.count(began.elapsed());
-    marked(response)
+    traced.record_status(status);
+    AnsweredRequest { door, route, method, status }.count_answer(began.elapsed());
+    mark_private(response)
 }
 
 /// The trace that the caller names, if its header is there once and well-formed. Only the internal
 /// API continues it: anybody can write the header of a public call.
-fn cause(door: &'static str, headers: &HeaderMap) -> CallerTrace {
+fn caller_trace(door: &'static str, headers: &HeaderMap) -> CallerTrace {
     let mut values = headers.get_all("traceparent").iter();
     let said = match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().ok().and_then(|value| value.parse().ok()),
@@ -101,7 +107,7 @@ fn cause(door: &'static str, headers: &HeaderMap) -> CallerTrace {
 }
 
 /// The method as a fixed text, because a method is foreign text, too.
-fn method(method: &Method) -> &'static str {
+fn method_name(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
         "HEAD" => "HEAD",
@@ -120,45 +126,45 @@ async fn in_a_task_of_its_own(
     id: RequestId,
     call: impl Future<Output = Response> + Send + 'static,
 ) -> Response {
-    match tokio::spawn(request_id::scope(Some(id), call)).await {
+    match tokio::spawn(request_id::with_request_id(Some(id), call)).await {
         Ok(response) => response,
-        Err(error) if error.is_panic() => marked(panicked()),
-        Err(_) => marked(Error::Unavailable("the server is stopping".into()).into_response()),
+        Err(error) if error.is_panic() => mark_private(panic_answer()),
+        Err(_) => mark_private(Error::Unavailable("the server is stopping".into()).into_response()),
     }
 }
 
 /// Ends a call that takes too long, and turns a panic into an answer (case A24). The panic hook of
 /// the process logs the panic. Its text stays out of the answer.
-async fn ended(time_max: Duration, call: impl Future<Output = Response>) -> Response {
+async fn end_in_time(time_max: Duration, call: impl Future<Output = Response>) -> Response {
     match timeout(time_max, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(response)) => response,
-        Ok(Err(_)) => panicked(),
+        Ok(Err(_)) => panic_answer(),
         Err(_) => Error::Unavailable("a call took too long and was ended".into()).into_response(),
     }
 }
 
-fn panicked() -> Response {
+fn panic_answer() -> Response {
     Error::Internal("a panic".into()).into_response()
 }
 
 /// Refuses a head that is too large, and limits the time of the call.
-async fn limited(door: &'static str, request: Request, next: Next) -> Response {
+async fn limit_call(door: &'static str, request: Request, next: Next) -> Response {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    if fits(target, request.headers()) {
-        ended(call_time_max(door), encoding::compress(request, next)).await
+    if head_fits(target, request.headers()) {
+        end_in_time(call_time_max(door), encoding::compress(request, next)).await
     } else {
         Error::HeadTooLarge.into_response()
     }
 }
 
-fn fits(target: usize, headers: &HeaderMap) -> bool {
+fn head_fits(target: usize, headers: &HeaderMap) -> bool {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     headers.len() <= HEADER_LINES_MAX && target + bytes <= HEAD_BYTES_MAX
 }
 
 /// Marks every answer as private to its caller. A cache knows `Authorization`, but not `X-API-Key`
 /// (RFC 9111, section 3.5).
-fn marked(mut response: Response) -> Response {
+fn mark_private(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -187,20 +193,20 @@ mod tests {
             values.map(|value| (name.clone(), value)).collect()
         };
         let sound = said.parse().ok();
-        assert_eq!(cause("internal", &of(&[said])), CallerTrace::Ours(sound));
-        assert_eq!(cause("public", &of(&[said])), CallerTrace::Theirs(sound));
+        assert_eq!(caller_trace("internal", &of(&[said])), CallerTrace::Ours(sound));
+        assert_eq!(caller_trace("public", &of(&[said])), CallerTrace::Theirs(sound));
         for other in [&[][..], &[said, said], &["canary"]] {
-            assert_eq!(cause("internal", &of(other)), CallerTrace::Ours(None), "{other:?}");
+            assert_eq!(caller_trace("internal", &of(other)), CallerTrace::Ours(None), "{other:?}");
         }
     }
 
     /// A head has at most 100 lines and 16 KiB.
     #[test]
     fn a22_head_lines_and_bytes_are_bounded() {
-        assert!(fits(0, &headers(100, 1)));
-        assert!(!fits(0, &headers(101, 1)));
+        assert!(head_fits(0, &headers(100, 1)));
+        assert!(!head_fits(0, &headers(101, 1)));
         let name = "x-test".len();
-        assert!(fits(0, &headers(1, HEAD_BYTES_MAX - name)));
-        assert!(!fits(1, &headers(1, HEAD_BYTES_MAX - name)));
+        assert!(head_fits(0, &headers(1, HEAD_BYTES_MAX - name)));
+        assert!(!head_fits(1, &headers(1, HEAD_BYTES_MAX - name)));
     }
 }

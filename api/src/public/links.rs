@@ -13,7 +13,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Caller;
-use super::hidden::{hidden, lang};
+use super::hidden::{take_hidden, take_lang};
 use super::path::PathId;
 use crate::Service;
 use crate::body::{BodyFields, OptionalJsonBody};
@@ -43,21 +43,21 @@ pub(super) async fn create(
     State(service): State<Arc<Service>>,
     OptionalJsonBody(body): OptionalJsonBody,
 ) -> Result<(StatusCode, Json<PrefilledLinkBody>), Error> {
-    let new = parse(body)?;
-    let form_id = id.or(Error::FormNotFound)?;
+    let new = parse_link(body)?;
+    let form_id = id.id_or(Error::FormNotFound)?;
     let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
-    let link = new.to(&form.ok_or(Error::FormNotFound)?);
+    let link = new.link_to(&form.ok_or(Error::FormNotFound)?);
     Ok((StatusCode::CREATED, Json(link)))
 }
 
-fn parse(mut body: BodyFields) -> Result<NewLink, Error> {
-    let new = NewLink { hidden: hidden(&mut body)?, lang: lang(&mut body)? };
-    body.end()?;
+fn parse_link(mut body: BodyFields) -> Result<NewLink, Error> {
+    let new = NewLink { hidden: take_hidden(&mut body)?, lang: take_lang(&mut body)? };
+    body.refuse_unknown()?;
     Ok(new)
 }
 
 impl NewLink {
-    fn to(self, form: &FormRow) -> PrefilledLinkBody {
+    fn link_to(self, form: &FormRow) -> PrefilledLinkBody {
         let Built { url, hidden, ignored } =
             Built::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
         let published = form.status == FormStatus::Published.name();
@@ -68,11 +68,11 @@ impl NewLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::json::object;
+    use crate::body::json::parse_object;
 
     #[test]
     fn a4_other_properties_are_refused() {
-        let read = |json: &str| parse(object(json.as_bytes()).unwrap());
+        let read = |json: &str| parse_link(parse_object(json.as_bytes()).unwrap());
         let nothing = NewLink { hidden: BTreeMap::new(), lang: None };
         assert_eq!(read("{}"), Ok(nothing));
         for json in [r#"{"x":1}"#, r#"{"lang":"en","email":"a@b.c"}"#] {

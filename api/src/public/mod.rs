@@ -31,7 +31,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 pub use crate::batching::key_batcher::KeyBatchers;
 pub(crate) use caller::{Caller, ReadingCaller};
-pub(crate) use client::client;
+pub(crate) use client::client_behind_proxies;
 pub use client::{PeerAddress, client_address};
 pub use wrong_keys::WrongKeys;
 
@@ -43,11 +43,13 @@ use crate::error::Error;
 /// The routes of the public API.
 pub fn router(service: Service) -> Router {
     let ids = service.request_ids();
-    let contract = contract().into_iter().fold(Router::new(), |routes, (path, methods)| {
+    let contract = contract_routes().into_iter().fold(Router::new(), |routes, (path, methods)| {
         routes.route(&format!("{}{path}", similar_route::PREFIX), methods)
     });
     let door = contract
-        .merge(ServedDocs::at(&service.settings.base_url, &service.settings.egress).routes())
+        .merge(
+            ServedDocs::for_service(&service.settings.base_url, &service.settings.egress).routes(),
+        )
         .route("/unsubscribe/{link}", get(unsubscribe::show).post(unsubscribe::act))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
@@ -61,7 +63,7 @@ pub fn around_pages(pages: Router, service: &Service) -> Router {
 }
 
 /// The contract's routes that need a key. A test compares them with the description.
-pub(crate) fn contract() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
+pub(crate) fn contract_routes() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
     [
         ("/me", get(me::show)),
         ("/triggers", get(triggers::list)),
@@ -76,7 +78,7 @@ pub(crate) fn contract() -> [(&'static str, MethodRouter<Arc<Service>>); 9] {
 }
 
 async fn unknown_route(_: Caller, uri: Uri) -> Error {
-    let contract = contract();
+    let contract = contract_routes();
     let routes = contract.iter().map(|(path, _)| *path);
     similar_route(uri.path(), routes).map_or(Error::NotFound, Error::DidYouMean)
 }

@@ -14,7 +14,7 @@ pub(super) struct PathId(Option<Uuid>);
 
 impl PathId {
     /// The id, or the error for an object that does not exist.
-    pub(super) fn or(self, missing: Error) -> Result<Uuid, Error> {
+    pub(super) fn id_or(self, missing: Error) -> Result<Uuid, Error> {
         self.0.ok_or(missing)
     }
 }

@@ -24,23 +24,23 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<[EventPayload; 1]>, Error> {
-    let trigger = offered(&trigger, &reading.caller)?;
+    let trigger = offered_trigger(&trigger, &reading.caller)?;
     let form = asked_form(&mut reading, &query.unwrap_or_default()).await?;
     let asked = SampleSource { firm_id: reading.caller.firm_id, trigger, form };
-    let newest = asked.newest(&mut reading.connection).await?;
+    let newest = asked.newest_submissions(&mut reading.connection).await?;
     let (mut reading, keys) = match &*newest {
         [] => (reading, DataKeys::new()),
         newest => {
             let (reading, keys) =
-                reading.without(&service, samples::keys(&service, newest)).await?;
+                reading.without_connection(&service, samples::find_keys(&service, newest)).await?;
             (reading, keys?)
         }
     };
     let now = service.clock.now();
-    Ok(Json([asked.payload(&mut reading.connection, newest, keys, now).await?]))
+    Ok(Json([asked.build_payload(&mut reading.connection, newest, keys, now).await?]))
 }
 
-fn offered(PathText(key): &PathText, caller: &Caller) -> Result<Trigger, Error> {
+fn offered_trigger(PathText(key): &PathText, caller: &Caller) -> Result<Trigger, Error> {
     key.as_ref()
         .and_then(|key| key.parse().ok())
         .filter(|trigger: &Trigger| trigger.offered_to(caller.plan))

@@ -10,13 +10,13 @@ use domain::form::{FormStatus, PrefilledLink, UNUSABLE_URL};
 use domain::invite::{FIRST_NAME_MAX, MESSAGE_MAX, NAME_MAX};
 use domain::values::{EmailAddress, Lang};
 use inviter::{InviteOutcome, NewInvite};
-use mailer::greeting;
+use mailer::greeting_name;
 use projector::forms::{self, FormRow};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::Caller;
-use super::hidden::{hidden, lang};
+use super::hidden::{take_hidden, take_lang};
 use super::path::PathId;
 use crate::Service;
 use crate::body::fields::at_most;
@@ -54,36 +54,36 @@ pub(super) async fn create(
     State(service): State<Arc<Service>>,
     JsonBody(body): JsonBody,
 ) -> Result<(StatusCode, Json<FormInvite>), Error> {
-    let asked = parse(body)?;
-    let form_id = id.or(Error::FormNotFound)?;
+    let asked = parse_invite(body)?;
+    let form_id = id.id_or(Error::FormNotFound)?;
     let form = forms::find(service.store.pool(), caller.firm_id, form_id).await?;
     let form = form.ok_or(Error::FormNotFound)?;
     if form.status != FormStatus::Published.name() || form.url == UNUSABLE_URL {
         return Err(Error::FormNotPublished);
     }
-    let (new, ignored) = asked.to(form);
+    let (new, ignored) = asked.invite_to(form);
     let invited = invites::send(&service, &caller, &new).await?;
     Ok((StatusCode::ACCEPTED, Json(FormInvite::new(invited, new.url, ignored))))
 }
 
-fn parse(mut body: BodyFields) -> Result<InviteRequest, Error> {
+fn parse_invite(mut body: BodyFields) -> Result<InviteRequest, Error> {
     let to = body.string("email")?;
     let name = at_most("name", NAME_MAX, body.nullable_string("name")?)?;
     let first = at_most("first_name", FIRST_NAME_MAX, body.nullable_string("first_name")?)?;
     let asked = InviteRequest {
         to: to.parse().map_err(|_| Error::invalid("`email` must be an email address"))?,
-        greeting: greeting(first.as_deref(), name.as_deref()),
-        hidden: hidden(&mut body)?,
-        lang: lang(&mut body)?,
+        greeting: greeting_name(first.as_deref(), name.as_deref()),
+        hidden: take_hidden(&mut body)?,
+        lang: take_lang(&mut body)?,
         message: at_most("message", MESSAGE_MAX, body.nullable_string("message")?)?,
     };
-    body.end()?;
+    body.refuse_unknown()?;
     Ok(asked)
 }
 
 impl InviteRequest {
     /// The invite to this form, with the hidden keys that the form ignores.
-    fn to(self, form: FormRow) -> (NewInvite, Vec<String>) {
+    fn invite_to(self, form: FormRow) -> (NewInvite, Vec<String>) {
         let link = PrefilledLink::build(&form.url, &form.hidden_fields.0, self.hidden, self.lang);
         let new = NewInvite {
             form_id: form.form_id,
@@ -111,12 +111,12 @@ impl FormInvite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::json::object;
+    use crate::body::json::parse_object;
     use inviter::InviteSkip;
     use rstest::rstest;
 
     fn read(json: &str) -> Result<InviteRequest, Error> {
-        parse(object(json.as_bytes()).unwrap())
+        parse_invite(parse_object(json.as_bytes()).unwrap())
     }
 
     #[test]

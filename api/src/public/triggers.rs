@@ -24,10 +24,10 @@ pub(super) async fn list(
     caller: Caller,
     State(service): State<Arc<Service>>,
 ) -> Json<Vec<OfferedTrigger>> {
-    Json(offers(caller.plan, &service.settings.base_url))
+    Json(offered_triggers(caller.plan, &service.settings.base_url))
 }
 
-fn offers(plan: FirmPlan, base_url: &str) -> Vec<OfferedTrigger> {
+fn offered_triggers(plan: FirmPlan, base_url: &str) -> Vec<OfferedTrigger> {
     Trigger::ALL
         .into_iter()
         .filter(|trigger| trigger.offered_to(plan))
@@ -46,7 +46,10 @@ mod tests {
 
     fn keys(leads_in_full: bool) -> Vec<&'static str> {
         let plan = FirmPlan { leads_in_full };
-        offers(plan, "https://forms.example/api/v1").iter().map(|offer| offer.key).collect()
+        offered_triggers(plan, "https://forms.example/api/v1")
+            .iter()
+            .map(|offer| offer.key)
+            .collect()
     }
 
     #[test]
@@ -57,7 +60,7 @@ mod tests {
 
     #[test]
     fn an_offer_is_the_contracts_trigger() {
-        let offers = offers(FirmPlan::default(), "https://forms.example/api/v1");
+        let offers = offered_triggers(FirmPlan::default(), "https://forms.example/api/v1");
         assert_eq!(
             serde_json::to_string(&offers[0]).unwrap(),
             concat!(

@@ -37,11 +37,11 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
     State(service): State<Arc<Service>>,
 ) -> Result<Response, Error> {
-    let words = words(query.as_deref());
-    let Some(firm) = firm(&service, &link).await? else {
-        return Ok(answer(StatusCode::NOT_FOUND, words, &unknown(words)));
+    let words = page_words(query.as_deref());
+    let Some(firm) = find_firm(&service, &link).await? else {
+        return Ok(page_answer(StatusCode::NOT_FOUND, words, &unknown_page(words)));
     };
-    Ok(answer(StatusCode::OK, words, &question(words, &firm.name)))
+    Ok(page_answer(StatusCode::OK, words, &question_page(words, &firm.name)))
 }
 
 /// Ends the firm's mails to this person.
@@ -50,12 +50,12 @@ pub(super) async fn act(
     RawQuery(query): RawQuery,
     State(service): State<Arc<Service>>,
 ) -> Result<Response, Error> {
-    let words = words(query.as_deref());
-    let Some(firm) = firm(&service, &link).await? else {
-        return Ok(answer(StatusCode::NOT_FOUND, words, &unknown(words)));
+    let words = page_words(query.as_deref());
+    let Some(firm) = find_firm(&service, &link).await? else {
+        return Ok(page_answer(StatusCode::NOT_FOUND, words, &unknown_page(words)));
     };
     invites::unsubscribe(&service, firm.recipient).await?;
-    Ok(answer(StatusCode::OK, words, &done(words, &firm.name)))
+    Ok(page_answer(StatusCode::OK, words, &done_page(words, &firm.name)))
 }
 
 /// The person and the firm of a link.
@@ -64,7 +64,7 @@ struct LinkRecipient {
     name: String,
 }
 
-async fn firm(
+async fn find_firm(
     service: &Service,
     PathText(link): &PathText,
 ) -> Result<Option<LinkRecipient>, Error> {
@@ -72,11 +72,11 @@ async fn firm(
     let Some(recipient) = service.inviter.identity.read_link(link, service.settings.cell) else {
         return Ok(None);
     };
-    let sender = firms::sender(service.store.pool(), recipient.firm_id).await?;
+    let sender = firms::mail_sender(service.store.pool(), recipient.firm_id).await?;
     Ok(sender.map(|sender| LinkRecipient { recipient, name: sender.name }))
 }
 
-fn answer(status: StatusCode, words: &PageWords, page: &Markup) -> Response {
+fn page_answer(status: StatusCode, words: &PageWords, page: &Markup) -> Response {
     let page = html! {
         (DOCTYPE)
         html lang=(words.lang.code()) {
@@ -98,7 +98,7 @@ const STYLE: &str = ":root{color-scheme:light dark}\
     main{max-width:34rem;margin:15vh auto;padding:0 1.5rem}\
     button{font:inherit;padding:.6rem 1.2rem;cursor:pointer}";
 
-fn question(words: &PageWords, firm: &str) -> Markup {
+fn question_page(words: &PageWords, firm: &str) -> Markup {
     html! {
         h1 { (words.title) }
         p { (words.ask) " " strong { (firm) } "." }
@@ -106,14 +106,14 @@ fn question(words: &PageWords, firm: &str) -> Markup {
     }
 }
 
-fn done(words: &PageWords, firm: &str) -> Markup {
+fn done_page(words: &PageWords, firm: &str) -> Markup {
     html! {
         h1 { (words.done) }
         p { (words.ended) " " strong { (firm) } "." }
     }
 }
 
-fn unknown(words: &PageWords) -> Markup {
+fn unknown_page(words: &PageWords) -> Markup {
     html! {
         h1 { (words.unknown) }
         p { (words.copied) }
@@ -166,7 +166,7 @@ const SPANISH: PageWords = PageWords {
 };
 
 /// The words in the mail's language, which the link names.
-fn words(query: Option<&str>) -> &'static PageWords {
+fn page_words(query: Option<&str>) -> &'static PageWords {
     let lang = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .find_map(|(name, code)| (name == "lang").then(|| Lang::read(&code)))
         .flatten()

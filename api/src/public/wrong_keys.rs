@@ -26,12 +26,12 @@ pub struct WrongKeys(Mutex<HashMap<i32, RateWindow>>);
 
 impl WrongKeys {
     /// The answer to a text that cannot be a key.
-    pub(crate) fn malformed(&self, address: IpAddr, now: Timestamp) -> Error {
+    pub(crate) fn count_malformed(&self, address: IpAddr, now: Timestamp) -> Error {
         WRONG_KEYS.count(&[("kind", "malformed")]);
-        self.in_window(address, |window| match window.wait(WRONG_KEYS_MAX, now) {
+        self.in_window(address, |window| match window.seconds_to_wait(WRONG_KEYS_MAX, now) {
             Some(seconds) => Error::RateLimited(seconds),
             None => {
-                window.count(now);
+                window.count_call(now);
                 Error::Unauthorized
             }
         })
@@ -41,14 +41,16 @@ impl WrongKeys {
     ///
     /// # Errors
     /// If the database does not answer.
-    pub(crate) async fn unknown(
+    pub(crate) async fn count_unknown(
         &self,
         pool: &PgPool,
         address: IpAddr,
         now: Timestamp,
     ) -> Result<Error, sqlx::Error> {
         WRONG_KEYS.count(&[("kind", "unknown")]);
-        if let Some(seconds) = self.in_window(address, |window| window.wait(WRONG_KEYS_MAX, now)) {
+        if let Some(seconds) =
+            self.in_window(address, |window| window.seconds_to_wait(WRONG_KEYS_MAX, now))
+        {
             return Ok(Error::RateLimited(seconds));
         }
         let counter = address_counter(address);
@@ -58,7 +60,7 @@ impl WrongKeys {
                 Error::RateLimited(retry_after_seconds(since.into(), now))
             }
             WrongKeyCount::Counted => {
-                self.in_window(address, |window| window.count(now));
+                self.in_window(address, |window| window.count_call(now));
                 Error::Unauthorized
             }
         })
@@ -81,9 +83,9 @@ mod tests {
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let wrong_keys = WrongKeys::default();
         for _ in 0..20 {
-            assert_eq!(wrong_keys.malformed(one, now), Error::Unauthorized);
+            assert_eq!(wrong_keys.count_malformed(one, now), Error::Unauthorized);
         }
-        assert_eq!(wrong_keys.malformed(one, now), Error::RateLimited(60));
-        assert_eq!(wrong_keys.malformed(other, now), Error::Unauthorized);
+        assert_eq!(wrong_keys.count_malformed(one, now), Error::RateLimited(60));
+        assert_eq!(wrong_keys.count_malformed(other, now), Error::Unauthorized);
     }
 }

@@ -27,7 +27,7 @@ pub enum HookFilter {
 }
 
 impl HookFilter {
-    fn has(self, hook: &HookThen) -> bool {
+    fn includes_hook(self, hook: &HookThen) -> bool {
         match (self, hook.life.removed_at) {
             (Self::Live, removed) => removed.is_none(),
             (Self::Warned, removed) => removed.is_none() && hook.warned,
@@ -58,7 +58,7 @@ pub async fn read(service: &Service, text: &str) -> Result<AsOf, Error> {
 pub async fn check(service: &Service, as_of: AsOf) -> Result<AsOf, Error> {
     match as_of {
         AsOf::Position(position) => {
-            let end = as_of::end(service.store.pool()).await?;
+            let end = as_of::last_position(service.store.pool()).await?;
             if position > end {
                 let beyond = format!("`as_of` lies beyond the end of the log, which is at {end}");
                 return Err(Error::invalid(beyond));
@@ -84,9 +84,9 @@ pub async fn hooks(
     which: HookFilter,
 ) -> Result<Vec<HookLife>, Error> {
     let mut connection = service.store.pool().acquire().await?;
-    let then = as_of::list_hooks(&mut connection, firm_id, as_of).await.map_err(unread)?;
+    let then = as_of::list_hooks(&mut connection, firm_id, as_of).await.map_err(unread_error)?;
     let mut lives: Vec<HookLife> =
-        then.into_iter().filter(|hook| which.has(hook)).map(|hook| hook.life).collect();
+        then.into_iter().filter(|hook| which.includes_hook(hook)).map(|hook| hook.life).collect();
     if matches!(which, HookFilter::Removed(_)) {
         lives.sort_by_key(|life| std::cmp::Reverse(life.removed_at));
     }
@@ -106,7 +106,7 @@ pub async fn deliveries(
 ) -> Result<(Vec<DeliveryRow>, HashSet<Uuid>), Error> {
     let mut connection = service.store.pool().acquire().await?;
     let rows = as_of::list_deliveries(&mut connection, firm_id, as_of, limit).await;
-    let rows = rows.map_err(unread)?;
+    let rows = rows.map_err(unread_error)?;
     let responses: Vec<_> = rows.iter().map(|row| row.response_id).collect();
     let erased = erased_among(&mut connection, firm_id, &responses).await?;
     Ok((rows, erased))
@@ -122,7 +122,7 @@ async fn erased_among(
         return Ok(responses.iter().copied().collect());
     }
     let asked: Vec<_> = responses.iter().map(|response_id| (firm_id, *response_id)).collect();
-    let erased = subjects::erased(connection, &asked).await?;
+    let erased = subjects::erased_among(connection, &asked).await?;
     Ok(erased.into_iter().map(|(_, response_id)| response_id).collect())
 }
 
@@ -137,13 +137,13 @@ pub async fn delivery(
     as_of: AsOf,
 ) -> Result<(DeliveryThen, bool), Error> {
     let mut connection = service.store.pool().acquire().await?;
-    let then = as_of::delivery(&mut connection, firm_id, delivery_id, as_of).await;
-    let then = then.map_err(unread)?.ok_or(Error::DeliveryNotFound)?;
+    let then = as_of::find_delivery(&mut connection, firm_id, delivery_id, as_of).await;
+    let then = then.map_err(unread_error)?.ok_or(Error::DeliveryNotFound)?;
     let erased = erased_among(&mut connection, firm_id, &[then.row.response_id]).await?;
     Ok((then, !erased.is_empty()))
 }
 
-pub(super) fn unread(error: TailError) -> Error {
+pub(super) fn unread_error(error: TailError) -> Error {
     match error {
         TailError::Database(error) => error.into(),
         unreadable @ TailError::Unreadable { .. } => Error::Internal(unreadable.to_string()),

@@ -16,7 +16,7 @@ use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::as_of::unread;
+use super::as_of::unread_error;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -65,7 +65,7 @@ pub struct CancelledCount {
 pub(super) struct Chain(BTreeMap<i64, RecordedEvent>);
 
 impl Chain {
-    pub(super) fn add(&mut self, events: impl IntoIterator<Item = RecordedEvent>) {
+    pub(super) fn add_events(&mut self, events: impl IntoIterator<Item = RecordedEvent>) {
         self.0.extend(events.into_iter().map(|event| (event.position, event)));
     }
 
@@ -75,8 +75,8 @@ impl Chain {
     }
 
     /// The events as steps, each with its entry of the audit log.
-    pub(super) async fn tell(&self, service: &Service) -> Result<Vec<CauseStep>, Error> {
-        let names = names(service, self.0.values()).await?;
+    pub(super) async fn tell_steps(&self, service: &Service) -> Result<Vec<CauseStep>, Error> {
+        let names = find_names(service, self.0.values()).await?;
         let positions: Vec<i64> = self.0.keys().copied().collect();
         let entries = audit::sequences_at(service.store.pool(), &positions).await?;
         let step = |event| {
@@ -112,7 +112,7 @@ impl CauseStep {
         let actor = recorded.context.actor;
         let at = recorded.context.recorded_at;
         let reported_for = reported_for(&recorded.event, at);
-        let mut sentence = words.sentence(names, &recorded.aggregate_id, &recorded.event);
+        let mut sentence = words.event_sentence(names, &recorded.aggregate_id, &recorded.event);
         if let Some(time) = reported_for {
             sentence.push_str(&format!(", reported for {time}"));
         }
@@ -126,7 +126,7 @@ impl CauseStep {
             kind: recorded.event.aggregate_type(),
             id: recorded.aggregate_id.clone(),
             actor: actor.to_string(),
-            by: words.actor(names, actor),
+            by: words.actor_noun(names, actor),
             caused_by: recorded.context.causation_id,
             sentence,
         }
@@ -161,7 +161,7 @@ fn reported_for(event: &Event, recorded_at: Timestamp) -> Option<Timestamp> {
 }
 
 /// The names of the keys, tokens and users in these events.
-pub(super) async fn names<'a>(
+pub(super) async fn find_names<'a>(
     service: &Service,
     events: impl Iterator<Item = &'a RecordedEvent>,
 ) -> Result<NameBook, Error> {
@@ -172,7 +172,7 @@ pub(super) async fn names<'a>(
     let user_ids: Vec<Uuid> = user_ids.into_iter().collect();
     let mut connection = service.store.pool().acquire().await?;
     let keys = keys::named(&mut connection, &key_ids).await?;
-    let users = sign_ins::names(&mut connection, &user_ids).await.map_err(unread)?;
+    let users = sign_ins::user_names(&mut connection, &user_ids).await.map_err(unread_error)?;
     drop(connection);
     let keys =
         keys.into_iter().map(|key| (key.key_id, KeyName { name: key.name, prefix: key.prefix }));
@@ -205,7 +205,7 @@ fn keys_in(recorded: &RecordedEvent) -> impl Iterator<Item = Uuid> {
 }
 
 /// All events of these streams.
-pub(super) async fn streams(
+pub(super) async fn read_streams(
     connection: &mut PgConnection,
     names: impl IntoIterator<Item = (&'static str, Uuid)>,
 ) -> Result<Vec<RecordedEvent>, Error> {
@@ -214,7 +214,7 @@ pub(super) async fn streams(
         aggregate_id: id.to_string(),
     };
     let names: Vec<StreamName> = names.into_iter().map(name).collect();
-    load_many(connection, &Upcasters::current(), &names).await.map_err(unread)
+    load_many(connection, &Upcasters::current(), &names).await.map_err(unread_error)
 }
 
 /// The life of a subscription, and the events that led to its end: the attempts that were answered
@@ -225,12 +225,12 @@ pub(super) async fn of_hook(
     as_of: AsOf,
 ) -> Result<Chain, Error> {
     let mut chain = Chain::default();
-    let mut life = streams(connection, [("Subscription", hook_id)]).await?;
+    let mut life = read_streams(connection, [("Subscription", hook_id)]).await?;
     life.retain(|event| as_of.includes(event.position, event.context.recorded_at));
     for event in &life {
         add_causes(&mut chain, connection, event).await?;
     }
-    chain.add(life);
+    chain.add_events(life);
     Ok(chain)
 }
 
@@ -245,9 +245,10 @@ async fn add_causes(
         return Ok(());
     };
     let deciding = evidence.iter().map(|gone| ("Delivery", gone.delivery_id));
-    chain.add(streams(connection, deciding).await?);
+    chain.add_events(read_streams(connection, deciding).await?);
     let upcasters = Upcasters::current();
-    chain.add(related::causes_of(connection, &upcasters, event).await.map_err(unread)?);
+    chain
+        .add_events(related::causes_of(connection, &upcasters, event).await.map_err(unread_error)?);
     Ok(())
 }
 
@@ -256,12 +257,16 @@ async fn add_causes(
 pub(super) async fn of_key(connection: &mut PgConnection, key_id: Uuid) -> Result<Chain, Error> {
     let mut chain = Chain::default();
     let upcasters = Upcasters::current();
-    let life = streams(connection, [("Key", key_id)]).await?;
+    let life = read_streams(connection, [("Key", key_id)]).await?;
     for event in life.iter().skip(1) {
-        chain.add(related::causes_of(connection, &upcasters, event).await.map_err(unread)?);
-        chain.add(related::effects_of(connection, &upcasters, event).await.map_err(unread)?);
+        chain.add_events(
+            related::causes_of(connection, &upcasters, event).await.map_err(unread_error)?,
+        );
+        chain.add_events(
+            related::effects_of(connection, &upcasters, event).await.map_err(unread_error)?,
+        );
     }
-    chain.add(life);
+    chain.add_events(life);
     Ok(chain)
 }
 
@@ -283,12 +288,12 @@ pub(super) async fn of_delivery(
     facts: &DeliveryFacts,
 ) -> Result<Chain, Error> {
     let mut chain = Chain::default();
-    let life = streams(connection, [("Delivery", facts.delivery_id)]).await?;
-    let mut begins: Vec<(&'static str, Uuid)> = life.iter().filter_map(origin).collect();
-    begins.extend(life.iter().filter_map(replay));
+    let life = read_streams(connection, [("Delivery", facts.delivery_id)]).await?;
+    let mut begins: Vec<(&'static str, Uuid)> = life.iter().filter_map(named_occurrence).collect();
+    begins.extend(life.iter().filter_map(named_replay));
     begins.extend(facts.occurrence_id.map(|id| ("Occurrence", id)));
-    chain.add(first_events(streams(connection, begins).await?));
-    chain.add(life);
+    chain.add_events(first_events(read_streams(connection, begins).await?));
+    chain.add_events(life);
     if let Some(cause) = facts.cause {
         add_cancellation(&mut chain, connection, facts, cause).await?;
     }
@@ -296,7 +301,7 @@ pub(super) async fn of_delivery(
 }
 
 /// The occurrence that an event of a delivery names.
-fn origin(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
+fn named_occurrence(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
     let Event::Delivery(event) = &recorded.event else { return None };
     let of = match event {
         DeliveryEvent::DeliveryAttempted(attempt) => attempt.of,
@@ -310,7 +315,7 @@ fn origin(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
     of.map(|of| ("Occurrence", of.occurrence_id))
 }
 
-fn replay(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
+fn named_replay(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
     match &recorded.event {
         Event::Delivery(DeliveryEvent::DeliveryReplayed(of)) => Some(("Replay", of.replay_id)),
         _ => None,
@@ -320,7 +325,7 @@ fn replay(recorded: &RecordedEvent) -> Option<(&'static str, Uuid)> {
 /// The event that began the suspension after these events of a firm.
 fn begin_of_suspension<'a>(life: impl Iterator<Item = &'a RecordedEvent>) -> Option<RecordedEvent> {
     let change = life.fold(None, |known, recorded| match &recorded.event {
-        Event::Firm(event) => SuspensionChange::after(known, event, recorded),
+        Event::Firm(event) => SuspensionChange::after_event(known, event, recorded),
         _ => known,
     });
     change.and_then(SuspensionChange::suspended_at).cloned()
@@ -344,24 +349,27 @@ async fn add_cancellation(
             if let Some(hook_id) = facts.hook_id {
                 chain.0.extend(of_hook(connection, hook_id, AsOf::NOW).await?.0);
             } else {
-                let firm = streams(connection, [("Firm", facts.firm_id)]).await?;
-                chain
-                    .add(firm.into_iter().filter(|event| event.event.event_type() == "FirmClosed"));
+                let firm = read_streams(connection, [("Firm", facts.firm_id)]).await?;
+                chain.add_events(
+                    firm.into_iter().filter(|event| event.event.event_type() == "FirmClosed"),
+                );
             }
         }
         CancelCause::FirmSuspended => {
-            let firm = streams(connection, [("Firm", facts.firm_id)]).await?;
+            let firm = read_streams(connection, [("Firm", facts.firm_id)]).await?;
             let before = chain.0.keys().next_back().copied().unwrap_or(i64::MAX);
-            chain.add(begin_of_suspension(firm.iter().filter(|event| event.position < before)));
+            chain.add_events(begin_of_suspension(
+                firm.iter().filter(|event| event.position < before),
+            ));
         }
         CancelCause::SourceErased => {
             let stream = response_stream(facts.firm_id, facts.response_id);
-            chain.add(streams(connection, [("Response", stream)]).await?);
+            chain.add_events(read_streams(connection, [("Response", stream)]).await?);
         }
         CancelCause::FinishedLater => {
             let key = facts.response_id.to_string();
             let submitted = occurrence_id(facts.firm_id, Trigger::FormSubmitted, &key);
-            chain.add(streams(connection, [("Occurrence", submitted)]).await?);
+            chain.add_events(read_streams(connection, [("Occurrence", submitted)]).await?);
         }
     }
     Ok(())

@@ -34,20 +34,21 @@ pub struct ShownEntry {
 pub async fn show(service: &Service, firm_id: Uuid, sequence: i64) -> Result<ShownEntry, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let only = ChainSpan { first: sequence, last: sequence };
-    let row = audit::stretch(&mut connection, firm_id, only).await?.pop().ok_or(Error::NotFound)?;
+    let row =
+        audit::list_span(&mut connection, firm_id, only).await?.pop().ok_or(Error::NotFound)?;
     let signed = signatures::last(&mut connection).await?;
     let verified = verifications::state(&mut connection).await?.ended;
     Ok(ShownEntry {
         entry: lines::entry_json(&row),
         position: row.position,
         canonical: String::from_utf8_lossy(&row.entry).into_owned(),
-        signed_by: signed.and_then(|last| covering(&last, row.position)),
+        signed_by: signed.and_then(|last| covering_number(&last, row.position)),
         verified: verified.is_some_and(|ended| has_verified(&ended, row.position)),
     })
 }
 
 /// The checkpoint, if it covers the position.
-fn covering(last: &LastSignature, position: i64) -> Option<u64> {
+fn covering_number(last: &LastSignature, position: i64) -> Option<u64> {
     (position <= last.position).then_some(last.number)
 }
 

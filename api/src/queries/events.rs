@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use domain::event::{Event, facts};
+use domain::event::{Event, event_facts};
 use eventstore::{RecordedEvent, Upcasters, related};
 use projector::audit;
 use serde::Serialize;
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::as_of::unread;
+use super::as_of::unread_error;
 use super::causes::{self, CauseStep};
-use super::listing::within;
+use super::listing::checked_limit;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -82,13 +82,15 @@ pub struct StreamPage {
 pub async fn show(service: &Service, event: EventRef) -> Result<ShownEvent, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let upcasters = service.store.upcasters();
-    let recorded = find(&mut connection, event).await?.ok_or(Error::NotFound)?;
-    let up = related::causes_of(&mut connection, &upcasters, &recorded).await.map_err(unread)?;
-    let down = related::effects_of(&mut connection, &upcasters, &recorded).await.map_err(unread)?;
+    let recorded = find_event(&mut connection, event).await?.ok_or(Error::NotFound)?;
+    let up =
+        related::causes_of(&mut connection, &upcasters, &recorded).await.map_err(unread_error)?;
+    let down =
+        related::effects_of(&mut connection, &upcasters, &recorded).await.map_err(unread_error)?;
     drop(connection);
     let entry = audit::find_at(service.store.pool(), recorded.position).await?;
     let all = [&recorded].into_iter().chain(&up).chain(&down);
-    let names = causes::names(service, all).await?;
+    let names = causes::find_names(service, all).await?;
     let steps = |events: &[RecordedEvent]| -> Vec<CauseStep> {
         events.iter().map(|event| CauseStep::new(event, &names, service.words)).collect()
     };
@@ -101,14 +103,14 @@ pub async fn show(service: &Service, event: EventRef) -> Result<ShownEvent, Erro
         trace: recorded.context.traceparent.map(|trace| trace.to_string()),
         terminal: recorded.context.terminal.as_ref().map(|terminal| json!(**terminal)),
         digest: hex::encode(recorded.digest),
-        facts: facts(&recorded.event),
+        facts: event_facts(&recorded.event),
         entry: entry.map(|row| json!({"sequence": row.sequence, "hash": hex::encode(row.hash)})),
         causes: steps(&up),
         effects: steps(&down),
     })
 }
 
-async fn find(
+async fn find_event(
     connection: &mut PgConnection,
     event: EventRef,
 ) -> Result<Option<RecordedEvent>, Error> {
@@ -118,7 +120,7 @@ async fn find(
     };
     let Some(position) = position else { return Ok(None) };
     let upcasters = Upcasters::current();
-    related::find_at(connection, &upcasters, position).await.map_err(unread)
+    related::find_at(connection, &upcasters, position).await.map_err(unread_error)
 }
 
 /// The kind of a stream, as a caller writes it.
@@ -139,16 +141,17 @@ pub async fn of_stream(
     after: Option<i64>,
     limit: Option<i64>,
 ) -> Result<StreamPage, Error> {
-    let limit = within(limit.unwrap_or(EVENTS_LIMIT_DEFAULT))?;
+    let limit = checked_limit(limit.unwrap_or(EVENTS_LIMIT_DEFAULT))?;
     let kinds = kind.map_or(Cow::Borrowed(Event::KINDS), |kind| Cow::Owned(vec![kind]));
     let mut connection = service.store.pool().acquire().await?;
     let upcasters = service.store.upcasters();
     let wanted = related::StreamStretch { kinds: &kinds, id, after: after.unwrap_or(0), limit };
-    let events = related::of_stream(&mut connection, &upcasters, wanted).await.map_err(unread)?;
+    let events =
+        related::of_stream(&mut connection, &upcasters, wanted).await.map_err(unread_error)?;
     drop(connection);
     let first = events.first().ok_or(Error::NotFound)?;
     let firm_id = first.context.firm_id;
-    let names = causes::names(service, events.iter()).await?;
+    let names = causes::find_names(service, events.iter()).await?;
     let full = i64::try_from(events.len()) == Ok(limit);
     let next = events.last().filter(|_| full).map(|last| last.position.to_string());
     // Streams of one id and of two firms are never shown together.

@@ -13,14 +13,14 @@ use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::subscription::host_of;
 use domain::values::{AsOf, Timestamp, printable_json};
 use futures::{Stream, stream};
-use projector::as_of::{attempts, had_happened};
+use projector::as_of::{had_happened, stream_attempts};
 use projector::deliveries::{self, DeliveryFilter, DeliveryRow, ENDED_LATER_MIN, ListedKind};
 use projector::{firms, hooks};
 use serde_json::json;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::as_of::unread;
+use super::as_of::unread_error;
 use super::receivers::host_named;
 use crate::error::Error;
 use crate::service::Service;
@@ -83,7 +83,7 @@ pub struct DeliveryExport {
 impl DeliveryExport {
     /// Details of the reading that this export is.
     #[must_use]
-    pub fn look(&self) -> ReadingDetails {
+    pub fn reading_details(&self) -> ReadingDetails {
         let how = match self.format {
             ExportFormat::Csv => ReadAs::Csv,
             ExportFormat::Ndjson => ReadAs::Ndjson,
@@ -153,14 +153,14 @@ enum ExportScope {
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
-pub async fn lines(
+pub async fn stream_lines(
     service: &Service,
     firm_id: Uuid,
     asked: &DeliveryExport,
 ) -> Result<impl Stream<Item = Result<Bytes, Error>> + use<>, Error> {
     let pool = service.store.pool().clone();
     firms::is_active(&pool, firm_id).await?.ok_or(Error::FirmNotFound)?;
-    let parts = parts(&pool, firm_id, asked).await?;
+    let parts = export_parts(&pool, firm_id, asked).await?;
     let begin = match asked.format {
         ExportFormat::Csv => csv_line(&COLUMNS),
         ExportFormat::Ndjson => String::new(),
@@ -178,12 +178,12 @@ pub async fn lines(
         let Some(part) = reader.parts.front().cloned() else {
             return Ok((!text.is_empty()).then(|| (Bytes::from(text), (reader, String::new()))));
         };
-        text.push_str(&reader.page(&part).await?);
+        text.push_str(&reader.next_lines(&part).await?);
         Ok(Some((Bytes::from(text), (reader, String::new()))))
     }))
 }
 
-async fn parts(
+async fn export_parts(
     pool: &PgPool,
     firm_id: Uuid,
     asked: &DeliveryExport,
@@ -221,17 +221,17 @@ struct ExportReader {
 
 impl ExportReader {
     /// The lines of the next page of a part. Goes on to the next part behind its last page.
-    async fn page(&mut self, part: &ExportPart) -> Result<String, Error> {
-        let rows = self.rows(part).await?;
+    async fn next_lines(&mut self, part: &ExportPart) -> Result<String, Error> {
+        let rows = self.read_rows(part).await?;
         self.after = rows.last().map(|last| (last.created_at, last.delivery_id));
         if i64::try_from(rows.len()) != Ok(DELIVERIES_PER_PAGE) {
             self.parts.pop_front();
             self.after = None;
         }
-        self.lines(&part.scope, &rows).await
+        self.format_rows(&part.scope, &rows).await
     }
 
-    async fn rows(&self, part: &ExportPart) -> Result<Vec<DeliveryRow>, Error> {
+    async fn read_rows(&self, part: &ExportPart) -> Result<Vec<DeliveryRow>, Error> {
         let begin = self.since.map(|since| since - ENDED_LATER_MIN);
         let (since, until) = match part.queued {
             QueuedWhen::InTime => (begin, self.until),
@@ -270,16 +270,22 @@ impl ExportReader {
         self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
     }
 
-    async fn lines(&self, scope: &ExportScope, rows: &[DeliveryRow]) -> Result<String, Error> {
-        let hosts = self.hosts(rows).await?;
+    async fn format_rows(
+        &self,
+        scope: &ExportScope,
+        rows: &[DeliveryRow],
+    ) -> Result<String, Error> {
+        let hosts = self.find_hosts(rows).await?;
         let ids: Vec<Uuid> = rows.iter().map(|row| row.delivery_id).collect();
         let mut connection = self.pool.acquire().await?;
         let streams = had_happened(&mut connection, "Delivery", &ids, AsOf::NOW).await;
         drop(connection);
         let of: HashMap<String, Vec<Attempt>> = streams
-            .map_err(unread)?
+            .map_err(unread_error)?
             .iter()
-            .filter_map(|stream| Some((stream.first()?.aggregate_id.clone(), attempts(stream))))
+            .filter_map(|stream| {
+                Some((stream.first()?.aggregate_id.clone(), stream_attempts(stream)))
+            })
             .collect();
         let mut text = String::new();
         for row in rows {
@@ -289,19 +295,19 @@ impl ExportReader {
             }
             let attempts = of.get(&row.delivery_id.to_string()).map_or(&[][..], Vec::as_slice);
             if attempts.is_empty() && self.includes(row.created_at) {
-                text.push_str(&self.line(row, host, None));
+                text.push_str(&self.format_line(row, host, None));
             }
             let begun = |attempt: &&Attempt| self.includes(attempt.started_at.get());
             for attempt in attempts.iter().filter(begun) {
-                text.push_str(&self.line(row, host, Some(attempt)));
+                text.push_str(&self.format_line(row, host, Some(attempt)));
             }
         }
         Ok(text)
     }
 
-    async fn hosts(&self, rows: &[DeliveryRow]) -> Result<HashMap<Uuid, String>, Error> {
+    async fn find_hosts(&self, rows: &[DeliveryRow]) -> Result<HashMap<Uuid, String>, Error> {
         let asked: Vec<_> = rows.iter().map(|row| (row.delivery_id, row.hook_id)).collect();
-        let found = deliveries::destinations(&self.pool, &asked).await?;
+        let found = deliveries::destinations_of(&self.pool, &asked).await?;
         let host = |one: deliveries::Destination| {
             let host = one.host.or_else(|| one.target_url.as_deref().map(host_of))?;
             Some((one.delivery_id, host))
@@ -309,8 +315,8 @@ impl ExportReader {
         Ok(found.into_iter().filter_map(host).collect())
     }
 
-    fn line(&self, row: &DeliveryRow, host: &str, attempt: Option<&Attempt>) -> String {
-        let cells = cells(row, host, attempt);
+    fn format_line(&self, row: &DeliveryRow, host: &str, attempt: Option<&Attempt>) -> String {
+        let cells = line_cells(row, host, attempt);
         match self.format {
             ExportFormat::Csv => csv_line(&cells.map(Option::unwrap_or_default)),
             ExportFormat::Ndjson => {
@@ -326,7 +332,7 @@ impl ExportReader {
 }
 
 /// The cells of a line, in the order of [`COLUMNS`].
-fn cells(row: &DeliveryRow, host: &str, attempt: Option<&Attempt>) -> [Option<String>; 20] {
+fn line_cells(row: &DeliveryRow, host: &str, attempt: Option<&Attempt>) -> [Option<String>; 20] {
     let id = |id: Option<Uuid>| id.map(|id| id.to_string());
     [
         id(Some(row.delivery_id)),

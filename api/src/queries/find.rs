@@ -12,7 +12,7 @@ use projector::{audit, firms, receivers};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::as_of::unread;
+use super::as_of::unread_error;
 use super::causes;
 use super::events::{self, EventRef};
 use crate::error::Error;
@@ -39,12 +39,12 @@ pub struct Found {
 ///
 /// # Errors
 /// `invalid_request`: nothing can be looked for.
-pub async fn find(
+pub async fn find_text(
     service: &Service,
     reach: Option<&[Uuid]>,
     text: &str,
 ) -> Result<Vec<Found>, Error> {
-    let terms = search::terms(text);
+    let terms = search::search_terms(text);
     if terms.is_empty() {
         return Err(Error::invalid("there is nothing to look for, or more than 300 characters"));
     }
@@ -65,23 +65,23 @@ async fn of_term(service: &Service, term: SearchTerm) -> Result<Vec<Found>, Erro
         SearchTerm::Position(position) => return event_at(service, position).await,
         SearchTerm::Hash(hash) => return of_hash(service, hash).await,
         SearchTerm::Id(id) => {
-            let mut found = found(service, projector::search::by_id(pool, id, id).await?);
+            let mut found = list_found(service, projector::search::by_id(pool, id, id).await?);
             found.extend(in_log(service, id).await?);
             return Ok(found);
         }
         SearchTerm::Host(host) => {
-            let mut found = receiver(service, &host).await?;
-            found.extend(self::found(service, projector::search::by_host(pool, &host).await?));
+            let mut found = find_receiver(service, &host).await?;
+            found.extend(self::list_found(service, projector::search::by_host(pool, &host).await?));
             return Ok(found);
         }
         SearchTerm::IdsBetween(low, high) => projector::search::by_id(pool, low, high).await?,
         SearchTerm::KeyStart(start) => projector::search::by_key_start(pool, &start).await?,
         SearchTerm::FirmName(start) => projector::search::by_firm_name(pool, &start).await?,
     };
-    Ok(found(service, objects))
+    Ok(list_found(service, objects))
 }
 
-fn found(service: &Service, objects: Vec<FoundObject>) -> Vec<Found> {
+fn list_found(service: &Service, objects: Vec<FoundObject>) -> Vec<Found> {
     objects.into_iter().map(|object| Found::from_service(service, object)).collect()
 }
 
@@ -90,7 +90,7 @@ impl Found {
         let id = object.id.to_string();
         let is_hook = object.kind == "hook";
         Self {
-            look: service.words.commands(&object.kind, &id, object.firm_id),
+            look: service.words.commands_about(&object.kind, &id, object.firm_id),
             label: if is_hook { shown_target(&object.label) } else { object.label },
             kind: object.kind,
             id,
@@ -106,7 +106,7 @@ impl Found {
         firm_id: Option<Uuid>,
         label: String,
     ) -> Self {
-        let look = service.words.commands(kind, &id, firm_id);
+        let look = service.words.commands_about(kind, &id, firm_id);
         Self { kind: kind.to_owned(), id, firm_id, firm: None, label, look }
     }
 }
@@ -114,17 +114,18 @@ impl Found {
 async fn event_at(service: &Service, position: i64) -> Result<Vec<Found>, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let upcasters = service.store.upcasters();
-    let event = related::find_at(&mut connection, &upcasters, position).await.map_err(unread)?;
+    let event =
+        related::find_at(&mut connection, &upcasters, position).await.map_err(unread_error)?;
     drop(connection);
     match event {
-        Some(event) => Ok(vec![told(service, &event).await?]),
+        Some(event) => Ok(vec![found_event(service, &event).await?]),
         None => Ok(Vec::new()),
     }
 }
 
-async fn told(service: &Service, event: &RecordedEvent) -> Result<Found, Error> {
-    let names = causes::names(service, std::iter::once(event)).await?;
-    let sentence = service.words.sentence(&names, &event.aggregate_id, &event.event);
+async fn found_event(service: &Service, event: &RecordedEvent) -> Result<Found, Error> {
+    let names = causes::find_names(service, std::iter::once(event)).await?;
+    let sentence = service.words.event_sentence(&names, &event.aggregate_id, &event.event);
     let firm_id = Some(event.context.firm_id);
     Ok(Found::new(service, "event", event.position.to_string(), firm_id, sentence))
 }
@@ -133,7 +134,7 @@ async fn told(service: &Service, event: &RecordedEvent) -> Result<Found, Error> 
 async fn of_hash(service: &Service, hash: Hash) -> Result<Vec<Found>, Error> {
     let pool = service.store.pool();
     let key = projector::search::by_key_hash(pool, hash).await?;
-    let mut all = found(service, key.into_iter().collect());
+    let mut all = list_found(service, key.into_iter().collect());
     for entry in audit::by_hash(pool, hash).await? {
         let label = format!("{}, entry {} of its chain", entry.action, entry.sequence);
         let firm_id = Some(entry.firm_id);
@@ -172,7 +173,7 @@ async fn in_log(service: &Service, id: Uuid) -> Result<Vec<Found>, Error> {
 const TABLED: [&str; 8] =
     ["firm", "form", "key", "subscription", "delivery", "replay", "pause", "accesstoken"];
 
-async fn receiver(service: &Service, host: &str) -> Result<Vec<Found>, Error> {
+async fn find_receiver(service: &Service, host: &str) -> Result<Vec<Found>, Error> {
     let wanted = receivers::ReceiverFilter {
         host: Some(host),
         after: None,

@@ -32,7 +32,7 @@ pub(super) struct TableGrowth {
 impl TableGrowth {
     /// The growth of two tables together, over the longer stretch of the two.
     #[must_use]
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn combined_with(self, other: Self) -> Self {
         Self {
             over_days: self.over_days.max(other.over_days),
             rows_per_day: self.rows_per_day + other.rows_per_day,
@@ -67,7 +67,7 @@ impl TableSize {
 
     /// The sizes of two tables together.
     #[must_use]
-    pub(super) const fn and(self, other: Self) -> Self {
+    pub(super) const fn combined_with(self, other: Self) -> Self {
         Self { rows: self.rows + other.rows, bytes: self.bytes + other.bytes }
     }
 }
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!((growth.rows_per_day, growth.bytes_per_day), (100, 1_000));
         assert_eq!((growth.bytes_in_30_days, growth.bytes_in_365_days), (34_000, 369_000));
         assert_eq!(now.growth_since(earlier, 0), None);
-        let both = growth.and(now.growth_since(earlier, 1).unwrap());
+        let both = growth.combined_with(now.growth_since(earlier, 1).unwrap());
         assert_eq!(
             (both.over_days, both.bytes_per_day, both.bytes_in_30_days),
             (3, 4_000, 128_000)
@@ -97,6 +97,6 @@ mod tests {
         let now = TableSize { rows: 9, bytes: 900 };
         let growth = now.growth_since(earlier, 1).unwrap();
         assert_eq!((growth.bytes_per_day, growth.bytes_in_30_days), (-100, 0));
-        assert_eq!(now.and(earlier), TableSize { rows: 19, bytes: 1_900 });
+        assert_eq!(now.combined_with(earlier), TableSize { rows: 19, bytes: 1_900 });
     }
 }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 pub use self::deliveries::{DeliveryHistory, of_delivery};
 pub use self::keys::{KeyHistory, of_key};
-use super::as_of::unread;
+use super::as_of::unread_error;
 use super::causes::{self, CancelledCount, CauseStep};
 use crate::error::Error;
 use crate::service::Service;
@@ -106,7 +106,7 @@ pub async fn of_hook(
     as_of: Option<AsOf>,
 ) -> Result<HookHistory, Error> {
     let had = |position, at: Timestamp| as_of.is_none_or(|as_of| as_of.includes(position, at));
-    let mut life = stream(service, &[("Subscription", hook_id)]).await?;
+    let mut life = read_streams(service, &[("Subscription", hook_id)]).await?;
     let later = |event: &RecordedEvent| !had(event.position, event.context.recorded_at);
     life.truncate(life.iter().position(later).unwrap_or(life.len()));
     let first = life.first().ok_or(Error::NotFound)?;
@@ -127,24 +127,24 @@ pub async fn of_hook(
         entries: entries.iter().map(lines::entry_json).collect(),
     };
     for recorded in &life {
-        history.follow(recorded);
+        history.apply_event(recorded);
     }
     if let Some(removed) = life.iter().find_map(RecordedRemoval::new) {
-        let mut end = end(service, hook_id, removed).await?;
+        let mut end = describe_end(service, hook_id, removed).await?;
         if as_of.is_some() {
             (end.cancelled, end.cancelled_by_cause) = (None, Vec::new());
         }
         history.removal = Some(end);
     }
     let mut connection = service.store.pool().acquire().await?;
-    history.key = named(&mut connection, history.key_id).await?;
+    history.key = find_key(&mut connection, history.key_id).await?;
     let chain = causes::of_hook(&mut connection, hook_id, as_of.unwrap_or(AsOf::NOW)).await?;
     drop(connection);
-    history.steps = chain.tell(service).await?;
+    history.steps = chain.tell_steps(service).await?;
     Ok(history)
 }
 
-async fn named(
+async fn find_key(
     connection: &mut PgConnection,
     key_id: Option<Uuid>,
 ) -> Result<Option<HookKey>, Error> {
@@ -174,7 +174,7 @@ impl HookHistory {
         self.target = Some(shown);
     }
 
-    fn follow(&mut self, recorded: &RecordedEvent) {
+    fn apply_event(&mut self, recorded: &RecordedEvent) {
         let Event::Subscription(event) = &recorded.event else {
             return;
         };
@@ -213,7 +213,7 @@ impl<'a> RecordedRemoval<'a> {
     }
 }
 
-async fn end(
+async fn describe_end(
     service: &Service,
     hook_id: Uuid,
     RecordedRemoval { recorded: removed, reason, evidence }: RecordedRemoval<'_>,
@@ -234,29 +234,32 @@ async fn end(
         actor: removed.context.actor.to_string(),
         caused_by: removed.context.causation_id,
         position: removed.position,
-        deciding: deciding(service, evidence).await?,
+        deciding: deciding_deliveries(service, evidence).await?,
         delivered_between: between,
         cancelled: Some(cancelled.iter().map(|(_, count)| count).sum()),
         cancelled_by_cause: by_cause(cancelled),
     })
 }
 
-async fn deciding(
+async fn deciding_deliveries(
     service: &Service,
     evidence: &[GoneAnswer],
 ) -> Result<Vec<DecidingDelivery>, Error> {
     let names: Vec<_> = evidence.iter().map(|gone| ("Delivery", gone.delivery_id)).collect();
-    let events = stream(service, &names).await?;
+    let events = read_streams(service, &names).await?;
     let of = |gone: &GoneAnswer| DecidingDelivery {
         delivery_id: gone.delivery_id,
         status: gone.status,
         finished_at: gone.finished_at,
-        attempts: events.iter().filter_map(|event| attempt(event, gone.delivery_id)).collect(),
+        attempts: events
+            .iter()
+            .filter_map(|event| deciding_attempt(event, gone.delivery_id))
+            .collect(),
     };
     Ok(evidence.iter().map(of).collect())
 }
 
-fn attempt(recorded: &RecordedEvent, delivery_id: Uuid) -> Option<DecidingAttempt> {
+fn deciding_attempt(recorded: &RecordedEvent, delivery_id: Uuid) -> Option<DecidingAttempt> {
     let Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) = &recorded.event else {
         return None;
     };
@@ -278,7 +281,7 @@ impl From<&Attempt> for DecidingAttempt {
 }
 
 /// All events of the named streams.
-async fn stream(
+async fn read_streams(
     service: &Service,
     names: &[(&'static str, Uuid)],
 ) -> Result<Vec<RecordedEvent>, Error> {
@@ -289,5 +292,5 @@ async fn stream(
     let streams: Vec<StreamName> = names.iter().map(name).collect();
     let mut connection = service.store.pool().acquire().await?;
     let events = load_many(&mut connection, &service.store.upcasters(), &streams).await;
-    events.map_err(unread)
+    events.map_err(unread_error)
 }

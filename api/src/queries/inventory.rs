@@ -8,7 +8,7 @@ use projector::replays::{self, ReplayRow};
 use projector::tokens::{self, TokenRow};
 use uuid::Uuid;
 
-use super::listing::{LIST_LIMIT_DEFAULT, ListPage, within};
+use super::listing::{LIST_LIMIT_DEFAULT, ListPage, checked_limit};
 use crate::error::Error;
 use crate::service::Service;
 
@@ -23,7 +23,7 @@ pub struct PageRequest {
 
 impl PageRequest {
     fn limit(self) -> Result<i64, Error> {
-        within(self.limit.unwrap_or(LIST_LIMIT_DEFAULT))
+        checked_limit(self.limit.unwrap_or(LIST_LIMIT_DEFAULT))
     }
 }
 
@@ -40,13 +40,13 @@ pub async fn firms(
     let limit = page.limit()?;
     let rows = match reach {
         None => firms::page(pool, page.after, limit).await?,
-        Some(reach) => after(firms::named(pool, reach).await?, page.after),
+        Some(reach) => rest_after(firms::named(pool, reach).await?, page.after),
     };
     Ok(ListPage::new(rows, limit, |row| row.firm_id))
 }
 
 /// The rest of a list of firms, after this one.
-fn after(mut rows: Vec<FirmRow>, last: Option<Uuid>) -> Vec<FirmRow> {
+fn rest_after(mut rows: Vec<FirmRow>, last: Option<Uuid>) -> Vec<FirmRow> {
     if let Some(place) = rows.iter().position(|row| Some(row.firm_id) == last) {
         rows.drain(..=place);
     }
@@ -151,7 +151,7 @@ mod tests {
     fn a_page_begins_after_the_last_row() {
         let row = |firm_id| FirmRow { firm_id, name: "A".into(), status: "active".into() };
         let rows = || vec![row(OWN), row(OTHER)];
-        assert_eq!(after(rows(), Some(OWN)), [row(OTHER)]);
-        assert_eq!(after(rows(), None), rows());
+        assert_eq!(rest_after(rows(), Some(OWN)), [row(OTHER)]);
+        assert_eq!(rest_after(rows(), None), rows());
     }
 }

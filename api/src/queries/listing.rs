@@ -45,7 +45,7 @@ pub struct DeliveryListQuery {
 impl DeliveryListQuery {
     /// Details of the reading that this query is.
     #[must_use]
-    pub fn look(&self) -> ReadingDetails {
+    pub fn reading_details(&self) -> ReadingDetails {
         let Self { hook_id, since, until, .. } = *self;
         ReadingDetails {
             hook_id,
@@ -74,7 +74,7 @@ pub async fn deliveries(
     firm_id: Uuid,
     asked: &DeliveryListQuery,
 ) -> Result<ListPage<DeliveryRow>, Error> {
-    let wanted = wanted(service, firm_id, asked).await?;
+    let wanted = delivery_filter(service, firm_id, asked).await?;
     let rows = deliveries::list(service.store.pool(), firm_id, &wanted).await?;
     Ok(ListPage::new(rows, wanted.limit, |row| row.delivery_id))
 }
@@ -83,7 +83,7 @@ pub async fn deliveries(
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
-pub async fn newer(
+pub async fn count_newer(
     service: &Service,
     firm_id: Uuid,
     than: Uuid,
@@ -94,7 +94,8 @@ pub async fn newer(
     let at = deliveries::created_at(pool, firm_id, than).await?;
     let at = at.ok_or_else(|| Error::invalid("`than` is no delivery of this firm"))?;
     let first = DeliveryListQuery { limit: Some(most), after: None, ..asked };
-    let rows = deliveries::list(pool, firm_id, &wanted(service, firm_id, &first).await?).await?;
+    let rows =
+        deliveries::list(pool, firm_id, &delivery_filter(service, firm_id, &first).await?).await?;
     let is_newer = |row: &&DeliveryRow| (row.created_at, row.delivery_id) > (at, than);
     Ok(rows.iter().take_while(is_newer).count())
 }
@@ -116,7 +117,7 @@ pub async fn deliveries_then(
     if *asked != alone {
         return Err(Error::invalid("beside `as_of` there may be `limit`, and nothing else"));
     }
-    let wanted = wanted(service, firm_id, asked).await?;
+    let wanted = delivery_filter(service, firm_id, asked).await?;
     let as_of = as_of::read(service, asked.as_of.as_deref().unwrap_or_default()).await?;
     let limit = usize::try_from(wanted.limit).unwrap_or_default();
     as_of::deliveries(service, firm_id, as_of, limit).await
@@ -131,7 +132,7 @@ pub async fn steps(
     firm_id: Uuid,
     asked: &DeliveryListQuery,
 ) -> Result<ListPage<DeliveryRow>, Error> {
-    let wanted = wanted(service, firm_id, asked).await?;
+    let wanted = delivery_filter(service, firm_id, asked).await?;
     let rows = deliveries::list_steps(service.store.pool(), firm_id, &wanted).await?;
     Ok(ListPage::new(rows, wanted.limit, |row| row.delivery_id))
 }
@@ -168,9 +169,9 @@ pub async fn hooks(
     asked: HookListQuery,
 ) -> Result<ListPage<HookLife>, Error> {
     let pool = service.store.pool();
-    let limit = within(asked.limit.unwrap_or(LIST_LIMIT_MAX))?;
+    let limit = checked_limit(asked.limit.unwrap_or(LIST_LIMIT_MAX))?;
     let places = match asked.after.filter(|_| asked.as_of.is_none()) {
-        Some(id) => Some(hooks::positions(pool, firm_id, id).await?.ok_or_else(no_hook)?),
+        Some(id) => Some(hooks::life_positions(pool, firm_id, id).await?.ok_or_else(no_hook)?),
         None => None,
     };
     let lives = match (asked.as_of, asked.which) {
@@ -181,7 +182,7 @@ pub async fn hooks(
         (None, HookFilter::Warned) => made_before(hooks::list_warned(pool, firm_id).await?, places),
         (None, HookFilter::Live) => made_before(hooks::list_live(pool, firm_id).await?, places),
         (Some(as_of), which) => {
-            rest(as_of::hooks(service, firm_id, as_of, which).await?, asked.after)?
+            rest_after(as_of::hooks(service, firm_id, as_of, which).await?, asked.after)?
         }
     };
     Ok(ListPage::new(lives, limit, |life| life.hook_id))
@@ -194,7 +195,7 @@ fn made_before(mut lives: Vec<HookLife>, places: Option<(i64, Option<i64>)>) -> 
 }
 
 /// Rows after this one, in a list that does not change.
-fn rest(mut lives: Vec<HookLife>, after: Option<Uuid>) -> Result<Vec<HookLife>, Error> {
+fn rest_after(mut lives: Vec<HookLife>, after: Option<Uuid>) -> Result<Vec<HookLife>, Error> {
     if let Some(id) = after {
         let last = lives.iter().position(|life| life.hook_id == id).ok_or_else(no_hook)?;
         lives.drain(..=last);
@@ -207,7 +208,7 @@ fn no_hook() -> Error {
 }
 
 /// The length of a page, if it is allowed.
-pub(crate) fn within(limit: i64) -> Result<i64, Error> {
+pub(crate) fn checked_limit(limit: i64) -> Result<i64, Error> {
     if (1..=LIST_LIMIT_MAX).contains(&limit) {
         Ok(limit)
     } else {
@@ -215,13 +216,13 @@ pub(crate) fn within(limit: i64) -> Result<i64, Error> {
     }
 }
 
-async fn wanted(
+async fn delivery_filter(
     service: &Service,
     firm_id: Uuid,
     asked: &DeliveryListQuery,
 ) -> Result<DeliveryFilter, Error> {
     let pool = service.store.pool();
-    let limit = within(asked.limit.unwrap_or(LIST_LIMIT_DEFAULT))?;
+    let limit = checked_limit(asked.limit.unwrap_or(LIST_LIMIT_DEFAULT))?;
     let trigger: Option<Trigger> = match &asked.trigger {
         Some(key) => Some(
             key.parse().map_err(|_| Error::invalid("`trigger` must be the key of a trigger"))?,

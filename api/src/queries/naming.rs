@@ -81,7 +81,7 @@ pub enum NamingError {
 pub async fn find(pool: &PgPool, kind: NamedKind, text: &str) -> Result<Uuid, NamingError> {
     let text = text.trim();
     let range = IdRange::new(text);
-    if let Some(id) = range.and_then(IdRange::whole) {
+    if let Some(id) = range.and_then(IdRange::whole_id) {
         return Ok(id);
     }
     let mut found = match range {
@@ -97,16 +97,16 @@ pub async fn find(pool: &PgPool, kind: NamedKind, text: &str) -> Result<Uuid, Na
         }
         NamedKind::AnyKey if text.starts_with(KEY_BEGINS) => {
             let keys = search::by_key_start(pool, &key_prefix(text)).await?;
-            found.extend(keys.into_iter().map(candidate));
+            found.extend(keys.into_iter().map(describe_candidate));
         }
         _ if range.is_none() => return Err(NamingError::NoId { kind, text: text.to_owned() }),
         _ => {}
     }
     if kind == NamedKind::Firm && found.is_empty() {
         let begin_so = search::by_firm_name(pool, &text.to_lowercase()).await?;
-        found.extend(begin_so.into_iter().map(candidate));
+        found.extend(begin_so.into_iter().map(describe_candidate));
     }
-    only(kind, text, found)
+    only_candidate(kind, text, found)
 }
 
 fn key_prefix(text: &str) -> String {
@@ -132,10 +132,10 @@ async fn objects_in(
     range: IdRange,
 ) -> Result<Vec<Candidate>, sqlx::Error> {
     let found = search::by_id(pool, range.first, range.last).await?;
-    Ok(found.into_iter().filter(|object| kind.is_of(object)).map(candidate).collect())
+    Ok(found.into_iter().filter(|object| kind.is_of(object)).map(describe_candidate).collect())
 }
 
-fn candidate(object: FoundObject) -> Candidate {
+fn describe_candidate(object: FoundObject) -> Candidate {
     let FoundObject { kind, id, label, .. } = object;
     let label = if kind == "hook" { shown_target(&label) } else { label };
     Candidate { id, label: format!("{kind} {label}") }
@@ -158,7 +158,11 @@ async fn in_range(
     }
 }
 
-fn only(kind: NamedKind, text: &str, mut found: Vec<Candidate>) -> Result<Uuid, NamingError> {
+fn only_candidate(
+    kind: NamedKind,
+    text: &str,
+    mut found: Vec<Candidate>,
+) -> Result<Uuid, NamingError> {
     found.sort_by_key(|candidate| candidate.id);
     found.dedup_by_key(|candidate| candidate.id);
     let text = text.to_owned();
@@ -230,7 +234,9 @@ mod tests {
 
     #[test]
     fn only_one_object_is_meant() {
-        let of = |found| only(NamedKind::Firm, "harrow", found).map_err(|error| error.to_string());
+        let of = |found| {
+            only_candidate(NamedKind::Firm, "harrow", found).map_err(|error| error.to_string())
+        };
         assert_eq!(of(vec![candidate(1), candidate(1)]), Ok(Uuid::from_u128(1)), "found twice");
         let unknown = of(vec![]).unwrap_err();
         assert!(unknown.contains("no firm is called \"harrow\""), "{unknown}");

@@ -14,7 +14,7 @@ use serde::Serialize;
 use uuid::Uuid;
 use vault::people::{self as named, PersonResponse};
 
-use super::as_of::unread;
+use super::as_of::unread_error;
 use super::causes::{self, CauseStep, Chain};
 use crate::error::Error;
 use crate::service::Service;
@@ -96,11 +96,11 @@ pub async fn trail(
     let state = people::find(&mut *connection, firm_id, person_id).await?;
     let erased_at = people::erased_at(&mut connection, firm_id, person_id).await?;
     let responses = named::responses_of(&mut connection, firm_id, person_id).await?;
-    let events = causes::streams(&mut connection, [("Person", person_id)]).await?;
+    let events = causes::read_streams(&mut connection, [("Person", person_id)]).await?;
     drop(connection);
     let mut chain = Chain::default();
-    chain.add(events.into_iter().filter(|event| event.context.firm_id == firm_id));
-    let deliveries = about(service, firm_id, person_id, &responses).await?;
+    chain.add_events(events.into_iter().filter(|event| event.context.firm_id == firm_id));
+    let deliveries = deliveries_about(service, firm_id, person_id, &responses).await?;
     let mail = match (state.unsubscribed, state.bounced) {
         (true, _) => "unsubscribed",
         (false, true) => "bounced",
@@ -112,16 +112,16 @@ pub async fn trail(
         mail,
         erased_at: erased_at.map(Timestamp::from),
         responses: responses.iter().map(ResponseTrail::new).collect(),
-        subscriptions: subscriptions(service, &deliveries).await?,
+        subscriptions: hook_trails(service, &deliveries).await?,
         deliveries: deliveries.into_iter().map(DeliveryTrail::new).collect(),
-        invites: invites(service, firm_id, person_id).await?,
-        events: chain.tell(service).await?,
+        invites: recent_invites(service, firm_id, person_id).await?,
+        events: chain.tell_steps(service).await?,
     })
 }
 
 /// Deliveries about these responses. The history of the firm is read from the first response on:
 /// an index of all deliveries by response would cost each of them a write at a random place.
-async fn about(
+async fn deliveries_about(
     service: &Service,
     firm_id: Uuid,
     person_id: Uuid,
@@ -139,25 +139,26 @@ async fn about(
     // A hot lead may be about a response that is erased by now.
     let lead = occurrence_id(firm_id, Trigger::LeadHot, &person_id.to_string());
     let known: Vec<Uuid> = found.iter().map(|row| row.delivery_id).collect();
-    let of_lead = deliveries::among(pool, firm_id, &listed(service, lead).await?).await?;
+    let of_lead =
+        deliveries::list_among(pool, firm_id, &listed_deliveries(service, lead).await?).await?;
     found.extend(of_lead.into_iter().filter(|row| !known.contains(&row.delivery_id)));
     Ok(found)
 }
 
 /// The deliveries that an occurrence lists.
-async fn listed(service: &Service, occurrence_id: Uuid) -> Result<Vec<Uuid>, Error> {
+async fn listed_deliveries(service: &Service, occurrence_id: Uuid) -> Result<Vec<Uuid>, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let id = occurrence_id.to_string();
     let upcasters = service.store.upcasters();
     let first = load_first(&mut connection, &upcasters, "Occurrence", &[&id]).await;
-    let first = first.map_err(unread)?;
+    let first = first.map_err(unread_error)?;
     let happening = first.first().and_then(|event| event.event.happening());
     Ok(happening.map_or_else(Vec::new, |happening| {
         happening.deliveries(occurrence_id).map(|(delivery_id, _)| delivery_id).collect()
     }))
 }
 
-async fn subscriptions(
+async fn hook_trails(
     service: &Service,
     deliveries: &[DeliveryRow],
 ) -> Result<Vec<HookTrail>, Error> {
@@ -167,7 +168,7 @@ async fn subscriptions(
     }
     let ids: Vec<Uuid> = counts.keys().copied().collect();
     let mut connection = service.store.pool().acquire().await?;
-    let targets = hooks::targets(&mut connection, &ids).await?;
+    let targets = hooks::target_urls(&mut connection, &ids).await?;
     let trail = |(id, target): (Uuid, String)| HookTrail {
         id,
         target: shown_target(&target),
@@ -177,7 +178,7 @@ async fn subscriptions(
 }
 
 /// Invites of the last days: their ids follow from form, person and day.
-async fn invites(
+async fn recent_invites(
     service: &Service,
     firm_id: Uuid,
     person_id: Uuid,
@@ -196,10 +197,10 @@ async fn invites(
     let mut chain = Chain::default();
     for ids in ids.chunks(1_000) {
         let names = ids.iter().map(|id| ("Invite", *id));
-        chain.add(causes::streams(&mut connection, names).await?);
+        chain.add_events(causes::read_streams(&mut connection, names).await?);
     }
     drop(connection);
-    chain.tell(service).await
+    chain.tell_steps(service).await
 }
 
 impl ResponseTrail {

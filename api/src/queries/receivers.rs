@@ -9,7 +9,7 @@ use projector::receivers::{self, HostBacklog, ReceiverFilter, ReceiverRow};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::listing::within;
+use super::listing::checked_limit;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -82,7 +82,7 @@ pub struct ReceiverListQuery {
 /// # Errors
 /// `invalid_request`.
 pub async fn list(service: &Service, asked: &ReceiverListQuery) -> Result<Vec<Receiver>, Error> {
-    let limit = within(asked.limit.unwrap_or(RECEIVERS_LIMIT_DEFAULT))?;
+    let limit = checked_limit(asked.limit.unwrap_or(RECEIVERS_LIMIT_DEFAULT))?;
     let host = asked.host.as_deref().map(host_named).transpose()?;
     let now = service.clock.now().get();
     let wanted = ReceiverFilter {
@@ -94,26 +94,26 @@ pub async fn list(service: &Service, asked: &ReceiverListQuery) -> Result<Vec<Re
     let pool = service.store.pool();
     let rows = receivers::list(pool, wanted).await?;
     let hosts: Vec<String> = rows.iter().map(|row| row.host.clone()).collect();
-    let waiting = service.deliveries.queue.waiting(&hosts).await?;
+    let waiting = service.deliveries.queue.host_backlogs(&hosts).await?;
     let pauses = pauses::list(pool).await?;
     let shown = |row: ReceiverRow| {
         let waits = waiting.iter().find(|one| one.host == row.host);
         let failing = is_failing(row.failing_since, row.failures, now);
-        Receiver { failing, paused: held(&pauses, &row.host), ..Receiver::new(row, waits) }
+        Receiver { failing, paused: host_pause(&pauses, &row.host), ..Receiver::new(row, waits) }
     };
     Ok(rows.into_iter().map(shown).collect())
 }
 
 /// The host in the spelling of the list.
 pub(super) fn host_named(name: &str) -> Result<String, Error> {
-    match PauseScope::host(name) {
+    match PauseScope::of_host(name) {
         Some(PauseScope::Host { host }) => Ok(host),
         _ => Err(Error::invalid("`host` must be the name of a host")),
     }
 }
 
 /// The pause that holds a whole host. A pause of a firm or a subscription does not.
-fn held(pauses: &[PauseRow], host: &str) -> Option<ReceiverPause> {
+fn host_pause(pauses: &[PauseRow], host: &str) -> Option<ReceiverPause> {
     let holds = |pause: &&PauseRow| match pause.scope() {
         PauseScope::All => true,
         PauseScope::Host { host: paused } => paused == host,

@@ -37,7 +37,7 @@ pub(crate) struct SampleSource {
 
 impl SampleSource {
     /// The newest submissions of the firm or of the form.
-    pub(crate) async fn newest(
+    pub(crate) async fn newest_submissions(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Vec<KeySubject>, Error> {
@@ -48,14 +48,14 @@ impl SampleSource {
     }
 
     /// The sample, from one of these submissions if one can be read.
-    pub(crate) async fn payload(
+    pub(crate) async fn build_payload(
         self,
         connection: &mut PgConnection,
         newest: Vec<KeySubject>,
         keys: DataKeys,
         now: Timestamp,
     ) -> Result<EventPayload, Error> {
-        if let Some(latest) = self.latest(connection, newest, keys).await? {
+        if let Some(latest) = self.latest_readable(connection, newest, keys).await? {
             return Ok(sample::of_submission(self.trigger, &latest));
         }
         let form = match self.form {
@@ -63,17 +63,17 @@ impl SampleSource {
             // A made-up event also names a form of the firm, if there is one.
             None => forms::list(&mut *connection, self.firm_id, 1).await?.pop(),
         };
-        Ok(sample::made_up(self.trigger, form.map(part), now))
+        Ok(sample::made_up(self.trigger, form.map(form_part), now))
     }
 
     /// The latest readable submission. An erased one has lost its key.
-    async fn latest(
+    async fn latest_readable(
         &self,
         connection: &mut PgConnection,
         newest: Vec<KeySubject>,
         mut keys: DataKeys,
     ) -> Result<Option<LatestSubmission>, Error> {
-        let erased = erased(connection, &newest).await?;
+        let erased = find_erased(connection, &newest).await?;
         keys.retain(|subject, _| !erased.contains(&(subject.firm_id, subject.subject_id)));
         let Some(latest) = newest.into_iter().find(|subject| keys.contains_key(subject)) else {
             return Ok(None);
@@ -95,23 +95,23 @@ impl SampleSource {
 }
 
 /// Keys of submissions that are not erased, if the keyring answers in time.
-pub(crate) async fn keys(service: &Service, newest: &[KeySubject]) -> Result<DataKeys, Error> {
-    let keys = timeout(KEYRING_WAIT_MAX, service.keyring.find(newest)).await;
+pub(crate) async fn find_keys(service: &Service, newest: &[KeySubject]) -> Result<DataKeys, Error> {
+    let keys = timeout(KEYRING_WAIT_MAX, service.keyring.find_keys(newest)).await;
     Ok(keys.map_err(|_| Error::Unavailable("the keyring does not answer".to_owned()))??)
 }
 
 /// Submissions whose erasure is under way.
-async fn erased(
+async fn find_erased(
     connection: &mut PgConnection,
     newest: &[KeySubject],
 ) -> Result<Vec<SubjectId>, Error> {
     let responses: Vec<_> = newest.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-    Ok(subjects::erased(connection, &responses).await?)
+    Ok(subjects::erased_among(connection, &responses).await?)
 }
 
 fn latest_submission(form: FormRow, response: StoredResponse) -> LatestSubmission {
     LatestSubmission {
-        form: part(form),
+        form: form_part(form),
         response_id: response.response_id,
         submitted_at: response.submitted_at.unwrap_or(response.saved_at).into(),
         document: response.document,
@@ -120,6 +120,6 @@ fn latest_submission(form: FormRow, response: StoredResponse) -> LatestSubmissio
     }
 }
 
-fn part(form: FormRow) -> FormPart {
+fn form_part(form: FormRow) -> FormPart {
     FormPart { id: form.form_id.into(), title: form.title, url: form.url }
 }

@@ -56,8 +56,8 @@ pub async fn show(service: &Service) -> Result<Stats, Error> {
         let then = TableSize { rows: past.rows, bytes: past.bytes };
         size.growth_since(then, (today - past.day).num_days())
     };
-    let main = table_sizes::counted(&mut *pool.acquire().await?).await?;
-    let keyring = table_sizes::counted(&mut *service.keyring.pool().acquire().await?).await?;
+    let main = table_sizes::counted_sizes(&mut *pool.acquire().await?).await?;
+    let keyring = table_sizes::counted_sizes(&mut *service.keyring.pool().acquire().await?).await?;
     Ok(Stats {
         main: DatabaseStats::new(main, growth),
         keyring: DatabaseStats::new(keyring, |_, _| None),
@@ -74,12 +74,12 @@ impl DatabaseStats {
             TableStats { growth: growth(&row.table_name, size), table: row.table_name, size }
         };
         let tables: Vec<TableStats> = rows.into_iter().map(stats).collect();
-        let size = tables.iter().fold(TableSize::default(), |sum, one| sum.and(one.size));
-        Self { size, growth: sum(&tables), tables }
+        let size = tables.iter().fold(TableSize::default(), |sum, one| sum.combined_with(one.size));
+        Self { size, growth: total_growth(&tables), tables }
     }
 }
 
 /// The growth of all tables whose growth is known.
-fn sum(tables: &[TableStats]) -> Option<TableGrowth> {
-    tables.iter().filter_map(|one| one.growth).reduce(TableGrowth::and)
+fn total_growth(tables: &[TableStats]) -> Option<TableGrowth> {
+    tables.iter().filter_map(|one| one.growth).reduce(TableGrowth::combined_with)
 }

@@ -13,7 +13,7 @@ use oidc::{ProofDemand, ProofOfFlow, ProvenUser, Provider, ProviderAnswer, SignI
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
-use crate::public::client;
+use crate::public::client_behind_proxies;
 use crate::service::Service;
 use crate::sessions;
 
@@ -46,7 +46,7 @@ pub enum FlowPurpose {
 
 impl FlowPurpose {
     /// The text in the cookie. A path begins with a slash.
-    fn text(&self) -> String {
+    fn cookie_text(&self) -> String {
         match self {
             Self::Page(page) => page.clone(),
             Self::Act { path, fields } => format!("act {path} {fields}"),
@@ -61,7 +61,7 @@ impl FlowPurpose {
         }
     }
 
-    const fn demand(&self) -> ProofDemand {
+    const fn proof_demand(&self) -> ProofDemand {
         match self {
             Self::Page(_) => ProofDemand::Any,
             Self::Act { .. } => ProofDemand::Fresh,
@@ -99,15 +99,15 @@ impl SignInFlow {
     #[must_use]
     pub fn begin(service: &Service, purpose: FlowPurpose) -> Self {
         let ends_at = (service.clock.now().get() + FLOW_TIME).timestamp_millis();
-        Self { random: service.entropy.secret(), ends_at, purpose }
+        Self { random: service.entropy.new_secret(), ends_at, purpose }
     }
 
     /// The text of the cookie.
     #[must_use]
     pub fn cookie(&self, service: &Service) -> String {
-        let signature = service.inviter.identity.sign_session(&self.named("sign-in flow"));
+        let signature = service.inviter.identity.sign_session(&self.labelled_bytes("sign-in flow"));
         let ends_at = self.ends_at.to_be_bytes();
-        let purpose = self.purpose.text();
+        let purpose = self.purpose.cookie_text();
         let bytes = [&self.random[..], &ends_at, &signature, purpose.as_bytes()].concat();
         URL_SAFE_NO_PAD.encode(bytes)
     }
@@ -121,7 +121,7 @@ impl SignInFlow {
         let (ends_at, signature) = rest.split_first_chunk()?;
         let purpose = FlowPurpose::read(str::from_utf8(purpose).ok()?);
         let flow = Self { random: *random, ends_at: i64::from_be_bytes(*ends_at), purpose };
-        let named = flow.named("sign-in flow");
+        let named = flow.labelled_bytes("sign-in flow");
         let is_ours = service.inviter.identity.has_signed_session(&named, signature);
         let is_over = service.clock.now().get().timestamp_millis() >= flow.ends_at;
         (is_ours && !is_over).then_some(flow)
@@ -131,15 +131,15 @@ impl SignInFlow {
     ///
     /// # Errors
     /// [`FlowError::Provider`].
-    pub async fn address(
+    pub async fn provider_address(
         &self,
         service: &Service,
         provider: &Provider,
     ) -> Result<String, FlowError> {
         let proof = self.proof(service);
-        let demand = self.purpose.demand();
+        let demand = self.purpose.proof_demand();
         let address = provider.authorization_url(&proof, demand, service.clock.now()).await;
-        Ok(address.inspect_err(note)?.into())
+        Ok(address.inspect_err(log_failure)?.into())
     }
 
     /// The reason of the sign-in.
@@ -152,7 +152,7 @@ impl SignInFlow {
     #[must_use]
     fn proof(&self, service: &Service) -> ProofOfFlow {
         let derived = |label| {
-            let signature = service.inviter.identity.sign_session(&self.named(label));
+            let signature = service.inviter.identity.sign_session(&self.labelled_bytes(label));
             URL_SAFE_NO_PAD.encode(signature)
         };
         ProofOfFlow {
@@ -163,13 +163,14 @@ impl SignInFlow {
     }
 
     /// Each label begins otherwise than the names of sessions and forms, which are random.
-    fn named(&self, label: &str) -> Vec<u8> {
+    fn labelled_bytes(&self, label: &str) -> Vec<u8> {
         [label.as_bytes(), &self.sha256()].concat()
     }
 
     fn sha256(&self) -> [u8; 32] {
         let ends_at = self.ends_at.to_be_bytes();
-        Sha256::digest([&self.random[..], &ends_at, self.purpose.text().as_bytes()].concat()).into()
+        Sha256::digest([&self.random[..], &ends_at, self.purpose.cookie_text().as_bytes()].concat())
+            .into()
     }
 
     /// Exchanges the answer of the provider for a session. The state must be that of this way. If
@@ -178,7 +179,7 @@ impl SignInFlow {
     ///
     /// # Errors
     /// [`FlowError`].
-    pub async fn finish(
+    pub async fn finish_sign_in(
         &self,
         service: &Service,
         provider: &Provider,
@@ -186,29 +187,29 @@ impl SignInFlow {
         state: &str,
         answer: &ProviderAnswer,
     ) -> Result<BegunSession, FlowError> {
-        let named = self.named("sign-in state");
+        let named = self.labelled_bytes("sign-in state");
         let state = URL_SAFE_NO_PAD.decode(state).unwrap_or_default();
         if !service.inviter.identity.has_signed_session(&named, &state) {
             return Err(FlowError::NoFlow);
         }
-        let address = client(parts, &service.settings.trusted_proxies);
+        let address = client_behind_proxies(parts, &service.settings.trusted_proxies);
         let now: Timestamp = service.clock.now();
         let asked =
-            service.admission.sign_in_rates.begin(address, now).map_err(FlowError::TooMany)?;
+            service.admission.sign_in_rates.begin_try(address, now).map_err(FlowError::TooMany)?;
         let proof = self.proof(service);
-        let demand = self.purpose.demand();
-        let found = provider.user(answer, &proof, demand, now).await.inspect_err(note);
+        let demand = self.purpose.proof_demand();
+        let found = provider.prove_user(answer, &proof, demand, now).await.inspect_err(log_failure);
         let ProvenUser { user, role, proven_at } = match found {
             Ok(found) => found,
             Err(error) => {
                 if answer.error.is_none() && is_forged(&error) {
-                    asked.fail(now);
+                    asked.count_failure(now);
                 }
                 return Err(error.into());
             }
         };
         drop(asked);
-        let scope = user.scope(role, (now.get() + SESSION_TIME).into());
+        let scope = user.session_scope(role, (now.get() + SESSION_TIME).into());
         let cookie = sessions::begin_for_user(service, self.sha256(), &scope, proven_at).await?;
         let cookie = cookie.ok_or(FlowError::NoFlow)?;
         Ok(BegunSession { cookie, name: scope.name })
@@ -222,7 +223,7 @@ const fn is_forged(error: &SignInError) -> bool {
 }
 
 /// Notes in the log why nobody signed in, without a name of a user.
-fn note(error: &SignInError) {
+fn log_failure(error: &SignInError) {
     match error {
         SignInError::NoRole { .. } => {
             tracing::warn!("a user of the provider has no role here, and was refused");
@@ -253,8 +254,8 @@ mod tests {
         let flow = SignInFlow::begin(&service, act.clone());
         let read = SignInFlow::read(&service, &flow.cookie(&service)).unwrap();
         assert_eq!(*read.purpose(), act);
-        assert_eq!(act.demand(), ProofDemand::Fresh);
-        let page = flow_to(&service, "/console/act now").purpose().demand();
+        assert_eq!(act.proof_demand(), ProofDemand::Fresh);
+        let page = flow_to(&service, "/console/act now").purpose().proof_demand();
         assert_eq!(page, ProofDemand::Any);
     }
 

@@ -31,13 +31,15 @@ pub(crate) struct SignInTry {
 
 impl SignInRates {
     /// Admits a question of this address, or returns the seconds until one is admitted.
-    pub(crate) fn begin(&self, address: IpAddr, now: Timestamp) -> Result<SignInTry, u64> {
+    pub(crate) fn begin_try(&self, address: IpAddr, now: Timestamp) -> Result<SignInTry, u64> {
         let network = counted_network(address);
-        let mut addresses = self.held();
-        addresses.retain(|_, tries| tries.under_way > 0 || tries.failures.wait(1, now).is_some());
+        let mut addresses = self.lock_addresses();
+        addresses.retain(|_, tries| {
+            tries.under_way > 0 || tries.failures.seconds_to_wait(1, now).is_some()
+        });
         let tries = addresses.entry(network).or_default();
         let room = FAILURES_MAX.saturating_sub(tries.under_way);
-        if let Some(seconds) = tries.failures.wait(room, now) {
+        if let Some(seconds) = tries.failures.seconds_to_wait(room, now) {
             return Err(seconds);
         }
         if room == 0 {
@@ -47,21 +49,21 @@ impl SignInRates {
         Ok(SignInTry { rates: self.clone(), network })
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<Ipv6Addr, AddressTries>> {
+    fn lock_addresses(&self) -> MutexGuard<'_, HashMap<Ipv6Addr, AddressTries>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SignInTry {
     /// Counts the question as a failure.
-    pub(crate) fn fail(self, now: Timestamp) {
-        self.rates.held().entry(self.network).or_default().failures.count(now);
+    pub(crate) fn count_failure(self, now: Timestamp) {
+        self.rates.lock_addresses().entry(self.network).or_default().failures.count_call(now);
     }
 }
 
 impl Drop for SignInTry {
     fn drop(&mut self) {
-        if let Some(tries) = self.rates.held().get_mut(&self.network) {
+        if let Some(tries) = self.rates.lock_addresses().get_mut(&self.network) {
             tries.under_way -= 1;
         }
     }
@@ -80,15 +82,15 @@ mod tests {
     fn addresses_have_20_open_questions_at_most() {
         let rates = SignInRates::default();
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let mut open: Vec<_> = (0..20).map(|_| rates.begin(one, at(0)).unwrap()).collect();
-        assert_eq!(rates.begin(one, at(0)).err(), Some(60));
-        assert!(rates.begin(other, at(0)).is_ok());
+        let mut open: Vec<_> = (0..20).map(|_| rates.begin_try(one, at(0)).unwrap()).collect();
+        assert_eq!(rates.begin_try(one, at(0)).err(), Some(60));
+        assert!(rates.begin_try(other, at(0)).is_ok());
         open.pop();
-        let last = rates.begin(one, at(0)).unwrap();
-        last.fail(at(0));
-        assert_eq!(rates.begin(one, at(10)).err(), Some(50));
+        let last = rates.begin_try(one, at(0)).unwrap();
+        last.count_failure(at(0));
+        assert_eq!(rates.begin_try(one, at(10)).err(), Some(50));
         drop(open);
-        assert!(rates.begin(one, at(10)).is_ok());
+        assert!(rates.begin_try(one, at(10)).is_ok());
     }
 
     /// After the wait the address is forgotten.
@@ -97,11 +99,11 @@ mod tests {
         let rates = SignInRates::default();
         let (one, other) = ("2001:db8::1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         for _ in 0..20 {
-            rates.begin(one, at(0)).unwrap().fail(at(0));
+            rates.begin_try(one, at(0)).unwrap().count_failure(at(0));
         }
-        assert_eq!(rates.begin("2001:db8::2".parse().unwrap(), at(20)).err(), Some(40));
-        let _open = rates.begin(other, at(60)).unwrap();
-        assert_eq!(rates.held().len(), 1);
-        assert!(rates.begin(one, at(60)).is_ok());
+        assert_eq!(rates.begin_try("2001:db8::2".parse().unwrap(), at(20)).err(), Some(40));
+        let _open = rates.begin_try(other, at(60)).unwrap();
+        assert_eq!(rates.lock_addresses().len(), 1);
+        assert!(rates.begin_try(one, at(60)).is_ok());
     }
 }

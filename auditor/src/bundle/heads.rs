@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{AuditChain, AuditCheckpoint, ChainHead};
-use projector::audit::{ChainSpan, HeadRow, grown_after, hashes, heads_after};
+use projector::audit::{ChainSpan, HeadRow, grown_after, heads_after, list_hashes};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ pub(super) const HASHES_PER_PAGE: i64 = 50_000;
 
 impl SignedHeads {
     /// The heads under a checkpoint that was signed before. All reads must see one snapshot.
-    pub(super) async fn at(
+    pub(super) async fn under_checkpoint(
         connection: &mut PgConnection,
         firm_id: Uuid,
         said: &AuditCheckpoint,
@@ -43,7 +43,7 @@ impl SignedHeads {
                 if head.firm_id == firm_id {
                     found = Some((head, leaves.len()));
                 }
-                leaves.push(head.leaf());
+                leaves.push(head.leaf_hash());
             }
             match rows.last() {
                 Some(last) => after = Some(last.firm_id),
@@ -62,7 +62,7 @@ impl SignedHeads {
 }
 
 fn kept_head(row: &HeadRow) -> Result<ChainHead, AuditError> {
-    row.head().ok_or(AuditError::BrokenHead(row.firm_id))
+    row.chain_head().ok_or(AuditError::BrokenHead(row.firm_id))
 }
 
 /// The head of a chain when it had so many entries. Their hashes are hashed again.
@@ -75,7 +75,7 @@ async fn earlier_head(
     let mut next = 1;
     while next <= sequence {
         let page = ChainSpan { first: next, last: sequence.min(next + HASHES_PER_PAGE - 1) };
-        let page_hashes: Vec<Hash> = hashes(connection, firm_id, page).await?;
+        let page_hashes: Vec<Hash> = list_hashes(connection, firm_id, page).await?;
         page_hashes.into_iter().for_each(|hash| chain.add_verified(hash));
         next = page.last + 1;
     }

@@ -10,7 +10,9 @@ use domain::audit::{
 };
 use domain::values::Timestamp;
 use eventstore::proof;
-use projector::audit::{ChainSpan, EntryRow, chains, hashes, proving_span, span, stretch};
+use projector::audit::{
+    ChainSpan, EntryRow, chain_ends, find_span, list_hashes, list_span, proving_span,
+};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, PgPool};
@@ -60,13 +62,13 @@ impl ExportSelection {
     }
 
     /// The range of the firm's chain that holds all selected entries. `None` if there are none.
-    pub(crate) async fn span(
+    pub(crate) async fn find_span(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Option<ChainSpan>, AuditError> {
         let since = self.since.map(Timestamp::get);
         let until = self.until.map(Timestamp::get);
-        Ok(span(connection, self.firm_id, i64::MAX, since, until).await?)
+        Ok(find_span(connection, self.firm_id, i64::MAX, since, until).await?)
     }
 }
 
@@ -115,21 +117,22 @@ pub async fn export(
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<BundleSummary, AuditError> {
-    let turn = signing.notary.turn(pool).await?;
+    let turn = signing.notary.take_turn(pool).await?;
     let mut transaction = snapshot::begin_long(pool).await?;
-    let standing = signing.notary.standing(&mut transaction).await?;
-    let kept = chains(&mut transaction, &[asked.firm_id]).await?.pop();
+    let standing = signing.notary.checked_snapshot(&mut transaction).await?;
+    let kept = chain_ends(&mut transaction, &[asked.firm_id]).await?.pop();
     let head = kept.ok_or(AuditError::Nothing)?;
-    let head = head.head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
+    let head = head.chain_head().ok_or(AuditError::BrokenHead(asked.firm_id))?;
     let draft = BundleDraft::new(&mut transaction, asked, &head).await?;
-    let signed = turn.sign(&standing, signing.entropy, signing.at).await?;
-    let place = standing.heads.iter().position(|leaf| *leaf == head.leaf());
+    let signed = turn.sign_snapshot(&standing, signing.entropy, signing.at).await?;
+    let place = standing.heads.iter().position(|leaf| *leaf == head.leaf_hash());
     let place = place.ok_or(AuditError::BrokenHead(asked.firm_id))?;
     let index = u64::try_from(place).unwrap_or(u64::MAX);
-    let mut pages = draft.signed(SignedHeads { head, index, leaves: standing.heads }, signed);
+    let mut pages =
+        draft.with_checkpoint(SignedHeads { head, index, leaves: standing.heads }, signed);
     while let Some(text) = pages.next(&mut transaction).await? {
         to.write_all(text.as_bytes())?;
-        progress(pages.written(), pages.entries());
+        progress(pages.written_count(), pages.entry_count());
     }
     to.flush()?;
     pages.summary()
@@ -141,21 +144,22 @@ pub async fn export(
 /// # Errors
 /// If the checkpoint has no entry of the firm, its signature is wrong, or the database contradicts
 /// it or does not answer.
-pub async fn under(
+pub async fn pages_under(
     pool: &PgPool,
     signed: SignedCheckpoint,
     asked: ExportSelection,
 ) -> Result<BundlePages, AuditError> {
-    if signed.verified().is_none() {
+    if signed.verified_key().is_none() {
         let location = FlawLocation::Checkpoint { number: signed.checkpoint.number };
         let why = "the signature is not that of its key over what it says".to_owned();
         return Err(AuditError::Flawed(Flaw { location, why }));
     }
-    let mut transaction = proof::snapshot(pool).await?;
-    let heads = SignedHeads::at(&mut transaction, asked.firm_id, &signed.checkpoint).await?;
+    let mut transaction = proof::begin_snapshot(pool).await?;
+    let heads =
+        SignedHeads::under_checkpoint(&mut transaction, asked.firm_id, &signed.checkpoint).await?;
     let draft = BundleDraft::new(&mut transaction, asked, &heads.head).await?;
     transaction.rollback().await?;
-    Ok(draft.signed(heads, signed))
+    Ok(draft.with_checkpoint(heads, signed))
 }
 
 /// The parts of a bundle that follow from the firm's chain alone.
@@ -178,8 +182,8 @@ impl BundleDraft {
         let through = head.sequence.cast_signed();
         let span = proving_span(connection, firm_id, through, period).await?;
         let begin = ChainSpan { last: span.first, ..span };
-        let first = stretch(connection, firm_id, begin).await?.pop();
-        let first = first.ok_or_else(|| gap(firm_id))?;
+        let first = list_span(connection, firm_id, begin).await?.pop();
+        let first = first.ok_or_else(|| gap_error(firm_id))?;
         let header = BundleHeader {
             bundle: BUNDLE_KIND.to_owned(),
             v: bundle_version(period),
@@ -190,15 +194,15 @@ impl BundleDraft {
             since: period.since.map(String::from),
             until: period.until.map(String::from),
         };
-        let entry_path = path(connection, firm_id, span.last, head.sequence).await?;
+        let entry_path = read_entry_path(connection, firm_id, span.last, head.sequence).await?;
         Ok(Self { period, span, header, entry_path })
     }
 
     /// Puts the entries under a signed checkpoint over these heads.
-    fn signed(self, heads: SignedHeads, signed: SignedCheckpoint) -> BundlePages {
+    fn with_checkpoint(self, heads: SignedHeads, signed: SignedCheckpoint) -> BundlePages {
         let Self { period, span, header, entry_path } = self;
         let SignedHeads { head, index: head_index, leaves } = heads;
-        let head_path = texts(&merkle::path(&leaves, head_index));
+        let head_path = hex_texts(&merkle::sibling_path(&leaves, head_index));
         BundlePages {
             period,
             span,
@@ -225,20 +229,20 @@ impl BundlePages {
         if self.next > last {
             return Ok(None);
         }
-        let mut text = if self.next == first { line(&self.header)? } else { String::new() };
+        let mut text = if self.next == first { json_line(&self.header)? } else { String::new() };
         let page = ChainSpan { first: self.next, last: last.min(self.next + ENTRIES_PER_PAGE - 1) };
-        let rows = stretch(connection, self.header.firm_id, page).await?;
+        let rows = list_span(connection, self.header.firm_id, page).await?;
         if i64::try_from(rows.len()) != Ok(page.last - page.first + 1) {
-            return Err(gap(self.header.firm_id));
+            return Err(gap_error(self.header.firm_id));
         }
         for row in &rows {
-            self.count(row);
+            self.count_entry(row);
             let entry = String::from_utf8_lossy(&row.entry).into_owned();
-            text += &line(&BundleEntry { entry, hash: hex::encode(row.hash) })?;
+            text += &json_line(&BundleEntry { entry, hash: hex::encode(row.hash) })?;
         }
         if page.last == last {
-            self.proved()?;
-            text += &line(&self.proof)?;
+            self.proved_period()?;
+            text += &json_line(&self.proof)?;
         }
         self.sha256.update(&text);
         self.next = page.last + 1;
@@ -247,13 +251,13 @@ impl BundlePages {
 
     /// The number of entries in the parts so far.
     #[must_use]
-    pub const fn written(&self) -> u64 {
+    pub const fn written_count(&self) -> u64 {
         (self.next - self.span.first).cast_unsigned()
     }
 
     /// The number of entries in the file.
     #[must_use]
-    pub const fn entries(&self) -> u64 {
+    pub const fn entry_count(&self) -> u64 {
         self.header.last - self.header.first + 1
     }
 
@@ -266,7 +270,7 @@ impl BundlePages {
             firm_id: self.header.firm_id,
             first: self.header.first,
             last: self.header.last,
-            proved: self.proved()?,
+            proved: self.proved_period()?,
             actions: self.actions,
             sha256: self.sha256.finalize().into(),
             of: self.proof.head.sequence,
@@ -274,17 +278,17 @@ impl BundlePages {
         })
     }
 
-    fn count(&mut self, row: &EntryRow) {
+    fn count_entry(&mut self, row: &EntryRow) {
         let at = Timestamp::from(row.at);
-        self.stretch.add(EntryTime { sequence: row.sequence.cast_unsigned(), at });
+        self.stretch.add_entry(EntryTime { sequence: row.sequence.cast_unsigned(), at });
         if self.period.includes(at) {
             *self.actions.entry(row.action.clone()).or_default() += 1;
         }
     }
 
     /// The content of the period. A bundle that would not prove it is not finished.
-    fn proved(&self) -> Result<ProvedPeriod, AuditError> {
-        let proved = self.stretch.proved(self.proof.head.sequence);
+    fn proved_period(&self) -> Result<ProvedPeriod, AuditError> {
+        let proved = self.stretch.into_proved(self.proof.head.sequence);
         proved.map_err(|unproved| {
             let location = FlawLocation::Head { firm_id: self.header.firm_id };
             AuditError::Flawed(Flaw { location, why: unproved.to_string() })
@@ -292,13 +296,13 @@ impl BundlePages {
     }
 }
 
-fn gap(firm_id: Uuid) -> AuditError {
+fn gap_error(firm_id: Uuid) -> AuditError {
     let why = "an entry of its chain is missing".to_owned();
     AuditError::Flawed(Flaw { location: FlawLocation::Head { firm_id }, why })
 }
 
 /// The path of an entry in the tree over a firm's entries. Reads the hashes a page at a time.
-async fn path(
+async fn read_entry_path(
     connection: &mut PgConnection,
     firm_id: Uuid,
     sequence: i64,
@@ -311,20 +315,20 @@ async fn path(
         let last = stretch.end.cast_signed();
         while next <= last {
             let page = ChainSpan { first: next, last: last.min(next + HASHES_PER_PAGE - 1) };
-            let page_hashes = hashes(connection, firm_id, page).await?;
-            page_hashes.iter().for_each(|hash| tree.push(merkle::leaf(hash)));
+            let page_hashes = list_hashes(connection, firm_id, page).await?;
+            page_hashes.iter().for_each(|hash| tree.push_leaf(merkle::leaf_hash(hash)));
             next = page.last + 1;
         }
         roots.push(tree.root());
     }
-    Ok(texts(&roots))
+    Ok(hex_texts(&roots))
 }
 
-fn texts(hashes: &[Hash]) -> Vec<String> {
+fn hex_texts(hashes: &[Hash]) -> Vec<String> {
     hashes.iter().map(hex::encode).collect()
 }
 
-fn line(shape: &impl Serialize) -> Result<String, AuditError> {
+fn json_line(shape: &impl Serialize) -> Result<String, AuditError> {
     let text = serde_json::to_string(shape).map_err(std::io::Error::from)?;
     Ok(text + "\n")
 }

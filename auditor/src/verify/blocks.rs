@@ -6,7 +6,7 @@ use projector::seals::SealRow;
 use sqlx::PgConnection;
 
 use super::rows::PagedRows;
-use super::{FlawLocation, VerifyStop, broken};
+use super::{FlawLocation, VerifyStop, broken_at};
 
 /// The blocks up to the position of the walk.
 pub(super) struct BlockWalk {
@@ -36,7 +36,7 @@ impl BlockWalk {
     }
 
     /// The blocks after this seal, which was verified before.
-    pub(super) fn after(seal: &SealRow) -> Self {
+    pub(super) fn after_seal(seal: &SealRow) -> Self {
         Self {
             rows: PagedRows::from_position(seal.last_position + 1),
             sealed: seal.hash,
@@ -51,23 +51,26 @@ impl BlockWalk {
         self.rows.reopen();
     }
 
-    pub(super) fn push(&mut self, position: i64, digest: &Hash) {
-        self.block.push(Seal::leaf(position, digest));
+    pub(super) fn push_event(&mut self, position: i64, digest: &Hash) {
+        self.block.push_leaf(Seal::event_leaf(position, digest));
     }
 
     /// The last position of the block that is not whole yet.
-    pub(super) const fn end(&self) -> i64 {
+    pub(super) const fn open_end(&self) -> i64 {
         (self.blocks + 1).saturating_mul(Seal::POSITIONS_PER_BLOCK)
     }
 
     /// Whether the worker has sealed the block that is not whole yet.
     pub(super) const fn is_sealed(&self) -> bool {
-        self.end() <= self.sealed_to
+        self.open_end() <= self.sealed_to
     }
 
     /// Ends the block, and compares its seal.
-    pub(super) async fn close(&mut self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
-        let end = self.end();
+    pub(super) async fn close_block(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<(), VerifyStop> {
+        let end = self.open_end();
         let is_sealed = self.is_sealed();
         let block = std::mem::take(&mut self.block);
         let expected = SealRow::new(end, &block, self.sealed);
@@ -75,23 +78,23 @@ impl BlockWalk {
         self.blocks += 1;
         let row = self.rows.next_through(connection, end).await?;
         match row {
-            Some(row) if !is_sealed => self.surplus(row),
+            Some(row) if !is_sealed => self.refuse_row(row),
             Some(row) if row == expected => {
                 self.agreed += 1;
                 Ok(())
             }
             Some(row) if row.last_position < end => {
                 let why = format!("no block of the log ends at position {}", row.last_position);
-                broken(FlawLocation::Seal { number: row.number }, why)
+                broken_at(FlawLocation::Seal { number: row.number }, why)
             }
             Some(row) if row.root == expected.root => {
-                broken(location_of(expected), "it does not follow the seal before")
+                broken_at(location_of(expected), "it does not follow the seal before")
             }
             Some(_) => {
                 let why = "the events in its block are not those that were sealed";
-                broken(location_of(expected), why)
+                broken_at(location_of(expected), why)
             }
-            None if is_sealed => broken(location_of(expected), "it is missing"),
+            None if is_sealed => broken_at(location_of(expected), "it is missing"),
             None => Ok(()),
         }
     }
@@ -102,13 +105,13 @@ impl BlockWalk {
         connection: &mut PgConnection,
     ) -> Result<(), VerifyStop> {
         let left = self.rows.next_through(connection, i64::MAX).await?;
-        left.map_or(Ok(()), |row| self.surplus(row))
+        left.map_or(Ok(()), |row| self.refuse_row(row))
     }
 
-    fn surplus(&self, row: SealRow) -> Result<(), VerifyStop> {
+    fn refuse_row(&self, row: SealRow) -> Result<(), VerifyStop> {
         let sealed_to = self.sealed_to;
         let why = format!("it is one too many: the log is sealed up to position {sealed_to}");
-        broken(location_of(row), why)
+        broken_at(location_of(row), why)
     }
 
     /// Whether the log at this position is the log that was signed.

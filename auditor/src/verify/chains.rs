@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::events::{ExpectedEntries, ExpectedEntry, WalkedEvent};
 use super::rows::PagedRows;
-use super::{FlawLocation, VerifyStop, broken};
+use super::{FlawLocation, VerifyStop, broken_at};
 
 /// Entries that a report lists of those that the audit log does not have yet.
 const AWAITED_LISTED_MAX: usize = 10;
@@ -92,12 +92,12 @@ impl ChainWalk {
     }
 
     /// The chains after this position, to which [`ChainWalk::restore`] adds the entries up to it.
-    pub(super) fn after(position: i64) -> Self {
+    pub(super) fn after_position(position: i64) -> Self {
         Self { rows: PagedRows::from_position(position + 1), ..Self::new(position) }
     }
 
     /// Adds the hash of an entry that was verified before.
-    pub(super) fn restore(&mut self, entry: ChainHash) {
+    pub(super) fn restore_entry(&mut self, entry: ChainHash) {
         self.chains.entry(entry.firm_id).or_default().add_verified(entry.hash);
     }
 
@@ -108,7 +108,7 @@ impl ChainWalk {
     }
 
     /// Compares the entries that stand where an event stands with the stored rows.
-    pub(super) async fn compare(
+    pub(super) async fn compare_entries(
         &mut self,
         connection: &mut PgConnection,
         event: &WalkedEvent,
@@ -151,7 +151,7 @@ impl ChainWalk {
             (ExpectedEntry::None | ExpectedEntry::Unknown, None) => Ok(()),
             (ExpectedEntry::None, Some(row)) => refuse_stray(&row),
             (ExpectedEntry::Unknown, Some(row)) => self.take_over(event, &row),
-            (ExpectedEntry::Entry(entry), row) => self.add(&entry, row.as_ref()),
+            (ExpectedEntry::Entry(entry), row) => self.add_entry(&entry, row.as_ref()),
         }
     }
 
@@ -164,12 +164,15 @@ impl ChainWalk {
     ) -> Result<(), VerifyStop> {
         if late.is_empty() {
             let place = FlawLocation::Event { position: statement.position };
-            return broken(place, "it states that an entry is late, and no event has that entry");
+            return broken_at(
+                place,
+                "it states that an entry is late, and no event has that entry",
+            );
         }
         let positions: Vec<i64> = late.iter().map(|entry| entry.position).collect();
         let rows = find_at_all(connection, &positions).await?;
         for entry in late {
-            self.add(entry, rows.iter().find(|row| row.position == entry.position))?;
+            self.add_entry(entry, rows.iter().find(|row| row.position == entry.position))?;
             self.late_entries += 1;
             if self.first_late.len() < LATE_LISTED_MAX {
                 let added = self.added_late(statement, entry);
@@ -195,13 +198,13 @@ impl ChainWalk {
     }
 
     /// Adds an entry to its chain, and compares the row.
-    fn add(&mut self, entry: &AuditEntry, row: Option<&EntryRow>) -> Result<(), VerifyStop> {
-        let linked = self.link(entry.firm_id, |chain| chain.add(entry));
+    fn add_entry(&mut self, entry: &AuditEntry, row: Option<&EntryRow>) -> Result<(), VerifyStop> {
+        let linked = self.link_entry(entry.firm_id, |chain| chain.add_entry(entry));
         let expected = EntryRow::new(entry, linked);
         match row {
             Some(row) if *row == expected => Ok(()),
-            Some(row) => broken(location_of(&expected), difference(row, &expected)),
-            None => broken(location_of(&expected), "it is missing"),
+            Some(row) => broken_at(location_of(&expected), describe_difference(row, &expected)),
+            None => broken_at(location_of(&expected), "it is missing"),
         }
     }
 
@@ -215,17 +218,17 @@ impl ChainWalk {
                 && said.digest == hex::encode(event.digest)
         });
         let Some(said) = said else {
-            return broken(location_of(row), "its bytes are not what its event says");
+            return broken_at(location_of(row), "its bytes are not what its event says");
         };
-        let linked = self.link(event.firm_id, |chain| chain.add_canonical(row.entry.clone()));
+        let linked = self.link_entry(event.firm_id, |chain| chain.add_canonical(row.entry.clone()));
         let expected = EntryRow::of_bytes(said, linked);
         if *row == expected {
             return Ok(());
         }
-        broken(location_of(&expected), difference(row, &expected))
+        broken_at(location_of(&expected), describe_difference(row, &expected))
     }
 
-    fn link(
+    fn link_entry(
         &mut self,
         firm_id: Uuid,
         add: impl FnOnce(&mut AuditChain) -> LinkedEntry,
@@ -260,9 +263,10 @@ impl ChainWalk {
     }
 
     /// The root over all heads.
-    pub(super) fn root(&mut self) -> Hash {
+    pub(super) fn heads_root(&mut self) -> Hash {
         *self.heads.get_or_insert_with(|| {
-            let leaves = self.chains.iter().map(|(firm_id, chain)| chain.head(*firm_id).leaf());
+            let leaves =
+                self.chains.iter().map(|(firm_id, chain)| chain.head(*firm_id).leaf_hash());
             leaves.collect::<MerkleFrontier>().root()
         })
     }
@@ -271,14 +275,14 @@ impl ChainWalk {
         self.chains.get(&firm_id)
     }
 
-    pub(super) fn firms(&self) -> usize {
+    pub(super) fn firm_count(&self) -> usize {
         self.chains.len()
     }
 }
 
 /// Refuses a row without an event.
 fn refuse_stray(row: &EntryRow) -> Result<(), VerifyStop> {
-    broken(location_of(row), "no event in the log has led to it")
+    broken_at(location_of(row), "no event in the log has led to it")
 }
 
 fn location_of(row: &EntryRow) -> FlawLocation {
@@ -289,7 +293,7 @@ fn location_of(row: &EntryRow) -> FlawLocation {
     }
 }
 
-fn difference(row: &EntryRow, expected: &EntryRow) -> String {
+fn describe_difference(row: &EntryRow, expected: &EntryRow) -> String {
     if (row.firm_id, row.sequence) != (expected.firm_id, expected.sequence) {
         return format!("what is there is entry {} of firm {}", row.sequence, row.firm_id);
     }

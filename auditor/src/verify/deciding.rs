@@ -17,7 +17,7 @@ use sqlx::PgConnection;
 use vault::secrets;
 
 use super::events::LogTally;
-use super::{FlawLocation, VerifyStop, broken, portal};
+use super::{FlawLocation, VerifyStop, broken_at, portal};
 
 /// Rows in one read.
 pub(super) const ROWS_PER_READ: i64 = 500;
@@ -59,7 +59,7 @@ pub(super) async fn compare(
     compared.sign_ins = compare_readable::<StoredSignIn>(connection, None, unreadable).await?;
     compared.users = compare_readable::<StoredUser>(connection, None, unreadable).await?;
     if may_read(connection, portal_sessions::TABLE, "cookie_sha256").await? {
-        let portal = portal::compare(connection).await?;
+        let portal = portal::compare_sessions(connection).await?;
         compared.portal_sessions = portal.sessions;
         compared.undecided = portal.undecided;
     } else {
@@ -123,7 +123,7 @@ impl VisitedRows {
             return Ok(());
         }
         let why = format!("it has {there} rows, and an index leads to {count} of them");
-        broken(FlawLocation::Table { name: table }, why)
+        broken_at(FlawLocation::Table { name: table }, why)
     }
 }
 
@@ -135,11 +135,11 @@ async fn compare_table<R: StoredRow>(
     let mut after = None;
     let mut count = 0;
     loop {
-        let rows = R::after(connection, after, ROWS_PER_READ).await?;
+        let rows = R::rows_after(connection, after, ROWS_PER_READ).await?;
         let Some(last) = rows.last() else {
             break;
         };
-        after = Some(last.key());
+        after = Some(last.row_id());
         count += i64::try_from(rows.len()).unwrap_or(i64::MAX);
         compare_rows(connection, &rows).await?;
     }
@@ -147,7 +147,7 @@ async fn compare_table<R: StoredRow>(
     visited.require_all(connection).await?;
     if let Some(known) = known.filter(|known| *known != count) {
         let why = format!("it has {count} rows, and the log leads to {known}");
-        return broken(FlawLocation::Table { name: R::TABLE }, why);
+        return broken_at(FlawLocation::Table { name: R::TABLE }, why);
     }
     Ok(count)
 }
@@ -156,12 +156,12 @@ async fn compare_rows<R: StoredRow>(
     connection: &mut PgConnection,
     rows: &[R],
 ) -> Result<(), VerifyStop> {
-    if let Some([row, _]) = rows.array_windows().find(|[one, next]| one.key() == next.key()) {
-        let place = FlawLocation::Row { table: R::TABLE, key: row.key() };
-        return broken(place, "two rows have this id");
+    if let Some([row, _]) = rows.array_windows().find(|[one, next]| one.row_id() == next.row_id()) {
+        let place = FlawLocation::Row { table: R::TABLE, key: row.row_id() };
+        return broken_at(place, "two rows have this id");
     }
-    let ids: Vec<String> = rows.iter().map(|row| row.stream().to_string()).collect();
-    let events = match streams(connection, R::AGGREGATE, &ids).await {
+    let ids: Vec<String> = rows.iter().map(|row| row.stream_id().to_string()).collect();
+    let events = match read_streams(connection, R::AGGREGATE, &ids).await {
         Err(TailError::Unreadable { .. }) if rows.len() > 1 => {
             for row in rows {
                 Box::pin(compare_rows(connection, std::slice::from_ref(row))).await?;
@@ -178,12 +178,12 @@ async fn compare_rows<R: StoredRow>(
         streams.entry(&event.aggregate_id).or_default().push(event);
     }
     for (row, id) in rows.iter().zip(&ids) {
-        let place = FlawLocation::Row { table: R::TABLE, key: row.key() };
+        let place = FlawLocation::Row { table: R::TABLE, key: row.row_id() };
         match streams.get(id.as_str()).and_then(|stream| R::from_stream(stream)) {
-            None => return broken(place, "it is there, and the log does not know it"),
+            None => return broken_at(place, "it is there, and the log does not know it"),
             Some(expected) => {
-                if let Some(column) = row.difference(&expected) {
-                    return broken(place, format!("its {column} is not what the log says"));
+                if let Some(column) = row.first_difference(&expected) {
+                    return broken_at(place, format!("its {column} is not what the log says"));
                 }
             }
         }
@@ -191,7 +191,7 @@ async fn compare_rows<R: StoredRow>(
     Ok(())
 }
 
-async fn streams(
+async fn read_streams(
     connection: &mut PgConnection,
     aggregate_type: &'static str,
     ids: &[String],
@@ -215,8 +215,8 @@ async fn compare_secrets(
             let place = FlawLocation::Row { table: SECRETS, key: *firm_id };
             match tally.secrets.get(firm_id) {
                 Some(said) if *said == Timestamp::from(*rotated_at) => count += 1,
-                Some(_) => return broken(place, "it is not as old as the log says"),
-                None => return broken(place, "it is there, and the log does not know its firm"),
+                Some(_) => return broken_at(place, "it is not as old as the log says"),
+                None => return broken_at(place, "it is there, and the log does not know its firm"),
             }
         }
         match rows.last() {

@@ -17,7 +17,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::rows::ROWS_PER_PAGE;
-use super::{FlawLocation, VerifyStop, broken};
+use super::{FlawLocation, VerifyStop, broken_at};
 
 /// An event whose digest is right.
 pub(super) struct WalkedEvent {
@@ -87,7 +87,7 @@ impl EventPage {
         tally: &mut LogTally,
     ) -> Result<Self, VerifyStop> {
         let checked =
-            proof::checked(connection, &Upcasters::current(), from, ROWS_PER_PAGE).await?;
+            proof::checked_events(connection, &Upcasters::current(), from, ROWS_PER_PAGE).await?;
         let is_last = i64::try_from(checked.len()).unwrap_or(i64::MAX) < ROWS_PER_PAGE;
         let last = checked.last().filter(|_| !is_last);
         let next = last.and_then(|last| last.position.checked_add(1));
@@ -109,8 +109,8 @@ impl EventPage {
             let walked = digest.map(|digest| WalkedEvent { position, firm_id, event_id, digest });
             page.events.push(walked.ok_or(position));
         }
-        recorded.iter().for_each(|event| tally.count(event));
-        page.derive(connection, &recorded).await?;
+        recorded.iter().for_each(|event| tally.count_event(event));
+        page.derive_entries(connection, &recorded).await?;
         Ok(page)
     }
 
@@ -129,19 +129,19 @@ impl EventPage {
     }
 
     /// Makes the entries of these events, one by one if not all of them tell.
-    async fn derive(
+    async fn derive_entries(
         &mut self,
         connection: &mut PgConnection,
         recorded: &[RecordedEvent],
     ) -> Result<(), VerifyStop> {
         match placed_entries(connection, recorded, &self.late).await {
-            Ok(entries) => self.keep(entries),
+            Ok(entries) => self.keep_entries(entries),
             Err(TailError::Database(error)) => return Err(error.into()),
             Err(TailError::Unreadable { .. }) => {
                 for event in recorded {
                     let one = std::slice::from_ref(event);
                     match placed_entries(connection, one, &self.late).await {
-                        Ok(entries) => self.keep(entries),
+                        Ok(entries) => self.keep_entries(entries),
                         Err(TailError::Database(error)) => return Err(error.into()),
                         Err(unreadable) => {
                             self.unread.insert(event.position, unreadable.to_string());
@@ -153,7 +153,7 @@ impl EventPage {
         Ok(())
     }
 
-    fn keep(&mut self, entries: Vec<PlacedEntry>) {
+    fn keep_entries(&mut self, entries: Vec<PlacedEntry>) {
         for placed in entries {
             self.entries.entry(placed.place).or_default().push(placed);
         }
@@ -170,11 +170,11 @@ impl EventPage {
                 Ok(event) => event,
                 Err(position) => {
                     let place = FlawLocation::Event { position };
-                    return broken(place, "its digest is not that of what is stored");
+                    return broken_at(place, "its digest is not that of what is stored");
                 }
             };
             let mut there = entries.remove(&event.position).unwrap_or_default().into_iter();
-            let own = match late.about(event.place()) {
+            let own = match late.statement_about(event.place()) {
                 Some(statement) => ExpectedEntry::Late { stated_at: statement.stated_at },
                 None if unread.contains_key(&event.position) => ExpectedEntry::Unknown,
                 None => match there.next() {
@@ -205,13 +205,13 @@ fn refuse_unlisted(
     let is_in_page = |position: i64| position >= from && next.is_none_or(|next| position < next);
     let unlisted = |position: &i64| is_in_page(*position) && !listed.contains(position);
     match late.iter().map(|statement| statement.stated_at).find(unlisted) {
-        Some(position) => broken(FlawLocation::Event { position }, "an index does not have it"),
+        Some(position) => broken_at(FlawLocation::Event { position }, "an index does not have it"),
         None => Ok(()),
     }
 }
 
 impl LogTally {
-    fn count(&mut self, recorded: &RecordedEvent) {
+    fn count_event(&mut self, recorded: &RecordedEvent) {
         match &recorded.event {
             Event::Key(KeyEvent::KeyCreated { .. }) => self.keys += 1,
             Event::Subscription(SubscriptionEvent::SubscriptionCreated { .. }) => self.hooks += 1,

@@ -121,6 +121,6 @@ impl<E: Into<AuditError>> From<E> for VerifyStop {
     }
 }
 
-pub(crate) fn broken<T>(place: FlawLocation, why: impl Into<String>) -> Result<T, VerifyStop> {
+pub(crate) fn broken_at<T>(place: FlawLocation, why: impl Into<String>) -> Result<T, VerifyStop> {
     Err(VerifyStop::Broken(Flaw { location: place, why: why.into() }))
 }

@@ -39,7 +39,7 @@ use witnesses::TrustedCheckpoints;
 pub use chains::{AddedLate, AwaitedEntry};
 pub use deciding::ComparedRows;
 pub use flaw::{Flaw, FlawLocation};
-pub(crate) use flaw::{VerifyStop, broken};
+pub(crate) use flaw::{VerifyStop, broken_at};
 pub(crate) use stepped::{SteppedWalk, WalkBeginning, WalkStep};
 
 /// Heads in one read.
@@ -111,7 +111,7 @@ pub async fn database(
         let installation_id = installation::id_seen_by(&mut *pool.acquire().await?).await?;
         let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
         let mut transaction = snapshot::begin_long(pool).await?;
-        walk(&mut transaction, witnesses, progress).await
+        walk_log(&mut transaction, witnesses, progress).await
     };
     match verified.await {
         Ok((report, None)) => Ok(AuditVerdict::Intact(report)),
@@ -126,7 +126,7 @@ pub async fn database(
 /// Refuses to judge signatures without any key.
 fn require_keys(notary: &Notary, trusted: &[PublicKey]) -> Result<(), VerifyStop> {
     let folder = notary.checkpoints.folder().display();
-    if trusted.is_empty() && !notary.checkpoints.files()?.is_empty() {
+    if trusted.is_empty() && !notary.checkpoints.numbered_files()?.is_empty() {
         return Err(VerifyStop::Unknown(format!(
             "no public key is known, so no signature can be checked: name a file of trusted keys \
              by --public-keys, or put the service's .pub files into {folder}"
@@ -135,15 +135,15 @@ fn require_keys(notary: &Notary, trusted: &[PublicKey]) -> Result<(), VerifyStop
     Ok(())
 }
 
-async fn walk(
+async fn walk_log(
     connection: &mut PgConnection,
     witnesses: TrustedCheckpoints,
     progress: impl Fn(i64, i64),
 ) -> Result<(DatabaseReport, Option<String>), VerifyStop> {
-    let unwitnessed = witnesses.unknown(connection).await?;
-    let stated = stated(connection).await?;
+    let unwitnessed = witnesses.incomplete_reason(connection).await?;
+    let stated = stated_positions(connection).await?;
     let mut walk = AuditWalk::new(witnesses, stated);
-    walk.all(connection, |position| progress(position, stated.height)).await?;
+    walk.verify_all(connection, |position| progress(position, stated.height)).await?;
     compare_heads(connection, &walk).await?;
     let tally = walk.unread.is_none().then_some(&walk.tally);
     let compared = deciding::compare(connection, tally).await?;
@@ -156,20 +156,20 @@ async fn walk(
 
 /// The positions that the database states. A follower cannot be above the highest position that was
 /// drawn.
-async fn stated(connection: &mut PgConnection) -> Result<StatedPositions, VerifyStop> {
-    let drawn = proof::drawn(connection).await?;
+async fn stated_positions(connection: &mut PgConnection) -> Result<StatedPositions, VerifyStop> {
+    let drawn = proof::drawn_height(connection).await?;
     let height = proof::height(connection).await?;
     let followed_to = followed_to(connection).await?;
     let sealed_to = sealed_to(connection).await?;
     for (name, position) in [("audit_log", followed_to), ("seals", sealed_to)] {
         if position > drawn {
             let why = format!("it is at position {position}, and the highest drawn is {drawn}");
-            return broken(FlawLocation::Follower { name }, why);
+            return broken_at(FlawLocation::Follower { name }, why);
         }
     }
     if sealed_to % Seal::POSITIONS_PER_BLOCK != 0 {
         let why = format!("it is at position {sealed_to}, where no block ends");
-        return broken(FlawLocation::Follower { name: "seals" }, why);
+        return broken_at(FlawLocation::Follower { name: "seals" }, why);
     }
     Ok(StatedPositions { drawn, height, followed_to: followed_to.min(height), sealed_to })
 }
@@ -182,9 +182,9 @@ async fn compare_heads(connection: &mut PgConnection, walk: &AuditWalk) -> Resul
         let rows = heads_after(connection, after, HEADS_PER_PAGE).await?;
         for row in &rows {
             let chain = walk.chains.chain(row.firm_id);
-            if chain.is_none_or(|chain| row.chain().as_ref() != Some(chain)) {
+            if chain.is_none_or(|chain| row.restored_chain().as_ref() != Some(chain)) {
                 let place = FlawLocation::Head { firm_id: row.firm_id };
-                return broken(place, "the kept end of the chain is not where its entries end");
+                return broken_at(place, "the kept end of the chain is not where its entries end");
             }
         }
         kept += rows.len();
@@ -193,8 +193,8 @@ async fn compare_heads(connection: &mut PgConnection, walk: &AuditWalk) -> Resul
             None => break,
         }
     }
-    if walk.chains.firms() == kept {
+    if walk.chains.firm_count() == kept {
         return Ok(());
     }
-    broken(FlawLocation::Heads, "the kept end of a chain is missing")
+    broken_at(FlawLocation::Heads, "the kept end of a chain is missing")
 }

@@ -12,7 +12,7 @@ use projector::portal_sessions::{self, StoredPortalSession};
 use sqlx::PgConnection;
 
 use super::deciding::{ROWS_PER_READ, VisitedRows};
-use super::{FlawLocation, VerifyStop, broken};
+use super::{FlawLocation, VerifyStop, broken_at};
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +24,9 @@ pub(super) struct PortalComparison {
 }
 
 /// Compares each session with its beginning: the member, the firm and the end.
-pub(super) async fn compare(connection: &mut PgConnection) -> Result<PortalComparison, VerifyStop> {
+pub(super) async fn compare_sessions(
+    connection: &mut PgConnection,
+) -> Result<PortalComparison, VerifyStop> {
     let mut compared = PortalComparison::default();
     let condition = "cookie_sha256 is not null";
     let mut visited = VisitedRows { table: portal_sessions::TABLE, condition, count: 0 };
@@ -69,7 +71,7 @@ async fn compare_rows(
         };
         let Some(event) = events.get(stream) else {
             if row.ends_at > now + SESSION_TIME {
-                return broken(place(), "it ends later than any session that was begun by now");
+                return broken_at(place(), "it ends later than any session that was begun by now");
             }
             let StoredPortalSession { firm_id, member_id, ends_at, .. } = row;
             compared.undecided = Some(format!(
@@ -79,15 +81,15 @@ async fn compare_rows(
             ));
             continue;
         };
-        if let Some(why) = difference(row, event) {
-            return broken(place(), why);
+        if let Some(why) = describe_difference(row, event) {
+            return broken_at(place(), why);
         }
         compared.sessions += 1;
     }
     Ok(())
 }
 
-fn difference(row: &StoredPortalSession, event: &RecordedEvent) -> Option<&'static str> {
+fn describe_difference(row: &StoredPortalSession, event: &RecordedEvent) -> Option<&'static str> {
     let is_beginning = matches!(
         &event.event,
         Event::Reading(ReadingEvent::AuditRead(look)) if look.what == ReadingSubject::Portal

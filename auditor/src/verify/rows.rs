@@ -15,7 +15,7 @@ pub(super) trait PositionedRow: Sized {
     fn position(&self) -> i64;
 
     /// Reads the next rows at this position and above.
-    async fn page(connection: &mut PgConnection, from: i64) -> Result<Vec<Self>, sqlx::Error>;
+    async fn read_page(connection: &mut PgConnection, from: i64) -> Result<Vec<Self>, sqlx::Error>;
 }
 
 impl PositionedRow for EntryRow {
@@ -23,7 +23,7 @@ impl PositionedRow for EntryRow {
         self.position
     }
 
-    async fn page(connection: &mut PgConnection, from: i64) -> Result<Vec<Self>, sqlx::Error> {
+    async fn read_page(connection: &mut PgConnection, from: i64) -> Result<Vec<Self>, sqlx::Error> {
         audit::list_from(connection, from, ROWS_PER_PAGE).await
     }
 }
@@ -33,7 +33,7 @@ impl PositionedRow for SealRow {
         self.last_position
     }
 
-    async fn page(connection: &mut PgConnection, from: i64) -> Result<Vec<Self>, sqlx::Error> {
+    async fn read_page(connection: &mut PgConnection, from: i64) -> Result<Vec<Self>, sqlx::Error> {
         seals::list_from(connection, from, ROWS_PER_PAGE).await
     }
 }
@@ -77,7 +77,7 @@ impl<T: PositionedRow> PagedRows<T> {
         if self.page.is_empty()
             && let Some(from) = self.from
         {
-            self.page = T::page(connection, from).await?.into();
+            self.page = T::read_page(connection, from).await?.into();
             self.from = after_page(&self.page);
             self.unread_from =
                 self.page.back().map_or(from, |row| row.position().saturating_add(1));

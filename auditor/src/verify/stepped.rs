@@ -15,7 +15,7 @@ use vault::installation;
 
 use super::walk::AuditWalk;
 use super::witnesses::TrustedCheckpoints;
-use super::{VerifyStop, compare_heads, require_keys, stated};
+use super::{VerifyStop, compare_heads, require_keys, stated_positions};
 use crate::error::AuditError;
 use crate::notary::Notary;
 use crate::snapshot;
@@ -80,12 +80,12 @@ impl SteppedWalk {
         let installation_id = installation::id_seen_by(&mut *pool.acquire().await?).await?;
         let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
         let mut transaction = snapshot::begin(pool).await?;
-        let unwitnessed = witnesses.unknown(&mut transaction).await?;
-        let stated = stated(&mut transaction).await?;
-        let seal = seals::last(&mut transaction, walked_to.min(stated.sealed_to) - 1).await?;
+        let unwitnessed = witnesses.incomplete_reason(&mut transaction).await?;
+        let stated = stated_positions(&mut transaction).await?;
+        let seal = seals::last_seal(&mut transaction, walked_to.min(stated.sealed_to) - 1).await?;
         transaction.rollback().await?;
         let (walk, stage) = match seal {
-            Some(seal) => (AuditWalk::after(witnesses, &seal), WalkStage::Restoring(None)),
+            Some(seal) => (AuditWalk::after_seal(witnesses, &seal), WalkStage::Restoring(None)),
             None => (AuditWalk::new(witnesses, stated), WalkStage::Walking(i64::MIN)),
         };
         Ok(Self { walk, stage, unwitnessed })
@@ -93,7 +93,7 @@ impl SteppedWalk {
 
     /// The last verified position.
     pub(crate) const fn position(&self) -> i64 {
-        self.walk.last()
+        self.walk.last_position()
     }
 
     /// Does one step.
@@ -107,19 +107,19 @@ impl SteppedWalk {
     async fn try_step(&mut self, pool: &PgPool) -> Result<WalkStep, VerifyStop> {
         let mut transaction = snapshot::begin(pool).await?;
         let step = match self.stage {
-            WalkStage::Restoring(after) => self.restore(&mut transaction, after).await?,
+            WalkStage::Restoring(after) => self.restore_page(&mut transaction, after).await?,
             WalkStage::Walking(from) => self.walk_from(&mut transaction, from).await?,
         };
         transaction.rollback().await?;
         Ok(step)
     }
 
-    async fn restore(
+    async fn restore_page(
         &mut self,
         connection: &mut PgConnection,
         after: Option<ChainHash>,
     ) -> Result<WalkStep, VerifyStop> {
-        let through = self.walk.last();
+        let through = self.walk.last_position();
         let late = proof::late_statements(connection).await?;
         let later = late.iter().filter(|statement| statement.stated_at > through);
         let later: Vec<i64> = later.map(|statement| statement.about.position).collect();
@@ -128,7 +128,7 @@ impl SteppedWalk {
             Some(last) => WalkStage::Restoring(Some(*last)),
             None => WalkStage::Walking(through + 1),
         };
-        hashes.into_iter().for_each(|hash| self.walk.chains.restore(hash));
+        hashes.into_iter().for_each(|hash| self.walk.chains.restore_entry(hash));
         Ok(WalkStep::On)
     }
 
@@ -137,10 +137,10 @@ impl SteppedWalk {
         connection: &mut PgConnection,
         from: i64,
     ) -> Result<WalkStep, VerifyStop> {
-        let stated = stated(connection).await?;
+        let stated = stated_positions(connection).await?;
         self.walk.reopen(stated);
         let settled = stated.followed_to.min(stated.sealed_to);
-        if let Some(next) = self.walk.page(connection, from, settled).await? {
+        if let Some(next) = self.walk.verify_page(connection, from, settled).await? {
             self.stage = WalkStage::Walking(next);
             return Ok(WalkStep::On);
         }
@@ -158,10 +158,10 @@ impl SteppedWalk {
         connection: &mut PgConnection,
         followed_to: i64,
     ) -> Result<WalkStep, VerifyStop> {
-        let last = self.walk.last();
+        let last = self.walk.last_position();
         let mut from = if last == 0 { Some(i64::MIN) } else { Some(last + 1) };
         while let Some(first) = from {
-            from = self.walk.page(connection, first, followed_to).await?;
+            from = self.walk.verify_page(connection, first, followed_to).await?;
         }
         self.walk.end_at_followed(connection).await?;
         compare_heads(connection, &self.walk).await?;

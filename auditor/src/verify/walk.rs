@@ -13,7 +13,7 @@ use super::blocks::BlockWalk;
 use super::chains::ChainWalk;
 use super::events::{EventPage, LogTally, WalkedEvent};
 use super::witnesses::TrustedCheckpoints;
-use super::{DatabaseReport, FlawLocation, VerifyStop, broken};
+use super::{DatabaseReport, FlawLocation, VerifyStop, broken_at};
 use crate::snapshot::UNDRAWN;
 
 /// Positions that the database states.
@@ -64,14 +64,14 @@ impl AuditWalk {
     }
 
     /// A walk that goes on after this seal. Its chains have no entry yet.
-    pub(super) fn after(mut witnesses: TrustedCheckpoints, seal: &SealRow) -> Self {
+    pub(super) fn after_seal(mut witnesses: TrustedCheckpoints, seal: &SealRow) -> Self {
         let last = seal.last_position;
         witnesses.skip_to(last);
         let stated =
             StatedPositions { drawn: last, height: last, followed_to: last, sealed_to: last };
         Self {
-            chains: ChainWalk::after(last),
-            blocks: BlockWalk::after(seal),
+            chains: ChainWalk::after_position(last),
+            blocks: BlockWalk::after_seal(seal),
             last,
             ..Self::new(witnesses, stated)
         }
@@ -85,27 +85,27 @@ impl AuditWalk {
     }
 
     /// The last verified position.
-    pub(super) const fn last(&self) -> i64 {
+    pub(super) const fn last_position(&self) -> i64 {
         self.last
     }
 
     /// Verifies all events. Calls `progress` with the position after each page.
-    pub(super) async fn all(
+    pub(super) async fn verify_all(
         &mut self,
         connection: &mut PgConnection,
         progress: impl Fn(i64),
     ) -> Result<(), VerifyStop> {
         let mut from = Some(i64::MIN);
         while let Some(first) = from {
-            from = self.page(connection, first, i64::MAX).await?;
+            from = self.verify_page(connection, first, i64::MAX).await?;
             progress(self.last);
         }
-        self.end(connection).await
+        self.check_end(connection).await
     }
 
     /// Verifies one page of events at this position and above, up to `through`. Returns the lowest
     /// position of the next page; `None` after the last page.
-    pub(super) async fn page(
+    pub(super) async fn verify_page(
         &mut self,
         connection: &mut PgConnection,
         from: i64,
@@ -116,14 +116,14 @@ impl AuditWalk {
         self.unread = self.unread.take().or_else(|| page.first_unread().cloned());
         for event in page.into_events() {
             let (event, expected) = event?;
-            self.step(connection, &event).await?;
-            self.chains.compare(connection, &event, expected).await?;
+            self.verify_event(connection, &event).await?;
+            self.chains.compare_entries(connection, &event, expected).await?;
         }
         Ok(next)
     }
 
     /// Steps to the next event.
-    async fn step(
+    async fn verify_event(
         &mut self,
         connection: &mut PgConnection,
         event: &WalkedEvent,
@@ -131,17 +131,17 @@ impl AuditWalk {
         let position = event.position;
         let place = FlawLocation::Event { position };
         if position < 1 {
-            return broken(place, "positions begin at 1");
+            return broken_at(place, "positions begin at 1");
         }
         if position == self.last {
-            return broken(place, "two events have this position");
+            return broken_at(place, "two events have this position");
         }
         if position > self.stated.drawn {
             let why = format!("{UNDRAWN}: the highest is {}", self.stated.drawn);
-            return broken(place, why);
+            return broken_at(place, why);
         }
         self.advance_to(connection, position).await?;
-        self.blocks.push(position, &event.digest);
+        self.blocks.push_event(position, &event.digest);
         self.last = position;
         self.events += 1;
         Ok(())
@@ -155,11 +155,11 @@ impl AuditWalk {
         position: i64,
     ) -> Result<(), VerifyStop> {
         loop {
-            let end = self.blocks.end();
+            let end = self.blocks.open_end();
             let witness = self.witnesses.next().map(|checkpoint| checkpoint.position);
             let is_needed = self.blocks.is_sealed() || witness.is_some();
             if is_needed && end < position && witness.is_none_or(|witness| end <= witness) {
-                self.blocks.close(connection).await?;
+                self.blocks.close_block(connection).await?;
             } else if witness.is_some_and(|witness| witness < position) {
                 self.compare_checkpoint()?;
             } else {
@@ -175,10 +175,10 @@ impl AuditWalk {
         };
         let place = FlawLocation::Checkpoint { number: said.number };
         if !self.blocks.is_signed_by(&said) {
-            return broken(place, mismatch("the log", &said));
+            return broken_at(place, mismatch_text("the log", &said));
         }
-        if (said.firms, said.heads) != (self.firms(), self.chains.root()) {
-            return broken(place, mismatch("the audit log", &said));
+        if (said.firms, said.heads) != (self.firm_count(), self.chains.heads_root()) {
+            return broken_at(place, mismatch_text("the audit log", &said));
         }
         self.agreed += 1;
         self.witnessed = Some((said.position, said.at));
@@ -187,7 +187,7 @@ impl AuditWalk {
     }
 
     /// Compares what ends after the last event, and refuses leftovers.
-    async fn end(&mut self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
+    async fn check_end(&mut self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
         let StatedPositions { height, sealed_to, .. } = self.stated;
         // The last positions of the log may have been drawn and never used.
         self.refuse_longer_log(connection, height.max(sealed_to)).await?;
@@ -216,7 +216,7 @@ impl AuditWalk {
         self.advance_to(connection, end.saturating_add(1)).await?;
         if let Some(said) = self.witnesses.next() {
             let why = format!("the log reached position {}, and ends at {end} now", said.position);
-            return broken(FlawLocation::Checkpoint { number: said.number }, why);
+            return broken_at(FlawLocation::Checkpoint { number: said.number }, why);
         }
         Ok(())
     }
@@ -226,22 +226,22 @@ impl AuditWalk {
     async fn compare_counts(&self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
         proof::read_without_indexes(connection).await?;
         let counts = [
-            ("events", proof::count(connection).await?, self.events),
-            ("audit_log", audit::count(connection).await?, self.chains.rows.walked),
+            ("events", proof::count_events(connection).await?, self.events),
+            ("audit_log", audit::count_entries(connection).await?, self.chains.rows.walked),
             ("seals", seals::count(connection).await?, self.blocks.rows.walked),
         ];
         proof::read_with_indexes(connection).await?;
         for (name, there, walked) in counts {
             if there != walked {
                 let why = format!("it has {there} rows, and {walked} of them have a position");
-                return broken(FlawLocation::Table { name }, why);
+                return broken_at(FlawLocation::Table { name }, why);
             }
         }
         Ok(())
     }
 
-    fn firms(&self) -> u64 {
-        u64::try_from(self.chains.firms()).unwrap_or(u64::MAX)
+    fn firm_count(&self) -> u64 {
+        u64::try_from(self.chains.firm_count()).unwrap_or(u64::MAX)
     }
 
     pub(super) fn report(&self) -> DatabaseReport {
@@ -251,7 +251,7 @@ impl AuditWalk {
             through: height.max(sealed_to),
             seals: self.blocks.agreed,
             entries: self.chains.entries,
-            firms: self.firms(),
+            firms: self.firm_count(),
             checkpoints: self.agreed,
             witnessed: self.witnessed,
             events_unsigned: (self.events - self.signed_events).unsigned_abs(),
@@ -266,6 +266,6 @@ impl AuditWalk {
     }
 }
 
-fn mismatch(subject: &str, said: &AuditCheckpoint) -> String {
+fn mismatch_text(subject: &str, said: &AuditCheckpoint) -> String {
     format!("{subject} up to position {} is not what was signed at {}", said.position, said.at)
 }

@@ -9,7 +9,7 @@ use eventstore::proof;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{FlawLocation, VerifyStop, broken};
+use super::{FlawLocation, VerifyStop, broken_at};
 use crate::files::{self, CheckpointFolder};
 use crate::keys::PublicKey;
 
@@ -32,21 +32,21 @@ impl TrustedCheckpoints {
         let mut witnesses = Self::default();
         let mut next = 1;
         let mut previous = GENESIS_HASH;
-        for (number, path) in checkpoints.files()? {
+        for (number, path) in checkpoints.numbered_files()? {
             let place = FlawLocation::Checkpoint { number };
-            let Ok(signed) = files::read(&path) else {
-                return broken(place, "the file is not a checkpoint");
+            let Ok(signed) = files::read_checkpoint(&path) else {
+                return broken_at(place, "the file is not a checkpoint");
             };
-            let Some(key) = signed.verified() else {
-                return broken(place, "the signature is not that of its key over what it says");
+            let Some(key) = signed.verified_key() else {
+                return broken_at(place, "the signature is not that of its key over what it says");
             };
             if !trusted.contains(&key) {
                 let why = format!("it is signed with the key {}, which is not believed", key.id());
-                return broken(place, why);
+                return broken_at(place, why);
             }
             let gap = number != next;
             witnesses.missing.extend(next..number);
-            witnesses.follow(signed.checkpoint, number, (!gap).then_some(previous))?;
+            witnesses.add_checkpoint(signed.checkpoint, number, (!gap).then_some(previous))?;
             previous = witnesses.all.back().map_or(GENESIS_HASH, AuditCheckpoint::hash);
             next = number + 1;
         }
@@ -55,7 +55,7 @@ impl TrustedCheckpoints {
 
     /// Adds a checkpoint. `previous` is the hash of the checkpoint before; `None` if that file is
     /// missing.
-    fn follow(
+    fn add_checkpoint(
         &mut self,
         checkpoint: AuditCheckpoint,
         number: u64,
@@ -63,20 +63,20 @@ impl TrustedCheckpoints {
     ) -> Result<(), VerifyStop> {
         let place = FlawLocation::Checkpoint { number };
         if checkpoint.number != number {
-            return broken(place, format!("the file holds checkpoint {}", checkpoint.number));
+            return broken_at(place, format!("the file holds checkpoint {}", checkpoint.number));
         }
         if previous.is_some_and(|previous| previous != checkpoint.previous) {
-            return broken(place, "it does not follow the checkpoint before");
+            return broken_at(place, "it does not follow the checkpoint before");
         }
         if self.all.back().is_some_and(|before| before.position > checkpoint.position) {
-            return broken(place, "the log was longer at the checkpoint before");
+            return broken_at(place, "the log was longer at the checkpoint before");
         }
         self.all.push_back(checkpoint);
         Ok(())
     }
 
     /// The reason why a verification stays incomplete, if checkpoints are missing.
-    pub(super) async fn unknown(
+    pub(super) async fn incomplete_reason(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Option<String>, sqlx::Error> {
@@ -115,14 +115,16 @@ fn refuse_other_installation(
     checkpoints: &CheckpointFolder,
     installation_id: Option<Uuid>,
 ) -> Result<(), VerifyStop> {
-    let files = checkpoints.files()?;
+    let files = checkpoints.numbered_files()?;
     // The walk names a file that is no checkpoint.
-    let last = files.last().and_then(|(_, path)| files::read(path).ok());
+    let last = files.last().and_then(|(_, path)| files::read_checkpoint(path).ok());
     let Some(signed) = last else {
         return Ok(());
     };
     match signed.checkpoint.other_installation(installation_id) {
-        Some(other) => broken(FlawLocation::Checkpoint { number: other.number }, other.to_string()),
+        Some(other) => {
+            broken_at(FlawLocation::Checkpoint { number: other.number }, other.to_string())
+        }
         None => Ok(()),
     }
 }

@@ -104,7 +104,7 @@ impl Rig {
         let account = Account::of_postgres()?;
         let folder = tempfile::Builder::new().prefix("firmforms-failover-").tempdir()?;
         account.own(folder.path())?;
-        let password = hex::encode(&SystemEntropy.secret()[..16]);
+        let password = hex::encode(&SystemEntropy.new_secret()[..16]);
         let etcd_at = free_address()?;
         let etcd = etcd(&account, folder.path(), etcd_at)?;
         until("etcd", async || is_well(etcd_at, "/health").await).await?;

@@ -163,7 +163,7 @@ pub(super) async fn submit_at_once(
     let firms: Vec<&Firm> = firms.iter().cycle().take(count).collect();
     for firms in firms.chunks(EVENTS_PER_CALL) {
         let now = world.clock.now();
-        let submitted = |firm: &&Firm| submitted_at(now, firm, SystemEntropy.id());
+        let submitted = |firm: &&Firm| submitted_at(now, firm, SystemEntropy.new_id());
         let answer = world.report(&firms.iter().map(submitted).collect::<Vec<_>>()).await;
         ensure!(answer.status == 202, "reporting: {}", answer.body);
     }

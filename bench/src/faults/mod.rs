@@ -142,6 +142,6 @@ fn parse_kind(name: &str) -> anyhow::Result<FaultKind> {
 }
 
 fn first_eight() -> [u8; 8] {
-    let secret = SystemEntropy.secret();
+    let secret = SystemEntropy.new_secret();
     std::array::from_fn(|place| secret[place])
 }

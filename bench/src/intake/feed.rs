@@ -35,8 +35,8 @@ impl Feed {
     /// The beginning of it.
     pub(super) fn new() -> anyhow::Result<Self> {
         let made_up = made_up(FIRMS);
-        let Founding { expected, .. } = Founding::new(made_up.founding())?;
-        Ok(Self { lines: Box::new(made_up.responses()), expected })
+        let Founding { expected, .. } = Founding::new(made_up.founding_lines())?;
+        Ok(Self { lines: Box::new(made_up.response_lines()), expected })
     }
 
     /// Writes the next so many activities, one a line.
@@ -48,10 +48,10 @@ impl Feed {
             lines.write_all(&told.line)?;
             written.bytes += told.line.len();
             let CloudEvent { firm_id, time, activity, .. } = &told.event;
-            self.expected.note(*firm_id, *time, activity);
+            self.expected.note_activity(*firm_id, *time, activity);
         }
         lines.flush()?;
-        for happened in self.expected.happened() {
+        for happened in self.expected.known_occurrences() {
             written.occurrences += 1;
             written.heard += usize::from(!happened.silent);
         }

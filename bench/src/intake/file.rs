@@ -11,5 +11,5 @@ use api::intake::IntakeCounts;
 
 /// Takes in a file.
 pub(super) async fn take_in(service: &Service, file: &Path) -> anyhow::Result<IntakeCounts> {
-    ingest::lines(service, BufReader::new(File::open(file)?)).await
+    ingest::take_in_lines(service, BufReader::new(File::open(file)?)).await
 }

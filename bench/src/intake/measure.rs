@@ -69,7 +69,7 @@ impl Bench<'_> {
     }
 
     async fn measure(&mut self, written: Written, way: Way) -> anyhow::Result<Measured> {
-        let pool = self.system.pool();
+        let pool = self.system.main_pool();
         self.prepare(way).await?;
         if self.statements {
             statements::forget(pool).await?;
@@ -126,7 +126,7 @@ impl Bench<'_> {
 
     async fn statements(&self) -> Result<Vec<Statement>, sqlx::Error> {
         if self.statements {
-            statements::costliest(self.system.pool()).await
+            statements::costliest(self.system.main_pool()).await
         } else {
             Ok(Vec::new())
         }

@@ -24,7 +24,7 @@ use api::commands::tokens::{self, HolderRole as TokenRole};
 use clap::Args;
 use cluster::Cluster;
 use deliverer::send::SpreadWorker;
-use eventstore::worker::run as run_worker;
+use eventstore::worker::run_worker;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -91,7 +91,7 @@ impl Intake {
     async fn on(&self, cluster: &Cluster, subscriptions: usize) -> anyhow::Result<Figure> {
         let system = start(cluster).await?;
         if self.statements {
-            statements::install(system.pool()).await?;
+            statements::install(system.main_pool()).await?;
         }
         populate(&system.service, subscriptions).await?;
         let stop = CancellationToken::new();

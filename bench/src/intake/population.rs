@@ -12,8 +12,8 @@ pub(super) const FIRMS: u32 = 10;
 
 /// Makes the firms, each with so many subscriptions to each trigger.
 pub(super) async fn populate(service: &Service, subscriptions: usize) -> anyhow::Result<()> {
-    let founding = Founding::new(made_up(FIRMS).founding())?;
-    ingest::lines(service, founding.lines.as_slice()).await?;
+    let founding = Founding::new(made_up(FIRMS).founding_lines())?;
+    ingest::take_in_lines(service, founding.lines.as_slice()).await?;
     for firm in founding.firms().filter(|_| subscriptions > 0) {
         populate_firm(service, firm, subscriptions).await?;
     }

@@ -110,7 +110,7 @@ impl Reporter {
         firm: &Firm,
         due: Instant,
     ) -> anyhow::Result<Reported> {
-        let (response_id, sent) = (SystemEntropy.id(), Instant::now());
+        let (response_id, sent) = (SystemEntropy.new_id(), Instant::now());
         let line = submitted_at(self.clock.now(), firm, response_id).to_string().into_bytes();
         let (answer, body) = connection.report(&self.token, &line).await?;
         ensure!(answer.ok, "a report was refused: {}", String::from_utf8_lossy(&body));

@@ -7,7 +7,7 @@ use deliverer::SendLimits;
 use deliverer::attempt::FinishedAttempt;
 use deliverer::claim::{ScanFloors, claim_beyond};
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::record;
+use deliverer::record::record_batch;
 use domain::delivery::AttemptAnswer;
 use domain::delivery::pressure::HostCaps;
 use sqlx::{Connection, Executor, PgConnection};
@@ -70,7 +70,7 @@ impl Scene {
                     finished_at: self.world.clock.now(),
                 });
                 let answered: Vec<_> = answered.collect();
-                recorded.push(timed(record(deliverer, &answered)).await?.1);
+                recorded.push(timed(record_batch(deliverer, &answered)).await?.1);
             }
         }
         Ok(times)

@@ -119,7 +119,7 @@ async fn set_aside(world: &World, firm: &Firm, count: i32) -> anyhow::Result<()>
         let round = left.min(BATCH * BATCHES);
         left -= round;
         let lines: Vec<Vec<u8>> = (0..round)
-            .map(|_| submitted_at(world.clock.now(), firm, SystemEntropy.id()))
+            .map(|_| submitted_at(world.clock.now(), firm, SystemEntropy.new_id()))
             .map(|event| format!("{event}\n").into_bytes())
             .collect();
         let batches: Arc<[Vec<u8>]> = lines.chunks(BATCH).map(<[Vec<u8>]>::concat).collect();

@@ -78,7 +78,7 @@ impl Reads {
     async fn on(&self, cluster: &Cluster, caller: Child) -> anyhow::Result<Report> {
         let system = start(cluster).await?;
         if self.statements {
-            statements::install(system.pool()).await?;
+            statements::install(system.main_pool()).await?;
         }
         let door = doors::public(&system.service);
         let population = populate(&system.service, &door, self.firms()).await?;
@@ -87,7 +87,7 @@ impl Reads {
         let stop = CancellationToken::new();
         let mut tasks = start_workers(&system, ProcessRole::All, &stop);
         let processes = Processes { postmaster: Some(postmaster(cluster)?), peer: caller.pid };
-        let bench = Bench { options: self, pool: system.pool(), caller, processes };
+        let bench = Bench { options: self, pool: system.main_pool(), caller, processes };
         let measured = self.measure(bench, population, (door, &mut tasks, &stop)).await;
         let postgres = described(&system).await;
         end(system, tasks, &stop).await?;

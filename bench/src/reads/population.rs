@@ -80,9 +80,9 @@ pub(super) async fn populate(
     door: &Router,
     firms: u32,
 ) -> anyhow::Result<Population> {
-    let without_forms = made_up(firms).founding().filter(|line| !line.is_about("form."));
+    let without_forms = made_up(firms).founding_lines().filter(|line| !line.is_about("form."));
     let founding = Founding::new(without_forms)?;
-    ingest::lines(service, founding.lines.as_slice()).await?;
+    ingest::take_in_lines(service, founding.lines.as_slice()).await?;
     let firms: Vec<Firm> = founding.firms().collect();
     let model = by_the_service(service, door, firms[0]).await?;
     let copied: Vec<Holder> =
@@ -127,14 +127,18 @@ async fn by_the_service(
 
 /// The forms of so many firms that they are enough, as if all were this firm's.
 fn forms(firm: Firm) -> anyhow::Result<Vec<CloudEvent>> {
-    let made = made_up(FORMS as u32).founding().filter(|line| line.is_about("form.created"));
+    let made = made_up(FORMS as u32).founding_lines().filter(|line| line.is_about("form.created"));
     let of_firm = |told: Told| CloudEvent { firm_id: firm.id, ..told.event };
     made.take(FORMS).map(|line| Told::new(&line).map(of_firm)).collect()
 }
 
 impl Holder {
     fn new(firm: Firm) -> Self {
-        Self { id: SystemEntropy.id(), firm, key: ApiKey::from_bytes(SystemEntropy.secret()) }
+        Self {
+            id: SystemEntropy.new_id(),
+            firm,
+            key: ApiKey::from_bytes(SystemEntropy.new_secret()),
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) async fn height(world: &World) -> Result<i64, sqlx::Error> {
 
 /// A response that was submitted and delivered.
 fn delivered(firm: &Firm, hook_id: Uuid, now: Timestamp) -> [NewEvent; 2] {
-    let (trigger, response_id) = (Trigger::FormSubmitted, SystemEntropy.id());
+    let (trigger, response_id) = (Trigger::FormSubmitted, SystemEntropy.new_id());
     let occurrence_id = occurrence_id(firm.id, trigger, &response_id.to_string());
     let delivery_id = delivery_id(occurrence_id, now, hook_id);
     let happening = Happening {
@@ -100,7 +100,7 @@ fn arrived(now: Timestamp) -> Attempt {
         status: Some(200),
         error: None,
         hops: vec![hop],
-        body_id: Some(SystemEntropy.id()),
+        body_id: Some(SystemEntropy.new_id()),
         body_sha256: Some("a".repeat(64)),
         answer_sha256: Some("b".repeat(64)),
         ..Attempt::interrupted(1, now, now)

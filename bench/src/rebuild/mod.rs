@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
-use projector::rebuild::{ReadModel, RebuildAct, RebuildOrder, TRIES_MAX, run as make};
+use projector::rebuild::{ReadModel, RebuildAct, RebuildOrder, TRIES_MAX, rebuild_models as make};
 use tests::{Firm, World, cluster_with};
 use tokio::time::sleep;
 use uuid::Uuid;

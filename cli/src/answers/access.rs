@@ -8,7 +8,7 @@ use explain::moment::AskedAccess;
 use serde_json::{Value, json};
 use service::StorageSettings;
 
-use super::{list, text};
+use super::{list_field, text_field};
 use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
@@ -44,7 +44,7 @@ pub(crate) struct AccessArgs {
 pub(crate) async fn run(storage: &StorageSettings, asked: AccessArgs) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
     let service = &system.service;
-    let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
+    let firm_id = names::find_id(system.main_pool(), NamedKind::Firm, &asked.firm).await?;
     let now = service.clock.now();
     let moment = asked.as_of.map(|as_of| as_of.moment(now));
     let found = access::of_firm(service, None, firm_id, moment).await;
@@ -55,24 +55,24 @@ pub(crate) async fn run(storage: &StorageSettings, asked: AccessArgs) -> anyhow:
         print_json(&found);
     } else {
         if asked.json.is_text() {
-            print_note(&format!("{} at {}", text(&found, "firm"), text(&found, "at")));
+            print_note(&format!("{} at {}", text_field(&found, "firm"), text_field(&found, "at")));
         }
-        ACCESS.print(asked.json, rows(&found));
+        ACCESS.print(asked.json, access_rows(&found));
     }
     system.stop().await
 }
 
 /// One row for each holder of rights.
-fn rows(found: &Value) -> Vec<Value> {
-    let members = list(found, "members").map(member);
-    let keys = list(found, "keys").map(key);
-    let tokens = list(found, "tokens").map(token);
-    let users = list(found, "users").map(user);
-    let operators = list(found, "operators").map(operator);
+fn access_rows(found: &Value) -> Vec<Value> {
+    let members = list_field(found, "members").map(member_row);
+    let keys = list_field(found, "keys").map(key_row);
+    let tokens = list_field(found, "tokens").map(token_row);
+    let users = list_field(found, "users").map(user_row);
+    let operators = list_field(found, "operators").map(operator_row);
     members.chain(keys).chain(tokens).chain(users).chain(operators).collect()
 }
 
-fn member(one: &Value) -> Value {
+fn member_row(one: &Value) -> Value {
     let state = match (one["active"].as_bool(), one["role"].is_null()) {
         (Some(true), _) => "active",
         (_, true) => "left",
@@ -81,47 +81,47 @@ fn member(one: &Value) -> Value {
     let manages = if one["manages"] == true { ", makes keys" } else { "" };
     json!({
         "kind": "member", "id": one["id"], "state": state, "since": one["since"],
-        "rights": format!("{}{manages}", text(one, "role")),
+        "rights": format!("{}{manages}", text_field(one, "role")),
     })
 }
 
-fn key(one: &Value) -> Value {
+fn key_row(one: &Value) -> Value {
     json!({
         "kind": "key", "id": one["id"], "since": one["created_at"],
-        "name": format!("{} ({}…)", text(one, "name"), text(one, "prefix")),
+        "name": format!("{} ({}…)", text_field(one, "name"), text_field(one, "prefix")),
         "state": if one["revoked_at"].is_null() { "active" } else { "revoked" },
-        "rights": format!("acts for member {}", text(one, "member_id")),
+        "rights": format!("acts for member {}", text_field(one, "member_id")),
         "last_used_at": one["last_used_at"],
     })
 }
 
-fn token(one: &Value) -> Value {
+fn token_row(one: &Value) -> Value {
     json!({
         "kind": "token", "id": one["id"], "name": one["name"], "state": "active",
-        "rights": rights(one), "since": one["created_at"], "last_used_at": one["last_used_at"],
+        "rights": role_and_firms(one), "since": one["created_at"], "last_used_at": one["last_used_at"],
     })
 }
 
-fn user(one: &Value) -> Value {
+fn user_row(one: &Value) -> Value {
     json!({
         "kind": "user", "id": one["user_id"], "name": one["name"], "state": "signed in",
-        "rights": rights(one), "since": one["signed_in_at"],
+        "rights": role_and_firms(one), "since": one["signed_in_at"],
     })
 }
 
 /// The role and the firms of a token or a user.
-fn rights(one: &Value) -> String {
+fn role_and_firms(one: &Value) -> String {
     let reach = match &one["firm_ids"] {
         Value::Array(firms) if firms.len() == 1 => "for this firm alone".to_owned(),
         Value::Array(firms) => format!("for {} firms", firms.len()),
         _ => "for all firms".to_owned(),
     };
-    format!("{} {reach}", text(one, "role"))
+    format!("{} {reach}", text_field(one, "role"))
 }
 
-fn operator(one: &Value) -> Value {
+fn operator_row(one: &Value) -> Value {
     let terminal = &one["terminal"];
-    let place = ["user", "host", "login"].map(|part| text(terminal, part));
+    let place = ["user", "host", "login"].map(|part| text_field(terminal, part));
     let [user, host, login] = place;
     json!({
         "kind": "operator", "id": one["name"], "state": "seen", "since": one["first_at"],
@@ -151,8 +151,8 @@ mod tests {
             "operators": [{"name": "ann", "first_at": "t", "last_at": "u",
                            "terminal": {"host": "h", "login": "l", "user": "u"}}],
         });
-        let rows = rows(&found);
-        let of = |field: &str| rows.iter().map(|row| text(row, field)).collect::<Vec<_>>();
+        let rows = access_rows(&found);
+        let of = |field: &str| rows.iter().map(|row| text_field(row, field)).collect::<Vec<_>>();
         assert_eq!(of("id"), ["m1", "m2", "m3", "k", "t", "u", "ann"]);
         let states = ["active", "left", "disabled", "revoked", "active", "signed in", "seen"];
         assert_eq!(of("state"), states);

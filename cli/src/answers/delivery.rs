@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{ContentArgs, DeliveryShowArgs};
-use crate::deliveries::{BodyErasure, delivery_json, delivery_then, pause_by_delivery, sentence};
+use crate::deliveries::{
+    BodyErasure, attempt_sentence, delivery_json, delivery_then, pause_by_delivery,
+};
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
 use crate::output::{Column, OutputArgs, RecordView, print_json, print_line};
@@ -42,7 +44,7 @@ const DELIVERY: RecordView = RecordView::new(&[
 pub(crate) async fn run(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
     let DeliveryShowArgs { firm, delivery, as_of, reveal, contents, json } = asked;
     let pool = service.store.pool();
-    let delivery_id = names::id(pool, NamedKind::Delivery, &delivery).await?;
+    let delivery_id = names::find_id(pool, NamedKind::Delivery, &delivery).await?;
     let firm_id = names::firm_of_delivery(pool, firm.as_deref(), delivery_id).await?;
     let as_of = names::as_of(as_of, service.clock.now());
     let until = match as_of {
@@ -74,7 +76,7 @@ pub(crate) async fn run(service: &Service, asked: DeliveryShowArgs) -> anyhow::R
     if let Some(target) = target {
         item["target"] = target.into();
     }
-    let shown = ShownDelivery::read(service, firm_id, found, &contents).await?;
+    let shown = ShownDelivery::load_contents(service, firm_id, found, &contents).await?;
     shown.print(item, json, &contents);
     Ok(())
 }
@@ -87,7 +89,7 @@ struct ShownDelivery {
 }
 
 impl ShownDelivery {
-    async fn read(
+    async fn load_contents(
         service: &Service,
         firm_id: Uuid,
         DeliveryThen { row, attempts }: DeliveryThen,
@@ -96,8 +98,9 @@ impl ShownDelivery {
         let DeliveryRow { delivery_id, response_id, .. } = row;
         let actor = service.operator();
         let of = DeliveryContents { firm_id, delivery_id, response_id, attempts: &attempts, actor };
-        let body = contents::body(service, of, wish.of_body()).await.map_err(terminal_error)?;
-        let answers = contents::answers(service, of, wish.of_answers()).await;
+        let body =
+            contents::show_body(service, of, wish.of_body()).await.map_err(terminal_error)?;
+        let answers = contents::show_answers(service, of, wish.of_answers()).await;
         let answers = answers.map_err(terminal_error)?;
         Ok(Self { attempts, answers, body })
     }
@@ -114,19 +117,19 @@ impl ShownDelivery {
             return;
         }
         for (attempt, answer) in attempts {
-            print_line(&sentence(attempt));
+            print_line(&attempt_sentence(attempt));
             if wish.answer {
-                print_line(&format!("answer to try {}: {}", attempt.number, content(answer)));
+                print_line(&format!("answer to try {}: {}", attempt.number, content_text(answer)));
             }
         }
         if wish.body {
-            print_line(&format!("body: {}", content(&self.body)));
+            print_line(&format!("body: {}", content_text(&self.body)));
         }
     }
 }
 
 /// The text, or why there is none.
-fn content(content: &ShownContent) -> String {
+fn content_text(content: &ShownContent) -> String {
     match &content.text {
         Some(text) => text.clone(),
         None => format!("({})", json!(content.state).as_str().unwrap_or_default()),

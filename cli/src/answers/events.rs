@@ -11,7 +11,7 @@ use service::StorageSettings;
 use uuid::Uuid;
 
 use super::why::step_line;
-use super::{list, text};
+use super::{list_field, text_field};
 use crate::databases;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
@@ -88,39 +88,40 @@ fn kind(text: &str) -> Result<&'static str, String> {
 pub(crate) async fn run(storage: &StorageSettings, command: EventsCommand) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
     match command {
-        EventsCommand::Show(asked) => show(&system.service, &asked).await?,
+        EventsCommand::Show(asked) => show_event(&system.service, &asked).await?,
         EventsCommand::Of(asked) => of_object(&system.service, &asked).await?,
     }
     system.stop().await
 }
 
-async fn show(service: &Service, asked: &EventShowArgs) -> anyhow::Result<()> {
+async fn show_event(service: &Service, asked: &EventShowArgs) -> anyhow::Result<()> {
     let event = EventRef::read(asked.event.trim());
     let event = event.context("the event is a position of the log, or a whole id")?;
     let shown = events::show(service, event).await.map_err(terminal_error)?;
-    record(service, shown.firm_id).await?;
+    record_reading(service, shown.firm_id).await?;
     let mut shown = json!(shown);
     if asked.json.json {
         print_json(&shown);
         return Ok(());
     }
-    let object = format!("{} {}", text(&shown, "kind"), text(&shown, "id"));
+    let object = format!("{} {}", text_field(&shown, "kind"), text_field(&shown, "id"));
     shown["object"] = object.into();
     shown["type"] = shown["event"].take();
     shown["facts"] = shown["facts"].to_string().into();
     EVENT.print(asked.json.into(), &shown);
     for (word, field) in [("cause", "causes"), ("effect", "effects")] {
-        list(&shown, field).for_each(|step| print_line(&format!("{word}: {}", step_line(step))));
+        list_field(&shown, field)
+            .for_each(|step| print_line(&format!("{word}: {}", step_line(step))));
     }
     Ok(())
 }
 
 async fn of_object(service: &Service, asked: &EventListArgs) -> anyhow::Result<()> {
-    let id = names::id(service.store.pool(), NamedKind::Stream, &asked.object).await?;
+    let id = names::find_id(service.store.pool(), NamedKind::Stream, &asked.object).await?;
     let id = id.to_string();
     let found = events::of_stream(service, asked.kind, &id, asked.after, Some(asked.limit)).await;
     let page = found.map_err(terminal_error)?;
-    record(service, page.firm_id).await?;
+    record_reading(service, page.firm_id).await?;
     EVENTS.print(asked.json, page.items.iter().map(|step| json!(step)).collect());
     if let Some(next) = page.next.filter(|_| asked.json.is_text()) {
         print_note(&format!("there may be more: --after {next}"));
@@ -129,7 +130,7 @@ async fn of_object(service: &Service, asked: &EventListArgs) -> anyhow::Result<(
 }
 
 /// Records the reading in the chain of the event's firm.
-async fn record(service: &Service, firm_id: Uuid) -> anyhow::Result<()> {
+async fn record_reading(service: &Service, firm_id: Uuid) -> anyhow::Result<()> {
     let look = ReadingDetails::at(ReadingSubject::Events, ReadAs::Page);
     readings::record(service, firm_id, service.operator(), look).await.map_err(terminal_error)
 }

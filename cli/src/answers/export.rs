@@ -82,17 +82,19 @@ impl From<DeliveryFormat> for ExportFormat {
 
 pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow::Result<()> {
     let pool = service.store.pool();
-    let firm = names::id(pool, NamedKind::Firm, &asked.firm).await?;
+    let firm = names::find_id(pool, NamedKind::Firm, &asked.firm).await?;
     let AuditPeriod { since, until } =
-        names::period(asked.since, asked.until, service.clock.now())?;
+        names::past_period(asked.since, asked.until, service.clock.now())?;
     let hook_id = names::id_of_any(pool, NamedKind::Hook, asked.hook.as_deref()).await?;
     let format = asked.format.into();
     let order = DeliveryExport { format, hook_id, host: asked.host, since, until };
     let out = asked.out.as_deref().map(NewFile::create).transpose()?;
     // A refused export is no export. No line is read before the record.
-    let lines = export::lines(service, firm, &order).await.map_err(terminal_error)?;
+    let lines = export::stream_lines(service, firm, &order).await.map_err(terminal_error)?;
     let actor = service.operator();
-    readings::record(service, firm, actor, order.look()).await.map_err(terminal_error)?;
+    readings::record(service, firm, actor, order.reading_details())
+        .await
+        .map_err(terminal_error)?;
     let mut to: Box<dyn Write + Send> = match &out {
         Some(file) => Box::new(BufWriter::new(file)),
         None => Box::new(BufWriter::new(Output::new())),
@@ -105,7 +107,7 @@ pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow:
     while let Some(part) = lines.try_next().await.map_err(terminal_error)? {
         rows += part.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
         to.write_all(&part).with_context(named)?;
-        progress.at(rows, 0);
+        progress.advance_to(rows, 0);
     }
     to.flush().with_context(named)?;
     drop(to);
@@ -118,7 +120,7 @@ pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow:
         print_note(&format!("{rows} rows written"));
         return Ok(());
     };
-    file.keep()?;
+    file.move_into_place()?;
     WRITTEN.print(how, &json!({"file": named(), "format": asked.format.name(), "rows": rows}));
     Ok(())
 }

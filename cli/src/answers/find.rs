@@ -32,7 +32,8 @@ pub(crate) struct FindArgs {
 
 pub(crate) async fn run(storage: &StorageSettings, asked: FindArgs) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
-    let found = find::find(&system.service, None, &asked.text).await.map_err(terminal_error)?;
+    let found =
+        find::find_text(&system.service, None, &asked.text).await.map_err(terminal_error)?;
     let items = found.iter().map(|one| json!(one)).collect::<Vec<Value>>();
     FOUND.print(asked.json, items);
     system.stop().await

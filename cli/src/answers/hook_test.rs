@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use service::StorageSettings;
 
-use super::list;
+use super::list_field;
 use crate::args::{TargetArgs, reason};
 use crate::databases;
 use crate::names::{self, NamedKind};
@@ -45,10 +45,10 @@ pub(crate) async fn run(
     storage: &StorageSettings,
     asked: HookTestArgs,
 ) -> anyhow::Result<ExitCode> {
-    let setup = asked.targets.setup()?;
+    let setup = asked.targets.command_setup()?;
     let system = databases::open_to_send(storage, setup).await?;
-    let pool = system.pool();
-    let hook_id = names::id(pool, NamedKind::Hook, &asked.hook).await?;
+    let pool = system.main_pool();
+    let hook_id = names::find_id(pool, NamedKind::Hook, &asked.hook).await?;
     let firm_id = naming::firm_of(pool, NamedKind::Hook, hook_id).await?;
     let firm_id = firm_id.context("no subscription has this id")?;
     let actor = system.service.operator();
@@ -59,7 +59,7 @@ pub(crate) async fn run(
         print_json(&sent);
     } else {
         SENT.print(asked.json.into(), &sent);
-        list(&sent, "hops").for_each(|hop| print_line(&request_line(hop)));
+        list_field(&sent, "hops").for_each(|hop| print_line(&request_line(hop)));
     }
     system.stop().await?;
     let is_taken = sent["status"].as_u64().is_some_and(|status| (200..300).contains(&status));

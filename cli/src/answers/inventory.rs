@@ -88,23 +88,23 @@ pub(crate) struct ReplayListArgs {
     json: OutputArgs,
 }
 
-pub(crate) async fn members(
+pub(crate) async fn list_members(
     storage: &StorageSettings,
     MembersCommand::List(asked): MembersCommand,
 ) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
-    let firm = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
+    let firm = names::find_id(system.main_pool(), NamedKind::Firm, &asked.firm).await?;
     let rows = inventory::members(&system.service, firm).await.map_err(terminal_error)?;
     MEMBERS.print(asked.json, rows.iter().map(member_json).collect());
     system.stop().await
 }
 
-pub(crate) async fn forms(
+pub(crate) async fn list_forms(
     storage: &StorageSettings,
     FormsCommand::List(asked): FormsCommand,
 ) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
-    let firm = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
+    let firm = names::find_id(system.main_pool(), NamedKind::Firm, &asked.firm).await?;
     let rows = inventory::forms(&system.service, firm).await.map_err(terminal_error)?;
     FORMS.print(asked.json, rows.iter().map(form_json).collect());
     system.stop().await

@@ -20,7 +20,7 @@ pub(crate) use export::{DeliveryExportArgs, run as export};
 pub(crate) use find::{FindArgs, run as find};
 pub(crate) use hook_test::{HookTestArgs, run as test_hook};
 pub(crate) use inventory::{
-    FormsCommand, MembersCommand, ReplayListArgs, forms, list_replays, members,
+    FormsCommand, MembersCommand, ReplayListArgs, list_forms, list_members, list_replays,
 };
 pub(crate) use people::{PeopleCommand, run as people};
 pub(crate) use receivers::{ReceiversArgs, run as receivers};
@@ -29,11 +29,11 @@ pub(crate) use stats::run as stats;
 use serde_json::Value;
 
 /// The list in a field of an answer.
-fn list<'a>(answer: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+fn list_field<'a>(answer: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     answer[field].as_array().into_iter().flatten()
 }
 
 /// The text in a field of an answer, empty for none.
-fn text<'a>(answer: &'a Value, field: &str) -> &'a str {
+fn text_field<'a>(answer: &'a Value, field: &str) -> &'a str {
     answer[field].as_str().unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
 use service::StorageSettings;
 
-use super::{list, text};
+use super::{list_field, text_field};
 use crate::args::reason;
 use crate::databases;
 use crate::names::{self, NamedKind};
@@ -49,19 +49,19 @@ pub(crate) async fn run(
     PeopleCommand::Show(asked): PeopleCommand,
 ) -> anyhow::Result<()> {
     let how = asked.json;
-    let asked = PersonArgs { address: address(asked.address)?, ..asked };
+    let asked = PersonArgs { address: read_address(asked.address)?, ..asked };
     let system = databases::open(storage).await?;
-    let found = trail(&system.service, asked).await?;
+    let found = read_trail(&system.service, asked).await?;
     if how.json {
         print_json(&found);
     } else {
-        TRAIL.print(how, rows(&found));
+        TRAIL.print(how, trail_rows(&found));
     }
     system.stop().await
 }
 
 /// The address. Other users of the machine see arguments, so it may come from standard input.
-fn address(given: String) -> anyhow::Result<String> {
+fn read_address(given: String) -> anyhow::Result<String> {
     if given != "-" {
         return Ok(given);
     }
@@ -71,8 +71,8 @@ fn address(given: String) -> anyhow::Result<String> {
 }
 
 /// Reads the trail of the person. The reading is recorded first.
-async fn trail(service: &Service, asked: PersonArgs) -> anyhow::Result<Value> {
-    let firm = names::id(service.store.pool(), NamedKind::Firm, &asked.firm).await?;
+async fn read_trail(service: &Service, asked: PersonArgs) -> anyhow::Result<Value> {
+    let firm = names::find_id(service.store.pool(), NamedKind::Firm, &asked.firm).await?;
     let person_id = people::person_id(service, firm, &asked.address);
     let look = ReadingDetails {
         person_id: Some(person_id),
@@ -85,8 +85,8 @@ async fn trail(service: &Service, asked: PersonArgs) -> anyhow::Result<Value> {
 }
 
 /// One row for the person, and one for each trace.
-fn rows(found: &Value) -> Vec<Value> {
-    let mail = match text(found, "mail") {
+fn trail_rows(found: &Value) -> Vec<Value> {
+    let mail = match text_field(found, "mail") {
         "allowed" => "mail may go to the address",
         "bounced" => "mail to the address bounced",
         _ => "the person unsubscribed from mail",
@@ -96,38 +96,38 @@ fn rows(found: &Value) -> Vec<Value> {
     let person = json!({
         "kind": "person", "id": found["person_id"], "at": found["erased_at"], "says": says,
     });
-    let responses = list(found, "responses").map(response);
-    let deliveries = list(found, "deliveries").map(delivery);
-    let hooks = list(found, "subscriptions").map(hook);
-    let invites = list(found, "invites").map(|one| step("invite", one));
-    let events = list(found, "events").map(|one| step("event", one));
+    let responses = list_field(found, "responses").map(response_row);
+    let deliveries = list_field(found, "deliveries").map(delivery_row);
+    let hooks = list_field(found, "subscriptions").map(hook_row);
+    let invites = list_field(found, "invites").map(|one| step_row("invite", one));
+    let events = list_field(found, "events").map(|one| step_row("event", one));
     let traces = responses.chain(deliveries).chain(hooks).chain(invites).chain(events);
     [person].into_iter().chain(traces).collect()
 }
 
-fn response(one: &Value) -> Value {
+fn response_row(one: &Value) -> Value {
     let (word, at) = match &one["submitted_at"] {
         Value::Null => ("saved", &one["saved_at"]),
         at => ("submitted", at),
     };
-    let says = format!("{word} to form {}", text(one, "form_id"));
+    let says = format!("{word} to form {}", text_field(one, "form_id"));
     json!({"kind": "response", "id": one["id"], "at": at, "says": says})
 }
 
-fn delivery(one: &Value) -> Value {
+fn delivery_row(one: &Value) -> Value {
     let hook = one["hook_id"].as_str().map(|id| format!(" to subscription {id}"));
-    let part = |name| text(one, name);
+    let part = |name| text_field(one, name);
     let what = format!("{} about response {}", part("trigger"), part("response_id"));
     let says = format!("{what}{}: {}", hook.unwrap_or_default(), part("state"));
     json!({"kind": "delivery", "id": one["id"], "at": one["created_at"], "says": says})
 }
 
-fn hook(one: &Value) -> Value {
-    let says = format!("{} deliveries to {}", one["deliveries"], text(one, "target"));
+fn hook_row(one: &Value) -> Value {
+    let says = format!("{} deliveries to {}", one["deliveries"], text_field(one, "target"));
     json!({"kind": "subscription", "id": one["id"], "says": says})
 }
 
-fn step(kind: &str, one: &Value) -> Value {
+fn step_row(kind: &str, one: &Value) -> Value {
     json!({"kind": kind, "id": one["id"], "at": one["at"], "says": one["sentence"]})
 }
 
@@ -146,8 +146,8 @@ mod tests {
             "invites": [{"id": "i", "at": "t", "sentence": "an invite was sent"}],
             "events": [],
         });
-        let rows = rows(&found);
-        let of = |field: &str| rows.iter().map(|row| text(row, field)).collect::<Vec<_>>();
+        let rows = trail_rows(&found);
+        let of = |field: &str| rows.iter().map(|row| text_field(row, field)).collect::<Vec<_>>();
         assert_eq!(of("kind"), ["person", "response", "delivery", "subscription", "invite"]);
         assert_eq!(of("says")[0], "mail to the address bounced; the data were erased at this time");
         assert_eq!(of("says")[1], "saved to form f");

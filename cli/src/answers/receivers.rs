@@ -46,16 +46,16 @@ pub(crate) async fn run(storage: &StorageSettings, asked: ReceiversArgs) -> anyh
     let system = databases::open(storage).await?;
     let query = ReceiverListQuery { host, after, limit: Some(limit) };
     let found = receivers::list(&system.service, &query).await.map_err(terminal_error)?;
-    let items = found.iter().map(item).collect::<Result<_, _>>()?;
+    let items = found.iter().map(receiver_item).collect::<Result<_, _>>()?;
     RECEIVERS.print(json, items);
     system.stop().await
 }
 
 /// The receiver with its state and its share of successes, in words.
-fn item(receiver: &Receiver) -> Result<Value, serde_json::Error> {
+fn receiver_item(receiver: &Receiver) -> Result<Value, serde_json::Error> {
     let mut item = serde_json::to_value(receiver)?;
-    item["state"] = state(receiver).into();
-    item["delivered_share"] = share(receiver.delivered, receiver.attempts);
+    item["state"] = receiver_state(receiver).into();
+    item["delivered_share"] = success_share(receiver.delivered, receiver.attempts);
     item["last_answer"] = match (receiver.last_status, &receiver.last_error) {
         (Some(status), _) => status.to_string().into(),
         (None, error) => json!(error),
@@ -65,7 +65,7 @@ fn item(receiver: &Receiver) -> Result<Value, serde_json::Error> {
 }
 
 /// The strongest reason why a receiver needs a look.
-const fn state(receiver: &Receiver) -> &'static str {
+const fn receiver_state(receiver: &Receiver) -> &'static str {
     match (receiver.failing, &receiver.paused, receiver.failing_since) {
         (true, _, _) => "failing",
         (_, Some(_), _) => "paused",
@@ -75,7 +75,7 @@ const fn state(receiver: &Receiver) -> &'static str {
 }
 
 /// The share of successes: a whole percentage, rounded down, so that 100 % means all.
-fn share(delivered: i64, attempts: i64) -> Value {
+fn success_share(delivered: i64, attempts: i64) -> Value {
     match attempts {
         0 => Value::Null,
         _ => format!("{} %", delivered.saturating_mul(100) / attempts).into(),
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_hundred_percent_means_all_taken() {
-        assert_eq!(share(999, 1_000), "99 %");
-        assert_eq!(share(3, 3), "100 %");
-        assert_eq!(share(0, 0), Value::Null);
+        assert_eq!(success_share(999, 1_000), "99 %");
+        assert_eq!(success_share(3, 3), "100 %");
+        assert_eq!(success_share(0, 0), Value::Null);
     }
 }

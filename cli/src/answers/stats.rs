@@ -4,7 +4,7 @@ use api::queries::stats;
 use serde_json::{Value, json};
 use service::StorageSettings;
 
-use super::{list, text};
+use super::{list_field, text_field};
 use crate::databases;
 use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, ReportArgs, print_json, print_note};
@@ -31,7 +31,7 @@ pub(crate) async fn run(storage: &StorageSettings, how: ReportArgs) -> anyhow::R
     if how.json {
         print_json(&found);
     } else {
-        SIZES.print(OutputArgs::from(how), rows(&found));
+        SIZES.print(OutputArgs::from(how), size_rows(&found));
         if found["main"]["growth"].is_null() {
             print_note("growth is known after a day");
         }
@@ -40,17 +40,20 @@ pub(crate) async fn run(storage: &StorageSettings, how: ReportArgs) -> anyhow::R
 }
 
 /// Both databases with their tables.
-fn rows(found: &Value) -> Vec<Value> {
+fn size_rows(found: &Value) -> Vec<Value> {
     let mut rows = Vec::new();
     for name in ["main", "keyring"] {
         let database = &found[name];
-        rows.push(row(name, ALL_TABLES, database));
-        rows.extend(list(database, "tables").map(|one| row(name, text(one, "table"), one)));
+        rows.push(table_row(name, ALL_TABLES, database));
+        rows.extend(
+            list_field(database, "tables")
+                .map(|one| table_row(name, text_field(one, "table"), one)),
+        );
     }
     rows
 }
 
-fn row(database: &str, table: &str, sizes: &Value) -> Value {
+fn table_row(database: &str, table: &str, sizes: &Value) -> Value {
     let growth = &sizes["growth"];
     json!({
         "database": database, "table": table, "rows": sizes["rows"], "size": sizes["bytes"],

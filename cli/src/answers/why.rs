@@ -8,7 +8,7 @@ use clap::Args;
 use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
 
-use super::{list, text};
+use super::{list_field, text_field};
 use crate::args::TargetRevealArgs;
 use crate::names::{self, NamedKind};
 use crate::operate::terminal_error;
@@ -82,8 +82,8 @@ pub(crate) struct WhyDeliveryArgs {
     json: ReportArgs,
 }
 
-pub(crate) async fn hook(service: &Service, asked: WhyHookArgs) -> anyhow::Result<()> {
-    let hook = names::id(service.store.pool(), NamedKind::Hook, &asked.hook).await?;
+pub(crate) async fn explain_hook(service: &Service, asked: WhyHookArgs) -> anyhow::Result<()> {
+    let hook = names::find_id(service.store.pool(), NamedKind::Hook, &asked.hook).await?;
     let mut found = history::of_hook(service, hook, None).await.map_err(terminal_error)?;
     let look = ReadingDetails {
         hook_id: Some(hook),
@@ -107,8 +107,8 @@ pub(crate) async fn hook(service: &Service, asked: WhyHookArgs) -> anyhow::Resul
     Ok(())
 }
 
-pub(crate) async fn key(service: &Service, asked: WhyKeyArgs) -> anyhow::Result<()> {
-    let key = names::id(service.store.pool(), NamedKind::AnyKey, &asked.key).await?;
+pub(crate) async fn explain_key(service: &Service, asked: WhyKeyArgs) -> anyhow::Result<()> {
+    let key = names::find_id(service.store.pool(), NamedKind::AnyKey, &asked.key).await?;
     let found = history::of_key(service, key).await.map_err(terminal_error)?;
     let look = ReadingDetails {
         key_id: Some(key),
@@ -127,9 +127,12 @@ pub(crate) async fn key(service: &Service, asked: WhyKeyArgs) -> anyhow::Result<
     Ok(())
 }
 
-pub(crate) async fn delivery(service: &Service, asked: WhyDeliveryArgs) -> anyhow::Result<()> {
+pub(crate) async fn explain_delivery(
+    service: &Service,
+    asked: WhyDeliveryArgs,
+) -> anyhow::Result<()> {
     let pool = service.store.pool();
-    let delivery = names::id(pool, NamedKind::Delivery, &asked.delivery).await?;
+    let delivery = names::find_id(pool, NamedKind::Delivery, &asked.delivery).await?;
     let firm = names::firm_of_delivery(pool, asked.firm.as_deref(), delivery).await?;
     let found = history::of_delivery(service, firm, delivery).await.map_err(terminal_error)?;
     let look = ReadingDetails {
@@ -142,38 +145,38 @@ pub(crate) async fn delivery(service: &Service, asked: WhyDeliveryArgs) -> anyho
         print_json(&found);
         return Ok(());
     }
-    found["held_by"] = holder(&found["held"]);
+    found["held_by"] = pause_line(&found["held"]);
     DELIVERY.print(asked.json.into(), &found);
     print_steps(&found);
     Ok(())
 }
 
 fn print_steps(found: &Value) {
-    list(found, "steps").for_each(|step| print_line(&step_line(step)));
+    list_field(found, "steps").for_each(|step| print_line(&step_line(step)));
 }
 
 /// An event as a line: time, position, sentence and actor.
 pub(super) fn step_line(step: &Value) -> String {
     // An attempt and a consequence are the service's own.
-    let by = match text(step, "actor") {
+    let by = match text_field(step, "actor") {
         "system" => String::new(),
-        _ => format!(", by {}", text(step, "by")),
+        _ => format!(", by {}", text_field(step, "by")),
     };
     let entry = step["audit_entry"].as_i64();
     let entry = entry.map(|entry| format!(" (audit entry {entry})")).unwrap_or_default();
     let position = &step["position"];
-    format!("{} [{position}] {}{by}{entry}", text(step, "at"), text(step, "sentence"))
+    format!("{} [{position}] {}{by}{entry}", text_field(step, "at"), text_field(step, "sentence"))
 }
 
 fn summary_of_hook(found: &Value) -> Value {
     let removal = &found["removal"];
     let key = match &found["key"] {
-        Value::Null => text(found, "key_id").to_owned(),
+        Value::Null => text_field(found, "key_id").to_owned(),
         key => format!(
             "{} ({}…) of member {}",
-            text(key, "name"),
-            text(key, "prefix"),
-            text(key, "member_id")
+            text_field(key, "name"),
+            text_field(key, "prefix"),
+            text_field(key, "member_id")
         ),
     };
     json!({
@@ -189,35 +192,35 @@ fn summary_of_hook(found: &Value) -> Value {
 fn by_cause(counts: &Value) -> Value {
     let counts = counts.as_array().into_iter().flatten();
     let words: Vec<String> =
-        counts.map(|one| format!("{} {}", one["deliveries"], text(one, "cause"))).collect();
+        counts.map(|one| format!("{} {}", one["deliveries"], text_field(one, "cause"))).collect();
     if words.is_empty() { Value::Null } else { words.join(", ").into() }
 }
 
-fn holder(held: &Value) -> Value {
+fn pause_line(held: &Value) -> Value {
     if held.is_null() {
         return Value::Null;
     }
     let [id, at, by, reason] =
-        ["id", "paused_at", "paused_by", "reason"].map(|name| text(held, name));
+        ["id", "paused_at", "paused_by", "reason"].map(|name| text_field(held, name));
     format!("pause {id} since {at}, by {by}: {reason}").into()
 }
 
 /// The answers that decided a removal, by digest, and the entries of the audit log that prove it.
 fn hook_evidence(found: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    for deciding in list(&found["removal"], "deciding") {
-        for attempt in list(deciding, "attempts") {
+    for deciding in list_field(&found["removal"], "deciding") {
+        for attempt in list_field(deciding, "attempts") {
             lines.push(format!(
                 "answer to delivery {}, try {}: {}, SHA-256 {}",
-                text(deciding, "delivery_id"),
+                text_field(deciding, "delivery_id"),
                 attempt["number"],
                 attempt["status"],
                 attempt["answer_sha256"].as_str().unwrap_or("unknown")
             ));
         }
     }
-    lines.extend(list(found, "entries").map(|entry| {
-        let [action, hash] = ["action", "hash"].map(|name| text(entry, name));
+    lines.extend(list_field(found, "entries").map(|entry| {
+        let [action, hash] = ["action", "hash"].map(|name| text_field(entry, name));
         format!("audit entry {}: {action}, hash {hash}", entry["sequence"])
     }));
     lines
@@ -249,6 +252,6 @@ mod tests {
                             {"cause": "source_erased", "deliveries": 1}]);
         assert_eq!(by_cause(&counts), "3 key_revoked, 1 source_erased");
         assert_eq!(by_cause(&json!([])), Value::Null);
-        assert_eq!(holder(&Value::Null), Value::Null);
+        assert_eq!(pause_line(&Value::Null), Value::Null);
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct TimeRangeArgs {
 impl TimeRangeArgs {
     /// The period, as seen from now. A day is its midnight in UTC.
     pub(crate) fn period(self, now: Timestamp) -> Result<AuditPeriod, BackwardPeriod> {
-        names::period(self.since, self.until, now)
+        names::past_period(self.since, self.until, now)
     }
 }
 

@@ -23,7 +23,7 @@ const TAKEN: RecordView = RecordView::new(&[
     Column::id("key_id"),
     Column::id("hash"),
 ])
-.quiet("number");
+.quiet_field("number");
 
 pub(crate) async fn run(
     storage: &StorageSettings,
@@ -44,11 +44,11 @@ pub(crate) async fn run(
 
 /// Signs without the keyring: the main database is enough.
 async fn in_current_series(storage: &StorageSettings) -> anyhow::Result<SignedCheckpoint> {
-    let database = MainDatabase::at(storage).await?;
+    let database = MainDatabase::open_from(storage).await?;
     let at = Clock::of_database(&database.pool).await?.now();
-    let taken = storage.signing_notary()?.take(&database.pool, &SystemEntropy, at).await;
+    let taken = storage.signing_notary()?.take_checkpoint(&database.pool, &SystemEntropy, at).await;
     database.close().await?;
-    taken.map_err(explained)
+    taken.map_err(explain_refusal)
 }
 
 /// Records the new series in the audit log, and signs its first checkpoint.
@@ -62,15 +62,15 @@ async fn begin_series(
         bail!("{}: {refusal}", notary.checkpoints.folder().display());
     }
     let service = &system.service;
-    let ended = signatures::last(&mut *system.pool().acquire().await?).await?;
+    let ended = signatures::last(&mut *system.main_pool().acquire().await?).await?;
     let recorded = checkpoint_series::begin(service, ended, reason, service.operator()).await;
     recorded.map_err(terminal_error)?;
     let at = service.clock.now();
-    notary.begin_series(system.pool(), &SystemEntropy, at).await.map_err(explained)
+    notary.begin_series(system.main_pool(), &SystemEntropy, at).await.map_err(explain_refusal)
 }
 
 /// Names the login that a refused signer needs.
-fn explained(error: AuditError) -> anyhow::Error {
+fn explain_refusal(error: AuditError) -> anyhow::Error {
     let is_denied = match &error {
         AuditError::Database(error) => schema::is_denied(error),
         _ => false,

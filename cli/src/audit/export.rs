@@ -31,7 +31,7 @@ pub(crate) async fn run(storage: &StorageSettings, export: &ExportArgs) -> anyho
         bail!("--cover is a page about a bundle: it needs --format bundle");
     }
     let system = databases::open(storage).await?;
-    let firm_id = names::id(system.pool(), NamedKind::Firm, &export.firm).await?;
+    let firm_id = names::find_id(system.main_pool(), NamedKind::Firm, &export.firm).await?;
     let AuditPeriod { since, until } = export.time.period(system.service.clock.now())?;
     let out = export.out.as_deref().map(NewFile::create).transpose()?;
     let cover = export.cover.as_deref().map(NewFile::create).transpose()?;
@@ -46,22 +46,24 @@ pub(crate) async fn run(storage: &StorageSettings, export: &ExportArgs) -> anyho
     let asked = ExportSelection { firm_id, since, until };
     let order = ExportOrder { storage, system: &system, export, asked };
     let written = match &out {
-        Some(file) => order.write(BufWriter::new(file)).await.with_context(|| order.named())?,
-        None => order.write(BufWriter::new(Output::new())).await?,
+        Some(file) => {
+            order.write_export(BufWriter::new(file)).await.with_context(|| order.file_name())?
+        }
+        None => order.write_export(BufWriter::new(Output::new())).await?,
     };
     if let (Some(mut file), Some(bundle)) = (cover.as_ref(), &written.bundle) {
-        file.write_all(order.cover(bundle).await?.as_bytes())?;
+        file.write_all(order.cover_page(bundle).await?.as_bytes())?;
     }
     for file in [out, cover].into_iter().flatten() {
-        file.keep()?;
+        file.move_into_place()?;
     }
     system.stop().await?;
-    tell(export, written.entries);
+    report_written(export, written.entries);
     Ok(())
 }
 
 /// Tells what was written: beside the export, if the export itself is the output.
-fn tell(export: &ExportArgs, entries: u64) {
+fn report_written(export: &ExportArgs, entries: u64) {
     let Some(file) = &export.out else {
         return print_note(&format!("{entries} entries written"));
     };
@@ -87,7 +89,7 @@ struct Written {
 }
 
 impl ExportOrder<'_> {
-    async fn write(&self, mut to: impl Write + Send) -> anyhow::Result<Written> {
+    async fn write_export(&self, mut to: impl Write + Send) -> anyhow::Result<Written> {
         let Self { storage, system, export, asked } = self;
         // An export to standard output may be a person's, too.
         let how = OutputArgs { json: export.json, quiet: false };
@@ -95,9 +97,9 @@ impl ExportOrder<'_> {
         let entries = AtomicU64::new(0);
         let progress = |done, all| {
             entries.store(all, Ordering::Relaxed);
-            bar.at(done, all);
+            bar.advance_to(done, all);
         };
-        let pool = system.pool();
+        let pool = system.main_pool();
         let bundle = match export.format {
             ExportFormat::Csv => {
                 to.write_all(lines::CSV_HEADER.as_bytes())?;
@@ -121,16 +123,16 @@ impl ExportOrder<'_> {
         Ok(Written { entries, bundle })
     }
 
-    async fn cover(&self, bundle: &BundleSummary) -> anyhow::Result<String> {
+    async fn cover_page(&self, bundle: &BundleSummary) -> anyhow::Result<String> {
         let Self { system, export, asked, .. } = self;
-        let firm_name = firms::name(system.pool(), asked.firm_id).await?;
+        let firm_name = firms::name(system.main_pool(), asked.firm_id).await?;
         let name = export.out.as_deref().and_then(|path| path.file_name());
         let file = name.map_or(String::new(), |name| name.to_string_lossy().into_owned());
         let made_at = system.service.clock.now();
         Ok(CoverPage { bundle, file: &file, firm_name: firm_name.as_deref(), made_at }.html())
     }
 
-    fn named(&self) -> String {
+    fn file_name(&self) -> String {
         self.export.out.as_deref().map_or(String::new(), |path| path.display().to_string())
     }
 }

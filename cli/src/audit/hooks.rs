@@ -29,23 +29,23 @@ pub(crate) async fn run(
         HooksCommand::Test(asked) => return answers::test_hook(storage, asked).await,
         HooksCommand::List(asked) => {
             let system = databases::open(storage).await?;
-            list(&system, asked).await?;
+            list_hooks(&system, asked).await?;
             system.stop().await?;
         }
         HooksCommand::Why(asked) => {
             let system = databases::open(storage).await?;
-            why::hook(&system.service, asked).await?;
+            why::explain_hook(&system.service, asked).await?;
             system.stop().await?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(system: &System, list: HooksListArgs) -> anyhow::Result<()> {
+async fn list_hooks(system: &System, list: HooksListArgs) -> anyhow::Result<()> {
     let service = &system.service;
     let now = service.clock.now();
-    let firm = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
-    let period = names::period(list.since, list.until, now)?;
+    let firm = names::find_id(system.main_pool(), NamedKind::Firm, &list.firm).await?;
+    let period = names::past_period(list.since, list.until, now)?;
     let AuditPeriod { since, until } = period;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page) };
@@ -54,10 +54,10 @@ async fn list(system: &System, list: HooksListArgs) -> anyhow::Result<()> {
         Some(as_of) => Some(as_of::check(service, as_of).await.map_err(terminal_error)?),
         None => None,
     };
-    let which = list.which(period);
+    let which = list.hook_filter(period);
     let asked = HookListQuery { which, as_of, after: list.after, limit: Some(list.limit) };
     let page = listing::hooks(service, firm, asked).await.map_err(terminal_error)?;
-    table(as_of, which).print(list.json, items(&page.rows));
+    table_for(as_of, which).print(list.json, hook_items(&page.rows));
     Ok(())
 }
 
@@ -81,7 +81,7 @@ const THEN: &[Column] = &[
     Column::text("target"),
 ];
 
-const fn table(as_of: Option<AsOf>, which: HookFilter) -> ListTable {
+const fn table_for(as_of: Option<AsOf>, which: HookFilter) -> ListTable {
     match (as_of, which) {
         (Some(_), _) => ListTable::new(THEN, "no such subscriptions then"),
         (None, HookFilter::Removed(_)) => ListTable::new(REMOVED, "no subscription was removed"),
@@ -91,7 +91,7 @@ const fn table(as_of: Option<AsOf>, which: HookFilter) -> ListTable {
 }
 
 impl HooksListArgs {
-    fn which(&self, period: AuditPeriod) -> HookFilter {
+    fn hook_filter(&self, period: AuditPeriod) -> HookFilter {
         match (self.removed, self.warned) {
             (true, _) => HookFilter::Removed(period),
             (_, true) => HookFilter::Warned,
@@ -100,7 +100,7 @@ impl HooksListArgs {
     }
 }
 
-fn items(lives: &[HookLife]) -> Vec<Value> {
+fn hook_items(lives: &[HookLife]) -> Vec<Value> {
     let item = |life: &HookLife| {
         json!({
             "id": life.hook_id, "key_id": life.key_id, "trigger": life.trigger,

@@ -26,8 +26,8 @@ const MISSING: ListTable = ListTable::new(
 
 pub(crate) async fn run(storage: &StorageSettings, asked: AuditMendArgs) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
-    let firm_id = names::id(system.pool(), NamedKind::Firm, &asked.firm).await?;
-    let missing = missing_entries(system.pool(), firm_id).await?;
+    let firm_id = names::find_id(system.main_pool(), NamedKind::Firm, &asked.firm).await?;
+    let missing = missing_entries(system.main_pool(), firm_id).await?;
     let is_mended = !asked.dry_run && !missing.is_empty();
     if is_mended {
         let consequences = format!(
@@ -35,7 +35,7 @@ pub(crate) async fn run(storage: &StorageSettings, asked: AuditMendArgs) -> anyh
              with your name and reason stay in the audit log for good",
             missing.len()
         );
-        confirm::require(asked.consent, &consequences, "mend")?;
+        confirm::require_consent(asked.consent, &consequences, "mend")?;
         let added = late_entries::add(&system.service, firm_id, &missing, &asked.reason).await;
         added.map_err(terminal_error)?;
     }

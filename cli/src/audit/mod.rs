@@ -50,33 +50,33 @@ pub(crate) async fn run(
     command: AuditCommand,
 ) -> anyhow::Result<ExitCode> {
     match command {
-        AuditCommand::List(list) => show(storage, list).await?,
+        AuditCommand::List(list) => list_entries(storage, list).await?,
         AuditCommand::Export(export) => export::run(storage, &export).await?,
         AuditCommand::Verify(verify) => return Ok(verify::run(storage, &verify).await),
         AuditCommand::Mend(asked) => mend::run(storage, asked).await?,
         AuditCommand::Checkpoint(asked) => checkpoint::run(storage, &asked).await?,
-        AuditCommand::Keys(command) => keys(storage, &command)?,
+        AuditCommand::Keys(command) => keys_command(storage, &command)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(storage: &StorageSettings, list: AuditListArgs) -> anyhow::Result<()> {
+async fn list_entries(storage: &StorageSettings, list: AuditListArgs) -> anyhow::Result<()> {
     let system = databases::open(storage).await?;
-    let firm_id = names::id(system.pool(), NamedKind::Firm, &list.firm).await?;
+    let firm_id = names::find_id(system.main_pool(), NamedKind::Firm, &list.firm).await?;
     let AuditPeriod { since, until } = list.time.period(system.service.clock.now())?;
     let look =
         ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page) };
     let actor = system.service.operator();
     readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
     let filter = AuditFilter {
-        actions: Action::wanted(&list.action, list.no_reads),
+        actions: Action::action_words(&list.action, list.no_reads),
         actor: list.actor,
         subject: list.subject,
         since: since.map(Timestamp::get),
         until: until.map(Timestamp::get),
         before: list.after,
     };
-    let rows = audit::list(system.pool(), firm_id, &filter, list.limit).await?;
+    let rows = audit::list_entries(system.main_pool(), firm_id, &filter, list.limit).await?;
     let flat = |mut item: Value| {
         if list.json.is_text() {
             for party in ["actor", "subject"] {
@@ -93,16 +93,16 @@ async fn show(storage: &StorageSettings, list: AuditListArgs) -> anyhow::Result<
     system.stop().await
 }
 
-fn keys(storage: &StorageSettings, command: &AuditKeysCommand) -> anyhow::Result<()> {
+fn keys_command(storage: &StorageSettings, command: &AuditKeysCommand) -> anyhow::Result<()> {
     let keys = storage.signing_notary()?.keys;
     let item = |key: &PublicKey| json!({"id": key.id(), "public_key": key.hex()});
     match command {
         AuditKeysCommand::List(how) => {
-            let items = keys.list()?.iter().map(item).collect();
+            let items = keys.public_keys()?.iter().map(item).collect();
             ListTable::new(KEY_FIELDS, "no key signs here").print(*how, items);
         }
         AuditKeysCommand::Rotate(how) => {
-            if keys.list()?.is_empty() {
+            if keys.public_keys()?.is_empty() {
                 // A key here would be trusted by verifications on this machine, and sign nothing.
                 bail!(
                     "{}: no key signs here; name the signer's folder by --audit-keys-dir",
@@ -113,7 +113,7 @@ fn keys(storage: &StorageSettings, command: &AuditKeysCommand) -> anyhow::Result
             RecordView::new(KEY_FIELDS).print(*how, &item(&made));
         }
         AuditKeysCommand::Publish { pem } => {
-            for key in keys.list()? {
+            for key in keys.public_keys()? {
                 print_line(if *pem { key.pem() } else { key.hex() }.trim_end());
             }
         }

@@ -35,7 +35,7 @@ impl NewFile {
     }
 
     /// Gives the complete file its name.
-    pub(crate) fn keep(self) -> anyhow::Result<()> {
+    pub(crate) fn move_into_place(self) -> anyhow::Result<()> {
         let named = || -> io::Result<()> {
             self.file.sync_all()?;
             match fs::hard_link(&self.draft, &self.path) {
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(names(folder.path()), Vec::<String>::new(), "nothing remains");
         let begun = NewFile::create(&path).unwrap();
         (&begun).write_all(b"whole").unwrap();
-        begun.keep().unwrap();
+        begun.move_into_place().unwrap();
         assert_eq!(names(folder.path()), ["march.bundle"]);
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -127,7 +127,7 @@ mod tests {
         let late = folder.path().join("late");
         let begun = NewFile::create(&late).unwrap();
         fs::write(&late, "precious").unwrap();
-        assert!(begun.keep().unwrap_err().to_string().contains("is not overwritten"));
+        assert!(begun.move_into_place().unwrap_err().to_string().contains("is not overwritten"));
         assert_eq!(fs::read_to_string(&late).unwrap(), "precious");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }

@@ -32,20 +32,24 @@ pub(crate) async fn run(storage: &StorageSettings, verify: &AuditVerifyArgs) -> 
     let verified = async {
         let trusted = verify.public_keys.as_deref().map(public_keys).transpose()?;
         match &verify.bundle {
-            Some(path) => file(path, trusted.as_deref(), verify.how),
-            None => database(storage, trusted, verify.how).await,
+            Some(path) => verify_bundle(path, trusted.as_deref(), verify.how),
+            None => verify_database(storage, trusted, verify.how).await,
         }
     };
     match verified.await {
         Ok(code) => code,
         Err(error) => {
-            print_note(&failure::told(&error));
+            print_note(&failure::error_line(&error));
             ExitCode::from(EXIT_INCOMPLETE)
         }
     }
 }
 
-fn file(path: &Path, trusted: Option<&[PublicKey]>, how: ReportArgs) -> anyhow::Result<ExitCode> {
+fn verify_bundle(
+    path: &Path,
+    trusted: Option<&[PublicKey]>,
+    how: ReportArgs,
+) -> anyhow::Result<ExitCode> {
     let named = || path.display().to_string();
     let from = BufReader::new(File::open(path).with_context(named)?);
     let verdict = bundle::verify(from, trusted).with_context(named)?;
@@ -56,12 +60,12 @@ fn file(path: &Path, trusted: Option<&[PublicKey]>, how: ReportArgs) -> anyhow::
 }
 
 /// Verifies the database as it is: no migration, no writes.
-async fn database(
+async fn verify_database(
     storage: &StorageSettings,
     trusted: Option<Vec<PublicKey>>,
     how: ReportArgs,
 ) -> anyhow::Result<ExitCode> {
-    let looking = MainDatabase::at(storage).await?;
+    let looking = MainDatabase::open_from(storage).await?;
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
     let notary = storage.notary();
@@ -70,7 +74,7 @@ async fn database(
         None => Some(notary.known_keys()?.source),
     };
     let verdict = verify::database(&looking.pool, &notary, trusted, told).await;
-    let lanes = lane_proof::compare(&looking.pool).await;
+    let lanes = lane_proof::compare_all_lanes(&looking.pool).await;
     progress.finish();
     looking.close().await?;
     let verdict = verdict?;

@@ -32,7 +32,7 @@ pub(super) struct FileToAdd {
 impl FileToAdd {
     pub(super) fn add_to(&self, sink: &mut BackupSink) -> anyhow::Result<BackupMember> {
         let named = || self.path.display().to_string();
-        sink.add(&self.name, &mut File::open(&self.path).with_context(named)?)
+        sink.add_member(&self.name, &mut File::open(&self.path).with_context(named)?)
     }
 }
 
@@ -48,7 +48,10 @@ pub(super) fn signing_keys(notary: &Notary) -> anyhow::Result<Vec<FileToAdd>> {
 
 /// The signed checkpoints up to the last one that the database knows, and the public keys beside
 /// them.
-pub(super) fn checkpoints(notary: &Notary, last: Option<u64>) -> anyhow::Result<Vec<FileToAdd>> {
+pub(super) fn checkpoint_files(
+    notary: &Notary,
+    last: Option<u64>,
+) -> anyhow::Result<Vec<FileToAdd>> {
     in_folder(notary.checkpoints.folder(), CHECKPOINTS, |extension, stem| {
         let number = stem.parse::<u64>().ok();
         extension == "pub" || (extension == "json" && number.is_some() && number <= last)
@@ -99,7 +102,10 @@ impl FilePlacement {
     ///
     /// # Errors
     /// If a key does not fit the backup, or another file is in the place of one.
-    pub(super) fn plan(storage: &StorageSettings, source: &BackupSource) -> anyhow::Result<Self> {
+    pub(super) fn plan_places(
+        storage: &StorageSettings,
+        source: &BackupSource,
+    ) -> anyhow::Result<Self> {
         let (wrapping, new_key) = wrapping_key(storage, source)?;
         let notary = storage.notary();
         let mut new_files = Vec::new();
@@ -108,7 +114,7 @@ impl FilePlacement {
         {
             for (member, name) in source.manifest.members_in(folder) {
                 let path = place.join(name);
-                let bytes = source.bytes(&member.name)?;
+                let bytes = source.member_bytes(&member.name)?;
                 match read_if_there(&path)? {
                     None if name.ends_with(".key") => new_files.push((path, bytes, SECRET_MODE)),
                     None => new_files.push((path, bytes, PUBLIC_MODE)),
@@ -123,9 +129,9 @@ impl FilePlacement {
         }
         let known = |number: u64| {
             let name = format!("{CHECKPOINTS}/{number:08}.json");
-            source.manifest.member(&name).is_some()
+            source.manifest.find_member(&name).is_some()
         };
-        let there = notary.checkpoints.files()?;
+        let there = notary.checkpoints.numbered_files()?;
         let kept_checkpoints = there.iter().filter(|(number, _)| !known(*number)).count();
         Ok(Self { wrapping, new_key, new_files, kept_checkpoints })
     }
@@ -148,8 +154,10 @@ fn wrapping_key(
     source: &BackupSource,
 ) -> anyhow::Result<(WrappingKey, Option<(PathBuf, String)>)> {
     let place = storage.wrapping_key_place();
-    let of_backup = match source.manifest.member(WRAPPING_KEY) {
-        Some(_) => Some(String::from_utf8(source.bytes(WRAPPING_KEY)?).context(WRAPPING_KEY)?),
+    let of_backup = match source.manifest.find_member(WRAPPING_KEY) {
+        Some(_) => {
+            Some(String::from_utf8(source.member_bytes(WRAPPING_KEY)?).context(WRAPPING_KEY)?)
+        }
         None => None,
     };
     let (key, new_key) = match (&storage.wrapping_key, of_backup) {

@@ -28,7 +28,7 @@ pub(super) async fn load_rows(
         transaction.execute(index.drop.as_str()).await?;
     }
     let taken = take_parts(&mut transaction, &schema, &mut running.output).await;
-    let ended = block_in_place(|| running.end());
+    let ended = block_in_place(|| running.wait_for_end());
     let taken = taken?;
     ended?;
     let missing = schema.tables.keys().find(|table| !taken.tables.contains(*table));
@@ -65,7 +65,7 @@ async fn take_parts(
                     let known_columns = columns.iter().all(|column| known.contains(column));
                     ensure!(known_columns, "{table}: the dump has columns that it does not have");
                     ensure!(taken.tables.insert(table.clone()), "{table}: the dump has it twice");
-                    copy(connection, &table, &columns, &mut script).await.context(table)?;
+                    copy_rows(connection, &table, &columns, &mut script).await.context(table)?;
                 }
                 None if table == MIGRATIONS => {}
                 None => taken.unknown.push(table),
@@ -83,7 +83,7 @@ async fn take_parts(
 const MIGRATIONS: &str = "public._sqlx_migrations";
 
 /// Copies the rows of a table. All names are those of the schema.
-async fn copy<R: AsyncRead + Unpin>(
+async fn copy_rows<R: AsyncRead + Unpin>(
     connection: &mut PgConnection,
     table: &str,
     columns: &[String],
@@ -150,13 +150,13 @@ impl LoadedSchema {
         .fetch_all(&mut *connection)
         .await?;
         let sequences = sequences.into_iter().collect();
-        Ok(Self { tables, sequences, indexes: indexes(connection).await? })
+        Ok(Self { tables, sequences, indexes: read_indexes(connection).await? })
     }
 }
 
 /// The indexes of all tables. The definition of a constraint leaves out options of its index, so
 /// the index is made by its own definition, and then becomes the constraint's.
-async fn indexes(connection: &mut PgConnection) -> Result<Vec<TableIndex>, sqlx::Error> {
+async fn read_indexes(connection: &mut PgConnection) -> Result<Vec<TableIndex>, sqlx::Error> {
     sqlx::query_as(
         "select case when k.conname is null then format('drop index public.%I', i.relname)
                      else format('alter table public.%I drop constraint %I', t.relname, k.conname)

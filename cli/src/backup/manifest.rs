@@ -112,17 +112,17 @@ impl BackupManifest {
     }
 
     /// The text of the manifest, which is what is signed.
-    pub(super) fn text(&self) -> anyhow::Result<String> {
+    pub(super) fn to_text(&self) -> anyhow::Result<String> {
         Ok(serde_json::to_string_pretty(self).context(MANIFEST)? + "\n")
     }
 
     /// Bytes of all members.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn total_bytes(&self) -> u64 {
         self.members.iter().map(|member| member.bytes).sum()
     }
 
     /// The member with this name.
-    pub(super) fn member(&self, name: &str) -> Option<&BackupMember> {
+    pub(super) fn find_member(&self, name: &str) -> Option<&BackupMember> {
         self.members.iter().find(|member| member.name == name)
     }
 

@@ -51,7 +51,7 @@ const BACKUP: RecordView = RecordView::new(&[
     Column::text("origin"),
     Column::text("version"),
 ])
-.quiet("backup");
+.quiet_field("backup");
 
 /// The arguments of `backup`.
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ pub(crate) struct BackupVerifyArgs {
 
 pub(crate) async fn run(storage: &StorageSettings, asked: &BackupArgs) -> anyhow::Result<()> {
     match (&asked.part, &asked.place) {
-        (Some(BackupCommand::Verify(asked)), _) => verify(storage, asked),
+        (Some(BackupCommand::Verify(asked)), _) => verify_backup(storage, asked),
         (None, Some(place)) => take::run(storage, asked, place).await,
         // The command line requires one of them.
         (None, None) => Ok(()),
@@ -104,24 +104,27 @@ pub(crate) async fn restore(
     restore::run(storage, asked).await
 }
 
-fn verify(storage: &StorageSettings, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
+fn verify_backup(storage: &StorageSettings, asked: &BackupVerifyArgs) -> anyhow::Result<()> {
     let found = FoundBackup::open(&asked.place)?;
-    let origin = found.judge(&trusted_keys(storage, asked.public_keys.as_deref())?);
+    let origin = found.prove_origin(&trusted_keys(storage, asked.public_keys.as_deref())?);
     // A backup without a proof may be whole. Whoever names the keys wants a proof.
     match origin {
         Err(unproved) if asked.public_keys.is_some() => anyhow::bail!(unproved),
         Err(changed @ UnprovedOrigin::Changed) => anyhow::bail!(changed),
         Ok(_) | Err(_) => {}
     }
-    let source = found.read()?;
-    source.verify(asked.how.into())?;
-    let program =
-        ClientProgram::find("pg_restore", storage.pg_bin.as_deref(), source.manifest.server)?;
+    let source = found.read_manifest()?;
+    source.verify_members(asked.how.into())?;
+    let program = ClientProgram::find_for_version(
+        "pg_restore",
+        storage.pg_bin.as_deref(),
+        source.manifest.server,
+    )?;
     for dump in [MAIN_DUMP, KEYRING_DUMP] {
-        let list = program.list(source.read(dump)?).context(dump)?;
+        let list = program.list_dump(source.open_member(dump)?).context(dump)?;
         ensure!(list.contains(" TABLE DATA "), "{dump}: it has no tables");
     }
-    print(asked.how.into(), &asked.place, BackupView { manifest: &source.manifest, origin });
+    print_backup(asked.how.into(), &asked.place, BackupView { manifest: &source.manifest, origin });
     Ok(())
 }
 
@@ -136,20 +139,20 @@ struct BackupView<'a> {
     origin: Result<ProvedOrigin, UnprovedOrigin>,
 }
 
-fn print(how: OutputArgs, place: &Path, backup: BackupView<'_>) {
+fn print_backup(how: OutputArgs, place: &Path, backup: BackupView<'_>) {
     BACKUP.print(how, &backup_json(place, backup));
 }
 
 fn backup_json(place: &Path, BackupView { manifest, origin }: BackupView<'_>) -> Value {
-    let has_keys = manifest.member(WRAPPING_KEY).is_some();
+    let has_keys = manifest.find_member(WRAPPING_KEY).is_some();
     json!({
         "backup": place.display().to_string(),
         "taken_at": domain::values::Timestamp::from(manifest.taken_at),
         "position": manifest.position,
-        "bytes": manifest.bytes(),
+        "bytes": manifest.total_bytes(),
         "checkpoint": manifest.checkpoint,
         "keys": if has_keys { "inside" } else { "left out" },
-        "origin": origin.map_or("not proved".to_owned(), |proved| proved.words()),
+        "origin": origin.map_or("not proved".to_owned(), |proved| proved.in_words()),
         "version": manifest.version,
     })
 }

@@ -59,7 +59,8 @@ impl ManifestOrigin {
             public_key: key.hex(),
             signature: hex::encode(bytes),
         });
-        let seal = |key: &WrappingKey| key.seal_manifest(&digest(manifest), &SystemEntropy);
+        let seal =
+            |key: &WrappingKey| key.seal_manifest(&manifest_digest(manifest), &SystemEntropy);
         let seal = wrapping.map(seal).transpose()?.map(hex::encode);
         if signature.is_none() && seal.is_none() {
             print_note(
@@ -76,7 +77,7 @@ impl ManifestOrigin {
     }
 
     /// The text of the file.
-    pub(super) fn text(&self) -> anyhow::Result<String> {
+    pub(super) fn to_text(&self) -> anyhow::Result<String> {
         Ok(serde_json::to_string_pretty(self).context(ORIGIN)? + "\n")
     }
 }
@@ -85,7 +86,7 @@ fn signed_bytes(manifest: &[u8]) -> Vec<u8> {
     [SIGNED_PREFIX, manifest].concat()
 }
 
-fn digest(manifest: &[u8]) -> [u8; 32] {
+fn manifest_digest(manifest: &[u8]) -> [u8; 32] {
     Sha256::digest(manifest).into()
 }
 
@@ -138,7 +139,7 @@ impl TrustedKeys {
     }
 
     /// Judges the origin of a manifest.
-    pub(super) fn judge(
+    pub(super) fn prove_origin(
         &self,
         manifest: &[u8],
         origin: &ManifestOrigin,
@@ -146,7 +147,7 @@ impl TrustedKeys {
         if self.public.is_empty() && self.wrapping.is_none() {
             return Err(UnprovedOrigin::NoTrustedKey);
         }
-        let signer = origin.signature.as_ref().and_then(|signature| self.signer(signature));
+        let signer = origin.signature.as_ref().and_then(|signature| self.trusted_signer(signature));
         if let Some((key, bytes)) = &signer
             && key.verifies(&signed_bytes(manifest), bytes)
         {
@@ -154,7 +155,8 @@ impl TrustedKeys {
         }
         let seal = self.wrapping.as_ref().zip(origin.seal.as_ref());
         if let Some((key, seal)) = &seal
-            && hex::decode(seal).is_ok_and(|seal| key.has_sealed_manifest(&digest(manifest), &seal))
+            && hex::decode(seal)
+                .is_ok_and(|seal| key.has_sealed_manifest(&manifest_digest(manifest), &seal))
         {
             return Ok(ProvedOrigin::Sealed);
         }
@@ -163,7 +165,7 @@ impl TrustedKeys {
     }
 
     /// The trusted key that a signature names, and the signature.
-    fn signer(&self, signature: &ManifestSignature) -> Option<(PublicKey, Vec<u8>)> {
+    fn trusted_signer(&self, signature: &ManifestSignature) -> Option<(PublicKey, Vec<u8>)> {
         let key = PublicKey::from_hex(&signature.public_key)?;
         let key = self.public.iter().find(|trusted| **trusted == key)?;
         Some((key.clone(), hex::decode(&signature.signature).ok()?))
@@ -180,7 +182,7 @@ pub(super) enum UnprovedPolicy {
 }
 
 /// Requires a proved origin, unless the operator takes the backup even if it is forged.
-pub(super) fn require(
+pub(super) fn require_proof(
     judged: Result<ProvedOrigin, UnprovedOrigin>,
     policy: UnprovedPolicy,
 ) -> anyhow::Result<()> {
@@ -202,7 +204,7 @@ pub(super) fn require(
 
 impl ProvedOrigin {
     /// The origin for people.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         match self {
             Self::Signed(key) => format!("signed by {}", key.id()),
             Self::Sealed => "sealed under the wrapping key".to_owned(),
@@ -234,24 +236,24 @@ mod tests {
         let (notary, public) = signer(folder.path());
         let wrapping = WrappingKey::new(&[7; 32]);
         let origin = ManifestOrigin::new(MANIFEST, &notary, Some(&wrapping)).unwrap();
-        let origin = ManifestOrigin::read(origin.text().unwrap().as_bytes()).unwrap();
+        let origin = ManifestOrigin::read(origin.to_text().unwrap().as_bytes()).unwrap();
         let signed = Ok(ProvedOrigin::Signed(public.clone()));
         let by_key = TrustedKeys { public: vec![public], wrapping: None };
         let by_seal = TrustedKeys { public: vec![], wrapping: Some(wrapping) };
         let both = TrustedKeys { wrapping: by_seal.wrapping.clone(), ..by_key.clone() };
-        assert_eq!(by_key.judge(MANIFEST, &origin), signed);
-        assert_eq!(by_seal.judge(MANIFEST, &origin), Ok(ProvedOrigin::Sealed));
-        assert_eq!(both.judge(MANIFEST, &origin), signed);
+        assert_eq!(by_key.prove_origin(MANIFEST, &origin), signed);
+        assert_eq!(by_seal.prove_origin(MANIFEST, &origin), Ok(ProvedOrigin::Sealed));
+        assert_eq!(both.prove_origin(MANIFEST, &origin), signed);
         for trusted in [&by_key, &by_seal, &both] {
             let is_signed = !trusted.public.is_empty();
             let changed =
                 if is_signed { UnprovedOrigin::Changed } else { UnprovedOrigin::Unsigned };
-            assert_eq!(trusted.judge(b"{}", &origin), Err(changed));
+            assert_eq!(trusted.prove_origin(b"{}", &origin), Err(changed));
             let none = ManifestOrigin::default();
-            assert_eq!(trusted.judge(MANIFEST, &none), Err(UnprovedOrigin::Unsigned));
+            assert_eq!(trusted.prove_origin(MANIFEST, &none), Err(UnprovedOrigin::Unsigned));
         }
         let nobody = TrustedKeys::default();
-        assert_eq!(nobody.judge(MANIFEST, &origin), Err(UnprovedOrigin::NoTrustedKey));
+        assert_eq!(nobody.prove_origin(MANIFEST, &origin), Err(UnprovedOrigin::NoTrustedKey));
     }
 
     #[test]
@@ -260,11 +262,11 @@ mod tests {
         let ((_, public), (notary, _)) = (signer(ours.path()), signer(theirs.path()));
         let origin = ManifestOrigin::new(MANIFEST, &notary, None).unwrap();
         let trusted = TrustedKeys { public: vec![public.clone()], wrapping: None };
-        assert_eq!(trusted.judge(MANIFEST, &origin), Err(UnprovedOrigin::Unsigned));
+        assert_eq!(trusted.prove_origin(MANIFEST, &origin), Err(UnprovedOrigin::Unsigned));
         // A stranger names our key beside a signature of his own.
         let stranger = origin.signature.unwrap();
         let named = ManifestSignature { public_key: public.hex(), ..stranger };
         let forged = ManifestOrigin { signature: Some(named), seal: None };
-        assert_eq!(trusted.judge(MANIFEST, &forged), Err(UnprovedOrigin::Changed));
+        assert_eq!(trusted.prove_origin(MANIFEST, &forged), Err(UnprovedOrigin::Changed));
     }
 }

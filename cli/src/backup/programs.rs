@@ -35,7 +35,7 @@ pub(super) struct ClientProgram {
 
 impl ClientProgram {
     /// The program that fits a server or a dump of this major version.
-    pub(super) fn find(
+    pub(super) fn find_for_version(
         name: &'static str,
         pg_bin: Option<&Path>,
         version: u32,
@@ -44,7 +44,7 @@ impl ClientProgram {
     }
 
     /// A command without a database.
-    fn command(&self) -> Command {
+    fn bare_command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.env_clear().envs(
             std::env::vars_os().filter(|(name, _)| KEPT_VARIABLES.iter().any(|kept| name == kept)),
@@ -53,71 +53,71 @@ impl ClientProgram {
     }
 
     /// A command on this database.
-    fn on(&self, database: &PgConnectOptions) -> Command {
-        let mut command = self.command();
+    fn command_on(&self, database: &PgConnectOptions) -> Command {
+        let mut command = self.bare_command();
         command.envs(connection_variables(database));
         command
     }
 
     /// Dumps a database as of a shared snapshot, or as of now. `take` reads the dump.
-    pub(super) fn dump<T>(
+    pub(super) fn dump_database<T>(
         &self,
         database: &PgConnectOptions,
         snapshot: Option<&str>,
         take: impl FnOnce(&mut dyn Read) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let mut command = self.on(database);
+        let mut command = self.command_on(database);
         // Nearly all bytes are ciphertext, so a higher compression costs time and saves nothing.
         command.args(["--format=custom", "--compress=1", "--no-password"]);
         command.args(snapshot.map(|name| format!("--snapshot={name}")));
-        let mut child = self.spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+        let mut child = self.spawn_command(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
         let mut output = child.stdout.take().context(self.name)?;
         let taken = take(&mut output);
         // A reader that failed must not leave the program waiting.
         drop(output);
-        let ended = self.end(child);
+        let ended = self.require_success(child);
         let taken = taken?;
         ended.map(|()| taken)
     }
 
     /// Lists the content of a dump.
-    pub(super) fn list(&self, dump: impl Read + Send) -> anyhow::Result<String> {
-        let mut command = self.command();
+    pub(super) fn list_dump(&self, dump: impl Read + Send) -> anyhow::Result<String> {
+        let mut command = self.bare_command();
         let mut child =
-            self.spawn(command.arg("--list").stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+            self.spawn_command(command.arg("--list").stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let input = child.stdin.take().context(self.name)?;
         let mut output = child.stdout.take().context(self.name)?;
         let mut list = String::new();
         // The program prints its list before it has read the dump.
         std::thread::scope(|scope| {
-            let fed = scope.spawn(|| self.feed(input, dump));
+            let fed = scope.spawn(|| self.feed_dump(input, dump));
             output.read_to_string(&mut list).context(self.name)?;
             fed.join().unwrap_or_else(|_| bail!("{} was not fed", self.name))
         })?;
-        self.end(child)?;
+        self.require_success(child)?;
         Ok(list)
     }
 
     /// Begins to write the rows of a dump as a script. The script goes to no database.
-    pub(super) fn script(&self, dump: MemberReader) -> anyhow::Result<RunningScript> {
-        let mut command = self.command();
+    pub(super) fn begin_script(&self, dump: MemberReader) -> anyhow::Result<RunningScript> {
+        let mut command = self.bare_command();
         command.args(["--data-only", "--file=-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = self.spawn(&mut command)?;
+        let mut child = self.spawn_command(&mut command)?;
         let input = child.stdin.take().context(self.name)?;
         let output = ChildStdout::from_std(child.stdout.take().context(self.name)?)?;
         let program = self.clone();
-        let fed = std::thread::spawn(move || program.feed(input, dump));
+        let fed = std::thread::spawn(move || program.feed_dump(input, dump));
         Ok(RunningScript { program: self.clone(), child, output, fed })
     }
 
-    fn spawn(&self, command: &mut Command) -> anyhow::Result<Child> {
+    fn spawn_command(&self, command: &mut Command) -> anyhow::Result<Child> {
         let child = command.stderr(Stdio::piped()).spawn();
         child.with_context(|| self.path.display().to_string())
     }
 
     /// Writes a dump to the program. A program that ends early tells the reason at its end, and the
     /// rest of the dump is read to compare it with its digest.
-    fn feed(&self, mut input: ChildStdin, mut dump: impl Read) -> anyhow::Result<()> {
+    fn feed_dump(&self, mut input: ChildStdin, mut dump: impl Read) -> anyhow::Result<()> {
         let fed = io::copy(&mut dump, &mut input).and_then(|_| input.flush());
         let read = match fed {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -128,7 +128,7 @@ impl ClientProgram {
         read.context(self.name)
     }
 
-    fn end(&self, child: Child) -> anyhow::Result<()> {
+    fn require_success(&self, child: Child) -> anyhow::Result<()> {
         let ended = child.wait_with_output().context(self.name)?;
         if ended.status.success() {
             return Ok(());
@@ -155,10 +155,10 @@ pub(super) struct RunningScript {
 
 impl RunningScript {
     /// Waits for the end of the program. A script whose program failed is not whole.
-    pub(super) fn end(self) -> anyhow::Result<()> {
+    pub(super) fn wait_for_end(self) -> anyhow::Result<()> {
         // A script that was not read to its end must not leave the program waiting.
         drop(self.output);
-        let ended = self.program.end(self.child);
+        let ended = self.program.require_success(self.child);
         let fed = self.fed.join();
         ended?;
         fed.unwrap_or_else(|_| bail!("{} was not fed", self.program.name))

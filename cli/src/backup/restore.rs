@@ -87,7 +87,7 @@ impl VerifiedPart {
         matches!(self, Self::Sound(_))
     }
 
-    fn words(&self) -> &str {
+    fn in_words(&self) -> &str {
         match self {
             Self::Sound(words) | Self::Faulty(words) => words,
         }
@@ -101,24 +101,24 @@ pub(super) async fn run(
     cluster::check_owner(&storage.data_dir())?;
     let found = block_in_place(|| FoundBackup::open(&asked.place))?;
     let trusted = trusted_keys(storage, asked.public_keys.as_deref())?;
-    origin::require(found.judge(&trusted), asked.unproved_policy())?;
-    let source = found.read()?;
-    block_in_place(|| source.verify(asked.how.into()))?;
-    let placement = FilePlacement::plan(storage, &source)?;
+    origin::require_proof(found.prove_origin(&trusted), asked.unproved_policy())?;
+    let source = found.read_manifest()?;
+    block_in_place(|| source.verify_members(asked.how.into()))?;
+    let placement = FilePlacement::plan_places(storage, &source)?;
     let mut databases = Databases::open(storage, SERVICE_DATABASES, Installation::MayBegin).await?;
-    databases.require().await?;
+    databases.require_primaries().await?;
     let options = [databases.main.options().clone(), databases.keyring.options().clone()];
     let restored = restore_both(storage, &source, &options).await;
     if let Err(error) = restored {
-        databases.stop().await?;
+        databases.release_cluster().await?;
         return Err(error);
     }
     placement.carry_out()?;
-    let setup = SystemSetup::quiet(UNUSED_BASE_URL)?;
+    let setup = SystemSetup::for_commands(UNUSED_BASE_URL)?;
     let wrapping = placement.wrapping.clone();
     let mut system = System::start_on(databases, wrapping, setup, Installation::MayBegin).await?;
-    system.service.operator = Some(operator::at_terminal(storage, system.pool()).await?);
-    let ended = finish(storage, &system, &source.manifest, asked.how).await;
+    system.service.operator = Some(operator::at_terminal(storage, system.main_pool()).await?);
+    let ended = finish_restore(storage, &system, &source.manifest, asked.how).await;
     system.stop().await?;
     let code = ended?;
     tell_next(&source.manifest, placement.kept_checkpoints);
@@ -169,7 +169,8 @@ async fn restore_both(
         );
         version = version.max(u32::try_from(server)?);
     }
-    let program = ClientProgram::find("pg_restore", storage.pg_bin.as_deref(), version)?;
+    let program =
+        ClientProgram::find_for_version("pg_restore", storage.pg_bin.as_deref(), version)?;
     let [main, keyring] = both;
     restore_rows(&program, source, &main).await.context(MAIN)?;
     restore_rows(&program, source, &keyring)
@@ -186,7 +187,7 @@ async fn restore_rows(
     let pool = connect(database.options.clone(), 1);
     eventstore::bring_up(&pool, &database.migrator).await?;
     pool.close().await;
-    let script = block_in_place(|| program.script(source.read(database.dump)?))?;
+    let script = block_in_place(|| program.begin_script(source.open_member(database.dump)?))?;
     let unknown = load_rows(database.options, script).await?;
     if !unknown.is_empty() {
         print_note(&format!(
@@ -222,7 +223,7 @@ fn require_known_schema(manifest: &BackupManifest) -> anyhow::Result<()> {
 }
 
 /// Carries erasures out again, records the restore, and verifies.
-async fn finish(
+async fn finish_restore(
     storage: &StorageSettings,
     system: &System,
     manifest: &BackupManifest,
@@ -231,31 +232,35 @@ async fn finish(
     let erasures = upkeep::redo_erasures(&system.deliverer).await;
     let erasures = erasures.context("carrying out recorded erasures")?;
     let BackupManifest { taken_at, position, .. } = *manifest;
-    record(system, taken_at, position).await?;
-    let bytes = i64::try_from(manifest.bytes())?;
+    record_restore(system, taken_at, position).await?;
+    let bytes = i64::try_from(manifest.total_bytes())?;
     let note = BackupNote { taken_at, position, bytes };
-    backups::note(&mut *system.pool().acquire().await?, note).await?;
+    backups::note(&mut *system.main_pool().acquire().await?, note).await?;
     let audit_log = audit_log(storage, system, how).await?;
-    let deliveries = deliveries(system, how).await?;
+    let deliveries = verify_deliveries(system, how).await?;
     let read_models = read_models(system, how).await?;
     let verified = [&audit_log, &deliveries, &read_models];
     RESTORED.print(
         how.into(),
         &json!({
             "taken_at": Timestamp::from(taken_at), "position": position, "erasures": erasures,
-            "audit_log": audit_log.words(), "deliveries": deliveries.words(),
-            "read_models": read_models.words(),
+            "audit_log": audit_log.in_words(), "deliveries": deliveries.in_words(),
+            "read_models": read_models.in_words(),
         }),
     );
     let is_sound = verified.iter().all(|one| one.is_sound());
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAULTY) })
 }
 
-async fn record(system: &System, taken_at: DateTime<Utc>, position: i64) -> anyhow::Result<()> {
+async fn record_restore(
+    system: &System,
+    taken_at: DateTime<Utc>,
+    position: i64,
+) -> anyhow::Result<()> {
     let restored = MaintenanceEvent::BackupRestored { taken_at: taken_at.into(), position };
     let service = &system.service;
     let context = service.context(INSTALLATION_FIRM_ID, service.operator());
-    Ok(operator::record(&service.store, &context, restored).await?)
+    Ok(operator::record_order(&service.store, &context, restored).await?)
 }
 
 async fn audit_log(
@@ -265,9 +270,9 @@ async fn audit_log(
 ) -> anyhow::Result<VerifiedPart> {
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
-    let verdict = verify_log(system.pool(), &storage.notary(), None, told).await;
+    let verdict = verify_log(system.main_pool(), &storage.notary(), None, told).await;
     progress.finish();
-    let lanes = lane_proof::compare(system.pool()).await?;
+    let lanes = lane_proof::compare_all_lanes(system.main_pool()).await?;
     Ok(match (verdict?, lanes.fault) {
         (AuditVerdict::Broken(flaw), _) => VerifiedPart::Faulty(format!("BROKEN: {flaw}")),
         (_, Some(fault)) => VerifiedPart::Faulty(format!("lanes {}: {}", fault.lane_id, fault.why)),
@@ -279,12 +284,12 @@ async fn audit_log(
     })
 }
 
-async fn deliveries(system: &System, how: ReportArgs) -> anyhow::Result<VerifiedPart> {
+async fn verify_deliveries(system: &System, how: ReportArgs) -> anyhow::Result<VerifiedPart> {
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
     let part = LogFilter { firm_id: None, since: None, until: None };
     let scope = ProofScope { from: 1, to: i64::MAX, part, examples: 0 };
-    let report = proof::verify(system.pool(), scope, told).await;
+    let report = proof::verify(system.main_pool(), scope, told).await;
     progress.finish();
     let report = report?;
     let wrong: u64 = report.wrong.values().sum();
@@ -302,7 +307,7 @@ async fn read_models(system: &System, how: ReportArgs) -> anyhow::Result<Verifie
     let models = ReadModel::ALL.to_vec();
     let now = system.service.clock.now().get();
     let order = RebuildOrder { models, act: RebuildAct::Verify, now, tries: TRIES_MAX };
-    let reports = rebuild::run(system.pool(), &order, &told).await;
+    let reports = rebuild::rebuild_models(system.main_pool(), &order, &told).await;
     progress.finish();
     let reports = reports?;
     let differing: Vec<&str> = reports

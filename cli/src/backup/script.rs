@@ -116,7 +116,7 @@ fn parse_copy(line: &str) -> Option<TableRows> {
     // A table without columns has no list.
     let (table, columns) = target.split_once(" (").unwrap_or((target.trim_end(), ")"));
     let columns = columns.strip_suffix(')')?.split(", ").filter(|column| !column.is_empty());
-    Some(TableRows { table: unquoted(table), columns: columns.map(unquoted).collect() })
+    Some(TableRows { table: unquote_name(table), columns: columns.map(unquote_name).collect() })
 }
 
 /// Parses `SELECT pg_catalog.setval('public.events_position_seq', 41, true);`.
@@ -125,7 +125,7 @@ fn parse_sequence(line: &str) -> Option<SequenceValue> {
     let (sequence, values) = call.split_once("', ")?;
     let (last, is_called) = values.split_once(", ")?;
     Some(SequenceValue {
-        sequence: unquoted(sequence),
+        sequence: unquote_name(sequence),
         last: last.parse().ok()?,
         is_called: is_called.parse().ok()?,
     })
@@ -133,7 +133,7 @@ fn parse_sequence(line: &str) -> Option<SequenceValue> {
 
 /// A name without its quotation marks. No name of this program needs any, so another name stays
 /// unknown.
-fn unquoted(name: &str) -> String {
+fn unquote_name(name: &str) -> String {
     name.replace('"', "")
 }
 

@@ -46,7 +46,11 @@ impl BackupSink {
     }
 
     /// Adds a member.
-    pub(super) fn add(&mut self, name: &str, from: &mut dyn Read) -> anyhow::Result<BackupMember> {
+    pub(super) fn add_member(
+        &mut self,
+        name: &str,
+        from: &mut dyn Read,
+    ) -> anyhow::Result<BackupMember> {
         let mut from = DigestReader { from, digest: Sha256::new(), bytes: 0 };
         let added = match self {
             Self::Folder(folder) => write_file(&folder.join(name), &mut from),
@@ -58,9 +62,13 @@ impl BackupSink {
     }
 
     /// Ends the backup with the origin of its manifest, and the manifest.
-    pub(super) fn end(mut self, manifest: &str, origin: &ManifestOrigin) -> anyhow::Result<()> {
-        self.add(ORIGIN, &mut origin.text()?.as_bytes())?;
-        self.add(MANIFEST, &mut manifest.as_bytes())?;
+    pub(super) fn end_with_manifest(
+        mut self,
+        manifest: &str,
+        origin: &ManifestOrigin,
+    ) -> anyhow::Result<()> {
+        self.add_member(ORIGIN, &mut origin.to_text()?.as_bytes())?;
+        self.add_member(MANIFEST, &mut manifest.as_bytes())?;
         match self {
             Self::Folder(folder) => {
                 let synced = File::open(&folder).and_then(|folder| folder.sync_all());

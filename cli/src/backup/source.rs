@@ -26,7 +26,7 @@ impl FoundBackup {
     /// Opens a backup. An archive on standard input is unpacked into a temporary folder.
     pub(super) fn open(place: &Path) -> anyhow::Result<Self> {
         let unpacked = match place == Path::new("-") {
-            true => Some(unpack(stdin().lock()).context("the archive on standard input")?),
+            true => Some(unpack_archive(stdin().lock()).context("the archive on standard input")?),
             false => None,
         };
         let folder = unpacked.as_ref().map_or(place, TempDir::path).to_owned();
@@ -42,12 +42,15 @@ impl FoundBackup {
     }
 
     /// Judges the origin by trusted keys.
-    pub(super) fn judge(&self, trusted: &TrustedKeys) -> Result<ProvedOrigin, UnprovedOrigin> {
-        trusted.judge(&self.manifest, &self.origin)
+    pub(super) fn prove_origin(
+        &self,
+        trusted: &TrustedKeys,
+    ) -> Result<ProvedOrigin, UnprovedOrigin> {
+        trusted.prove_origin(&self.manifest, &self.origin)
     }
 
     /// Reads the manifest. The caller has judged the origin.
-    pub(super) fn read(self) -> anyhow::Result<BackupSource> {
+    pub(super) fn read_manifest(self) -> anyhow::Result<BackupSource> {
         let text = std::str::from_utf8(&self.manifest).context(MANIFEST)?;
         let manifest = BackupManifest::read(text)?;
         Ok(BackupSource { folder: self.folder, manifest, _unpacked: self.unpacked })
@@ -65,7 +68,7 @@ pub(super) struct BackupSource {
 impl BackupSource {
     /// Reads a member. The end of a member that is not as the manifest says is an error, because the
     /// files may change while they are read.
-    pub(super) fn read(&self, name: &str) -> anyhow::Result<MemberReader> {
+    pub(super) fn open_member(&self, name: &str) -> anyhow::Result<MemberReader> {
         let member = self.manifest.members.iter().find(|member| member.name == name);
         let member = member.with_context(|| format!("the backup has no {name}"))?.clone();
         Ok(MemberReader { bytes: self.open(name)?, member, length: 0, digest: Sha256::new() })
@@ -92,27 +95,27 @@ impl BackupSource {
     }
 
     /// Reads a small member.
-    pub(super) fn bytes(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+    pub(super) fn member_bytes(&self, name: &str) -> anyhow::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.read(name)?.read_to_end(&mut bytes).with_context(|| name.to_owned())?;
+        self.open_member(name)?.read_to_end(&mut bytes).with_context(|| name.to_owned())?;
         Ok(bytes)
     }
 
     /// Compares each member with its digest.
-    pub(super) fn verify(&self, how: OutputArgs) -> anyhow::Result<()> {
+    pub(super) fn verify_members(&self, how: OutputArgs) -> anyhow::Result<()> {
         let progress = Progress::new("bytes", how);
-        let all = self.manifest.bytes();
+        let all = self.manifest.total_bytes();
         let mut done = 0;
         let mut buffer = vec![0; 1 << 20];
         for BackupMember { name, .. } in &self.manifest.members {
-            let mut member = self.read(name)?;
+            let mut member = self.open_member(name)?;
             loop {
                 let read = member.read(&mut buffer)?;
                 if read == 0 {
                     break;
                 }
                 done += read as u64;
-                progress.at(done, all);
+                progress.advance_to(done, all);
             }
         }
         progress.finish();
@@ -157,7 +160,7 @@ impl Read for MemberReader {
 
 /// Unpacks an archive into a new folder that only its owner may read. An archive that was led
 /// through other hands must not write elsewhere: only files of a backup are taken.
-fn unpack(archive: impl Read) -> anyhow::Result<TempDir> {
+fn unpack_archive(archive: impl Read) -> anyhow::Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("firmforms-backup-").tempdir()?;
     for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;
@@ -212,11 +215,14 @@ mod tests {
             ("main.dump", tar::EntryType::Symlink),
             ("checkpoints", tar::EntryType::Directory),
         ] {
-            assert!(unpack(archive(&[(name, kind)]).as_slice()).is_err(), "{name}");
+            assert!(unpack_archive(archive(&[(name, kind)]).as_slice()).is_err(), "{name}");
         }
-        assert!(unpack(archive(&[("main.dump", file), ("main.dump", file)]).as_slice()).is_err());
+        assert!(
+            unpack_archive(archive(&[("main.dump", file), ("main.dump", file)]).as_slice())
+                .is_err()
+        );
         let pieces = [("main.dump.000000", file), ("main.dump.000001", file)];
-        let folder = unpack(archive(&pieces).as_slice()).unwrap();
+        let folder = unpack_archive(archive(&pieces).as_slice()).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
@@ -248,15 +254,15 @@ mod tests {
         ] {
             fs::write(&place, bytes).unwrap();
             let mut read = Vec::new();
-            let ended = source.read("main.dump").unwrap().read_to_end(&mut read);
+            let ended = source.open_member("main.dump").unwrap().read_to_end(&mut read);
             assert_eq!(ended.err().map(|error| error.to_string()).as_deref(), fault);
         }
-        assert!(source.read("other").is_err());
+        assert!(source.open_member("other").is_err());
     }
 
     #[test]
     fn an_archive_cut_short_is_refused() {
         let whole = archive(&[("main.dump", tar::EntryType::Regular)]);
-        assert!(unpack(&whole[..513]).is_err());
+        assert!(unpack_archive(&whole[..513]).is_err());
     }
 }

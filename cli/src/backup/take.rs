@@ -21,7 +21,7 @@ use super::manifest::{
 use super::origin::{ManifestOrigin, TrustedKeys};
 use super::programs::ClientProgram;
 use super::sink::BackupSink;
-use super::{BackupArgs, BackupView, print};
+use super::{BackupArgs, BackupView, print_backup};
 use crate::args::version;
 use crate::operator;
 use crate::output::print_note;
@@ -43,44 +43,45 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let mut databases =
         Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await?;
-    databases.require().await?;
+    databases.require_primaries().await?;
     let options = [databases.main.options().clone(), databases.keyring.options().clone()];
     let [main, keyring] = options.clone().map(|one| connect(one, POOL_CONNECTIONS));
     schema::require_schema(&main, &keyring).await?;
     let from = BackedUp { main, keyring, options };
     let key = if asked.without_keys { None } else { Some(storage.wrapping_key_text()?) };
-    let mut manifest = begin(&from, key.as_deref()).await?;
+    let mut manifest = begin_manifest(&from, key.as_deref()).await?;
     let sealing = sealing_key(storage, &manifest)?;
-    let program = ClientProgram::find("pg_dump", storage.pg_bin.as_deref(), manifest.server)?;
+    let program =
+        ClientProgram::find_for_version("pg_dump", storage.pg_bin.as_deref(), manifest.server)?;
     let mut sink = BackupSink::begin(place)?;
     let ordered = MaintenanceEvent::BackupOrdered { with_keys: !asked.without_keys };
     operator::record_alone(storage, &from.options[0], ordered).await?;
 
-    let mut snapshot = proof::snapshot(&from.main).await?;
+    let mut snapshot = proof::begin_snapshot(&from.main).await?;
     read_snapshot(&mut snapshot, &mut manifest).await?;
-    let shared = proof::share(&mut snapshot).await?;
+    let shared = proof::share_snapshot(&mut snapshot).await?;
     block_in_place(|| {
         add_files(storage, key.as_deref(), &mut sink, &mut manifest)?;
         add_dumps(&program, &from.options, &shared, &mut sink, &mut manifest)
     })?;
     snapshot.rollback().await?;
-    let text = manifest.text()?;
+    let text = manifest.to_text()?;
     let origin = ManifestOrigin::new(text.as_bytes(), &storage.notary(), sealing.as_ref())?;
-    block_in_place(|| sink.end(&text, &origin))?;
-    note(&from.main, &manifest).await?;
+    block_in_place(|| sink.end_with_manifest(&text, &origin))?;
+    note_backup(&from.main, &manifest).await?;
     from.main.close().await;
     from.keyring.close().await;
-    databases.stop().await?;
+    databases.release_cluster().await?;
     if place != Path::new("-") {
-        let origin = TrustedKeys::new(storage, None)?.judge(text.as_bytes(), &origin);
-        print(asked.how.into(), place, BackupView { manifest: &manifest, origin });
+        let origin = TrustedKeys::new(storage, None)?.prove_origin(text.as_bytes(), &origin);
+        print_backup(asked.how.into(), place, BackupView { manifest: &manifest, origin });
     }
     Ok(())
 }
 
 /// The facts that hold before the snapshot. The time is not later than the snapshot: all that was
 /// reported since must be reported again after a restore.
-async fn begin(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManifest> {
+async fn begin_manifest(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManifest> {
     let check = sealed_check(&from.keyring).await.context("the keyring")?;
     let check = check.context("the keyring was never used: there is nothing to back up")?;
     if let Some(key) = key {
@@ -90,7 +91,7 @@ async fn begin(from: &BackedUp, key: Option<&str>) -> anyhow::Result<BackupManif
         );
     }
     let SchemaStanding { found: main, .. } = checkup::main_schema(&from.main).await?;
-    let keyring = checkup::schema(&from.keyring, &vault::KEYRING_MIGRATIONS).await?.found;
+    let keyring = checkup::schema_standing(&from.keyring, &vault::KEYRING_MIGRATIONS).await?.found;
     let server = checkup::server_version(&from.main).await?;
     let server = server.max(checkup::server_version(&from.keyring).await?);
     let facts = BackupFacts {
@@ -135,7 +136,7 @@ fn add_files(
     let notary = storage.notary();
     if let Some(key) = key {
         let text = format!("{}\n", key.trim());
-        manifest.members.push(sink.add(WRAPPING_KEY, &mut text.as_bytes())?);
+        manifest.members.push(sink.add_member(WRAPPING_KEY, &mut text.as_bytes())?);
         let keys = files::signing_keys(&notary)?;
         if keys.is_empty() && manifest.checkpoint.is_some() {
             print_note("note: the keys that sign checkpoints are not on this machine");
@@ -144,7 +145,7 @@ fn add_files(
             manifest.members.push(file.add_to(sink)?);
         }
     }
-    let checkpoints = files::checkpoints(&notary, manifest.checkpoint)?;
+    let checkpoints = files::checkpoint_files(&notary, manifest.checkpoint)?;
     if checkpoints.is_empty() && manifest.checkpoint.is_some() {
         print_note("note: the signed checkpoints are not on this machine, and not in the backup");
     }
@@ -165,17 +166,17 @@ fn add_dumps(
     for (database, snapshot, name) in
         [(main, Some(snapshot), MAIN_DUMP), (keyring, None, KEYRING_DUMP)]
     {
-        let added = program.dump(database, snapshot, |dump| sink.add(name, dump));
+        let added = program.dump_database(database, snapshot, |dump| sink.add_member(name, dump));
         manifest.members.push(added.with_context(|| name.to_owned())?);
     }
     Ok(())
 }
 
-async fn note(main: &PgPool, manifest: &BackupManifest) -> anyhow::Result<()> {
+async fn note_backup(main: &PgPool, manifest: &BackupManifest) -> anyhow::Result<()> {
     let note = BackupNote {
         taken_at: manifest.taken_at,
         position: manifest.position,
-        bytes: i64::try_from(manifest.bytes())?,
+        bytes: i64::try_from(manifest.total_bytes())?,
     };
     backups::note(&mut *main.acquire().await?, note)
         .await

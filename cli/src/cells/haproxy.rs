@@ -87,11 +87,11 @@ const BEARER_KEY: &str = "bearer ffk_";
 pub(super) fn configuration(plan: &CellPlan) -> String {
     let mut text = String::from(HEAD);
     // Writing to a string cannot fail.
-    let _ = frontends(&mut text, plan).and_then(|()| backends(&mut text, plan));
+    let _ = write_frontends(&mut text, plan).and_then(|()| write_backends(&mut text, plan));
     text
 }
 
-fn frontends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
+fn write_frontends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
     let digit_at = API_KEY_PREFIX.len();
     let bearer_digit_at = BEARER_KEY.len();
     let routed_chars = UNROUTED_LINK_CHARS + 1;
@@ -139,7 +139,7 @@ frontend internal
     writeln!(text, "    default_backend internal_none")
 }
 
-fn backends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
+fn write_backends(text: &mut String, plan: &CellPlan) -> std::fmt::Result {
     for (cell, servers) in &plan.cells {
         writeln!(text, "\nbackend public_{cell}\n    balance leastconn")?;
         public_servers(text, *cell, servers)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use activity::{ExpectedOccurrence, ExpectedState, MadeUpActivity, is_founding};
 use anyhow::{Context, anyhow};
-use api::intake::{EventFormat, IntakeError, parse};
+use api::intake::{EventFormat, IntakeError, parse_events};
 use domain::subscription::Trigger;
 use uuid::Uuid;
 
@@ -34,41 +34,44 @@ impl DemoActivity {
     fn read_any(demo: &DemoArgs) -> anyhow::Result<Self> {
         if let Some(responses) = demo.responses {
             let activity = MadeUpActivity::new(GENERATED_FIRMS, responses, demo.seed);
-            return Self::read(lines(activity)?);
+            return Self::parse_lines(activity_lines(activity)?);
         }
         let path = demo.activity.display();
         let text = std::fs::read_to_string(&demo.activity).with_context(|| {
             format!("{path}: run the demo in the project's folder, or say --activity")
         })?;
-        Self::read(text).with_context(|| path.to_string())
+        Self::parse_lines(text).with_context(|| path.to_string())
     }
 
     /// The triggers of this firm that have an occurrence.
     pub(super) fn triggers_of(&self, firm_id: Uuid) -> BTreeSet<Trigger> {
-        self.heard().filter(|one| one.firm_id == firm_id).map(|one| one.trigger).collect()
+        self.sent_occurrences()
+            .filter(|one| one.firm_id == firm_id)
+            .map(|one| one.trigger)
+            .collect()
     }
 
     /// The number of deliveries, with one subscription to each trigger of each firm.
-    pub(super) fn deliveries(&self) -> usize {
-        self.heard().count()
+    pub(super) fn delivery_count(&self) -> usize {
+        self.sent_occurrences().count()
     }
 
-    fn heard(&self) -> impl Iterator<Item = &ExpectedOccurrence> {
-        self.expected.happened().filter(|happened| !happened.silent)
+    fn sent_occurrences(&self) -> impl Iterator<Item = &ExpectedOccurrence> {
+        self.expected.known_occurrences().filter(|happened| !happened.silent)
     }
 
-    fn read(mut text: String) -> anyhow::Result<Self> {
+    fn parse_lines(mut text: String) -> anyhow::Result<Self> {
         let mut expected = ExpectedState::default();
         let mut founding = None;
         let mut end = 0;
         for (number, line) in (1..).zip(text.split_inclusive('\n')) {
             let events =
-                parse(EventFormat::Lines, line.as_bytes()).map_err(|error| match error {
+                parse_events(EventFormat::Lines, line.as_bytes()).map_err(|error| match error {
                     IntakeError::BadEvent(bad) => anyhow!("line {number}: {}", bad.why),
                     other => other.into(),
                 })?;
             for event in events {
-                expected.note(event.firm_id, event.time, &event.activity);
+                expected.note_activity(event.firm_id, event.time, &event.activity);
                 if !is_founding(&event.activity) {
                     founding.get_or_insert(end);
                 }
@@ -80,8 +83,11 @@ impl DemoActivity {
     }
 }
 
-fn lines(activity: MadeUpActivity) -> anyhow::Result<String> {
+fn activity_lines(activity: MadeUpActivity) -> anyhow::Result<String> {
     let mut text = Vec::new();
-    activity.founding().chain(activity.responses()).try_for_each(|line| line.write(&mut text))?;
+    activity
+        .founding_lines()
+        .chain(activity.response_lines())
+        .try_for_each(|line| line.write(&mut text))?;
     Ok(String::from_utf8(text)?)
 }

@@ -14,13 +14,13 @@ const DEMO_DATABASES: DatabaseNames =
 pub(super) async fn open_empty(storage: &StorageSettings) -> anyhow::Result<Databases> {
     let begun = Installation::MayBegin;
     if storage.database_url.is_none() {
-        let cluster = Databases::private(storage, SERVICE_DATABASES, begun).await?;
+        let cluster = Databases::open_private(storage, SERVICE_DATABASES, begun).await?;
         for name in [DEMO_DATABASES.main, DEMO_DATABASES.keyring] {
             drop_database(cluster.main.options(), name).await?;
         }
     }
     let mut databases = Databases::open(storage, DEMO_DATABASES, begun).await?;
-    databases.require().await?;
+    databases.require_primaries().await?;
     let used = "select count(*) from pg_class where relname = 'events'";
     let mut connection = databases.main.connect().await?;
     let tables: i64 = sqlx::query_scalar(used).fetch_one(&mut connection).await?;

@@ -57,29 +57,34 @@ struct PlayedDemo {
 pub(crate) async fn run(storage: &StorageSettings, demo: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();
     let activity = DemoActivity::new(demo)?;
-    let doors = BoundDoors::bind(&addresses(demo)).await?;
+    let doors = BoundDoors::bind(&demo_addresses(demo)).await?;
     let public = doors.public_addr().context("the public door's address")?;
     let console = doors.console_url();
-    let metrics = Arc::new(ProcessMetrics::begin()?);
+    let metrics = Arc::new(ProcessMetrics::install_recorder()?);
     let base_url = format!("http://{public}/api/v1");
-    let system = start(storage, base_url).await?;
+    let system = start_system(storage, base_url).await?;
     let stop = CancellationToken::new();
     let mut tasks = start_workers(&system, ProcessRole::All, &stop);
-    tasks.spawn(Arc::clone(&metrics).keep(stop.clone()));
-    metrics.watch(&system);
+    tasks.spawn(Arc::clone(&metrics).run_upkeep(stop.clone()));
+    metrics.watch_system(&system);
     doors
-        .serve(DoorPair::plain(&system.service.settings.base_url), metrics, &stop, &mut tasks)
-        .open(&system.service);
-    story::opened(&system, started);
-    let told = play(&system, &activity, &mut tasks, &stop, started).await;
+        .serve(
+            DoorPair::without_certificates(&system.service.settings.base_url),
+            metrics,
+            &stop,
+            &mut tasks,
+        )
+        .route_to(&system.service);
+    story::print_opening(&system, started);
+    let told = play_story(&system, &activity, &mut tasks, &stop, started).await;
     if let (Ok(played), false) = (&told, demo.once) {
         story::try_it(&system.service.settings.base_url, &played.subscribers);
-        let token = trouble::token(&system).await?;
+        let token = trouble::make_token(&system).await?;
         let api = console.replace("/console", "/internal/v1");
         trouble::failed_step(&system, &activity, &api, &token, played.receiver).await?;
-        story::console(&console, &token);
-        let portal = trouble::portal(&system, &activity).await?;
-        story::portal(&portal, &api, &token);
+        story::print_console_link(&console, &token);
+        let portal = trouble::make_portal_link(&system, &activity).await?;
+        story::print_portal_link(&portal, &api, &token);
         tokio::signal::ctrl_c().await?;
     }
     stop.cancel();
@@ -89,33 +94,33 @@ pub(crate) async fn run(storage: &StorageSettings, demo: &DemoArgs) -> anyhow::R
 }
 
 /// With `--once` the demo takes free ports, so that it may run beside a service.
-fn addresses(demo: &DemoArgs) -> DoorAddresses {
+fn demo_addresses(demo: &DemoArgs) -> DoorAddresses {
     let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, if demo.once { 0 } else { port }));
     DoorAddresses { public: Some(port(8080)), internal: Some(InternalAddr::Tcp(port(8081))) }
 }
 
-async fn start(storage: &StorageSettings, base_url: String) -> anyhow::Result<System> {
+async fn start_system(storage: &StorageSettings, base_url: String) -> anyhow::Result<System> {
     let databases = open_empty(storage).await?;
     let loopback = "127.0.0.0/8".parse().context("the loopback network")?;
     let setup = SystemSetup {
         allowed: AllowedTargets::new(vec![loopback]).with_http(),
-        mailer: Mailer::files(storage.data_dir().join("mails")),
-        ..SystemSetup::quiet(&base_url)?
+        mailer: Mailer::into_folder(storage.data_dir().join("mails")),
+        ..SystemSetup::for_commands(&base_url)?
     };
     System::start(databases, storage.wrapping_key(Installation::MayBegin)?, setup).await
 }
 
 /// Plays the story in its order. An error names the step that failed.
-async fn play(
+async fn play_story(
     system: &System,
     activity: &DemoActivity,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
     started: Instant,
 ) -> anyhow::Result<PlayedDemo> {
-    let known = ingest::lines(&system.service, activity.founding.as_bytes()).await?;
-    story::reported("firms, members and forms", &known);
-    let subscribers = subscribers(system, activity).await?;
+    let known = ingest::take_in_lines(&system.service, activity.founding.as_bytes()).await?;
+    story::print_reported("firms, members and forms", &known);
+    let subscribers = make_subscribers(system, activity).await?;
     let secrets = subscribers.iter().map(|s| (s.firm_id, s.secret.clone())).collect();
     let receiver = DemoReceiver::new(secrets, system.service.clock.clone());
     let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
@@ -123,28 +128,28 @@ async fn play(
     tasks.spawn(door.serve(receiver.router(), DoorSettings::default(), stop.clone()));
     for subscriber in &subscribers {
         for trigger in activity.triggers_of(subscriber.firm_id) {
-            subscribe(system, subscriber, trigger, address).await?;
+            subscribe_over_http(system, subscriber, trigger, address).await?;
         }
     }
     let reported = Instant::now();
-    let taken = ingest::lines(&system.service, activity.responses.as_bytes()).await?;
-    story::reported("responses, and what comes of them", &taken);
-    let expected = activity.deliveries();
+    let taken = ingest::take_in_lines(&system.service, activity.responses.as_bytes()).await?;
+    story::print_reported("responses, and what comes of them", &taken);
+    let expected = activity.delivery_count();
     if tokio::time::timeout(DEMO_TIMEOUT, receiver.wait_for(expected)).await.is_err() {
-        bail!("{} of {expected} deliveries arrived", receiver.arrived().len());
+        bail!("{} of {expected} deliveries arrived", receiver.arrived_deliveries().len());
     }
-    story::settled(system, expected).await?;
-    let arrived = receiver.arrived();
-    story::arrived(&arrived, &subscribers, started, reported).await?;
+    story::wait_until_settled(system, expected).await?;
+    let arrived = receiver.arrived_deliveries();
+    story::require_arrivals(&arrived, &subscribers, started, reported).await?;
     story::one_delivery(system, &arrived).await?;
     story::one_entry(system, &arrived).await?;
     if !activity.once {
-        trouble::make(system, activity, &subscribers, address).await?;
+        trouble::make_troubles(system, activity, &subscribers, address).await?;
     }
     Ok(PlayedDemo { subscribers, receiver: address })
 }
 
-async fn subscribers(
+async fn make_subscribers(
     system: &System,
     activity: &DemoActivity,
 ) -> anyhow::Result<Vec<DemoSubscriber>> {
@@ -168,7 +173,7 @@ async fn subscribers(
 }
 
 /// Subscribes by `POST /hooks` over HTTP, as an integrator does.
-async fn subscribe(
+async fn subscribe_over_http(
     system: &System,
     subscriber: &DemoSubscriber,
     trigger: Trigger,
@@ -176,7 +181,7 @@ async fn subscribe(
 ) -> anyhow::Result<()> {
     let target = format!("http://{receiver}/hooks/{}", subscriber.firm_id);
     let hook = subscribe_at(system, subscriber, trigger, &target).await?;
-    story::subscribed(subscriber, trigger, &hook);
+    story::print_subscription(subscriber, trigger, &hook);
     Ok(())
 }
 
@@ -193,7 +198,7 @@ async fn subscribe_at(
         body: json!({"trigger": trigger.key(), "target_url": target}),
         status: 201,
     };
-    call.post(system).await
+    call.post_to(system).await
 }
 
 /// A call of the demo by HTTP, and the status that it must get.
@@ -206,7 +211,7 @@ struct DemoCall {
 
 impl DemoCall {
     /// Posts it; returns the answer.
-    async fn post(self, system: &System) -> anyhow::Result<Value> {
+    async fn post_to(self, system: &System) -> anyhow::Result<Value> {
         let Self { url, credential: (name, value), body, status } = self;
         let headers = HeaderMap::from_iter([
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),

@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use domain::delivery::signature::{SignedRequest, verify};
+use domain::delivery::signature::{SignedRequest, verify_request};
 use eventstore::Clock;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -31,7 +31,7 @@ pub(super) struct ArrivedDelivery {
 }
 
 impl ArrivedDelivery {
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(super) fn header_text(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
@@ -56,10 +56,10 @@ impl DemoReceiver {
             let status = StatusCode::from_u16(status).unwrap_or_default();
             router.route(&format!("/{path}/{{firm}}"), post(move || async move { status }))
         });
-        troubles.route("/hooks/{firm}", post(receive)).with_state(self.clone())
+        troubles.route("/hooks/{firm}", post(receive_delivery)).with_state(self.clone())
     }
 
-    pub(super) fn arrived(&self) -> Vec<ArrivedDelivery> {
+    pub(super) fn arrived_deliveries(&self) -> Vec<ArrivedDelivery> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -69,7 +69,7 @@ impl DemoReceiver {
     }
 }
 
-async fn receive(
+async fn receive_delivery(
     State(receiver): State<DemoReceiver>,
     Path(firm_id): Path<Uuid>,
     headers: HeaderMap,
@@ -79,7 +79,7 @@ async fn receive(
     let now = receiver.clock.now().get().timestamp();
     let genuine = match (header, receiver.secrets.get(&firm_id)) {
         (Some(header), Some(secret)) => {
-            verify(SignedRequest { header, body: &body }, secret, now).is_ok()
+            verify_request(SignedRequest { header, body: &body }, secret, now).is_ok()
         }
         _ => false,
     };
@@ -91,7 +91,7 @@ async fn receive(
 
 /// The signature as `openssl dgst` computes it. `None` without openssl.
 pub(super) async fn openssl_signature(arrived: &ArrivedDelivery, secret: &str) -> Option<String> {
-    let t = arrived.header("x-service-signature").strip_prefix("t=")?.split(',').next()?;
+    let t = arrived.header_text("x-service-signature").strip_prefix("t=")?.split(',').next()?;
     let mut openssl = Command::new("openssl")
         .args(["dgst", "-sha256", "-hmac", secret])
         .stdin(Stdio::piped())

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::receiver::{ArrivedDelivery, openssl_signature};
 use super::trouble::DemoPortal;
 use super::{DEMO_TIMEOUT, DemoSubscriber};
-use crate::deliveries::sentence;
+use crate::deliveries::attempt_sentence;
 use crate::output::print_text;
 
 /// Prints a text of one line or several.
@@ -29,19 +29,19 @@ macro_rules! say {
 /// The most deliveries that openssl verifies too. Each takes a process.
 const OPENSSL_CHECKS_MAX: usize = 100;
 
-pub(super) fn opened(system: &System, started: Instant) {
+pub(super) fn print_opening(system: &System, started: Instant) {
     say!("PostgreSQL and both doors are up after {:.1} s", started.elapsed().as_secs_f64());
     say!("  public    {}", system.service.settings.base_url);
 }
 
-pub(super) fn reported(what: &str, accepted: &IntakeCounts) {
+pub(super) fn print_reported(what: &str, accepted: &IntakeCounts) {
     let IntakeCounts { accepted, duplicates, stale } = accepted;
     say!(
         "\nThe product reports {what}: {accepted} accepted, {duplicates} duplicates, {stale} stale"
     );
 }
 
-pub(super) fn subscribed(subscriber: &DemoSubscriber, trigger: Trigger, hook: &Value) {
+pub(super) fn print_subscription(subscriber: &DemoSubscriber, trigger: Trigger, hook: &Value) {
     say!(
         "  {:<34} {trigger} → {} (hook {})",
         subscriber.name,
@@ -51,11 +51,11 @@ pub(super) fn subscribed(subscriber: &DemoSubscriber, trigger: Trigger, hook: &V
 }
 
 /// Waits until history has every delivery and none is pending.
-pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<()> {
+pub(super) async fn wait_until_settled(system: &System, expected: usize) -> anyhow::Result<()> {
     let until = Instant::now() + DEMO_TIMEOUT;
     let mut nudge = system.service.store.nudge().subscribe();
     loop {
-        let pending: (i64, i64) = deliveries::count(system.pool()).await?;
+        let pending: (i64, i64) = deliveries::count(system.main_pool()).await?;
         if pending == (i64::try_from(expected)?, 0) {
             return Ok(());
         }
@@ -69,13 +69,14 @@ pub(super) async fn settled(system: &System, expected: usize) -> anyhow::Result<
 
 /// Requires that every delivery arrived once with a good signature. The receiver verified all of
 /// them; openssl verifies the first ones again.
-pub(super) async fn arrived(
+pub(super) async fn require_arrivals(
     arrived: &[ArrivedDelivery],
     subscribers: &[DemoSubscriber],
     started: Instant,
     reported: Instant,
 ) -> anyhow::Result<()> {
-    let ids: BTreeSet<&str> = arrived.iter().map(|one| one.header("x-service-delivery")).collect();
+    let ids: BTreeSet<&str> =
+        arrived.iter().map(|one| one.header_text("x-service-delivery")).collect();
     let genuine = arrived.iter().filter(|one| one.genuine).count();
     say!(
         "\n{} deliveries arrived, {} different, {genuine} signatures good",
@@ -87,8 +88,12 @@ pub(super) async fn arrived(
         let secret = subscribers.iter().find(|subscriber| subscriber.firm_id == one.firm_id);
         let Some(subscriber) = secret else { continue };
         match openssl_signature(one, &subscriber.secret).await {
-            Some(signature) if signature == one.header("x-service-signature") => by_openssl += 1,
-            Some(_) => bail!("openssl dgst disagrees about {}", one.header("x-service-delivery")),
+            Some(signature) if signature == one.header_text("x-service-signature") => {
+                by_openssl += 1
+            }
+            Some(_) => {
+                bail!("openssl dgst disagrees about {}", one.header_text("x-service-delivery"))
+            }
             None => {}
         }
     }
@@ -124,15 +129,15 @@ pub(super) async fn one_delivery(
         say!("  {name}: {}", value.to_str().unwrap_or_default());
     }
     say!("\n  {}", String::from_utf8_lossy(&shown.body));
-    let id: Uuid = shown.header("x-service-delivery").parse()?;
+    let id: Uuid = shown.header_text("x-service-delivery").parse()?;
     say!("\nIts history:\n");
-    let mut connection = system.pool().acquire().await?;
-    let found = as_of::delivery(&mut connection, shown.firm_id, id, AsOf::NOW).await?;
+    let mut connection = system.main_pool().acquire().await?;
+    let found = as_of::find_delivery(&mut connection, shown.firm_id, id, AsOf::NOW).await?;
     let Some(DeliveryThen { row, attempts }) = found else { bail!("it is not in the log") };
     say!("  delivery {id}: {}", row.state);
     say!("  sha256 of the body {}", row.body_sha256.unwrap_or_default());
     for attempt in &attempts {
-        say!("  {}", sentence(attempt));
+        say!("  {}", attempt_sentence(attempt));
     }
     Ok(())
 }
@@ -142,7 +147,7 @@ pub(super) async fn one_entry(system: &System, arrived: &[ArrivedDelivery]) -> a
     let Some(shown) = arrived.iter().min_by_key(|one| one.body.len()) else {
         bail!("nothing arrived");
     };
-    let hook = entry_about(system, shown.header("x-service-hook").parse()?).await?;
+    let hook = entry_about(system, shown.header_text("x-service-hook").parse()?).await?;
     let key = match &hook.actor_id {
         Some(key_id) => Some(entry_about(system, key_id.parse()?).await?),
         None => None,
@@ -166,7 +171,7 @@ pub(super) async fn one_entry(system: &System, arrived: &[ArrivedDelivery]) -> a
 async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryRow> {
     let until = Instant::now() + DEMO_TIMEOUT;
     loop {
-        let entries = audit::of_subject(system.pool(), subject_id).await?;
+        let entries = audit::of_subject(system.main_pool(), subject_id).await?;
         if let Some(first) = entries.into_iter().next() {
             return Ok(first);
         }
@@ -178,7 +183,7 @@ async fn entry_about(system: &System, subject_id: Uuid) -> anyhow::Result<EntryR
 }
 
 /// Prints the address of the console, and a token for it.
-pub(super) fn console(url: &str, token: &str) {
+pub(super) fn print_console_link(url: &str, token: &str) {
     say!("\nThe console, for operators and auditors:\n");
     say!("  {url}");
     say!("  token {token}");
@@ -186,7 +191,7 @@ pub(super) fn console(url: &str, token: &str) {
 }
 
 /// Prints a link to the portal, and the command that makes the next one.
-pub(super) fn portal(portal: &DemoPortal, api: &str, token: &str) {
+pub(super) fn print_portal_link(portal: &DemoPortal, api: &str, token: &str) {
     let DemoPortal { firm_id, owner, link } = portal;
     say!("\nThe portal, for the owner of the first firm. A link works once, within a minute:\n");
     say!("  {link}");

@@ -27,7 +27,7 @@ pub(super) const TROUBLES: [(&str, u16); 3] = [SUBSCRIBED[0], SUBSCRIBED[1], MIS
 const NEW_RESPONSES: usize = 3;
 
 /// Subscribes both troubles for the first firm, and reports more responses of it.
-pub(super) async fn make(
+pub(super) async fn make_troubles(
     system: &System,
     activity: &DemoActivity,
     subscribers: &[DemoSubscriber],
@@ -38,8 +38,9 @@ pub(super) async fn make(
         let target = format!("http://{receiver}/{path}/{}", first.firm_id);
         subscribe_at(system, first, Trigger::FormSubmitted, &target).await?;
     }
-    let lines = new_responses(&activity.responses, first.firm_id, || system.service.entropy.id())?;
-    ingest::lines(&system.service, lines.as_bytes()).await?;
+    let lines =
+        new_responses(&activity.responses, first.firm_id, || system.service.entropy.new_id())?;
+    ingest::take_in_lines(&system.service, lines.as_bytes()).await?;
     Ok(())
 }
 
@@ -53,20 +54,20 @@ pub(super) async fn failed_step(
     receiver: SocketAddr,
 ) -> anyhow::Result<()> {
     let (&firm_id, _) = activity.expected.firms.first_key_value().context("a firm")?;
-    let new_id = || system.service.entropy.id();
+    let new_id = || system.service.entropy.new_id();
     let body = json!({
         "firm_id": firm_id, "run_id": new_id(), "step_id": new_id(), "method": "POST",
         "url": format!("http://{receiver}/{}/{firm_id}", MISSING.0), "headers": {},
         "trigger": Trigger::FormSubmitted.key(),
-        "response_id": submitted(&activity.responses, firm_id)?,
+        "response_id": first_submitted(&activity.responses, firm_id)?,
     });
     let url = format!("{api}/workflow-steps");
     let credential = ("authorization", format!("Bearer {token}"));
-    DemoCall { url, credential, body, status: 202 }.post(system).await.map(drop)
+    DemoCall { url, credential, body, status: 202 }.post_to(system).await.map(drop)
 }
 
 /// The first response of the firm that was submitted.
-fn submitted(lines: &str, firm_id: Uuid) -> anyhow::Result<Value> {
+fn first_submitted(lines: &str, firm_id: Uuid) -> anyhow::Result<Value> {
     let events = lines.lines().map(serde_json::from_str::<Value>);
     let is_meant =
         |event: &Value| event["type"] == "response.submitted" && event["firmid"] == json!(firm_id);
@@ -96,7 +97,7 @@ fn new_responses(lines: &str, firm_id: Uuid, id: impl Fn() -> Uuid) -> anyhow::R
 }
 
 /// A token of an operator, for the sign-in.
-pub(super) async fn token(system: &System) -> anyhow::Result<String> {
+pub(super) async fn make_token(system: &System) -> anyhow::Result<String> {
     let made = tokens::create(&system.service, "Demo operator", HolderRole::Operator).await;
     made.map(|made| made.token).map_err(|error| anyhow::anyhow!("making a token: {error}"))
 }
@@ -110,7 +111,10 @@ pub(super) struct DemoPortal {
 }
 
 /// A link to the portal for the owner of the first firm.
-pub(super) async fn portal(system: &System, activity: &DemoActivity) -> anyhow::Result<DemoPortal> {
+pub(super) async fn make_portal_link(
+    system: &System,
+    activity: &DemoActivity,
+) -> anyhow::Result<DemoPortal> {
     let (&firm_id, firm) = activity.expected.firms.first_key_value().context("a firm")?;
     let owner = firm.owner;
     let new = NewPortalLink { firm_id, member_id: owner, lang: None, frame_origin: None };
@@ -140,7 +144,7 @@ mod tests {
         assert_eq!(event["data"]["response_id"], json!(Uuid::from_u128(7)));
         assert_eq!(event["id"], json!(Uuid::from_u128(7)));
         assert!(new_responses(&lines[0], ours, Uuid::nil).is_err());
-        assert_eq!(submitted(&lines.concat(), ours).unwrap(), json!(Uuid::nil()));
-        assert!(submitted(&lines[0], ours).is_err());
+        assert_eq!(first_submitted(&lines.concat(), ours).unwrap(), json!(Uuid::nil()));
+        assert!(first_submitted(&lines[0], ours).is_err());
     }
 }

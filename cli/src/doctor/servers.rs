@@ -48,46 +48,46 @@ pub(super) struct ServerFindings {
 }
 
 /// Looks at all hosts of a database, and at the server behind this pool.
-pub(super) async fn look(
+pub(super) async fn check_hosts(
     pool: &PgPool,
     hosts: &DatabaseHosts,
     names: CheckNames,
 ) -> anyhow::Result<ServerFindings> {
-    let hosts: Vec<HostFound> = hosts.survey().await.into_iter().map(found).collect();
+    let hosts: Vec<HostFound> = hosts.survey().await.into_iter().map(host_found).collect();
     let state = checkup::server_state(pool).await?;
     let mut findings = vec![
-        Finding::primary(names.primary, &hosts),
-        Finding::durability(names.durability, &state),
+        Finding::single_primary(names.primary, &hosts),
+        Finding::commit_durability(names.durability, &state),
         Finding::transaction_ids(names.transaction_ids, &state),
-        Finding::prepared(names.prepared, &state),
+        Finding::prepared_transactions(names.prepared, &state),
     ];
     // A host that is not the primary has no say in the commits.
     let has_primary = hosts.iter().any(|host| host.role == HostRole::Primary);
     let kind = if has_primary { ServerKind::Primary } else { ServerKind::Standby };
     if has_primary {
-        findings.push(Finding::standbys(names.standbys, &state));
+        findings.push(Finding::commit_standbys(names.standbys, &state));
     }
     Ok(ServerFindings { kind, findings })
 }
 
 /// The findings about a database none of whose hosts answers.
 pub(super) async fn survey_hosts(hosts: &DatabaseHosts, names: CheckNames) -> ServerFindings {
-    let hosts: Vec<HostFound> = hosts.survey().await.into_iter().map(found).collect();
-    let findings = vec![Finding::primary(names.primary, &hosts)];
+    let hosts: Vec<HostFound> = hosts.survey().await.into_iter().map(host_found).collect();
+    let findings = vec![Finding::single_primary(names.primary, &hosts)];
     ServerFindings { kind: ServerKind::Standby, findings }
 }
 
 /// The finding about the room on a server's disk.
-pub(super) fn disk(names: CheckNames, tried: Result<DiskSpace, sqlx::Error>) -> Finding {
+pub(super) fn disk_finding(names: CheckNames, tried: Result<DiskSpace, sqlx::Error>) -> Finding {
     let trial = match tried {
         Ok(DiskSpace::Free) => TrialWrite::Taken,
         Ok(DiskSpace::Full) => TrialWrite::DiskFull,
         Err(error) => TrialWrite::Untried(error.to_string()),
     };
-    Finding::disk(names.disk, &trial)
+    Finding::disk_room(names.disk, &trial)
 }
 
-fn found(report: HostReport) -> HostFound {
+fn host_found(report: HostReport) -> HostFound {
     let role = match report.state {
         HostState::Primary(_) => HostRole::Primary,
         HostState::Standby(_) => HostRole::Standby,

@@ -16,8 +16,8 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use clap::Args;
-use domain::delivery::signature::{BadSignature, SignedRequest, WebhookSecret, verify};
-use domain::values::printable;
+use domain::delivery::signature::{BadSignature, SignedRequest, WebhookSecret, verify_request};
+use domain::values::printable_text;
 use tokio::net::TcpListener;
 
 use self::next::{ArrivalKind, next_step};
@@ -64,7 +64,7 @@ pub(crate) async fn run(asked: ListenArgs) -> anyhow::Result<()> {
         talk: Arc::new(Mutex::new(Talk { script: asked.answers.into(), ..Talk::default() })),
     };
     let router = Router::new()
-        .fallback(receive)
+        .fallback(receive_request)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
         .with_state(listening);
     tokio::select! {
@@ -104,19 +104,19 @@ enum SignatureCheck {
     Bad(&'static str),
 }
 
-async fn receive(
+async fn receive_request(
     State(listening): State<Listening>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let check = listening.check(&headers, &body);
+    let check = listening.check_signature(&headers, &body);
     let (line, answer) = {
         let mut talk = listening.talk.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = talk.answer(check);
-        let told = talk.tell(&headers, check, answer);
-        (format!("#{} {method} {} {told}", talk.requests, printable(uri.path())), answer)
+        let answer = talk.next_answer(check);
+        let told = talk.describe_request(&headers, check, answer);
+        (format!("#{} {method} {} {told}", talk.requests, printable_text(uri.path())), answer)
     };
     print_line(&format!("{line} ({} bytes)", body.len()));
     if listening.shows_bodies {
@@ -133,18 +133,18 @@ async fn receive(
 
 impl Listening {
     #[expect(clippy::disallowed_methods, reason = "a receiver compares with its own clock")]
-    fn check(&self, headers: &HeaderMap, body: &[u8]) -> SignatureCheck {
+    fn check_signature(&self, headers: &HeaderMap, body: &[u8]) -> SignatureCheck {
         if self.secrets.is_empty() {
             return SignatureCheck::Unchecked;
         }
-        let header = text(headers, "x-service-signature");
+        let header = header_text(headers, "x-service-signature");
         if header.is_empty() {
             return SignatureCheck::Bad("missing");
         }
         let now = chrono::Utc::now().timestamp();
         let mut reason = "of another secret or body";
         for secret in self.secrets.iter() {
-            match verify(SignedRequest { header, body }, secret.as_str(), now) {
+            match verify_request(SignedRequest { header, body }, secret.as_str(), now) {
                 Ok(()) => return SignatureCheck::Good,
                 Err(BadSignature::Malformed) => reason = "malformed",
                 Err(BadSignature::Stale) => reason = "more than 5 minutes old",
@@ -157,7 +157,7 @@ impl Listening {
 
 impl Talk {
     /// The next answer. A request that does not verify uses up none of the script.
-    fn answer(&mut self, check: SignatureCheck) -> ScriptedAnswer {
+    fn next_answer(&mut self, check: SignatureCheck) -> ScriptedAnswer {
         self.requests += 1;
         match check {
             SignatureCheck::Bad(_) => ScriptedAnswer::UNVERIFIED,
@@ -168,21 +168,21 @@ impl Talk {
     }
 
     /// Tells the request, the answer and the next step.
-    fn tell(
+    fn describe_request(
         &mut self,
         headers: &HeaderMap,
         check: SignatureCheck,
         answer: ScriptedAnswer,
     ) -> String {
-        let event = printable(text(headers, "x-service-event"));
-        let delivery = text(headers, "x-service-delivery");
-        let hook = text(headers, "x-service-hook");
+        let event = printable_text(header_text(headers, "x-service-event"));
+        let delivery = header_text(headers, "x-service-delivery");
+        let hook = header_text(headers, "x-service-hook");
         let signature = match check {
             SignatureCheck::Good => "signature good".to_owned(),
             SignatureCheck::Unchecked => "signature not checked".to_owned(),
             SignatureCheck::Bad(why) => format!("signature bad: {why}"),
         };
-        let shown = printable(delivery);
+        let shown = printable_text(delivery);
         let head = format!("{event} {shown}");
         let status = answer.status;
         if let SignatureCheck::Bad(_) = check {
@@ -210,11 +210,11 @@ impl Talk {
 
 /// The kind of a delivery, by its headers.
 fn kind_of(headers: &HeaderMap) -> ArrivalKind {
-    if text(headers, "x-service-test") == "1" {
+    if header_text(headers, "x-service-test") == "1" {
         ArrivalKind::Test
-    } else if text(headers, CONTENT_TYPE.as_str()) == "application/cloudevents+json" {
+    } else if header_text(headers, CONTENT_TYPE.as_str()) == "application/cloudevents+json" {
         ArrivalKind::Notice
-    } else if text(headers, "x-service-hook").is_empty() {
+    } else if header_text(headers, "x-service-hook").is_empty() {
         ArrivalKind::Step
     } else {
         ArrivalKind::Hook
@@ -235,6 +235,6 @@ fn count_up(counts: &mut HashMap<String, u32>, id: &str) -> u32 {
 }
 
 /// A header's text; empty without one.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::delivery::{
-    AttemptAnswer, AttemptConclusion, NetworkError, Outcome, RetrySchedule, conclude,
+    AttemptAnswer, AttemptConclusion, NetworkError, Outcome, RetrySchedule, conclude_attempt,
 };
 
 use super::script::ScriptedAnswer;
@@ -39,11 +39,12 @@ pub(super) fn next_step(
         false => AttemptAnswer::Status(answer.status),
     };
     let asked = answer.retry_after.map(Duration::from_secs);
-    let AttemptConclusion { outcome, wait } = conclude(schedule, arrival, &given, asked, 0.0);
+    let AttemptConclusion { outcome, wait } =
+        conclude_attempt(schedule, arrival, &given, asked, 0.0);
     match (outcome, wait) {
         (Outcome::Delivered, _) => "delivered".to_owned(),
         (_, Some(wait)) => {
-            format!("attempt {} of {} in {}", arrival + 1, schedule.tries(), spoken(wait))
+            format!("attempt {} of {} in {}", arrival + 1, schedule.tries(), wait_text(wait))
         }
         (_, None) if kind == ArrivalKind::Hook && given == AttemptAnswer::Status(410) => {
             if gone > 1 {
@@ -56,7 +57,7 @@ pub(super) fn next_step(
     }
 }
 
-fn spoken(wait: Duration) -> String {
+fn wait_text(wait: Duration) -> String {
     match wait.as_secs() {
         60 => "1 minute".to_owned(),
         seconds if seconds % 60 == 0 => format!("{} minutes", seconds / 60),

@@ -50,13 +50,13 @@ pub(crate) async fn run(storage: &StorageSettings, migrate: &MigrateArgs) -> any
     }
     let begun = Installation::MayBegin;
     let mut databases = Databases::open(storage, SERVICE_DATABASES, begun).await?;
-    databases.require().await?;
+    databases.require_primaries().await?;
     schema::migrate_both(&databases).await?;
     let prefix = &migrate.role_prefix;
     let ordered = MaintenanceEvent::RolesMigrationOrdered { prefix: prefix.clone() };
     operator::record_alone(storage, databases.main.options(), ordered).await?;
     make_roles(databases.main.options(), databases.keyring.options(), prefix).await?;
-    databases.stop().await?;
+    databases.release_cluster().await?;
     print_done(migrate);
     Ok(())
 }

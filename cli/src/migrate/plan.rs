@@ -1,7 +1,7 @@
 //! `migrate --plan`: the migrations that a database lacks, with the locks that they take.
 
 use anyhow::ensure;
-use domain::operations::migration::{MigrationStep, steps};
+use domain::operations::migration::{MigrationStep, migration_steps};
 use eventstore::checkup::SchemaStanding;
 use eventstore::{checkup, connect, main_migrations};
 use serde_json::{Value, json};
@@ -40,29 +40,29 @@ pub(super) async fn show(storage: &StorageSettings, how: OutputArgs) -> anyhow::
             "the schema of {name} is {found}, and this program knows {needed}"
         );
     }
-    let mut items = missing(MAIN, &main, main_migrations()).await?;
-    items.extend(missing(KEYRING, &keyring, &vault::KEYRING_MIGRATIONS).await?);
+    let mut items = missing_steps(MAIN, &main, main_migrations()).await?;
+    items.extend(missing_steps(KEYRING, &keyring, &vault::KEYRING_MIGRATIONS).await?);
     main.close().await;
     keyring.close().await;
-    databases.stop().await?;
+    databases.release_cluster().await?;
     STEPS.print(how, items);
     Ok(())
 }
 
-async fn missing(
+async fn missing_steps(
     name: &'static str,
     pool: &PgPool,
     known: &'static Migrator,
 ) -> anyhow::Result<Vec<Value>> {
     let mut items = Vec::new();
     for migration in checkup::missing_migrations(pool, known).await? {
-        for MigrationStep { table, effect } in steps(&migration.sql) {
+        for MigrationStep { table, effect } in migration_steps(&migration.sql) {
             let (rows, bytes) = checkup::table_size(pool, &table).await?;
             items.push(json!({
                 "database": name, "migration": migration.version,
                 "name": &*migration.description, "table": table, "lock": effect.lock(),
                 "rows": rows, "bytes": bytes,
-                "seconds": effect.seconds(bytes.unsigned_abs()),
+                "seconds": effect.estimated_seconds(bytes.unsigned_abs()),
             }));
         }
     }

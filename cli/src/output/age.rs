@@ -19,7 +19,7 @@ const UNITS: [(i64, i64, &str); 6] = [
 ];
 
 /// The age of an instant, such as `3 min ago`; `in 3 min` for one to come.
-pub(super) fn age(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
+pub(super) fn age_text(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     let seconds = (now - at).num_seconds();
     let distance = seconds.abs();
     let said = UNITS.iter().find(|(unit, least, _)| distance / unit >= *least);
@@ -48,6 +48,6 @@ mod tests {
     #[case(-90, "in 1 min")]
     fn an_age_has_one_unit(#[case] seconds: i64, #[case] said: &str) {
         let now = DateTime::UNIX_EPOCH;
-        assert_eq!(age(now, now - TimeDelta::seconds(seconds)), said);
+        assert_eq!(age_text(now, now - TimeDelta::seconds(seconds)), said);
     }
 }

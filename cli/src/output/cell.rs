@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use anstyle::{AnsiColor, Style};
 use chrono::{DateTime, Utc};
-use domain::values::{Timestamp, printable};
+use domain::values::{Timestamp, printable_text};
 use serde_json::Value;
 
-use super::age::age;
-use super::size::size;
+use super::age::age_text;
+use super::size::size_text;
 
 /// A field of the objects, and how its values are printed.
 #[derive(Debug, Clone, Copy)]
@@ -99,31 +99,31 @@ impl Column {
     }
 
     /// The value for a program: exact, and empty for none.
-    pub(super) fn plain(self, item: &Value) -> String {
-        printable(&text(&item[self.field])).into_owned()
+    pub(super) fn plain_text(self, item: &Value) -> String {
+        printable_text(&value_text(&item[self.field])).into_owned()
     }
 
     /// The value for a person; `None` for none.
-    pub(super) fn shown(self, item: &Value, reading: Reading) -> Option<Cell> {
+    pub(super) fn shown_cell(self, item: &Value, reading: Reading) -> Option<Cell> {
         let value = &item[self.field];
-        let plain = self.plain(item);
+        let plain = self.plain_text(item);
         if plain.is_empty() {
             return None;
         }
         let tone = if self.kind == ColumnKind::State { Tone::new(&plain) } else { Tone::Neutral };
-        Some(Cell { text: self.aged(value, plain, reading), tone })
+        Some(Cell { text: self.text_with_age(value, plain, reading), tone })
     }
 
-    fn aged(self, value: &Value, plain: String, reading: Reading) -> String {
+    fn text_with_age(self, value: &Value, plain: String, reading: Reading) -> String {
         let at = || value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
         let Some(now) = reading.now else { return plain };
         match self.kind {
             ColumnKind::Time => match at() {
-                Some(at) => format!("{plain} ({})", age(now, at.get())),
+                Some(at) => format!("{plain} ({})", age_text(now, at.get())),
                 None => plain,
             },
-            ColumnKind::Bytes => value.as_i64().map_or(plain, size),
-            ColumnKind::Age => at().map_or(plain, |at| age(now, at.get())),
+            ColumnKind::Bytes => value.as_i64().map_or(plain, size_text),
+            ColumnKind::Age => at().map_or(plain, |at| age_text(now, at.get())),
             ColumnKind::Id
             | ColumnKind::Text
             | ColumnKind::Prose
@@ -135,16 +135,16 @@ impl Column {
 }
 
 /// The text of a value: lists and objects in words, empty for none.
-fn text(value: &Value) -> Cow<'_, str> {
+fn value_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => "".into(),
         Value::String(text) => text.into(),
         Value::Bool(true) => "yes".into(),
         Value::Bool(false) => "no".into(),
         Value::Number(number) => number.to_string().into(),
-        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", ").into(),
+        Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join(", ").into(),
         Value::Object(items) => {
-            let items = items.iter().map(|(name, value)| format!("{name} {}", text(value)));
+            let items = items.iter().map(|(name, value)| format!("{name} {}", value_text(value)));
             items.collect::<Vec<_>>().join(", ").into()
         }
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn lists_and_objects_become_words() {
         let item = json!({"a": ["x", 2], "o": {"failed": 1, "late": true}, "n": null, "t": "\t"});
-        let plain = |field| Column::text(field).plain(&item);
+        let plain = |field| Column::text(field).plain_text(&item);
         assert_eq!(["a", "o", "n", "t"].map(plain), ["x, 2", "failed 1, late yes", "", "\\t"]);
     }
 
@@ -261,11 +261,11 @@ mod tests {
         let item = json!({"at": "2026-11-01T12:00:00.000Z", "state": "failed"});
         let now = "2026-11-01T12:03:00Z".parse::<Timestamp>().unwrap().get();
         let person = Reading { now: Some(now), palette: Palette::Coloured };
-        let shown = |column: Column, reading| column.shown(&item, reading).unwrap().text;
+        let shown = |column: Column, reading| column.shown_cell(&item, reading).unwrap().text;
         assert_eq!(shown(Column::time("at"), person), "2026-11-01T12:00:00.000Z (3 min ago)");
         assert_eq!(shown(Column::age("at"), person), "3 min ago");
         assert_eq!(shown(Column::age("at"), Reading::PLAIN), "2026-11-01T12:00:00.000Z");
-        assert!(Column::text("none").shown(&item, person).is_none());
+        assert!(Column::text("none").shown_cell(&item, person).is_none());
         let painted = Palette::Coloured.paint("failed", Tone::new("failed"));
         assert!(painted.starts_with("\u{1b}[") && painted.ends_with("\u{1b}[0m"), "{painted:?}");
         assert_eq!(Palette::Plain.paint("failed", Tone::Bad), "failed");

@@ -16,7 +16,7 @@ const TEXT_WIDTH_MIN: usize = 16;
 const NONE: &str = "-";
 
 /// The lines of a table on a terminal, headers first.
-pub(super) fn table(columns: &[Column], items: &[Value], screen: Screen) -> Vec<String> {
+pub(super) fn table_lines(columns: &[Column], items: &[Value], screen: Screen) -> Vec<String> {
     let notes: Vec<Column> = of_kind(columns, |kind| kind == ColumnKind::Note);
     let columns: Vec<Column> = of_kind(columns, |kind| kind != ColumnKind::Note);
     let headers = columns
@@ -27,12 +27,12 @@ pub(super) fn table(columns: &[Column], items: &[Value], screen: Screen) -> Vec<
         columns.iter().map(|column| shown_or_none(*column, item, screen.reading)).collect()
     };
     let rows: Vec<Vec<Cell>> = items.iter().map(row).collect();
-    let widths = widths(&columns, &headers, &rows, screen.columns);
-    let line = |cells: &[Cell]| line(&columns, cells, &widths, screen.reading);
+    let widths = column_widths(&columns, &headers, &rows, screen.columns);
+    let line = |cells: &[Cell]| row_line(&columns, cells, &widths, screen.reading);
     let mut lines = vec![line(&headers)];
     for (item, cells) in items.iter().zip(&rows) {
         lines.push(line(cells));
-        let notes = notes.iter().filter_map(|note| note.shown(item, screen.reading));
+        let notes = notes.iter().filter_map(|note| note.shown_cell(item, screen.reading));
         lines.extend(notes.map(|note| format!("  → {}", note.text)));
     }
     lines
@@ -40,14 +40,14 @@ pub(super) fn table(columns: &[Column], items: &[Value], screen: Screen) -> Vec<
 
 /// The lines of a list for a program: no headers, tabs between the values.
 pub(super) fn tab_separated(columns: &[Column], items: &[Value]) -> Vec<String> {
-    let line = |item| columns.iter().map(|column| column.plain(item)).collect::<Vec<_>>();
+    let line = |item| columns.iter().map(|column| column.plain_text(item)).collect::<Vec<_>>();
     items.iter().map(|item| line(item).join("\t")).collect()
 }
 
 /// The lines of one object, without the fields that have no value.
-pub(super) fn record(fields: &[Column], item: &Value, reading: Reading) -> Vec<String> {
+pub(super) fn record_lines(fields: &[Column], item: &Value, reading: Reading) -> Vec<String> {
     let line = |field: &Column| {
-        let Cell { text, tone } = field.shown(item, reading)?;
+        let Cell { text, tone } = field.shown_cell(item, reading)?;
         Some(format!("{}: {}", field.label(), reading.palette.paint(&text, tone)))
     };
     fields.iter().filter_map(line).collect()
@@ -59,12 +59,12 @@ fn of_kind(columns: &[Column], wanted: impl Fn(ColumnKind) -> bool) -> Vec<Colum
 
 fn shown_or_none(column: Column, item: &Value, reading: Reading) -> Cell {
     let none = || Cell { text: NONE.to_owned(), tone: Tone::Faint };
-    column.shown(item, reading).unwrap_or_else(none)
+    column.shown_cell(item, reading).unwrap_or_else(none)
 }
 
 /// The width of each column: as wide as its widest value, and less for texts if the terminal is
 /// narrow.
-fn widths(
+fn column_widths(
     columns: &[Column],
     headers: &[Cell],
     rows: &[Vec<Cell>],
@@ -77,13 +77,13 @@ fn widths(
         }
     }
     if let Some(available) = available {
-        narrow(columns, &mut widths, available);
+        narrow_texts(columns, &mut widths, available);
     }
     widths
 }
 
 /// Makes the widest texts narrower until the table fits, or no text can be cut.
-fn narrow(columns: &[Column], widths: &mut [usize], available: usize) {
+fn narrow_texts(columns: &[Column], widths: &mut [usize], available: usize) {
     let gaps = GAP * columns.len().saturating_sub(1);
     loop {
         let surplus = (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
@@ -100,10 +100,10 @@ fn narrow(columns: &[Column], widths: &mut [usize], available: usize) {
 }
 
 /// One line. The last cell has no blanks behind it.
-fn line(columns: &[Column], cells: &[Cell], widths: &[usize], reading: Reading) -> String {
+fn row_line(columns: &[Column], cells: &[Cell], widths: &[usize], reading: Reading) -> String {
     let mut line = String::new();
     for (index, (column, cell)) in columns.iter().zip(cells).enumerate() {
-        let text = cut(&cell.text, widths[index], column.kind);
+        let text = cut_text(&cell.text, widths[index], column.kind);
         let blanks = " ".repeat(widths[index].saturating_sub(text.width()));
         let text = reading.palette.paint(&text, cell.tone);
         let is_last = index + 1 == columns.len();
@@ -120,7 +120,7 @@ fn line(columns: &[Column], cells: &[Cell], widths: &[usize], reading: Reading) 
 }
 
 /// The text, cut to this width if it is a text.
-fn cut(text: &str, width: usize, kind: ColumnKind) -> String {
+fn cut_text(text: &str, width: usize, kind: ColumnKind) -> String {
     if kind != ColumnKind::Text || text.width() <= width {
         return text.to_owned();
     }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned_by_shown_width() {
-        let lines = table(COLUMNS, &items(), screen(None));
+        let lines = table_lines(COLUMNS, &items(), screen(None));
         let expected = [
             "ID   NAME                         WAITING  STATE",
             "a1   漢字の会社                         7  failed",
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_cuts_no_ids() {
-        let lines = table(COLUMNS, &items(), screen(Some(40)));
+        let lines = table_lines(COLUMNS, &items(), screen(Some(40)));
         assert_eq!(lines[3], "b22  Harrow & Lane of …     1200  -");
         assert!(lines.iter().all(|line| line.width() <= 40), "{lines:?}");
-        let least = table(COLUMNS, &items(), screen(Some(3)));
+        let least = table_lines(COLUMNS, &items(), screen(Some(3)));
         assert_eq!(least[3], "b22  Harrow & Lane o…     1200  -");
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_object_has_a_line_per_value() {
-        let lines = record(COLUMNS, &items()[1], Reading::PLAIN);
+        let lines = record_lines(COLUMNS, &items()[1], Reading::PLAIN);
         assert_eq!(lines, ["id: b22", "name: Harrow & Lane of Manchester", "waiting: 1200"]);
     }
 }

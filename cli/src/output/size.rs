@@ -3,7 +3,7 @@
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /// The size with one decimal place, such as `1.2 GiB`.
-pub(super) fn size(bytes: i64) -> String {
+pub(super) fn size_text(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "" };
     let mut tenths = u128::from(bytes.unsigned_abs()) * 10;
     let mut unit = 0;
@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn a_size_has_the_largest_whole_unit() {
-        let said = [0, 1_023, 1_024, 1_300_000_000, -2_048, 5 << 50].map(size);
+        let said = [0, 1_023, 1_024, 1_300_000_000, -2_048, 5 << 50].map(size_text);
         assert_eq!(said, ["0 B", "1023 B", "1.0 KiB", "1.2 GiB", "-2.0 KiB", "5.0 PiB"]);
     }
 }

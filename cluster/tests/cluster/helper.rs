@@ -52,7 +52,7 @@ pub(crate) async fn refusal(config: &ClusterConfig) -> String {
 
 /// Runs one statement in the database `postgres`.
 pub(crate) async fn run(cluster: &Cluster, sql: &str) -> Result<u64, sqlx::Error> {
-    let mut connection = cluster.connect("postgres").connect().await?;
+    let mut connection = cluster.connect_options("postgres").connect().await?;
     Ok(connection.execute(sql).await?.rows_affected())
 }
 

@@ -80,7 +80,7 @@ async fn a_long_path_gets_a_short_socket() {
     let cluster = open(&data_dir).await;
     let joined = open(&data_dir).await;
     run(&joined, "select 1").await.unwrap();
-    let short = cluster.connect("postgres").get_socket().cloned().unwrap();
+    let short = cluster.connect_options("postgres").get_socket().cloned().unwrap();
     assert!(short.to_string_lossy().starts_with("/tmp/firmforms-"), "{short:?}");
     joined.stop().await.unwrap();
     cluster.stop().await.unwrap();

@@ -93,7 +93,7 @@ async fn nobody_else_can_enter() {
     assert_eq!(mode("postgres"), 0o700);
     assert_eq!(mode("postgres.password"), 0o600);
     assert_eq!(mode("postgres.log"), 0o600);
-    let stranger = cluster.connect("postgres").password("guess");
+    let stranger = cluster.connect_options("postgres").password("guess");
     let refused = sqlx::ConnectOptions::connect(&stranger).await.unwrap_err();
     assert!(refused.to_string().contains("password authentication failed"), "{refused}");
     cluster.stop().await.unwrap();

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::SharedState;
 use crate::act::SentForm;
-use crate::ask::{ApiCommand, shown};
+use crate::ask::{ApiCommand, reread_answer};
 use crate::frame::PageContent;
 use crate::parts;
 use crate::visit::{self, PageAnswer};
@@ -26,20 +26,20 @@ struct SentTest {
 }
 
 /// Sends a test.
-pub(crate) async fn test(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
-    let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
-    let hook = form.visit.part("id")?;
+pub(crate) async fn send_test(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
+    let firm_id = form.visit.path_part("firm").ok().and_then(domain::values::parse_id);
+    let firm = visit::find_firm(&state, &form.visit.session, firm_id).await?;
+    let hook = form.visit.path_part("id")?;
     let path = format!("/internal/v1/firms/{}/hooks/{hook}/test", firm.id);
     let body = json!({ "reason": form.fields.reason()? });
     let command = ApiCommand { method: Method::POST, path: &path, body };
-    let sent: SentTest = shown(&state.send(&form.visit.session, command).await?)?;
+    let sent: SentTest = reread_answer(&state.send_command(&form.visit.session, command).await?)?;
     let status = sent.status.map_or("none".to_owned(), |status| status.to_string());
     let content = html! {
-        (parts::facts(&[
+        (parts::fact_list(&[
             ("Test", parts::plain_id(&sent.id)),
             ("Trigger", html! { (sent.trigger) }),
-            ("Target", parts::foreign(&sent.target)),
+            ("Target", parts::foreign_text(&sent.target)),
             ("Status", html! { (status) }),
             ("Error", html! { (sent.error.as_deref().unwrap_or("none")) }),
         ]))

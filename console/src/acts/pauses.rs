@@ -14,25 +14,25 @@ use crate::visit::PageAnswer;
 /// Begins a pause of a host, a firm, a subscription or everything. Before a pause of everything the
 /// person has proved who it is a short time ago.
 pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let body = order(&form.fields)?;
-    if form.fields.optional("all").is_some()
-        && let ProofOutcome::Asked(page) = form.prove(&state).await?
+    let body = pause_order(&form.fields)?;
+    if form.fields.optional_text("all").is_some()
+        && let ProofOutcome::Asked(page) = form.require_proof(&state).await?
     {
         return Ok(page);
     }
     let command = ApiCommand { method: Method::POST, path: "/internal/v1/pauses", body };
-    state.send(&form.visit.session, command).await?;
-    Ok(form.back("paused"))
+    state.send_command(&form.visit.session, command).await?;
+    Ok(form.redirect_back("paused"))
 }
 
-fn order(fields: &FormFields) -> Result<Value, Refusal> {
+fn pause_order(fields: &FormFields) -> Result<Value, Refusal> {
     let mut order = json!({ "reason": fields.reason()? });
     for name in ["host", "firm_id", "hook_id"] {
-        if let Some(value) = fields.optional(name) {
+        if let Some(value) = fields.optional_text(name) {
             order[name] = value.into();
         }
     }
-    match fields.optional("all") {
+    match fields.optional_text("all") {
         Some("ALL") => order["all"] = true.into(),
         Some(_) => return Err(Refusal::invalid("write ALL to pause all deliveries")),
         None => {}
@@ -42,9 +42,9 @@ fn order(fields: &FormFields) -> Result<Value, Refusal> {
 
 /// Ends a pause.
 pub(crate) async fn end(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let path = format!("/internal/v1/pauses/{}", form.visit.part("id")?);
+    let path = format!("/internal/v1/pauses/{}", form.visit.path_part("id")?);
     let body = json!({ "reason": form.fields.reason()? });
     let command = ApiCommand { method: Method::DELETE, path: &path, body };
-    state.send(&form.visit.session, command).await?;
-    Ok(form.back("resumed"))
+    state.send_command(&form.visit.session, command).await?;
+    Ok(form.redirect_back("resumed"))
 }

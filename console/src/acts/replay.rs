@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::SharedState;
 use crate::act::{FormFields, SentForm};
-use crate::ask::{ApiCommand, shown};
+use crate::ask::{ApiCommand, reread_answer};
 use crate::frame::{self, PageContent};
 use crate::parts;
 use crate::refusal::Refusal;
@@ -36,24 +36,24 @@ struct SelectedReplay {
 pub(crate) async fn ask(visit: FirmVisit) -> PageAnswer {
     let content = html! {
         p { "A dry run comes first: it says how many deliveries are sent again." }
-        form.stacked method="post" action=(visit.at("/replay")) {
-            (frame::hidden(&visit.visit))
+        form.stacked method="post" action=(visit.firm_page("/replay")) {
+            (frame::form_fields(&visit.visit))
             @for name in SELECTING {
-                label { (name) " " input name=(name) value=[visit.visit.asked(name)]
-                    placeholder=(example(name)) autocomplete="off" spellcheck="false"; }
+                label { (name) " " input name=(name) value=[visit.visit.query_value(name)]
+                    placeholder=(field_example(name)) autocomplete="off" spellcheck="false"; }
             }
             label { "rate_per_second " input name="rate_per_second" type="number" min="1"
                 max="5000" value="50"; }
             label.check { input type="checkbox" name="force" value="true";
                 " Delivered ones, too" }
-            (parts::reason())
+            (parts::reason_field())
             button { "Dry run" }
         }
     };
     Ok(visit.page(PageContent::new("Replay deliveries", content)))
 }
 
-fn example(name: &str) -> &'static str {
+fn field_example(name: &str) -> &'static str {
     match name {
         "delivery_ids" => "ids, with commas between",
         "state" => "failed, or delivered",
@@ -64,90 +64,95 @@ fn example(name: &str) -> &'static str {
 
 /// Shows the selection, or begins the replay whose number was confirmed.
 pub(crate) async fn order(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
-    let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
-    let mut body = selection(&form.fields, firm.id, form.visit.now)?;
-    let Some(number) = form.fields.optional("number") else {
+    let firm_id = form.visit.path_part("firm").ok().and_then(domain::values::parse_id);
+    let firm = visit::find_firm(&state, &form.visit.session, firm_id).await?;
+    let mut body = selection_order(&form.fields, firm.id, form.visit.now)?;
+    let Some(number) = form.fields.optional_text("number") else {
         body["dry_run"] = true.into();
-        let found: SelectedReplay = ordered(&state, &form.visit, body.clone()).await?;
-        let content = confirm(&form.visit, &firm, &body, &found);
+        let found: SelectedReplay = send_order(&state, &form.visit, body.clone()).await?;
+        let content = selected_content(&form.visit, &firm, &body, &found);
         return Ok(form.visit.page(&PageContent::new("Dry run", content).of_firm(&firm)));
     };
     let no_number = |_| Refusal::invalid("write the number of deliveries with digits");
     body["expected"] = number.parse::<u32>().map_err(no_number)?.into();
-    body["request_id"] = form.fields.text("request_id")?.into();
-    let begun: SelectedReplay = ordered(&state, &form.visit, body).await?;
+    body["request_id"] = form.fields.required_text("request_id")?.into();
+    let begun: SelectedReplay = send_order(&state, &form.visit, body).await?;
     let id = begun.id.ok_or_else(|| Refusal::broken("a replay without an id"))?;
     Ok(Redirect::to(&format!("/console/replays/{id}?done=ordered")).into_response())
 }
 
-async fn ordered(
+async fn send_order(
     state: &SharedState,
     visit: &PageVisit,
     body: Value,
 ) -> Result<SelectedReplay, Refusal> {
     let command = ApiCommand { method: Method::POST, path: "/internal/v1/replays", body };
-    shown(&state.send(&visit.session, command).await?)
+    reread_answer(&state.send_command(&visit.session, command).await?)
 }
 
 /// The order as the API takes it. Distances become instants and an open end is now, so that both
 /// steps mean one time.
-fn selection(fields: &FormFields, firm_id: Uuid, now: Timestamp) -> Result<Value, Refusal> {
-    let rate = fields.optional("rate_per_second").unwrap_or("50").parse::<u32>();
+fn selection_order(fields: &FormFields, firm_id: Uuid, now: Timestamp) -> Result<Value, Refusal> {
+    let rate = fields.optional_text("rate_per_second").unwrap_or("50").parse::<u32>();
     let rate = rate.map_err(|_| Refusal::invalid("`rate_per_second` must be a whole number"))?;
     let mut order = json!({
         "firm_id": firm_id, "reason": fields.reason()?, "rate_per_second": rate,
-        "force": fields.optional("force") == Some("true"), "until": now.to_string(),
+        "force": fields.optional_text("force") == Some("true"), "until": now.to_string(),
     });
     for name in SELECTING {
-        let Some(text) = fields.optional(name) else { continue };
+        let Some(text) = fields.optional_text(name) else { continue };
         order[name] = match name {
             "delivery_ids" => text.split([',', ' ']).filter(|id| !id.is_empty()).collect(),
-            "since" | "until" => instant(text, now)?.into(),
+            "since" | "until" => parse_instant(text, now)?.into(),
             _ => text.into(),
         };
     }
     Ok(order)
 }
 
-fn instant(text: &str, now: Timestamp) -> Result<String, Refusal> {
+fn parse_instant(text: &str, now: Timestamp) -> Result<String, Refusal> {
     let when: When = text
         .parse()
         .map_err(|error: domain::values::NoTime| Refusal::invalid(&error.to_string()))?;
-    Ok(when.before(now).to_string())
+    Ok(when.instant_before(now).to_string())
 }
 
 /// The number, a sample and the duration, with a form that asks for the number.
-fn confirm(visit: &PageVisit, firm: &FirmHead, body: &Value, found: &SelectedReplay) -> Markup {
+fn selected_content(
+    visit: &PageVisit,
+    firm: &FirmHead,
+    body: &Value,
+    found: &SelectedReplay,
+) -> Markup {
     let base = format!("/console/firms/{}", firm.id);
     html! {
         p.why {
             strong { (found.selected) " deliveries" } " are sent again, in about "
-            (parts::duration(found.seconds)) "."
+            (parts::duration_text(found.seconds)) "."
         }
         @if !found.skipped_counts.is_empty() {
             p { "Skipped: " @for (why, count) in &found.skipped_counts { (count) " " (why) " " } }
         }
         @if !found.sample.is_empty() {
             p { "Among them: " @for id in &found.sample {
-                (parts::id(&format!("{base}/deliveries/{id}"), id)) " "
+                (parts::id_link(&format!("{base}/deliveries/{id}"), id)) " "
             } }
         }
-        @if found.selected > 0 { (confirmation(visit, &base, body, found.selected)) }
+        @if found.selected > 0 { (confirmation_form(visit, &base, body, found.selected)) }
         p { a href=(format!("{base}/replay")) { "Another selection" } }
     }
 }
 
-fn confirmation(visit: &PageVisit, base: &str, body: &Value, number: usize) -> Markup {
+fn confirmation_form(visit: &PageVisit, base: &str, body: &Value, number: usize) -> Markup {
     html! {
         form.stacked method="post" action=(format!("{base}/replay")) {
-            (frame::hidden(visit))
+            (frame::form_fields(visit))
             @for (name, value) in body.as_object().into_iter().flatten() {
                 @if name != "firm_id" && name != "dry_run" {
-                    (parts::hidden(name, &field(value)))
+                    (parts::hidden_field(name, &field_value(value)))
                 }
             }
-            (parts::hidden("request_id", &visit.request_id))
+            (parts::hidden_field("request_id", &visit.request_id))
             label { "Write the number " (number) ", to be sure "
                 input name="number" required inputmode="numeric" autocomplete="off"; }
             button { "Begin the replay" }
@@ -156,7 +161,7 @@ fn confirmation(visit: &PageVisit, base: &str, body: &Value, number: usize) -> M
 }
 
 /// A value as the field of a form.
-fn field(value: &Value) -> String {
+fn field_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
@@ -166,12 +171,12 @@ fn field(value: &Value) -> String {
 
 /// Pauses or resumes a replay. An end is for good, so it needs a word and a reason.
 pub(crate) async fn change(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let path = format!("/internal/v1/replays/{}", form.visit.part("id")?);
+    let path = format!("/internal/v1/replays/{}", form.visit.path_part("id")?);
     let mut body = json!({});
-    let (method, end, done) = match form.fields.text("change")? {
+    let (method, end, done) = match form.fields.required_text("change")? {
         "pause" => (Method::POST, "/pause", "replay-paused"),
         "resume" => (Method::POST, "/resume", "replay-resumed"),
-        "stop" if form.fields.optional("word") == Some("STOP") => {
+        "stop" if form.fields.optional_text("word") == Some("STOP") => {
             body["reason"] = form.fields.reason()?.into();
             (Method::DELETE, "", "replay-stopped")
         }
@@ -180,6 +185,6 @@ pub(crate) async fn change(State(state): State<SharedState>, form: SentForm) -> 
     };
     let path = format!("{path}{end}");
     let command = ApiCommand { method, path: &path, body };
-    state.send(&form.visit.session, command).await?;
-    Ok(form.back(done))
+    state.send_command(&form.visit.session, command).await?;
+    Ok(form.redirect_back(done))
 }

@@ -10,7 +10,7 @@ use crate::act::SentForm;
 use crate::frame::PageContent;
 use crate::parts;
 use crate::refusal::Refusal;
-use crate::screens::delivery::{ShownText, text};
+use crate::screens::delivery::{ShownText, shown_text};
 use crate::visit::{self, FirmHead, PageAnswer};
 
 /// A delivery with the contents that were asked for.
@@ -39,8 +39,8 @@ struct OpenHook {
 /// Shows a part of a delivery.
 pub(crate) async fn of_delivery(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let firm = firm_of(&state, &form).await?;
-    let id = form.visit.part("id")?;
-    let what = match form.fields.text("what")? {
+    let id = form.visit.path_part("id")?;
+    let what = match form.fields.required_text("what")? {
         "body" => "show_body",
         "answer" => "show_answer",
         "target" => "show_target",
@@ -48,12 +48,12 @@ pub(crate) async fn of_delivery(State(state): State<SharedState>, form: SentForm
     };
     let query = [(what.to_owned(), form.fields.reason()?.to_owned())];
     let api = form.visit.api_with(&format!("/firms/{}/deliveries/{id}", firm.id), &query);
-    let found: OpenDelivery = state.asked(&form.visit.session, &api).await?;
+    let found: OpenDelivery = state.ask_json(&form.visit.session, &api).await?;
     let content = html! {
         @match what {
-            "show_body" => { (body(found.body.as_ref())) },
-            "show_answer" => { (answers(&found.attempts)) },
-            _ => { pre { (parts::foreign(found.target.as_deref().unwrap_or("unknown"))) } },
+            "show_body" => { (shown_body(found.body.as_ref())) },
+            "show_answer" => { (shown_answers(&found.attempts)) },
+            _ => { pre { (parts::foreign_text(found.target.as_deref().unwrap_or("unknown"))) } },
         }
         p { a href=(format!("/console/firms/{}/deliveries/{id}", firm.id)) { "The delivery" } }
     };
@@ -61,19 +61,19 @@ pub(crate) async fn of_delivery(State(state): State<SharedState>, form: SentForm
 }
 
 async fn firm_of(state: &SharedState, form: &SentForm) -> Result<FirmHead, Refusal> {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
-    visit::firm(state, &form.visit.session, firm_id).await
+    let firm_id = form.visit.path_part("firm").ok().and_then(domain::values::parse_id);
+    visit::find_firm(state, &form.visit.session, firm_id).await
 }
 
-fn body(body: Option<&ShownText>) -> Markup {
-    html! { @if let Some(body) = body { (text(&body.state, body.text.as_deref())) } }
+fn shown_body(body: Option<&ShownText>) -> Markup {
+    html! { @if let Some(body) = body { (shown_text(&body.state, body.text.as_deref())) } }
 }
 
-fn answers(answers: &[OpenAnswer]) -> Markup {
+fn shown_answers(answers: &[OpenAnswer]) -> Markup {
     html! {
         @for one in answers {
             h2 { "Answer to try " (one.number) }
-            (text(&one.answer_state, one.answer.as_deref()))
+            (shown_text(&one.answer_state, one.answer.as_deref()))
         }
     }
 }
@@ -81,12 +81,12 @@ fn answers(answers: &[OpenAnswer]) -> Markup {
 /// Shows the whole target of a subscription.
 pub(crate) async fn of_hook(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let firm = firm_of(&state, &form).await?;
-    let id = form.visit.part("id")?;
+    let id = form.visit.path_part("id")?;
     let query = [("show_target".to_owned(), form.fields.reason()?.to_owned())];
     let api = form.visit.api_with(&format!("/firms/{}/hooks/{id}/history", firm.id), &query);
-    let found: OpenHook = state.asked(&form.visit.session, &api).await?;
+    let found: OpenHook = state.ask_json(&form.visit.session, &api).await?;
     let content = html! {
-        pre { (parts::foreign(found.target.as_deref().unwrap_or("unknown"))) }
+        pre { (parts::foreign_text(found.target.as_deref().unwrap_or("unknown"))) }
         p { a href=(format!("/console/firms/{}/hooks/{id}", firm.id)) { "The subscription" } }
     };
     Ok(form.visit.page(&PageContent::new("Shown for a reason", content).of_firm(&firm)))

@@ -40,15 +40,15 @@ struct PortalParty {
 /// Lists entries.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let read_place = |after: &str| after.parse().map_err(|_| visit.not_accepted("after"));
-    let before = visit.asked("after").map(read_place).transpose()?;
-    let looks = match visit.asked("looks") {
+    let before = visit.query_value("after").map(read_place).transpose()?;
+    let looks = match visit.query_value("looks") {
         None => LookFilter::Hidden,
         Some("true") => LookFilter::Shown,
         Some(_) => return Err(visit.not_accepted("looks")),
     };
     let found = views::audit(&state.service, &visit.session, looks, before).await;
-    let (entries, next) = visit.told(found)?;
-    let entries = visit.told(read_entries(entries))?;
+    let (entries, next) = visit.or_refusal(found)?;
+    let entries = visit.or_refusal(read_entries(entries))?;
     let words = visit.words;
     let heads = [words.number, words.time, words.action, words.actor, words.subject, words.reason];
     let rows = html! {
@@ -57,17 +57,17 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
                 td { (entry.sequence) }
                 td { (parts::plain_time(entry.at)) }
                 td { code { (entry.action) } }
-                td { (actor(&visit, &entry.actor)) }
+                td { (actor_name(&visit, &entry.actor)) }
                 td {
-                    (party(&entry.subject))
+                    (party_name(&entry.subject))
                     @if let Some(what) = what_of(entry) { " " code { (what) } }
                 }
-                td { @if let Some(reason) = &entry.reason { (parts::foreign(reason)) } }
+                td { @if let Some(reason) = &entry.reason { (parts::foreign_text(reason)) } }
             }
         }
     };
     let tab = |of: LookFilter, name: &str| {
-        let address = visit.link("looks", (of == LookFilter::Shown).then_some("true"));
+        let address = visit.link_with("looks", (of == LookFilter::Shown).then_some("true"));
         html! { a href=(address) aria-current=[(of == looks).then_some("page")] { (name) } " " }
     };
     let content = html! {
@@ -77,7 +77,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
         }
         (parts::table(words.audit, &heads, &rows))
         @if entries.is_empty() { p.none { (words.empty) } }
-        (hooks::pages(&visit, next.map(|next| next.to_string()).as_deref()))
+        (hooks::page_links(&visit, next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.audit, content))
 }
@@ -87,10 +87,10 @@ fn read_entries(entries: Vec<Value>) -> Result<Vec<PortalEntry>, api::Error> {
     read.map_err(|error| api::Error::Internal(error.to_string()))
 }
 
-fn actor(visit: &PortalVisit, actor: &PortalParty) -> Markup {
+fn actor_name(visit: &PortalVisit, actor: &PortalParty) -> Markup {
     let you = visit.session.member_id().to_string();
     let is_you = actor.kind == "member" && actor.id.as_deref() == Some(you.as_str());
-    html! { @if is_you { (visit.words.you) } @else { (party(actor)) } }
+    html! { @if is_you { (visit.words.you) } @else { (party_name(actor)) } }
 }
 
 /// The subject of a look.
@@ -98,6 +98,6 @@ fn what_of(entry: &PortalEntry) -> Option<&str> {
     entry.evidence.as_ref()?.what.as_deref()
 }
 
-fn party(party: &PortalParty) -> Markup {
+fn party_name(party: &PortalParty) -> Markup {
     html! { (party.kind) @if let Some(id) = &party.id { " " (parts::plain_id(id)) } }
 }

@@ -25,27 +25,27 @@ const STATES: [&str; 4] = ["pending", "delivered", "failed", "cancelled"];
 
 /// Lists deliveries.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let asked = filters(&visit)?;
-    let found = visit.told(views::deliveries(&state.service, &visit.session, asked).await)?;
+    let asked = list_query(&visit)?;
+    let found = visit.or_refusal(views::deliveries(&state.service, &visit.session, asked).await)?;
     let words = visit.words;
     let content = html! {
         (filter_form(&visit))
-        (table(&visit, found.rows.iter()))
+        (delivery_table(&visit, found.rows.iter()))
         @if found.rows.is_empty() { p.none { (words.empty) } }
-        (hooks::pages(&visit, found.next.map(|next| next.to_string()).as_deref()))
+        (hooks::page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.deliveries, content))
 }
 
-fn filters(visit: &PortalVisit) -> Result<DeliveryListQuery, PortalRefusal> {
+fn list_query(visit: &PortalVisit) -> Result<DeliveryListQuery, PortalRefusal> {
     let time = |name| {
-        let when = parsed::<When>(visit, name)?;
-        Ok::<_, PortalRefusal>(when.map(|when| when.before(visit.now)))
+        let when = parse_filter::<When>(visit, name)?;
+        Ok::<_, PortalRefusal>(when.map(|when| when.instant_before(visit.now)))
     };
     Ok(DeliveryListQuery {
         hook_id: visit.asked_id("hook_id")?,
-        trigger: parsed::<Trigger>(visit, "trigger")?.map(|trigger| trigger.key().to_owned()),
-        state: parsed::<DeliveryState>(visit, "state")?,
+        trigger: parse_filter::<Trigger>(visit, "trigger")?.map(|trigger| trigger.key().to_owned()),
+        state: parse_filter::<DeliveryState>(visit, "state")?,
         since: time("since")?,
         until: time("until")?,
         after: visit.asked_id("after")?,
@@ -53,9 +53,9 @@ fn filters(visit: &PortalVisit) -> Result<DeliveryListQuery, PortalRefusal> {
     })
 }
 
-fn parsed<T: FromStr>(visit: &PortalVisit, name: &str) -> Result<Option<T>, PortalRefusal> {
+fn parse_filter<T: FromStr>(visit: &PortalVisit, name: &str) -> Result<Option<T>, PortalRefusal> {
     let unread = |_| visit.not_accepted(name);
-    visit.asked(name).map(str::parse).transpose().map_err(unread)
+    visit.query_value(name).map(str::parse).transpose().map_err(unread)
 }
 
 fn filter_form(visit: &PortalVisit) -> Markup {
@@ -66,7 +66,7 @@ fn filter_form(visit: &PortalVisit) -> Markup {
                 select name=(name) {
                     option value="" { (words.any) }
                     @for [value, shown] in options {
-                        option value=(value) selected[visit.asked(name) == Some(value)] { (shown) }
+                        option value=(value) selected[visit.query_value(name) == Some(value)] { (shown) }
                     }
                 }
             }
@@ -75,7 +75,7 @@ fn filter_form(visit: &PortalVisit) -> Markup {
     let time = |name: &str, label: &str| {
         html! {
             label { (label) " "
-                input name=(name) value=[visit.asked(name)] placeholder="2026-03-01" size="12"
+                input name=(name) value=[visit.query_value(name)] placeholder="2026-03-01" size="12"
                     autocomplete="off" spellcheck="false"; }
         }
     };
@@ -85,7 +85,7 @@ fn filter_form(visit: &PortalVisit) -> Markup {
         form.filters method="get" action="/portal/deliveries" {
             (choice("state", words.state, &states))
             (choice("trigger", words.trigger, &triggers))
-            @if let Some(hook) = visit.asked("hook_id") {
+            @if let Some(hook) = visit.query_value("hook_id") {
                 label { (words.hook) " " input name="hook_id" value=(hook) autocomplete="off"; }
             }
             (time("since", words.from))
@@ -96,7 +96,7 @@ fn filter_form(visit: &PortalVisit) -> Markup {
 }
 
 /// A table of deliveries.
-pub(super) fn table<'a>(
+pub(super) fn delivery_table<'a>(
     visit: &PortalVisit,
     rows: impl Iterator<Item = &'a DeliveryRow>,
 ) -> Markup {
@@ -105,8 +105,8 @@ pub(super) fn table<'a>(
     let rows = html! {
         @for row in rows {
             tr {
-                td { (link(row.delivery_id)) }
-                td { (state(words, row)) }
+                td { (delivery_link(row.delivery_id)) }
+                td { (state_text(words, row)) }
                 td { code { (row.trigger) } }
                 td { (parts::plain_time(row.created_at.into())) }
                 td { @if let Some(at) = row.next_try_at { (parts::plain_time(at.into())) } }
@@ -117,12 +117,12 @@ pub(super) fn table<'a>(
 }
 
 /// A link to a delivery.
-pub(super) fn link(delivery_id: Uuid) -> Markup {
-    parts::id(&format!("/portal/deliveries/{delivery_id}"), &delivery_id)
+pub(super) fn delivery_link(delivery_id: Uuid) -> Markup {
+    parts::id_link(&format!("/portal/deliveries/{delivery_id}"), &delivery_id)
 }
 
 /// The state of a delivery, with the cause of its end.
-pub(super) fn state(words: &Words, row: &DeliveryRow) -> Markup {
+pub(super) fn state_text(words: &Words, row: &DeliveryRow) -> Markup {
     html! {
         (parts::state_named(&row.state, words.state_of(&row.state)))
         @if let Some(cause) = &row.cause { " " code { (cause) } }
@@ -131,34 +131,34 @@ pub(super) fn state(words: &Words, row: &DeliveryRow) -> Markup {
 
 /// Shows a delivery with its tries.
 pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let found = views::delivery(&state.service, &visit.session, visit.id()?).await;
-    let DeliveryOutlook { then, skip } = visit.told(found)?;
+    let found = views::delivery(&state.service, &visit.session, visit.path_id()?).await;
+    let DeliveryOutlook { then, skip } = visit.or_refusal(found)?;
     let words = visit.words;
     let row = &then.row;
     let content = html! {
-        (facts(words, row))
-        (parts::section("tries", words.tries, &tries(words, &then.attempts)))
-        @if row.state == DeliveryState::Failed.name() { (commands(&visit, row, skip)) }
+        (delivery_facts(words, row))
+        (parts::section("tries", words.tries, &tries_table(words, &then.attempts)))
+        @if row.state == DeliveryState::Failed.name() { (command_section(&visit, row, skip)) }
     };
     Ok(visit.page(words.delivery, content))
 }
 
-fn facts(words: &Words, row: &DeliveryRow) -> Markup {
-    parts::facts(&[
+fn delivery_facts(words: &Words, row: &DeliveryRow) -> Markup {
+    parts::fact_list(&[
         (words.delivery, html! { code { (row.delivery_id) } }),
-        (words.state, state(words, row)),
+        (words.state, state_text(words, row)),
         (words.trigger, html! { code { (row.trigger) } }),
         (
             words.hook,
             html! {
-                @if let Some(id) = row.hook_id { (parts::id(&format!("/portal/hooks/{id}"), &id)) }
+                @if let Some(id) = row.hook_id { (parts::id_link(&format!("/portal/hooks/{id}"), &id)) }
                 @else { (words.none) }
             },
         ),
         (
             words.run,
             html! {
-                @if let Some(id) = row.run_id { (parts::id(&format!("/portal/runs/{id}"), &id)) }
+                @if let Some(id) = row.run_id { (parts::id_link(&format!("/portal/runs/{id}"), &id)) }
                 @else { (words.none) }
             },
         ),
@@ -175,7 +175,7 @@ fn facts(words: &Words, row: &DeliveryRow) -> Markup {
 }
 
 /// A table of tries. The text of an answer is for operators.
-fn tries(words: &Words, attempts: &[Attempt]) -> Markup {
+fn tries_table(words: &Words, attempts: &[Attempt]) -> Markup {
     let heads = [
         words.number,
         words.time,
@@ -190,11 +190,11 @@ fn tries(words: &Words, attempts: &[Attempt]) -> Markup {
             tr {
                 td { (one.number) }
                 td { (parts::plain_time(one.started_at)) }
-                td { (milliseconds(one.started_at, one.finished_at)) " ms" }
+                td { (milliseconds_between(one.started_at, one.finished_at)) " ms" }
                 td { code { (one.outcome.name()) } }
                 td { @if let Some(status) = one.status { (status) } }
-                td { @if let Some(error) = &one.error { (parts::foreign(error)) } }
-                td { @for hop in &one.hops { (target(hop)) " " } }
+                td { @if let Some(error) = &one.error { (parts::foreign_text(error)) } }
+                td { @for hop in &one.hops { (hop_target(hop)) " " } }
             }
         }
     };
@@ -204,17 +204,17 @@ fn tries(words: &Words, attempts: &[Attempt]) -> Markup {
     }
 }
 
-fn target(hop: &Hop) -> Markup {
-    parts::foreign(hop.url.as_deref().unwrap_or_default())
+fn hop_target(hop: &Hop) -> Markup {
+    parts::foreign_text(hop.url.as_deref().unwrap_or_default())
 }
 
-fn milliseconds(from: Timestamp, to: Timestamp) -> i64 {
+fn milliseconds_between(from: Timestamp, to: Timestamp) -> i64 {
     (to.get() - from.get()).num_milliseconds()
 }
 
 /// A failed delivery of a subscription is replayed, and a failed step is tried again on the page of
 /// its run.
-fn commands(visit: &PortalVisit, row: &DeliveryRow, skip: Option<ReplaySkip>) -> Markup {
+fn command_section(visit: &PortalVisit, row: &DeliveryRow, skip: Option<ReplaySkip>) -> Markup {
     let words = visit.words;
     let content = html! {
         @if let Some(run_id) = row.run_id {
@@ -223,8 +223,8 @@ fn commands(visit: &PortalVisit, row: &DeliveryRow, skip: Option<ReplaySkip>) ->
             p { (words.why_skipped(why)) }
         } @else {
             form.stacked method="post" action=(format!("{}/replay", visit.path)) {
-                (look::token(visit))
-                (parts::hidden("request_id", &visit.request_id))
+                (look::token_field(visit))
+                (parts::hidden_field("request_id", &visit.request_id))
                 p { (words.replay_effect) }
                 label { (words.reason) " "
                     input name="reason" required maxlength="200" autocomplete="off"; }
@@ -238,13 +238,13 @@ fn commands(visit: &PortalVisit, row: &DeliveryRow, skip: Option<ReplaySkip>) ->
 /// Sends a failed delivery once more. The same form sent again begins no second replay.
 pub(super) async fn replay(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, .. } = &form;
-    let delivery_id = visit.id()?;
+    let delivery_id = visit.path_id()?;
     let request_id = form.request_id()?;
-    let order = DeliveryReplay { delivery_id, request_id, reason: form.text("reason")? };
+    let order = DeliveryReplay { delivery_id, request_id, reason: form.required_text("reason")? };
     let outcome = acts::replay_delivery(&state.service, &visit.session, order).await;
-    if let ReplayOutcome::Skipped(why) = visit.told(outcome)? {
-        return Err(PortalRefusal::of_skip(why, &visit.look()));
+    if let ReplayOutcome::Skipped(why) = visit.or_refusal(outcome)? {
+        return Err(PortalRefusal::of_skip(why, &visit.page_look()));
     }
     let page = format!("/portal/deliveries/{delivery_id}");
-    Ok(form.done(&page, "replayed").into_response())
+    Ok(form.redirect_done(&page, "replayed").into_response())
 }

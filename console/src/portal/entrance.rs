@@ -13,8 +13,8 @@ use maud::html;
 use super::look::{self, PortalLook, PortalPage};
 use super::refusal::PortalRefusal;
 use super::visit::{
-    BACK, PortalAnswer, PortalForm, browser_lang, cookie_name, cookies, is_encrypted, own_page,
-    path_of,
+    BACK, PortalAnswer, PortalForm, browser_lang, cookie_name, is_encrypted, own_page, path_of,
+    session_cookies,
 };
 use super::words::words_in;
 use super::{PortalState, SharedPortal};
@@ -27,13 +27,13 @@ const GO_ON: &str = "0; url=/portal";
 /// Uses a link. A request for the head alone and a guess of the browser use up none.
 pub(super) async fn enter(State(state): State<SharedPortal>, parts: Parts) -> PortalAnswer {
     let service = &state.service;
-    let look = PortalLook::bare(words_in(browser_lang(&parts.headers)));
+    let look = PortalLook::without_session(words_in(browser_lang(&parts.headers)));
     if parts.method != Method::GET || parts.headers.contains_key("sec-purpose") {
-        return Err(PortalRefusal::over(&look));
+        return Err(PortalRefusal::session_over(&look));
     }
     let code = one_code(&parts).unwrap_or_default();
-    let cookies = cookies(service, &parts.headers);
-    let entered = sessions::enter(service, &parts, &code, &cookies).await;
+    let cookies = session_cookies(service, &parts.headers);
+    let entered = sessions::enter_by_link(service, &parts, &code, &cookies).await;
     match entered.map_err(|why| PortalRefusal::new(why, &look))? {
         PortalEntry::Begun { cookie, session } => {
             let words = session.lang().map_or(look.words, words_in);
@@ -94,22 +94,23 @@ fn cookie_header(
 /// Ends the session, for all copies of its cookie.
 pub(super) async fn leave(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let visit = &form.visit;
-    visit.told(visit.session.end(&state.service).await)?;
+    visit.or_refusal(visit.session.end(&state.service).await)?;
     let frame_origin = visit.session.frame_origin();
     let set = cookie_header(&state, "", 0, frame_origin);
-    let look = PortalLook::bare(visit.words).framed_by(frame_origin.map(str::to_owned));
+    let look = PortalLook::without_session(visit.words).framed_by(frame_origin.map(str::to_owned));
     let content = html! { p { (visit.words.left) } };
-    let answer = look::bare(StatusCode::OK, &look, visit.words.portal, &content);
+    let answer = look::bare_page(StatusCode::OK, &look, visit.words.portal, &content);
     Ok(([(SET_COOKIE, set)], answer).into_response())
 }
 
 /// Sets the language of the session, and goes back to the page.
 pub(super) async fn set_lang(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let visit = &form.visit;
-    let lang = Lang::read(form.text("lang")?);
-    let lang = lang.ok_or_else(|| visit.refused(StatusCode::BAD_REQUEST, visit.words.missing))?;
-    visit.told(visit.session.set_lang(&state.service, lang).await)?;
-    let back = form.fields.optional(BACK).and_then(own_page).unwrap_or("/portal");
+    let lang = Lang::read(form.required_text("lang")?);
+    let lang =
+        lang.ok_or_else(|| visit.refusal_page(StatusCode::BAD_REQUEST, visit.words.missing))?;
+    visit.or_refusal(visit.session.set_lang(&state.service, lang).await)?;
+    let back = form.fields.optional_text(BACK).and_then(own_page).unwrap_or("/portal");
     Ok(Redirect::to(back).into_response())
 }
 
@@ -120,14 +121,14 @@ pub(super) async fn without_slash() -> Redirect {
 
 /// A path of no page.
 pub(super) async fn no_page(request: Request) -> PortalRefusal {
-    let look = PortalLook::bare(words_in(browser_lang(request.headers())));
-    PortalRefusal::saying(StatusCode::NOT_FOUND, look.words.nothing, &look)
+    let look = PortalLook::without_session(words_in(browser_lang(request.headers())));
+    PortalRefusal::with_sentence(StatusCode::NOT_FOUND, look.words.nothing, &look)
 }
 
 /// A page that is opened by another method.
 pub(super) async fn wrong_method(request: Request) -> PortalRefusal {
-    let look = PortalLook::bare(words_in(browser_lang(request.headers())));
-    PortalRefusal::saying(StatusCode::METHOD_NOT_ALLOWED, look.words.wrong_method, &look)
+    let look = PortalLook::without_session(words_in(browser_lang(request.headers())));
+    PortalRefusal::with_sentence(StatusCode::METHOD_NOT_ALLOWED, look.words.wrong_method, &look)
 }
 
 /// Whether another site led the browser here, which then kept the cookie back.
@@ -137,7 +138,7 @@ pub(super) fn is_from_elsewhere(parts: &Parts) -> bool {
 }
 
 /// Asks for the same page again, which is then a call of this site.
-pub(super) fn again(parts: &Parts, look: &PortalLook) -> Response {
+pub(super) fn reload_page(parts: &Parts, look: &PortalLook) -> Response {
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let page = format!("{}{query}", path_of(parts));
     let head = html! { meta http-equiv="refresh" content=(format!("0; url={page}")); };

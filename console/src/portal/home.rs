@@ -19,10 +19,10 @@ pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) 
     let service = &state.service;
     let session = &visit.session;
     let words = visit.words;
-    let figures = visit.told(views::figures(service, session).await)?;
+    let figures = visit.or_refusal(views::figures(service, session).await)?;
     let failed =
         DeliveryListQuery { state: Some(DeliveryState::Failed), ..DeliveryListQuery::default() };
-    let failed = visit.told(views::deliveries(service, session, failed).await)?;
+    let failed = visit.or_refusal(views::deliveries(service, session, failed).await)?;
     let content = html! {
         dl.figures {
             div { dt { (words.keys) } dd { a href="/portal/keys" { (figures.keys) } } }
@@ -31,7 +31,7 @@ pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) 
         }
         (parts::section("failed", words.recent_failures, &html! {
             @if failed.rows.is_empty() { p.none { (words.empty) } } @else {
-                (deliveries::table(&visit, failed.rows.iter().take(FAILED_SHOWN)))
+                (deliveries::delivery_table(&visit, failed.rows.iter().take(FAILED_SHOWN)))
                 p { a href="/portal/deliveries?state=failed" { (words.deliveries) } }
             }
         }))

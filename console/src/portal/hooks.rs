@@ -20,14 +20,14 @@ const HEALTH_OF: &str = " / ";
 
 /// Lists live or removed subscriptions.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let which = match visit.asked("removed") {
+    let which = match visit.query_value("removed") {
         None => HookFilter::Live,
         Some("true") => HookFilter::Removed(AuditPeriod::default()),
         Some(_) => return Err(visit.not_accepted("removed")),
     };
     let after = visit.asked_id("after")?;
     let found = views::hooks(&state.service, &visit.session, which, after).await;
-    let found = visit.told(found)?;
+    let found = visit.or_refusal(found)?;
     let words = visit.words;
     let heads = [
         words.target,
@@ -44,27 +44,27 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
         @for hook in &found.page.rows {
             @let state = state_of(hook, &found.warned);
             tr {
-                td { (link(hook)) }
+                td { (hook_link(hook)) }
                 td { code { (hook.trigger) } }
                 td { @if let Some(form) = hook.form_id { (parts::plain_id(&form)) }
                     @else { (words.all_forms) } }
-                td { (parts::id(&format!("/portal/keys/{}", hook.key_id), &hook.key_id)) }
+                td { (parts::id_link(&format!("/portal/keys/{}", hook.key_id), &hook.key_id)) }
                 td { (parts::plain_time(hook.created_at.into())) }
                 td { (parts::state_named(state, words.state_of(state))) }
-                td { @if let Some(health) = health_of(hook) { (share(words, health)) } }
-                td { (arrival(words, health_of(hook))) }
+                td { @if let Some(health) = health_of(hook) { (success_share(words, health)) } }
+                td { (last_arrival(words, health_of(hook))) }
             }
         }
     };
     let tab = |removed: Option<&str>, name: &str| {
-        let here = (removed == visit.asked("removed")).then_some("page");
-        html! { a href=(visit.link("removed", removed)) aria-current=[here] { (name) } " " }
+        let here = (removed == visit.query_value("removed")).then_some("page");
+        html! { a href=(visit.link_with("removed", removed)) aria-current=[here] { (name) } " " }
     };
     let content = html! {
         p { (tab(None, words.live_hooks)) (tab(Some("true"), words.removed_hooks)) }
         (parts::table(words.hooks, &heads, &rows))
         @if found.page.rows.is_empty() { p.none { (words.empty) } }
-        (pages(&visit, found.page.next.map(|next| next.to_string()).as_deref()))
+        (page_links(&visit, found.page.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.hooks, content))
 }
@@ -77,13 +77,13 @@ fn state_of(hook: &HookLife, warned: &[Uuid]) -> &'static str {
     }
 }
 
-fn link(hook: &HookLife) -> Markup {
+fn hook_link(hook: &HookLife) -> Markup {
     html! {
-        a href=(format!("/portal/hooks/{}", hook.hook_id)) { (parts::foreign(&hook.target_url)) }
+        a href=(format!("/portal/hooks/{}", hook.hook_id)) { (parts::foreign_text(&hook.target_url)) }
     }
 }
 
-fn share(words: &Words, health: &HookHealth) -> Markup {
+fn success_share(words: &Words, health: &HookHealth) -> Markup {
     let HookHealth { delivered, failed, pending, .. } = *health;
     html! {
         @if delivered + failed + pending == 0 { span.none { (words.none) } } @else {
@@ -93,7 +93,7 @@ fn share(words: &Words, health: &HookHealth) -> Markup {
     }
 }
 
-fn arrival(words: &Words, health: Option<&HookHealth>) -> Markup {
+fn last_arrival(words: &Words, health: Option<&HookHealth>) -> Markup {
     html! {
         @if let Some(at) = health.and_then(|health| health.delivered_at) {
             (parts::plain_time(at.into()))
@@ -102,15 +102,15 @@ fn arrival(words: &Words, health: Option<&HookHealth>) -> Markup {
 }
 
 /// Links to the first page and the next one.
-pub(super) fn pages(visit: &PortalVisit, next: Option<&str>) -> Markup {
+pub(super) fn page_links(visit: &PortalVisit, next: Option<&str>) -> Markup {
     let words = visit.words;
     html! {
         nav.pages aria-label=(words.pages) {
-            @if visit.asked("after").is_some() {
-                a href=(visit.link("after", None)) rel="first" { (words.first_page) }
+            @if visit.query_value("after").is_some() {
+                a href=(visit.link_with("after", None)) rel="first" { (words.first_page) }
             }
             @if let Some(next) = next {
-                a href=(visit.link("after", Some(next))) rel="next" { (words.next_page) }
+                a href=(visit.link_with("after", Some(next))) rel="next" { (words.next_page) }
             }
         }
     }
@@ -119,7 +119,7 @@ pub(super) fn pages(visit: &PortalVisit, next: Option<&str>) -> Markup {
 /// Subscriptions by target and trigger.
 pub(super) fn short_list(words: &Words, hooks: &[HookLife]) -> Markup {
     let rows = html! {
-        @for hook in hooks { tr { td { (link(hook)) } td { code { (hook.trigger) } } } }
+        @for hook in hooks { tr { td { (hook_link(hook)) } td { code { (hook.trigger) } } } }
     };
     parts::table(words.hooks, &[words.target, words.trigger], &rows)
 }
@@ -162,29 +162,31 @@ struct GoneDelivery {
 
 /// Shows a subscription.
 pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let found = views::hook(&state.service, &visit.session, visit.id()?).await;
-    let (history, health) = visit.told(found)?;
-    let story: HookStory = visit.told(read(&history))?;
+    let found = views::hook(&state.service, &visit.session, visit.path_id()?).await;
+    let (history, health) = visit.or_refusal(found)?;
+    let story: HookStory = visit.or_refusal(reread_answer(&history))?;
     let words = visit.words;
     let content = html! {
-        (facts(words, &story, &health))
+        (hook_facts(words, &story, &health))
         p { a href=(format!("/portal/deliveries?hook_id={}", story.id)) { (words.deliveries) } }
-        @if let Some(removal) = &story.removal { (farewell(words, removal)) }
-        @else { (commands(&visit)) }
+        @if let Some(removal) = &story.removal { (removal_section(words, removal)) }
+        @else { (command_section(&visit)) }
     };
     Ok(visit.page(words.hook, content))
 }
 
 /// Reads the answer of a query as the API would show it.
-fn read<T: for<'a> Deserialize<'a>>(found: &impl serde::Serialize) -> Result<T, api::Error> {
+fn reread_answer<T: for<'a> Deserialize<'a>>(
+    found: &impl serde::Serialize,
+) -> Result<T, api::Error> {
     let value = serde_json::to_value(found).and_then(serde_json::from_value);
     value.map_err(|error| api::Error::Internal(error.to_string()))
 }
 
-fn facts(words: &Words, story: &HookStory, health: &HookHealth) -> Markup {
+fn hook_facts(words: &Words, story: &HookStory, health: &HookHealth) -> Markup {
     let code = |text: Option<&str>| html! { code { (text.unwrap_or(words.none)) } };
-    parts::facts(&[
-        (words.target, parts::foreign(story.target.as_deref().unwrap_or(words.none))),
+    parts::fact_list(&[
+        (words.target, parts::foreign_text(story.target.as_deref().unwrap_or(words.none))),
         (words.trigger, code(story.trigger.as_deref())),
         (words.state, parts::state_named(&story.state, words.state_of(&story.state))),
         (
@@ -197,7 +199,7 @@ fn facts(words: &Words, story: &HookStory, health: &HookHealth) -> Markup {
             words.key,
             html! {
                 @if let Some(key) = &story.key {
-                    (parts::foreign(&key.name)) " " code { (key.prefix) "…" }
+                    (parts::foreign_text(&key.name)) " " code { (key.prefix) "…" }
                 } @else { (words.none) }
             },
         ),
@@ -207,14 +209,14 @@ fn facts(words: &Words, story: &HookStory, health: &HookHealth) -> Markup {
                 @if let Some(at) = story.created_at { (parts::plain_time(at)) }
             },
         ),
-        (words.health, share(words, health)),
-        (words.last_arrival, arrival(words, Some(health))),
+        (words.health, success_share(words, health)),
+        (words.last_arrival, last_arrival(words, Some(health))),
     ])
 }
 
-fn farewell(words: &Words, removal: &HookFarewell) -> Markup {
+fn removal_section(words: &Words, removal: &HookFarewell) -> Markup {
     let content = html! {
-        (parts::facts(&[
+        (parts::fact_list(&[
             (words.removed_at, parts::plain_time(removal.at)),
             (words.cause, html! { code { (removal.reason) } }),
         ]))
@@ -222,7 +224,7 @@ fn farewell(words: &Words, removal: &HookFarewell) -> Markup {
             p { (words.decided) ":" }
             ul { @for one in &removal.deciding {
                 li {
-                    (deliveries::link(one.delivery_id))
+                    (deliveries::delivery_link(one.delivery_id))
                     " " (one.status) " " (parts::plain_time(one.finished_at))
                 }
             } }
@@ -231,12 +233,12 @@ fn farewell(words: &Words, removal: &HookFarewell) -> Markup {
     parts::section("why", words.why_removed, &content)
 }
 
-fn commands(visit: &PortalVisit) -> Markup {
+fn command_section(visit: &PortalVisit) -> Markup {
     let words = visit.words;
     let command = |end: &str, effect: &str, name: &str| {
         html! {
             form.stacked method="post" action=(format!("{}/{end}", visit.path)) {
-                (look::token(visit))
+                (look::token_field(visit))
                 p { (effect) }
                 button { (name) }
             }
@@ -250,15 +252,15 @@ fn commands(visit: &PortalVisit) -> Markup {
 }
 
 /// Sends a test, and shows how the target answered. The text of the answer is for operators.
-pub(super) async fn test(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
+pub(super) async fn send_test(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, .. } = &form;
-    let id = visit.id()?;
-    let sent = visit.told(acts::test_hook(&state.service, &visit.session, id).await)?;
+    let id = visit.path_id()?;
+    let sent = visit.or_refusal(acts::test_hook(&state.service, &visit.session, id).await)?;
     let words = visit.words;
     let content = html! {
         p.done role="status" { (words.tested) }
-        (parts::facts(&[
-            (words.target, parts::foreign(&sent.target)),
+        (parts::fact_list(&[
+            (words.target, parts::foreign_text(&sent.target)),
             (words.trigger, html! { code { (sent.trigger) } }),
             (words.status, html! {
                 @if let Some(status) = sent.status { (status) } @else { (words.none) }
@@ -273,11 +275,11 @@ pub(super) async fn test(State(state): State<SharedPortal>, form: PortalForm) ->
 /// Shows the whole target.
 pub(super) async fn reveal(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, .. } = &form;
-    let id = visit.id()?;
-    let target = visit.told(acts::reveal_target(&state.service, &visit.session, id).await)?;
+    let id = visit.path_id()?;
+    let target = visit.or_refusal(acts::reveal_target(&state.service, &visit.session, id).await)?;
     let words = visit.words;
     let content = html! {
-        pre.shown tabindex="0" { (parts::foreign(&target)) }
+        pre.shown tabindex="0" { (parts::foreign_text(&target)) }
         p { a href=(format!("/portal/hooks/{id}")) { (words.hook) } }
     };
     Ok(visit.page(words.target, content))

@@ -12,7 +12,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::access::FrameOrigin;
 use domain::firm::BrandColor;
-use domain::values::{Lang, printable};
+use domain::values::{Lang, printable_text};
 use maud::{DOCTYPE, Markup, html};
 use url::Url;
 
@@ -38,7 +38,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 const POLICY_WITHOUT_PAGE: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// Adds the headers that an answer does not have.
-pub(super) async fn guard(mut response: Response) -> Response {
+pub(super) async fn add_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
@@ -48,7 +48,7 @@ pub(super) async fn guard(mut response: Response) -> Response {
 }
 
 /// Pages of the menu: address and name.
-const fn menu(words: &Words) -> [[&'static str; 2]; 7] {
+const fn menu_items(words: &Words) -> [[&'static str; 2]; 7] {
     [
         ["/portal", words.home],
         ["/portal/keys", words.keys],
@@ -82,7 +82,7 @@ struct FirmLogo {
 
 impl PortalLook {
     /// The look without a session.
-    pub(super) const fn bare(words: &'static Words) -> Self {
+    pub(super) const fn without_session(words: &'static Words) -> Self {
         Self { words, frame_origin: None, firm: None }
     }
 
@@ -95,7 +95,7 @@ impl PortalLook {
     pub(super) fn new(words: &'static Words, session: &PortalSession) -> Self {
         let brand = session.brand();
         let firm = FirmLook {
-            name: printable(session.firm_name()).into_owned(),
+            name: printable_text(session.firm_name()).into_owned(),
             color: brand.color.as_deref().and_then(|color| color.trim().parse().ok()),
             logo: brand.logo_url.as_deref().and_then(FirmLogo::new),
         };
@@ -108,7 +108,7 @@ impl PortalLook {
         self.firm.is_some()
     }
 
-    fn policy(&self) -> String {
+    fn security_policy(&self) -> String {
         let ancestors = self.frame_origin.as_deref().unwrap_or("'none'");
         let logo = self.firm.as_ref().and_then(|firm| firm.logo.as_ref());
         let images = logo.map(|logo| format!(" {}", logo.origin)).unwrap_or_default();
@@ -137,35 +137,35 @@ pub(super) struct PortalPage<'a> {
 }
 
 /// A whole page.
-pub(super) fn page(visit: &PortalVisit, page: &PortalPage<'_>) -> Response {
-    let look = visit.look();
+pub(super) fn full_page(visit: &PortalVisit, page: &PortalPage<'_>) -> Response {
+    let look = visit.page_look();
     let body = html! {
         a.skip href="#content" { (look.words.skip) }
         header.top {
-            (brand(&look))
+            (brand_link(&look))
             nav aria-label=(look.words.portal) { ul {
-                @for [path, name] in menu(look.words) {
+                @for [path, name] in menu_items(look.words) {
                     li { a href=(path) aria-current=[(visit.path == path).then_some("page")] {
                         (name)
                     } }
                 }
             } }
             form method="post" action="/portal/leave" {
-                (token(visit))
+                (token_field(visit))
                 button { (look.words.leave) }
             }
         }
         main #content tabindex="-1" {
             h1 { (page.title) }
-            @if let Some(sentence) = visit.asked("done").and_then(|done| look.words.done(done)) {
+            @if let Some(sentence) = visit.query_value("done").and_then(|done| look.words.done_sentence(done)) {
                 p.done role="status" { (sentence) }
             }
             (page.content)
         }
         footer {
             form.buttons method="post" action="/portal/lang" {
-                (token(visit))
-                @if let Some(here) = visit.here() { (parts::hidden(BACK, &here)) }
+                (token_field(visit))
+                @if let Some(here) = visit.return_path() { (parts::hidden_field(BACK, &here)) }
                 @for lang in Lang::ALL {
                     button name="lang" value=(lang.code()) lang=(lang.code())
                         aria-pressed=(lang == look.words.lang) { (name_of(lang)) }
@@ -175,11 +175,11 @@ pub(super) fn page(visit: &PortalVisit, page: &PortalPage<'_>) -> Response {
                 time datetime=(visit.session.ends_at()) { (visit.session.ends_at()) } }
         }
     };
-    document(StatusCode::OK, &look, &PortalPage { title: page.title, content: body })
+    html_document(StatusCode::OK, &look, &PortalPage { title: page.title, content: body })
 }
 
 /// A page without a menu.
-pub(super) fn bare(
+pub(super) fn bare_page(
     status: StatusCode,
     look: &PortalLook,
     title: &str,
@@ -196,7 +196,7 @@ pub(super) fn bare_with(
     head: &Markup,
 ) -> Response {
     let body = html! {
-        header.top { (brand(look)) }
+        header.top { (brand_link(look)) }
         main #content tabindex="-1" { h1 { (page.title) } (page.content) }
     };
     document_with(status, look, &PortalPage { title: page.title, content: body }, head)
@@ -210,7 +210,7 @@ const fn name_of(lang: Lang) -> &'static str {
     }
 }
 
-fn brand(look: &PortalLook) -> Markup {
+fn brand_link(look: &PortalLook) -> Markup {
     html! {
         @if let Some(firm) = &look.firm {
             a.brand href="/portal" {
@@ -224,11 +224,11 @@ fn brand(look: &PortalLook) -> Markup {
 }
 
 /// The hidden field that proves the origin of a form.
-pub(super) fn token(visit: &PortalVisit) -> Markup {
+pub(super) fn token_field(visit: &PortalVisit) -> Markup {
     html! { input type="hidden" name=(FORM_TOKEN) value=(visit.form_token); }
 }
 
-fn document(status: StatusCode, look: &PortalLook, page: &PortalPage<'_>) -> Response {
+fn html_document(status: StatusCode, look: &PortalLook, page: &PortalPage<'_>) -> Response {
     document_with(status, look, page, &html! {})
 }
 
@@ -261,7 +261,7 @@ fn document_with(
     let kind = [
         (CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
         (CONTENT_LANGUAGE, look.words.lang.code().to_owned()),
-        (CONTENT_SECURITY_POLICY, look.policy()),
+        (CONTENT_SECURITY_POLICY, look.security_policy()),
     ];
     let mut response = (status, kind, html.into_string()).into_response();
     // Older browsers know no list of origins in this header, so it only says that there is none.
@@ -272,7 +272,7 @@ fn document_with(
 
 /// The style, which browsers keep until this build changes.
 pub(super) async fn style() -> impl IntoResponse {
-    css(STYLE.to_owned())
+    css_response(STYLE.to_owned())
 }
 
 /// The colours of a brand, with the ink that can be read on it.
@@ -282,10 +282,10 @@ pub(super) async fn brand_style(params: RawPathParams) -> Response {
         return StatusCode::NOT_FOUND.into_response();
     };
     let ink = color.ink();
-    css(format!(":root{{--brand:#{color};--brand-ink:{ink}}}")).into_response()
+    css_response(format!(":root{{--brand:#{color};--brand-ink:{ink}}}")).into_response()
 }
 
-fn css(style: String) -> impl IntoResponse {
+fn css_response(style: String) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, "public, max-age=3600")], style)
 }
 

@@ -44,11 +44,11 @@ pub fn portal(service: Service) -> Router {
     }
     let state = Arc::new(PortalState { service });
     let pages = Router::new()
-        .nest("/portal", pages())
+        .nest("/portal", page_routes())
         .route("/portal/", get(entrance::without_slash))
         .fallback(entrance::no_page)
         .method_not_allowed_fallback(entrance::wrong_method)
-        .layer(map_response(look::guard))
+        .layer(map_response(look::add_headers))
         .with_state(Arc::clone(&state));
     let pages = api::public::around_pages(pages, &state.service);
     Router::new()
@@ -57,7 +57,7 @@ pub fn portal(service: Service) -> Router {
         .route("/portal/{*page}", any_service(pages))
 }
 
-fn pages() -> Router<SharedPortal> {
+fn page_routes() -> Router<SharedPortal> {
     Router::new()
         .route("/", get(home::show))
         .route("/enter", get(entrance::enter))
@@ -74,7 +74,7 @@ fn pages() -> Router<SharedPortal> {
         .route("/secret/rotate", post(secret::rotate))
         .route("/hooks", get(hooks::list))
         .route("/hooks/{id}", get(hooks::show))
-        .route("/hooks/{id}/test", post(hooks::test))
+        .route("/hooks/{id}/test", post(hooks::send_test))
         .route("/hooks/{id}/target", post(hooks::reveal))
         .route("/deliveries", get(deliveries::list))
         .route("/deliveries/{id}", get(deliveries::show))

@@ -15,22 +15,22 @@ pub(crate) struct PortalRefusal(Box<Response>);
 
 impl PortalRefusal {
     /// A refusal by this sentence.
-    pub(super) fn saying(status: StatusCode, sentence: &str, look: &PortalLook) -> Self {
+    pub(super) fn with_sentence(status: StatusCode, sentence: &str, look: &PortalLook) -> Self {
         let content = html! {
             p.refused role="alert" { (sentence) }
             @if look.has_session() { p { a href="/portal" { (look.words.home) } } }
         };
-        Self(Box::new(look::bare(status, look, look.words.refused, &content)))
+        Self(Box::new(look::bare_page(status, look, look.words.refused, &content)))
     }
 
     /// The refusal of a call without a session.
-    pub(super) fn over(look: &PortalLook) -> Self {
-        Self::saying(StatusCode::UNAUTHORIZED, look.words.over, look)
+    pub(super) fn session_over(look: &PortalLook) -> Self {
+        Self::with_sentence(StatusCode::UNAUTHORIZED, look.words.over, look)
     }
 
     /// The refusal of a replay that cannot succeed.
     pub(super) fn of_skip(why: ReplaySkip, look: &PortalLook) -> Self {
-        Self::saying(StatusCode::CONFLICT, look.words.why_skipped(why), look)
+        Self::with_sentence(StatusCode::CONFLICT, look.words.why_skipped(why), look)
     }
 
     /// The refusal by an error of the service.
@@ -53,7 +53,7 @@ impl PortalRefusal {
         };
         // The answer of the API has the status and the wait, and it is logged once.
         let answer = error.into_response();
-        let mut refusal = Self::saying(answer.status(), sentence, look);
+        let mut refusal = Self::with_sentence(answer.status(), sentence, look);
         if let Some(wait) = answer.headers().get(RETRY_AFTER) {
             refusal.0.headers_mut().insert(RETRY_AFTER, wait.clone());
         }
@@ -82,7 +82,7 @@ mod tests {
     /// A refusal named no wait.
     #[test]
     fn a_refusal_names_its_wait() {
-        let look = PortalLook::bare(words_in(Lang::Fr));
+        let look = PortalLook::without_session(words_in(Lang::Fr));
         for (error, status, wait) in [
             (Error::Unavailable("x".into()), 503, Some("1")),
             (Error::RateLimited(7), 429, Some("7")),

@@ -16,21 +16,21 @@ const FOR_A_MINUTE: &str = "60; url=/portal/secret";
 
 /// Shows the two commands, and no secret.
 pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
-    let since = visit.told(acts::secret_since(&state.service, &visit.session).await)?;
+    let since = visit.or_refusal(acts::secret_since(&state.service, &visit.session).await)?;
     let words = visit.words;
     let content = html! {
         p { (words.secret_use) }
         (parts::section("reveal", words.reveal, &html! {
             form.stacked method="post" action="/portal/secret/reveal" {
-                (look::token(&visit))
+                (look::token_field(&visit))
                 p { (words.a_minute) }
                 button { (words.reveal) }
             }
         }))
         (parts::section("rotate", words.rotate, &html! {
             form.stacked method="post" action="/portal/secret/rotate" {
-                (look::token(&visit))
-                (parts::hidden("since", &since))
+                (look::token_field(&visit))
+                (parts::hidden_field("since", &since))
                 p { (words.rotate_effect) }
                 label { (words.reason) " "
                     input name="reason" maxlength="200" autocomplete="off"; }
@@ -46,26 +46,26 @@ pub(super) async fn show(State(state): State<SharedPortal>, visit: PortalVisit) 
 /// Shows the secret. The look is recorded first.
 pub(super) async fn reveal(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, .. } = &form;
-    let secret = visit.told(acts::reveal_secret(&state.service, &visit.session).await)?;
-    Ok(shown(visit, &secret, None))
+    let secret = visit.or_refusal(acts::reveal_secret(&state.service, &visit.session).await)?;
+    Ok(secret_page(visit, &secret, None))
 }
 
 /// Makes a new secret, and shows it. The same form sent again makes no second one.
 pub(super) async fn rotate(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, fields } = &form;
-    if fields.optional("sure") != Some("yes") {
-        return Err(visit.refused(StatusCode::BAD_REQUEST, visit.words.missing));
+    if fields.optional_text("sure") != Some("yes") {
+        return Err(visit.refusal_page(StatusCode::BAD_REQUEST, visit.words.missing));
     }
-    let reason = fields.optional("reason");
-    let since = form.text("since")?.parse().map_err(|_| visit.not_accepted("since"))?;
+    let reason = fields.optional_text("reason");
+    let since = form.required_text("since")?.parse().map_err(|_| visit.not_accepted("since"))?;
     let rotated = acts::rotate_secret(&state.service, &visit.session, since, reason).await;
-    let RotationOutcome::New(secret) = visit.told(rotated)? else {
-        return Err(visit.refused(StatusCode::CONFLICT, visit.words.secret_changed));
+    let RotationOutcome::New(secret) = visit.or_refusal(rotated)? else {
+        return Err(visit.refusal_page(StatusCode::CONFLICT, visit.words.secret_changed));
     };
-    Ok(shown(visit, &secret, Some(visit.words.rotated)))
+    Ok(secret_page(visit, &secret, Some(visit.words.rotated)))
 }
 
-fn shown(visit: &PortalVisit, secret: &RevealedSecret, news: Option<&str>) -> Response {
+fn secret_page(visit: &PortalVisit, secret: &RevealedSecret, news: Option<&str>) -> Response {
     let words = visit.words;
     let content = html! {
         @if let Some(news) = news { p.done role="status" { (news) } }

@@ -15,7 +15,7 @@ use crate::parts;
 /// Lists the steps of all runs, newest first.
 pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let after = visit.asked_id("after")?;
-    let found = visit.told(views::steps(&state.service, &visit.session, after).await)?;
+    let found = visit.or_refusal(views::steps(&state.service, &visit.session, after).await)?;
     let words = visit.words;
     let heads = [words.step, words.run, words.state, words.trigger, words.created];
     let rows = html! {
@@ -23,9 +23,9 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
             tr {
                 td { (step_link(row)) }
                 td { @if let Some(id) = row.run_id {
-                    (parts::id(&format!("/portal/runs/{id}"), &id))
+                    (parts::id_link(&format!("/portal/runs/{id}"), &id))
                 } }
-                td { (deliveries::state(words, row)) }
+                td { (deliveries::state_text(words, row)) }
                 td { code { (row.trigger) } }
                 td { (parts::plain_time(row.created_at.into())) }
             }
@@ -34,28 +34,28 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
     let content = html! {
         (parts::table(words.steps, &heads, &rows))
         @if found.rows.is_empty() { p.none { (words.empty) } }
-        (hooks::pages(&visit, found.next.map(|next| next.to_string()).as_deref()))
+        (hooks::page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.steps, content))
 }
 
 fn step_link(row: &DeliveryRow) -> Markup {
     let page = format!("/portal/deliveries/{}", row.delivery_id);
-    parts::id(&page, &row.step_id.unwrap_or(row.delivery_id))
+    parts::id_link(&page, &row.step_id.unwrap_or(row.delivery_id))
 }
 
 /// Shows the steps of a run, oldest first. A failed one can be tried again.
 pub(super) async fn run(State(state): State<SharedPortal>, visit: PortalVisit) -> PortalAnswer {
     let after = visit.asked_id("after")?;
-    let steps = views::run(&state.service, &visit.session, visit.id()?, after).await;
-    let steps = visit.told(steps)?;
+    let steps = views::run(&state.service, &visit.session, visit.path_id()?, after).await;
+    let steps = visit.or_refusal(steps)?;
     let words = visit.words;
     let heads = [words.step, words.state, words.trigger, words.created, words.next_try, ""];
     let rows = html! {
         @for row in &steps.rows {
             tr {
                 td { (step_link(row)) }
-                td { (deliveries::state(words, row)) }
+                td { (deliveries::state_text(words, row)) }
                 td { code { (row.trigger) } }
                 td { (parts::plain_time(row.created_at.into())) }
                 td { @if let Some(at) = row.next_try_at { (parts::plain_time(at.into())) } }
@@ -66,7 +66,7 @@ pub(super) async fn run(State(state): State<SharedPortal>, visit: PortalVisit) -
     let content = html! {
         (parts::table(words.steps, &heads, &rows))
         p { (words.retry_effect) }
-        (hooks::pages(&visit, steps.next.map(|next| next.to_string()).as_deref()))
+        (hooks::page_links(&visit, steps.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.run, content))
 }
@@ -75,8 +75,8 @@ fn retry_form(visit: &PortalVisit, row: &DeliveryRow) -> Markup {
     html! {
         @if let Some(step_id) = row.step_id {
             form method="post" action=(format!("{}/retry", visit.path)) {
-                (look::token(visit))
-                (parts::hidden("step_id", &step_id))
+                (look::token_field(visit))
+                (parts::hidden_field("step_id", &step_id))
                 button { (visit.words.retry) }
             }
         }
@@ -86,10 +86,10 @@ fn retry_form(visit: &PortalVisit, row: &DeliveryRow) -> Markup {
 /// Tries a failed step again.
 pub(super) async fn retry(State(state): State<SharedPortal>, form: PortalForm) -> PortalAnswer {
     let PortalForm { visit, .. } = &form;
-    let run_id = visit.id()?.to_string();
-    let name = acts::step_name(&run_id, form.text("step_id")?);
-    let nothing = || visit.refused(StatusCode::NOT_FOUND, visit.words.nothing);
+    let run_id = visit.path_id()?.to_string();
+    let name = acts::step_name(&run_id, form.required_text("step_id")?);
+    let nothing = || visit.refusal_page(StatusCode::NOT_FOUND, visit.words.nothing);
     let name = name.ok_or_else(nothing)?;
-    visit.told(acts::retry_step(&state.service, &visit.session, name).await)?;
-    Ok(form.done(&format!("/portal/runs/{run_id}"), "retried").into_response())
+    visit.or_refusal(acts::retry_step(&state.service, &visit.session, name).await)?;
+    Ok(form.redirect_done(&format!("/portal/runs/{run_id}"), "retried").into_response())
 }

@@ -17,7 +17,7 @@ use super::look::{self, PortalLook, PortalPage};
 use super::refusal::PortalRefusal;
 use super::words::{Words, words_in};
 use crate::act::{FORM_TOKEN, FormFields};
-use crate::visit::{named_cookies, params, read_query, written};
+use crate::visit::{named_cookies, path_params, query_text, read_query};
 
 /// The field that names the page to go back to.
 pub(super) const BACK: &str = "back";
@@ -55,8 +55,8 @@ impl FromRequestParts<SharedPortal> for PortalVisit {
     ) -> Result<Self, PortalRefusal> {
         let service = &state.service;
         let browser = browser_lang(&parts.headers);
-        let look = PortalLook::bare(words_in(browser));
-        let cookies: Vec<&str> = cookies(service, &parts.headers);
+        let look = PortalLook::without_session(words_in(browser));
+        let cookies: Vec<&str> = session_cookies(service, &parts.headers);
         let standing = sessions::find(service, parts, &cookies).await;
         let session = match standing.map_err(|why| PortalRefusal::new(why, &look))? {
             PortalStanding::Open(session) => session,
@@ -64,12 +64,12 @@ impl FromRequestParts<SharedPortal> for PortalVisit {
                 return Err(PortalRefusal::new(why, &look.framed_by(frame_origin)));
             }
             PortalStanding::Unknown if entrance::is_from_elsewhere(parts) => {
-                return Err(entrance::again(parts, &look).into());
+                return Err(entrance::reload_page(parts, &look).into());
             }
-            PortalStanding::Unknown => return Err(PortalRefusal::over(&look)),
+            PortalStanding::Unknown => return Err(PortalRefusal::session_over(&look)),
         };
         let words = words_in(session.lang().unwrap_or(browser));
-        let admitted = session.admit(service);
+        let admitted = session.admit_request(service);
         admitted.map_err(|why| PortalRefusal::new(why, &PortalLook::new(words, &session)))?;
         Ok(Self {
             words,
@@ -78,8 +78,8 @@ impl FromRequestParts<SharedPortal> for PortalVisit {
             method: parts.method.clone(),
             query: read_query(parts.uri.query().unwrap_or_default()),
             now: service.clock.now(),
-            request_id: service.entropy.id(),
-            params: params(parts).await,
+            request_id: service.entropy.new_id(),
+            params: path_params(parts).await,
             session,
         })
     }
@@ -92,10 +92,11 @@ impl FromRequest<SharedPortal> for PortalForm {
         let (mut parts, body) = request.into_parts();
         let visit = PortalVisit::from_request_parts(&mut parts, state).await?;
         let fields = FormFields::new(Request::from_parts(parts, body)).await;
-        let fields = fields.map_err(|fault| visit.refused(fault.status(), visit.words.strange))?;
-        let token = fields.optional(FORM_TOKEN).unwrap_or_default();
+        let fields =
+            fields.map_err(|fault| visit.refusal_page(fault.status(), visit.words.strange))?;
+        let token = fields.optional_text(FORM_TOKEN).unwrap_or_default();
         if !visit.session.has_form_token(&state.service, token) {
-            return Err(visit.refused(StatusCode::FORBIDDEN, visit.words.strange));
+            return Err(visit.refusal_page(StatusCode::FORBIDDEN, visit.words.strange));
         }
         Ok(Self { visit, fields })
     }
@@ -112,7 +113,7 @@ pub(super) fn is_encrypted(service: &Service) -> bool {
 }
 
 /// All cookies that may be sessions.
-pub(super) fn cookies<'a>(service: &Service, headers: &'a HeaderMap) -> Vec<&'a str> {
+pub(super) fn session_cookies<'a>(service: &Service, headers: &'a HeaderMap) -> Vec<&'a str> {
     named_cookies(headers, cookie_name(service)).filter(|cookie| !cookie.is_empty()).collect()
 }
 
@@ -147,81 +148,81 @@ pub(super) fn own_page(text: &str) -> Option<&str> {
 
 impl PortalVisit {
     /// The value of a parameter.
-    pub(super) fn asked(&self, name: &str) -> Option<&str> {
+    pub(super) fn query_value(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The id in a parameter. Another text is no parameter that could be left out.
     pub(super) fn asked_id(&self, name: &str) -> Result<Option<Uuid>, PortalRefusal> {
         let read = |text| parse_id(text).ok_or_else(|| self.not_accepted(name));
-        self.asked(name).map(read).transpose()
+        self.query_value(name).map(read).transpose()
     }
 
     /// The refusal of a parameter.
     pub(super) fn not_accepted(&self, name: &str) -> PortalRefusal {
-        self.refused(StatusCode::BAD_REQUEST, &format!("{} {name}", self.words.invalid))
+        self.refusal_page(StatusCode::BAD_REQUEST, &format!("{} {name}", self.words.invalid))
     }
 
     /// This page with its query, for the way back from a form.
-    pub(super) fn here(&self) -> Option<String> {
-        (self.method == Method::GET).then(|| self.link("done", None))
+    pub(super) fn return_path(&self) -> Option<String> {
+        (self.method == Method::GET).then(|| self.link_with("done", None))
     }
 
     /// The id in the path. A malformed one is answered like an unknown one.
-    pub(super) fn id(&self) -> Result<Uuid, PortalRefusal> {
+    pub(super) fn path_id(&self) -> Result<Uuid, PortalRefusal> {
         let id = self.params.iter().find(|(name, _)| name == "id");
         let id = id.and_then(|(_, text)| parse_id(text));
-        id.ok_or_else(|| self.refused(StatusCode::NOT_FOUND, self.words.nothing))
+        id.ok_or_else(|| self.refusal_page(StatusCode::NOT_FOUND, self.words.nothing))
     }
 
     /// This page with a parameter set, or without it.
-    pub(super) fn link(&self, name: &str, value: Option<&str>) -> String {
+    pub(super) fn link_with(&self, name: &str, value: Option<&str>) -> String {
         let others = self.query.iter().filter(|(known, _)| known != name && known != "after");
         let mut query: Vec<(String, String)> = others.cloned().collect();
         query.extend(value.map(|value| (name.to_owned(), value.to_owned())));
         query.retain(|(name, _)| name != "done");
         let mark = if query.is_empty() { "" } else { "?" };
-        format!("{}{mark}{}", self.path, written(&query))
+        format!("{}{mark}{}", self.path, query_text(&query))
     }
 
     /// The result, or a page that says why there is none.
-    pub(super) fn told<T>(&self, result: Result<T, api::Error>) -> Result<T, PortalRefusal> {
-        result.map_err(|why| PortalRefusal::new(why, &self.look()))
+    pub(super) fn or_refusal<T>(&self, result: Result<T, api::Error>) -> Result<T, PortalRefusal> {
+        result.map_err(|why| PortalRefusal::new(why, &self.page_look()))
     }
 
     /// A page that says why there is no other.
-    pub(super) fn refused(&self, status: StatusCode, sentence: &str) -> PortalRefusal {
-        PortalRefusal::saying(status, sentence, &self.look())
+    pub(super) fn refusal_page(&self, status: StatusCode, sentence: &str) -> PortalRefusal {
+        PortalRefusal::with_sentence(status, sentence, &self.page_look())
     }
 
     /// A whole page.
     pub(super) fn page(&self, title: &str, content: Markup) -> Response {
-        look::page(self, &PortalPage { title, content })
+        look::full_page(self, &PortalPage { title, content })
     }
 
     /// The look of all pages of the session.
-    pub(super) fn look(&self) -> PortalLook {
+    pub(super) fn page_look(&self) -> PortalLook {
         PortalLook::new(self.words, &self.session)
     }
 }
 
 impl PortalForm {
     /// To a page, which says what was done.
-    pub(super) fn done(&self, path: &str, done: &str) -> Redirect {
+    pub(super) fn redirect_done(&self, path: &str, done: &str) -> Redirect {
         Redirect::to(&format!("{path}?done={done}"))
     }
 
     /// The id of the form, which is the id of its request.
     pub(super) fn request_id(&self) -> Result<Uuid, PortalRefusal> {
-        let missing = || self.visit.refused(StatusCode::BAD_REQUEST, self.visit.words.missing);
-        parse_id(self.text("request_id")?).ok_or_else(missing)
+        let missing = || self.visit.refusal_page(StatusCode::BAD_REQUEST, self.visit.words.missing);
+        parse_id(self.required_text("request_id")?).ok_or_else(missing)
     }
 
     /// The text of a field that must not be empty.
-    pub(super) fn text(&self, name: &str) -> Result<&str, PortalRefusal> {
+    pub(super) fn required_text(&self, name: &str) -> Result<&str, PortalRefusal> {
         let words = self.visit.words;
-        let missing = || self.visit.refused(StatusCode::BAD_REQUEST, words.missing);
-        self.fields.optional(name).ok_or_else(missing)
+        let missing = || self.visit.refusal_page(StatusCode::BAD_REQUEST, words.missing);
+        self.fields.optional_text(name).ok_or_else(missing)
     }
 }
 

@@ -233,7 +233,7 @@ pub(super) const fn words_in(lang: Lang) -> &'static Words {
 
 impl Words {
     /// The sentence for a command that has been carried out.
-    pub(super) fn done(&self, done: &str) -> Option<&'static str> {
+    pub(super) fn done_sentence(&self, done: &str) -> Option<&'static str> {
         match done {
             "revoked" => Some(self.key_revoked),
             "replayed" => Some(self.replayed),

@@ -67,29 +67,29 @@ struct OperatorAccess {
 
 /// Shows the access.
 pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    visit.shown(&state, "/access", |found: &FirmAccess| content(&visit, found)).await
+    visit.show_answer(&state, "/access", |found: &FirmAccess| access_content(&visit, found)).await
 }
 
-fn content(at: &FirmVisit, found: &FirmAccess) -> PageContent {
+fn access_content(at: &FirmVisit, found: &FirmAccess) -> PageContent {
     let content = html! {
-        (parts::filters(&at.visit, &[ListFilter::Text("as_of", "2026-03-14")]))
+        (parts::filter_form(&at.visit, &[ListFilter::Text("as_of", "2026-03-14")]))
         p { "At " (parts::time(found.at, at.visit.now)) "." }
-        (parts::section("members", "Members", &members(at, &found.members)))
-        (parts::section("keys", "Keys", &keys(at, &found.keys)))
-        (parts::section("tokens", "Tokens", &tokens(at, &found.tokens)))
+        (parts::section("members", "Members", &member_table(at, &found.members)))
+        (parts::section("keys", "Keys", &key_table(at, &found.keys)))
+        (parts::section("tokens", "Tokens", &token_table(at, &found.tokens)))
         @if !found.users.is_empty() {
-            (parts::section("users", "Users of the provider", &users(at, &found.users)))
+            (parts::section("users", "Users of the provider", &user_table(at, &found.users)))
         }
-        (parts::section("operators", "Operators at terminals", &operators(at, &found.operators)))
+        (parts::section("operators", "Operators at terminals", &operator_table(at, &found.operators)))
     };
     PageContent::new("Access", content).with_data()
 }
 
-fn members(at: &FirmVisit, members: &[MemberAccess]) -> Markup {
+fn member_table(at: &FirmVisit, members: &[MemberAccess]) -> Markup {
     let rows = html! {
         @for member in members {
             tr {
-                td { (parts::id(&at.at(&format!("/audit?actor={}", member.id)), &member.id)) }
+                td { (parts::id_link(&at.firm_page(&format!("/audit?actor={}", member.id)), &member.id)) }
                 td { (member.role.as_deref().unwrap_or("left")) }
                 td { (parts::state(if member.active { "active" } else { "inactive" })) }
                 td { (if member.manages { "yes" } else { "no" }) }
@@ -100,12 +100,12 @@ fn members(at: &FirmVisit, members: &[MemberAccess]) -> Markup {
     parts::table("Members", &["Member", "Role", "State", "Manages", "Since"], &rows)
 }
 
-fn keys(at: &FirmVisit, keys: &[KeyAccess]) -> Markup {
+fn key_table(at: &FirmVisit, keys: &[KeyAccess]) -> Markup {
     let rows = html! {
         @for key in keys {
             tr {
-                td { (parts::id(&at.at(&format!("/keys/{}", key.id)), &key.id)) }
-                td { (parts::foreign(&key.name)) " " code { (key.prefix) } }
+                td { (parts::id_link(&at.firm_page(&format!("/keys/{}", key.id)), &key.id)) }
+                td { (parts::foreign_text(&key.name)) " " code { (key.prefix) } }
                 td { (parts::plain_id(&key.member_id)) }
                 td { (parts::time(key.created_at, at.visit.now)) }
                 td { (parts::time_or_none(key.last_used_at, at.visit.now)) }
@@ -116,7 +116,7 @@ fn keys(at: &FirmVisit, keys: &[KeyAccess]) -> Markup {
     parts::table("Keys", &["Key", "Name", "Member", "Made", "Last call", "Revoked"], &rows)
 }
 
-fn tokens(at: &FirmVisit, tokens: &[Value]) -> Markup {
+fn token_table(at: &FirmVisit, tokens: &[Value]) -> Markup {
     let text = |token: &Value, name: &str| token[name].as_str().unwrap_or("none").to_owned();
     let moment = |token: &Value, name: &str| {
         let at_time: Option<Timestamp> = token[name].as_str().and_then(|text| text.parse().ok());
@@ -126,7 +126,7 @@ fn tokens(at: &FirmVisit, tokens: &[Value]) -> Markup {
         @for token in tokens {
             tr {
                 td { (parts::plain_id(&text(token, "id"))) }
-                td { (parts::foreign(&text(token, "name"))) }
+                td { (parts::foreign_text(&text(token, "name"))) }
                 td { (text(token, "role")) }
                 td { (moment(token, "created_at")) }
                 td { (moment(token, "last_used_at")) }
@@ -137,12 +137,12 @@ fn tokens(at: &FirmVisit, tokens: &[Value]) -> Markup {
     parts::table("Tokens", &["Token", "Name", "Role", "Made", "Last use", "Expires"], &rows)
 }
 
-fn users(at: &FirmVisit, users: &[UserAccess]) -> Markup {
+fn user_table(at: &FirmVisit, users: &[UserAccess]) -> Markup {
     let rows = html! {
         @for user in users {
             tr {
-                td { (parts::id(&at.at(&format!("/audit?actor={}", user.user_id)), &user.user_id)) }
-                td { (parts::foreign(&user.name)) }
+                td { (parts::id_link(&at.firm_page(&format!("/audit?actor={}", user.user_id)), &user.user_id)) }
+                td { (parts::foreign_text(&user.name)) }
                 td { (user.role) }
                 td { (parts::time(user.signed_in_at, at.visit.now)) }
                 td { (parts::time(user.ends_at, at.visit.now)) }
@@ -152,11 +152,11 @@ fn users(at: &FirmVisit, users: &[UserAccess]) -> Markup {
     parts::table("Users", &["User", "Name", "Role", "Signed in", "Until"], &rows)
 }
 
-fn operators(at: &FirmVisit, operators: &[OperatorAccess]) -> Markup {
+fn operator_table(at: &FirmVisit, operators: &[OperatorAccess]) -> Markup {
     let rows = html! {
         @for one in operators {
             tr {
-                td { (parts::foreign(&one.name)) }
+                td { (parts::foreign_text(&one.name)) }
                 td { (one.entries) }
                 td { (parts::time(one.first_at, at.visit.now)) }
                 td { (parts::time(one.last_at, at.visit.now)) }

@@ -36,11 +36,11 @@ const HEADS: [&str; 7] = ["Entry", "Time", "Action", "Actor", "Subject", "Reason
 
 /// Lists entries.
 pub(crate) async fn list(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    let content = |found: &ListAnswer<Value>| content(&visit, found);
-    visit.shown(&state, "/audit", content).await
+    let content = |found: &ListAnswer<Value>| audit_content(&visit, found);
+    visit.show_answer(&state, "/audit", content).await
 }
 
-fn content(at: &FirmVisit, found: &ListAnswer<Value>) -> PageContent {
+fn audit_content(at: &FirmVisit, found: &ListAnswer<Value>) -> PageContent {
     let visit = &at.visit;
     let actions: Vec<&str> = Action::ALL.iter().map(|action| action.name()).collect();
     let fields = [
@@ -52,45 +52,45 @@ fn content(at: &FirmVisit, found: &ListAnswer<Value>) -> PageContent {
         ListFilter::Text("until", "2026-04-01"),
     ];
     let content = html! {
-        (parts::filters(visit, &fields))
-        (table(at, &found.items))
-        (parts::empty(&EmptyList(found.items.is_empty())))
-        (parts::pages(visit, found.next.as_deref()))
+        (parts::filter_form(visit, &fields))
+        (entry_table(at, &found.items))
+        (parts::empty_note(&EmptyList(found.items.is_empty())))
+        (parts::page_links(visit, found.next.as_deref()))
         (bundle_form(at))
     };
     PageContent::new("Audit log", content).with_data()
 }
 
 /// Entries as a table. An entry of another shape is left out of it, and is in the data.
-pub(super) fn table(at: &FirmVisit, entries: &[Value]) -> Markup {
+pub(super) fn entry_table(at: &FirmVisit, entries: &[Value]) -> Markup {
     let read = |entry: &Value| serde_json::from_value::<ListedEntry>(entry.clone()).ok();
-    let rows = html! { @for entry in entries.iter().filter_map(read) { (row(at, &entry)) } };
+    let rows = html! { @for entry in entries.iter().filter_map(read) { (entry_row(at, &entry)) } };
     parts::table("Entries", &HEADS, &rows)
 }
 
-fn row(at: &FirmVisit, entry: &ListedEntry) -> Markup {
+fn entry_row(at: &FirmVisit, entry: &ListedEntry) -> Markup {
     html! {
         tr {
-            td { (parts::id(&at.at(&format!("/audit/{}", entry.sequence)), &entry.sequence)) }
+            td { (parts::id_link(&at.firm_page(&format!("/audit/{}", entry.sequence)), &entry.sequence)) }
             td { (parts::time(entry.at, at.visit.now)) }
             td { (entry.action) }
-            td { (party(&entry.actor)) }
-            td { (party(&entry.subject)) }
-            td { @if let Some(reason) = &entry.reason { (parts::foreign(reason)) } }
+            td { (party_link(&entry.actor)) }
+            td { (party_link(&entry.subject)) }
+            td { @if let Some(reason) = &entry.reason { (parts::foreign_text(reason)) } }
             td { code { (parts::plain_id(&entry.hash)) } }
         }
     }
 }
 
 /// An actor or a subject. An id leads to all that is known of it.
-pub(super) fn party(party: &EntryParty) -> Markup {
+pub(super) fn party_link(party: &EntryParty) -> Markup {
     html! {
         (party.kind)
         @if let Some(id) = &party.id {
             " "
             @if domain::values::parse_id(id).is_some() {
-                (parts::id(&format!("/console/find?q={id}"), id))
-            } @else { (parts::foreign(id)) }
+                (parts::id_link(&format!("/console/find?q={id}"), id))
+            } @else { (parts::foreign_text(id)) }
         }
     }
 }
@@ -99,9 +99,9 @@ pub(super) fn party(party: &EntryParty) -> Markup {
 pub(super) fn bundle_form(at: &FirmVisit) -> Markup {
     let visit = &at.visit;
     html! {
-        form.filters method="get" action=(at.at("/audit/export")) {
-            label { "since " input name="since" value=[visit.asked("since")] placeholder="2026-03-01"; }
-            label { "until " input name="until" value=[visit.asked("until")] placeholder="2026-04-01"; }
+        form.filters method="get" action=(at.firm_page("/audit/export")) {
+            label { "since " input name="since" value=[visit.query_value("since")] placeholder="2026-03-01"; }
+            label { "until " input name="until" value=[visit.query_value("until")] placeholder="2026-04-01"; }
             label { "as " select name="format" {
                 option value="bundle" { "bundle with its proof" }
                 option value="cover" { "cover of the bundle" }
@@ -115,6 +115,6 @@ pub(super) fn bundle_form(at: &FirmVisit) -> Markup {
 
 /// The entries of a period as a file of any length.
 pub(crate) async fn export(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    let api = visit.api("/audit/export");
-    state.file(&visit.visit.session, &api).await
+    let api = visit.api_path("/audit/export");
+    state.ask_file(&visit.visit.session, &api).await
 }

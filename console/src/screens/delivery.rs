@@ -9,7 +9,7 @@ use serde::Deserialize;
 use url::Url;
 use uuid::Uuid;
 
-use super::deliveries::{ListedDelivery, notes};
+use super::deliveries::{ListedDelivery, delivery_notes};
 use super::steps::{self, ToldStep};
 use crate::frame::PageContent;
 use crate::parts::{self, OfferedCommand};
@@ -80,14 +80,14 @@ struct HoldingPause {
 
 impl WholeDelivery {
     /// The host of the target, once a try has named it.
-    fn host(&self) -> Option<String> {
+    fn target_host(&self) -> Option<String> {
         let first = self.attempts.iter().find_map(|one| one.hops.first());
         let target = first.and_then(|hop| hop.url.as_deref())?;
         Url::parse(target).ok()?.host_str().map(ToOwned::to_owned)
     }
 
     /// A try, with the number of all tries of its schedule. A replay adds tries beyond them.
-    fn numbered(&self, number: usize) -> String {
+    fn numbered_try(&self, number: usize) -> String {
         let is_hook = self.row.hook_id.is_some();
         let schedule = if is_hook { RetrySchedule::RestHook } else { RetrySchedule::WorkflowStep };
         match usize::try_from(schedule.tries()) {
@@ -99,44 +99,44 @@ impl WholeDelivery {
 
 /// Shows a delivery.
 pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    let id = parse_id(visit.visit.part("id")?).ok_or_else(Refusal::no_page)?;
-    let api = visit.api(&format!("/deliveries/{id}"));
-    let answer = state.get(&visit.visit.session, &api).await;
+    let id = parse_id(visit.visit.path_part("id")?).ok_or_else(Refusal::no_page)?;
+    let api = visit.api_path(&format!("/deliveries/{id}"));
+    let answer = state.ask_bytes(&visit.visit.session, &api).await;
     let json = match (visit.visit.format, answer) {
-        (Some(format), Ok(json)) => return data::answer(format, &json),
+        (Some(format), Ok(json)) => return data::data_answer(format, &json),
         (Some(_), Err(refusal)) => return Ok(refusal.into_data()),
         (None, answer) => answer?,
     };
-    let found: WholeDelivery = ask::parse(&json)?;
+    let found: WholeDelivery = ask::parse_json(&json)?;
     // The reading is recorded: the explanation belongs to the same look.
-    let told = match visit.visit.asked("as_of") {
+    let told = match visit.visit.query_value("as_of") {
         Some(_) => None,
         None => {
             let told = history::of_delivery(&state.service, visit.firm.id, id).await;
             let told = told.map_err(|error| Refusal::broken(&error.to_string()))?;
-            Some(ask::shown::<ToldDelivery>(&told)?)
+            Some(ask::reread_answer::<ToldDelivery>(&told)?)
         }
     };
     let content = html! {
-        (facts(&visit, &found))
-        (why(&visit, &found, told.as_ref()))
-        (tries(&visit, &found))
-        (contents(&found))
+        (delivery_facts(&visit, &found))
+        (state_reason(&visit, &found, told.as_ref()))
+        (tries_section(&visit, &found))
+        (contents_section(&found))
         @if let Some(told) = &told {
-            (parts::section("steps", "How it came here", &steps::list(&told.steps, visit.visit.now)))
+            (parts::section("steps", "How it came here", &steps::step_list(&told.steps, visit.visit.now)))
         }
-        (commands(&visit, &found))
-        (then(&visit))
+        (command_section(&visit, &found))
+        (as_of_form(&visit))
     };
     Ok(visit.page(PageContent::new(&format!("Delivery {id}"), content).with_data()))
 }
 
-fn facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {
+fn delivery_facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {
     let row = &found.row;
     let hook = html! {
         @match row.hook_id {
-            Some(id) => { (parts::id(&at.at(&format!("/hooks/{id}")), &id)) },
-            None => { (parts::none()) },
+            Some(id) => { (parts::id_link(&at.firm_page(&format!("/hooks/{id}")), &id)) },
+            None => { (parts::no_value()) },
         }
     };
     let run = html! {
@@ -144,20 +144,20 @@ fn facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {
             (Some(run), Some(step)) => {
                 (parts::plain_id(&run)) ", step " (parts::plain_id(&step))
             },
-            _ => { (parts::none()) },
+            _ => { (parts::no_value()) },
         }
     };
     let receiver = html! {
-        @match found.host() {
+        @match found.target_host() {
             Some(host) => {
-                a href=(format!("/console/receivers?host={}", parts::encoded(&host))) { (host) }
+                a href=(format!("/console/receivers?host={}", parts::encode_query(&host))) { (host) }
             },
-            None => { (parts::none()) },
+            None => { (parts::no_value()) },
         }
     };
     let sha = found.body_sha256.as_deref().unwrap_or("none");
-    parts::facts(&[
-        ("State", html! { (parts::state(&row.state)) " " (notes(row)) }),
+    parts::fact_list(&[
+        ("State", html! { (parts::state(&row.state)) " " (delivery_notes(row)) }),
         ("Trigger", html! { (row.trigger) }),
         ("Subscription", hook),
         ("Workflow run", run),
@@ -171,7 +171,7 @@ fn facts(at: &FirmVisit, found: &WholeDelivery) -> Markup {
 }
 
 /// One line: the reason of the state.
-fn why(at: &FirmVisit, found: &WholeDelivery, told: Option<&ToldDelivery>) -> Markup {
+fn state_reason(at: &FirmVisit, found: &WholeDelivery, told: Option<&ToldDelivery>) -> Markup {
     let now = at.visit.now;
     let tries = found.attempts.len();
     let asked = found.attempts.last().and_then(|last| last.retry_after_seconds);
@@ -180,13 +180,13 @@ fn why(at: &FirmVisit, found: &WholeDelivery, told: Option<&ToldDelivery>) -> Ma
         p.why {
             @match (found.row.state.as_str(), found.row.next_try_at) {
                 ("pending", Some(next)) => {
-                    (found.numbered(tries + 1)) " is due " (parts::distance(next, now)) "."
+                    (found.numbered_try(tries + 1)) " is due " (parts::time_distance(next, now)) "."
                     @if let Some(seconds) = asked {
-                        " The receiver asked to wait " (parts::duration(seconds)) "."
+                        " The receiver asked to wait " (parts::duration_text(seconds)) "."
                     }
                 },
                 ("pending", None) => { "It waits for its next try: " (tries) " so far." },
-                ("delivered", _) => { (found.numbered(tries)) " was answered 2xx." },
+                ("delivered", _) => { (found.numbered_try(tries)) " was answered 2xx." },
                 ("failed", _) => { "It failed after " (tries) " tries." },
                 (_, _) => {
                     "It was not sent to its end: " (found.row.cause.as_deref().unwrap_or("unknown"))
@@ -195,7 +195,7 @@ fn why(at: &FirmVisit, found: &WholeDelivery, told: Option<&ToldDelivery>) -> Ma
             }
             @if let Some(pause) = held {
                 " Held since " (parts::time(pause.paused_at, now)) " by " (pause.paused_by) ": "
-                (parts::foreign(&pause.reason)) "."
+                (parts::foreign_text(&pause.reason)) "."
             }
         }
     }
@@ -203,7 +203,7 @@ fn why(at: &FirmVisit, found: &WholeDelivery, told: Option<&ToldDelivery>) -> Ma
 
 const TRY_HEADS: [&str; 6] = ["Try", "Outcome", "Status or error", "Began", "Took", "Requests"];
 
-fn tries(at: &FirmVisit, found: &WholeDelivery) -> Markup {
+fn tries_section(at: &FirmVisit, found: &WholeDelivery) -> Markup {
     let rows = html! { @for one in &found.attempts { (try_row(at, one)) } };
     let content = html! {
         @if found.attempts.is_empty() { p.none { "No try yet." } }
@@ -220,7 +220,7 @@ fn try_row(at: &FirmVisit, one: &ShownTry) -> Markup {
             td { (parts::state(&one.outcome)) @if one.late { " (late)" } }
             td {
                 @if let Some(status) = one.status { (status) }
-                @if let Some(error) = &one.error { " " (parts::foreign(error)) }
+                @if let Some(error) = &one.error { " " (parts::foreign_text(error)) }
             }
             td { (parts::time(one.started_at, at.visit.now)) }
             td { (took) " ms" }
@@ -232,22 +232,22 @@ fn try_row(at: &FirmVisit, one: &ShownTry) -> Markup {
 fn hop_line(hop: &ShownHop) -> Markup {
     html! {
         div {
-            @if let Some(url) = &hop.url { (parts::foreign(url)) " " }
+            @if let Some(url) = &hop.url { (parts::foreign_text(url)) " " }
             (hop.address.as_deref().unwrap_or("no address"))
             @if let Some(status) = hop.status { " → " (status) }
         }
     }
 }
 
-fn contents(found: &WholeDelivery) -> Markup {
+fn contents_section(found: &WholeDelivery) -> Markup {
     let content = html! {
         dl.facts {
             @if let Some(body) = &found.body {
-                dt { "Body" } dd { (text(&body.state, body.text.as_deref())) }
+                dt { "Body" } dd { (shown_text(&body.state, body.text.as_deref())) }
             }
             @for one in &found.attempts {
                 dt { "Answer to try " (one.number) }
-                dd { (text(&one.answer_state, one.answer.as_deref())) }
+                dd { (shown_text(&one.answer_state, one.answer.as_deref())) }
             }
         }
     };
@@ -255,7 +255,7 @@ fn contents(found: &WholeDelivery) -> Markup {
 }
 
 /// A text, or why it is not shown.
-pub(crate) fn text(state: &str, text: Option<&str>) -> Markup {
+pub(crate) fn shown_text(state: &str, text: Option<&str>) -> Markup {
     html! {
         @match (state, text) {
             (_, Some(text)) => pre tabindex="0" { (parts::foreign_lines(text)) },
@@ -267,18 +267,18 @@ pub(crate) fn text(state: &str, text: Option<&str>) -> Markup {
     }
 }
 
-fn commands(at: &FirmVisit, found: &WholeDelivery) -> Markup {
+fn command_section(at: &FirmVisit, found: &WholeDelivery) -> Markup {
     let visit = &at.visit;
-    let page = at.at(&format!("/deliveries/{}", found.row.id));
+    let page = at.firm_page(&format!("/deliveries/{}", found.row.id));
     let reveal = |what: &'static str, name: &'static str, effect: &'static str| {
-        let fields = parts::hidden("what", what);
-        parts::command(
+        let fields = parts::hidden_field("what", what);
+        parts::command_form(
             visit,
             &OfferedCommand { action: &format!("{page}/reveal"), name, effect, fields },
         )
     };
     let has_ended = matches!(found.row.state.as_str(), "delivered" | "failed");
-    let again = at.at(&format!("/replay?delivery_ids={}", found.row.id));
+    let again = at.firm_page(&format!("/replay?delivery_ids={}", found.row.id));
     let content = html! {
         (reveal("body", "Show the body", "Shows the bytes that were sent. The look is an entry."))
         (reveal("answer", "Show the answers", "Shows the receiver's answers. The look is an entry."))
@@ -286,11 +286,11 @@ fn commands(at: &FirmVisit, found: &WholeDelivery) -> Markup {
             (reveal("target", "Show the whole target", "Shows path and query. The look is an entry."))
             @if has_ended {
                 p { a href=(again) { "Replay this delivery" } }
-                (parts::command(visit, &OfferedCommand {
+                (parts::command_form(visit, &OfferedCommand {
                     action: &format!("{page}/reissue"),
                     name: "Reissue",
                     effect: "Sends the same occurrence as a new delivery, under a new id.",
-                    fields: parts::hidden("request_id", &visit.request_id),
+                    fields: parts::hidden_field("request_id", &visit.request_id),
                 }))
             }
         }
@@ -298,6 +298,6 @@ fn commands(at: &FirmVisit, found: &WholeDelivery) -> Markup {
     parts::section("commands", "Commands", &content)
 }
 
-fn then(at: &FirmVisit) -> Markup {
-    parts::filters(&at.visit, &[parts::ListFilter::Text("as_of", "a position or an instant")])
+fn as_of_form(at: &FirmVisit) -> Markup {
+    parts::filter_form(&at.visit, &[parts::ListFilter::Text("as_of", "a position or an instant")])
 }

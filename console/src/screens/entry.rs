@@ -36,66 +36,66 @@ struct EventsAround {
 
 /// Shows an entry.
 pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    let sequence = visit.visit.part("id")?;
-    let api = visit.api(&format!("/audit/{sequence}"));
-    let answer = state.get(&visit.visit.session, &api).await;
+    let sequence = visit.visit.path_part("id")?;
+    let api = visit.api_path(&format!("/audit/{sequence}"));
+    let answer = state.ask_bytes(&visit.visit.session, &api).await;
     let json = match (visit.visit.format, answer) {
-        (Some(format), Ok(json)) => return data::answer(format, &json),
+        (Some(format), Ok(json)) => return data::data_answer(format, &json),
         (Some(_), Err(refusal)) => return Ok(refusal.into_data()),
         (None, answer) => answer?,
     };
-    let found: WholeEntry = ask::parse(&json)?;
+    let found: WholeEntry = ask::parse_json(&json)?;
     // The reading is recorded: the event belongs to the same look.
     let around = events::show(&state.service, EventRef::Position(found.position)).await;
     let around = around.map_err(|error| Refusal::broken(&error.to_string()))?;
-    let content = content(&visit, &found, &ask::shown(&around)?);
+    let content = entry_content(&visit, &found, &ask::reread_answer(&around)?);
     Ok(visit.page(PageContent::new(&format!("Entry {sequence}"), content).with_data()))
 }
 
-fn content(at: &FirmVisit, found: &WholeEntry, around: &EventsAround) -> Markup {
+fn entry_content(at: &FirmVisit, found: &WholeEntry, around: &EventsAround) -> Markup {
     let now = at.visit.now;
     html! {
-        (facts(at, found))
-        (parts::section("proof", "Proof", &proof(at, found)))
+        (entry_facts(at, found))
+        (parts::section("proof", "Proof", &entry_proof(at, found)))
         (parts::section("bytes", "Bytes that the hash covers", &html! {
             pre tabindex="0" { (parts::foreign_lines(&found.canonical)) }
         }))
         @if !around.causes.is_empty() {
-            (parts::section("causes", "Causes", &steps::list(&around.causes, now)))
+            (parts::section("causes", "Causes", &steps::step_list(&around.causes, now)))
         }
         @if !around.effects.is_empty() {
-            (parts::section("effects", "Effects", &steps::list(&around.effects, now)))
+            (parts::section("effects", "Effects", &steps::step_list(&around.effects, now)))
         }
     }
 }
 
-fn facts(at: &FirmVisit, found: &WholeEntry) -> Markup {
+fn entry_facts(at: &FirmVisit, found: &WholeEntry) -> Markup {
     let entry = &found.entry;
     let before = entry.sequence - 1;
     let previous = html! {
         code { (parts::plain_id(&found.previous_hash)) }
-        @if before > 0 { " " a href=(at.at(&format!("/audit/{before}"))) { "entry " (before) } }
+        @if before > 0 { " " a href=(at.firm_page(&format!("/audit/{before}"))) { "entry " (before) } }
     };
     let event = html! {
         a href=(steps::event_page(found.position)) { "event " (found.position) }
     };
-    parts::facts(&[
+    parts::fact_list(&[
         ("Time", parts::time(entry.at, at.visit.now)),
         ("Action", html! { (entry.action) }),
-        ("Actor", audit::party(&entry.actor)),
-        ("Subject", audit::party(&entry.subject)),
-        ("Reason", parts::foreign(entry.reason.as_deref().unwrap_or("none"))),
-        ("Evidence", html! { code { (parts::foreign(&found.evidence.to_string())) } }),
+        ("Actor", audit::party_link(&entry.actor)),
+        ("Subject", audit::party_link(&entry.subject)),
+        ("Reason", parts::foreign_text(entry.reason.as_deref().unwrap_or("none"))),
+        ("Evidence", html! { code { (parts::foreign_text(&found.evidence.to_string())) } }),
         ("Event", event),
         ("Hash", html! { code data-id=(entry.hash) { (entry.hash) } }),
         ("Hash before", previous),
     ])
 }
 
-fn proof(at: &FirmVisit, found: &WholeEntry) -> Markup {
+fn entry_proof(at: &FirmVisit, found: &WholeEntry) -> Markup {
     let day = found.entry.at.day();
     let after = day.succ_opt().unwrap_or(day);
-    let bundle = at.at(&format!("/audit/export?format=bundle&since={day}&until={after}"));
+    let bundle = at.firm_page(&format!("/audit/export?format=bundle&since={day}&until={after}"));
     let command = "firmforms audit verify --bundle FILE --public-keys KEYS";
     html! {
         p {

@@ -38,41 +38,41 @@ struct EventEntry {
 
 /// Shows an event.
 pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    let api = visit.api(&format!("/events/{}", visit.part("id")?));
-    visit.shown(&state, &api, |found: &WholeEvent| content(&visit, found)).await
+    let api = visit.api_path(&format!("/events/{}", visit.path_part("id")?));
+    visit.show_answer(&state, &api, |found: &WholeEvent| event_content(&visit, found)).await
 }
 
-fn content(visit: &PageVisit, found: &WholeEvent) -> PageContent {
+fn event_content(visit: &PageVisit, found: &WholeEvent) -> PageContent {
     let step = &found.step;
     let content = html! {
-        p.why { (parts::foreign(&step.sentence)) }
+        p.why { (parts::foreign_text(&step.sentence)) }
         nav.pages aria-label="Neighbours" {
             @if step.position > 1 {
                 a href=(steps::event_page(step.position - 1)) rel="prev" { "Event before" }
             }
             a href=(steps::event_page(step.position + 1)) rel="next" { "Event after" }
         }
-        (facts(visit, found))
+        (event_facts(visit, found))
         (parts::section("facts", "Content, without personal data", &html! {
-            pre tabindex="0" { (parts::foreign_lines(&pretty(&found.facts))) }
+            pre tabindex="0" { (parts::foreign_lines(&pretty_json(&found.facts))) }
         }))
         @if !found.causes.is_empty() {
-            (parts::section("causes", "Causes", &steps::list(&found.causes, visit.now)))
+            (parts::section("causes", "Causes", &steps::step_list(&found.causes, visit.now)))
         }
         @if !found.effects.is_empty() {
-            (parts::section("effects", "Effects", &steps::list(&found.effects, visit.now)))
+            (parts::section("effects", "Effects", &steps::step_list(&found.effects, visit.now)))
         }
     };
     PageContent::new(&format!("Event {}: {}", step.position, step.event), content).with_data()
 }
 
-fn facts(visit: &PageVisit, found: &WholeEvent) -> Markup {
+fn event_facts(visit: &PageVisit, found: &WholeEvent) -> Markup {
     let step = &found.step;
     let stream = format!("/console/log?stream={}&kind={}", step.id, step.kind);
     let cause = html! {
         @match step.caused_by {
-            Some(id) => { (parts::id(&format!("/console/log/{id}"), &id)) },
-            None => { (parts::none()) },
+            Some(id) => { (parts::id_link(&format!("/console/log/{id}"), &id)) },
+            None => { (parts::no_value()) },
         }
     };
     let entry = html! {
@@ -83,15 +83,18 @@ fn facts(visit: &PageVisit, found: &WholeEvent) -> Markup {
                 }
                 " " code { (parts::plain_id(&entry.hash)) }
             },
-            None => { (parts::none()) },
+            None => { (parts::no_value()) },
         }
     };
-    parts::facts(&[
+    parts::fact_list(&[
         ("Time", parts::time(step.at, visit.now)),
         ("Event", html! { (step.event) " " (found.version) " " (parts::plain_id(&step.event_id)) }),
-        ("Stream", html! { (step.kind) " " (parts::id(&stream, &step.id)) ", " (found.sequence) }),
-        ("Firm", firm(found.firm_id)),
-        ("By", parts::foreign(&step.by)),
+        (
+            "Stream",
+            html! { (step.kind) " " (parts::id_link(&stream, &step.id)) ", " (found.sequence) },
+        ),
+        ("Firm", firm_link(found.firm_id)),
+        ("By", parts::foreign_text(&step.by)),
         ("Caused by", cause),
         ("Correlation", parts::plain_id(&found.correlation_id)),
         ("Trace", html! { (found.trace.as_deref().unwrap_or("none")) }),
@@ -101,13 +104,13 @@ fn facts(visit: &PageVisit, found: &WholeEvent) -> Markup {
 }
 
 /// The firm of an event. Events of the installation have the nil UUID.
-fn firm(firm_id: Uuid) -> Markup {
+fn firm_link(firm_id: Uuid) -> Markup {
     html! {
         @if firm_id.is_nil() { "the installation" }
-        @else { (parts::id(&format!("/console/firms/{firm_id}"), &firm_id)) }
+        @else { (parts::id_link(&format!("/console/firms/{firm_id}"), &firm_id)) }
     }
 }
 
-fn pretty(facts: &Value) -> String {
+fn pretty_json(facts: &Value) -> String {
     serde_json::to_string_pretty(facts).unwrap_or_default()
 }

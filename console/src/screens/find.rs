@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
-use domain::operations::search::harmless;
+use domain::operations::search::harmless_text;
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded;
@@ -29,81 +29,81 @@ struct FoundThing {
 
 /// Begins a search. A single finding is shown at once.
 pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let Some(text) = form.fields.optional("q") else {
+    let Some(text) = form.fields.optional_text("q") else {
         return Ok(Redirect::to("/console").into_response());
     };
     if text.contains('@') {
-        return Ok(form.visit.plain("Find", person()));
+        return Ok(form.visit.plain_page("Find", person_note()));
     }
-    let Some(text) = harmless(text) else {
-        return Ok(form.visit.plain("Find", secret()));
+    let Some(text) = harmless_text(text) else {
+        return Ok(form.visit.plain_page("Find", secret_note()));
     };
     let query = [("q".to_owned(), text.to_owned())];
     let api = form.visit.api_with("/find", &query);
-    let found: ListAnswer<FoundThing> = state.asked(&form.visit.session, &api).await?;
+    let found: ListAnswer<FoundThing> = state.ask_json(&form.visit.session, &api).await?;
     match &found.items[..] {
-        [one] => Ok(Redirect::to(&one.page()).into_response()),
-        _ => Ok(form.visit.page(&content(&found))),
+        [one] => Ok(Redirect::to(&one.page_path()).into_response()),
+        _ => Ok(form.visit.page(&findings_content(&found))),
     }
 }
 
 /// Shows the findings.
 pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    let Some(text) = visit.asked("q") else {
-        return Ok(visit.plain("Find", html! { p { "Write into the box above." } }));
+    let Some(text) = visit.query_value("q") else {
+        return Ok(visit.plain_page("Find", html! { p { "Write into the box above." } }));
     };
     if text.contains('@') {
-        return Ok(visit.plain("Find", person()));
+        return Ok(visit.plain_page("Find", person_note()));
     }
-    match harmless(text) {
-        None => Ok(visit.plain("Find", secret())),
+    match harmless_text(text) {
+        None => Ok(visit.plain_page("Find", secret_note())),
         Some(cut) if cut != text => {
-            let end = visit.format.map_or("", DataFormat::suffix);
-            let to = format!("{}{end}?q={}", visit.path, parts::encoded(cut));
+            let end = visit.format.map_or("", DataFormat::path_suffix);
+            let to = format!("{}{end}?q={}", visit.path, parts::encode_query(cut));
             Ok(Redirect::to(&to).into_response())
         }
         Some(_) => {
-            let api = visit.api("/find");
-            let content = |found: &ListAnswer<FoundThing>| content(found).with_data();
-            visit.shown(&state, &api, content).await
+            let api = visit.api_path("/find");
+            let content = |found: &ListAnswer<FoundThing>| findings_content(found).with_data();
+            visit.show_answer(&state, &api, content).await
         }
     }
 }
 
-fn secret() -> Markup {
+fn secret_note() -> Markup {
     html! {
         p { "Nobody looks for a token or a webhook secret by its text. Look for its id or its firm." }
     }
 }
 
-fn person() -> Markup {
+fn person_note() -> Markup {
     html! {
         p { "People are found within a firm, for a reason. Choose the "
             a href="/console/firms" { "firm" } ", then Person." }
     }
 }
 
-fn content(found: &ListAnswer<FoundThing>) -> PageContent {
+fn findings_content(found: &ListAnswer<FoundThing>) -> PageContent {
     let rows = html! {
         @for one in &found.items {
             tr {
-                td { (parts::id(&one.page(), &one.id)) }
+                td { (parts::id_link(&one.page_path(), &one.id)) }
                 td { (one.kind) }
-                td { (parts::foreign(&one.label)) }
-                td { @if let Some(firm) = &one.firm { (parts::foreign(firm)) } }
+                td { (parts::foreign_text(&one.label)) }
+                td { @if let Some(firm) = &one.firm { (parts::foreign_text(firm)) } }
             }
         }
     };
     let content = html! {
         (parts::table("Found", &["Id", "Kind", "Name", "Firm"], &rows))
-        (parts::empty(&EmptyList(found.items.is_empty())))
+        (parts::empty_note(&EmptyList(found.items.is_empty())))
     };
     PageContent::new("Find", content)
 }
 
 impl FoundThing {
     /// The page of the thing.
-    fn page(&self) -> String {
+    fn page_path(&self) -> String {
         let id = &self.id;
         let of_firm = |path: String| match self.firm_id.filter(|firm_id| !firm_id.is_nil()) {
             Some(firm_id) => format!("/console/firms/{firm_id}{path}"),

@@ -34,18 +34,19 @@ struct FirmForm {
 /// Shows a firm.
 pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
     let session = &visit.visit.session;
-    let members: ListAnswer<FirmMember> = state.asked(session, &visit.api("/members")).await?;
-    let forms: ListAnswer<FirmForm> = state.asked(session, &visit.api("/forms")).await?;
-    let listed: ListAnswer<ListedKey> = state.asked(session, &visit.api("/keys")).await?;
+    let members: ListAnswer<FirmMember> =
+        state.ask_json(session, &visit.api_path("/members")).await?;
+    let forms: ListAnswer<FirmForm> = state.ask_json(session, &visit.api_path("/forms")).await?;
+    let listed: ListAnswer<ListedKey> = state.ask_json(session, &visit.api_path("/keys")).await?;
     let content = html! {
-        (parts::facts(&[
+        (parts::fact_list(&[
             ("Id", html! { code data-id=(visit.firm.id) { (visit.firm.id) } }),
             ("Status", parts::state(&visit.firm.status)),
         ]))
         (parts::section("members", "Members", &member_table(&visit, &members.items)))
-        (parts::section("keys", "Keys", &keys::table(&visit, &listed.items)))
+        (parts::section("keys", "Keys", &keys::key_table(&visit, &listed.items)))
         (parts::section("forms", "Forms", &form_table(&visit, &forms.items)))
-        @if visit.visit.may_act() { (commands(&visit)) }
+        @if visit.visit.may_act() { (command_section(&visit)) }
     };
     let title = visit.firm.name.clone();
     Ok(visit.page(PageContent::new(&title, content)))
@@ -54,9 +55,9 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> 
 fn member_table(at: &FirmVisit, members: &[FirmMember]) -> Markup {
     let rows = html! {
         @for member in members {
-            @let entries = at.at(&format!("/audit?actor={}", member.id));
+            @let entries = at.firm_page(&format!("/audit?actor={}", member.id));
             tr {
-                td { (parts::id(&entries, &member.id)) }
+                td { (parts::id_link(&entries, &member.id)) }
                 td { (member.role.as_deref().unwrap_or("left")) }
                 td { (parts::state(if member.active { "active" } else { "inactive" })) }
                 td { (member.active_keys) }
@@ -70,8 +71,8 @@ fn form_table(at: &FirmVisit, forms: &[FirmForm]) -> Markup {
     let rows = html! {
         @for form in forms {
             tr {
-                td { (parts::id(&format!("/console/log?stream={}", form.id), &form.id)) }
-                td { (parts::foreign(&form.title)) }
+                td { (parts::id_link(&format!("/console/log?stream={}", form.id), &form.id)) }
+                td { (parts::foreign_text(&form.title)) }
                 td { (form.status) }
                 td { (parts::time(form.created_at, at.visit.now)) }
             }
@@ -80,16 +81,16 @@ fn form_table(at: &FirmVisit, forms: &[FirmForm]) -> Markup {
     parts::table("Forms", &["Form", "Title", "Status", "Made"], &rows)
 }
 
-fn commands(at: &FirmVisit) -> Markup {
+fn command_section(at: &FirmVisit) -> Markup {
     let pause = OfferedCommand {
         action: "/console/pauses/begin",
         name: "Pause this firm",
         effect: "Holds all its deliveries from the next claim on. Nothing is lost.",
-        fields: parts::hidden("firm_id", &at.firm.id),
+        fields: parts::hidden_field("firm_id", &at.firm.id),
     };
     let content = html! {
-        (parts::command(&at.visit, &pause))
-        p { a href=(at.at("/replay")) { "Replay deliveries" } }
+        (parts::command_form(&at.visit, &pause))
+        p { a href=(at.firm_page("/replay")) { "Replay deliveries" } }
     };
     parts::section("commands", "Commands", &content)
 }

@@ -21,26 +21,28 @@ pub(super) struct ListedFirm {
 
 /// Lists firms.
 pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    let api = visit.api("/firms");
-    visit.shown(&state, &api, |found: &ListAnswer<ListedFirm>| content(&visit, found)).await
+    let api = visit.api_path("/firms");
+    visit
+        .show_answer(&state, &api, |found: &ListAnswer<ListedFirm>| list_content(&visit, found))
+        .await
 }
 
-fn content(visit: &PageVisit, found: &ListAnswer<ListedFirm>) -> PageContent {
+fn list_content(visit: &PageVisit, found: &ListAnswer<ListedFirm>) -> PageContent {
     let content = html! {
-        (table(&found.items))
-        (parts::empty(&EmptyList(found.items.is_empty())))
-        (parts::pages(visit, found.next.as_deref()))
+        (firm_table(&found.items))
+        (parts::empty_note(&EmptyList(found.items.is_empty())))
+        (parts::page_links(visit, found.next.as_deref()))
     };
     PageContent::new("Firms", content).with_data()
 }
 
 /// Firms with the pages that are asked for most.
-pub(super) fn table(firms: &[ListedFirm]) -> maud::Markup {
+pub(super) fn firm_table(firms: &[ListedFirm]) -> maud::Markup {
     let rows = html! {
         @for firm in firms {
             @let base = format!("/console/firms/{}", firm.id);
             tr {
-                td { a href=(base) data-id=(firm.id) { (parts::foreign(&firm.name)) } }
+                td { a href=(base) data-id=(firm.id) { (parts::foreign_text(&firm.name)) } }
                 td { (parts::state(&firm.status)) }
                 td { a href=(format!("{base}/deliveries")) { "Deliveries" } }
                 td { a href=(format!("{base}/hooks?removed=true")) { "Removed subscriptions" } }

@@ -30,42 +30,43 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> 
     let reaches_all = session.holder().reaches_all();
     let receivers = if reaches_all {
         let all: ListAnswer<ListedReceiver> =
-            state.asked(session, "/internal/v1/receivers?limit=500").await?;
+            state.ask_json(session, "/internal/v1/receivers?limit=500").await?;
         Some(all.items)
     } else {
         None
     };
     let replays = if reaches_all {
         let all: ListAnswer<ListedReplay> =
-            state.asked(session, "/internal/v1/replays?limit=20").await?;
+            state.ask_json(session, "/internal/v1/replays?limit=20").await?;
         all.items.into_iter().filter(|replay| replay.ended_at.is_none()).collect()
     } else {
         Vec::new()
     };
-    let pauses: ListAnswer<ListedPause> = state.asked(session, "/internal/v1/pauses").await?;
-    let firms: ListAnswer<ListedFirm> = state.asked(session, "/internal/v1/firms?limit=20").await?;
+    let pauses: ListAnswer<ListedPause> = state.ask_json(session, "/internal/v1/pauses").await?;
+    let firms: ListAnswer<ListedFirm> =
+        state.ask_json(session, "/internal/v1/firms?limit=20").await?;
     let found = HomeFindings {
         receivers,
         replays,
         pauses: pauses.items,
-        proof: state.asked(session, "/internal/v1/audit/verification").await?,
+        proof: state.ask_json(session, "/internal/v1/audit/verification").await?,
         firms: firms.items,
     };
     let content = html! {
-        (parts::section("decisions", "Needs a decision", &decisions(&visit, &found)))
+        (parts::section("decisions", "Needs a decision", &decision_list(&visit, &found)))
         @if let Some(receivers) = &found.receivers {
-            (parts::section("day", "The last 24 hours", &day(&visit, receivers)))
+            (parts::section("day", "The last 24 hours", &day_summary(&visit, receivers)))
         }
-        (parts::section("proof", "Proof", &proof(&visit, &found.proof)))
+        (parts::section("proof", "Proof", &proof_summary(&visit, &found.proof)))
         (parts::section("firms", "Firms", &html! {
-            (firms::table(&found.firms))
+            (firms::firm_table(&found.firms))
             p { a href="/console/firms" { "All firms" } }
         }))
     };
-    Ok(visit.plain("Home", content))
+    Ok(visit.plain_page("Home", content))
 }
 
-fn decisions(visit: &PageVisit, found: &HomeFindings) -> Markup {
+fn decision_list(visit: &PageVisit, found: &HomeFindings) -> Markup {
     let receivers = found.receivers.as_deref().unwrap_or_default();
     let failing: Vec<_> = receivers.iter().filter(|one| one.failing_since.is_some()).collect();
     let flaw = found.proof.ended.as_ref().filter(|ended| ended.outcome != "intact");
@@ -78,54 +79,54 @@ fn decisions(visit: &PageVisit, found: &HomeFindings) -> Markup {
             }
             @for one in failing { li { (failing_line(visit, one)) } }
             @for pause in &found.pauses {
-                li { (parts::state("paused")) " " (pauses::scope(pause)) " since "
-                    (parts::time(pause.paused_at, visit.now)) ": " (parts::foreign(&pause.reason))
+                li { (parts::state("paused")) " " (pauses::pause_scope(pause)) " since "
+                    (parts::time(pause.paused_at, visit.now)) ": " (parts::foreign_text(&pause.reason))
                     " " a href="/console/pauses" { "pauses" } }
             }
         }
-        (parts::empty(&EmptyList(is_calm && found.replays.is_empty())))
-        @if !found.replays.is_empty() { (replays::table(visit, &found.replays)) }
+        (parts::empty_note(&EmptyList(is_calm && found.replays.is_empty())))
+        @if !found.replays.is_empty() { (replays::replay_table(visit, &found.replays)) }
     }
 }
 
 fn failing_line(visit: &PageVisit, one: &ListedReceiver) -> Markup {
     let word = if one.failing { "failing" } else { "warned" };
-    let host = parts::encoded(&one.host);
+    let host = parts::encode_query(&one.host);
     html! {
         (parts::state(word)) " "
-        a href=(format!("/console/receivers?host={host}")) { (parts::foreign(&one.host)) }
+        a href=(format!("/console/receivers?host={host}")) { (parts::foreign_text(&one.host)) }
         ": " (one.failures) " failures without a success"
         @if let Some(since) = one.failing_since { ", since " (parts::time(since, visit.now)) }
         ", " (one.waiting) " waiting"
     }
 }
 
-fn day(visit: &PageVisit, receivers: &[ListedReceiver]) -> Markup {
+fn day_summary(visit: &PageVisit, receivers: &[ListedReceiver]) -> Markup {
     let sum = |count: fn(&ListedReceiver) -> i64| receivers.iter().map(count).sum::<i64>();
     let attempts = sum(|one| one.attempts);
     let delivered = sum(|one| one.delivered);
     let oldest: Option<Timestamp> = receivers.iter().filter_map(|one| one.oldest_due_at).min();
     html! {
         dl.figures {
-            (figure("Tries", &attempts.to_string()))
-            (figure("Arrived", &delivered.to_string()))
-            (figure("Not arrived", &(attempts - delivered).to_string()))
-            (figure("Waiting", &sum(|one| one.waiting).to_string()))
-            (figure("Oldest due", &oldest.map_or("none".to_owned(), |at| {
-                parts::distance(at, visit.now)
+            (figure_box("Tries", &attempts.to_string()))
+            (figure_box("Arrived", &delivered.to_string()))
+            (figure_box("Not arrived", &(attempts - delivered).to_string()))
+            (figure_box("Waiting", &sum(|one| one.waiting).to_string()))
+            (figure_box("Oldest due", &oldest.map_or("none".to_owned(), |at| {
+                parts::time_distance(at, visit.now)
             })))
         }
-        p { (parts::share(delivered, attempts)) " tries arrived, at "
+        p { (parts::share_bar(delivered, attempts)) " tries arrived, at "
             a href="/console/receivers" { (receivers.len()) " receivers" }
             @if receivers.len() == 500 { " (the first 500)" } "." }
     }
 }
 
-fn figure(name: &str, value: &str) -> Markup {
+fn figure_box(name: &str, value: &str) -> Markup {
     html! { div { dt { (name) } dd { a href="/console/receivers" { (value) } } } }
 }
 
-fn proof(visit: &PageVisit, found: &ProofState) -> Markup {
+fn proof_summary(visit: &PageVisit, found: &ProofState) -> Markup {
     html! {
         p {
             @match &found.ended {

@@ -72,42 +72,42 @@ struct DecidingTry {
 
 /// Shows a subscription.
 pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    let path = format!("/hooks/{}/history", visit.visit.part("id")?);
-    visit.shown(&state, &path, |found: &HookLife| content(&visit, found)).await
+    let path = format!("/hooks/{}/history", visit.visit.path_part("id")?);
+    visit.show_answer(&state, &path, |found: &HookLife| hook_content(&visit, found)).await
 }
 
-fn content(at: &FirmVisit, found: &HookLife) -> PageContent {
+fn hook_content(at: &FirmVisit, found: &HookLife) -> PageContent {
     let now = at.visit.now;
-    let deliveries = at.at(&format!("/deliveries?hook_id={}", found.id));
+    let deliveries = at.firm_page(&format!("/deliveries?hook_id={}", found.id));
     let entries = html! {
-        (audit::table(at, &found.entries))
+        (audit::entry_table(at, &found.entries))
         (audit::bundle_form(at))
     };
     let content = html! {
-        (facts(at, found))
-        @if let Some(end) = &found.removal { (why(at, end)) }
+        (hook_facts(at, found))
+        @if let Some(end) = &found.removal { (removal_section(at, end)) }
         p { a href=(deliveries) { "Its deliveries" } }
-        (parts::section("steps", "How it came here", &steps::list(&found.steps, now)))
+        (parts::section("steps", "How it came here", &steps::step_list(&found.steps, now)))
         (parts::section("entries", "Entries of the audit log", &entries))
-        (commands(at, found))
-        (parts::filters(&at.visit, &[ListFilter::Text("as_of", "a position or an instant")]))
+        (command_section(at, found))
+        (parts::filter_form(&at.visit, &[ListFilter::Text("as_of", "a position or an instant")]))
     };
     PageContent::new(&format!("Subscription {}", found.id), content).with_data()
 }
 
-fn facts(at: &FirmVisit, found: &HookLife) -> Markup {
+fn hook_facts(at: &FirmVisit, found: &HookLife) -> Markup {
     let key = html! {
-        @if let Some(id) = found.key_id { (parts::id(&at.at(&format!("/keys/{id}")), &id)) " " }
-        @if let Some(key) = &found.key { (parts::foreign(&key.name)) " " code { (key.prefix) } }
+        @if let Some(id) = found.key_id { (parts::id_link(&at.firm_page(&format!("/keys/{id}")), &id)) " " }
+        @if let Some(key) = &found.key { (parts::foreign_text(&key.name)) " " code { (key.prefix) } }
     };
     let form = match found.form_id {
         Some(id) => parts::plain_id(&id),
         None => html! { "all forms" },
     };
-    parts::facts(&[
+    parts::fact_list(&[
         ("State", parts::state(&found.state)),
         ("Trigger", html! { (found.trigger.as_deref().unwrap_or("unknown")) }),
-        ("Target", parts::foreign(found.target.as_deref().unwrap_or("unknown"))),
+        ("Target", parts::foreign_text(found.target.as_deref().unwrap_or("unknown"))),
         ("Form", form),
         ("Key", key),
         ("Made", parts::time_or_none(found.created_at, at.visit.now)),
@@ -115,27 +115,27 @@ fn facts(at: &FirmVisit, found: &HookLife) -> Markup {
 }
 
 /// The rule that removed the subscription, and its evidence side by side.
-fn why(at: &FirmVisit, end: &HookEnd) -> Markup {
+fn removal_section(at: &FirmVisit, end: &HookEnd) -> Markup {
     let content = html! {
         p.why {
-            strong { (rule(&end.reason)) } " "
+            strong { (rule_words(&end.reason)) } " "
             (parts::time(end.at, at.visit.now)) ", by " (end.actor) ", "
             a href=(steps::event_page(end.position)) { "event " (end.position) } "."
             @if let Some(cause) = end.caused_by {
-                " Its cause is the event " (parts::id(&format!("/console/log/{cause}"), &cause)) "."
+                " Its cause is the event " (parts::id_link(&format!("/console/log/{cause}"), &cause)) "."
             }
             @if let Some(between) = end.delivered_between {
                 " Deliveries that arrived between the two: " (between) "."
             }
             @if let Some(cancelled) = end.cancelled { " Deliveries cancelled: " (cancelled) "." }
         }
-        div.beside { @for one in &end.deciding { (deciding(at, one)) } }
+        div.beside { @for one in &end.deciding { (deciding_article(at, one)) } }
     };
     parts::section("why", "Why it went", &content)
 }
 
 /// The rule in words.
-fn rule(reason: &str) -> &str {
+fn rule_words(reason: &str) -> &str {
     match reason {
         "target_gone" => "Two deliveries in a row were answered 410 Gone.",
         "key_revoked" => "Its key was revoked.",
@@ -145,17 +145,17 @@ fn rule(reason: &str) -> &str {
     }
 }
 
-fn deciding(at: &FirmVisit, one: &DecidingDelivery) -> Markup {
-    let page = at.at(&format!("/deliveries/{}", one.delivery_id));
+fn deciding_article(at: &FirmVisit, one: &DecidingDelivery) -> Markup {
+    let page = at.firm_page(&format!("/deliveries/{}", one.delivery_id));
     html! {
         article {
-            h3 { "Delivery " (parts::id(&page, &one.delivery_id)) }
+            h3 { "Delivery " (parts::id_link(&page, &one.delivery_id)) }
             p { "Answered " (one.status) " " (parts::time(one.finished_at, at.visit.now)) }
             ul { @for one in &one.attempts {
                 li {
                     "Try " (one.number) " " (parts::state(&one.outcome)) " "
                     @if let Some(status) = one.status { (status) " " }
-                    @if let Some(error) = &one.error { (parts::foreign(error)) " " }
+                    @if let Some(error) = &one.error { (parts::foreign_text(error)) " " }
                     (parts::time(one.started_at, at.visit.now))
                     @if let Some(sha) = &one.answer_sha256 {
                         " answer " code { (parts::plain_id(sha)) }
@@ -166,18 +166,18 @@ fn deciding(at: &FirmVisit, one: &DecidingDelivery) -> Markup {
     }
 }
 
-fn commands(at: &FirmVisit, found: &HookLife) -> Markup {
+fn command_section(at: &FirmVisit, found: &HookLife) -> Markup {
     let visit = &at.visit;
     if !visit.may_act() {
         return html! {};
     }
-    let page = at.at(&format!("/hooks/{}", found.id));
+    let page = at.firm_page(&format!("/hooks/{}", found.id));
     let is_live = found.state != "removed";
     let pause = OfferedCommand {
         action: "/console/pauses/begin",
         name: "Pause this subscription",
         effect: "Holds its deliveries from the next claim on. Nothing is lost.",
-        fields: parts::hidden("hook_id", &found.id),
+        fields: parts::hidden_field("hook_id", &found.id),
     };
     let test = OfferedCommand {
         action: &format!("{page}/test"),
@@ -192,8 +192,8 @@ fn commands(at: &FirmVisit, found: &HookLife) -> Markup {
         fields: html! {},
     };
     let content = html! {
-        @if is_live { (parts::command(visit, &pause)) (parts::command(visit, &test)) }
-        (parts::command(visit, &reveal))
+        @if is_live { (parts::command_form(visit, &pause)) (parts::command_form(visit, &test)) }
+        (parts::command_form(visit, &reveal))
     };
     parts::section("commands", "Commands", &content)
 }

@@ -29,13 +29,13 @@ const HEADS: [&str; 7] = ["Subscription", "Trigger", "Target", "Form", "Key", "M
 
 /// Lists subscriptions.
 pub(crate) async fn list(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    let content = |found: &ListAnswer<ListedHook>| content(&visit, found);
-    visit.shown(&state, "/hooks", content).await
+    let content = |found: &ListAnswer<ListedHook>| list_content(&visit, found);
+    visit.show_answer(&state, "/hooks", content).await
 }
 
-fn content(at: &FirmVisit, found: &ListAnswer<ListedHook>) -> PageContent {
+fn list_content(at: &FirmVisit, found: &ListAnswer<ListedHook>) -> PageContent {
     let visit = &at.visit;
-    let rows = html! { @for one in &found.items { (row(at, one)) } };
+    let rows = html! { @for one in &found.items { (hook_row(at, one)) } };
     let fields = [
         ListFilter::Choice("warned", &["true"]),
         ListFilter::Choice("removed", &["true"]),
@@ -45,27 +45,27 @@ fn content(at: &FirmVisit, found: &ListAnswer<ListedHook>) -> PageContent {
     ];
     let content = html! {
         p.tabs {
-            a href=(at.at("/hooks")) { "Live" } " "
-            a href=(at.at("/hooks?warned=true")) { "Warned: one more 410 removes it" } " "
-            a href=(at.at("/hooks?removed=true")) { "Removed" }
+            a href=(at.firm_page("/hooks")) { "Live" } " "
+            a href=(at.firm_page("/hooks?warned=true")) { "Warned: one more 410 removes it" } " "
+            a href=(at.firm_page("/hooks?removed=true")) { "Removed" }
         }
-        (parts::filters(visit, &fields))
+        (parts::filter_form(visit, &fields))
         (parts::table("Subscriptions", &HEADS, &rows))
-        (parts::empty(&EmptyList(found.items.is_empty())))
-        (parts::pages(visit, found.next.as_deref()))
+        (parts::empty_note(&EmptyList(found.items.is_empty())))
+        (parts::page_links(visit, found.next.as_deref()))
     };
     PageContent::new("Subscriptions", content).with_data()
 }
 
-fn row(at: &FirmVisit, one: &ListedHook) -> Markup {
+fn hook_row(at: &FirmVisit, one: &ListedHook) -> Markup {
     let now = at.visit.now;
     html! {
         tr {
-            td { (parts::id(&at.at(&format!("/hooks/{}", one.id)), &one.id)) }
+            td { (parts::id_link(&at.firm_page(&format!("/hooks/{}", one.id)), &one.id)) }
             td { (one.trigger) }
-            td { (parts::foreign(&one.target)) }
+            td { (parts::foreign_text(&one.target)) }
             td { @match one.form_id { Some(id) => { (parts::plain_id(&id)) }, None => { "all" } } }
-            td { (parts::id(&at.at(&format!("/keys/{}", one.key_id)), &one.key_id)) }
+            td { (parts::id_link(&at.firm_page(&format!("/keys/{}", one.key_id)), &one.key_id)) }
             td { (parts::time(one.created_at, now)) }
             td {
                 (parts::time_or_none(one.removed_at, now))

@@ -33,48 +33,48 @@ struct CancelledDeliveries {
 
 /// Shows a key.
 pub(crate) async fn show(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
-    let path = format!("/keys/{}/history", visit.visit.part("id")?);
-    visit.shown(&state, &path, |found: &KeyLife| content(&visit, found)).await
+    let path = format!("/keys/{}/history", visit.visit.path_part("id")?);
+    visit.show_answer(&state, &path, |found: &KeyLife| key_content(&visit, found)).await
 }
 
-fn content(at: &FirmVisit, found: &KeyLife) -> PageContent {
+fn key_content(at: &FirmVisit, found: &KeyLife) -> PageContent {
     let hooks = html! {
-        @for id in &found.hooks_removed { (parts::id(&at.at(&format!("/hooks/{id}")), id)) " " }
-        @if found.hooks_removed.is_empty() { (parts::none()) }
+        @for id in &found.hooks_removed { (parts::id_link(&at.firm_page(&format!("/hooks/{id}")), id)) " " }
+        @if found.hooks_removed.is_empty() { (parts::no_value()) }
     };
     let cancelled = html! {
         @for one in &found.cancelled { (one.deliveries) " " (one.cause) " " }
-        @if found.cancelled.is_empty() { (parts::none()) }
+        @if found.cancelled.is_empty() { (parts::no_value()) }
     };
     let facts = [
         ("State", parts::state(&found.state)),
-        ("Name", parts::foreign(&found.name)),
+        ("Name", parts::foreign_text(&found.name)),
         ("Prefix", html! { code { (found.prefix) } }),
         ("Member", parts::plain_id(&found.member_id)),
         ("Subscriptions removed with it", hooks),
         ("Deliveries cancelled with it", cancelled),
     ];
     let content = html! {
-        (parts::facts(&facts))
-        (parts::section("steps", "How it came here", &steps::list(&found.steps, at.visit.now)))
-        @if at.visit.may_act() && found.state == "active" { (revoke(at, found)) }
+        (parts::fact_list(&facts))
+        (parts::section("steps", "How it came here", &steps::step_list(&found.steps, at.visit.now)))
+        @if at.visit.may_act() && found.state == "active" { (revoke_section(at, found)) }
     };
     PageContent::new(&format!("Key {}", found.prefix), content).with_data()
 }
 
 /// The form asks for the prefix of the key, because nothing brings a key back.
-fn revoke(at: &FirmVisit, found: &KeyLife) -> Markup {
+fn revoke_section(at: &FirmVisit, found: &KeyLife) -> Markup {
     let fields = html! {
         label { "Prefix of the key, to be sure "
             input name="prefix" required autocomplete="off" spellcheck="false";
         }
     };
     let offered = OfferedCommand {
-        action: &at.at(&format!("/keys/{}/revoke", found.id)),
+        action: &at.firm_page(&format!("/keys/{}/revoke", found.id)),
         name: "Revoke this key",
         effect: "Ends the key for good. Its subscriptions are removed, and their deliveries \
                  cancelled.",
         fields,
     };
-    parts::section("commands", "Commands", &parts::command(&at.visit, &offered))
+    parts::section("commands", "Commands", &parts::command_form(&at.visit, &offered))
 }

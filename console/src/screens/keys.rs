@@ -30,22 +30,22 @@ const HEADS: [&str; 7] = ["Key", "Name", "Prefix", "Member", "Made", "Last call"
 pub(crate) async fn list(State(state): State<SharedState>, visit: FirmVisit) -> PageAnswer {
     let content = |found: &ListAnswer<ListedKey>| {
         let content = html! {
-            (table(&visit, &found.items))
-            (parts::empty(&EmptyList(found.items.is_empty())))
+            (key_table(&visit, &found.items))
+            (parts::empty_note(&EmptyList(found.items.is_empty())))
         };
         PageContent::new("Keys", content).with_data()
     };
-    visit.shown(&state, "/keys", content).await
+    visit.show_answer(&state, "/keys", content).await
 }
 
 /// Keys as a table.
-pub(super) fn table(at: &FirmVisit, keys: &[ListedKey]) -> Markup {
+pub(super) fn key_table(at: &FirmVisit, keys: &[ListedKey]) -> Markup {
     let now = at.visit.now;
     let rows = html! {
         @for key in keys {
             tr {
-                td { (parts::id(&at.at(&format!("/keys/{}", key.id)), &key.id)) }
-                td { (parts::foreign(&key.name)) }
+                td { (parts::id_link(&at.firm_page(&format!("/keys/{}", key.id)), &key.id)) }
+                td { (parts::foreign_text(&key.name)) }
                 td { code { (key.prefix) } }
                 td { (parts::plain_id(&key.member_id)) }
                 td { (parts::time(key.created_at, now)) }

@@ -12,29 +12,31 @@ use crate::visit::{PageAnswer, PageVisit};
 
 /// Lists the events of a stream, or asks for one.
 pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    if visit.asked("stream").is_none() {
+    if visit.query_value("stream").is_none() {
         let content = html! {
-            (fields(&visit))
+            (filter_fields(&visit))
             p { "A stream is named by an id: of a firm, key, subscription, delivery, replay." }
             p { a href=(steps::event_page(1)) { "The first event of the log" } }
         };
-        return Ok(visit.plain("Log", content));
+        return Ok(visit.plain_page("Log", content));
     }
-    let api = visit.api("/events");
-    visit.shown(&state, &api, |found: &ListAnswer<ToldStep>| content(&visit, found)).await
+    let api = visit.api_path("/events");
+    visit
+        .show_answer(&state, &api, |found: &ListAnswer<ToldStep>| steps_content(&visit, found))
+        .await
 }
 
-fn fields(visit: &PageVisit) -> maud::Markup {
+fn filter_fields(visit: &PageVisit) -> maud::Markup {
     let fields =
         [ListFilter::Text("stream", "id of a stream"), ListFilter::Text("kind", "Delivery")];
-    parts::filters(visit, &fields)
+    parts::filter_form(visit, &fields)
 }
 
-fn content(visit: &PageVisit, found: &ListAnswer<ToldStep>) -> PageContent {
+fn steps_content(visit: &PageVisit, found: &ListAnswer<ToldStep>) -> PageContent {
     let content = html! {
-        (fields(visit))
-        (steps::list(&found.items, visit.now))
-        (parts::pages(visit, found.next.as_deref()))
+        (filter_fields(visit))
+        (steps::step_list(&found.items, visit.now))
+        (parts::page_links(visit, found.next.as_deref()))
     };
     PageContent::new("Log", content).with_data()
 }

@@ -27,30 +27,32 @@ pub(super) struct ListedPause {
 
 /// Lists pauses.
 pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    let api = visit.api("/pauses");
-    visit.shown(&state, &api, |found: &ListAnswer<ListedPause>| content(&visit, found)).await
+    let api = visit.api_path("/pauses");
+    visit
+        .show_answer(&state, &api, |found: &ListAnswer<ListedPause>| list_content(&visit, found))
+        .await
 }
 
-fn content(visit: &PageVisit, found: &ListAnswer<ListedPause>) -> PageContent {
-    let rows = html! { @for one in &found.items { (row(visit, one)) } };
+fn list_content(visit: &PageVisit, found: &ListAnswer<ListedPause>) -> PageContent {
+    let rows = html! { @for one in &found.items { (pause_row(visit, one)) } };
     let content = html! {
         (parts::table("Pauses", &["Held", "Since", "By", "Reason", ""], &rows))
-        (parts::empty(&EmptyList(found.items.is_empty())))
-        @if visit.may_act() && visit.session.holder().reaches_all() { (begin(visit)) }
+        (parts::empty_note(&EmptyList(found.items.is_empty())))
+        @if visit.may_act() && visit.session.holder().reaches_all() { (command_section(visit)) }
     };
     PageContent::new("Pauses", content).with_data()
 }
 
-fn row(visit: &PageVisit, one: &ListedPause) -> Markup {
+fn pause_row(visit: &PageVisit, one: &ListedPause) -> Markup {
     html! {
         tr {
-            td { (scope(one)) }
+            td { (pause_scope(one)) }
             td { (parts::time(one.paused_at, visit.now)) }
             td { (one.paused_by) }
-            td { (parts::foreign(&one.reason)) }
+            td { (parts::foreign_text(&one.reason)) }
             td {
                 @if visit.may_act() {
-                    (parts::command(visit, &OfferedCommand {
+                    (parts::command_form(visit, &OfferedCommand {
                         action: &format!("/console/pauses/{}/end", one.id),
                         name: "Resume",
                         effect: "The held deliveries continue from their state before the pause.",
@@ -63,22 +65,22 @@ fn row(visit: &PageVisit, one: &ListedPause) -> Markup {
 }
 
 /// The deliveries that a pause holds.
-pub(super) fn scope(one: &ListedPause) -> Markup {
+pub(super) fn pause_scope(one: &ListedPause) -> Markup {
     html! {
         @match (one.firm_id, one.hook_id, &one.host) {
             (Some(firm), Some(hook), _) => {
-                "subscription " (parts::id(&format!("/console/firms/{firm}/hooks/{hook}"), &hook))
+                "subscription " (parts::id_link(&format!("/console/firms/{firm}/hooks/{hook}"), &hook))
             },
             (Some(firm), None, _) => {
-                "firm " (parts::id(&format!("/console/firms/{firm}"), &firm))
+                "firm " (parts::id_link(&format!("/console/firms/{firm}"), &firm))
             },
-            (None, _, Some(host)) => { "host " (parts::foreign(host)) },
+            (None, _, Some(host)) => { "host " (parts::foreign_text(host)) },
             (None, ..) => { (one.kind) },
         }
     }
 }
 
-fn begin(visit: &PageVisit) -> Markup {
+fn command_section(visit: &PageVisit) -> Markup {
     let host = OfferedCommand {
         action: "/console/pauses/begin",
         name: "Pause a host",
@@ -93,6 +95,6 @@ fn begin(visit: &PageVisit) -> Markup {
             label { "Write ALL, to be sure " input name="all" required autocomplete="off"; }
         },
     };
-    let content = html! { (parts::command(visit, &host)) (parts::command(visit, &all)) };
+    let content = html! { (parts::command_form(visit, &host)) (parts::command_form(visit, &all)) };
     parts::section("commands", "Commands", &content)
 }

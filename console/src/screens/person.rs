@@ -61,11 +61,11 @@ struct TrailHook {
 pub(crate) async fn ask(visit: FirmVisit) -> PageAnswer {
     let content = html! {
         p { "Shows everything that was sent about a person. The look is an entry of the audit log." }
-        form.stacked method="post" action=(visit.at("/person")) {
-            (frame::hidden(&visit.visit))
+        form.stacked method="post" action=(visit.firm_page("/person")) {
+            (frame::form_fields(&visit.visit))
             label { "E-mail address "
                 input type="email" name="address" required autocomplete="off"; }
-            (parts::reason())
+            (parts::reason_field())
             button { "Show" }
         }
     };
@@ -74,38 +74,38 @@ pub(crate) async fn ask(visit: FirmVisit) -> PageAnswer {
 
 /// Shows the trail of a person.
 pub(crate) async fn show(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
-    let firm_id = form.visit.part("firm").ok().and_then(domain::values::parse_id);
-    let firm = visit::firm(&state, &form.visit.session, firm_id).await?;
-    let address = form.fields.text("address")?;
+    let firm_id = form.visit.path_part("firm").ok().and_then(domain::values::parse_id);
+    let firm = visit::find_firm(&state, &form.visit.session, firm_id).await?;
+    let address = form.fields.required_text("address")?;
     let reason = form.fields.reason()?;
     let path = format!("/internal/v1/firms/{}/people", firm.id);
     let body = json!({ "address": address, "reason": reason });
     let command = ApiCommand { method: Method::POST, path: &path, body };
-    let found = state.send(&form.visit.session, command).await?;
+    let found = state.send_command(&form.visit.session, command).await?;
     let found: PersonTrail =
         serde_json::from_value(found).map_err(|error| Refusal::broken(&error.to_string()))?;
     let at = FirmVisit { visit: form.visit, firm };
-    let content = content(&at, &found);
+    let content = trail_content(&at, &found);
     Ok(at.page(PageContent::new("Person", content)))
 }
 
-fn content(at: &FirmVisit, found: &PersonTrail) -> Markup {
+fn trail_content(at: &FirmVisit, found: &PersonTrail) -> Markup {
     let now = at.visit.now;
     html! {
-        (parts::facts(&[
+        (parts::fact_list(&[
             ("Person", parts::plain_id(&found.person_id)),
             ("Mail", html! { (found.mail) }),
             ("Erased", parts::time_or_none(found.erased_at, now)),
         ]))
-        (parts::section("responses", "Responses", &responses(at, &found.responses)))
-        (parts::section("deliveries", "Deliveries", &deliveries(at, &found.deliveries)))
-        (parts::section("hooks", "Subscriptions that got them", &hooks(at, &found.subscriptions)))
-        (parts::section("invites", "Invites of 90 days", &steps::list(&found.invites, now)))
-        (parts::section("events", "Events about the person", &steps::list(&found.events, now)))
+        (parts::section("responses", "Responses", &response_table(at, &found.responses)))
+        (parts::section("deliveries", "Deliveries", &delivery_table(at, &found.deliveries)))
+        (parts::section("hooks", "Subscriptions that got them", &hook_table(at, &found.subscriptions)))
+        (parts::section("invites", "Invites of 90 days", &steps::step_list(&found.invites, now)))
+        (parts::section("events", "Events about the person", &steps::step_list(&found.events, now)))
     }
 }
 
-fn responses(at: &FirmVisit, responses: &[TrailResponse]) -> Markup {
+fn response_table(at: &FirmVisit, responses: &[TrailResponse]) -> Markup {
     let rows = html! {
         @for one in responses {
             tr {
@@ -119,15 +119,15 @@ fn responses(at: &FirmVisit, responses: &[TrailResponse]) -> Markup {
     parts::table("Responses", &["Response", "Form", "Saved", "Submitted"], &rows)
 }
 
-fn deliveries(at: &FirmVisit, deliveries: &[TrailDelivery]) -> Markup {
+fn delivery_table(at: &FirmVisit, deliveries: &[TrailDelivery]) -> Markup {
     let rows = html! {
         @for one in deliveries {
             tr {
-                td { (parts::id(&at.at(&format!("/deliveries/{}", one.id)), &one.id)) }
+                td { (parts::id_link(&at.firm_page(&format!("/deliveries/{}", one.id)), &one.id)) }
                 td { (parts::state(&one.state)) }
                 td { (one.trigger) }
                 td { @if let Some(id) = one.hook_id {
-                    (parts::id(&at.at(&format!("/hooks/{id}")), &id))
+                    (parts::id_link(&at.firm_page(&format!("/hooks/{id}")), &id))
                 } }
                 td { (parts::time(one.created_at, at.visit.now)) }
             }
@@ -136,12 +136,12 @@ fn deliveries(at: &FirmVisit, deliveries: &[TrailDelivery]) -> Markup {
     parts::table("Deliveries", &["Delivery", "State", "Trigger", "Subscription", "Created"], &rows)
 }
 
-fn hooks(at: &FirmVisit, hooks: &[TrailHook]) -> Markup {
+fn hook_table(at: &FirmVisit, hooks: &[TrailHook]) -> Markup {
     let rows = html! {
         @for one in hooks {
             tr {
-                td { (parts::id(&at.at(&format!("/hooks/{}", one.id)), &one.id)) }
-                td { (parts::foreign(&one.target)) }
+                td { (parts::id_link(&at.firm_page(&format!("/hooks/{}", one.id)), &one.id)) }
+                td { (parts::foreign_text(&one.target)) }
                 td { (one.deliveries) }
             }
         }

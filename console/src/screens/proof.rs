@@ -83,21 +83,21 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> 
     let verification = "/internal/v1/audit/verification";
     if visit.format.is_some() {
         let none = |_: &ProofState| PageContent::new("Proof", html! {});
-        return visit.shown(&state, verification, none).await;
+        return visit.show_answer(&state, verification, none).await;
     }
     let session = &visit.session;
-    let checked: ProofState = state.asked(session, verification).await?;
+    let checked: ProofState = state.ask_json(session, verification).await?;
     // A process without the folder of checkpoints knows none, and says so.
-    let keys: Option<KnownKeys> = state.asked(session, "/internal/v1/audit/keys").await.ok();
+    let keys: Option<KnownKeys> = state.ask_json(session, "/internal/v1/audit/keys").await.ok();
     let last = checked.last_signature.as_ref().map_or(0, |last| last.number);
     let after = last.saturating_sub(SHOWN_CHECKPOINTS);
     let path = format!("/internal/v1/audit/checkpoints?after={after}");
-    let files: Option<ListAnswer<SignedFile>> = state.asked(session, &path).await.ok();
+    let files: Option<ListAnswer<SignedFile>> = state.ask_json(session, &path).await.ok();
     let content = html! {
         (parts::section("verification", "Verification", &verification_facts(&visit, &checked)))
         (parts::section("keys", "Public keys", &key_table(keys.as_ref())))
         (parts::section("checkpoints", "Signed checkpoints", &files_table(&visit, files.as_ref())))
-        (parts::section("offline", "Verify without this service", &offline()))
+        (parts::section("offline", "Verify without this service", &offline_help()))
     };
     Ok(visit.page(&PageContent::new("Proof", content).with_data()))
 }
@@ -108,9 +108,9 @@ fn verification_facts(visit: &PageVisit, checked: &ProofState) -> Markup {
             Some(ended) => {
                 (parts::state(&ended.outcome)) " to position " (ended.position) ", "
                 (parts::time(ended.at, visit.now))
-                @if let Some(why) = &ended.why { " " (parts::foreign(why)) }
+                @if let Some(why) = &ended.why { " " (parts::foreign_text(why)) }
             },
-            None => { (parts::none()) },
+            None => { (parts::no_value()) },
         }
     };
     let running = html! {
@@ -118,7 +118,7 @@ fn verification_facts(visit: &PageVisit, checked: &ProofState) -> Markup {
             Some(running) => {
                 "at position " (running.position) ", begun " (parts::time(running.began_at, visit.now))
             },
-            None => { (parts::none()) },
+            None => { (parts::no_value()) },
         }
     };
     let signed = html! {
@@ -127,10 +127,10 @@ fn verification_facts(visit: &PageVisit, checked: &ProofState) -> Markup {
                 "checkpoint " (last.number) " to position " (last.position) ", "
                 (parts::time(last.at, visit.now))
             },
-            None => { (parts::none()) },
+            None => { (parts::no_value()) },
         }
     };
-    parts::facts(&[("Last", ended), ("Under way", running), ("Last signature", signed)])
+    parts::fact_list(&[("Last", ended), ("Under way", running), ("Last signature", signed)])
 }
 
 fn key_table(known: Option<&KnownKeys>) -> Markup {
@@ -178,7 +178,7 @@ fn files_table(visit: &PageVisit, files: Option<&ListAnswer<SignedFile>>) -> Mar
     }
 }
 
-fn offline() -> Markup {
+fn offline_help() -> Markup {
     html! {
         p { "A bundle holds the entries of a firm and a period with their proof. The page "
             "Audit log of a firm gives it. This verifies it, on any machine:" }

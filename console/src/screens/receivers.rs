@@ -51,36 +51,38 @@ const HEADS: [&str; 8] = [
 
 /// Lists receivers.
 pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    let api = visit.api("/receivers");
-    visit.shown(&state, &api, |found: &ListAnswer<ListedReceiver>| content(&visit, found)).await
+    let api = visit.api_path("/receivers");
+    visit
+        .show_answer(&state, &api, |found: &ListAnswer<ListedReceiver>| list_content(&visit, found))
+        .await
 }
 
-fn content(visit: &PageVisit, found: &ListAnswer<ListedReceiver>) -> PageContent {
-    let rows = html! { @for one in &found.items { (row(visit, one)) } };
+fn list_content(visit: &PageVisit, found: &ListAnswer<ListedReceiver>) -> PageContent {
+    let rows = html! { @for one in &found.items { (receiver_row(visit, one)) } };
     let only = match &found.items[..] {
-        [one] if visit.asked("host").is_some() => Some(one),
+        [one] if visit.query_value("host").is_some() => Some(one),
         _ => None,
     };
     let content = html! {
-        (parts::filters(visit, &[ListFilter::Text("host", "hooks.example.com")]))
+        (parts::filter_form(visit, &[ListFilter::Text("host", "hooks.example.com")]))
         (parts::table("Receivers", &HEADS, &rows))
-        (parts::empty(&EmptyList(found.items.is_empty())))
-        (parts::pages(visit, found.next.as_deref()))
-        @if let (Some(one), true) = (only, visit.may_act()) { (commands(visit, one)) }
+        (parts::empty_note(&EmptyList(found.items.is_empty())))
+        (parts::page_links(visit, found.next.as_deref()))
+        @if let (Some(one), true) = (only, visit.may_act()) { (command_section(visit, one)) }
     };
     PageContent::new("Receivers", content).with_data()
 }
 
-fn row(visit: &PageVisit, one: &ListedReceiver) -> Markup {
-    let host = parts::encoded(&one.host);
+fn receiver_row(visit: &PageVisit, one: &ListedReceiver) -> Markup {
+    let host = parts::encode_query(&one.host);
     html! {
         tr {
-            td { (parts::id(&format!("/console/receivers?host={host}"), &one.host)) }
-            td { (parts::state(one.state())) }
-            td { (parts::share(one.delivered, one.attempts)) }
+            td { (parts::id_link(&format!("/console/receivers?host={host}"), &one.host)) }
+            td { (parts::state(one.receiver_state())) }
+            td { (parts::share_bar(one.delivered, one.attempts)) }
             td {
                 @if let Some(status) = one.last_status { (status) " " }
-                @if let Some(error) = &one.last_error { (parts::foreign(error)) " " }
+                @if let Some(error) = &one.last_error { (parts::foreign_text(error)) " " }
                 (parts::time(one.last_attempt_at, visit.now))
             }
             td {
@@ -95,7 +97,7 @@ fn row(visit: &PageVisit, one: &ListedReceiver) -> Markup {
 }
 
 impl ListedReceiver {
-    fn state(&self) -> &'static str {
+    fn receiver_state(&self) -> &'static str {
         match (&self.paused, self.failing, self.failing_since) {
             (Some(_), ..) => "paused",
             (None, true, _) => "failing",
@@ -105,12 +107,12 @@ impl ListedReceiver {
     }
 }
 
-fn commands(visit: &PageVisit, one: &ListedReceiver) -> Markup {
+fn command_section(visit: &PageVisit, one: &ListedReceiver) -> Markup {
     let content = html! {
         @match &one.paused {
             Some(pause) => {
-                p { "Paused by " (pause.by) ": " (parts::foreign(&pause.reason)) }
-                (parts::command(visit, &OfferedCommand {
+                p { "Paused by " (pause.by) ": " (parts::foreign_text(&pause.reason)) }
+                (parts::command_form(visit, &OfferedCommand {
                     action: &format!("/console/pauses/{}/end", pause.id),
                     name: "Resume this host",
                     effect: "The held deliveries continue from their state before the pause.",
@@ -118,11 +120,11 @@ fn commands(visit: &PageVisit, one: &ListedReceiver) -> Markup {
                 }))
             },
             None => {
-                (parts::command(visit, &OfferedCommand {
+                (parts::command_form(visit, &OfferedCommand {
                     action: "/console/pauses/begin",
                     name: "Pause this host",
                     effect: "Holds all deliveries to this host, of all firms. Nothing is lost.",
-                    fields: parts::hidden("host", &one.host),
+                    fields: parts::hidden_field("host", &one.host),
                 }))
             },
         }

@@ -34,49 +34,51 @@ const HEADS: [&str; 7] = ["Replay", "State", "Firm", "Deliveries", "A second", "
 /// Lists replays.
 pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
     let is_limited = !visit.session.holder().reaches_all();
-    if is_limited && visit.asked("firm_id").is_none() {
+    if is_limited && visit.query_value("firm_id").is_none() {
         let content = html! {
-            (fields(&visit))
+            (filter_fields(&visit))
             p { "Your token reaches some firms: name one of them." }
         };
-        return Ok(visit.plain("Replays", content));
+        return Ok(visit.plain_page("Replays", content));
     }
-    let api = visit.api("/replays");
-    visit.shown(&state, &api, |found: &ListAnswer<ListedReplay>| content(&visit, found)).await
+    let api = visit.api_path("/replays");
+    visit
+        .show_answer(&state, &api, |found: &ListAnswer<ListedReplay>| list_content(&visit, found))
+        .await
 }
 
-fn fields(visit: &PageVisit) -> Markup {
-    parts::filters(visit, &[ListFilter::Text("firm_id", "id of a firm")])
+fn filter_fields(visit: &PageVisit) -> Markup {
+    parts::filter_form(visit, &[ListFilter::Text("firm_id", "id of a firm")])
 }
 
-fn content(visit: &PageVisit, found: &ListAnswer<ListedReplay>) -> PageContent {
+fn list_content(visit: &PageVisit, found: &ListAnswer<ListedReplay>) -> PageContent {
     let content = html! {
-        (fields(visit))
-        (table(visit, &found.items))
-        (parts::empty(&EmptyList(found.items.is_empty())))
-        (parts::pages(visit, found.next.as_deref()))
+        (filter_fields(visit))
+        (replay_table(visit, &found.items))
+        (parts::empty_note(&EmptyList(found.items.is_empty())))
+        (parts::page_links(visit, found.next.as_deref()))
         p { "A replay begins on the page of a firm or of a delivery." }
     };
     PageContent::new("Replays", content).with_data()
 }
 
 /// Replays as a table.
-pub(super) fn table(visit: &PageVisit, replays: &[ListedReplay]) -> Markup {
+pub(super) fn replay_table(visit: &PageVisit, replays: &[ListedReplay]) -> Markup {
     let rows = html! {
         @for one in replays {
             tr {
                 td {
                     // The page of one replay is for operators, as its answer of the API is.
                     @if visit.may_act() {
-                        (parts::id(&format!("/console/replays/{}", one.id), &one.id))
+                        (parts::id_link(&format!("/console/replays/{}", one.id), &one.id))
                     } @else { (parts::plain_id(&one.id)) }
                 }
                 td { (parts::state(&one.state)) }
-                td { (parts::id(&format!("/console/firms/{}", one.firm_id), &one.firm_id)) }
+                td { (parts::id_link(&format!("/console/firms/{}", one.firm_id), &one.firm_id)) }
                 td { (one.selected) }
                 td { (one.rate_per_second) }
                 td { (parts::time(one.requested_at, visit.now)) }
-                td { (parts::foreign(&one.reason)) }
+                td { (parts::foreign_text(&one.reason)) }
             }
         }
     };

@@ -43,39 +43,39 @@ struct DailyGrowth {
 
 /// Shows the sizes.
 pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    let api = visit.api("/stats");
-    visit.shown(&state, &api, content).await
+    let api = visit.api_path("/stats");
+    visit.show_answer(&state, &api, sizes_content).await
 }
 
-fn content(found: &AllSizes) -> PageContent {
+fn sizes_content(found: &AllSizes) -> PageContent {
     let content = html! {
-        (parts::section("main", "Main database", &database("Tables of the main database", &found.main)))
-        (parts::section("keyring", "Keyring", &database("Tables of the keyring", &found.keyring)))
+        (parts::section("main", "Main database", &database_table("Tables of the main database", &found.main)))
+        (parts::section("keyring", "Keyring", &database_table("Tables of the keyring", &found.keyring)))
     };
     PageContent::new("Sizes", content).with_data()
 }
 
-fn database(caption: &str, found: &DatabaseSize) -> Markup {
+fn database_table(caption: &str, found: &DatabaseSize) -> Markup {
     let rows = html! {
         @for table in &found.tables {
             tr {
                 td { code { (table.table) } }
                 td { (table.rows) }
-                td { (parts::bytes(table.bytes)) }
+                td { (parts::bytes_text(table.bytes)) }
                 @match &table.growth {
                     Some(growth) => {
                         td { (growth.rows_per_day) }
-                        td { (parts::bytes(growth.bytes_per_day)) }
+                        td { (parts::bytes_text(growth.bytes_per_day)) }
                     },
-                    None => { td { (parts::none()) } td { (parts::none()) } },
+                    None => { td { (parts::no_value()) } td { (parts::no_value()) } },
                 }
             }
         }
     };
     html! {
-        p { (parts::bytes(found.bytes))
+        p { (parts::bytes_text(found.bytes))
             @if let Some(growth) = &found.growth {
-                ", in 30 days " (parts::bytes(growth.bytes_in_30_days))
+                ", in 30 days " (parts::bytes_text(growth.bytes_in_30_days))
             } "." }
         (parts::table(caption, &["Table", "Rows", "Size", "Rows a day", "Size a day"], &rows))
     }

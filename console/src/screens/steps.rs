@@ -23,13 +23,13 @@ pub(crate) struct ToldStep {
 }
 
 /// The steps in their order.
-pub(crate) fn list(steps: &[ToldStep], now: Timestamp) -> Markup {
+pub(crate) fn step_list(steps: &[ToldStep], now: Timestamp) -> Markup {
     html! {
         ol.steps { @for step in steps {
             li {
                 (parts::time(step.at, now)) " "
-                span.sentence { (parts::foreign(&step.sentence)) }
-                " " small { "by " (parts::foreign(&step.by)) ", "
+                span.sentence { (parts::foreign_text(&step.sentence)) }
+                " " small { "by " (parts::foreign_text(&step.by)) ", "
                     a href=(event_page(step.position)) { (step.event) " at " (step.position) }
                     @if let Some(entry) = step.audit_entry { ", audit entry " (entry) } }
             }

@@ -30,27 +30,29 @@ const HEADS: [&str; 8] =
 
 /// Lists tokens.
 pub(crate) async fn list(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
-    let api = visit.api("/tokens");
-    visit.shown(&state, &api, |found: &ListAnswer<ListedToken>| content(&visit, found)).await
+    let api = visit.api_path("/tokens");
+    visit
+        .show_answer(&state, &api, |found: &ListAnswer<ListedToken>| list_content(&visit, found))
+        .await
 }
 
-fn content(visit: &PageVisit, found: &ListAnswer<ListedToken>) -> PageContent {
-    let rows = html! { @for token in &found.items { (row(visit, token)) } };
+fn list_content(visit: &PageVisit, found: &ListAnswer<ListedToken>) -> PageContent {
+    let rows = html! { @for token in &found.items { (token_row(visit, token)) } };
     let content = html! { (parts::table("Tokens", &HEADS, &rows)) };
     PageContent::new("Tokens", content).with_data()
 }
 
-fn row(visit: &PageVisit, token: &ListedToken) -> Markup {
+fn token_row(visit: &PageVisit, token: &ListedToken) -> Markup {
     html! {
         tr {
-            td { (parts::id(&format!("/console/log?stream={}", token.id), &token.id)) }
-            td { (parts::foreign(&token.name)) }
+            td { (parts::id_link(&format!("/console/log?stream={}", token.id), &token.id)) }
+            td { (parts::foreign_text(&token.name)) }
             td { (token.role) }
             td {
                 @match &token.firm_ids {
                     None => { "all" },
                     Some(ids) => {
-                        @for id in ids { (parts::id(&format!("/console/firms/{id}"), id)) " " }
+                        @for id in ids { (parts::id_link(&format!("/console/firms/{id}"), id)) " " }
                     },
                 }
             }

@@ -192,7 +192,7 @@ pub(crate) struct DueScan<'a> {
 
 impl<'a> DueScan<'a> {
     /// Binds the arguments of `due_lanes!`.
-    fn bind<R>(
+    fn bind_arguments<R>(
         self,
         look: QueryAs<'a, Postgres, R, PgArguments>,
         full: &'a FullLimits,
@@ -206,7 +206,7 @@ impl<'a> DueScan<'a> {
             .bind(self.now)
             .bind(self.from)
             .bind(most)
-            .bind(rows(full.unresponsive_room))
+            .bind(to_bigint(full.unresponsive_room))
             .bind(self.behind_queue)
             .bind(&full.recovered_queues)
     }
@@ -250,7 +250,7 @@ pub(crate) async fn lock_lanes(
                 array(select parked_in from visited) as visited_queues",
         "for no key update of l skip locked"
     ));
-    scan.bind(look, full, rows(most)).fetch_one(connection).await
+    scan.bind_arguments(look, full, to_bigint(most)).fetch_one(connection).await
 }
 
 /// The next time a claim may find a row. `Some` time that has passed if a lane with spare capacity
@@ -271,7 +271,7 @@ pub(crate) async fn next_due_at(
                   order by due_at limit 1))",
         ""
     ));
-    let (due_at,) = scan.bind(look, full, QUEUES_OF_A_LOOK).fetch_one(connection).await?;
+    let (due_at,) = scan.bind_arguments(look, full, QUEUES_OF_A_LOOK).fetch_one(connection).await?;
     Ok(due_at)
 }
 
@@ -370,9 +370,10 @@ pub(crate) async fn choose_rows(
     let most = limits.per_firm_and_host().max(CANDIDATES_PER_LANE_MIN);
     let per_lane = (limits.permit_usage().free * 2 / lanes.lane_ids.len().max(1))
         .clamp(CANDIDATES_PER_LANE_MIN, most);
-    let due = due(connection, lanes, now, per_lane).await?;
-    let Reservations { deliveries, crowded_out } =
-        limits.reserve(due.iter().map(|due| due.row.candidate(due.host.clone())).collect());
+    let due = due_rows(connection, lanes, now, per_lane).await?;
+    let Reservations { deliveries, crowded_out } = limits.reserve_capacity(
+        due.iter().map(|due| due.row.claim_candidate(due.host.clone())).collect(),
+    );
     let mut blocked: HashSet<Uuid> = due.iter().map(|due| due.row.lane_id).collect();
     let mut due: HashMap<Uuid, OutboxRow> =
         due.into_iter().map(|due| (due.row.delivery_id, due.row)).collect();
@@ -392,14 +393,14 @@ pub(crate) async fn within_memory(
 ) -> Result<Vec<ReservedRow>, sqlx::Error> {
     if chosen.len() > always_within(max_bytes) {
         let rows: Vec<&OutboxRow> = chosen.iter().map(|(row, _)| row).collect();
-        let sources = sources(connection, &rows).await?;
+        let sources = body_sources(connection, &rows).await?;
         chosen.truncate(count_within(max_bytes, sources));
     }
     Ok(chosen)
 }
 
 /// The source of each row's body, a frozen body or an occurrence, and its size in bytes.
-async fn sources(
+async fn body_sources(
     connection: &mut PgConnection,
     chosen: &[&OutboxRow],
 ) -> Result<Vec<(Uuid, usize)>, sqlx::Error> {
@@ -427,7 +428,7 @@ struct DueRow {
 }
 
 /// The due rows of these locked lanes, the oldest first.
-async fn due(
+async fn due_rows(
     connection: &mut PgConnection,
     LanesToClaim { lane_ids, rows_from }: LanesToClaim<'_>,
     now: DateTime<Utc>,
@@ -450,13 +451,13 @@ async fn due(
     ))
     .bind(lane_ids)
     .bind(now)
-    .bind(rows(per_lane))
+    .bind(to_bigint(per_lane))
     .bind(rows_from)
     .fetch_all(connection)
     .await
 }
 
 /// A count as a `bigint`.
-fn rows(count: usize) -> i64 {
+fn to_bigint(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

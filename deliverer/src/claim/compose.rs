@@ -51,7 +51,7 @@ struct ComposeInputs {
     forms: HashMap<(Uuid, Uuid), FormRow>,
 }
 
-pub(crate) async fn compose(
+pub(crate) async fn compose_deliveries(
     deliverer: &DelivererContext,
     connection: &mut PgConnection,
     rows: &[&OutboxRow],
@@ -60,7 +60,7 @@ pub(crate) async fn compose(
     // A notice has its body in its row.
     let rows: Vec<&OutboxRow> = rows.iter().copied().filter(|row| row.notice.is_none()).collect();
     let inputs = ComposeInputs::read(deliverer, connection, &rows).await?;
-    let composed = inputs.compose(deliverer, connection, &rows, now).await?;
+    let composed = inputs.compose_rows(deliverer, connection, &rows, now).await?;
     Ok(ComposedDeliveries { notices: deliverer.notices.clone(), ..composed })
 }
 
@@ -72,12 +72,12 @@ impl ComposeInputs {
     ) -> Result<Self, DeliveryError> {
         let firm_ids: HashSet<Uuid> = rows.iter().map(|row| row.firm_id).collect();
         let subjects: HashSet<KeySubject> = rows.iter().map(|row| row.subject()).collect();
-        let firm_ids = listed(&firm_ids);
-        let subjects = listed(&subjects);
+        let firm_ids = to_list(&firm_ids);
+        let subjects = to_list(&subjects);
         // Both at once, because the keyring is a database of its own.
         let (keys, secrets) = tokio::join!(
-            deliverer.keyring.find(&subjects),
-            secrets::read(connection, deliverer.keyring.wrapping(), &firm_ids),
+            deliverer.keyring.find_keys(&subjects),
+            secrets::read(connection, deliverer.keyring.wrapping_key(), &firm_ids),
         );
         let keys = keys?;
         let secrets = secrets?;
@@ -89,7 +89,7 @@ impl ComposeInputs {
         let forms = if form_ids.is_empty() {
             Vec::new()
         } else {
-            forms::find_all(connection, &listed(&form_ids)).await?
+            forms::find_all(connection, &to_list(&form_ids)).await?
         };
         let forms = forms.into_iter().map(|form| ((form.firm_id, form.form_id), form)).collect();
         let secrets = secrets.into_iter().map(|(firm, secret)| (firm, secret.secret)).collect();
@@ -97,7 +97,7 @@ impl ComposeInputs {
     }
 
     /// Composes the leased rows, and freezes the bodies of first attempts.
-    async fn compose(
+    async fn compose_rows(
         self,
         deliverer: &DelivererContext,
         connection: &mut PgConnection,
@@ -108,16 +108,16 @@ impl ComposeInputs {
         let step_ids: Vec<Uuid> =
             rows.iter().filter(|row| row.step.is_some()).map(|row| row.delivery_id).collect();
         let step_secrets = step_headers::read(connection, keys, &step_ids).await?;
-        let mut bodies = thaw(connection, keys, rows).await?;
-        let built = BuiltBodies::new(rows, |row| self.build(row), &*deliverer.entropy, now);
-        bodies.extend(freeze(deliverer, connection, keys, built).await?);
+        let mut bodies = thaw_bodies(connection, keys, rows).await?;
+        let built = BuiltBodies::new(rows, |row| self.build_body(row), &*deliverer.entropy, now);
+        bodies.extend(freeze_bodies(deliverer, connection, keys, built).await?);
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = deliverer.targets.read_for_hooks(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
         Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets, notices: None })
     }
 
-    fn build(&self, row: &OutboxRow) -> Option<Vec<u8>> {
+    fn build_body(&self, row: &OutboxRow) -> Option<Vec<u8>> {
         let PayloadParts { responses, reports, bookings } = &self.sources;
         let response = responses.get(&row.subject())?;
         let form = self.forms.get(&(row.firm_id, row.form_id))?;
@@ -125,12 +125,12 @@ impl ComposeInputs {
             FormPart { id: form.form_id.into(), title: form.title.clone(), url: form.url.clone() };
         let report = own_or_newest(reports.get(&row.subject()), row.report_id);
         let booking = own_or_newest(bookings.get(&row.subject()), row.booking_id);
-        payload(row.trigger.parse().ok()?, form, response, report, booking)
+        payload_bytes(row.trigger.parse().ok()?, form, response, report, booking)
     }
 }
 
 /// The bytes of a payload (contract, section EventPayload).
-pub(crate) fn payload(
+pub(crate) fn payload_bytes(
     trigger: Trigger,
     form: FormPart,
     response: &StoredResponse,
@@ -150,7 +150,7 @@ pub(crate) fn payload(
 }
 
 /// The frozen bodies of later attempts. A body with another digest than the sent one is left out.
-async fn thaw(
+async fn thaw_bodies(
     connection: &mut PgConnection,
     keys: &DataKeys,
     rows: &[&OutboxRow],
@@ -159,7 +159,7 @@ async fn thaw(
     if body_ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let bodies = bodies::read(connection, keys, &listed(&body_ids)).await?;
+    let bodies = bodies::read(connection, keys, &to_list(&body_ids)).await?;
     let frozen: HashMap<Uuid, FrozenBody> =
         bodies.into_iter().map(|body| (body.body_id, to_frozen(body))).collect();
     let sent_before = |row: &&OutboxRow| {
@@ -201,14 +201,14 @@ impl<'a> BuiltBodies<'a> {
                 continue;
             };
             let body_id = entropy.id_at(now.get());
-            by_occurrence.insert(row.occurrence_id, body(body_id, row.subject(), bytes));
+            by_occurrence.insert(row.occurrence_id, stored_body(body_id, row.subject(), bytes));
         }
         Self { by_occurrence, rows, built_at: now }
     }
 }
 
 /// Freezes the built bodies in the vault. Answers with the frozen bodies by delivery.
-pub(super) async fn freeze(
+pub(super) async fn freeze_bodies(
     deliverer: &DelivererContext,
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -279,28 +279,28 @@ impl PayloadParts {
 /// The occurrence's own report or call, otherwise the newest (ruling 14a, payload edges).
 fn own_or_newest<T: HasId>(parts: Option<&Vec<T>>, own: Option<Uuid>) -> Option<&T> {
     let parts = parts?;
-    let of_occurrence = own.and_then(|own| parts.iter().find(|part| part.id() == own));
+    let of_occurrence = own.and_then(|own| parts.iter().find(|part| part.part_id() == own));
     of_occurrence.or_else(|| parts.last())
 }
 
 /// A part of a response with an id of its own.
 trait HasId {
-    fn id(&self) -> Uuid;
+    fn part_id(&self) -> Uuid;
 }
 
 impl HasId for ReportDocument {
-    fn id(&self) -> Uuid {
+    fn part_id(&self) -> Uuid {
         self.id.into()
     }
 }
 
 impl HasId for Booking {
-    fn id(&self) -> Uuid {
+    fn part_id(&self) -> Uuid {
         self.id.into()
     }
 }
 
-fn body(body_id: Uuid, subject: KeySubject, bytes: Vec<u8>) -> StoredBody {
+fn stored_body(body_id: Uuid, subject: KeySubject, bytes: Vec<u8>) -> StoredBody {
     StoredBody { body_id, subject, sha256: Sha256::digest(&bytes).into(), bytes }
 }
 
@@ -308,6 +308,6 @@ fn to_frozen(body: StoredBody) -> FrozenBody {
     FrozenBody { body_id: body.body_id, sha256: body.sha256, bytes: Bytes::from(body.bytes) }
 }
 
-fn listed<T: Copy>(items: &HashSet<T>) -> Vec<T> {
+fn to_list<T: Copy>(items: &HashSet<T>) -> Vec<T> {
     items.iter().copied().collect()
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::candidates::{self, ChosenRows, DueScan, LanesToClaim, ReservedRow};
-use super::compose::{ComposedDeliveries, compose};
+use super::compose::{ComposedDeliveries, compose_deliveries};
 use super::leased::{LeasedClaim, LeasedRow};
 use super::scan_floors::ScanFloors;
 use super::screening::ScreenedRows;
@@ -31,7 +31,7 @@ const WOKEN_SHARE: usize = 2;
 /// # Errors
 /// [`DeliveryError`]; nothing is sent then. If the claim had committed, its leases end and the rows
 /// are due again.
-pub async fn claim(
+pub async fn claim_due(
     deliverer: &DelivererContext,
     limits: &SendLimits,
 ) -> Result<Vec<ClaimedAttempt>, DeliveryError> {
@@ -84,7 +84,7 @@ pub(crate) async fn claim_from_lanes(
     lanes_max: usize,
 ) -> Result<ClaimOutcome, DeliveryError> {
     let mut progress = ClaimProgress::default();
-    match progress.run(deliverer, limits, floors, lanes_max).await {
+    match progress.claim_rows(deliverer, limits, floors, lanes_max).await {
         Ok(attempts) if !attempts.is_empty() => Ok(ClaimOutcome::Claimed(attempts)),
         Ok(_) if progress.lanes_parked > 0 => Ok(ClaimOutcome::Parked),
         Ok(_) if progress.wakes_are_left => Ok(ClaimOutcome::HeldElsewhere),
@@ -103,7 +103,7 @@ struct ClaimProgress {
 }
 
 impl ClaimProgress {
-    async fn run(
+    async fn claim_rows(
         &mut self,
         deliverer: &DelivererContext,
         limits: &SendLimits,
@@ -114,8 +114,8 @@ impl ClaimProgress {
         let began = Instant::now();
         let mut appending = deliverer.store.begin().await?;
         let connection = appending.connection();
-        let start = floors.start(now.get(), began, deliverer.store.life().number());
-        let full = limits.full();
+        let start = floors.start_scan(now.get(), began, deliverer.store.life().life_number());
+        let full = limits.full_limits();
         let woken = wakes::absorb_for_claim(
             connection,
             WakeScan {
@@ -142,7 +142,7 @@ impl ClaimProgress {
         let lane_ids: Vec<Uuid> = lane_ids.into_iter().collect();
         if lane_ids.is_empty() {
             appending.commit().await?;
-            floors.note(woken.left.from_xid, due.first_due_at, now.get());
+            floors.note_scan(woken.left.from_xid, due.first_due_at, now.get());
             return Ok(Vec::new());
         }
         self.locked.clone_from(&lane_ids);
@@ -154,22 +154,22 @@ impl ClaimProgress {
         let mut screened = ScreenedRows::new(connection, chosen).await?;
         let leased = give_leases(deliverer, std::mem::take(&mut screened.kept));
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
-        let composed = compose(deliverer, connection, &rows, now).await?;
+        let composed = compose_deliveries(deliverer, connection, &rows, now).await?;
         let terms =
-            LeaseTerms { now: now.get(), end: now.get() + deliverer.settings.scale.lease() };
-        lease(connection, &leased, &composed, terms).await?;
+            LeaseTerms { now: now.get(), end: now.get() + deliverer.settings.scale.scaled_lease() };
+        write_leases(connection, &leased, &composed, terms).await?;
         // A woken lane was not written yet, so it is rescheduled even if nothing was taken from it.
         let is_touched =
             |lane_id: &&Uuid| !blocked.contains(lane_id) || woken.lane_ids.contains(lane_id);
         let touched: Vec<Uuid> = lane_ids.iter().filter(is_touched).copied().collect();
         lanes::reschedule_from(connection, &touched, now.get(), woken.rows_from).await?;
         self.lanes_parked += candidates::park_unresponsive(connection, &crowded_out).await?;
-        replays::conclude(connection, &screened.dropped_replays()).await?;
-        appending.append(screened.cancelled(now)).await?;
+        replays::write_outcomes(connection, &screened.dropped_replays()).await?;
+        appending.append(screened.cancelled_events(now)).await?;
         let taken =
             LeasedClaim { leased, composed, claimed_at: now, claimed_instant: Instant::now() };
         appending.commit().await?;
-        floors.note(woken.left.from_xid, due.first_due_at, now.get());
+        floors.note_scan(woken.left.from_xid, due.first_due_at, now.get());
         CLAIM_SECONDS.observe(&[], began.elapsed());
         taken.hand_over(deliverer).await
     }
@@ -193,7 +193,7 @@ struct LeaseTerms {
 
 /// Writes the leases, each with its token and its body. `width_bucket` finds a row's values in the
 /// lists by binary search. A join would compare each row with each.
-async fn lease(
+async fn write_leases(
     connection: &mut PgConnection,
     leased: &[LeasedRow],
     composed: &ComposedDeliveries,
@@ -250,9 +250,9 @@ pub async fn next_due_from(
     let connections = deliverer.store.connections();
     let mut connection = connections.take().await?;
     let now = deliverer.clock.now().get();
-    let start = floors.start(now, Instant::now(), deliverer.store.life().number());
+    let start = floors.start_scan(now, Instant::now(), deliverer.store.life().life_number());
     let scan = DueScan { now, from: start.due_from, behind_queue: &floors.behind_queue };
-    let next = candidates::next_due_at(&mut connection, scan, &limits.full()).await?;
+    let next = candidates::next_due_at(&mut connection, scan, &limits.full_limits()).await?;
     connections.give_back(connection);
     Ok(next)
 }

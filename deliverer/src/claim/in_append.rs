@@ -16,7 +16,7 @@ use super::leasing::{BodySource, RowLeasing, SubmissionsBySubject};
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
 use crate::outbox::queue::{ListedRows, due_at, list_rows};
-use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
+use crate::outbox::row::{NewOutboxRow, OutboxRow, insert_rows};
 use crate::outbox::unspread::{leave_unspread, occurrences_of};
 use crate::settings::DelivererContext;
 
@@ -63,9 +63,9 @@ pub(crate) async fn queue_and_lease(
         Some(LeaseContext { deliverer, limits }) => {
             let leasing = RowLeasing { deliverer, limits, now };
             let source = BodySource::AtHand(&submissions);
-            let rows = leasing.lease(connection, leasable, source).await?;
+            let rows = leasing.lease_rows(connection, leasable, source).await?;
             waiting.extend(rows.waiting);
-            new.extend(leasing.rows(&rows.leased));
+            new.extend(leasing.new_rows(&rows.leased));
             Some(rows.leased)
         }
         None => {
@@ -81,7 +81,7 @@ pub(crate) async fn queue_and_lease(
     }
     leave_unspread(connection, &unspread).await?;
     new.extend(waiting.into_iter().map(|row| NewOutboxRow { row, due_at: now, lease: None }));
-    insert(connection, &new).await?;
+    insert_rows(connection, &new).await?;
     crash::point("leasing");
     Ok(QueuedInAppend { leased, waits })
 }

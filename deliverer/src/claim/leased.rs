@@ -18,7 +18,7 @@ use super::compose::ComposedDeliveries;
 use crate::attempt::{ClaimedAttempt, DeliveryOrigin, FrozenBody, SEND_WITHIN};
 use crate::error::DeliveryError;
 use crate::limits::SendReservation;
-use crate::outbox::release::release;
+use crate::outbox::release::release_attempts;
 use crate::outbox::row::OutboxRow;
 use crate::outbox::withdraw;
 use crate::settings::DelivererContext;
@@ -62,17 +62,17 @@ impl LeasedClaim {
         crash::point("claimed");
         let looked = take_out_erased(deliverer, &self.leased, &mut self.composed).await;
         let claimed_instant = self.claimed_instant;
-        let all = self.attempts();
+        let all = self.into_attempts();
         if looked.is_err() || claimed_instant.elapsed() > SEND_WITHIN {
             // A delivery that cannot be sent in time uses up no attempt (case E13).
-            release(deliverer, &all).await?;
+            release_attempts(deliverer, &all).await?;
             return looked.map(|()| Vec::new());
         }
         Ok(all)
     }
 
     /// The attempts to send.
-    pub(crate) fn attempts(self) -> Vec<ClaimedAttempt> {
+    pub(crate) fn into_attempts(self) -> Vec<ClaimedAttempt> {
         let Self { leased, mut composed, claimed_at, claimed_instant } = self;
         let mut attempts = Vec::with_capacity(leased.len());
         for one in leased {
@@ -140,7 +140,8 @@ fn to_attempt(
         body,
         reservation: Some(reservation),
     };
-    let before = u32::try_from(row.tries_max).ok()?.checked_sub(attempt.schedule().tries())?;
+    let before =
+        u32::try_from(row.tries_max).ok()?.checked_sub(attempt.retry_schedule().tries())?;
     attempt.nth = number.checked_sub(before)?;
     Some(attempt)
 }

@@ -18,7 +18,9 @@ use uuid::Uuid;
 use vault::responses::NewSubmission;
 use vault::{DataKeys, KeySubject, secrets};
 
-use super::compose::{BuiltBodies, ComposedDeliveries, compose, freeze, payload};
+use super::compose::{
+    BuiltBodies, ComposedDeliveries, compose_deliveries, freeze_bodies, payload_bytes,
+};
 use super::leased::{LeasedClaim, LeasedRow};
 use crate::error::DeliveryError;
 use crate::limits::{SendLimits, SendReservation};
@@ -52,21 +54,21 @@ pub(crate) struct LeasedAndWaitingRows {
 
 impl RowLeasing<'_> {
     /// Leases the rows whose lanes are open and whose limits have room. Freezes their bodies.
-    pub(crate) async fn lease(
+    pub(crate) async fn lease_rows(
         &self,
         connection: &mut PgConnection,
         rows: Vec<OutboxRow>,
         source: BodySource<'_, '_>,
     ) -> Result<LeasedAndWaitingRows, DeliveryError> {
         let lanes = open_lanes(connection, &rows, self.now, &source).await?;
-        let (leased, waiting) = self.reserve(rows, &lanes);
+        let (leased, waiting) = self.reserve_rows(rows, &lanes);
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
         let composed = match source {
             BodySource::AtHand(submissions) => {
                 self.compose_at_hand(connection, &rows, submissions, &lanes).await?
             }
             BodySource::Vault => {
-                compose(self.deliverer, connection, &rows, self.now.into()).await?
+                compose_deliveries(self.deliverer, connection, &rows, self.now.into()).await?
             }
         };
         let leased = LeasedClaim {
@@ -79,8 +81,8 @@ impl RowLeasing<'_> {
     }
 
     /// The leased rows as they are inserted, each with its body.
-    pub(crate) fn rows(&self, claim: &LeasedClaim) -> impl Iterator<Item = NewOutboxRow> {
-        let end = self.now + self.deliverer.settings.scale.lease();
+    pub(crate) fn new_rows(&self, claim: &LeasedClaim) -> impl Iterator<Item = NewOutboxRow> {
+        let end = self.now + self.deliverer.settings.scale.scaled_lease();
         claim.leased.iter().map(move |one| {
             let body = claim.composed.bodies.get(&one.row.delivery_id);
             let row = OutboxRow {
@@ -94,17 +96,17 @@ impl RowLeasing<'_> {
     }
 
     /// Reserves capacity for as many rows as the limits allow. The other rows wait.
-    fn reserve(
+    fn reserve_rows(
         &self,
         rows: Vec<OutboxRow>,
         lanes: &HashMap<Uuid, OpenLane>,
     ) -> (Vec<LeasedRow>, Vec<OutboxRow>) {
         let candidates = rows
             .iter()
-            .filter_map(|row| Some(row.candidate(lanes.get(&row.lane_id)?.host.clone())))
+            .filter_map(|row| Some(row.claim_candidate(lanes.get(&row.lane_id)?.host.clone())))
             .collect();
         let mut reservations: HashMap<Uuid, Arc<SendReservation>> =
-            self.limits.reserve(candidates).deliveries.into_iter().collect();
+            self.limits.reserve_capacity(candidates).deliveries.into_iter().collect();
         let mut leased = Vec::new();
         let mut waiting = Vec::new();
         for mut row in rows {
@@ -137,10 +139,10 @@ impl RowLeasing<'_> {
             .collect();
         let build = |row: &OutboxRow| {
             let NewSubmission { response, form, .. } = submissions.get(&row.subject())?;
-            payload(Trigger::FormSubmitted, (*form).clone(), response, None, None)
+            payload_bytes(Trigger::FormSubmitted, (*form).clone(), response, None, None)
         };
         let built = BuiltBodies::new(rows, build, &*deliverer.entropy, now);
-        let bodies = freeze(deliverer, connection, &keys, built).await?;
+        let bodies = freeze_bodies(deliverer, connection, &keys, built).await?;
         let mut secrets: HashMap<Uuid, WebhookSecret> = HashMap::new();
         let mut targets = HashMap::new();
         for row in rows {
@@ -148,9 +150,9 @@ impl RowLeasing<'_> {
             targets.entry(row.lane_id).or_insert_with(|| lane.target_url.as_str().into());
             if !secrets.contains_key(&row.firm_id) {
                 let secret = lane.secret.as_deref();
-                let wrapping = deliverer.keyring.wrapping();
-                let opened =
-                    secret.and_then(|encrypted| secrets::open(wrapping, row.firm_id, encrypted));
+                let wrapping = deliverer.keyring.wrapping_key();
+                let opened = secret
+                    .and_then(|encrypted| secrets::open_secret(wrapping, row.firm_id, encrypted));
                 secrets.extend(opened.map(|secret| (row.firm_id, secret)));
             }
         }

@@ -25,6 +25,6 @@ pub(crate) mod leasing;
 mod scan_floors;
 mod screening;
 
-pub use self::from_outbox::{claim, claim_beyond, next_due, next_due_from};
+pub use self::from_outbox::{claim_beyond, claim_due, next_due, next_due_from};
 pub use self::scan_floors::ScanFloors;
 pub(crate) use self::scan_floors::UNRESPONSIVE_QUEUES;

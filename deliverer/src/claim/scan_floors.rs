@@ -55,7 +55,7 @@ pub(crate) struct ScanStart {
 impl ScanFloors {
     /// The start of a scan at `now`, in this life of the server. The database's clock may have gone
     /// back.
-    pub(crate) fn start(
+    pub(crate) fn start_scan(
         &mut self,
         now: DateTime<Utc>,
         instant: Instant,
@@ -75,7 +75,7 @@ impl ScanFloors {
 
     /// Notes where a scan at `now` found the first things that it may have left: the oldest
     /// transaction of a wake, and the first due time.
-    pub(crate) fn note(
+    pub(crate) fn note_scan(
         &mut self,
         wakes_from_xid: i64,
         first_due_at: Option<DateTime<Utc>>,
@@ -102,15 +102,19 @@ mod tests {
         let at = Instant::now();
         let life = LifeNumber::default();
         let everything = ScanStart { wakes_from_xid: 0, due_from: DateTime::UNIX_EPOCH };
-        assert_eq!(floors.start(noon(0), at, life), everything);
-        floors.note(7, Some(noon(-60)), noon(0));
+        assert_eq!(floors.start_scan(noon(0), at, life), everything);
+        floors.note_scan(7, Some(noon(-60)), noon(0));
         let start = ScanStart { wakes_from_xid: 7, due_from: noon(-60) };
-        assert_eq!(floors.start(noon(1), at, life), start);
+        assert_eq!(floors.start_scan(noon(1), at, life), start);
         for first in [None, Some(noon(1)), Some(noon(600))] {
-            floors.note(7, first, noon(1));
-            assert_eq!(floors.start(noon(2), at, life).due_from, noon(-9));
+            floors.note_scan(7, first, noon(1));
+            assert_eq!(floors.start_scan(noon(2), at, life).due_from, noon(-9));
         }
-        assert_eq!(floors.start(noon(-50), at, life).due_from, noon(-60), "the clock went back");
+        assert_eq!(
+            floors.start_scan(noon(-50), at, life).due_from,
+            noon(-60),
+            "the clock went back"
+        );
     }
 
     #[test]
@@ -118,12 +122,12 @@ mod tests {
         let mut floors = ScanFloors::default();
         let at = Instant::now();
         let life = LifeNumber::default();
-        floors.start(noon(0), at, life);
-        floors.note(7, None, noon(0));
-        assert_eq!(floors.start(noon(0), at + FULL_SCAN_INTERVAL / 2, life).wakes_from_xid, 7);
-        let full = floors.start(noon(0), at + FULL_SCAN_INTERVAL, life);
+        floors.start_scan(noon(0), at, life);
+        floors.note_scan(7, None, noon(0));
+        assert_eq!(floors.start_scan(noon(0), at + FULL_SCAN_INTERVAL / 2, life).wakes_from_xid, 7);
+        let full = floors.start_scan(noon(0), at + FULL_SCAN_INTERVAL, life);
         assert_eq!(full, ScanStart { wakes_from_xid: 0, due_from: DateTime::UNIX_EPOCH });
-        floors.note(8, None, noon(0));
-        assert_eq!(floors.start(noon(0), at + FULL_SCAN_INTERVAL, life).wakes_from_xid, 8);
+        floors.note_scan(8, None, noon(0));
+        assert_eq!(floors.start_scan(noon(0), at + FULL_SCAN_INTERVAL, life).wakes_from_xid, 8);
     }
 }

@@ -49,9 +49,10 @@ impl ScreenedRows {
     }
 
     /// The cancellations of the rows that were taken out.
-    pub(super) fn cancelled(&self, now: Timestamp) -> Vec<NewEvent> {
-        let mut events = withdraw::cancelled(&self.finished_later, CancelCause::FinishedLater, now);
-        events.extend(withdraw::cancelled(&self.erased, CancelCause::SourceErased, now));
+    pub(super) fn cancelled_events(&self, now: Timestamp) -> Vec<NewEvent> {
+        let mut events =
+            withdraw::cancelled_events(&self.finished_later, CancelCause::FinishedLater, now);
+        events.extend(withdraw::cancelled_events(&self.erased, CancelCause::SourceErased, now));
         events
     }
 }
@@ -60,19 +61,20 @@ async fn part_erased(
     connection: &mut PgConnection,
     chosen: Vec<ReservedRow>,
 ) -> Result<(Vec<ReservedRow>, Vec<OutboxRow>), sqlx::Error> {
-    let erased = withdraw::erased_of(connection, rows(&chosen).map(OutboxRow::subject)).await?;
-    part(connection, chosen, |row| erased.contains(&row.subject())).await
+    let erased =
+        withdraw::erased_of(connection, outbox_rows(&chosen).map(OutboxRow::subject)).await?;
+    take_out_rows(connection, chosen, |row| erased.contains(&row.subject())).await
 }
 
 async fn part_stopped(
     connection: &mut PgConnection,
     chosen: Vec<ReservedRow>,
 ) -> Result<(Vec<ReservedRow>, Vec<OutboxRow>), sqlx::Error> {
-    let of = rows(&chosen).filter_map(|row| row.replay_id).collect();
+    let of = outbox_rows(&chosen).filter_map(|row| row.replay_id).collect();
     let stopped = replays::stopped_of(connection, &of).await?;
     let is_stopped =
         |row: &OutboxRow| row.replay_id.is_some_and(|replay_id| stopped.contains(&replay_id));
-    part(connection, chosen, is_stopped).await
+    take_out_rows(connection, chosen, is_stopped).await
 }
 
 /// Claim and submission lock the response's row, so the order of their commits decides.
@@ -80,19 +82,21 @@ async fn part_finished_later(
     connection: &mut PgConnection,
     chosen: Vec<ReservedRow>,
 ) -> Result<(Vec<ReservedRow>, Vec<OutboxRow>), sqlx::Error> {
-    let of_partials: HashSet<KeySubject> =
-        rows(&chosen).filter(|row| row.is_first_of_partial()).map(OutboxRow::subject).collect();
+    let of_partials: HashSet<KeySubject> = outbox_rows(&chosen)
+        .filter(|row| row.is_first_of_partial())
+        .map(OutboxRow::subject)
+        .collect();
     if of_partials.is_empty() {
         return Ok((chosen, Vec::new()));
     }
     let submitted = responses::lock_submitted(connection, &of_partials).await?;
     let is_finished =
         |row: &OutboxRow| row.is_first_of_partial() && submitted.contains(&row.subject());
-    part(connection, chosen, is_finished).await
+    take_out_rows(connection, chosen, is_finished).await
 }
 
 /// Splits the rows, and deletes the second part from the outbox.
-async fn part(
+async fn take_out_rows(
     connection: &mut PgConnection,
     chosen: Vec<ReservedRow>,
     is_gone: impl Fn(&OutboxRow) -> bool,
@@ -103,6 +107,6 @@ async fn part(
     Ok((rest, gone))
 }
 
-fn rows(chosen: &[ReservedRow]) -> impl Iterator<Item = &OutboxRow> {
+fn outbox_rows(chosen: &[ReservedRow]) -> impl Iterator<Item = &OutboxRow> {
     chosen.iter().map(|(row, _)| row)
 }

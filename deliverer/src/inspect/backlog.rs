@@ -42,7 +42,7 @@ pub struct LaneCounts {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn deliveries(
+pub async fn count_deliveries(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
 ) -> Result<DeliveryCounts, sqlx::Error> {
@@ -62,7 +62,7 @@ pub async fn deliveries(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn lanes(
+pub async fn count_lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
 ) -> Result<LaneCounts, sqlx::Error> {
@@ -114,7 +114,7 @@ pub async fn lanes(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn unspread(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+pub async fn count_unspread(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from (select from unspread limit $1) u")
         .bind(COUNTED_MAX)
         .fetch_one(connection)

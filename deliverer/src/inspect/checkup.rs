@@ -24,7 +24,7 @@ pub struct QueueCheckup {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn queue(
+pub async fn count_queue(
     pool: &PgPool,
     now: DateTime<Utc>,
     ended_before: DateTime<Utc>,
@@ -60,7 +60,7 @@ pub async fn queue(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn rows(pool: &PgPool) -> Result<(i64, i64), sqlx::Error> {
+pub async fn count_rows(pool: &PgPool) -> Result<(i64, i64), sqlx::Error> {
     sqlx::query_as(
         "select coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint
            from pg_stat_user_tables where relname = 'outbox'",

@@ -51,7 +51,7 @@ struct ComparedLane {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn compare(pool: &PgPool) -> Result<LaneComparison, DeliveryError> {
+pub async fn compare_all_lanes(pool: &PgPool) -> Result<LaneComparison, DeliveryError> {
     let mut transaction = proof::long_snapshot(pool).await?;
     let connection = &mut *transaction;
     let mut compared = LaneComparison::default();
@@ -107,7 +107,9 @@ async fn compare_lanes(
     }
     for lane in lanes {
         let stream = |id: Uuid| streams.get(id.to_string().as_str()).map_or(&[][..], Vec::as_slice);
-        if let Some(why) = lane.fault(stream(lane.lane_id), is_suspended(stream(lane.firm_id))) {
+        if let Some(why) =
+            lane.first_fault(stream(lane.lane_id), is_suspended(stream(lane.firm_id)))
+        {
             compared.fault =
                 compared.fault.take().or(Some(LaneFault { lane_id: lane.lane_id, why }));
         } else {
@@ -134,7 +136,11 @@ fn is_suspended(firm: &[&RecordedEvent]) -> FirmState {
 
 impl ComparedLane {
     /// The first difference from the events of the subscription and the state of the firm.
-    fn fault(&self, subscription: &[&RecordedEvent], firm: FirmState) -> Option<&'static str> {
+    fn first_fault(
+        &self,
+        subscription: &[&RecordedEvent],
+        firm: FirmState,
+    ) -> Option<&'static str> {
         let mut made = None;
         let mut closed = None;
         for recorded in subscription {

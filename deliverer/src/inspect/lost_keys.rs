@@ -27,7 +27,7 @@ pub struct KeyCoverage {
 ///
 /// # Errors
 /// [`DeliveryError`].
-pub async fn newest(pool: &PgPool, keyring: &Keyring) -> Result<KeyCoverage, DeliveryError> {
+pub async fn check_newest(pool: &PgPool, keyring: &Keyring) -> Result<KeyCoverage, DeliveryError> {
     let mut connection = pool.acquire().await?;
     let events =
         tail::newest_occurrences(&mut connection, &Upcasters::current(), RESPONSES_MAX).await?;
@@ -41,23 +41,23 @@ pub async fn newest(pool: &PgPool, keyring: &Keyring) -> Result<KeyCoverage, Del
     let stored: HashSet<KeySubject> =
         responses::sizes(&mut connection, &named).await?.into_keys().collect();
     let asked: Vec<KeySubject> = stored.iter().copied().collect();
-    let keys = keyring.find(&asked).await?;
+    let keys = keyring.find_keys(&asked).await?;
     let without = asked.iter().filter(|subject| !keys.contains_key(subject)).copied().collect();
     // The keys of erased data go before their rows.
-    let lost = kept(&mut connection, without).await?;
+    let lost = kept_subjects(&mut connection, without).await?;
     Ok(KeyCoverage { looked: stored.len(), lost: lost.len() })
 }
 
 /// The subjects among these that are neither erased nor of a dropped firm.
-async fn kept(
+async fn kept_subjects(
     connection: &mut PgConnection,
     mut asked: Vec<KeySubject>,
 ) -> Result<Vec<KeySubject>, sqlx::Error> {
     let ids: Vec<(Uuid, Uuid)> = asked.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-    let erased: HashSet<_> = subjects::erased(connection, &ids).await?.into_iter().collect();
+    let erased: HashSet<_> = subjects::erased_among(connection, &ids).await?.into_iter().collect();
     let firm_ids: BTreeSet<Uuid> = ids.iter().map(|(firm_id, _)| *firm_id).collect();
     let firm_ids: Vec<Uuid> = firm_ids.into_iter().collect();
-    let known = firms::known(connection, &firm_ids).await?;
+    let known = firms::known_firms(connection, &firm_ids).await?;
     let dropped: HashSet<Uuid> =
         known.into_iter().filter(|firm| firm.is_dropped).map(|firm| firm.firm_id).collect();
     asked.retain(|one| {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::proof::UnsentDelivery;
 use crate::error::DeliveryError;
 use crate::outbox::begun;
-use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
+use crate::outbox::row::{NewOutboxRow, OutboxRow, insert_rows};
 use crate::settings::DelivererContext;
 
 /// Occurrences of one transaction, and deliveries of one transaction that have begun.
@@ -38,7 +38,7 @@ pub struct RepairOrder {
 /// # Errors
 /// [`DeliveryError`]; deliveries of earlier transactions stay queued, and the others are still
 /// unsent.
-pub async fn repair(
+pub async fn repair_deliveries(
     deliverer: &DelivererContext,
     unsent: &[UnsentDelivery],
     order: &RepairOrder,
@@ -89,9 +89,9 @@ async fn repair_unbegun(
     let batch = RepairBatch::new(deliverer, lost.iter().map(|one| one.row.firm_id), order);
     // A listed delivery needs no event to say that it exists.
     let unlisted = lost.iter().filter(|one| !one.is_listed);
-    let queued = unlisted.map(|one| one.queued(batch.context(one.recorded))).collect();
+    let queued = unlisted.map(|one| one.queued_event(batch.event_context(one.recorded))).collect();
     appending.append(queued).await?;
-    batch.record(&mut appending).await?;
+    batch.record_repairs(&mut appending).await?;
     let count = lost.len() as u64;
     let due_at = batch.at.get();
     let row = |one: LostDelivery<'_>| {
@@ -99,7 +99,7 @@ async fn repair_unbegun(
         NewOutboxRow { row: OutboxRow { sequence, ..one.row }, due_at, lease: None }
     };
     let rows: Vec<NewOutboxRow> = lost.into_iter().map(row).collect();
-    insert(appending.connection(), &rows).await?;
+    insert_rows(appending.connection(), &rows).await?;
     appending.deliveries_wait();
     appending.commit().await?;
     Ok(count)
@@ -135,8 +135,8 @@ async fn repair_begun(
     let now = deliverer.clock.now();
     let rows = begun::lost_rows(appending.connection(), wanted, now).await?;
     let batch = RepairBatch::new(deliverer, rows.iter().map(|new| new.row.firm_id), order);
-    batch.record(&mut appending).await?;
-    begun::queue(appending.connection(), &rows, now).await?;
+    batch.record_repairs(&mut appending).await?;
+    begun::queue_rows(appending.connection(), &rows, now).await?;
     appending.deliveries_wait();
     appending.commit().await?;
     Ok(rows.len() as u64)
@@ -158,7 +158,7 @@ impl<'a> LostDelivery<'a> {
         Some(Self { recorded, row, is_listed: happening.hooks.contains(&hook_id) })
     }
 
-    fn queued(&self, context: EventContext) -> NewEvent {
+    fn queued_event(&self, context: EventContext) -> NewEvent {
         let Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) =
             &self.recorded.event
         else {
@@ -202,26 +202,29 @@ impl<'a> RepairBatch<'a> {
     ) -> Self {
         let mut firms: BTreeMap<Uuid, FirmRepair> = BTreeMap::new();
         for firm_id in firm_ids {
-            let new = || FirmRepair { repair_id: deliverer.entropy.id(), deliveries: 0 };
+            let new = || FirmRepair { repair_id: deliverer.entropy.new_id(), deliveries: 0 };
             firms.entry(firm_id).or_insert_with(new).deliveries += 1;
         }
         Self { order, at: deliverer.clock.now(), firms }
     }
 
     /// The context of a delivery's event. Its cause is the occurrence, its correlation the repair.
-    fn context(&self, occurrence: &RecordedEvent) -> EventContext {
+    fn event_context(&self, occurrence: &RecordedEvent) -> EventContext {
         let caused = occurrence.context.caused_by(occurrence.id());
         let repair = self.firms.get(&occurrence.context.firm_id).map(|firm| firm.repair_id);
         EventContext {
             recorded_at: self.at,
             actor: self.order.actor,
             terminal: self.order.terminal.clone(),
-            correlation_id: repair.unwrap_or(caused.correlation_id),
+            correlation_id: repair_deliveries.unwrap_or(caused.correlation_id),
             ..caused
         }
     }
 
-    async fn record(&self, appending: &mut AppendTransaction<'_>) -> Result<(), DeliveryError> {
+    async fn record_repairs(
+        &self,
+        appending: &mut AppendTransaction<'_>,
+    ) -> Result<(), DeliveryError> {
         let mut events = Vec::new();
         for (firm_id, FirmRepair { repair_id, deliveries }) in &self.firms {
             let context = EventContext {
@@ -236,7 +239,7 @@ impl<'a> RepairBatch<'a> {
             let repaired =
                 RepairedDeliveries { reason: self.order.reason.clone(), deliveries: *deliveries };
             let event = RepairEvent::DeliveriesRepaired(repaired);
-            events.extend(NewEvent::after(0, &repair_id.to_string(), &context, [event]));
+            events.extend(NewEvent::number_after(0, &repair_id.to_string(), &context, [event]));
         }
         appending.append(events).await?;
         Ok(())

@@ -32,18 +32,18 @@ struct KnownHosts {
 
 impl HostHealths {
     /// The health of these hosts. Unknown ones are left out.
-    pub(super) fn read<'a>(
+    pub(super) fn known_healths<'a>(
         &self,
         hosts: impl Iterator<Item = &'a str>,
     ) -> HashMap<String, HostHealth> {
-        let known = self.lock();
+        let known = self.lock_hosts();
         hosts.filter_map(|host| Some((host.to_owned(), *known.healths.get(host)?))).collect()
     }
 
     /// Queues of hosts that have recovered, some at a time. The next ones follow after
     /// [`Self::note_asked`].
     pub(super) fn recovered_queues(&self) -> Vec<String> {
-        let known = self.lock();
+        let known = self.lock_hosts();
         let KnownHosts { recovered_queues, last_asked, .. } = &*known;
         let behind = (Bound::Excluded(last_asked.as_str()), Bound::Unbounded);
         let mut asked: Vec<String> =
@@ -57,7 +57,7 @@ impl HostHealths {
     /// Notes that a claim has asked for these queues, and forgets those that were empty.
     pub(super) fn note_asked(&self, asked: &[String], drained: &[String]) {
         let Some(last) = asked.last() else { return };
-        let mut known = self.lock();
+        let mut known = self.lock_hosts();
         last.clone_into(&mut known.last_asked);
         for queue in drained {
             known.recovered_queues.remove(queue);
@@ -67,7 +67,7 @@ impl HostHealths {
     /// Names the visited queues of hosts that answer. Another process may have parked their lanes,
     /// or this one before its restart.
     pub(super) fn note_visited(&self, queues: &[String]) {
-        let mut known = self.lock();
+        let mut known = self.lock_hosts();
         let KnownHosts { healths, recovered_queues, .. } = &mut *known;
         let answers = |queue: &&String| {
             let host = queue.strip_prefix(UNRESPONSIVE_QUEUES).unwrap_or_default();
@@ -83,7 +83,9 @@ impl HostHealths {
         ended_at: Instant,
         caps: HostCaps,
     ) {
-        self.change(host, caps, |health| health.note_answer(began_at, ended_at, caps.per_host));
+        self.change_health(host, caps, |health| {
+            health.note_answer(began_at, ended_at, caps.per_host)
+        });
     }
 
     pub(super) fn note_silence(
@@ -93,17 +95,17 @@ impl HostHealths {
         ended_at: Instant,
         caps: HostCaps,
     ) {
-        self.change(host, caps, |health| health.note_silence(began_at, ended_at));
+        self.change_health(host, caps, |health| health.note_silence(began_at, ended_at));
     }
 
     pub(super) fn note_retry(&self, host: &str, caps: HostCaps) {
-        self.change(host, caps, HostHealth::note_retry);
+        self.change_health(host, caps, HostHealth::note_retry);
     }
 
     /// Changes a host's health. If there are too many hosts, those that answer are forgotten,
     /// because they become known again with their next answer.
-    fn change(&self, host: &str, caps: HostCaps, change: impl FnOnce(&mut HostHealth)) {
-        let mut known = self.lock();
+    fn change_health(&self, host: &str, caps: HostCaps, change: impl FnOnce(&mut HostHealth)) {
+        let mut known = self.lock_hosts();
         let KnownHosts { healths, recovered_queues, .. } = &mut *known;
         if let Some(health) = healths.get_mut(host) {
             let before = health.standing;
@@ -123,7 +125,7 @@ impl HostHealths {
         healths.insert(host.to_owned(), health);
     }
 
-    fn lock(&self) -> MutexGuard<'_, KnownHosts> {
+    fn lock_hosts(&self) -> MutexGuard<'_, KnownHosts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,12 +164,12 @@ mod tests {
         for host in 1..=HOSTS_MAX {
             known.note_answer(&host.to_string(), begin, begin, caps);
         }
-        assert!(known.read(["silent"].into_iter()).contains_key("silent"));
-        assert!(known.lock().healths.len() < HOSTS_MAX);
+        assert!(known.known_healths(["silent"].into_iter()).contains_key("silent"));
+        assert!(known.lock_hosts().healths.len() < HOSTS_MAX);
         for host in 0..=HOSTS_MAX {
             known.note_retry(&format!("{host}.example"), caps);
         }
-        assert!(known.lock().healths.len() < HOSTS_MAX);
+        assert!(known.lock_hosts().healths.len() < HOSTS_MAX);
     }
 
     #[test]

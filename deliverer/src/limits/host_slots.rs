@@ -41,16 +41,16 @@ impl HostSlots {
 
     /// Changes the number of slots of each pair. If it falls, slots in use stay in use.
     pub(super) fn resize(&self, each: usize) {
-        let served = self.table().resize(each);
+        let served = self.lock_table().resize(each);
         for (pair, caller) in served {
             self.hand_over(&pair, Some(caller));
         }
     }
 
     /// Waits for a free slot. Callers are served in their order.
-    pub(crate) async fn take(&self, pair: &FirmAndHost) -> HostSlot {
+    pub(crate) async fn take_slot(&self, pair: &FirmAndHost) -> HostSlot {
         let (caller, waits) = oneshot::channel();
-        let served = self.table().join_line(pair, caller);
+        let served = self.lock_table().join_line(pair, caller);
         self.hand_over(pair, served);
         match waits.await {
             Ok(slot) => slot,
@@ -61,12 +61,12 @@ impl HostSlots {
 
     /// The mean time to an answer, if the host answers quickly.
     pub(crate) fn answers_in(&self, pair: &FirmAndHost) -> Option<Duration> {
-        self.table().mean_answer(pair)
+        self.lock_table().mean_answer(pair)
     }
 
     /// Forgets the mean: an attempt waited here too long for its slot.
     pub(crate) fn mark_slow(&self, pair: &FirmAndHost) {
-        self.table().note_answer(pair, None);
+        self.lock_table().note_answer(pair, None);
     }
 
     /// Sends a caller the slot that it got. A caller that no longer waits drops the slot, and the
@@ -78,7 +78,7 @@ impl HostSlots {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, SlotTable<SlotSender>> {
+    fn lock_table(&self) -> MutexGuard<'_, SlotTable<SlotSender>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,13 +88,13 @@ impl HostSlot {
     /// quick.
     pub(crate) fn note_answer(self, verdict: AnswerVerdict) {
         let took = (verdict == AnswerVerdict::Delivered).then(|| self.since.elapsed());
-        self.slots.table().note_answer(&self.pair, took);
+        self.slots.lock_table().note_answer(&self.pair, took);
     }
 }
 
 impl Drop for HostSlot {
     fn drop(&mut self) {
-        let served = self.slots.table().give_back(&self.pair);
+        let served = self.slots.lock_table().give_back(&self.pair);
         self.slots.hand_over(&self.pair, served);
     }
 }
@@ -117,10 +117,11 @@ mod tests {
     async fn a_waiting_caller_gets_the_next_slot() {
         let places = HostSlots::new(2);
         let busy = pair(1);
-        let (first, _second) = (places.take(&busy).await, places.take(&busy).await);
-        let (mut third, mut fourth) = (pin!(places.take(&busy)), pin!(places.take(&busy)));
+        let (first, _second) = (places.take_slot(&busy).await, places.take_slot(&busy).await);
+        let (mut third, mut fourth) =
+            (pin!(places.take_slot(&busy)), pin!(places.take_slot(&busy)));
         assert!(poll!(&mut third).is_pending() && poll!(&mut fourth).is_pending());
-        assert!(poll!(pin!(places.take(&pair(2)))).is_ready(), "another firm has its own");
+        assert!(poll!(pin!(places.take_slot(&pair(2)))).is_ready(), "another firm has its own");
         drop(first);
         assert!(poll!(&mut fourth).is_pending());
         assert!(poll!(&mut third).is_ready());
@@ -130,10 +131,10 @@ mod tests {
     async fn a_leaving_caller_passes_its_slot_on() {
         let places = HostSlots::new(1);
         let busy = pair(1);
-        let first = places.take(&busy).await;
-        let mut third = pin!(places.take(&busy));
+        let first = places.take_slot(&busy).await;
+        let mut third = pin!(places.take_slot(&busy));
         {
-            let mut second = pin!(places.take(&busy));
+            let mut second = pin!(places.take_slot(&busy));
             assert!(poll!(&mut second).is_pending());
             assert!(poll!(&mut third).is_pending());
             drop(first);
@@ -146,13 +147,13 @@ mod tests {
     async fn a_growing_share_serves_waiting_callers() {
         let places = HostSlots::new(1);
         let busy = pair(1);
-        let _first = places.take(&busy).await;
-        let mut second = pin!(places.take(&busy));
+        let _first = places.take_slot(&busy).await;
+        let mut second = pin!(places.take_slot(&busy));
         assert!(poll!(&mut second).is_pending());
         places.resize(2);
         assert!(poll!(&mut second).is_ready());
         places.resize(1);
-        assert!(poll!(pin!(places.take(&busy))).is_pending());
+        assert!(poll!(pin!(places.take_slot(&busy))).is_pending());
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,7 +161,7 @@ mod tests {
         let places = HostSlots::new(1);
         assert_eq!(places.answers_in(&pair(1)), None);
         let answered_in = async |millis, verdict| {
-            let place = places.take(&pair(1)).await;
+            let place = places.take_slot(&pair(1)).await;
             advance(Duration::from_millis(millis)).await;
             place.note_answer(verdict);
             places.answers_in(&pair(1))
@@ -179,12 +180,12 @@ mod tests {
     #[tokio::test]
     async fn only_idle_pairs_are_forgotten() {
         let places = HostSlots::new(1);
-        let _sending = places.take(&pair(0)).await;
+        let _sending = places.take_slot(&pair(0)).await;
         for firm in 1..=PAIRS_MAX as u128 {
-            places.take(&pair(firm)).await.note_answer(AnswerVerdict::Delivered);
+            places.take_slot(&pair(firm)).await.note_answer(AnswerVerdict::Delivered);
         }
         assert!(places.answers_in(&pair(PAIRS_MAX as u128)).is_some());
         assert!(places.answers_in(&pair(1)).is_none());
-        assert!(poll!(pin!(places.take(&pair(0)))).is_pending(), "its place is still taken");
+        assert!(poll!(pin!(places.take_slot(&pair(0)))).is_pending(), "its place is still taken");
     }
 }

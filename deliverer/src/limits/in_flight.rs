@@ -24,28 +24,28 @@ pub(super) struct InFlightGuard {
 
 impl InFlight {
     /// Counts one attempt more.
-    pub(super) fn note(&self, lane_id: Uuid, pair: FirmAndHost) -> InFlightGuard {
-        self.lanes().entry(lane_id).or_insert((pair, 0)).1 += 1;
+    pub(super) fn count_attempt(&self, lane_id: Uuid, pair: FirmAndHost) -> InFlightGuard {
+        self.lock_counts().entry(lane_id).or_insert((pair, 0)).1 += 1;
         InFlightGuard { of: self.clone(), lane_id }
     }
 
     /// The counts by lane, by firm and host, and by host.
-    pub(super) fn flight(&self, caps: HostCaps) -> FlightCounts {
+    pub(super) fn flight_counts(&self, caps: HostCaps) -> FlightCounts {
         let mut flight = FlightCounts::default();
-        for (lane_id, ((firm_id, host), count)) in self.lanes().iter() {
-            flight.count(*lane_id, *firm_id, host.clone(), *count, caps);
+        for (lane_id, ((firm_id, host), count)) in self.lock_counts().iter() {
+            flight.count_lane(*lane_id, *firm_id, host.clone(), *count, caps);
         }
         flight
     }
 
-    fn lanes(&self) -> MutexGuard<'_, FlightByLane> {
+    fn lock_counts(&self) -> MutexGuard<'_, FlightByLane> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        let mut lanes = self.of.lanes();
+        let mut lanes = self.of.lock_counts();
         if let Some((_, count)) = lanes.get_mut(&self.lane_id) {
             *count -= 1;
             if *count == 0 {
@@ -63,11 +63,11 @@ mod tests {
     fn an_answered_attempt_counts_no_more() {
         let (in_flight, caps) = (InFlight::default(), HostCaps::default());
         let (lane, pair) = (Uuid::from_u128(7), (Uuid::from_u128(1), "a.example".to_owned()));
-        let [first, second] = [(); 2].map(|()| in_flight.note(lane, pair.clone()));
-        assert_eq!(in_flight.flight(caps).pairs, HashMap::from([(pair.clone(), 2)]));
+        let [first, second] = [(); 2].map(|()| in_flight.count_attempt(lane, pair.clone()));
+        assert_eq!(in_flight.flight_counts(caps).pairs, HashMap::from([(pair.clone(), 2)]));
         drop(first);
-        assert_eq!(in_flight.flight(caps).lanes, HashMap::from([(lane, 1)]));
+        assert_eq!(in_flight.flight_counts(caps).lanes, HashMap::from([(lane, 1)]));
         drop(second);
-        assert_eq!(in_flight.flight(caps), FlightCounts::default());
+        assert_eq!(in_flight.flight_counts(caps), FlightCounts::default());
     }
 }

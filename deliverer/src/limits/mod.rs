@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use domain::delivery::pressure::HostCaps;
 use domain::delivery::pressure::choice::{
-    ClaimCandidate, FlightCounts, PermitUsage, StandingRoom, choose, host_ceiling,
+    ClaimCandidate, FlightCounts, PermitUsage, StandingRoom, choose_deliveries, host_ceiling,
 };
 use domain::delivery::pressure::host_health::HostStanding;
 use uuid::Uuid;
@@ -120,7 +120,7 @@ impl SendLimits {
     }
 
     /// The process's share of the limits per host. One host holds fewer than all permits.
-    fn caps(&self) -> HostCaps {
+    fn host_caps(&self) -> HostCaps {
         let caps = self.settings.caps.share_of(self.senders.count());
         self.host_slots.resize(caps.per_firm_and_host);
         HostCaps { per_host: caps.per_host.min(host_ceiling(self.settings.permits)), ..caps }
@@ -128,17 +128,17 @@ impl SendLimits {
 
     /// Notes that the host answered an attempt.
     pub fn note_answer(&self, host: &str, began_at: Instant, ended_at: Instant) {
-        self.host_healths.note_answer(host, began_at, ended_at, self.caps());
+        self.host_healths.note_answer(host, began_at, ended_at, self.host_caps());
     }
 
     /// Notes that an attempt to the host got no answer.
     pub fn note_silence(&self, host: &str, began_at: Instant, ended_at: Instant) {
-        self.host_healths.note_silence(host, began_at, ended_at, self.caps());
+        self.host_healths.note_silence(host, began_at, ended_at, self.host_caps());
     }
 
     /// Attempts that may be in flight from one firm to one host.
     pub(crate) fn per_firm_and_host(&self) -> usize {
-        self.caps().per_firm_and_host
+        self.host_caps().per_firm_and_host
     }
 
     /// Whether this process may send. A process that has just joined others waits until they have
@@ -149,7 +149,7 @@ impl SendLimits {
 
     /// Waits until there is a free permit.
     pub(crate) async fn any_permit(&self) {
-        self.permits.any().await;
+        self.permits.wait_until_free().await;
     }
 
     /// The free permits, and the permits that each firm uses.
@@ -168,27 +168,28 @@ impl SendLimits {
     }
 
     /// Attempts in flight, and the health of their hosts.
-    fn flight(&self, caps: HostCaps) -> FlightCounts {
-        let mut flight = self.in_flight.flight(caps);
+    fn flight_counts(&self, caps: HostCaps) -> FlightCounts {
+        let mut flight = self.in_flight.flight_counts(caps);
         let hosts = flight.permits.keys();
-        flight.health = self.host_healths.read(hosts.map(String::as_str));
+        flight.health = self.host_healths.known_healths(hosts.map(String::as_str));
         flight
     }
 
     /// The limits that are reached now.
-    pub(crate) fn full(&self) -> FullLimits {
-        let caps = self.caps();
+    pub(crate) fn full_limits(&self) -> FullLimits {
+        let caps = self.host_caps();
         let usage = self.permit_usage();
-        let flight = self.flight(caps);
+        let flight = self.flight_counts(caps);
         let mut hosts: HashSet<String> = usage.hosts_at_share(&flight).into_iter().collect();
         let at_limit = flight.hosts.iter().filter(|(host, n)| **n >= flight.host_limit(host, caps));
         hosts.extend(at_limit.map(|(host, _)| host.clone()));
         let is_unresponsive = |host: &&String| flight.standing(host) == HostStanding::Unresponsive;
-        let room = StandingRoom::beside(&flight, usage.permits);
+        let room = StandingRoom::beside_flight(&flight, usage.permits);
         let unresponsive_hosts = hosts.iter().filter(is_unresponsive).cloned().collect();
         let unresponsive_room = room.left_for(HostStanding::Unresponsive).unwrap_or(usage.free);
         let is_full = |pair: &FirmAndHost, count: usize| {
-            count >= caps.per_firm_and_host.saturating_add(self.ahead(pair, caps).unwrap_or(0))
+            count
+                >= caps.per_firm_and_host.saturating_add(self.ahead_limit(pair, caps).unwrap_or(0))
         };
         FullLimits {
             firms: usage.firms_at_share(),
@@ -206,36 +207,38 @@ impl SendLimits {
     }
 
     /// Attempts that may be claimed beyond the limit of a pair whose host answers quickly.
-    fn ahead(&self, pair: &FirmAndHost, caps: HostCaps) -> Option<usize> {
-        Some(caps.ahead(self.settings.ahead, self.host_slots.answers_in(pair)?))
+    fn ahead_limit(&self, pair: &FirmAndHost, caps: HostCaps) -> Option<usize> {
+        Some(caps.ahead_limit(self.settings.ahead, self.host_slots.answers_in(pair)?))
     }
 
     /// Reserves capacity for as many candidates as the limits allow. Hosts, firms and lanes take
     /// turns.
-    pub(crate) fn reserve(&self, due: Vec<ClaimCandidate>) -> Reservations {
+    pub(crate) fn reserve_capacity(&self, due: Vec<ClaimCandidate>) -> Reservations {
         if due.is_empty() {
             return Reservations::default();
         }
         let _alone = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
-        let caps = self.caps();
-        let mut flight = self.flight(caps);
-        flight.health.extend(self.host_healths.read(due.iter().map(|one| one.host.as_str())));
+        let caps = self.host_caps();
+        let mut flight = self.flight_counts(caps);
+        flight
+            .health
+            .extend(self.host_healths.known_healths(due.iter().map(|one| one.host.as_str())));
         let pairs: HashSet<FirmAndHost> =
             due.iter().map(|one| (one.firm_id, one.host.clone())).collect();
         flight.ahead = pairs
             .into_iter()
-            .filter_map(|pair| Some((pair.clone(), self.ahead(&pair, caps)?)))
+            .filter_map(|pair| Some((pair.clone(), self.ahead_limit(&pair, caps)?)))
             .collect();
         let candidates: HashMap<Uuid, ClaimCandidate> =
             due.iter().map(|one| (one.delivery_id, one.clone())).collect();
-        let choice = choose(due, &self.permit_usage(), flight, caps);
+        let choice = choose_deliveries(due, &self.permit_usage(), flight, caps);
         let reserve = |delivery_id| {
             let one: &ClaimCandidate = candidates.get(&delivery_id)?;
-            let permit = self.permits.take(one.firm_id)?;
+            let permit = self.permits.take_permit(one.firm_id)?;
             if one.is_retry {
                 self.host_healths.note_retry(&one.host, caps);
             }
-            let flying = self.in_flight.note(one.lane_id, (one.firm_id, one.host.clone()));
+            let flying = self.in_flight.count_attempt(one.lane_id, (one.firm_id, one.host.clone()));
             Some((delivery_id, Arc::new(SendReservation { _permit: permit, _flying: flying })))
         };
         Reservations {
@@ -264,7 +267,7 @@ mod tests {
     }
 
     fn reserved(limits: &SendLimits, firm: u128) -> Vec<(Uuid, Arc<SendReservation>)> {
-        limits.reserve(due(firm, 9)).deliveries
+        limits.reserve_capacity(due(firm, 9)).deliveries
     }
 
     fn due(firm: u128, count: u128) -> Vec<ClaimCandidate> {
@@ -281,14 +284,14 @@ mod tests {
     #[test]
     fn a_reservation_counts_until_its_drop() {
         let limits = known(64);
-        assert!(limits.full().is_empty());
+        assert!(limits.full_limits().is_empty());
         let first = reserved(&limits, 1);
         assert_eq!(first.len(), CAPS.per_firm_and_host);
-        assert_eq!(limits.full().pairs, [(Uuid::from_u128(1), "a.example".to_owned())]);
+        assert_eq!(limits.full_limits().pairs, [(Uuid::from_u128(1), "a.example".to_owned())]);
         assert!(reserved(&limits, 1).is_empty());
         let second = reserved(&limits, 2);
         assert_eq!(second.len(), CAPS.per_host - CAPS.per_firm_and_host);
-        assert_eq!(limits.full().hosts, ["a.example"]);
+        assert_eq!(limits.full_limits().hosts, ["a.example"]);
         drop(first);
         assert_eq!(reserved(&limits, 1).len(), CAPS.per_firm_and_host);
     }
@@ -298,6 +301,6 @@ mod tests {
         let limits = known(2);
         let held = reserved(&limits, 1);
         assert_eq!(held.len(), 1, "a quarter of the permits, one at least, is never lent");
-        assert_eq!(limits.full().firms, [Uuid::from_u128(1)]);
+        assert_eq!(limits.full_limits().firms, [Uuid::from_u128(1)]);
     }
 }

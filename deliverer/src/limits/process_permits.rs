@@ -31,7 +31,7 @@ impl Permits {
     }
 
     /// Waits until a permit is free.
-    pub(super) async fn any(&self) {
+    pub(super) async fn wait_until_free(&self) {
         drop(self.free.acquire().await);
     }
 
@@ -42,7 +42,7 @@ impl Permits {
     }
 
     /// Takes a free permit for a firm.
-    pub(super) fn take(&self, firm_id: Uuid) -> Option<Permit> {
+    pub(super) fn take_permit(&self, firm_id: Uuid) -> Option<Permit> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
         let held = Arc::clone(&self.held);
         *held.lock().unwrap_or_else(PoisonError::into_inner).entry(firm_id).or_default() += 1;
@@ -73,12 +73,12 @@ mod tests {
     async fn a_permit_counts_for_its_firm() {
         let permits = Permits::new(2);
         let firm = Uuid::from_u128(1);
-        let first = permits.take(firm).unwrap();
-        let second = permits.take(firm).unwrap();
-        assert!(permits.take(firm).is_none());
+        let first = permits.take_permit(firm).unwrap();
+        let second = permits.take_permit(firm).unwrap();
+        assert!(permits.take_permit(firm).is_none());
         assert_eq!(permits.permit_usage().free, 0);
         drop(second);
-        permits.any().await;
+        permits.wait_until_free().await;
         let room = permits.permit_usage();
         assert_eq!(room, PermitUsage { permits: 2, free: 1, held: HashMap::from([(firm, 1)]) });
         drop(first);

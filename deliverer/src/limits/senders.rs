@@ -48,7 +48,7 @@ impl SenderCount {
     }
 
     /// A process that may have others beside it. It does not send until it has joined them.
-    fn unknown() -> Self {
+    fn before_joining() -> Self {
         let senders = Self::alone();
         senders.may_send.store(false, Ordering::Relaxed);
         senders
@@ -78,18 +78,18 @@ impl SenderMembership {
     /// The membership of a process that may send after [`Self::keep`] has joined.
     #[must_use]
     pub fn new(pool: PgPool, join_wait: Duration) -> Self {
-        Self { senders: SenderCount::unknown(), pool, join_wait }
+        Self { senders: SenderCount::before_joining(), pool, join_wait }
     }
 
     /// The count that this membership keeps up to date.
     #[must_use]
-    pub fn senders(&self) -> SenderCount {
+    pub fn sender_count(&self) -> SenderCount {
         self.senders.clone()
     }
 
     /// Joins the senders and counts them, until dropped. Calls `changed` when the count changes,
     /// and when the process may begin to send.
-    pub async fn keep(self, changed: impl Fn()) {
+    pub async fn keep_counting(self, changed: impl Fn()) {
         let mut failures = FailureLog::default();
         loop {
             if let Err(error) = self.join_and_look(&changed).await

@@ -12,7 +12,7 @@ use eventstore::{AppendError, RecordedEvent, StreamName, Upcasters, load_first, 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::row::{NewOutboxRow, OutboxRow, insert};
+use super::row::{NewOutboxRow, OutboxRow, insert_rows};
 use super::{reissue, steps};
 
 /// Queues a pending workflow step whose row is lost, and returns whether it was. Two callers at
@@ -28,12 +28,12 @@ pub(crate) async fn queue_lost_step(
         .await?;
     let rows = lost_rows(connection, &[delivery_id], now).await?;
     let steps: Vec<_> = rows.into_iter().filter(|new| new.row.step.is_some()).collect();
-    queue(connection, &steps, now).await?;
+    queue_rows(connection, &steps, now).await?;
     Ok(!steps.is_empty())
 }
 
 /// Inserts rebuilt rows.
-pub(crate) async fn queue(
+pub(crate) async fn queue_rows(
     connection: &mut PgConnection,
     rows: &[NewOutboxRow],
     now: Timestamp,
@@ -41,7 +41,7 @@ pub(crate) async fn queue(
     for NewOutboxRow { row, .. } in rows {
         steps::open_lane(connection, row, now.get()).await?;
     }
-    insert(connection, rows).await
+    insert_rows(connection, rows).await
 }
 
 /// The rows of these deliveries, as far as they wait for an attempt and have none. The outbox is
@@ -72,7 +72,7 @@ pub(crate) async fn lost_rows(
         .iter()
         .filter_map(|recorded| Some((recorded.aggregate_id.parse().ok()?, recorded)))
         .collect();
-    Ok(begun.iter().filter_map(|one| one.row(&occurrences, now)).collect())
+    Ok(begun.iter().filter_map(|one| one.waiting_row(&occurrences, now)).collect())
 }
 
 /// The deliveries among these that are in the outbox.
@@ -106,7 +106,7 @@ impl<'a> BegunDelivery<'a> {
 
     /// The row of the attempt that it waits for. `None` if it waits for none, or its occurrence is
     /// not in the log.
-    fn row(
+    fn waiting_row(
         &self,
         occurrences: &HashMap<Uuid, &RecordedEvent>,
         now: Timestamp,
@@ -131,10 +131,10 @@ impl<'a> BegunDelivery<'a> {
         match &self.first.event {
             Event::Delivery(DeliveryEvent::StepQueued(order)) => {
                 let step = RetriedStep { order: order.clone(), tries: 0, body: None };
-                Some(steps::row(self.first, &step))
+                Some(steps::step_row(self.first, &step))
             }
             Event::Delivery(DeliveryEvent::DeliveryReissued(reissued)) => {
-                reissue::row(self.first, reissued)
+                reissue::reissued_row(self.first, reissued)
             }
             _ => {
                 let of = self.delivery.delivery_of()?;

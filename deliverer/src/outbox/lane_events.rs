@@ -20,7 +20,7 @@ use super::{reissue, steps};
 pub struct LaneWriter;
 
 impl WithAppend for LaneWriter {
-    fn before<'a>(
+    fn prepare_append<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a mut [NewEvent],
@@ -42,13 +42,13 @@ impl WithAppend for LaneWriter {
                 }
             }
             if !changing.is_empty() || !firms.is_empty() {
-                lock(connection, &changing, &firms).await?;
+                lock_lanes(connection, &changing, &firms).await?;
             }
             Ok(())
         })
     }
 
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -56,22 +56,22 @@ impl WithAppend for LaneWriter {
         Box::pin(async move {
             let changes = LaneEffects::new(events)?;
             for (lane_id, firm_id, target) in changes.made {
-                make(connection, lane_id, firm_id, target).await?;
+                make_lane(connection, lane_id, firm_id, target).await?;
             }
             if !changes.paused.is_empty() {
-                pause(connection, &changes.paused).await?;
+                pause_lanes(connection, &changes.paused).await?;
             }
             if !changes.lanes.is_empty() {
-                write(connection, &changes.lanes).await?;
+                write_changes(connection, &changes.lanes).await?;
             }
             if !changes.closed.is_empty() {
-                steps::close(connection, &changes.closed).await?;
+                steps::close_lanes(connection, &changes.closed).await?;
             }
             for (recorded, retried) in changes.steps {
-                steps::queue(connection, recorded, &retried).await?;
+                steps::queue_step(connection, recorded, &retried).await?;
             }
             for (recorded, reissued) in changes.reissued {
-                reissue::queue(connection, recorded, reissued).await?;
+                reissue::queue_reissued(connection, recorded, reissued).await?;
             }
             Ok(())
         })
@@ -117,13 +117,13 @@ impl<'a> LaneEffects<'a> {
             let firm_id = recorded.context.firm_id;
             let recorded_at = recorded.context.recorded_at.get();
             match &recorded.event {
-                Event::Subscription(event) => changes.take(event, recorded)?,
+                Event::Subscription(event) => changes.add_event(event, recorded)?,
                 Event::Firm(FirmEvent::FirmClosed { .. }) => {
                     changes.closed.insert(firm_id, recorded_at);
                 }
                 Event::Firm(event) => {
                     let known = changes.paused.get(&firm_id).copied();
-                    let change = SuspensionChange::after(known, event, recorded_at);
+                    let change = SuspensionChange::after_event(known, event, recorded_at);
                     changes.paused.extend(change.map(|change| (firm_id, change)));
                 }
                 Event::Delivery(DeliveryEvent::StepQueued(order)) => {
@@ -159,7 +159,7 @@ impl<'a> LaneEffects<'a> {
         Ok(changes)
     }
 
-    fn take(
+    fn add_event(
         &mut self,
         event: &'a SubscriptionEvent,
         recorded: &RecordedEvent,
@@ -173,21 +173,21 @@ impl<'a> LaneEffects<'a> {
                 self.made.push((lane_id, recorded.context.firm_id, target_url));
             }
             SubscriptionEvent::SubscriptionRemoved { reason, .. } => {
-                let lane = self.lane(lane_id);
+                let lane = self.lane_change(lane_id);
                 lane.cancel_cause = Some((*reason).into());
                 lane.removed_at = Some(recorded.context.recorded_at.get());
             }
             SubscriptionEvent::TargetGone(answer) => {
-                self.lane(lane_id).gone = Some(GoneChange::Said(answer));
+                self.lane_change(lane_id).gone = Some(GoneChange::Said(answer));
             }
             SubscriptionEvent::TargetAnswered { .. } => {
-                self.lane(lane_id).gone = Some(GoneChange::Answered);
+                self.lane_change(lane_id).gone = Some(GoneChange::Answered);
             }
         }
         Ok(())
     }
 
-    fn lane(&mut self, lane_id: Uuid) -> &mut LaneChange<'a> {
+    fn lane_change(&mut self, lane_id: Uuid) -> &mut LaneChange<'a> {
         self.lanes.entry(lane_id).or_default()
     }
 }
@@ -201,7 +201,7 @@ impl<'a> LaneChange<'a> {
     }
 }
 
-async fn make(
+async fn make_lane(
     connection: &mut PgConnection,
     lane_id: Uuid,
     firm_id: Uuid,
@@ -218,7 +218,7 @@ async fn make(
 
 /// Locks these lanes and all lanes of these firms, before the streams. All transactions lock lanes
 /// in the order of their ids, because a recorder holds some lanes and waits for the next.
-async fn lock(
+async fn lock_lanes(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
     firm_ids: &[Uuid],
@@ -240,7 +240,7 @@ async fn lock(
 /// Suspends or wakes the lanes of firms. A lane that sleeps already keeps the begin of its
 /// suspension (ruling 28). A lane that wakes is due from now on, because a claim does not look for
 /// due times that it has passed.
-async fn pause(
+async fn pause_lanes(
     connection: &mut PgConnection,
     paused: &BTreeMap<Uuid, SuspensionChange<DateTime<Utc>>>,
 ) -> Result<(), sqlx::Error> {
@@ -265,7 +265,7 @@ async fn pause(
     Ok(())
 }
 
-async fn write(
+async fn write_changes(
     connection: &mut PgConnection,
     changes: &BTreeMap<Uuid, LaneChange<'_>>,
 ) -> Result<(), sqlx::Error> {

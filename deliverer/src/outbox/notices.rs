@@ -27,7 +27,7 @@ pub struct NoticeToQueue<'a> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn queue(
+pub async fn queue_notice(
     connection: &mut PgConnection,
     NoticeToQueue { url, notice }: NoticeToQueue<'_>,
     now: DateTime<Utc>,
@@ -49,7 +49,7 @@ pub async fn queue(
     .bind(Json(notice))
     .execute(&mut *connection)
     .await?;
-    wakes::add(connection, lane_id, now).await
+    wakes::add_wake(connection, lane_id, now).await
 }
 
 /// Logs and counts a notice that is not sent again.

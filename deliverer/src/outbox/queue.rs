@@ -15,7 +15,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::begun;
-use super::row::{NewOutboxRow, OutboxRow, insert};
+use super::row::{NewOutboxRow, OutboxRow, insert_rows};
 use super::unspread::{UnspreadOccurrence, leave_unspread};
 
 /// Rows that one call's transaction inserts for its occurrences, at most.
@@ -37,7 +37,7 @@ pub(crate) struct ListedRows {
 pub struct AppendQueuer;
 
 impl Outbox for AppendQueuer {
-    fn queue<'a>(
+    fn queue_deliveries<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         occurrences: &'a [RecordedEvent],
@@ -47,7 +47,7 @@ impl Outbox for AppendQueuer {
             leave_unspread(connection, &unspread).await?;
             let due =
                 |row: OutboxRow| NewOutboxRow { due_at: due_at(occurrences), row, lease: None };
-            Ok(insert(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await?)
+            Ok(insert_rows(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await?)
         })
     }
 
@@ -72,14 +72,14 @@ pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
     let mut listed = ListedRows::default();
     let mut of_calls: HashMap<Uuid, usize> = HashMap::new();
     for recorded in occurrences {
-        let Some((occurrence_id, happening)) = happening(recorded) else { continue };
+        let Some((occurrence_id, happening)) = recorded_happening(recorded) else { continue };
         let of_call = of_calls.entry(recorded.context.correlation_id).or_default();
         let count = happening.hooks.len();
         if *of_call + count <= ROWS_PER_CALL_MAX
             && listed.rows.len() + count <= ROWS_PER_TRANSACTION_MAX
         {
             *of_call += count;
-            listed.rows.extend(rows(recorded));
+            listed.rows.extend(occurrence_rows(recorded));
         } else {
             // The call's later occurrences wait too, so that its order stays.
             *of_call = ROWS_PER_CALL_MAX;
@@ -95,14 +95,14 @@ pub(crate) fn list_rows(occurrences: &[RecordedEvent]) -> ListedRows {
 }
 
 /// The rows of one occurrence.
-pub(crate) fn rows(recorded: &RecordedEvent) -> Vec<OutboxRow> {
-    let Some((id, happening)) = happening(recorded) else { return Vec::new() };
+pub(crate) fn occurrence_rows(recorded: &RecordedEvent) -> Vec<OutboxRow> {
+    let Some((id, happening)) = recorded_happening(recorded) else { return Vec::new() };
     let row =
         |(delivery_id, hook_id)| OutboxRow::listed(delivery_id, hook_id, id, recorded, happening);
     happening.deliveries(id).map(row).collect()
 }
 
-fn happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
+fn recorded_happening(recorded: &RecordedEvent) -> Option<(Uuid, &Happening)> {
     Some((recorded.aggregate_id.parse().ok()?, recorded.event.happening()?))
 }
 

@@ -6,23 +6,23 @@ use domain::delivery::{ReissuedDelivery, RetrySchedule};
 use eventstore::{AppendError, RecordedEvent};
 use sqlx::PgConnection;
 
-use super::row::{NewOutboxRow, OutboxRow, insert};
+use super::row::{NewOutboxRow, OutboxRow, insert_rows};
 
 /// Inserts the row of a reissued delivery. If the subscription is being removed, the cancel worker
 /// cancels it.
-pub(crate) async fn queue(
+pub(crate) async fn queue_reissued(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
     reissued: &ReissuedDelivery,
 ) -> Result<(), AppendError> {
     let unreadable = || AppendError::Unreadable(recorded.aggregate_id.clone());
-    let row = row(recorded, reissued).ok_or_else(unreadable)?;
+    let row = reissued_row(recorded, reissued).ok_or_else(unreadable)?;
     let due_at = recorded.context.recorded_at.get();
-    Ok(insert(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)
+    Ok(insert_rows(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)
 }
 
 /// The row of a reissued delivery. `None` if its stream's name is no id.
-pub(crate) fn row(
+pub(crate) fn reissued_row(
     recorded: &RecordedEvent,
     ReissuedDelivery { consignment, report_id, booking_id, .. }: &ReissuedDelivery,
 ) -> Option<OutboxRow> {

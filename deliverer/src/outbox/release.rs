@@ -12,7 +12,7 @@ use crate::settings::DelivererContext;
 ///
 /// # Errors
 /// [`DeliveryError`]; their leases end by themselves then.
-pub async fn release(
+pub async fn release_attempts(
     deliverer: &DelivererContext,
     claimed: &[ClaimedAttempt],
 ) -> Result<(), DeliveryError> {

@@ -106,7 +106,7 @@ impl OutboxRow {
     }
 
     /// The candidate that the limits choose from, for a lane with this host.
-    pub(crate) const fn candidate(&self, host: String) -> ClaimCandidate {
+    pub(crate) const fn claim_candidate(&self, host: String) -> ClaimCandidate {
         let Self { delivery_id, lane_id, firm_id, tries, .. } = *self;
         ClaimCandidate { delivery_id, lane_id, firm_id, host, is_retry: tries > 0 }
     }
@@ -137,7 +137,7 @@ impl OutboxRow {
 /// A new fencing token. Its 63 random bits make it unique.
 pub(crate) fn new_lease(entropy: &dyn Entropy) -> i64 {
     let mut bytes = [0; 8];
-    entropy.fill(&mut bytes);
+    entropy.fill_bytes(&mut bytes);
     i64::from_be_bytes(bytes) & i64::MAX
 }
 
@@ -156,7 +156,7 @@ pub(crate) struct NewLease {
 }
 
 /// Inserts rows, and wakes the lanes of rows without a lease.
-pub(crate) async fn insert(
+pub(crate) async fn insert_rows(
     connection: &mut PgConnection,
     rows: &[NewOutboxRow],
 ) -> Result<(), sqlx::Error> {

@@ -12,22 +12,22 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::row::{NewOutboxRow, OutboxRow, insert};
+use super::row::{NewOutboxRow, OutboxRow, insert_rows};
 
 /// Inserts the row of a step. A retried step keeps its attempts and its bytes.
-pub(crate) async fn queue(
+pub(crate) async fn queue_step(
     connection: &mut PgConnection,
     recorded: &RecordedEvent,
     retried: &RetriedStep,
 ) -> Result<(), AppendError> {
     let due_at = recorded.context.recorded_at.get();
-    let row = row(recorded, retried);
+    let row = step_row(recorded, retried);
     open_lane(connection, &row, due_at).await?;
-    Ok(insert(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)
+    Ok(insert_rows(connection, &[NewOutboxRow { row, due_at, lease: None }]).await?)
 }
 
 /// The row of a step, by the event that queues it.
-pub(crate) fn row(
+pub(crate) fn step_row(
     recorded: &RecordedEvent,
     RetriedStep { order, tries, body }: &RetriedStep,
 ) -> OutboxRow {
@@ -80,7 +80,7 @@ pub(crate) async fn open_lane(
 }
 
 /// Closes the locked lanes of closed firms' steps.
-pub(crate) async fn close(
+pub(crate) async fn close_lanes(
     connection: &mut PgConnection,
     closed: &BTreeMap<Uuid, DateTime<Utc>>,
 ) -> Result<(), sqlx::Error> {

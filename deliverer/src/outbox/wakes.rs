@@ -15,7 +15,7 @@ const WAKES_PER_STEP: i64 = 1_000;
 ///
 /// # Errors
 /// If the database does not answer.
-pub(crate) async fn add(
+pub(crate) async fn add_wake(
     connection: &mut PgConnection,
     lane_id: Uuid,
     due_at: DateTime<Utc>,
@@ -110,7 +110,7 @@ macro_rules! absorb {
 ///
 /// # Errors
 /// If the database does not answer.
-pub(crate) async fn absorb(
+pub(crate) async fn absorb_wakes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
     from_xid: i64,

@@ -23,7 +23,7 @@ pub(crate) async fn erased_of(
     let responses: HashSet<(Uuid, Uuid)> =
         responses.map(|subject| (subject.firm_id, subject.subject_id)).collect();
     let responses: Vec<(Uuid, Uuid)> = responses.into_iter().collect();
-    let erased = subjects::erased(connection, &responses).await?;
+    let erased = subjects::erased_among(connection, &responses).await?;
     let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
     Ok(erased.into_iter().map(subject).collect())
 }
@@ -38,14 +38,19 @@ pub(crate) async fn erased_meanwhile(
     let mut connection = connections.take().await?;
     let erased = erased_of(&mut connection, responses).await?;
     if !erased.is_empty() {
-        erasure::erase(&mut connection, &erased.iter().copied().collect::<Vec<_>>()).await?;
+        erasure::erase_responses(&mut connection, &erased.iter().copied().collect::<Vec<_>>())
+            .await?;
     }
     connections.give_back(connection);
     Ok(erased)
 }
 
 /// The cancellations of these rows.
-pub(crate) fn cancelled(rows: &[OutboxRow], cause: CancelCause, now: Timestamp) -> Vec<NewEvent> {
+pub(crate) fn cancelled_events(
+    rows: &[OutboxRow],
+    cause: CancelCause,
+    now: Timestamp,
+) -> Vec<NewEvent> {
     rows.iter()
         // A replayed delivery had ended before, so its stream gets no cancellation.
         .filter(|row| row.replay_id.is_none())

@@ -8,13 +8,14 @@ use domain::delivery::NetworkError;
 
 /// The cause of a client's error.
 pub(super) fn network_error(error: &reqwest::Error) -> NetworkError {
-    if causes(error).any(|cause| cause.is::<rustls::Error>()) {
+    if error_causes(error).any(|cause| cause.is::<rustls::Error>()) {
         NetworkError::Tls
     } else if error.is_timeout() {
         NetworkError::Timeout
     } else if error.is_connect() {
         NetworkError::Connect
-    } else if causes(error).filter_map(<dyn Error>::downcast_ref).any(hyper::Error::is_parse) {
+    } else if error_causes(error).filter_map(<dyn Error>::downcast_ref).any(hyper::Error::is_parse)
+    {
         NetworkError::Protocol
     } else {
         NetworkError::Reset
@@ -27,7 +28,7 @@ const SHORTAGES: [i32; 4] = [23, 24, 98, 99];
 
 /// Whether a connection failed because no descriptor or no port was left.
 pub(super) fn is_shortage(error: &reqwest::Error) -> bool {
-    causes(error).filter_map(<dyn Error>::downcast_ref).any(is_shortage_of_io)
+    error_causes(error).filter_map(<dyn Error>::downcast_ref).any(is_shortage_of_io)
 }
 
 /// Whether no descriptor is left now. For errors that do not show their cause.
@@ -39,7 +40,7 @@ fn is_shortage_of_io(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
 }
 
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+fn error_causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(Some(error as &(dyn Error + 'static)), |cause| next(*cause))
 }
 

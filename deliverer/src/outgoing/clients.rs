@@ -58,7 +58,11 @@ impl ClientCache {
     ///
     /// # Errors
     /// None in practice: every client is made from the same parts.
-    pub(super) fn dialling(&self, target: &Target, address: IpAddr) -> reqwest::Result<Client> {
+    pub(super) fn client_dialling(
+        &self,
+        target: &Target,
+        address: IpAddr,
+    ) -> reqwest::Result<Client> {
         let key = ClientKey::new(target, address);
         let now = Instant::now();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,15 +70,15 @@ impl ClientCache {
             found.used = now;
             return Ok(found.client.clone());
         }
-        let client = self.make(key.at)?;
+        let client = self.make_client(key.at)?;
         make_room(&mut kept, now);
         kept.insert(key, CachedClient { client: client.clone(), used: now });
         Ok(client)
     }
 
     /// Whether a connection to this address may leave from here.
-    pub(super) fn reaches(&self, address: IpAddr) -> bool {
-        self.egress.reach(address)
+    pub(super) fn can_reach(&self, address: IpAddr) -> bool {
+        self.egress.can_reach(address)
     }
 
     /// Drops all clients with their idle connections. Requests under way keep theirs.
@@ -83,7 +87,7 @@ impl ClientCache {
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is deliverer::outgoing")]
-    fn make(&self, at: SocketAddr) -> reqwest::Result<Client> {
+    fn make_client(&self, at: SocketAddr) -> reqwest::Result<Client> {
         Client::builder()
             .dns_resolver(PinnedAddress(at))
             .local_address(self.egress.for_client(at.ip()))
@@ -115,7 +119,7 @@ impl EgressAddresses {
         self.bound.iter().copied().filter(move |from| from.is_ipv4() == to.is_ipv4())
     }
 
-    fn reach(&self, to: IpAddr) -> bool {
+    fn can_reach(&self, to: IpAddr) -> bool {
         self.bound.is_empty() || self.of_family(to).next().is_some()
     }
 
@@ -180,9 +184,9 @@ mod tests {
         assert_eq!(from, [bound[0], bound[2], bound[0]]);
         assert_eq!(egress.for_client(ip("2620::9")), Some(bound[1]));
         let only_v4 = EgressAddresses::new(vec![bound[0]]);
-        assert!(only_v4.reach(ip("9.9.9.9")) && !only_v4.reach(ip("2620::9")));
+        assert!(only_v4.can_reach(ip("9.9.9.9")) && !only_v4.can_reach(ip("2620::9")));
         let any = EgressAddresses::new(Vec::new());
-        assert!(any.reach(ip("2620::9")) && any.for_client(ip("2620::9")).is_none());
+        assert!(any.can_reach(ip("2620::9")) && any.for_client(ip("2620::9")).is_none());
     }
 
     fn key(port: u16) -> ClientKey {
@@ -192,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_client_makes_room() {
-        let client = clients().make(key(0).at).unwrap();
+        let client = clients().make_client(key(0).at).unwrap();
         let start = Instant::now();
         let mut kept = HashMap::new();
         for port in 0..=MAX_CLIENTS as u16 {

@@ -44,7 +44,7 @@ pub struct OutgoingExchange {
 }
 
 impl OutgoingExchange {
-    pub(super) async fn answered(response: Response, hops: Vec<Hop>, body: Duration) -> Self {
+    pub(super) async fn from_response(response: Response, hops: Vec<Hop>, body: Duration) -> Self {
         let answer = AttemptAnswer::Status(response.status().as_u16());
         let retry_after = match answer.verdict() {
             AnswerVerdict::Retry => only_retry_after(response.headers()),
@@ -54,8 +54,8 @@ impl OutgoingExchange {
         Self { answer, retry_after, hops, snippet, connected: true }
     }
 
-    pub(super) fn failed(answer: AttemptAnswer, hops: Vec<Hop>, wire: &SendLatch) -> Self {
-        let connected = wire.taken();
+    pub(super) fn from_failure(answer: AttemptAnswer, hops: Vec<Hop>, wire: &SendLatch) -> Self {
+        let connected = wire.is_taken();
         let answer = if wire.met_shortage() { AttemptAnswer::OutOfDescriptors } else { answer };
         Self { answer, retry_after: None, hops, snippet: Vec::new(), connected }
     }

@@ -34,7 +34,7 @@ impl RequestLeg {
     ///
     /// # Errors
     /// The target's text is refused.
-    pub(super) fn first(
+    pub(super) fn first_request(
         request: OutgoingRequest,
         allowed: &AllowedTargets,
         agent: &HeaderValue,
@@ -51,12 +51,12 @@ impl RequestLeg {
     pub(super) fn to_send(&self, wire: &SendLatch) -> reqwest::Request {
         let mut request = reqwest::Request::new(self.method.clone(), self.target.url().clone());
         request.headers_mut().clone_from(&self.headers);
-        *request.body_mut() = Some(wire.carry(self.body.clone()));
+        *request.body_mut() = Some(wire.latched_body(self.body.clone()));
         request
     }
 
     /// The request that the redirect leads to.
-    fn redirected(
+    fn redirected_to(
         &self,
         status: StatusCode,
         location: &[u8],
@@ -111,13 +111,13 @@ impl RedirectChain {
     /// # Errors
     /// The redirect has no target, a forbidden target or a target of before, or there were too
     /// many.
-    pub(super) fn follow(
+    pub(super) fn follow_redirect(
         &mut self,
         status: StatusCode,
         headers: &HeaderMap,
         allowed: &AllowedTargets,
     ) -> Result<(), RedirectFault> {
-        let next = self.now.redirected(status, only_location(headers)?, allowed)?;
+        let next = self.now.redirected_to(status, only_location(headers)?, allowed)?;
         let last = std::mem::replace(&mut self.now, next);
         self.passed.push(last);
         if self.passed.iter().any(|leg| leg.is_same_request(&self.now)) {

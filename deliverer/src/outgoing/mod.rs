@@ -79,54 +79,55 @@ impl OutgoingClient {
             connect_by: request.connect_by,
             headers_by: Instant::now() + parts.config.budget.headers,
         };
-        let wire = SendLatch::until(request.connect_by);
+        let wire = SendLatch::open_until(request.connect_by);
         let mut hops = Vec::new();
         let answer = {
-            let work = pin!(parts.follow(request, &wire, &mut hops));
-            clock.drive(&wire, work).await
+            let work = pin!(parts.follow_redirects(request, &wire, &mut hops));
+            clock.drive_work(&wire, work).await
         };
         match answer {
             Ok(response) => {
-                OutgoingExchange::answered(response, hops, parts.config.budget.body).await
+                OutgoingExchange::from_response(response, hops, parts.config.budget.body).await
             }
-            Err(answer) => OutgoingExchange::failed(answer, hops, &wire),
+            Err(answer) => OutgoingExchange::from_failure(answer, hops, &wire),
         }
     }
 
     /// Whether DNS proves that the target cannot be delivered to: it answered, and every address is
     /// private. Silence and failure prove nothing (ruling 17, at creation).
     pub async fn is_proven_private(&self, target: &Target) -> bool {
-        matches!(self.0.addresses(target).await, Err(NetworkError::TargetRefusedByDns))
+        matches!(self.0.target_addresses(target).await, Err(NetworkError::TargetRefusedByDns))
     }
 }
 
 impl ClientParts {
-    fn allowed(&self) -> &AllowedTargets {
+    fn allowed_targets(&self) -> &AllowedTargets {
         &self.config.allowed
     }
 
-    async fn follow(
+    async fn follow_redirects(
         &self,
         request: OutgoingRequest,
         wire: &SendLatch,
         hops: &mut Vec<Hop>,
     ) -> Result<Response, AttemptAnswer> {
-        let first = RequestLeg::first(request, self.allowed(), &self.config.user_agent)?;
+        let first =
+            RequestLeg::first_request(request, self.allowed_targets(), &self.config.user_agent)?;
         let mut url = None;
         let mut chain = RedirectChain::from(first);
         loop {
             let hop = hops.push_mut(Hop { url, address: None, status: None });
-            let response = self.ask(&chain.now, wire, hop).await?;
+            let response = self.send_leg(&chain.now, wire, hop).await?;
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
-            chain.follow(response.status(), response.headers(), self.allowed())?;
+            chain.follow_redirect(response.status(), response.headers(), self.allowed_targets())?;
             url = Some(chain.now.target.origin());
         }
     }
 
     /// Sends one request over the first connection that stands. Nothing is sent before.
-    async fn ask(
+    async fn send_leg(
         &self,
         leg: &RequestLeg,
         wire: &SendLatch,
@@ -137,13 +138,13 @@ impl ClientParts {
         let mut failed =
             if addresses.is_empty() { NetworkError::Dns } else { NetworkError::Connect };
         for address in addresses {
-            if !self.clients.reaches(address) {
+            if !self.clients.can_reach(address) {
                 continue;
             }
             hop.address = Some(address.to_string());
-            match self.dial(address, leg, wire).await {
+            match self.dial_address(address, leg, wire).await {
                 Ok(response) => {
-                    wire.take();
+                    wire.take_request();
                     hop.status = Some(response.status().as_u16());
                     return Ok(response);
                 }
@@ -164,7 +165,7 @@ impl ClientParts {
         leg: &RequestLeg,
         wire: &SendLatch,
     ) -> Result<Vec<IpAddr>, NetworkError> {
-        let found = self.addresses(&leg.target).await;
+        let found = self.target_addresses(&leg.target).await;
         if found == Err(NetworkError::Dns) && is_short_of_descriptors() {
             self.note_shortage(wire);
         }
@@ -177,24 +178,26 @@ impl ClientParts {
         self.clients.forget_all();
     }
 
-    async fn dial(
+    async fn dial_address(
         &self,
         address: IpAddr,
         leg: &RequestLeg,
         wire: &SendLatch,
     ) -> reqwest::Result<Response> {
-        let client = self.clients.dialling(&leg.target, address)?;
+        let client = self.clients.client_dialling(&leg.target, address)?;
         client.execute(leg.to_send(wire)).await
     }
 
     /// The addresses that may be dialled for the target, in order. An address in the target needs
     /// no resolver.
-    async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, NetworkError> {
+    async fn target_addresses(&self, target: &Target) -> Result<Vec<IpAddr>, NetworkError> {
         match target.host() {
             TargetHost::Ip(ip) => Ok(vec![ip]),
             // Boxed, because a look-up is short, and the attempt's future would keep its space
             // until the answer.
-            TargetHost::Name(name) => Box::pin(self.resolver.vetted(&name, self.allowed())).await,
+            TargetHost::Name(name) => {
+                Box::pin(self.resolver.vetted_addresses(&name, self.allowed_targets())).await
+            }
         }
     }
 }

@@ -40,19 +40,23 @@ pub(super) struct VettingResolver {
 
 impl VettingResolver {
     pub(super) fn new(names: DnsServers, within: Duration) -> Self {
-        Self { hosts: Hosts::from_system().unwrap_or_default(), dns: dns(names, within), within }
+        Self {
+            hosts: Hosts::from_system().unwrap_or_default(),
+            dns: dns_resolver(names, within),
+            within,
+        }
     }
 
     /// The addresses of a name that may be dialled, in their order.
     ///
     /// # Errors
     /// No answer in time, or an answer without an address that may be dialled.
-    pub(super) async fn vetted(
+    pub(super) async fn vetted_addresses(
         &self,
         name: &str,
         allowed: &AllowedTargets,
     ) -> Result<Vec<IpAddr>, NetworkError> {
-        vet(self.look_up(name).await.ok_or(NetworkError::Dns)?, allowed)
+        vet_addresses(self.look_up(name).await.ok_or(NetworkError::Dns)?, allowed)
     }
 
     async fn look_up(&self, name: &str) -> Option<Vec<IpAddr>> {
@@ -83,7 +87,10 @@ impl VettingResolver {
 }
 
 /// Drops private addresses (ruling 18, at delivery).
-fn vet(mut answers: Vec<IpAddr>, allowed: &AllowedTargets) -> Result<Vec<IpAddr>, NetworkError> {
+fn vet_addresses(
+    mut answers: Vec<IpAddr>,
+    allowed: &AllowedTargets,
+) -> Result<Vec<IpAddr>, NetworkError> {
     if answers.is_empty() {
         return Err(NetworkError::Dns);
     }
@@ -92,7 +99,7 @@ fn vet(mut answers: Vec<IpAddr>, allowed: &AllowedTargets) -> Result<Vec<IpAddr>
     if answers.is_empty() { Err(NetworkError::TargetRefusedByDns) } else { Ok(answers) }
 }
 
-fn dns(names: DnsServers, within: Duration) -> Option<TokioResolver> {
+fn dns_resolver(names: DnsServers, within: Duration) -> Option<TokioResolver> {
     let builder = match names {
         DnsServers::System => TokioResolver::builder_tokio(),
         DnsServers::Nameserver(at) => Ok(TokioResolver::builder_with_config(
@@ -140,7 +147,7 @@ mod tests {
     }
 
     async fn vetted(resolver: &VettingResolver, name: &str) -> Result<Vec<IpAddr>, NetworkError> {
-        resolver.vetted(name, &AllowedTargets::default()).await
+        resolver.vetted_addresses(name, &AllowedTargets::default()).await
     }
 
     #[tokio::test]
@@ -160,7 +167,7 @@ mod tests {
     #[test]
     fn only_the_first_eight_addresses_are_kept() {
         let all: Vec<IpAddr> = (1..=100).map(|n| [9, 9, 9, n].into()).collect();
-        let kept = vet(all.clone(), &AllowedTargets::default()).unwrap();
+        let kept = vet_addresses(all.clone(), &AllowedTargets::default()).unwrap();
         assert_eq!(kept, all[..MAX_ADDRESSES]);
     }
 }

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 pub(super) fn config(extra: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots(extra))
+        .with_root_certificates(root_store(extra))
         .with_no_client_auth();
     // HTTP/1.1 only (case D15).
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -22,7 +22,7 @@ pub(super) fn config(extra: &[CertificateDer<'static>]) -> Result<ClientConfig, 
 }
 
 /// Without any root certificate every handshake fails, and the process goes on.
-fn roots(extra: &[CertificateDer<'static>]) -> RootCertStore {
+fn root_store(extra: &[CertificateDer<'static>]) -> RootCertStore {
     let platform = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(platform.certs);

@@ -33,7 +33,7 @@ enum SendFate {
 
 impl SendLatch {
     /// A latch that no connection takes after `until`.
-    pub(super) fn until(until: Option<Instant>) -> Self {
+    pub(super) fn open_until(until: Option<Instant>) -> Self {
         Self { until, ..Self::default() }
     }
 
@@ -48,12 +48,12 @@ impl SendLatch {
     }
 
     /// Whether a connection has taken a request of this attempt.
-    pub(super) fn taken(&self) -> bool {
+    pub(super) fn is_taken(&self) -> bool {
         self.fate.get() == Some(&SendFate::Taken)
     }
 
     /// Takes the request for a connection. False if the attempt was given up, or it is too late.
-    pub(super) fn take(&self) -> bool {
+    pub(super) fn take_request(&self) -> bool {
         let too_late = || self.until.is_some_and(|until| until <= Instant::now());
         let fate = || if too_late() { SendFate::GivenUp } else { SendFate::Taken };
         *self.fate.get_or_init(fate) == SendFate::Taken
@@ -65,7 +65,7 @@ impl SendLatch {
     }
 
     /// The body to send. A connection that reads it takes the latch.
-    pub(super) fn carry(&self, bytes: Bytes) -> reqwest::Body {
+    pub(super) fn latched_body(&self, bytes: Bytes) -> reqwest::Body {
         if bytes.is_empty() {
             return reqwest::Body::from(bytes);
         }
@@ -86,7 +86,7 @@ impl Body for LatchedBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if !self.wire.take() {
+        if !self.wire.take_request() {
             return Poll::Ready(Some(Err("given up")));
         }
         let bytes = std::mem::take(&mut self.bytes);
@@ -116,7 +116,7 @@ impl AttemptDeadlines {
     ///
     /// # Errors
     /// The meaning of the deadline that passed.
-    pub(super) async fn drive<T>(
+    pub(super) async fn drive_work<T>(
         &self,
         wire: &SendLatch,
         mut work: Pin<&mut impl Future<Output = Result<T, AttemptAnswer>>>,
@@ -164,22 +164,22 @@ mod tests {
         let (wire, mut body) = carried();
         assert!(wire.give_up());
         assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
-        assert!(!wire.taken());
+        assert!(!wire.is_taken());
     }
 
     #[test]
     fn e21_a_late_body_is_not_taken() {
-        let wire = SendLatch::until(Some(Instant::now()));
+        let wire = SendLatch::open_until(Some(Instant::now()));
         let mut body = LatchedBody { bytes: Bytes::from_static(b"body"), wire: wire.clone() };
         assert!(matches!(look(&mut body), Poll::Ready(Some(Err(_)))));
-        assert!(!wire.taken());
+        assert!(!wire.is_taken());
     }
 
     #[test]
     fn a_taken_body_cannot_be_given_up() {
         let (wire, mut body) = carried();
         assert!(matches!(look(&mut body), Poll::Ready(Some(Ok(_)))));
-        assert!(wire.taken() && !wire.give_up() && wire.taken());
+        assert!(wire.is_taken() && !wire.give_up() && wire.is_taken());
     }
 
     /// The receiver must not even see the head.
@@ -198,8 +198,8 @@ mod tests {
         assert!(wire.give_up());
 
         let mut request = reqwest::Request::new(Method::POST, target.url().clone());
-        *request.body_mut() = Some(wire.carry(Bytes::from_static(b"body")));
-        let client = clients.dialling(&target, at.ip()).unwrap();
+        *request.body_mut() = Some(wire.latched_body(Bytes::from_static(b"body")));
+        let client = clients.client_dialling(&target, at.ip()).unwrap();
         let heard = async {
             let mut heard = Vec::new();
             let (mut stream, _) = listener.accept().await.unwrap();

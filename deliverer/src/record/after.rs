@@ -56,11 +56,11 @@ pub(super) async fn settle_warned(
         return Ok(());
     }
     let of_warned = batch.iter().filter(|one| warned.contains(&one.claimed.lane_id));
-    settle(deliverer, &of_warned.copied().collect::<Vec<_>>()).await
+    settle_subscriptions(deliverer, &of_warned.copied().collect::<Vec<_>>()).await
 }
 
 /// Decides about the subscriptions of these recorded attempts.
-async fn settle(
+async fn settle_subscriptions(
     deliverer: &DelivererContext,
     recorded: &[&FinishedAttempt],
 ) -> Result<(), DeliveryError> {
@@ -72,22 +72,22 @@ async fn settle(
     let connection = appending.connection();
     lock_quotas(connection, &firm_ids).await?;
     let mut lanes = lock_lanes(deliverer, connection, &lane_ids, StreamEnds::Always).await?;
-    let gone = lanes.values().filter_map(|lane| lane.subscription.as_ref()?.gone().first());
+    let gone = lanes.values().filter_map(|lane| lane.subscription.as_ref()?.gone_answers().first());
     let Some(since) = gone.map(|gone| gone.finished_at).min() else {
         appending.rollback().await?;
         return Ok(());
     };
     let beside = BesideOf { firm_ids, since, leases: Vec::new() };
-    beside::look(deliverer, connection, beside, &mut lanes).await?;
+    beside::read_for_leases(deliverer, connection, beside, &mut lanes).await?;
     let mut effects = RecordEffects::default();
     for one in recorded {
         if let Some(lane) = lanes.get_mut(&one.claimed.lane_id) {
             let of = SubscriptionOf::new(one);
             effects.count_beside(&of, None, lane);
-            effects.judge(&of, lane);
+            effects.remove_if_gone(&of, lane);
         }
     }
-    effects.write(deliverer, &mut appending).await?;
+    effects.write_all(deliverer, &mut appending).await?;
     appending.commit().await?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
-use super::in_time::record;
+use super::in_time::record_batch;
 use super::stuck::{StuckAnswers, StuckRecorder};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
@@ -52,26 +52,26 @@ impl AnswerInbox {
             batch.push(finished);
         }
         if !batch.is_empty() {
-            record(deliverer, &batch).await?;
+            record_batch(deliverer, &batch).await?;
         }
         Ok(batch.len())
     }
 
     /// Answers that are not recorded yet.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn unrecorded_count(&self) -> usize {
         self.inbox.len()
     }
 }
 
 /// Two tasks: the first records until the dispatcher is gone, the second records the answers that
 /// were put aside until the first has ended.
-pub(crate) fn recorders(
+pub(crate) fn recorder_tasks(
     deliverer: &DelivererContext,
     answers: AnswerInbox,
 ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
     let (aside, stuck) = StuckRecorder::new(deliverer.clone());
-    (record_all(deliverer.clone(), answers, aside), stuck.run())
+    (record_all(deliverer.clone(), answers, aside), stuck.record_until_empty())
 }
 
 /// Answers grouped by lane.
@@ -88,7 +88,7 @@ async fn record_all(deliverer: DelivererContext, mut answers: AnswerInbox, aside
     let mut batch = Vec::with_capacity(ANSWERS_PER_RECORD_MAX);
     let mut next = Instant::now();
     while answers.inbox.recv_many(&mut batch, ANSWERS_PER_RECORD_MAX).await > 0 {
-        gather(&mut answers, &mut batch, next).await;
+        gather_answers(&mut answers, &mut batch, next).await;
         next = Instant::now() + RECORD_INTERVAL_MIN;
         aside.take_from(&mut batch);
         record_or_put_aside(&deliverer, std::mem::take(&mut batch), &aside).await;
@@ -96,7 +96,11 @@ async fn record_all(deliverer: DelivererContext, mut answers: AnswerInbox, aside
 }
 
 /// Waits for more answers, until `until` or until there are enough.
-async fn gather(answers: &mut AnswerInbox, batch: &mut Vec<FinishedAttempt>, until: Instant) {
+async fn gather_answers(
+    answers: &mut AnswerInbox,
+    batch: &mut Vec<FinishedAttempt>,
+    until: Instant,
+) {
     while batch.len() < ENOUGH_ANSWERS {
         let more = answers.inbox.recv_many(batch, ANSWERS_PER_RECORD_MAX - batch.len());
         if !matches!(timeout_at(until, more).await, Ok(1..)) {
@@ -119,7 +123,7 @@ async fn record_or_put_aside(
     if let Err(error) = record_while_away(deliverer, &batch).await {
         let lanes = by_lane(batch);
         tracing::warn!(%error, lanes = lanes.len(), "a record was refused; each lane is recorded alone");
-        lanes.into_iter().for_each(|of_lane| aside.put(of_lane));
+        lanes.into_iter().for_each(|of_lane| aside.put_aside(of_lane));
     }
 }
 
@@ -148,14 +152,14 @@ pub(super) async fn record_in_limit(
     deliverer: &DelivererContext,
     batch: &[FinishedAttempt],
 ) -> Result<(), DeliveryError> {
-    let recorded = timeout(RECORD_WITHIN, record(deliverer, batch)).await;
+    let recorded = timeout(RECORD_WITHIN, record_batch(deliverer, batch)).await;
     recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut)))
 }
 
 /// The end of the last lease of a batch. After that the attempts are made anew, and their answers
 /// are only history. History gets one more record's time.
 pub(super) fn patience_ends(deliverer: &DelivererContext, batch: &[FinishedAttempt]) -> Instant {
-    let lease = deliverer.settings.scale.lease();
+    let lease = deliverer.settings.scale.scaled_lease();
     let leased = batch.iter().map(|one| one.claimed.claimed_instant + lease);
     leased.fold(Instant::now() + RECORD_WITHIN, Instant::max)
 }

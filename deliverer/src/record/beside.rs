@@ -57,7 +57,7 @@ impl AnswersBeside {
 }
 
 /// Reads the answers beside a batch, for the locked lanes with a 410.
-pub(super) async fn read(
+pub(super) async fn read_for_batch(
     deliverer: &DelivererContext,
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
@@ -67,7 +67,7 @@ pub(super) async fn read(
     let Some(since) = gone().map(|one| one.finished_at).min() else { return Ok(()) };
     let firm_ids: Vec<Uuid> = gone().map(|one| one.claimed.firm_id).collect();
     let leases: Vec<i64> = batch.iter().map(|one| one.claimed.lease).collect();
-    look(deliverer, connection, BesideOf { firm_ids, since, leases }, lanes).await
+    read_for_leases(deliverer, connection, BesideOf { firm_ids, since, leases }, lanes).await
 }
 
 /// The look for answers beside these leases.
@@ -82,7 +82,7 @@ pub(super) struct BesideOf {
 
 /// Looks for attempts without an answer first: an answer that is recorded between the two looks is
 /// seen by the second.
-pub(super) async fn look(
+pub(super) async fn read_for_leases(
     deliverer: &DelivererContext,
     connection: &mut PgConnection,
     BesideOf { firm_ids, since, leases }: BesideOf,
@@ -90,7 +90,7 @@ pub(super) async fn look(
 ) -> Result<(), DeliveryError> {
     let lane_ids: Vec<Uuid> = lanes.keys().copied().collect();
     let now = deliverer.clock.now().get();
-    let ends_by = now + deliverer.settings.scale.lease();
+    let ends_by = now + deliverer.settings.scale.scaled_lease();
     for (lane_id, claimed_at) in open_since(connection, &lane_ids, &leases, now, ends_by).await? {
         if let Some(lane) = lanes.get_mut(&lane_id) {
             lane.beside.open_since = Some(claimed_at.into());
@@ -99,14 +99,17 @@ pub(super) async fn look(
     let upcasters = deliverer.store.upcasters();
     let recent = RecentAttempts { firm_ids, since, positions: POSITIONS_READ_MAX };
     let recent = tail::recent_attempts(connection, &upcasters, &recent).await?;
-    let ids: Vec<&str> =
-        recent.iter().filter_map(success).map(|(id, _)| id.aggregate_id.as_str()).collect();
+    let ids: Vec<&str> = recent
+        .iter()
+        .filter_map(recorded_success)
+        .map(|(id, _)| id.aggregate_id.as_str())
+        .collect();
     let first = load_first(connection, &upcasters, "Delivery", &ids).await?;
     let hooks: HashMap<&str, Uuid> = first
         .iter()
         .filter_map(|first| Some((first.aggregate_id.as_str(), hook_id(first)?)))
         .collect();
-    for (recorded, finished_at) in recent.iter().filter_map(success) {
+    for (recorded, finished_at) in recent.iter().filter_map(recorded_success) {
         let lane = hooks.get(recorded.aggregate_id.as_str()).and_then(|id| lanes.get_mut(id));
         if let (Some(lane), Ok(delivery_id)) = (lane, recorded.aggregate_id.parse()) {
             lane.beside.successes.push(RecordedSuccess { delivery_id, finished_at });
@@ -142,7 +145,7 @@ async fn open_since(
 }
 
 /// The event, and the end of its attempt, if the attempt succeeded.
-fn success(recorded: &RecordedEvent) -> Option<(&RecordedEvent, Timestamp)> {
+fn recorded_success(recorded: &RecordedEvent) -> Option<(&RecordedEvent, Timestamp)> {
     match &recorded.event {
         Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt))
             if attempt.outcome == Outcome::Delivered =>

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use domain::delivery::{
-    AnswerVerdict, CancelCause, DeliveryEvent, Outcome, record as after_attempt,
+    AnswerVerdict, CancelCause, DeliveryEvent, Outcome, attempt_event as after_attempt,
 };
 use domain::event::{Actor, EventContext};
 use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
@@ -19,7 +19,7 @@ use vault::KeySubject;
 use vault::answers::{self, ReceiverAnswer};
 
 use super::beside::RecordedSuccess;
-use super::event::{attempt, event_context, kept_answer};
+use super::event::{event_context, kept_answer, recorded_attempt};
 use super::lane::{GONE_STATUS, LaneState};
 use super::rows::{self, row_is_kept};
 use crate::attempt::FinishedAttempt;
@@ -71,7 +71,7 @@ impl<'a> RecordEffects<'a> {
 
     /// Adds the effects of an attempt that held its lease. `sequence` is the last one of the
     /// delivery's stream.
-    pub(super) fn enter(
+    pub(super) fn add_attempt(
         &mut self,
         deliverer: &DelivererContext,
         finished: &'a FinishedAttempt,
@@ -84,7 +84,7 @@ impl<'a> RecordEffects<'a> {
         // A replayed delivery had ended before, so it cannot be cancelled.
         let withdrawn = withdrawn.filter(|_| claimed.replay_id.is_none());
         let answer = kept_answer(finished).filter(|_| !is_erased);
-        let mut attempt = attempt(deliverer, finished, answer.as_deref());
+        let mut attempt = recorded_attempt(deliverer, finished, answer.as_deref());
         attempt.of = claimed.delivery_of().filter(|_| sequence == 0);
         let next_try_at = attempt.next_try_at.filter(|_| withdrawn.is_none());
         match next_try_at {
@@ -99,15 +99,15 @@ impl<'a> RecordEffects<'a> {
             None => {}
         }
         let outcome = attempt.outcome;
-        self.tally.note(finished, outcome);
+        self.tally.note_attempt(finished, outcome);
         if let Some(replay_id) = claimed.replay_id {
             self.replayed.push((replay_id, claimed.delivery_id, outcome.name()));
         }
-        self.put(finished, sequence + 1, after_attempt(attempt, withdrawn), answer);
+        self.add_event(finished, sequence + 1, after_attempt(attempt, withdrawn), answer);
         self.count_or_reset_gone(finished, outcome, lane);
     }
 
-    pub(super) fn put(
+    pub(super) fn add_event(
         &mut self,
         finished: &'a FinishedAttempt,
         sequence: i64,
@@ -150,7 +150,7 @@ impl<'a> RecordEffects<'a> {
                     delivery_id: claimed.delivery_id,
                     finished_at: *finished_at,
                 };
-                self.follow(&of, &success, lane);
+                self.apply_command(&of, &success, lane);
             }
             (Outcome::Failed, Some(GONE_STATUS)) if claimed.replay_id.is_none() => {
                 self.count_beside(&of, Some(*finished_at), lane);
@@ -159,11 +159,11 @@ impl<'a> RecordEffects<'a> {
                     status: GONE_STATUS,
                     finished_at: *finished_at,
                 });
-                self.follow(&of, &gone, lane);
+                self.apply_command(&of, &gone, lane);
                 // An answer that is recorded late may come before 410s that are known.
-                let last = lane.subscription.as_ref().and_then(|one| one.gone().last());
+                let last = lane.subscription.as_ref().and_then(|one| one.gone_answers().last());
                 self.count_beside(&of, last.map(|gone| gone.finished_at), lane);
-                self.judge(&of, lane);
+                self.remove_if_gone(&of, lane);
             }
             (Outcome::Failed | Outcome::Retry | Outcome::Interrupted, _) => {}
         }
@@ -178,17 +178,17 @@ impl<'a> RecordEffects<'a> {
     ) {
         for RecordedSuccess { delivery_id, finished_at } in lane.beside.take_until(until) {
             let success = SubscriptionCommand::RecordAnswered { delivery_id, finished_at };
-            self.follow(of, &success, lane);
+            self.apply_command(of, &success, lane);
         }
     }
 
     /// Removes the subscription if two 410s in a row are certain.
-    pub(super) fn judge(&mut self, of: &SubscriptionOf, lane: &mut LaneState) {
+    pub(super) fn remove_if_gone(&mut self, of: &SubscriptionOf, lane: &mut LaneState) {
         let open_since = lane.beside.open_since;
-        self.follow(of, &SubscriptionCommand::JudgeGone { open_since }, lane);
+        self.apply_command(of, &SubscriptionCommand::JudgeGone { open_since }, lane);
     }
 
-    fn follow(
+    fn apply_command(
         &mut self,
         SubscriptionOf { lane_id, context }: &SubscriptionOf,
         command: &SubscriptionCommand,
@@ -215,7 +215,7 @@ impl<'a> RecordEffects<'a> {
         }
     }
 
-    pub(super) async fn write(
+    pub(super) async fn write_all(
         self,
         deliverer: &DelivererContext,
         appending: &mut AppendTransaction<'_>,
@@ -225,7 +225,7 @@ impl<'a> RecordEffects<'a> {
         drop_rows(connection, &self.ended).await?;
         rows::put_due_again(connection, &self.due_again).await?;
         rows::move_streams(connection, &self.noted).await?;
-        replays::conclude(connection, &self.replayed).await?;
+        replays::write_outcomes(connection, &self.replayed).await?;
         let now = deliverer.clock.now().get();
         answers::put(connection, &self.answers, now, &*deliverer.entropy).await?;
         lanes::due_by(connection, &self.due, now).await?;

@@ -1,6 +1,6 @@
 //! The event of an attempt, as the log and history keep it.
 
-use domain::delivery::{Attempt, AttemptConclusion, clean_answer, conclude, retry_after};
+use domain::delivery::{Attempt, AttemptConclusion, clean_answer, conclude_attempt, retry_after};
 use domain::event::EventContext;
 use domain::values::Timestamp;
 use sha2::{Digest, Sha256};
@@ -20,7 +20,7 @@ pub(super) fn event_context(finished: &FinishedAttempt) -> EventContext {
 }
 
 /// The attempt as it is recorded.
-pub(super) fn attempt(
+pub(super) fn recorded_attempt(
     deliverer: &DelivererContext,
     finished: &FinishedAttempt,
     answer: Option<&str>,
@@ -28,9 +28,9 @@ pub(super) fn attempt(
     let FinishedAttempt { claimed, exchange, finished_at } = finished;
     let asked =
         exchange.retry_after.as_deref().and_then(|value| retry_after(value, finished_at.get()));
-    let jitter = jitter(&*deliverer.entropy);
+    let jitter = random_jitter(&*deliverer.entropy);
     let AttemptConclusion { outcome, wait } =
-        conclude(claimed.schedule(), claimed.nth, &exchange.answer, asked, jitter);
+        conclude_attempt(claimed.retry_schedule(), claimed.nth, &exchange.answer, asked, jitter);
     let error = Some(exchange.answer.code()).filter(|code| *code != "status").map(str::to_owned);
     Attempt {
         number: claimed.number,
@@ -40,8 +40,9 @@ pub(super) fn attempt(
         status: exchange.answer.status(),
         error,
         retry_after_seconds: asked.map(|wait| wait.as_secs()),
-        next_try_at: wait
-            .map(|wait| Timestamp::from(finished_at.get() + deliverer.settings.scale.wait(wait))),
+        next_try_at: wait.map(|wait| {
+            Timestamp::from(finished_at.get() + deliverer.settings.scale.scaled_wait(wait))
+        }),
         hops: exchange.hops.clone(),
         body_id: claimed.body.as_ref().map(|body| body.body_id),
         body_sha256: claimed.body.as_ref().map(|body| hex::encode(body.sha256)),
@@ -54,9 +55,9 @@ pub(super) fn attempt(
 }
 
 /// A random number from -1 to 1, evenly distributed.
-fn jitter(entropy: &dyn Entropy) -> f64 {
+fn random_jitter(entropy: &dyn Entropy) -> f64 {
     let mut bytes = [0; 4];
-    entropy.fill(&mut bytes);
+    entropy.fill_bytes(&mut bytes);
     f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX) * 2.0 - 1.0
 }
 

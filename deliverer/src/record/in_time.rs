@@ -18,7 +18,7 @@ use crate::settings::DelivererContext;
 ///
 /// # Errors
 /// [`DeliveryError`]; the batch can be recorded again then. Answers that were recorded are found.
-pub async fn record(
+pub async fn record_batch(
     deliverer: &DelivererContext,
     batch: &[FinishedAttempt],
 ) -> Result<(), DeliveryError> {
@@ -48,14 +48,16 @@ async fn record_in_time<'a>(
     let mut lanes = lanes_of(deliverer, connection, batch).await?;
     let known: Vec<&FinishedAttempt> =
         batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
-    let held = rows::held(connection, &known).await?;
+    let held = rows::take_held_rows(connection, &known).await?;
     let mut effects = RecordEffects::for_batch(erasures_that_matter(connection, &known).await?);
     let mut late = Vec::new();
     for finished in &known {
         let claimed = &finished.claimed;
         let held = held.get(&(claimed.delivery_id, claimed.lease));
         match (held, lanes.get_mut(&claimed.lane_id)) {
-            (Some(sequence), Some(lane)) => effects.enter(deliverer, finished, *sequence, lane),
+            (Some(sequence), Some(lane)) => {
+                effects.add_attempt(deliverer, finished, *sequence, lane)
+            }
             _ => late.push(*finished),
         }
     }
@@ -65,11 +67,11 @@ async fn record_in_time<'a>(
         }
     }
     let tally = std::mem::take(&mut effects.tally);
-    effects.write(deliverer, &mut appending).await?;
+    effects.write_all(deliverer, &mut appending).await?;
     crash::point("recording");
     appending.commit().await?;
     crash::point("recorded");
-    tally.count();
+    tally.count_noted();
     settle_warned(deliverer, batch, &lanes).await?;
     drop_what_was_erased(deliverer, batch).await?;
     Ok(late)

@@ -29,7 +29,7 @@ pub(super) struct LaneState {
 impl LaneState {
     /// Whether the lane has 410s that may be two in a row, once other answers are recorded.
     pub(super) fn is_undecided(&self) -> bool {
-        let gone = self.subscription.as_ref().map_or(&[][..], Subscription::gone);
+        let gone = self.subscription.as_ref().map_or(&[][..], Subscription::gone_answers);
         gone.len() > 1 || gone.last().is_some_and(|gone| !self.beside.are_all_after(gone))
     }
 }
@@ -44,7 +44,7 @@ pub(super) struct LaneStateRow {
 
 impl LaneStateRow {
     /// The lane's state. `end` is the end of the subscription's stream, if the lane is locked.
-    fn open(self, end: Option<i64>, warned: Option<Subscription>) -> LaneState {
+    fn into_state(self, end: Option<i64>, warned: Option<Subscription>) -> LaneState {
         let withdrawn = self.cancel_cause.and_then(|cause| cause.parse().ok());
         let is_open_hook = self.kind == "hook" && withdrawn.is_none();
         let subscription = is_open_hook.then(|| warned.unwrap_or(Subscription::live()));
@@ -77,7 +77,7 @@ pub(super) async fn lanes_of(
             if row.is_warned {
                 locked.insert(row.lane_id);
             } else {
-                lanes.insert(row.lane_id, row.open(None, None));
+                lanes.insert(row.lane_id, row.into_state(None, None));
             }
         }
     }
@@ -88,7 +88,7 @@ pub(super) async fn lanes_of(
         lanes.extend(lock_lanes(deliverer, connection, &locked, ends).await?);
     }
     if some_gone {
-        beside::read(deliverer, connection, batch, &mut lanes).await?;
+        beside::read_for_batch(deliverer, connection, batch, &mut lanes).await?;
     }
     Ok(lanes)
 }
@@ -133,7 +133,7 @@ pub(super) async fn lock_lanes(
     let warned: Vec<Uuid> =
         rows.iter().filter(|row| row.is_warned).map(|row| row.lane_id).collect();
     let ends = if ends == StreamEnds::Always || !warned.is_empty() {
-        projector::hooks::sequences(connection, lane_ids).await?
+        projector::hooks::last_sequences(connection, lane_ids).await?
     } else {
         HashMap::new()
     };
@@ -146,7 +146,7 @@ pub(super) async fn lock_lanes(
         let lane_id = row.lane_id;
         let end = ends.get(&lane_id).copied();
         let warned = subscriptions.remove(&lane_id).map(|(subscription, _)| subscription);
-        (lane_id, row.open(Some(end.unwrap_or_default()), warned))
+        (lane_id, row.into_state(Some(end.unwrap_or_default()), warned))
     });
     Ok(opened.collect())
 }

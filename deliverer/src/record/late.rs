@@ -4,7 +4,7 @@ use domain::delivery::{Delivery, LateEffect, OutboxPresence, Outcome};
 use eventstore::load;
 
 use super::effects::{RecordEffects, erasures_that_matter};
-use super::event::{attempt, kept_answer};
+use super::event::{kept_answer, recorded_attempt};
 use super::lane::{LaneState, StreamEnds, lock_lanes};
 use super::rows;
 use crate::attempt::FinishedAttempt;
@@ -25,7 +25,7 @@ pub(super) async fn record_late(
         lock_lanes(deliverer, connection, &[claimed.lane_id], StreamEnds::Always).await?;
     let stream = claimed.delivery_id.to_string();
     let (delivery, last) =
-        load::<Delivery>(connection, &deliverer.store.upcasters(), &stream).await?;
+        load_aggregate::<Delivery>(connection, &deliverer.store.upcasters(), &stream).await?;
     let outbox = rows::outbox_presence(connection, claimed.delivery_id).await?;
     if last == 0 && outbox == OutboxPresence::Absent {
         appending.rollback().await?;
@@ -37,12 +37,12 @@ pub(super) async fn record_late(
     let mut effects = RecordEffects::for_batch(erased);
     if let Some(lane) = lanes.get_mut(&claimed.lane_id) {
         let late = LateDelivery { delivery: &delivery, last, outbox };
-        late.enter(deliverer, finished, &mut effects, lane);
+        late.add_late_attempt(deliverer, finished, &mut effects, lane);
     }
     let tally = std::mem::take(&mut effects.tally);
-    effects.write(deliverer, &mut appending).await?;
+    effects.write_all(deliverer, &mut appending).await?;
     appending.commit().await?;
-    tally.count();
+    tally.count_noted();
     Ok(())
 }
 
@@ -56,7 +56,7 @@ struct LateDelivery<'a> {
 }
 
 impl LateDelivery<'_> {
-    fn enter<'b>(
+    fn add_late_attempt<'b>(
         &self,
         deliverer: &DelivererContext,
         finished: &'b FinishedAttempt,
@@ -66,13 +66,13 @@ impl LateDelivery<'_> {
         let delivery_id = finished.claimed.delivery_id;
         let is_erased = effects.erased_responses.contains(&finished.claimed.subject);
         let answer = kept_answer(finished).filter(|_| !is_erased);
-        let mut attempt = attempt(deliverer, finished, answer.as_deref());
+        let mut attempt = recorded_attempt(deliverer, finished, answer.as_deref());
         attempt.of = finished.claimed.delivery_of().filter(|_| self.last == 0);
         let outcome = attempt.outcome;
         let Some((late, event)) = self.delivery.record_late(attempt, self.outbox) else {
             return;
         };
-        effects.tally.note(finished, outcome);
+        effects.tally.note_attempt(finished, outcome);
         match late {
             LateEffect::Arrived => {
                 effects.ended.push(delivery_id);
@@ -80,6 +80,6 @@ impl LateDelivery<'_> {
             }
             LateEffect::Noted => effects.noted.push((delivery_id, self.last + 1)),
         }
-        effects.put(finished, self.last + 1, event, answer);
+        effects.add_event(finished, self.last + 1, event, answer);
     }
 }

@@ -28,5 +28,5 @@ mod rows;
 mod stuck;
 
 pub use self::batcher::AnswerInbox;
-pub(crate) use self::batcher::recorders;
-pub use self::in_time::record;
+pub(crate) use self::batcher::recorder_tasks;
+pub use self::in_time::record_batch;

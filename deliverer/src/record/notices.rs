@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use telemetry::metrics::NOTICES;
 use uuid::Uuid;
 
-use super::event::{attempt, event_context};
+use super::event::{event_context, recorded_attempt};
 use super::rows::{self, row_is_kept};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
@@ -32,12 +32,12 @@ pub(super) async fn record_notices(
     let mut appending = deliverer.store.begin().await?;
     let connection = appending.connection();
     lock_lanes(connection, batch).await?;
-    let held = rows::held(connection, batch).await?;
+    let held = rows::take_held_rows(connection, batch).await?;
     let mut effects = NoticeEffects::default();
     for finished in batch {
         let claimed = &finished.claimed;
         if let Some(sequence) = held.get(&(claimed.delivery_id, claimed.lease)) {
-            effects.enter(finished, &attempt(deliverer, finished, None), *sequence);
+            effects.add_attempt(finished, &recorded_attempt(deliverer, finished, None), *sequence);
         }
     }
     drop_rows(connection, &effects.ended).await?;
@@ -66,7 +66,7 @@ struct NoticeEffects {
 }
 
 impl NoticeEffects {
-    fn enter(&mut self, finished: &FinishedAttempt, attempt: &Attempt, sequence: i64) {
+    fn add_attempt(&mut self, finished: &FinishedAttempt, attempt: &Attempt, sequence: i64) {
         let claimed = &finished.claimed;
         match (attempt.outcome, attempt.next_try_at.map(Timestamp::get)) {
             (Outcome::Delivered, _) => {

@@ -15,7 +15,7 @@ use crate::attempt::FinishedAttempt;
 ///
 /// The statements do not say that the rows are leased, although they are. The planner would then
 /// read all leased rows by their index, if it was planned while there were few.
-pub(super) async fn held(
+pub(super) async fn take_held_rows(
     connection: &mut PgConnection,
     batch: &[&FinishedAttempt],
 ) -> Result<HashMap<(Uuid, i64), i64>, sqlx::Error> {

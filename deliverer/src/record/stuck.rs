@@ -38,11 +38,11 @@ impl StuckAnswers {
             return;
         }
         let theirs = batch.extract_if(.., |one| lanes.contains(&one.claimed.lane_id)).collect();
-        by_lane(theirs).into_iter().for_each(|of_lane| self.put(of_lane));
+        by_lane(theirs).into_iter().for_each(|of_lane| self.put_aside(of_lane));
     }
 
     /// Puts the answers of one lane aside.
-    pub(super) fn put(&self, of_lane: Vec<FinishedAttempt>) {
+    pub(super) fn put_aside(&self, of_lane: Vec<FinishedAttempt>) {
         let Some(lane_id) = of_lane.first().map(|one| one.claimed.lane_id) else { return };
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if self.put.try_send(of_lane).is_ok() {
@@ -70,7 +70,7 @@ impl StuckRecorder {
     }
 
     /// Records until no more answers can come, and all of them are recorded or given up.
-    pub(super) async fn run(self) {
+    pub(super) async fn record_until_empty(self) {
         let Self { deliverer, mut inbox, lanes } = self;
         let mut queue = StuckQueue::default();
         let mut tries = FuturesUnordered::new();
@@ -84,7 +84,7 @@ impl StuckRecorder {
             }
             tokio::select! {
                 put = inbox.recv(), if is_open => match put {
-                    Some(answers) => queue.add(StuckBatch::new(&deliverer, answers)),
+                    Some(answers) => queue.add_batch(StuckBatch::new(&deliverer, answers)),
                     None => is_open = false,
                 },
                 Some(TriedBatch { lane_id, left, error }) = tries.next() => {
@@ -94,9 +94,9 @@ impl StuckRecorder {
                     let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
                     // Answers of this lane may have been put aside since the last look.
                     while let Ok(answers) = inbox.try_recv() {
-                        queue.add(StuckBatch::new(&deliverer, answers));
+                        queue.add_batch(StuckBatch::new(&deliverer, answers));
                     }
-                    if queue.end(lane_id, left) == LaneStanding::Empty {
+                    if queue.end_try(lane_id, left) == LaneStanding::Empty {
                         lanes.remove(&lane_id);
                     }
                 }
@@ -173,7 +173,7 @@ enum LaneStanding {
 
 impl StuckQueue {
     /// Adds answers to those of their lane that wait.
-    fn add(&mut self, batch: StuckBatch) {
+    fn add_batch(&mut self, batch: StuckBatch) {
         let has_room = |one: &&mut StuckBatch| {
             one.lane_id == batch.lane_id
                 && one.answers.len() + batch.answers.len() <= ANSWERS_PER_RECORD_MAX
@@ -196,7 +196,7 @@ impl StuckQueue {
     }
 
     /// Ends the try of a lane, and puts the parts that are left behind all others.
-    fn end(&mut self, lane_id: Uuid, left: Vec<StuckBatch>) -> LaneStanding {
+    fn end_try(&mut self, lane_id: Uuid, left: Vec<StuckBatch>) -> LaneStanding {
         self.trying.remove(&lane_id);
         self.waiting.extend(left);
         match self.waiting.iter().any(|one| one.lane_id == lane_id) {
@@ -221,21 +221,21 @@ mod tests {
     #[test]
     fn a_failing_lane_goes_behind_the_others() {
         let mut queue = StuckQueue::default();
-        [1, 2, 3].into_iter().for_each(|lane| queue.add(batch(lane)));
+        [1, 2, 3].into_iter().for_each(|lane| queue.add_batch(batch(lane)));
         assert_eq!(next(&mut queue), Some(1));
         let first = Uuid::from_u128(1);
-        assert_eq!(queue.end(first, vec![batch(1), batch(1)]), LaneStanding::Waiting);
+        assert_eq!(queue.end_try(first, vec![batch(1), batch(1)]), LaneStanding::Waiting);
         assert_eq!([(); 3].map(|()| next(&mut queue)), [Some(2), Some(3), Some(1)]);
         assert_eq!(next(&mut queue), None, "a lane has one try at a time");
-        assert_eq!(queue.end(first, Vec::new()), LaneStanding::Waiting, "its second half");
+        assert_eq!(queue.end_try(first, Vec::new()), LaneStanding::Waiting, "its second half");
         assert_eq!(next(&mut queue), Some(1));
-        assert_eq!(queue.end(first, Vec::new()), LaneStanding::Empty);
+        assert_eq!(queue.end_try(first, Vec::new()), LaneStanding::Empty);
     }
 
     #[test]
     fn later_answers_join_their_lane() {
         let mut queue = StuckQueue::default();
-        [1, 2, 1].into_iter().for_each(|lane| queue.add(batch(lane)));
+        [1, 2, 1].into_iter().for_each(|lane| queue.add_batch(batch(lane)));
         assert_eq!([(); 3].map(|()| next(&mut queue)), [Some(1), Some(2), None]);
     }
 }

@@ -29,7 +29,7 @@ impl AppendLeaser {
     ///
     /// # Errors
     /// [`DeliveryError`]; the transaction must be rolled back then.
-    pub async fn queue(
+    pub async fn queue_deliveries(
         &self,
         connection: &mut PgConnection,
         occurrences: &[RecordedEvent],
@@ -54,13 +54,13 @@ pub struct LeasedInAppend {
 impl LeasedInAppend {
     /// Whether some deliveries of the append wait for a worker.
     #[must_use]
-    pub const fn waits(&self) -> bool {
+    pub const fn has_waiting(&self) -> bool {
         self.waits
     }
 
     /// Sends the leased deliveries. The append must have committed. Deliveries that come too late
     /// to be sent are released.
-    pub fn send(self) {
+    pub fn send_leased(self) {
         let Some((dispatch, taken)) = self.leased.filter(|(_, taken)| !taken.is_empty()) else {
             return;
         };
@@ -68,6 +68,6 @@ impl LeasedInAppend {
         let took = taken.claimed_instant().elapsed();
         CLAIM_SECONDS.observe(&[], took);
         let timing = if took > SEND_WITHIN { SendTiming::TooLate } else { SendTiming::InTime };
-        dispatch.start_all(taken.attempts(), timing);
+        dispatch.start_all(taken.into_attempts(), timing);
     }
 }

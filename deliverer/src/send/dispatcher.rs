@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::request::send;
+use super::request::send_attempt;
 use crate::attempt::{ClaimedAttempt, FinishedAttempt, SEND_WITHIN};
 use crate::limits::{HostSlot, SendLimits, SenderCount};
-use crate::outbox::release::release;
+use crate::outbox::release::release_attempts;
 use crate::record::AnswerInbox;
 use crate::settings::DelivererContext;
 
@@ -103,12 +103,12 @@ impl Dispatcher {
             return;
         }
         for one in claimed {
-            self.start(one);
+            self.spawn_attempt(one);
         }
     }
 
     /// Sends an attempt in a task. Its reservation ends as soon as the answer is handed over.
-    fn start(self: &Arc<Self>, mut claimed: ClaimedAttempt) {
+    fn spawn_attempt(self: &Arc<Self>, mut claimed: ClaimedAttempt) {
         let dispatch = Arc::clone(self);
         self.tasks.spawn(async move {
             let reservation = claimed.reservation.take();
@@ -150,7 +150,7 @@ impl Dispatcher {
         // Biased: an attempt that has its slot is sent, also at a stop.
         tokio::select! {
             biased;
-            slot = self.limits.host_slots.take(&pair) => Some(slot),
+            slot = self.limits.host_slots.take_slot(&pair) => Some(slot),
             () = self.stop.cancelled() => None,
             () = sleep_until(until) => {
                 self.limits.host_slots.mark_slow(&pair);
@@ -206,8 +206,8 @@ impl Dispatcher {
         let _alone = self.releasing.lock().await;
         let mut all = std::mem::take(&mut *unsent());
         all.iter_mut().for_each(|one| one.reservation = None);
-        let until = Instant::now() + self.deliverer.settings.scale.lease() / 2;
-        while let Err(error) = release(&self.deliverer, &all).await {
+        let until = Instant::now() + self.deliverer.settings.scale.scaled_lease() / 2;
+        while let Err(error) = release_attempts(&self.deliverer, &all).await {
             if !error.is_transient() || self.stop.is_cancelled() || Instant::now() > until {
                 tracing::error!(%error, "unsent attempts were not released; their leases will end");
                 return;
@@ -226,11 +226,11 @@ pub(super) async fn run_attempt(
     let traced = TraceSpan::attempt(claimed.traceparent, claimed.number);
     let exchange = {
         // Pinned here, because a future that is handed on is stored twice.
-        let sent = pin!(send(deliverer, &claimed));
-        trace::scope(traced.traceparent(), sent).await
+        let sent = pin!(send_attempt(deliverer, &claimed));
+        trace::with_traceparent(traced.traceparent(), sent).await
     };
     crash::point("answered");
-    traced.tried(exchange.answer.class(), exchange.answer.status());
+    traced.record_outcome(exchange.answer.class(), exchange.answer.status());
     let claimed = ClaimedAttempt { traceparent: traced.traceparent(), ..claimed };
     FinishedAttempt { claimed, exchange, finished_at: deliverer.clock.now() }
 }

@@ -1,6 +1,6 @@
 //! The request of an attempt: the contract's headers, the signature and the POST.
 
-use domain::delivery::signature::{SignedSample, WebhookSecret, sign};
+use domain::delivery::signature::{SignedSample, WebhookSecret, sign_body};
 use domain::delivery::workflow::StepMethod;
 use domain::delivery::{AttemptAnswer, clean_answer};
 use domain::values::Timestamp;
@@ -24,20 +24,20 @@ const SIGNATURE: HeaderName = HeaderName::from_static("x-service-signature");
 const CLOUD_EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json");
 
 /// Sends an attempt. A failure is an exchange like any other.
-pub(super) async fn send(
+pub(super) async fn send_attempt(
     deliverer: &DelivererContext,
     claimed: &ClaimedAttempt,
 ) -> OutgoingExchange {
     let (Some(body), Some(secret)) = (&claimed.body, &claimed.secret) else {
         return never_sent();
     };
-    let Some(headers) = headers(claimed, body, secret, deliverer.clock.now()) else {
+    let Some(headers) = request_headers(claimed, body, secret, deliverer.clock.now()) else {
         return never_sent();
     };
     crash::point("signed");
     let request = OutgoingRequest {
         target: claimed.target.to_string(),
-        method: method(&claimed.origin),
+        method: request_method(&claimed.origin),
         headers,
         body: body.bytes.clone(),
         connect_by: Some(claimed.claimed_instant + CONNECT_WITHIN),
@@ -45,7 +45,7 @@ pub(super) async fn send(
     deliverer.outgoing.send(request).await
 }
 
-const fn method(sender: &DeliveryOrigin) -> Method {
+const fn request_method(sender: &DeliveryOrigin) -> Method {
     match sender {
         DeliveryOrigin::Hook | DeliveryOrigin::Notice(_) => Method::POST,
         DeliveryOrigin::Step(order, _) => match order.method {
@@ -57,13 +57,13 @@ const fn method(sender: &DeliveryOrigin) -> Method {
 }
 
 /// The contract's headers (section Events, Request sent to the target).
-fn headers(
+fn request_headers(
     claimed: &ClaimedAttempt,
     body: &FrozenBody,
     secret: &WebhookSecret,
     now: Timestamp,
 ) -> Option<HeaderMap> {
-    let signature = sign(secret.as_str(), now.get().timestamp(), &body.bytes);
+    let signature = sign_body(secret.as_str(), now.get().timestamp(), &body.bytes);
     let event = match &claimed.origin {
         DeliveryOrigin::Hook | DeliveryOrigin::Step(..) => claimed.trigger?.key(),
         DeliveryOrigin::Notice(sent) => sent.kind.name(),
@@ -140,7 +140,7 @@ pub async fn send_sample(
 }
 
 fn sample_headers(sample: &SignedSample, now: Timestamp) -> Option<HeaderMap> {
-    let signature = sign(sample.secret.as_str(), now.get().timestamp(), &sample.body);
+    let signature = sign_body(sample.secret.as_str(), now.get().timestamp(), &sample.body);
     let mut headers = common_headers(sample.trigger.key(), sample.sample_id, &signature)?;
     name_hook(&mut headers, sample.hook_id, sample.sample_id)?;
     headers.insert(TEST, HeaderValue::from_static("1"));

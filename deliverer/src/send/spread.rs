@@ -23,8 +23,8 @@ use crate::claim::leased::LeasedClaim;
 use crate::claim::leasing::{BodySource, LeasedAndWaitingRows, RowLeasing};
 use crate::error::DeliveryError;
 use crate::outbox::lanes;
-use crate::outbox::queue::rows;
-use crate::outbox::row::{NewOutboxRow, OutboxRow, insert};
+use crate::outbox::queue::occurrence_rows;
+use crate::outbox::row::{NewOutboxRow, OutboxRow, insert_rows};
 use crate::outbox::unspread::take_unspread;
 use crate::outbox::withdraw;
 use crate::settings::DelivererContext;
@@ -73,7 +73,7 @@ impl SpreadWorker {
     }
 
     /// Takes the next occurrences and inserts their rows. `None` if there is no occurrence.
-    async fn spread(
+    async fn spread_next(
         &mut self,
         sender: Option<&Dispatcher>,
     ) -> Result<Option<SpreadBatch>, DeliveryError> {
@@ -92,7 +92,7 @@ impl SpreadWorker {
         let mut occurrences =
             load_first(connection, &store.upcasters(), "Occurrence", &ids).await?;
         occurrences.sort_unstable_by_key(|event| event.position);
-        let mut rows: Vec<OutboxRow> = occurrences.iter().flat_map(rows).collect();
+        let mut rows: Vec<OutboxRow> = occurrences.iter().flat_map(occurrence_rows).collect();
         let cancelled = cancel_closed(connection, &mut rows, now).await?;
         let effect = if rows.is_empty() {
             SpreadEffect::Cancelled
@@ -182,7 +182,7 @@ async fn insert_due(
     due_at: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
     let due = |row| NewOutboxRow { row, due_at, lease: None };
-    insert(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await
+    insert_rows(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await
 }
 
 /// Inserts the rows, with leases where they can be sent now.
@@ -197,11 +197,11 @@ async fn lease_and_insert(
         .into_iter()
         .partition(|row| row.is_first_of_partial() || erased.contains(&row.subject()));
     let LeasedAndWaitingRows { leased, waiting } =
-        leasing.lease(connection, rows, BodySource::Vault).await?;
-    let mut new: Vec<NewOutboxRow> = leasing.rows(&leased).collect();
+        leasing.lease_rows(connection, rows, BodySource::Vault).await?;
+    let mut new: Vec<NewOutboxRow> = leasing.new_rows(&leased).collect();
     let due = |row| NewOutboxRow { row, due_at: leasing.now, lease: None };
     new.extend(waiting.into_iter().chain(for_claims).map(due));
-    insert(connection, &new).await?;
+    insert_rows(connection, &new).await?;
     Ok(leased)
 }
 
@@ -222,7 +222,7 @@ impl Worker for SpreadWorker {
         let began = Instant::now();
         let sender = self.dispatch.clone().filter(|sender| sender.may_send());
         let sender = sender.filter(|_| mode != SpreadMode::InsertingOnly);
-        let batch = self.spread(sender.as_deref()).await?;
+        let batch = self.spread_next(sender.as_deref()).await?;
         let Some(SpreadBatch { last_firm_id, effect }) = batch else {
             // Firms before the last one may have new occurrences.
             let last_firm_id = std::mem::replace(&mut self.last_firm_id, Uuid::nil());

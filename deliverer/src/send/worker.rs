@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 use super::dispatcher::{Dispatcher, SendTiming, run_attempt};
 use crate::claim::ScanFloors;
-use crate::claim::from_outbox::{ClaimOutcome, claim, claim_from_lanes, next_due_from};
+use crate::claim::from_outbox::{ClaimOutcome, claim_due, claim_from_lanes, next_due_from};
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
 use crate::outbox::lanes;
-use crate::record::{AnswerInbox, record, recorders};
+use crate::record::{AnswerInbox, record_batch, recorder_tasks};
 use crate::settings::DelivererContext;
 
 /// The wait for a lane that is due and that another process has locked.
@@ -33,11 +33,11 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 /// # Errors
 /// [`DeliveryError`].
 pub async fn deliver_once(deliverer: &DelivererContext) -> Result<usize, DeliveryError> {
-    let claimed = claim(deliverer, &SendLimits::alone(deliverer.settings)).await?;
+    let claimed = claim_due(deliverer, &SendLimits::alone(deliverer.settings)).await?;
     let finished =
         join_all(claimed.into_iter().map(|claimed| run_attempt(deliverer, claimed))).await;
     if !finished.is_empty() {
-        record(deliverer, &finished).await?;
+        record_batch(deliverer, &finished).await?;
     }
     Ok(finished.len())
 }
@@ -45,7 +45,7 @@ pub async fn deliver_once(deliverer: &DelivererContext) -> Result<usize, Deliver
 /// Claims, sends and records until the dispatcher's stop, then finishes the attempts in flight.
 /// Ends early if a recorder ends: an attempt that is sent and not recorded is sent again.
 pub async fn deliver(dispatch: Arc<Dispatcher>, answers: AnswerInbox, nudge: &Nudge) {
-    let (recorder, stuck) = recorders(&dispatch.deliverer, answers);
+    let (recorder, stuck) = recorder_tasks(&dispatch.deliverer, answers);
     let mut recorder = tokio::spawn(recorder);
     let mut stuck = tokio::spawn(stuck);
     let tasks = dispatch.tasks.clone();
@@ -88,7 +88,7 @@ impl ClaimWorker {
     /// Claims as far as permits go. One row that cannot be read must not hold up all other rows.
     /// After a refused claim the next claim takes from half as many lanes. A lane that is refused
     /// alone is put off.
-    async fn claim(&mut self, free: usize) -> Result<ClaimOutcome, DeliveryError> {
+    async fn claim_up_to(&mut self, free: usize) -> Result<ClaimOutcome, DeliveryError> {
         let Dispatcher { deliverer, limits, .. } = &*self.dispatch;
         let lanes_max = self.lanes_max.unwrap_or(free);
         let outcome = claim_from_lanes(deliverer, limits, &mut self.floors, lanes_max).await?;
@@ -128,12 +128,12 @@ impl Worker for ClaimWorker {
         {
             return Ok(NextStep::IDLE);
         }
-        if !dispatch.limits.full().is_empty() {
+        if !dispatch.limits.full_limits().is_empty() {
             // Noted before the claim, so that an answer during the claim wakes the next one.
             dispatch.note_limited();
         }
         let free = dispatch.limits.permit_usage().free;
-        match self.claim(free).await? {
+        match self.claim_up_to(free).await? {
             ClaimOutcome::Claimed(attempts) => {
                 dispatch.start_all(attempts, SendTiming::InTime);
                 Ok(NextStep::Busy)

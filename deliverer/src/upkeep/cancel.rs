@@ -74,18 +74,18 @@ impl Worker for CancelWorker {
             }
             self.next_look = Some(Instant::now() + LATE_LOOK_INTERVAL);
             // Rows that came into a lane while it was being closed have only a wake.
-            let life = self.deliverer.store.life().number();
-            let start = self.floors.start(now.get(), Instant::now(), life);
-            wakes = Some(wakes::absorb(connection, now.get(), start.wakes_from_xid).await?);
+            let life = self.deliverer.store.life().life_number();
+            let start = self.floors.start_scan(now.get(), Instant::now(), life);
+            wakes = Some(wakes::absorb_wakes(connection, now.get(), start.wakes_from_xid).await?);
             lane_ids = lock_closed_lanes(connection, now.get()).await?;
         }
         if lane_ids.is_empty() {
-            let waited = self.deliverer.settings.scale.wait(SUSPENDED_WAIT_MAX);
+            let waited = self.deliverer.settings.scale.scaled_wait(SUSPENDED_WAIT_MAX);
             lane_ids = lock_suspended_lanes(connection, now.get(), waited).await?;
         }
         if lane_ids.is_empty() {
             appending.commit().await?;
-            self.note(wakes, now);
+            self.note_wakes(wakes, now);
             return Ok(NextStep::IDLE);
         }
         let mut left = take_left(connection, &lane_ids).await?;
@@ -93,7 +93,7 @@ impl Worker for CancelWorker {
         left.sort_unstable_by_key(|row| row.row.position);
         lanes::reschedule(connection, &lane_ids, now.get()).await?;
         let events: Result<Vec<_>, _> =
-            left.iter().filter_map(|row| row.ended(now).transpose()).collect();
+            left.iter().filter_map(|row| row.cancel_event(now).transpose()).collect();
         appending.append(events?).await?;
         let dropped: Vec<_> = left
             .iter()
@@ -101,18 +101,18 @@ impl Worker for CancelWorker {
                 Some((row.replay_id?, row.delivery_id, "dropped"))
             })
             .collect();
-        replays::conclude(appending.connection(), &dropped).await?;
+        replays::write_outcomes(appending.connection(), &dropped).await?;
         appending.commit().await?;
-        self.note(wakes, now);
+        self.note_wakes(wakes, now);
         Ok(NextStep::Busy)
     }
 }
 
 impl CancelWorker {
     /// Notes the wakes that a committed step left.
-    fn note(&mut self, wakes: Option<WakesLeft>, now: Timestamp) {
+    fn note_wakes(&mut self, wakes: Option<WakesLeft>, now: Timestamp) {
         if let Some(wakes) = wakes {
-            self.floors.note(wakes.from_xid, None, now.get());
+            self.floors.note_scan(wakes.from_xid, None, now.get());
         }
     }
 }
@@ -193,7 +193,7 @@ async fn take_left(
 
 impl LeftoverRow {
     /// The cancellation of the delivery. `None` for a replayed delivery, which had ended before.
-    fn ended(&self, now: Timestamp) -> Result<Option<NewEvent>, AppendError> {
+    fn cancel_event(&self, now: Timestamp) -> Result<Option<NewEvent>, AppendError> {
         let cause = lanes::parse_cause(&self.cancel_cause)?;
         if self.row.replay_id.is_some() {
             return Ok(None);

@@ -88,14 +88,14 @@ impl Worker for ClosedFirmWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        let Some(now) = self.timer.due(&self.deliverer.clock) else {
+        let Some(now) = self.timer.now_if_due(&self.deliverer.clock) else {
             return Ok(NextStep::IDLE);
         };
         let outcome = match self.stage.clone() {
-            SweepStage::Closed { after } => self.decide(after, now).await?,
-            SweepStage::Dropped { after } => self.look(after).await?,
+            SweepStage::Closed { after } => self.drop_closed(after, now).await?,
+            SweepStage::Dropped { after } => self.find_leftovers(after).await?,
             SweepStage::Deleting { firm_ids, place, after } => {
-                self.delete(firm_ids, place, after).await?
+                self.delete_next(firm_ids, place, after).await?
             }
         };
         match outcome {
@@ -106,7 +106,7 @@ impl Worker for ClosedFirmWorker {
             StepOutcome::HeldElsewhere => Ok(NextStep::IDLE),
             StepOutcome::Over => {
                 self.stage = SweepStage::FIRST;
-                self.timer.end(now);
+                self.timer.end_sweep(now);
                 Ok(NextStep::IDLE)
             }
         }
@@ -115,7 +115,11 @@ impl Worker for ClosedFirmWorker {
 
 impl ClosedFirmWorker {
     /// Records that the data of the next firms are dropped, if their grace time is over.
-    async fn decide(&self, after: Uuid, now: DateTime<Utc>) -> Result<StepOutcome, DeliveryError> {
+    async fn drop_closed(
+        &self,
+        after: Uuid,
+        now: DateTime<Utc>,
+    ) -> Result<StepOutcome, DeliveryError> {
         let mut connection = self.deliverer.store.pool().acquire().await?;
         let closed = firms::closed_after(&mut connection, after, FIRMS_PER_STEP).await?;
         let Some(last) = closed.last().copied() else {
@@ -140,7 +144,7 @@ impl ClosedFirmWorker {
             firm_id,
             recorded_at: self.deliverer.clock.now(),
             actor: Actor::System,
-            correlation_id: self.deliverer.entropy.id(),
+            correlation_id: self.deliverer.entropy.new_id(),
             causation_id: None,
             traceparent: None,
             terminal: None,
@@ -157,7 +161,7 @@ impl ClosedFirmWorker {
     }
 
     /// Looks for data of the next firms whose data are dropped.
-    async fn look(&self, after: Uuid) -> Result<StepOutcome, DeliveryError> {
+    async fn find_leftovers(&self, after: Uuid) -> Result<StepOutcome, DeliveryError> {
         let mut connection = self.deliverer.store.pool().acquire().await?;
         let dropped = firms::dropped_after(&mut connection, after, DROPPED_FIRMS_PER_STEP).await?;
         let Some(after) = dropped.last().copied() else {
@@ -173,7 +177,7 @@ impl ClosedFirmWorker {
     }
 
     /// Deletes the next keys or rows of the last of these firms.
-    async fn delete(
+    async fn delete_next(
         &self,
         mut firm_ids: Vec<Uuid>,
         mut place: FirmPlace,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::delivery::{Attempt, CancelCause, record};
+use domain::delivery::{Attempt, CancelCause, attempt_event};
 use domain::operations::CLOCK_SKEW_MAX;
 use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
@@ -58,14 +58,14 @@ impl Worker for EndedLeaseWorker {
         let now = self.deliverer.clock.now();
         let mut appending = self.deliverer.store.begin().await?;
         let connection = appending.connection();
-        let life = self.deliverer.store.life().number();
-        let start = self.floors.start(now.get(), Instant::now(), life);
+        let life = self.deliverer.store.life().life_number();
+        let start = self.floors.start_scan(now.get(), Instant::now(), life);
         let ended = EndedBetween { from: start.due_from, now: now.get() };
         let lane_ids = lanes_of_ended(connection, ended).await?;
         if lane_ids.is_empty() {
             let restarted = restart_overlong(&self.deliverer, connection, now.get()).await?;
             appending.commit().await?;
-            self.floors.note(start.wakes_from_xid, None, now.get());
+            self.floors.note_scan(start.wakes_from_xid, None, now.get());
             return Ok(if restarted { NextStep::Busy } else { NextStep::IDLE });
         }
         let causes = lock_lanes(connection, &lane_ids).await?;
@@ -74,12 +74,12 @@ impl Worker for EndedLeaseWorker {
         drop_rows(connection, &outcome.over).await?;
         put_due_again(connection, &outcome.again, now.get()).await?;
         lanes::due_by(connection, &outcome.due, now.get()).await?;
-        replays::conclude(connection, &outcome.replayed).await?;
+        replays::write_outcomes(connection, &outcome.replayed).await?;
         appending.append(outcome.events).await?;
         appending.deliveries_wait();
         crash::point("interrupting");
         appending.commit().await?;
-        tally::interrupted(ended.len());
+        tally::count_interrupted(ended.len());
         Ok(NextStep::Busy)
     }
 }
@@ -192,7 +192,7 @@ impl EndedLeaseOutcome {
                 ..Attempt::interrupted(number, (*leased_at).into(), now)
             };
             match &row.notice {
-                None => outcome.events.push(row.next(record(attempt, cause), now)),
+                None => outcome.events.push(row.next(attempt_event(attempt, cause), now)),
                 // A notice has no history.
                 Some(Json(notice)) if !again => note_given_up(&notice.sent, None),
                 Some(_) => {}
@@ -240,7 +240,7 @@ async fn restart_overlong(
     now: DateTime<Utc>,
 ) -> Result<bool, sqlx::Error> {
     let skew = CLOCK_SKEW_MAX.to_std().unwrap_or(Duration::ZERO);
-    let lease = deliverer.settings.scale.lease();
+    let lease = deliverer.settings.scale.scaled_lease();
     let restarted = sqlx::query(
         "update outbox set leased_at = $1, due_at = $2
           where leased_at is not null

@@ -94,10 +94,12 @@ impl Worker for EraseWorker {
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         match &mut self.begun {
             // Ids of transactions mean nothing in another life of the server.
-            Some(begun) if !self.fence.still_holds(begun.look) => self.begin().await,
-            Some(begun) if are_all_aware(&self.deliverer, begun).await? => self.end().await,
+            Some(begun) if !self.fence.still_holds(begun.look) => self.begin_erasures().await,
+            Some(begun) if are_all_aware(&self.deliverer, begun).await? => {
+                self.end_erasures().await
+            }
             Some(begun) => Ok(NextStep::IdleFor(begun.next_wait())),
-            None => self.begin().await,
+            None => self.begin_erasures().await,
         }
     }
 }
@@ -105,7 +107,7 @@ impl Worker for EraseWorker {
 impl EraseWorker {
     /// Reads the next erasures, and deletes their keys. The keyring is a database of its own, and
     /// no lock should wait for it, so this is before the transaction.
-    async fn begin(&mut self) -> Result<NextStep, DeliveryError> {
+    async fn begin_erasures(&mut self) -> Result<NextStep, DeliveryError> {
         self.begun = None;
         let look = self.fence.look().await?;
         let idle =
@@ -113,7 +115,7 @@ impl EraseWorker {
         if self.done.covers(look) {
             return Ok(idle);
         }
-        let read = self.read(look.settled).await?;
+        let read = self.read_erasures(look.settled).await?;
         if !self.fence.still_holds(look) {
             return Ok(NextStep::Busy);
         }
@@ -127,20 +129,21 @@ impl EraseWorker {
     }
 
     /// Deletes the rows of the erasures that were begun.
-    async fn end(&mut self) -> Result<NextStep, DeliveryError> {
+    async fn end_erasures(&mut self) -> Result<NextStep, DeliveryError> {
         let Some(BegunErasures { batch: ErasureBatch { erased, last }, .. }) = self.begun.take()
         else {
             return Ok(NextStep::Busy);
         };
         let mut appending = self.deliverer.store.begin().await?;
-        let Some(position) = checkpoint::take(appending.connection(), Self::NAME).await? else {
+        let Some(position) = checkpoint::lock_position(appending.connection(), Self::NAME).await?
+        else {
             return Ok(NextStep::IDLE);
         };
         if position >= last.position {
             // Another process has carried them out meanwhile.
             return Ok(NextStep::Busy);
         }
-        erase(&self.deliverer, &mut appending, &erased).await?;
+        erase_responses(&self.deliverer, &mut appending, &erased).await?;
         checkpoint::move_to(appending.connection(), Self::NAME, last.position).await?;
         appending.commit().await?;
         Ok(NextStep::Busy)
@@ -160,7 +163,7 @@ async fn are_all_aware(
 
 impl EraseWorker {
     /// The next erasures up to the settled position, and the transactions that run after the read.
-    async fn read(
+    async fn read_erasures(
         &self,
         settled: i64,
     ) -> Result<Option<(ErasureBatch, RunningWriters)>, DeliveryError> {
@@ -171,7 +174,8 @@ impl EraseWorker {
             checkpoint::make(&mut connection, Self::NAME).await?;
         }
         let after = after.unwrap_or_default();
-        let batch = ErasureBatch::read(&self.deliverer, &mut connection, after, settled).await?;
+        let batch =
+            ErasureBatch::read_after(&self.deliverer, &mut connection, after, settled).await?;
         let read = match batch {
             Some(batch) => Some((batch, RunningWriters::now(&mut connection).await?)),
             None => None,
@@ -189,7 +193,7 @@ pub(super) struct ErasureBatch {
 
 impl ErasureBatch {
     /// The next erasures of the log. `None` if there are none.
-    pub(super) async fn read(
+    pub(super) async fn read_after(
         deliverer: &DelivererContext,
         connection: &mut PgConnection,
         after: i64,
@@ -202,7 +206,7 @@ impl ErasureBatch {
             return Ok(None);
         };
         let digest = tail::digest_at(connection, position).await?.unwrap_or_default();
-        let erased: HashSet<KeySubject> = events.iter().filter_map(subject).collect();
+        let erased: HashSet<KeySubject> = events.iter().filter_map(erased_subject).collect();
         let last = ErasedUpTo { position, digest };
         Ok(Some(Self { erased: erased.into_iter().collect(), last }))
     }
@@ -210,7 +214,7 @@ impl ErasureBatch {
 
 /// Cancels queued deliveries of these responses, and deletes their data. Claim and record lock the
 /// same lanes, so their earlier writes are seen here.
-pub(super) async fn erase(
+pub(super) async fn erase_responses(
     deliverer: &DelivererContext,
     appending: &mut AppendTransaction<'_>,
     erased: &[KeySubject],
@@ -221,13 +225,13 @@ pub(super) async fn erase(
     let queued = take_queued(connection, erased).await?;
     lanes::reschedule(connection, &lane_ids, now.get()).await?;
     drop_rows(connection, erased).await?;
-    let cancelled = withdraw::cancelled(&queued, CancelCause::SourceErased, now);
+    let cancelled = withdraw::cancelled_events(&queued, CancelCause::SourceErased, now);
     appending.append(cancelled).await?;
     let dropped: Vec<_> = queued
         .iter()
         .filter_map(|row| Some((row.replay_id?, row.delivery_id, "dropped")))
         .collect();
-    replays::conclude(appending.connection(), &dropped).await?;
+    replays::write_outcomes(appending.connection(), &dropped).await?;
     Ok(())
 }
 
@@ -239,12 +243,12 @@ async fn drop_rows(
     let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
     let parts = subjects::parts_of(connection, &responses).await?;
     subjects::drop_waiting(connection, &[responses.as_slice(), &parts].concat()).await?;
-    erasure::erase(connection, erased).await?;
+    erasure::erase_responses(connection, erased).await?;
     erasure::erase_parts(connection, &parts).await?;
     partials::drop_of(connection, &responses).await
 }
 
-fn subject(recorded: &RecordedEvent) -> Option<KeySubject> {
+fn erased_subject(recorded: &RecordedEvent) -> Option<KeySubject> {
     match recorded.event {
         Event::Response(ResponseEvent::ResponseErased { response_id }) => {
             Some(KeySubject { firm_id: recorded.context.firm_id, subject_id: response_id })
@@ -258,7 +262,7 @@ async fn lock_lanes(
     connection: &mut PgConnection,
     erased: &[KeySubject],
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    let (firm_ids, response_ids) = columns(erased);
+    let (firm_ids, response_ids) = subject_columns(erased);
     sqlx::query_scalar(
         "select lane_id from lanes
           where lane_id in (
@@ -279,7 +283,7 @@ async fn take_queued(
     connection: &mut PgConnection,
     erased: &[KeySubject],
 ) -> Result<Vec<OutboxRow>, sqlx::Error> {
-    let (firm_ids, response_ids) = columns(erased);
+    let (firm_ids, response_ids) = subject_columns(erased);
     sqlx::query_as(concat!(
         "delete from outbox
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
@@ -293,6 +297,6 @@ async fn take_queued(
     .await
 }
 
-fn columns(erased: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
+fn subject_columns(erased: &[KeySubject]) -> (Vec<Uuid>, Vec<Uuid>) {
     erased.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip()
 }

@@ -100,7 +100,7 @@ impl Worker for PurgeWorker {
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
-        let Some(now) = self.timer.due(&self.deliverer.clock) else {
+        let Some(now) = self.timer.now_if_due(&self.deliverer.clock) else {
             return Ok(NextStep::IDLE);
         };
         let kept = self.deliverer.settings.retention;
@@ -112,7 +112,8 @@ impl Worker for PurgeWorker {
         let failed_before = now - kept.failed;
         let limit = ROWS_PER_STEP.into();
         let purged =
-            deliveries::purge(&mut transaction, delivered_before, failed_before, limit).await?;
+            deliveries::purge_bodies(&mut transaction, delivered_before, failed_before, limit)
+                .await?;
         let unused = not_queued(&mut transaction, &purged.body_ids).await?;
         bodies::drop_all(&mut transaction, &unused).await?;
         let gone = not_under_way(&mut transaction, &purged.delivery_ids).await?;
@@ -138,7 +139,7 @@ impl Worker for PurgeWorker {
             return Ok(NextStep::Busy);
         }
         self.progress = SweepProgress::NONE;
-        self.timer.end(now);
+        self.timer.end_sweep(now);
         Ok(NextStep::IDLE)
     }
 }

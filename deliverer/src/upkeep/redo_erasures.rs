@@ -6,7 +6,7 @@ use eventstore::{checkpoint, tail};
 use sqlx::PgPool;
 use vault::{ErasedUpTo, Keyring};
 
-use super::erase::{EraseWorker, ErasureBatch, erase};
+use super::erase::{EraseWorker, ErasureBatch, erase_responses};
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
@@ -54,7 +54,7 @@ pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<usize, Delive
     loop {
         let mut connection = pool.acquire().await?;
         // Settled or not: an erasure is true once it is in the log.
-        let batch = ErasureBatch::read(deliverer, &mut connection, after, i64::MAX).await?;
+        let batch = ErasureBatch::read_after(deliverer, &mut connection, after, i64::MAX).await?;
         drop(connection);
         let Some(ErasureBatch { erased, last }) = batch else {
             return Ok(again);
@@ -65,10 +65,10 @@ pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<usize, Delive
         if after <= carried_out {
             deliverer.keyring.forget_up_to(&erased, &last).await?;
         } else {
-            deliverer.keyring.forget(&erased).await?;
+            deliverer.keyring.forget_keys(&erased).await?;
         }
         let mut appending = deliverer.store.begin().await?;
-        erase(deliverer, &mut appending, &erased).await?;
+        erase_responses(deliverer, &mut appending, &erased).await?;
         appending.commit().await?;
     }
 }

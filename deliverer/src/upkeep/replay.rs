@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::attempt::system_context;
 use crate::error::DeliveryError;
 use crate::outbox::lanes;
-use crate::outbox::row::{NewOutboxRow, OutboxRow, drop_rows, insert};
+use crate::outbox::row::{NewOutboxRow, OutboxRow, drop_rows, insert_rows};
 use crate::settings::DelivererContext;
 
 /// Deliveries of one step, so that its transaction stays well under 100 ms.
@@ -81,7 +81,7 @@ impl Worker for ReplayWorker {
                 NextStep::IdleFor(HELD_UP_FOR)
             });
         };
-        let (count, until) = allowance(&turn, now.get());
+        let (count, until) = queue_allowance(&turn, now.get());
         if count == 0 {
             appending.rollback().await?;
             let wait = until.signed_duration_since(now.get()).to_std().unwrap_or_default();
@@ -97,10 +97,10 @@ impl Worker for ReplayWorker {
             return Ok(NextStep::Busy);
         }
         if items.is_empty() {
-            finish(&mut appending, &turn, now).await?;
+            finish_replay(&mut appending, &turn, now).await?;
         } else {
             replays::set_fed_until(appending.connection(), turn.replay_id, until).await?;
-            queue(&mut appending, &turn, &items, now).await?;
+            queue_items(&mut appending, &turn, &items, now).await?;
         }
         appending.commit().await?;
         Ok(NextStep::Busy)
@@ -122,7 +122,7 @@ async fn queued_of(
 
 /// Number of deliveries that the replay may queue now, and the time until which they use up its
 /// rate.
-fn allowance(turn: &ReplayTurn, now: DateTime<Utc>) -> (i32, DateTime<Utc>) {
+fn queue_allowance(turn: &ReplayTurn, now: DateTime<Utc>) -> (i32, DateTime<Utc>) {
     let from = turn.fed_until.unwrap_or(now - CATCH_UP_MAX).max(now - CATCH_UP_MAX);
     let micros = (now - from).num_microseconds().unwrap_or_default().max(0);
     let rate = i64::from(turn.rate_per_second);
@@ -133,37 +133,37 @@ fn allowance(turn: &ReplayTurn, now: DateTime<Utc>) -> (i32, DateTime<Utc>) {
     (allowed, from + TimeDelta::microseconds(used))
 }
 
-async fn finish(
+async fn finish_replay(
     appending: &mut AppendTransaction<'_>,
     turn: &ReplayTurn,
     now: Timestamp,
 ) -> Result<(), DeliveryError> {
-    let (queued, skipped) = replays::totals(appending.connection(), turn.replay_id).await?;
+    let (queued, skipped) = replays::count_totals(appending.connection(), turn.replay_id).await?;
     let finished = ReplayEvent::ReplayFinished {
         queued: queued.cast_unsigned(),
         skipped: skipped.cast_unsigned(),
     };
     let context = system_context(turn.firm_id, turn.replay_id, now);
     let stream = turn.replay_id.to_string();
-    appending.append(NewEvent::after(turn.sequence, &stream, &context, [finished])).await?;
+    appending.append(NewEvent::number_after(turn.sequence, &stream, &context, [finished])).await?;
     Ok(())
 }
 
 /// Queues the deliveries that can be sent again, and records the reason for each of the others. The
 /// lanes are locked first, so nothing of that can change before the commit.
-async fn queue(
+async fn queue_items(
     appending: &mut AppendTransaction<'_>,
     turn: &ReplayTurn,
     items: &[Uuid],
     now: Timestamp,
 ) -> Result<(), DeliveryError> {
     let connection = appending.connection();
-    let found = replays::replayable(connection, items).await?;
+    let found = replays::find_replayable(connection, items).await?;
     let lane_ids: Vec<Uuid> = found.iter().map(|one| one.hook_id).collect();
     let open = lanes::lock_open(connection, &lane_ids).await?;
     let mut batch = ReplayBatch::default();
     let under_way = under_way(connection, items, &mut batch).await?;
-    let erased = erased(connection, turn.firm_id, &found).await?;
+    let erased = erased_responses(connection, turn.firm_id, &found).await?;
     let mut streams = load_all::<Delivery>(connection, &Upcasters::current(), items).await?;
     for one in found {
         let Some((delivery, last)) = streams.remove(&one.delivery_id) else {
@@ -174,7 +174,7 @@ async fn queue(
             under_way: under_way.contains(&one.delivery_id),
             hook_lives: open.contains(&one.hook_id),
             erased: erased.contains(&one.response_id),
-            ..one.standing()
+            ..one.replay_conditions()
         };
         let skip = if turn.force { forced_skip_reason(standing) } else { skip_reason(standing) };
         match (skip, delivery.body()) {
@@ -182,12 +182,12 @@ async fn queue(
                 let body = body.clone();
                 let tries = delivery.tries();
                 let item = QueuedReplay { row: one, body, sequence: last + 1, tries };
-                batch.queue(turn, item, now);
+                batch.add_queued(turn, item, now);
             }
-            (why, _) => batch.skip(turn, &one, why.unwrap_or(ReplaySkip::BodyPurged)),
+            (why, _) => batch.add_skipped(turn, &one, why.unwrap_or(ReplaySkip::BodyPurged)),
         }
     }
-    batch.write(appending, turn, now).await
+    batch.write_batch(appending, turn, now).await
 }
 
 /// The deliveries among these that are in the outbox. Rows of a replay that was stopped are deleted
@@ -218,13 +218,13 @@ async fn under_way(
     Ok(under_way)
 }
 
-async fn erased(
+async fn erased_responses(
     connection: &mut PgConnection,
     firm_id: Uuid,
     found: &[ReplayableRow],
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
     let responses: Vec<(Uuid, Uuid)> = found.iter().map(|one| (firm_id, one.response_id)).collect();
-    let erased = subjects::erased(connection, &responses).await?;
+    let erased = subjects::erased_among(connection, &responses).await?;
     Ok(erased.into_iter().map(|(_, response_id)| response_id).collect())
 }
 
@@ -274,23 +274,23 @@ impl QueuedReplay {
 }
 
 impl ReplayBatch {
-    fn queue(&mut self, turn: &ReplayTurn, item: QueuedReplay, now: Timestamp) {
+    fn add_queued(&mut self, turn: &ReplayTurn, item: QueuedReplay, now: Timestamp) {
         let QueuedReplay { row, body, sequence, tries } = &item;
         let replayed =
             ReplayedDelivery { replay_id: turn.replay_id, tries: *tries, body: body.clone() };
         let context = system_context(row.firm_id, turn.replay_id, now);
         let event = DeliveryEvent::DeliveryReplayed(replayed);
         let stream = row.delivery_id.to_string();
-        self.events.extend(NewEvent::after(sequence - 1, &stream, &context, [event]));
+        self.events.extend(NewEvent::number_after(sequence - 1, &stream, &context, [event]));
         self.outcomes.push((turn.replay_id, row.delivery_id, "queued"));
         self.rows.push(item);
     }
 
-    fn skip(&mut self, turn: &ReplayTurn, one: &ReplayableRow, why: ReplaySkip) {
+    fn add_skipped(&mut self, turn: &ReplayTurn, one: &ReplayableRow, why: ReplaySkip) {
         self.outcomes.push((turn.replay_id, one.delivery_id, why.name()));
     }
 
-    async fn write(
+    async fn write_batch(
         self,
         appending: &mut AppendTransaction<'_>,
         turn: &ReplayTurn,
@@ -310,8 +310,8 @@ impl ReplayBatch {
             })
             .collect();
         let connection = appending.connection();
-        insert(connection, &rows).await?;
-        Ok(replays::conclude(connection, &self.outcomes).await?)
+        insert_rows(connection, &rows).await?;
+        Ok(replays::write_outcomes(connection, &self.outcomes).await?)
     }
 }
 
@@ -337,7 +337,7 @@ mod tests {
             let (mut fed_until, mut queued) = (None, 0);
             for step in 0..1_000 {
                 let now = start + TimeDelta::milliseconds(step * 37 % 11 + step * 20);
-                let (count, until) = allowance(&turn(rate, fed_until), now);
+                let (count, until) = queue_allowance(&turn(rate, fed_until), now);
                 if count > 0 {
                     (fed_until, queued) = (Some(until), queued + count);
                 }
@@ -355,8 +355,11 @@ mod tests {
     fn a_late_replay_catches_up_one_second() {
         let now = "2026-11-01T00:00:00.000Z".parse::<Timestamp>().unwrap().get();
         let long_ago = Some(now - TimeDelta::hours(1));
-        assert_eq!(allowance(&turn(50, long_ago), now).0, 50);
-        assert_eq!(allowance(&turn(50, None), now).0, 50);
-        assert_eq!(allowance(&turn(50, Some(now)), now), (0, now + TimeDelta::milliseconds(20)));
+        assert_eq!(queue_allowance(&turn(50, long_ago), now).0, 50);
+        assert_eq!(queue_allowance(&turn(50, None), now).0, 50);
+        assert_eq!(
+            queue_allowance(&turn(50, Some(now)), now),
+            (0, now + TimeDelta::milliseconds(20))
+        );
     }
 }

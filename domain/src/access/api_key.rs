@@ -32,7 +32,7 @@ impl ApiKey {
     /// Makes a key from 32 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(text::secret(API_KEY_PREFIX, bytes))
+        Self(text::secret_text(API_KEY_PREFIX, bytes))
     }
 
     /// Reads a key as a caller sent it.

@@ -38,7 +38,7 @@ impl Cell {
 
     /// These random bytes, with the cell in the six bits that become the first character.
     #[must_use]
-    pub const fn mark(self, mut bytes: [u8; 32]) -> [u8; 32] {
+    pub const fn mark_bytes(self, mut bytes: [u8; 32]) -> [u8; 32] {
         bytes[0] = (self.0 << 2) | (bytes[0] & 0b11);
         bytes
     }
@@ -77,7 +77,7 @@ mod tests {
         for number in 0..i64::from(CELLS_MAX) {
             let cell = Cell::try_from(number).unwrap();
             for byte in [0, 0x55, 0xff] {
-                let key = ApiKey::from_bytes(cell.mark([byte; 32]));
+                let key = ApiKey::from_bytes(cell.mark_bytes([byte; 32]));
                 let rest = key.as_str().strip_prefix(API_KEY_PREFIX).unwrap();
                 assert_eq!(rest.chars().next(), Some(cell.digit()), "{number} {byte}");
                 assert_eq!(ApiKey::parse(key.as_str()), Ok(key));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_other_bits_stay() {
-        let marked = "5".parse::<Cell>().unwrap().mark([0xff; 32]);
+        let marked = "5".parse::<Cell>().unwrap().mark_bytes([0xff; 32]);
         assert_eq!(marked[0], 0b0001_0111);
         assert_eq!(marked[1..], [0xff; 31]);
     }

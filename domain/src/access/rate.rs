@@ -46,7 +46,7 @@ pub struct KeyRate {
 impl KeyRate {
     /// The value of the header `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
     #[must_use]
-    pub fn header(self) -> String {
+    pub fn header_value(self) -> String {
         format!(r#""key";r={};t={}"#, self.left, self.seconds)
     }
 }
@@ -88,7 +88,7 @@ pub struct RateWindow {
 
 impl RateWindow {
     /// Whole seconds until one call passes. `None` if one passes now.
-    pub fn wait(&mut self, limit: usize, now: Timestamp) -> Option<u64> {
+    pub fn seconds_to_wait(&mut self, limit: usize, now: Timestamp) -> Option<u64> {
         self.full_since = self.full_since.filter(|oldest| is_in_window(*oldest, now));
         if let Some(oldest) = self.full_since {
             return Some(retry_after_seconds(oldest, now));
@@ -100,7 +100,7 @@ impl RateWindow {
     }
 
     /// Counts an admitted call.
-    pub fn count(&mut self, now: Timestamp) {
+    pub fn count_call(&mut self, now: Timestamp) {
         self.calls.push_back(now);
     }
 
@@ -125,25 +125,25 @@ mod tests {
     fn b13_only_admitted_calls_fill_the_window() {
         let mut window = RateWindow::default();
         for call in 0..20 {
-            assert_eq!(window.wait(20, at(call * 100)), None);
-            window.count(at(call * 100));
+            assert_eq!(window.seconds_to_wait(20, at(call * 100)), None);
+            window.count_call(at(call * 100));
         }
-        assert_eq!(window.wait(20, at(2_000)), Some(58));
-        assert_eq!(window.wait(20, at(59_999)), Some(1));
-        assert_eq!(window.wait(20, at(60_000)), None);
-        window.count(at(60_000));
-        assert_eq!(window.wait(20, at(60_000)), Some(1));
-        assert_eq!(window.wait(20, at(60_100)), None);
+        assert_eq!(window.seconds_to_wait(20, at(2_000)), Some(58));
+        assert_eq!(window.seconds_to_wait(20, at(59_999)), Some(1));
+        assert_eq!(window.seconds_to_wait(20, at(60_000)), None);
+        window.count_call(at(60_000));
+        assert_eq!(window.seconds_to_wait(20, at(60_000)), Some(1));
+        assert_eq!(window.seconds_to_wait(20, at(60_100)), None);
     }
 
     /// Racing calls can overfill a window.
     #[test]
     fn an_overfilled_window_waits_for_room() {
         let mut window = RateWindow::default();
-        (0..25).for_each(|call| window.count(at(call * 1_000)));
-        assert_eq!(window.wait(20, at(25_000)), Some(40));
-        assert_eq!(window.wait(20, at(64_999)), Some(1));
-        assert_eq!(window.wait(20, at(65_000)), None);
+        (0..25).for_each(|call| window.count_call(at(call * 1_000)));
+        assert_eq!(window.seconds_to_wait(20, at(25_000)), Some(40));
+        assert_eq!(window.seconds_to_wait(20, at(64_999)), Some(1));
+        assert_eq!(window.seconds_to_wait(20, at(65_000)), None);
     }
 
     /// The oldest call can be one of another server.
@@ -151,25 +151,25 @@ mod tests {
     fn refusals_last_until_the_oldest_call_leaves() {
         let mut window = RateWindow::default();
         window.refuse_since(at(10_000));
-        assert_eq!(window.wait(20, at(20_000)), Some(50));
-        assert_eq!(window.wait(20, at(69_999)), Some(1));
-        assert_eq!(window.wait(20, at(70_000)), None);
-        assert_eq!(window.wait(20, at(60_000)), None);
+        assert_eq!(window.seconds_to_wait(20, at(20_000)), Some(50));
+        assert_eq!(window.seconds_to_wait(20, at(69_999)), Some(1));
+        assert_eq!(window.seconds_to_wait(20, at(70_000)), None);
+        assert_eq!(window.seconds_to_wait(20, at(60_000)), None);
     }
 
     /// A clock that was put back leaves such calls.
     #[test]
     fn calls_ahead_of_now_do_not_count() {
         let mut window = RateWindow::default();
-        (0..20).for_each(|_| window.count(at(3_600_000)));
-        assert_eq!(window.wait(20, at(3_600_000)), Some(60));
-        assert_eq!(window.wait(20, at(0)), None);
+        (0..20).for_each(|_| window.count_call(at(3_600_000)));
+        assert_eq!(window.seconds_to_wait(20, at(3_600_000)), Some(60));
+        assert_eq!(window.seconds_to_wait(20, at(0)), None);
     }
 
     #[test]
     fn a_keys_headers_show_limit_and_rest() {
         assert_eq!(KEY_RATE_POLICY, format!(r#""key";q={CALLS_PER_KEY};w={WINDOW_SECONDS}"#));
-        assert_eq!(KeyRate { left: 119, seconds: 60 }.header(), r#""key";r=119;t=60"#);
+        assert_eq!(KeyRate { left: 119, seconds: 60 }.header_value(), r#""key";r=119;t=60"#);
     }
 
     /// After so many seconds the oldest call has left the window, and one call passes.

@@ -173,7 +173,7 @@ impl ProviderUser {
 
     /// The scope of a session.
     #[must_use]
-    pub fn scope(self, role: GrantedRole, ends_at: Timestamp) -> SignInScope {
+    pub fn session_scope(self, role: GrantedRole, ends_at: Timestamp) -> SignInScope {
         SignInScope {
             user_id: self.id(),
             issuer: self.issuer,
@@ -246,12 +246,12 @@ impl GrantedRole {
             let of_role = grants
                 .iter()
                 .filter(move |grant| grant.granted.role == role && values.contains(&grant.value));
-            of_role.map(|grant| grant.granted.clone()).reduce(Self::and)
+            of_role.map(|grant| grant.granted.clone()).reduce(Self::merged_with)
         };
         held(HolderRole::Operator).or_else(|| held(HolderRole::Auditor))
     }
 
-    fn and(mut self, other: Self) -> Self {
+    fn merged_with(mut self, other: Self) -> Self {
         self.firm_ids = match (self.firm_ids, other.firm_ids) {
             (Some(mut firms), Some(others)) => {
                 firms.extend(others);
@@ -265,7 +265,7 @@ impl GrantedRole {
     }
 }
 
-fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
+fn claim_value<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
     let inside = || name.split('.').try_fold(claims, |object, part| object.get(part));
     claims.get(name).or_else(inside)
 }
@@ -274,7 +274,7 @@ fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
 /// no claim has the whole name.
 #[must_use]
 pub fn claim_values(claims: &Value, name: &str) -> Vec<String> {
-    match claim(claims, name) {
+    match claim_value(claims, name) {
         Some(Value::String(text)) => vec![text.clone()],
         Some(Value::Array(list)) => {
             list.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
@@ -292,7 +292,7 @@ pub fn claim_values(claims: &Value, name: &str) -> Vec<String> {
 pub fn proven_values(claims: &Value, name: &str) -> Vec<String> {
     let is_verified = claims.get("email_verified") == Some(&Value::Bool(true));
     let email = claims.get("email").and_then(Value::as_str);
-    let is_list = claim(claims, name).is_some_and(Value::is_array);
+    let is_list = claim_value(claims, name).is_some_and(Value::is_array);
     let is_proven = |value: &String| {
         let is_address = name == "email" || value.contains('@');
         !is_address || (is_verified && (is_list || email == Some(value)))
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_session_begins_once_and_ends_once() {
         let role = GrantedRole { role: HolderRole::Auditor, firm_ids: None };
-        let scope = ann().scope(role, "2026-11-01T20:00:00.000Z".parse().unwrap());
+        let scope = ann().session_scope(role, "2026-11-01T20:00:00.000Z".parse().unwrap());
         let given = |events| TestFramework::<SignIn>::with(()).given(events);
         let begun = SignInEvent::UserSignedIn(scope.clone());
         let reason = Some("left the company".to_owned());

@@ -41,14 +41,14 @@ pub struct ResponseDocument {
 pub struct FormVariables(Properties);
 
 impl FormVariables {
-    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn named_texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.get()))
     }
 }
 
 impl PartialEq for FormVariables {
     fn eq(&self, other: &Self) -> bool {
-        self.texts().eq(other.texts())
+        self.named_texts().eq(other.named_texts())
     }
 }
 
@@ -165,15 +165,15 @@ impl TryFrom<Properties> for ResponseDocument {
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = StrictObject(data);
         let document = Self {
-            device: object.optional("device")?,
-            lang: object.optional("lang")?,
-            ending: object.optional("ending")?,
-            respondent: object.optional("respondent")?,
-            answers: object.optional("answers")?,
-            variables: object.optional("variables")?,
-            hidden: object.optional("hidden")?,
+            device: object.optional_field("device")?,
+            lang: object.optional_field("lang")?,
+            ending: object.optional_field("ending")?,
+            respondent: object.optional_field("respondent")?,
+            answers: object.optional_field("answers")?,
+            variables: object.optional_field("variables")?,
+            hidden: object.optional_field("hidden")?,
         };
-        object.end(document)
+        object.end_with(document)
     }
 }
 
@@ -183,14 +183,14 @@ impl TryFrom<Properties> for Respondent {
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = StrictObject(data);
         let respondent = Self {
-            name: object.optional("name")?,
-            first_name: object.optional("first_name")?,
-            last_name: object.optional("last_name")?,
-            email: object.optional("email")?,
-            phone: object.optional("phone")?,
-            company: object.optional("company")?,
+            name: object.optional_field("name")?,
+            first_name: object.optional_field("first_name")?,
+            last_name: object.optional_field("last_name")?,
+            email: object.optional_field("email")?,
+            phone: object.optional_field("phone")?,
+            company: object.optional_field("company")?,
         };
-        object.end(respondent)
+        object.end_with(respondent)
     }
 }
 
@@ -200,12 +200,12 @@ impl TryFrom<Properties> for AnsweredQuestion {
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = StrictObject(data);
         let answered = Self {
-            id: object.required("id")?,
-            question: object.required("question")?,
-            kind: object.required("type")?,
-            answer: object.required("answer")?,
+            id: object.required_field("id")?,
+            question: object.required_field("question")?,
+            kind: object.required_field("type")?,
+            answer: object.required_field("answer")?,
         };
-        object.end(answered)
+        object.end_with(answered)
     }
 }
 
@@ -215,15 +215,15 @@ impl TryFrom<Properties> for ReportDocument {
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = StrictObject(data);
         let report = Self {
-            id: object.required("id")?,
-            title: object.required("title")?,
-            status: object.required("status")?,
-            summary: object.optional("summary")?,
-            highlights: object.optional("highlights")?,
-            review_url: object.required("review_url")?,
-            locked: object.required("locked")?,
+            id: object.required_field("id")?,
+            title: object.required_field("title")?,
+            status: object.required_field("status")?,
+            summary: object.optional_field("summary")?,
+            highlights: object.optional_field("highlights")?,
+            review_url: object.required_field("review_url")?,
+            locked: object.required_field("locked")?,
         };
-        object.end(report)
+        object.end_with(report)
     }
 }
 
@@ -232,9 +232,9 @@ impl TryFrom<Properties> for Booking {
 
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = StrictObject(data);
-        let id = object.required("id")?;
+        let id = object.required_field("id")?;
         let booking = Self::read(id, &mut object)?;
-        object.end(booking)
+        object.end_with(booking)
     }
 }
 
@@ -243,15 +243,15 @@ impl Booking {
     pub(crate) fn read(id: Id, object: &mut StrictObject) -> Result<Self, NotADocument> {
         Ok(Self {
             id,
-            title: object.required("title")?,
-            status: object.required("status")?,
-            starts_at: object.required("starts_at")?,
-            ends_at: object.required("ends_at")?,
-            duration_min: object.required("duration_min")?,
-            time_zone: object.required("time_zone")?,
-            location: object.optional("location")?,
-            join_url: object.optional("join_url")?,
-            invitee: object.optional("invitee")?,
+            title: object.required_field("title")?,
+            status: object.required_field("status")?,
+            starts_at: object.required_field("starts_at")?,
+            ends_at: object.required_field("ends_at")?,
+            duration_min: object.required_field("duration_min")?,
+            time_zone: object.required_field("time_zone")?,
+            location: object.optional_field("location")?,
+            join_url: object.optional_field("join_url")?,
+            invitee: object.optional_field("invitee")?,
         })
     }
 }
@@ -262,11 +262,11 @@ impl TryFrom<Properties> for Invitee {
     fn try_from(data: Properties) -> Result<Self, NotADocument> {
         let mut object = StrictObject(data);
         let invitee = Self {
-            name: object.optional("name")?,
-            email: object.optional("email")?,
-            phone: object.optional("phone")?,
-            time_zone: object.optional("time_zone")?,
+            name: object.optional_field("name")?,
+            email: object.optional_field("email")?,
+            phone: object.optional_field("phone")?,
+            time_zone: object.optional_field("time_zone")?,
         };
-        object.end(invitee)
+        object.end_with(invitee)
     }
 }

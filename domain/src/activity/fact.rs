@@ -46,13 +46,13 @@ impl Fact {
                 let fact = Self::new(trigger_of(*moment), *report_id, report_id.to_string(), *at);
                 Some(Self { report_id: Some(*report_id), ..fact })
             }
-            Activity::PaymentReceived(payment) => Some(Self::paid(payment)),
+            Activity::PaymentReceived(payment) => Some(Self::from_payment(payment)),
             Activity::BookingMade { response_id, booking } => {
                 let key = response_id.to_string();
                 let fact = Self::new(Trigger::BookingMade, *response_id, key, time);
                 Some(Self { booking_id: Some(booking.id.into()), ..fact })
             }
-            Activity::BookingMoved(moved) => Some(Self::moved(moved)),
+            Activity::BookingMoved(moved) => Some(Self::from_move(moved)),
             Activity::BookingCancelled { booking_id } => {
                 let key = booking_id.to_string();
                 let fact = Self::new(Trigger::BookingCancelled, *booking_id, key, time);
@@ -88,13 +88,13 @@ impl Fact {
         }
     }
 
-    fn paid(payment: &Payment) -> Self {
+    fn from_payment(payment: &Payment) -> Self {
         let Payment { payment_id, response_id, report_id, booking_id, at } = *payment;
         let fact = Self::new(Trigger::PaymentReceived, response_id, payment_id.to_string(), at);
         Self { report_id, booking_id, ..fact }
     }
 
-    fn moved(moved: &BookingMove) -> Self {
+    fn from_move(moved: &BookingMove) -> Self {
         let BookingMove { booking_id, moved_at, starts_at, .. } = moved;
         let key = format!("{booking_id}|{starts_at}|{moved_at}");
         let fact = Self::new(Trigger::BookingRescheduled, *booking_id, key, *moved_at);

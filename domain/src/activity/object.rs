@@ -46,7 +46,7 @@ pub enum NotADocument {
 
 impl NotADocument {
     /// The fault of a whole whose part has this fault.
-    pub(crate) fn within(self, part: impl Into<String>) -> Self {
+    pub(crate) fn within_part(self, part: impl Into<String>) -> Self {
         Self::In { part: part.into(), wrong: Box::new(self) }
     }
 }
@@ -55,22 +55,22 @@ impl NotADocument {
 pub(crate) struct StrictObject(pub(crate) Properties);
 
 impl StrictObject {
-    pub(crate) fn required<T: DeserializeOwned>(
+    pub(crate) fn required_field<T: DeserializeOwned>(
         &mut self,
         field: &'static str,
     ) -> Result<T, NotADocument> {
-        self.take(field)?.ok_or(NotADocument::Missing(field))
+        self.take_field(field)?.ok_or(NotADocument::Missing(field))
     }
 
-    pub(crate) fn optional<T>(&mut self, field: &'static str) -> Result<T, NotADocument>
+    pub(crate) fn optional_field<T>(&mut self, field: &'static str) -> Result<T, NotADocument>
     where
         T: DeserializeOwned + Default,
     {
-        Ok(self.take(field)?.unwrap_or_default())
+        Ok(self.take_field(field)?.unwrap_or_default())
     }
 
     /// A property that is an object, read field by field. Errors name the property, too.
-    pub(crate) fn part<T>(
+    pub(crate) fn required_part<T>(
         &mut self,
         field: &'static str,
         read: impl FnOnce(Self) -> Result<T, NotADocument>,
@@ -84,11 +84,11 @@ impl StrictObject {
         field: &'static str,
         read: impl FnOnce(Self) -> Result<T, NotADocument>,
     ) -> Result<Option<T>, NotADocument> {
-        let part = self.optional::<Option<Properties>>(field)?;
-        part.map(|part| read(Self(part)).map_err(|wrong| wrong.within(field))).transpose()
+        let part = self.optional_field::<Option<Properties>>(field)?;
+        part.map(|part| read(Self(part)).map_err(|wrong| wrong.within_part(field))).transpose()
     }
 
-    fn take<T: DeserializeOwned>(
+    fn take_field<T: DeserializeOwned>(
         &mut self,
         field: &'static str,
     ) -> Result<Option<T>, NotADocument> {
@@ -99,7 +99,7 @@ impl StrictObject {
             .map_err(|error| NotADocument::Malformed { field, reason: without_value(&error) })
     }
 
-    pub(crate) fn end<T>(self, whole: T) -> Result<T, NotADocument> {
+    pub(crate) fn end_with<T>(self, whole: T) -> Result<T, NotADocument> {
         match self.0.keys().next() {
             None => Ok(whole),
             Some(field) => Err(NotADocument::Unknown(field.clone())),
@@ -160,7 +160,7 @@ mod tests {
     fn refused<T: DeserializeOwned>(value: &Value) -> String {
         let value = to_raw_value(value).unwrap();
         let mut object = StrictObject(Properties::from([("field".to_owned(), value)]));
-        match object.required::<T>("field") {
+        match object.required_field::<T>("field") {
             Ok(_) => panic!("it was read"),
             Err(why) => why.to_string(),
         }

@@ -45,33 +45,33 @@ impl Activity {
         Ok(match kind {
             "firm.opened" => firm_opened(data)?,
             "firm.changed" => firm_changed(data)?,
-            "firm.suspended" => data.end(firm(FirmChange::Suspended))?,
-            "firm.resumed" => data.end(firm(FirmChange::Resumed))?,
-            "firm.closed" => data.end(firm(FirmChange::Closed))?,
+            "firm.suspended" => data.end_with(firm_activity(FirmChange::Suspended))?,
+            "firm.resumed" => data.end_with(firm_activity(FirmChange::Resumed))?,
+            "firm.closed" => data.end_with(firm_activity(FirmChange::Closed))?,
             "member.joined" => member_with_role(data, MemberChange::Joined)?,
             "member.role_changed" => member_with_role(data, MemberChange::RoleChanged)?,
-            "member.disabled" => member(data, MemberChange::Disabled)?,
-            "member.enabled" => member(data, MemberChange::Enabled)?,
-            "member.left" => member(data, MemberChange::Left)?,
+            "member.disabled" => read_member(data, MemberChange::Disabled)?,
+            "member.enabled" => read_member(data, MemberChange::Enabled)?,
+            "member.left" => read_member(data, MemberChange::Left)?,
             "form.created" => form_created(data)?,
             "form.changed" => form_changed(data)?,
-            "form.published" => form(data, FormChange::Published)?,
-            "form.unpublished" => form(data, FormChange::Unpublished)?,
-            "form.deleted" => form(data, FormChange::Deleted)?,
-            "address.unsubscribed" => address(data, AddressChange::Unsubscribed)?,
-            "address.bounced" => address(data, AddressChange::Bounced)?,
-            "address.restored" => address(data, AddressChange::Restored)?,
-            "response.saved" => Self::ResponseSaved(response(data, "saved_at")?),
-            "response.submitted" => Self::ResponseSubmitted(response(data, "submitted_at")?),
-            "report.created" | "report.changed" => report(data)?,
+            "form.published" => read_form(data, FormChange::Published)?,
+            "form.unpublished" => read_form(data, FormChange::Unpublished)?,
+            "form.deleted" => read_form(data, FormChange::Deleted)?,
+            "address.unsubscribed" => read_address(data, AddressChange::Unsubscribed)?,
+            "address.bounced" => read_address(data, AddressChange::Bounced)?,
+            "address.restored" => read_address(data, AddressChange::Restored)?,
+            "response.saved" => Self::ResponseSaved(read_response(data, "saved_at")?),
+            "response.submitted" => Self::ResponseSubmitted(read_response(data, "submitted_at")?),
+            "report.created" | "report.changed" => read_report(data)?,
             "report.approved" => report_moment(data, ReportMoment::Approved)?,
             "report.sent" => report_moment(data, ReportMoment::Sent)?,
             "report.opened" => report_moment(data, ReportMoment::Opened)?,
-            "payment.received" => payment(data)?,
+            "payment.received" => read_payment(data)?,
             "booking.made" => booking_made(data)?,
             "booking.rescheduled" => booking_moved(data)?,
             "booking.cancelled" => booking_cancelled(data)?,
-            "lead.scored" => lead(data)?,
+            "lead.scored" => read_lead(data)?,
             "response.erased" => response_erased(data)?,
             "person.erased" => person_erased(data)?,
             _ => return Err(NotAnActivity::UnknownType),
@@ -79,184 +79,191 @@ impl Activity {
     }
 }
 
-const fn firm(change: FirmChange) -> Activity {
+const fn firm_activity(change: FirmChange) -> Activity {
     Activity::Firm { change, reply_to: None }
 }
 
 fn firm_opened(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let (brand, reply_to) = data.optional_part("brand", brand)?.unwrap_or_default();
+    let (brand, reply_to) = data.optional_part("brand", read_brand)?.unwrap_or_default();
     let change = FirmChange::Opened {
-        name: checks::label("name", FIRM_NAME_MAX, data.required("name")?)?,
-        plan: data.part("plan", plan)?,
+        name: checks::checked_label("name", FIRM_NAME_MAX, data.required_field("name")?)?,
+        plan: data.required_part("plan", read_plan)?,
         brand,
     };
-    data.end(Activity::Firm { change, reply_to: Some(reply_to) })
+    data.end_with(Activity::Firm { change, reply_to: Some(reply_to) })
 }
 
 fn firm_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let (brand, reply_to) = data.optional_part("brand", brand)?.unzip();
+    let (brand, reply_to) = data.optional_part("brand", read_brand)?.unzip();
     let change = FirmChange::Changed {
-        name: checks::optional_label("name", FIRM_NAME_MAX, data.optional("name")?)?,
-        plan: data.optional_part("plan", plan)?,
+        name: checks::optional_label("name", FIRM_NAME_MAX, data.optional_field("name")?)?,
+        plan: data.optional_part("plan", read_plan)?,
         brand,
-        invites_enabled: data.optional("invites_enabled")?,
-        notices: data.optional_part("notices", notices)?.unwrap_or_default(),
+        invites_enabled: data.optional_field("invites_enabled")?,
+        notices: data.optional_part("notices", read_notices)?.unwrap_or_default(),
     };
-    data.end(Activity::Firm { change, reply_to })
+    data.end_with(Activity::Firm { change, reply_to })
 }
 
-fn notices(mut data: StrictObject) -> Result<NoticeChange, NotADocument> {
-    let change = NoticeChange { lang: data.optional("lang")?, mail: data.optional("mail")? };
-    data.end(change)
+fn read_notices(mut data: StrictObject) -> Result<NoticeChange, NotADocument> {
+    let change =
+        NoticeChange { lang: data.optional_field("lang")?, mail: data.optional_field("mail")? };
+    data.end_with(change)
 }
 
-fn plan(mut data: StrictObject) -> Result<FirmPlan, NotADocument> {
-    let plan = FirmPlan { leads_in_full: data.required("leads_in_full")? };
-    data.end(plan)
+fn read_plan(mut data: StrictObject) -> Result<FirmPlan, NotADocument> {
+    let plan = FirmPlan { leads_in_full: data.required_field("leads_in_full")? };
+    data.end_with(plan)
 }
 
-fn brand(mut data: StrictObject) -> Result<(FirmBrand, Option<String>), NotADocument> {
-    let brand = FirmBrand { color: data.optional("color")?, logo_url: data.optional("logo_url")? };
-    let reply_to = checks::reply_to(data.optional("reply_to")?)?;
-    data.end((checks::brand(brand)?, reply_to))
+fn read_brand(mut data: StrictObject) -> Result<(FirmBrand, Option<String>), NotADocument> {
+    let brand = FirmBrand {
+        color: data.optional_field("color")?,
+        logo_url: data.optional_field("logo_url")?,
+    };
+    let reply_to = checks::reply_to(data.optional_field("reply_to")?)?;
+    data.end_with((checks::checked_brand(brand)?, reply_to))
 }
 
 fn member_with_role(
     mut data: StrictObject,
     change: fn(MemberRole) -> MemberChange,
 ) -> Result<Activity, NotADocument> {
-    let role = data.required("role")?;
-    member(data, change(role))
+    let role = data.required_field("role")?;
+    read_member(data, change(role))
 }
 
-fn member(mut data: StrictObject, change: MemberChange) -> Result<Activity, NotADocument> {
-    let Id(member_id) = data.required("member_id")?;
-    data.end(Activity::Member { member_id, change })
+fn read_member(mut data: StrictObject, change: MemberChange) -> Result<Activity, NotADocument> {
+    let Id(member_id) = data.required_field("member_id")?;
+    data.end_with(Activity::Member { member_id, change })
 }
 
-fn form(mut data: StrictObject, change: FormChange) -> Result<Activity, NotADocument> {
-    let Id(form_id) = data.required("form_id")?;
-    data.end(Activity::Form { form_id, change })
+fn read_form(mut data: StrictObject, change: FormChange) -> Result<Activity, NotADocument> {
+    let Id(form_id) = data.required_field("form_id")?;
+    data.end_with(Activity::Form { form_id, change })
 }
 
 fn form_created(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let details = FormDetails {
-        title: checks::label("title", TITLE_MAX, data.required("title")?)?,
-        slug: checks::slug(data.required("slug")?)?,
-        url: checks::form_url(data.required("url")?)?,
-        status: data.required("status")?,
-        hidden_fields: checks::hidden_fields(data.required("hidden_fields")?)?,
-        created_at: data.required("created_at")?,
+        title: checks::checked_label("title", TITLE_MAX, data.required_field("title")?)?,
+        slug: checks::checked_slug(data.required_field("slug")?)?,
+        url: checks::form_url(data.required_field("url")?)?,
+        status: data.required_field("status")?,
+        hidden_fields: checks::hidden_fields(data.required_field("hidden_fields")?)?,
+        created_at: data.required_field("created_at")?,
     };
-    form(data, FormChange::Created(details))
+    read_form(data, FormChange::Created(details))
 }
 
 fn form_changed(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let edit = FormEdit {
-        title: checks::optional_label("title", TITLE_MAX, data.optional("title")?)?,
-        slug: data.optional::<Option<_>>("slug")?.map(checks::slug).transpose()?,
-        url: data.optional::<Option<_>>("url")?.map(checks::form_url).transpose()?,
-        status: data.optional("status")?,
+        title: checks::optional_label("title", TITLE_MAX, data.optional_field("title")?)?,
+        slug: data.optional_field::<Option<_>>("slug")?.map(checks::checked_slug).transpose()?,
+        url: data.optional_field::<Option<_>>("url")?.map(checks::form_url).transpose()?,
+        status: data.optional_field("status")?,
         hidden_fields: data
-            .optional::<Option<_>>("hidden_fields")?
+            .optional_field::<Option<_>>("hidden_fields")?
             .map(checks::hidden_fields)
             .transpose()?,
-        created_at: data.optional("created_at")?,
+        created_at: data.optional_field("created_at")?,
     };
-    form(data, FormChange::Changed(edit))
+    read_form(data, FormChange::Changed(edit))
 }
 
-fn address(mut data: StrictObject, change: AddressChange) -> Result<Activity, NotADocument> {
-    let email = cleaned_address(data.required("email")?);
-    data.end(Activity::Address { email: checks::address("email", &email)?, change })
+fn read_address(mut data: StrictObject, change: AddressChange) -> Result<Activity, NotADocument> {
+    let email = cleaned_address(data.required_field("email")?);
+    data.end_with(Activity::Address { email: checks::checked_address("email", &email)?, change })
 }
 
-fn response(mut data: StrictObject, time: &'static str) -> Result<ResponseReport, NotADocument> {
-    let Id(response_id) = data.required("response_id")?;
-    let Id(form_id) = data.required("form_id")?;
-    let at = data.required(time)?;
+fn read_response(
+    mut data: StrictObject,
+    time: &'static str,
+) -> Result<ResponseReport, NotADocument> {
+    let Id(response_id) = data.required_field("response_id")?;
+    let Id(form_id) = data.required_field("form_id")?;
+    let at = data.required_field(time)?;
     let document = cleaned_response(ResponseDocument::read(data.0)?);
     Ok(ResponseReport { response_id, form_id, at, document })
 }
 
-fn report(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let Id(response_id) = data.required("response_id")?;
-    let Id(report_id) = data.required("report_id")?;
+fn read_report(mut data: StrictObject) -> Result<Activity, NotADocument> {
+    let Id(response_id) = data.required_field("response_id")?;
+    let Id(report_id) = data.required_field("report_id")?;
     let report = ReportDocument {
         id: report_id.into(),
-        title: checks::label("title", TITLE_MAX, data.required("title")?)?,
-        status: data.required("status")?,
-        summary: data.optional("summary")?,
-        highlights: data.optional("highlights")?,
-        review_url: data.required("review_url")?,
-        locked: data.optional("locked")?,
+        title: checks::checked_label("title", TITLE_MAX, data.required_field("title")?)?,
+        status: data.required_field("status")?,
+        summary: data.optional_field("summary")?,
+        highlights: data.optional_field("highlights")?,
+        review_url: data.required_field("review_url")?,
+        locked: data.optional_field("locked")?,
     };
-    data.end(Activity::Report { response_id, report })
+    data.end_with(Activity::Report { response_id, report })
 }
 
 fn report_moment(mut data: StrictObject, moment: ReportMoment) -> Result<Activity, NotADocument> {
-    let Id(report_id) = data.required("report_id")?;
-    let at = data.required("at")?;
-    data.end(Activity::ReportMoved { report_id, moment, at })
+    let Id(report_id) = data.required_field("report_id")?;
+    let at = data.required_field("at")?;
+    data.end_with(Activity::ReportMoved { report_id, moment, at })
 }
 
 /// The paid amount is checked and not kept, because no payload shows it.
-fn payment(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let _: serde_json::Number = data.required("amount")?;
-    let _: String = data.required("currency")?;
+fn read_payment(mut data: StrictObject) -> Result<Activity, NotADocument> {
+    let _: serde_json::Number = data.required_field("amount")?;
+    let _: String = data.required_field("currency")?;
     let payment = Payment {
-        payment_id: data.required::<Id>("payment_id")?.into(),
-        response_id: data.required::<Id>("response_id")?.into(),
-        report_id: data.optional::<Option<Id>>("report_id")?.map(Into::into),
-        booking_id: data.optional::<Option<Id>>("booking_id")?.map(Into::into),
-        at: data.required("at")?,
+        payment_id: data.required_field::<Id>("payment_id")?.into(),
+        response_id: data.required_field::<Id>("response_id")?.into(),
+        report_id: data.optional_field::<Option<Id>>("report_id")?.map(Into::into),
+        booking_id: data.optional_field::<Option<Id>>("booking_id")?.map(Into::into),
+        at: data.required_field("at")?,
     };
-    data.end(Activity::PaymentReceived(payment))
+    data.end_with(Activity::PaymentReceived(payment))
 }
 
 fn booking_made(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let Id(response_id) = data.required("response_id")?;
-    let Id(booking_id) = data.required("booking_id")?;
+    let Id(response_id) = data.required_field("response_id")?;
+    let Id(booking_id) = data.required_field("booking_id")?;
     let booking = Booking::read(booking_id.into(), &mut data)?;
-    let title = checks::label("title", TITLE_MAX, booking.title)?;
+    let title = checks::checked_label("title", TITLE_MAX, booking.title)?;
     let invitee = cleaned_invitee(booking.invitee);
     let booking = Booking { title, invitee, ..booking };
-    data.end(Activity::BookingMade { response_id, booking })
+    data.end_with(Activity::BookingMade { response_id, booking })
 }
 
 fn booking_moved(mut data: StrictObject) -> Result<Activity, NotADocument> {
     let moved = BookingMove {
-        booking_id: data.required::<Id>("booking_id")?.into(),
-        moved_at: data.required("moved_at")?,
-        starts_at: data.required("starts_at")?,
-        ends_at: data.required("ends_at")?,
-        duration_min: data.required("duration_min")?,
-        time_zone: data.required("time_zone")?,
+        booking_id: data.required_field::<Id>("booking_id")?.into(),
+        moved_at: data.required_field("moved_at")?,
+        starts_at: data.required_field("starts_at")?,
+        ends_at: data.required_field("ends_at")?,
+        duration_min: data.required_field("duration_min")?,
+        time_zone: data.required_field("time_zone")?,
     };
-    data.end(Activity::BookingMoved(moved))
+    data.end_with(Activity::BookingMoved(moved))
 }
 
 fn booking_cancelled(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let Id(booking_id) = data.required("booking_id")?;
-    data.end(Activity::BookingCancelled { booking_id })
+    let Id(booking_id) = data.required_field("booking_id")?;
+    data.end_with(Activity::BookingCancelled { booking_id })
 }
 
-fn lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let _: serde_json::Number = data.required("score")?;
+fn read_lead(mut data: StrictObject) -> Result<Activity, NotADocument> {
+    let _: serde_json::Number = data.required_field("score")?;
     let lead = LeadScore {
-        person: checks::lead(cleaned_address(data.required("person")?))?,
-        response_id: data.required::<Id>("response_id")?.into(),
-        band: data.required::<LeadBand>("band")?,
+        person: checks::checked_lead(cleaned_address(data.required_field("person")?))?,
+        response_id: data.required_field::<Id>("response_id")?.into(),
+        band: data.required_field::<LeadBand>("band")?,
     };
-    data.end(Activity::LeadScored(lead))
+    data.end_with(Activity::LeadScored(lead))
 }
 
 fn response_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let Id(response_id) = data.required("response_id")?;
-    data.end(Activity::ResponseErased { response_id })
+    let Id(response_id) = data.required_field("response_id")?;
+    data.end_with(Activity::ResponseErased { response_id })
 }
 
 fn person_erased(mut data: StrictObject) -> Result<Activity, NotADocument> {
-    let email = checks::named_person(cleaned_address(data.required("email")?))?;
-    data.end(Activity::PersonErased { email })
+    let email = checks::named_person(cleaned_address(data.required_field("email")?))?;
+    data.end_with(Activity::PersonErased { email })
 }

@@ -228,7 +228,7 @@ impl Activity {
     /// Address of the person that the activity names on its response, if any: the respondent, the
     /// invitee of a booking or the lead.
     #[must_use]
-    pub fn named(&self) -> Option<&str> {
+    pub fn named_address(&self) -> Option<&str> {
         let email = match self {
             Self::ResponseSaved(report) | Self::ResponseSubmitted(report) => {
                 &report.document.respondent.email

@@ -33,15 +33,15 @@ pub(super) fn cleaned_address(mut text: String) -> String {
 }
 
 fn blank_controls(text: &mut String) {
-    blank(text, char::is_control);
+    blank_out(text, char::is_control);
 }
 
 /// A long answer has paragraphs.
 fn blank_controls_but_breaks(text: &mut String) {
-    blank(text, |at| at.is_control() && !matches!(at, '\n' | '\r'));
+    blank_out(text, |at| at.is_control() && !matches!(at, '\n' | '\r'));
 }
 
-fn blank(text: &mut String, is_blanked: fn(char) -> bool) {
+fn blank_out(text: &mut String, is_blanked: fn(char) -> bool) {
     if text.contains(is_blanked) {
         *text = text.replace(is_blanked, " ");
     }

@@ -28,7 +28,7 @@ fn an_opt_out_holds_for_each_spelling() {
     for email in ["ann@example.com ", "ann@example.com.", "<ann@example.com>"] {
         let read = read("address.bounced", json!({"email": email}));
         let Ok(Activity::Address { email: read, .. }) = read else { panic!("{email}: {read:?}") };
-        assert_eq!(read.person(), "ann@example.com");
+        assert_eq!(read.person_key(), "ann@example.com");
     }
 }
 
@@ -235,7 +235,7 @@ fn an_address_loses_its_control_characters() {
     for typed in ["ann@example.com\n", "\0ann@example.com"] {
         let read = read("address.bounced", json!({"email": typed}));
         let Ok(Activity::Address { email, .. }) = read else { panic!("{typed:?}: {read:?}") };
-        assert_eq!(email.person(), "ann@example.com");
+        assert_eq!(email.person_key(), "ann@example.com");
     }
 }
 

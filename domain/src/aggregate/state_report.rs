@@ -51,7 +51,7 @@ pub(crate) struct AspectState<T> {
 
 impl<T: PartialEq> AspectState<T> {
     /// Effect of another report of this aspect.
-    fn effect(&self, value: &T, time: Timestamp) -> ReportEffect {
+    fn effect_of_report(&self, value: &T, time: Timestamp) -> ReportEffect {
         if time < self.time {
             ReportEffect::Stale
         } else if time == self.time && *value == self.value {
@@ -68,7 +68,7 @@ pub(crate) fn effect_on<T: PartialEq>(
     value: &T,
     time: Timestamp,
 ) -> ReportEffect {
-    known.map_or(ReportEffect::News, |known| known.effect(value, time))
+    known.map_or(ReportEffect::News, |known| known.effect_of_report(value, time))
 }
 
 /// Effect of a report that names the aspect only if it has a value.
@@ -91,7 +91,7 @@ pub(crate) fn if_news<T: PartialEq>(
 
 /// Takes a value in, if there is one. A final report may be older than the clock, which never goes
 /// back.
-pub(crate) fn absorb<T: Clone>(
+pub(crate) fn absorb_value<T: Clone>(
     known: &mut Option<AspectState<T>>,
     value: Option<&T>,
     time: Timestamp,

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::checkpoint::ChainHead;
 use super::entry::AuditEntry;
-use super::hashing::{GENESIS_HASH, link};
+use super::hashing::{GENESIS_HASH, linked_hash};
 use super::merkle::{self, Hash, MerkleFrontier};
 
 /// The end of a firm's chain: the last hash, and the tree over the hashes of all entries.
@@ -41,24 +41,24 @@ impl AuditChain {
     }
 
     /// Adds an entry to the chain.
-    pub fn add(&mut self, entry: &AuditEntry) -> LinkedEntry {
+    pub fn add_entry(&mut self, entry: &AuditEntry) -> LinkedEntry {
         let sequence = self.sequence() + 1;
-        self.add_canonical(entry.canonical(sequence))
+        self.add_canonical(entry.canonical_json(sequence))
     }
 
     /// Adds an entry by its bytes. A verifier does so with an entry whose event it cannot read.
     pub fn add_canonical(&mut self, canonical: Vec<u8>) -> LinkedEntry {
         let sequence = self.sequence() + 1;
         let previous = self.last;
-        self.last = link(&previous, &canonical);
-        self.tree.push(merkle::leaf(&self.last));
+        self.last = linked_hash(&previous, &canonical);
+        self.tree.push_leaf(merkle::leaf_hash(&self.last));
         LinkedEntry { sequence, canonical, previous, hash: self.last }
     }
 
     /// Adds an entry whose hash was verified before.
     pub fn add_verified(&mut self, hash: Hash) {
         self.last = hash;
-        self.tree.push(merkle::leaf(&hash));
+        self.tree.push_leaf(merkle::leaf_hash(&hash));
     }
 
     /// Number of entries in the chain.
@@ -69,13 +69,13 @@ impl AuditChain {
 
     /// Hash of the last entry.
     #[must_use]
-    pub const fn last(&self) -> &Hash {
+    pub const fn last_hash(&self) -> &Hash {
         &self.last
     }
 
     /// The tree's frontier, in its stored form.
     #[must_use]
-    pub fn frontier(&self) -> Vec<u8> {
+    pub fn frontier_bytes(&self) -> Vec<u8> {
         self.tree.to_bytes()
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::hashing::{canonical, link};
+use super::hashing::{canonical_json, linked_hash};
 use super::merkle::{self, Hash};
 use crate::values::Timestamp;
 
@@ -48,8 +48,8 @@ pub struct ChainHead {
 impl ChainHead {
     /// The head's leaf in the tree over all firms.
     #[must_use]
-    pub fn leaf(&self) -> Hash {
-        merkle::leaf(&canonical(self))
+    pub fn leaf_hash(&self) -> Hash {
+        merkle::leaf_hash(&canonical_json(self))
     }
 }
 
@@ -74,16 +74,16 @@ impl Seal {
 
     /// Leaf of an event in the tree of its block, made from its position and its digest.
     #[must_use]
-    pub fn leaf(position: i64, digest: &Hash) -> Hash {
+    pub fn event_leaf(position: i64, digest: &Hash) -> Hash {
         let mut bytes = position.to_be_bytes().to_vec();
         bytes.extend_from_slice(digest);
-        merkle::leaf(&bytes)
+        merkle::leaf_hash(&bytes)
     }
 
     /// Hash of the seal, linked to the seal before.
     #[must_use]
-    pub fn link(&self, previous: &Hash) -> Hash {
-        link(previous, &canonical(self))
+    pub fn linked_hash(&self, previous: &Hash) -> Hash {
+        linked_hash(previous, &canonical_json(self))
     }
 }
 
@@ -160,20 +160,20 @@ impl AuditCheckpoint {
 
     /// The checkpoint as canonical JSON.
     #[must_use]
-    pub fn canonical(&self) -> Vec<u8> {
-        canonical(self)
+    pub fn canonical_json(&self) -> Vec<u8> {
+        canonical_json(self)
     }
 
     /// Hash that the next checkpoint refers to.
     #[must_use]
     pub fn hash(&self) -> Hash {
-        Sha256::digest(self.canonical()).into()
+        Sha256::digest(self.canonical_json()).into()
     }
 
     /// The bytes that the signature covers.
     #[must_use]
     pub fn signed_bytes(&self) -> Vec<u8> {
-        [SIGNED_PREFIX, &self.canonical()].concat()
+        [SIGNED_PREFIX, &self.canonical_json()].concat()
     }
 }
 
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn a_checkpoint_without_installation_keeps_its_bytes() {
-        let bytes = signed_by(None).canonical();
+        let bytes = signed_by(None).canonical_json();
         assert!(!String::from_utf8_lossy(&bytes).contains("installation"));
         let read: AuditCheckpoint = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!(read.canonical(), bytes);
+        assert_eq!(read.canonical_json(), bytes);
         let named = signed_by(Some(Uuid::from_u128(1)));
-        let read: AuditCheckpoint = serde_json::from_slice(&named.canonical()).unwrap();
+        let read: AuditCheckpoint = serde_json::from_slice(&named.canonical_json()).unwrap();
         assert_eq!(read, named);
     }
 

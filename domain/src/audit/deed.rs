@@ -126,7 +126,7 @@ impl Action {
     /// Returns the words of the actions that a list is about. `named` is empty for all. Returns
     /// `None` if the list leaves none out.
     #[must_use]
-    pub fn wanted(named: &[Self], without_reads: bool) -> Option<Vec<&'static str>> {
+    pub fn action_words(named: &[Self], without_reads: bool) -> Option<Vec<&'static str>> {
         if named.is_empty() && !without_reads {
             return None;
         }
@@ -192,7 +192,7 @@ pub struct SubscriptionOrigin {
 impl SubscriptionOrigin {
     /// The origin in a subscription's first event.
     #[must_use]
-    pub fn by(event: &Event) -> Option<Self> {
+    pub fn from_event(event: &Event) -> Option<Self> {
         let Event::Subscription(SubscriptionEvent::SubscriptionCreated {
             key_id,
             trigger,
@@ -212,7 +212,7 @@ impl SubscriptionOrigin {
         })
     }
 
-    fn evidence(&self) -> Value {
+    fn to_evidence(&self) -> Value {
         let target = match self.target_shown {
             TargetShown::WithPath => shown_with_path(&self.target_url),
             TargetShown::Origin => shown_target(&self.target_url),
@@ -243,7 +243,7 @@ impl Deed {
             Event::Firm(event) => Some(of_firm(id, event)),
             Event::Key(event) => Some(of_key(id, event)),
             Event::Subscription(told) => {
-                let created = SubscriptionOrigin::by(event);
+                let created = SubscriptionOrigin::from_event(event);
                 Some(of_hook(id, told, created.as_ref().or(subscribed)))
             }
             Event::Delivery(event) => of_delivery(id, event),
@@ -256,27 +256,27 @@ impl Deed {
             Event::Pause(event) => Some(of_pause(id, event)),
             Event::Repair(RepairEvent::DeliveriesRepaired(repaired)) => Some(
                 Self::new(Action::DeliveriesRepaired, "repair", id)
-                    .with(json!({"deliveries": repaired.deliveries}))
-                    .why(&repaired.reason),
+                    .with_evidence(json!({"deliveries": repaired.deliveries}))
+                    .with_reason(&repaired.reason),
             ),
             Event::LateEntry(LateEntryEvent::LateEntryAdded(of)) => Some(
                 Self::new(Action::LateEntryAdded, "event", id)
-                    .with(json!({"position": of.position}))
-                    .why(&of.reason),
+                    .with_evidence(json!({"position": of.position}))
+                    .with_reason(&of.reason),
             ),
             Event::CheckpointSeries(CheckpointSeriesEvent::CheckpointSeriesBegun(beginning)) => {
                 Some(
                     Self::new(Action::CheckpointSeriesBegun, "checkpoint_series", id)
-                        .with(json!({"ended": beginning.ended}))
-                        .why(&beginning.reason),
+                        .with_evidence(json!({"ended": beginning.ended}))
+                        .with_reason(&beginning.reason),
                 )
             }
             Event::AccessToken(event) => Some(of_token(id, event)),
             Event::Maintenance(event) => Some(of_maintenance(id, event)),
             Event::TargetTest(TargetTestEvent::TargetTestOrdered(test)) => Some(
                 Self::new(Action::HookTested, "hook", &test.hook_id.to_string())
-                    .with(json!({"trigger": test.trigger.key(), "sample_id": id}))
-                    .why(&test.reason),
+                    .with_evidence(json!({"trigger": test.trigger.key(), "sample_id": id}))
+                    .with_reason(&test.reason),
             ),
             Event::SignIn(event) => Some(of_sign_in(id, event)),
             Event::NoticeSending(NoticeSendingEvent::NoticeSent(sent)) => Some(of_notice(sent)),
@@ -290,13 +290,13 @@ impl Deed {
         Self { action, subject, reason: None, evidence: json!({}) }
     }
 
-    fn why(self, reason: impl Serialize) -> Self {
+    fn with_reason(self, reason: impl Serialize) -> Self {
         let reason =
             serde_json::to_value(reason).ok().and_then(|word| word.as_str().map(Into::into));
         Self { reason, ..self }
     }
 
-    fn with(self, evidence: Value) -> Self {
+    fn with_evidence(self, evidence: Value) -> Self {
         Self { evidence, ..self }
     }
 }
@@ -306,32 +306,32 @@ fn of_firm(id: &str, event: &FirmEvent) -> Deed {
     let member = |action, member_id: &Uuid| Deed::new(action, "member", &member_id.to_string());
     match event {
         FirmEvent::FirmOpened { plan, .. } => {
-            firm(Action::FirmOpened).with(json!({"leads_in_full": plan.leads_in_full}))
+            firm(Action::FirmOpened).with_evidence(json!({"leads_in_full": plan.leads_in_full}))
         }
         FirmEvent::FirmChanged { name, plan, brand, invites_enabled, .. } => {
-            firm(Action::FirmChanged).with(json!({
+            firm(Action::FirmChanged).with_evidence(json!({
                 "name": name.is_some(), "brand": brand.is_some(),
                 "leads_in_full": plan.map(|plan| plan.leads_in_full),
                 "invites_enabled": invites_enabled,
             }))
         }
         FirmEvent::FirmNoticesChanged { notices, .. } => {
-            firm(Action::FirmChanged).with(json!({"notices": notices}))
+            firm(Action::FirmChanged).with_evidence(json!({"notices": notices}))
         }
         FirmEvent::FirmSuspended { .. } => firm(Action::FirmSuspended),
         FirmEvent::FirmResumed { .. } => firm(Action::FirmResumed),
         FirmEvent::FirmClosed { .. } => firm(Action::FirmClosed),
         FirmEvent::MemberJoined { member_id, role, .. } => {
-            member(Action::MemberJoined, member_id).with(json!({"role": role}))
+            member(Action::MemberJoined, member_id).with_evidence(json!({"role": role}))
         }
         FirmEvent::MemberRoleChanged { member_id, role, .. } => {
-            member(Action::MemberRoleChanged, member_id).with(json!({"role": role}))
+            member(Action::MemberRoleChanged, member_id).with_evidence(json!({"role": role}))
         }
         FirmEvent::MemberDisabled { member_id, .. } => member(Action::MemberDisabled, member_id),
         FirmEvent::MemberEnabled { member_id, .. } => member(Action::MemberEnabled, member_id),
         FirmEvent::MemberLeft { member_id, .. } => member(Action::MemberLeft, member_id),
         FirmEvent::SecretRevealed {} => firm(Action::SecretRevealed),
-        FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).why(reason),
+        FirmEvent::SecretRotated { reason } => firm(Action::SecretRotated).with_reason(reason),
         FirmEvent::FirmDataDropped {} => firm(Action::FirmDataDropped),
     }
 }
@@ -343,7 +343,7 @@ fn of_notice(sent: &SentNotice) -> Deed {
         "firm" => "firm",
         _ => "hook",
     };
-    Deed::new(Action::NoticeSent, kind, &sent.subject_id.to_string()).with(json!({
+    Deed::new(Action::NoticeSent, kind, &sent.subject_id.to_string()).with_evidence(json!({
         "channel": sent.channel, "kind": sent.kind, "notice_id": sent.notice_id, "to": sent.to,
     }))
 }
@@ -352,7 +352,7 @@ fn of_token(id: &str, event: &AccessTokenEvent) -> Deed {
     let token = |action| Deed::new(action, "token", id);
     match event {
         AccessTokenEvent::TokenCreated(TokenScope { name, role, expires_at, firm_ids }) => {
-            token(Action::TokenCreated).with(json!({
+            token(Action::TokenCreated).with_evidence(json!({
                 "name": name, "role": role, "expires_at": expires_at, "firm_ids": firm_ids,
             }))
         }
@@ -365,12 +365,12 @@ fn of_sign_in(id: &str, event: &SignInEvent) -> Deed {
     match event {
         SignInEvent::UserSignedIn(scope) => {
             let SignInScope { user_id, issuer, subject, name, role, firm_ids, ends_at } = scope;
-            sign_in(Action::UserSignedIn).with(json!({
+            sign_in(Action::UserSignedIn).with_evidence(json!({
                 "user_id": user_id, "issuer": issuer, "subject": subject, "name": name,
                 "role": role, "firm_ids": firm_ids, "ends_at": ends_at,
             }))
         }
-        SignInEvent::UserSignedOut { reason } => sign_in(Action::UserSignedOut).why(reason),
+        SignInEvent::UserSignedOut { reason } => sign_in(Action::UserSignedOut).with_reason(reason),
     }
 }
 
@@ -379,17 +379,17 @@ fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
     match event {
         MaintenanceEvent::KeyringRewrapOrdered {} => maintenance(Action::KeyringRewrapOrdered),
         MaintenanceEvent::RolesMigrationOrdered { prefix } => {
-            maintenance(Action::RolesMigrationOrdered).with(json!({"prefix": prefix}))
+            maintenance(Action::RolesMigrationOrdered).with_evidence(json!({"prefix": prefix}))
         }
         MaintenanceEvent::RebuildOrdered { models } => {
-            maintenance(Action::RebuildOrdered).with(json!({"models": models}))
+            maintenance(Action::RebuildOrdered).with_evidence(json!({"models": models}))
         }
         MaintenanceEvent::BackupOrdered { with_keys } => {
-            maintenance(Action::BackupOrdered).with(json!({"with_keys": with_keys}))
+            maintenance(Action::BackupOrdered).with_evidence(json!({"with_keys": with_keys}))
         }
         MaintenanceEvent::BackupRestored { taken_at, position } => {
             let of = json!({"taken_at": taken_at, "position": position});
-            maintenance(Action::BackupRestored).with(of)
+            maintenance(Action::BackupRestored).with_evidence(of)
         }
     }
 }
@@ -400,47 +400,51 @@ fn of_reading(id: &str, look: &ReadingDetails) -> Deed {
         ReadingSubject::Body => Action::BodyRead,
         ReadingSubject::Answer => Action::AnswerRead,
         ReadingSubject::Person => Action::PersonRead,
-        _ if look.how.leaves() => Action::AuditExported,
+        _ if look.how.leaves_service() => Action::AuditExported,
         _ => Action::AuditRead,
     };
     let evidence = json!(ReadingDetails { reason: None, ..look.clone() });
-    Deed::new(action, "reading", id).with(evidence).why(&look.reason)
+    Deed::new(action, "reading", id).with_evidence(evidence).with_reason(&look.reason)
 }
 
 fn of_key(id: &str, event: &KeyEvent) -> Deed {
     match event {
         KeyEvent::KeyCreated { member_id, name, prefix, .. } => {
             Deed::new(Action::KeyCreated, "key", id)
-                .with(json!({"member_id": member_id, "name": name, "prefix": prefix}))
+                .with_evidence(json!({"member_id": member_id, "name": name, "prefix": prefix}))
         }
-        KeyEvent::KeyRevoked { reason } => Deed::new(Action::KeyRevoked, "key", id).why(reason),
+        KeyEvent::KeyRevoked { reason } => {
+            Deed::new(Action::KeyRevoked, "key", id).with_reason(reason)
+        }
     }
 }
 
 fn of_hook(id: &str, event: &SubscriptionEvent, subscribed: Option<&SubscriptionOrigin>) -> Deed {
     let hook = |action, answers: Value| {
-        let mut evidence = subscribed.map_or_else(|| json!({}), SubscriptionOrigin::evidence);
+        let mut evidence = subscribed.map_or_else(|| json!({}), SubscriptionOrigin::to_evidence);
         if !answers.is_null() {
             evidence["deliveries"] = answers;
         }
-        Deed::new(action, "hook", id).with(evidence)
+        Deed::new(action, "hook", id).with_evidence(evidence)
     };
     match event {
         SubscriptionEvent::SubscriptionCreated { .. } => hook(Action::HookCreated, Value::Null),
-        SubscriptionEvent::TargetGone(answer) => hook(Action::HookWarned, json!([gone(answer)])),
+        SubscriptionEvent::TargetGone(answer) => {
+            hook(Action::HookWarned, json!([gone_evidence(answer)]))
+        }
         SubscriptionEvent::TargetAnswered { delivery_id } => {
             hook(Action::HookRecovered, json!([{"delivery_id": delivery_id}]))
         }
         SubscriptionEvent::SubscriptionRemoved { reason, evidence } => {
-            let answers: Vec<Value> = evidence.iter().map(gone).collect();
+            let answers: Vec<Value> = evidence.iter().map(gone_evidence).collect();
             let decided_by_answers = *reason == RemovalReason::TargetGone;
             let answers = if decided_by_answers { answers.into() } else { Value::Null };
-            hook(Action::HookRemoved, answers).why(reason)
+            hook(Action::HookRemoved, answers).with_reason(reason)
         }
     }
 }
 
-fn gone(answer: &GoneAnswer) -> Value {
+fn gone_evidence(answer: &GoneAnswer) -> Value {
     json!({
         "delivery_id": answer.delivery_id, "status": answer.status,
         "finished_at": answer.finished_at,
@@ -453,7 +457,7 @@ fn of_delivery(id: &str, event: &DeliveryEvent) -> Option<Deed> {
             let step = retried.order.step;
             let evidence =
                 json!({"run_id": step.run_id, "step_id": step.step_id, "tries": retried.tries});
-            Some(Deed::new(Action::WorkflowStepRetried, "delivery", id).with(evidence))
+            Some(Deed::new(Action::WorkflowStepRetried, "delivery", id).with_evidence(evidence))
         }
         DeliveryEvent::DeliveryReissued(reissued) => {
             let evidence = json!({
@@ -461,8 +465,8 @@ fn of_delivery(id: &str, event: &DeliveryEvent) -> Option<Deed> {
                 "hook_id": reissued.consignment.hook_id,
                 "occurrence_id": reissued.consignment.occurrence_id,
             });
-            let deed = Deed::new(Action::DeliveryReissued, "delivery", id).with(evidence);
-            Some(deed.why(&reissued.reason))
+            let deed = Deed::new(Action::DeliveryReissued, "delivery", id).with_evidence(evidence);
+            Some(deed.with_reason(&reissued.reason))
         }
         // The service does these by rule, so history has them and the audit log does not.
         DeliveryEvent::DeliveryQueued(_)
@@ -477,17 +481,18 @@ fn of_replay(id: &str, event: &ReplayEvent) -> Deed {
     let replay = |action| Deed::new(action, "replay", id);
     match event {
         ReplayEvent::ReplayRequested(order) => replay(Action::ReplayRequested)
-            .with(json!({
+            .with_evidence(json!({
                 "selection": order.selection, "force": order.force,
                 "rate_per_second": order.rate_per_second, "selected": order.selected,
             }))
-            .why(&order.reason),
+            .with_reason(&order.reason),
         ReplayEvent::ReplayPaused {} => replay(Action::ReplayPaused),
         ReplayEvent::ReplayResumed {} => replay(Action::ReplayResumed),
-        ReplayEvent::ReplayStopped { reason } => replay(Action::ReplayStopped).why(reason.as_ref()),
-        ReplayEvent::ReplayFinished { queued, skipped } => {
-            replay(Action::ReplayFinished).with(json!({"queued": queued, "skipped": skipped}))
+        ReplayEvent::ReplayStopped { reason } => {
+            replay(Action::ReplayStopped).with_reason(reason.as_ref())
         }
+        ReplayEvent::ReplayFinished { queued, skipped } => replay(Action::ReplayFinished)
+            .with_evidence(json!({"queued": queued, "skipped": skipped})),
     }
 }
 
@@ -500,7 +505,7 @@ fn of_pause(id: &str, event: &PauseEvent) -> Deed {
             (Action::DeliveriesResumed, scope, reason.as_ref())
         }
     };
-    Deed::new(action, "pause", id).with(json!({"scope": scope})).why(reason)
+    Deed::new(action, "pause", id).with_evidence(json!({"scope": scope})).with_reason(reason)
 }
 
 fn of_person(id: &str, event: &PersonEvent) -> Deed {

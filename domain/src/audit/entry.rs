@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::deed::{Deed, EntryParty, SubscriptionOrigin};
-use super::hashing::{FORMAT_VERSION, canonical};
+use super::hashing::{FORMAT_VERSION, canonical_json};
 use super::merkle::Hash;
 use crate::aggregate::event_id;
 use crate::event::{Actor, Event, EventContext};
@@ -70,7 +70,7 @@ impl AuditEntry {
             event_id: stored.id(),
             digest: stored.digest,
             at: stored.context.recorded_at,
-            actor: party(stored.context.actor),
+            actor: entry_party(stored.context.actor),
             caused_by: stored.context.causation_id,
             deed,
         })
@@ -78,8 +78,8 @@ impl AuditEntry {
 
     /// The entry as canonical JSON at this sequence of its chain, from 1.
     #[must_use]
-    pub fn canonical(&self, sequence: u64) -> Vec<u8> {
-        canonical(&HashedEntry {
+    pub fn canonical_json(&self, sequence: u64) -> Vec<u8> {
+        canonical_json(&HashedEntry {
             v: FORMAT_VERSION,
             firm_id: self.firm_id,
             sequence,
@@ -115,7 +115,7 @@ struct HashedEntry<'a> {
     evidence: &'a Value,
 }
 
-fn party(actor: Actor) -> EntryParty {
+fn entry_party(actor: Actor) -> EntryParty {
     let of = |kind, id: Uuid| EntryParty { kind, id: Some(id.to_string()) };
     match actor {
         Actor::Key(id) => of("key", id),

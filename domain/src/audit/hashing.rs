@@ -13,13 +13,13 @@ pub const GENESIS_HASH: Hash = [0; 32];
 
 /// Hash of an entry, linked to the entry before.
 #[must_use]
-pub fn link(previous: &Hash, canonical: &[u8]) -> Hash {
+pub fn linked_hash(previous: &Hash, canonical: &[u8]) -> Hash {
     Sha256::new().chain_update(previous).chain_update(canonical).finalize().into()
 }
 
 /// Canonical JSON (RFC 8785) of a shape whose keys are strings and whose numbers are small
 /// integers.
-pub(super) fn canonical(shape: &impl Serialize) -> Vec<u8> {
+pub(super) fn canonical_json(shape: &impl Serialize) -> Vec<u8> {
     #[expect(clippy::expect_used, reason = "no shape of ours has a key that is not a string")]
     serde_json_canonicalizer::to_vec(shape).expect("a shape of ours is JSON")
 }

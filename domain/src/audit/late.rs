@@ -51,7 +51,7 @@ impl LateStatements {
     /// The statement that the entry of this event is late. A statement holds for an earlier event
     /// of its own firm. A statement about another position holds for no event.
     #[must_use]
-    pub fn about(&self, event: EventPlace) -> Option<&LateStatement> {
+    pub fn statement_about(&self, event: EventPlace) -> Option<&LateStatement> {
         let statement = self.0.get(&event.event_id)?;
         (statement.about == event && event.position < statement.stated_at).then_some(statement)
     }
@@ -97,6 +97,6 @@ mod tests {
         let (firm_id, stream) = (Uuid::from_u128(1), Uuid::from_u128(7).to_string());
         let statement = LateStatement::new(stated_at, firm_id, &stream, &said).unwrap();
         let statements: LateStatements = [statement].into_iter().collect();
-        assert_eq!(statements.about(asked).is_some(), holds);
+        assert_eq!(statements.statement_about(asked).is_some(), holds);
     }
 }

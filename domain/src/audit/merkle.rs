@@ -13,13 +13,13 @@ pub type Hash = [u8; 32];
 
 /// Hash of a leaf.
 #[must_use]
-pub fn leaf(bytes: &[u8]) -> Hash {
+pub fn leaf_hash(bytes: &[u8]) -> Hash {
     Sha256::new().chain_update([0]).chain_update(bytes).finalize().into()
 }
 
 /// Hash of a node over two others.
 #[must_use]
-pub fn node(left: &Hash, right: &Hash) -> Hash {
+pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     Sha256::new().chain_update([1]).chain_update(left).chain_update(right).finalize().into()
 }
 
@@ -39,11 +39,11 @@ impl MerkleFrontier {
     }
 
     /// Adds a leaf by its hash.
-    pub fn push(&mut self, leaf: Hash) {
-        let mut peak = leaf;
+    pub fn push_leaf(&mut self, leaf: Hash) {
+        let mut peak = leaf_hash;
         for _ in 0..self.size.trailing_ones() {
             let left = self.peaks.pop().unwrap_or_default();
-            peak = node(&left, &peak);
+            peak = node_hash(&left, &peak);
         }
         self.peaks.push(peak);
         self.size += 1;
@@ -56,7 +56,7 @@ impl MerkleFrontier {
         let Some(last) = peaks.next() else {
             return Sha256::digest([]).into();
         };
-        peaks.fold(*last, |right, left| node(left, &right))
+        peaks.fold(*last, |right, left| node_hash(left, &right))
     }
 
     /// Bytes of the frontier for storage. The size is stored beside them.
@@ -79,7 +79,7 @@ impl MerkleFrontier {
 impl FromIterator<Hash> for MerkleFrontier {
     fn from_iter<I: IntoIterator<Item = Hash>>(leaves: I) -> Self {
         let mut frontier = Self::default();
-        leaves.into_iter().for_each(|leaf| frontier.push(leaf));
+        leaves.into_iter().for_each(|leaf| frontier.push_leaf(leaf_hash));
         frontier
     }
 }
@@ -112,7 +112,7 @@ const fn left_of(size: u64) -> u64 {
 
 /// Path of a leaf in a tree whose leaves are all at hand.
 #[must_use]
-pub fn path(leaves: &[Hash], index: u64) -> Vec<Hash> {
+pub fn sibling_path(leaves: &[Hash], index: u64) -> Vec<Hash> {
     let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
     let size = u64::try_from(leaves.len()).unwrap_or(u64::MAX);
     let root_of = |Range { start, end }| {
@@ -129,13 +129,13 @@ pub fn root_by_path(index: u64, size: u64, leaf: Hash, path: &[Hash]) -> Option<
         return None;
     }
     let stretches = sibling_ranges(index, size);
-    if stretches.len() != path.len() {
+    if stretches.len() != sibling_path.len() {
         return None;
     }
     let climb = |below: Hash, (stretch, other): (Range<u64>, &Hash)| {
-        if stretch.start > index { node(&below, other) } else { node(other, &below) }
+        if stretch.start > index { node_hash(&below, other) } else { node_hash(other, &below) }
     };
-    Some(stretches.into_iter().zip(path).fold(leaf, climb))
+    Some(stretches.into_iter().zip(sibling_path).fold(leaf_hash, climb))
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
     ];
 
     fn leaves() -> Vec<Hash> {
-        LEAVES.iter().map(|bytes| leaf(&hex::decode(bytes).unwrap())).collect()
+        LEAVES.iter().map(|bytes| leaf_hash(&hex::decode(bytes).unwrap())).collect()
     }
 
     #[test]
@@ -182,19 +182,19 @@ mod tests {
 
     #[test]
     fn g3_only_its_path_proves_a_leaf() {
-        let all: Vec<Hash> = (0..70_u8).map(|n| leaf(&[n])).collect();
+        let all: Vec<Hash> = (0..70_u8).map(|n| leaf_hash(&[n])).collect();
         for size in 1..=70 {
             let tree = &all[..size];
             let root = tree.iter().copied().collect::<MerkleFrontier>().root();
             for (index, leaf) in tree.iter().enumerate() {
                 let index = u64::try_from(index).unwrap();
                 let size = u64::try_from(size).unwrap();
-                let path = path(tree, index);
+                let path = sibling_path(tree, index);
                 assert_eq!(root_by_path(index, size, *leaf, &path), Some(root), "{index}/{size}");
-                let elsewhere = root_by_path(index + 1, size, *leaf, &path);
+                let elsewhere = root_by_path(index + 1, size, *leaf_hash, &sibling_path);
                 assert_ne!(elsewhere, Some(root), "{index}/{size}");
-                assert_ne!(root_by_path(index, size, node(leaf, leaf), &path), Some(root));
-                let longer = [path, vec![root]].concat();
+                assert_ne!(root_by_path(index, size, node_hash(leaf, leaf), &path), Some(root));
+                let longer = [sibling_path, vec![root]].concat();
                 assert_eq!(root_by_path(index, size, *leaf, &longer), None);
             }
         }

@@ -29,7 +29,7 @@ pub use deed::{
 };
 pub use entry::{AuditEntry, EntrySource};
 pub use feed::{FEED_IDLE_MAX, FEED_SESSION_MAX, FeedSession};
-pub use hashing::{FORMAT_VERSION, GENESIS_HASH, link};
+pub use hashing::{FORMAT_VERSION, GENESIS_HASH, linked_hash};
 pub use late::{EventPlace, LateStatement, LateStatements};
 pub use period::{
     AuditPeriod, BackwardPeriod, EntryTime, PeriodStretch, ProvedPeriod, UnprovedPeriod,

@@ -121,7 +121,7 @@ impl PeriodStretch {
     }
 
     /// Adds the next entry.
-    pub fn add(&mut self, entry: EntryTime) {
+    pub fn add_entry(&mut self, entry: EntryTime) {
         self.inside += u64::from(self.period.includes(entry.at));
         self.first = self.first.or(Some(entry));
         self.last = Some(entry);
@@ -131,7 +131,7 @@ impl PeriodStretch {
     ///
     /// # Errors
     /// If the stretch does not reach over both bounds of the period.
-    pub fn proved(self, signed: u64) -> Result<ProvedPeriod, UnprovedPeriod> {
+    pub fn into_proved(self, signed: u64) -> Result<ProvedPeriod, UnprovedPeriod> {
         let Self { period, inside: entries, first, last } = self;
         let before = first.filter(|entry| period.is_before(entry.at));
         if before.is_none() && first.is_none_or(|entry| entry.sequence != 1) {
@@ -163,9 +163,9 @@ mod tests {
         let mut stretch = PeriodStretch::new(period);
         for sequence in places {
             let at = day([2, 4, 4, 9][usize::try_from(sequence - 1).unwrap()]);
-            stretch.add(EntryTime { sequence, at });
+            stretch.add_entry(EntryTime { sequence, at });
         }
-        let proved = stretch.proved(4)?;
+        let proved = stretch.into_proved(4)?;
         let place = |entry: Option<EntryTime>| entry.map(|entry| entry.sequence);
         Ok((proved.entries, place(proved.before), place(proved.after)))
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_stretch_without_entries_proves_nothing() {
-        let proved = PeriodStretch::new(AuditPeriod::default()).proved(0);
+        let proved = PeriodStretch::new(AuditPeriod::default()).into_proved(0);
         assert_eq!(proved, Err(UnprovedPeriod::NothingBefore));
     }
 

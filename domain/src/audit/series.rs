@@ -112,7 +112,7 @@ impl SeriesState<'_> {
     /// # Errors
     /// [`SigningRefusal`]. The installation is judged first, then the key, then the files: a
     /// foreign folder has foreign keys, too.
-    pub fn check(&self) -> Result<(), SigningRefusal> {
+    pub fn check_signer(&self) -> Result<(), SigningRefusal> {
         let files = [self.remembered_file, self.last_file].into_iter().flatten();
         let mut others = files.filter_map(|file| file.other_installation(self.installation_id));
         if let Some(other) = others.next() {
@@ -207,7 +207,7 @@ mod tests {
             signing_key_id: folders.keys.last().copied(),
             installation_id: Some(OURS),
         };
-        state.check()
+        state.check_signer()
     }
 
     fn second_key(key_id: &str, other: &str) -> SigningRefusal {
@@ -241,7 +241,7 @@ mod tests {
             signing_key_id: None,
             installation_id: None,
         };
-        assert_eq!(public_halves_alone.check(), Err(missing));
+        assert_eq!(public_halves_alone.check_signer(), Err(missing));
     }
 
     /// A folder of another installation is refused before its key is judged.

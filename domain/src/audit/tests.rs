@@ -64,8 +64,9 @@ fn g5_a_removal_names_its_deciding_deliveries() {
     assert_eq!(subscription_in(HOOK, &removal), Some(HOOK));
     assert_eq!(subscription_in(HOOK, &of), None);
     let entry =
-        AuditEntry::new(stored(&removal, &context), SubscriptionOrigin::by(&of).as_ref()).unwrap();
-    let text = String::from_utf8(entry.canonical(3)).unwrap();
+        AuditEntry::new(stored(&removal, &context), SubscriptionOrigin::from_event(&of).as_ref())
+            .unwrap();
+    let text = String::from_utf8(entry.canonical_json(3)).unwrap();
     assert_eq!(
         text,
         concat!(
@@ -88,7 +89,7 @@ fn g5_a_removal_names_its_deciding_deliveries() {
         )
     );
     assert_eq!(
-        hex::encode(link(&GENESIS_HASH, text.as_bytes())),
+        hex::encode(linked_hash(&GENESIS_HASH, text.as_bytes())),
         "6be644ea77f5d37b57b23e17b170880edf15b27ec1db68a939fea823db2c6c28"
     );
 }
@@ -102,7 +103,7 @@ fn a_subscriptions_entries_hide_its_targets_path() {
     {
         *target_shown = TargetShown::Origin;
     }
-    let (origin, context) = (SubscriptionOrigin::by(&created), context(Actor::System));
+    let (origin, context) = (SubscriptionOrigin::from_event(&created), context(Actor::System));
     for event in [removed(RemovalReason::DeletedByKey, Vec::new()), created] {
         let entry = AuditEntry::new(stored(&event, &context), origin.as_ref()).unwrap();
         assert_eq!(entry.deed.evidence["target"], "https://hooks.example.com/…");
@@ -174,7 +175,7 @@ fn an_entry_names_operator_and_terminal() {
         ..context(Actor::NamedOperator("ann.lee".parse().unwrap()))
     };
     let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
-    let text = String::from_utf8(entry.canonical(1)).unwrap();
+    let text = String::from_utf8(entry.canonical_json(1)).unwrap();
     assert!(text.contains(r#""actor":{"id":"ann.lee","kind":"operator"}"#), "{text}");
     let place = r#""evidence":{"terminal":{"host":"ops-1","login":"ann_db","user":"root"}}"#;
     assert!(text.contains(place), "{text}");
@@ -185,7 +186,7 @@ fn an_entry_of_an_older_build_stays() {
     let event = Event::from(FirmEvent::SecretRevealed {});
     let context = context(Actor::Operator(Uuid::nil()));
     let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
-    let text = String::from_utf8(entry.canonical(1)).unwrap();
+    let text = String::from_utf8(entry.canonical_json(1)).unwrap();
     let actor = r#""actor":{"id":"00000000-0000-0000-0000-000000000000","kind":"operator"}"#;
     assert!(text.contains(actor) && text.contains(r#""evidence":{}"#), "{text}");
 }
@@ -197,20 +198,20 @@ fn g4_a_chain_links_all_its_entries() {
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });
     let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
     let mut chain = AuditChain::default();
-    let links: Vec<LinkedEntry> = (0..5).map(|_| chain.add(&entry)).collect();
+    let links: Vec<LinkedEntry> = (0..5).map(|_| chain.add_entry(&entry)).collect();
     for (place, linked) in (1..).zip(&links) {
         assert_eq!(linked.sequence, place);
-        assert_eq!(linked.hash, link(&linked.previous, &linked.canonical));
+        assert_eq!(linked.hash, linked_hash(&linked.previous, &linked.canonical));
     }
     for pair in links.windows(2) {
         assert_eq!(pair[1].previous, pair[0].hash);
     }
     let head = chain.head(context.firm_id);
     assert_eq!((head.sequence, head.hash), (5, links[4].hash));
-    let leaves: Vec<Hash> = links.iter().map(|linked| merkle::leaf(&linked.hash)).collect();
-    let path = merkle::path(&leaves, 2);
+    let leaves: Vec<Hash> = links.iter().map(|linked| merkle::leaf_hash(&linked.hash)).collect();
+    let path = merkle::sibling_path(&leaves, 2);
     assert_eq!(merkle::root_by_path(2, 5, leaves[2], &path), Some(head.root));
-    assert_eq!(AuditChain::restored(5, *chain.last(), &chain.frontier()), Some(chain));
+    assert_eq!(AuditChain::restored(5, *chain.last_hash(), &chain.frontier_bytes()), Some(chain));
 }
 
 #[test]
@@ -227,7 +228,7 @@ fn an_entry_needs_its_sequence_and_version() {
     let event = Event::from(PersonEvent::PersonErased { time: at(1) });
     let context = context(Actor::System);
     let entry = AuditEntry::new(stored(&event, &context), None).unwrap();
-    let bytes = entry.canonical(3);
+    let bytes = entry.canonical_json(3);
     let said = StoredEntry::read(&bytes, 3).unwrap();
     assert_eq!((said.firm_id, said.position), (Uuid::from_u128(1), 42));
     assert_eq!((said.event_id, said.digest), (entry.event_id, hex::encode([0xab; 32])));
@@ -248,12 +249,12 @@ fn a_list_has_the_named_actions(
     #[case] without_reads: bool,
     #[case] wanted: Option<&[&str]>,
 ) {
-    assert_eq!(Action::wanted(named, without_reads).as_deref(), wanted);
+    assert_eq!(Action::action_words(named, without_reads).as_deref(), wanted);
 }
 
 #[test]
 fn a_list_without_readings_has_all_others() {
-    let wanted = Action::wanted(&[], true).unwrap();
+    let wanted = Action::action_words(&[], true).unwrap();
     assert_eq!(wanted.len(), Action::ALL.len() - Action::READS.len());
     assert!(!wanted.contains(&"audit_read") && !wanted.contains(&"audit_exported"));
 }

@@ -74,7 +74,7 @@ impl VerificationOutcome {
 
     /// The word and the text of the outcome, as they are stored.
     #[must_use]
-    pub fn parts(&self) -> (&'static str, Option<&str>) {
+    pub fn word_and_text(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Intact => ("intact", None),
             Self::Broken(flaw) => ("broken", Some(flaw)),
@@ -121,7 +121,7 @@ mod tests {
             VerificationOutcome::Incomplete("there is no checkpoint".into()),
         ];
         for outcome in outcomes {
-            let (word, text) = outcome.parts();
+            let (word, text) = outcome.word_and_text();
             assert_eq!(VerificationOutcome::of_parts(word, text.map(Into::into)), outcome);
         }
     }

@@ -196,7 +196,7 @@ pub fn clean_answer(bytes: &[u8], secrets: &[&str]) -> String {
     for prefix in [SECRET_PREFIX, API_KEY_PREFIX] {
         cleaned = mask_secrets(&cleaned, prefix);
     }
-    cleaned = cleaned.chars().map(harmless).collect();
+    cleaned = cleaned.chars().map(harmless_char).collect();
     cleaned.truncate(cleaned.floor_char_boundary(ANSWER_KEPT_BYTES));
     cleaned
 }
@@ -216,6 +216,6 @@ fn mask_secrets(text: &str, prefix: &str) -> String {
     masked
 }
 
-fn harmless(c: char) -> char {
+fn harmless_char(c: char) -> char {
     if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c }
 }

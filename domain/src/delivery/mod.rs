@@ -216,7 +216,7 @@ pub struct AttemptConclusion {
 ///
 /// `number` counts attempts from 1. `jitter` lies in −1..=1, and only workflow steps use it.
 #[must_use]
-pub fn conclude(
+pub fn conclude_attempt(
     schedule: RetrySchedule,
     number: u32,
     answer: &AttemptAnswer,
@@ -238,7 +238,7 @@ pub fn conclude(
 /// makes it delivered and any other answer makes it cancelled. A withdrawn delivery is never
 /// retried (ruling 29). One event says both, so the delivery is at no moment failed.
 #[must_use]
-pub fn record(mut attempt: Attempt, withdrawn: Option<CancelCause>) -> DeliveryEvent {
+pub fn attempt_event(mut attempt: Attempt, withdrawn: Option<CancelCause>) -> DeliveryEvent {
     attempt.cancelled = withdrawn.filter(|_| attempt.outcome != Outcome::Delivered);
     if attempt.cancelled.is_some() {
         attempt.next_try_at = None;
@@ -280,14 +280,14 @@ impl Delivery {
                 | DeliveryCommand::Reissue(_),
                 Some(_),
             ) => Ok(Vec::new()),
-            (DeliveryCommand::RetryStep, state) => self.retried(state),
+            (DeliveryCommand::RetryStep, state) => self.retry_step(state),
             (DeliveryCommand::Record { attempt, withdrawn }, state)
                 if awaits_a_try(state, attempt.of) =>
             {
                 if attempt.number != self.tries + 1 {
                     return Err(DeliveryRejection::OutOfOrder);
                 }
-                Ok(vec![record(attempt.clone(), *withdrawn)])
+                Ok(vec![attempt_event(attempt.clone(), *withdrawn)])
             }
             (DeliveryCommand::Cancel { cause, of }, state) if awaits_a_try(state, *of) => {
                 Ok(vec![DeliveryEvent::DeliveryCancelled { cause: *cause, of: *of }])
@@ -299,7 +299,7 @@ impl Delivery {
     }
 
     /// A failed step gets five new attempts under its ids, with its bytes (ruling 33).
-    fn retried(
+    fn retry_step(
         &self,
         state: Option<DeliveryState>,
     ) -> Result<Vec<DeliveryEvent>, DeliveryRejection> {
@@ -395,7 +395,7 @@ impl Delivery {
     }
 
     /// Sets occurrence and subscription from the first event that names them.
-    fn begin(&mut self, of: Option<DeliveryOf>) {
+    fn begin_listed(&mut self, of: Option<DeliveryOf>) {
         if of.is_some() {
             self.state = Some(DeliveryState::Pending);
             self.of = of;
@@ -406,10 +406,10 @@ impl Delivery {
     fn absorb(&mut self, event: &DeliveryEvent) {
         match event {
             DeliveryEvent::DeliveryQueued(consignment) => {
-                self.begin(Some(consignment.delivery_of()));
+                self.begin_listed(Some(consignment.delivery_of()));
             }
             DeliveryEvent::DeliveryReissued(reissued) => {
-                self.begin(Some(reissued.consignment.delivery_of()));
+                self.begin_listed(Some(reissued.consignment.delivery_of()));
             }
             DeliveryEvent::StepQueued(order) => {
                 self.state = Some(DeliveryState::Pending);
@@ -425,7 +425,7 @@ impl Delivery {
                 self.replay = Some(PendingReplay { replay_id: replayed.replay_id, number });
             }
             DeliveryEvent::DeliveryAttempted(attempt) => {
-                self.begin(attempt.of);
+                self.begin_listed(attempt.of);
                 self.tries = self.tries.max(attempt.number);
                 self.state = attempt.state_after().or(self.state);
                 if attempt.replay_id.is_some() {
@@ -439,7 +439,7 @@ impl Delivery {
                 self.body = attempt.body().or(self.body.take());
             }
             DeliveryEvent::DeliveryCancelled { of, .. } => {
-                self.begin(*of);
+                self.begin_listed(*of);
                 self.state = Some(DeliveryState::Cancelled);
             }
         }

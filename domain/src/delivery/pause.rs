@@ -53,7 +53,7 @@ pub struct DeliveryRoute<'a> {
 impl PauseScope {
     /// The scope of a host, for any spelling of its name. `None` if the text is no host.
     #[must_use]
-    pub fn host(name: &str) -> Option<Self> {
+    pub fn of_host(name: &str) -> Option<Self> {
         let url = url::Url::parse(&format!("https://{name}/")).ok()?;
         let plain = url.username().is_empty() && url.password().is_none() && url.port().is_none();
         let whole = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
@@ -209,7 +209,7 @@ mod tests {
     const HOOK: Uuid = Uuid::from_u128(2);
 
     fn scopes() -> [PauseScope; 4] {
-        let host = PauseScope::host("hooks.example").unwrap();
+        let host = PauseScope::of_host("hooks.example").unwrap();
         [
             PauseScope::All,
             PauseScope::Firm { firm_id: FIRM },
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_hosts_spellings_are_one_host() {
-        let host = |name| PauseScope::host(name).map(|scope| scope.to_string());
+        let host = |name| PauseScope::of_host(name).map(|scope| scope.to_string());
         for name in ["hooks.example", "HOOKS.example", "hooks.example."] {
             assert_eq!(host(name).as_deref(), Some("host hooks.example"));
         }

@@ -51,7 +51,7 @@ pub struct ReceiverTally {
 
 impl ReceiverTally {
     /// Takes the next attempt, unless it says nothing about the receiver.
-    pub fn take(&mut self, attempt: &Attempt) {
+    pub fn take_attempt(&mut self, attempt: &Attempt) {
         if !tells_of_receiver(attempt) {
             return;
         }
@@ -109,7 +109,7 @@ mod tests {
 
     fn tally(attempts: &[Attempt]) -> ReceiverTally {
         let mut tally = ReceiverTally::default();
-        attempts.iter().for_each(|one| tally.take(one));
+        attempts.iter().for_each(|one| tally.take_attempt(one));
         tally
     }
 

@@ -59,12 +59,12 @@ impl RetrySchedule {
         jitter: f64,
     ) -> Option<Duration> {
         let index = usize::try_from(tries_used.checked_sub(1)?).ok()?;
-        let seconds = *self.waits().get(index)?;
+        let seconds = *self.wait_seconds().get(index)?;
         let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
-        Some(self.vary(Duration::from_secs(seconds), jitter).max(asked))
+        Some(self.vary_wait(Duration::from_secs(seconds), jitter).max(asked))
     }
 
-    fn waits(self) -> &'static [u64] {
+    fn wait_seconds(self) -> &'static [u64] {
         match self {
             Self::RestHook => &REST_HOOK_WAITS,
             Self::WorkflowStep => &WORKFLOW_STEP_WAITS,
@@ -72,7 +72,7 @@ impl RetrySchedule {
         }
     }
 
-    fn vary(self, wait: Duration, jitter: f64) -> Duration {
+    fn vary_wait(self, wait: Duration, jitter: f64) -> Duration {
         match self {
             Self::RestHook | Self::Replay => wait,
             Self::WorkflowStep => {

@@ -54,7 +54,7 @@ impl WebhookSecret {
     /// Makes a secret from 32 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(text::secret(SECRET_PREFIX, bytes))
+        Self(text::secret_text(SECRET_PREFIX, bytes))
     }
 
     /// Reads a stored secret.
@@ -85,8 +85,8 @@ impl fmt::Debug for WebhookSecret {
 /// Value of `X-Service-Signature` for a body that is sent at this time. The HMAC key is the whole
 /// text of the secret, with its prefix (ruling 22).
 #[must_use]
-pub fn sign(secret: &str, unix_seconds: i64, body: &[u8]) -> String {
-    format!("t={unix_seconds},v1={}", v1(secret, &unix_seconds.to_string(), body))
+pub fn sign_body(secret: &str, unix_seconds: i64, body: &[u8]) -> String {
+    format!("t={unix_seconds},v1={}", v1_hmac(secret, &unix_seconds.to_string(), body))
 }
 
 /// Header and body of a request, as a receiver has them.
@@ -116,17 +116,17 @@ pub enum BadSignature {
 ///
 /// # Errors
 /// [`BadSignature`] is the first reason for a rejection.
-pub fn verify(
+pub fn verify_request(
     request: SignedRequest<'_>,
     secret: &str,
     now_unix_seconds: i64,
 ) -> Result<(), BadSignature> {
-    let (t, given) = parse(request.header).ok_or(BadSignature::Malformed)?;
+    let (t, given) = parse_header(request.header).ok_or(BadSignature::Malformed)?;
     let unix_seconds: i64 = t.parse().map_err(|_| BadSignature::Malformed)?;
     if now_unix_seconds.abs_diff(unix_seconds) > SIGNATURE_AGE_MAX_SECONDS {
         return Err(BadSignature::Stale);
     }
-    let expected = v1(secret, t, request.body);
+    let expected = v1_hmac(secret, t, request.body);
     if bool::from(expected.as_bytes().ct_eq(given.as_bytes())) {
         Ok(())
     } else {
@@ -135,7 +135,7 @@ pub fn verify(
 }
 
 /// The parts `t` and `v1` as they are written, if the header has exactly this form.
-fn parse(header: &str) -> Option<(&str, &str)> {
+fn parse_header(header: &str) -> Option<(&str, &str)> {
     let (t, v1) = header.strip_prefix("t=")?.split_once(",v1=")?;
     let is_time =
         (1..=TIME_DIGITS_MAX).contains(&t.len()) && t.bytes().all(|it| it.is_ascii_digit());
@@ -143,7 +143,7 @@ fn parse(header: &str) -> Option<(&str, &str)> {
     (is_time && v1.len() == V1_DIGITS && v1.bytes().all(is_hex)).then_some((t, v1))
 }
 
-fn v1(secret: &str, t: &str, body: &[u8]) -> String {
+fn v1_hmac(secret: &str, t: &str, body: &[u8]) -> String {
     let mut mac =
         Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length");
     mac.update(t.as_bytes());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn check(header: &str, body: &[u8]) -> Result<(), BadSignature> {
-        verify(SignedRequest { header, body }, SECRET, NOW)
+        verify_request(SignedRequest { header, body }, SECRET, NOW)
     }
 
     /// Debug output hides the secret.
@@ -191,12 +191,12 @@ mod tests {
     #[case(NOW, b"", "b8fb2a5ab5788917d605c0de71194c80589ce74db53f6d544f41c5877c13fd5d")]
     #[case(0, b"\0\xff\r\n", "ac5fa69db1dc2075f519bac399fe1373467e13038220337298fcf042dd1c9c33")]
     fn d11_openssl_agrees(#[case] t: i64, #[case] body: &[u8], #[case] v1: &str) {
-        assert_eq!(sign(SECRET, t, body), format!("t={t},v1={v1}"));
+        assert_eq!(sign_body(SECRET, t, body), format!("t={t},v1={v1}"));
     }
 
     #[test]
     fn a_receiver_accepts_only_signed_bytes() {
-        let header = sign(SECRET, NOW, b"body");
+        let header = sign_body(SECRET, NOW, b"body");
         assert_eq!(check(&header, b"body"), Ok(()));
         assert_eq!(check(&header, b"body "), Err(BadSignature::Mismatch));
         let moved = header.replace(&NOW.to_string(), &(NOW + 1).to_string());
@@ -217,7 +217,7 @@ mod tests {
         #[case] off: i64,
         #[case] expected: Result<(), BadSignature>,
     ) {
-        assert_eq!(check(&sign(SECRET, NOW + off, b""), b""), expected);
+        assert_eq!(check(&sign_body(SECRET, NOW + off, b""), b""), expected);
     }
 
     #[rstest]
@@ -230,13 +230,13 @@ mod tests {
 
     #[test]
     fn a_time_is_signed_as_written() {
-        let header = sign(SECRET, NOW, b"").replace("t=", "t=0");
+        let header = sign_body(SECRET, NOW, b"").replace("t=", "t=0");
         assert_eq!(check(&header, b""), Err(BadSignature::Mismatch));
     }
 
     #[test]
     fn hex_is_lower_case_and_whole() {
-        let header = sign(SECRET, NOW, b"");
+        let header = sign_body(SECRET, NOW, b"");
         let (t, v1) = header.split_once(",v1=").unwrap();
         for other in [&v1.to_uppercase(), &v1[1..], &v1[..63], &format!("{v1}0"), ""] {
             assert_eq!(check(&format!("{t},v1={other}"), b""), Err(BadSignature::Malformed));
@@ -250,10 +250,10 @@ mod tests {
         ) {
             let [ours, theirs] = [ours, theirs].map(WebhookSecret::from_bytes);
             prop_assume!(ours != theirs);
-            let header = sign(ours.as_str(), at, &body);
+            let header = sign_body(ours.as_str(), at, &body);
             let request = SignedRequest { header: &header, body: &body };
-            prop_assert_eq!(verify(request, ours.as_str(), at), Ok(()));
-            prop_assert_eq!(verify(request, theirs.as_str(), at), Err(BadSignature::Mismatch));
+            prop_assert_eq!(verify_request(request, ours.as_str(), at), Ok(()));
+            prop_assert_eq!(verify_request(request, theirs.as_str(), at), Err(BadSignature::Mismatch));
         }
     }
 }

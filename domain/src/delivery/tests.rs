@@ -154,7 +154,7 @@ fn only_a_pending_delivery_is_cancelled() {
 fn d7_the_eighth_failure_is_the_end() {
     let busy = AttemptAnswer::Status(503);
     let waits: Vec<_> = (1..=8)
-        .map(|number| conclude(RetrySchedule::RestHook, number, &busy, None, 0.0))
+        .map(|number| conclude_attempt(RetrySchedule::RestHook, number, &busy, None, 0.0))
         .map(|end| (end.outcome, end.wait.map(|wait| wait.as_secs() / 60)))
         .collect();
     let retry = |minutes| (Outcome::Retry, Some(minutes));
@@ -165,7 +165,8 @@ fn d7_the_eighth_failure_is_the_end() {
 #[test]
 fn d6_2xx_and_final_answers_end_deliveries() {
     let outcome = |status| {
-        conclude(RetrySchedule::RestHook, 1, &AttemptAnswer::Status(status), None, 0.0).outcome
+        conclude_attempt(RetrySchedule::RestHook, 1, &AttemptAnswer::Status(status), None, 0.0)
+            .outcome
     };
     assert_eq!(outcome(204), Outcome::Delivered);
     assert_eq!(outcome(404), Outcome::Failed);

@@ -150,7 +150,11 @@ impl EventContext {
             correlation_id: stored.correlation_id,
             causation_id: stored.causation_id,
             traceparent: stored.traceparent.map(|text| text.0),
-            terminal: terminal(stored.terminal_host, stored.terminal_login, stored.terminal_user),
+            terminal: whole_terminal(
+                stored.terminal_host,
+                stored.terminal_login,
+                stored.terminal_user,
+            ),
         })
     }
 
@@ -184,13 +188,17 @@ impl EventContext {
     pub fn from_map(map: &HashMap<String, String>) -> Result<Self, NotAContext> {
         let text = |name| map.get(name).cloned();
         Ok(Self {
-            firm_id: required(map, FIRM_ID)?,
-            recorded_at: required(map, RECORDED_AT)?,
-            actor: required(map, ACTOR)?,
-            correlation_id: required(map, CORRELATION_ID)?,
-            causation_id: optional(map, CAUSATION_ID)?,
-            traceparent: optional(map, TRACEPARENT)?,
-            terminal: terminal(text(TERMINAL_HOST), text(TERMINAL_LOGIN), text(TERMINAL_USER)),
+            firm_id: required_value(map, FIRM_ID)?,
+            recorded_at: required_value(map, RECORDED_AT)?,
+            actor: required_value(map, ACTOR)?,
+            correlation_id: required_value(map, CORRELATION_ID)?,
+            causation_id: optional_value(map, CAUSATION_ID)?,
+            traceparent: optional_value(map, TRACEPARENT)?,
+            terminal: whole_terminal(
+                text(TERMINAL_HOST),
+                text(TERMINAL_LOGIN),
+                text(TERMINAL_USER),
+            ),
         })
     }
 }
@@ -229,21 +237,21 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for AsText<T> {
     }
 }
 
-fn required<T: FromStr>(
+fn required_value<T: FromStr>(
     map: &HashMap<String, String>,
     name: &'static str,
 ) -> Result<T, NotAContext> {
     map.get(name).and_then(|text| text.parse().ok()).ok_or(NotAContext(name))
 }
 
-fn optional<T: FromStr>(
+fn optional_value<T: FromStr>(
     map: &HashMap<String, String>,
     name: &'static str,
 ) -> Result<Option<T>, NotAContext> {
     map.get(name).map(|text| text.parse().map_err(|_| NotAContext(name))).transpose()
 }
 
-fn terminal(
+fn whole_terminal(
     host: Option<String>,
     login: Option<String>,
     user: Option<String>,

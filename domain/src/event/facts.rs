@@ -12,32 +12,32 @@ use crate::subscription::{SubscriptionEvent, shown_target};
 
 /// The content of an event, as far as it may be shown.
 #[must_use]
-pub fn facts(event: &Event) -> Value {
-    let mut facts = content(event);
+pub fn event_facts(event: &Event) -> Value {
+    let mut facts = event_content(event);
     match event {
         Event::Firm(FirmEvent::FirmOpened { .. } | FirmEvent::FirmChanged { .. }) => {
-            only_whether(&mut facts, &["name", "brand"]);
+            only_whether(&mut event_facts, &["name", "brand"]);
         }
         Event::Form(FormEvent::FormCreated { .. }) => {
-            only_whether(&mut facts["details"], &["title", "slug", "url", "hidden_fields"]);
+            only_whether(&mut event_facts["details"], &["title", "slug", "url", "hidden_fields"]);
         }
         Event::Form(FormEvent::FormChanged { .. }) => {
-            only_whether(&mut facts["edit"], &["title", "slug", "url", "hidden_fields"]);
+            only_whether(&mut event_facts["edit"], &["title", "slug", "url", "hidden_fields"]);
         }
         Event::Subscription(SubscriptionEvent::SubscriptionCreated { target_url, .. }) => {
-            facts["target_url"] = shown_target(target_url).into();
+            event_facts["target_url"] = shown_target(target_url).into();
         }
-        Event::Delivery(DeliveryEvent::StepQueued(order)) => mask(&mut facts, order),
+        Event::Delivery(DeliveryEvent::StepQueued(order)) => mask_target(&mut event_facts, order),
         Event::Delivery(DeliveryEvent::StepRetried(RetriedStep { order, .. })) => {
-            mask(&mut facts["order"], order);
+            mask_target(&mut event_facts["order"], order);
         }
         _ => {}
     }
-    facts
+    event_facts
 }
 
 /// The fields of the event.
-fn content(event: &Event) -> Value {
+fn event_content(event: &Event) -> Value {
     let whole = serde_json::to_value(event).unwrap_or_default();
     let only = |fields: Map<String, Value>| fields.into_iter().next().map(|(_, fields)| fields);
     match whole {
@@ -48,16 +48,16 @@ fn content(event: &Event) -> Value {
 
 /// Replaces each of these values by whether there is one.
 fn only_whether(facts: &mut Value, fields: &[&str]) {
-    let Some(facts) = facts.as_object_mut() else { return };
+    let Some(facts) = event_facts.as_object_mut() else { return };
     for field in fields {
-        if let Some(value) = facts.get_mut(*field) {
+        if let Some(value) = event_facts.get_mut(*field) {
             *value = (!value.is_null()).into();
         }
     }
 }
 
-fn mask(facts: &mut Value, order: &StepOrder) {
-    facts["target"] = order.target.shown().into();
+fn mask_target(facts: &mut Value, order: &StepOrder) {
+    event_facts["target"] = order.target.shown().into();
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn names_and_titles_are_left_out() {
         let edit = FormEdit { title: Some("Divorce".into()), ..FormEdit::default() };
-        let changed = facts(&FormEvent::FormChanged { edit, time: time() }.into());
+        let changed = event_facts(&FormEvent::FormChanged { edit, time: time() }.into());
         assert_eq!(changed["edit"]["title"], true);
         assert_eq!(
             (&changed["edit"]["slug"], &changed["edit"]["status"]),
@@ -90,7 +90,7 @@ mod tests {
             invites_enabled: Some(false),
             time: time(),
         };
-        let firm = facts(&firm.into());
+        let firm = event_facts(&firm.into());
         assert_eq!((&firm["name"], &firm["invites_enabled"]), (&json!(true), &json!(false)));
     }
 
@@ -104,7 +104,7 @@ mod tests {
             form_id: None,
             target_shown: TargetShown::Origin,
         };
-        assert_eq!(facts(&created.into())["target_url"], "https://hooks.example.com/…");
+        assert_eq!(event_facts(&created.into())["target_url"], "https://hooks.example.com/…");
         let step = StepName { run_id: Uuid::from_u128(1), step_id: Uuid::from_u128(2) };
         let order = StepOrder {
             step,
@@ -116,7 +116,7 @@ mod tests {
             extra_headers: 0,
             test: false,
         };
-        let queued = facts(&DeliveryEvent::StepQueued(order).into());
+        let queued = event_facts(&DeliveryEvent::StepQueued(order).into());
         assert!(!queued.to_string().contains("secret"), "{queued}");
         assert_eq!(queued["step"]["run_id"], Uuid::from_u128(1).to_string());
     }

@@ -13,7 +13,7 @@ mod trace;
 
 pub use all::{Event, UnreadableEvent};
 pub use context::{Actor, EventContext, NotAContext};
-pub use facts::facts;
+pub use facts::event_facts;
 pub use name_book::{EventWords, KeyName, NameBook};
 pub use operator::{NotAnOperatorName, OperatorName, Terminal};
 pub use quota::{Quota, QuotaChange};

@@ -32,14 +32,14 @@ pub struct KeyName {
 /// them to the internal API, so that a changed word rebuilds neither.
 pub trait EventWords: Send + Sync {
     /// An event of the stream `id`, as a sentence.
-    fn sentence(&self, names: &NameBook, id: &str, event: &Event) -> String;
+    fn event_sentence(&self, names: &NameBook, id: &str, event: &Event) -> String;
 
     /// An actor, as a noun.
-    fn actor(&self, names: &NameBook, actor: Actor) -> String;
+    fn actor_noun(&self, names: &NameBook, actor: Actor) -> String;
 
     /// The second 410 in a row, as a sentence. Its event alone does not know that it is the second.
     fn second_gone(&self, gone: &GoneAnswer) -> String;
 
     /// Commands that tell more about an object of this kind.
-    fn commands(&self, kind: &str, id: &str, firm_id: Option<Uuid>) -> Vec<String>;
+    fn commands_about(&self, kind: &str, id: &str, firm_id: Option<Uuid>) -> Vec<String>;
 }

@@ -55,19 +55,19 @@ impl Quota {
 
     /// The change that an event makes, if any.
     #[must_use]
-    pub const fn change(event: &Event) -> Option<QuotaChange> {
+    pub const fn change_from(event: &Event) -> Option<QuotaChange> {
         match event {
-            Event::Key(KeyEvent::KeyCreated { .. }) => Some(Self::Keys.by(1)),
-            Event::Key(KeyEvent::KeyRevoked { .. }) => Some(Self::Keys.by(-1)),
+            Event::Key(KeyEvent::KeyCreated { .. }) => Some(Self::Keys.change_by(1)),
+            Event::Key(KeyEvent::KeyRevoked { .. }) => Some(Self::Keys.change_by(-1)),
             Event::Subscription(SubscriptionEvent::SubscriptionCreated { .. }) => {
-                Some(Self::Hooks.by(1))
+                Some(Self::Hooks.change_by(1))
             }
             Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
-                Some(Self::Hooks.by(-1))
+                Some(Self::Hooks.change_by(-1))
             }
-            Event::Invite(InviteEvent::InviteReserved(of)) => Some(invites(of, 1)),
+            Event::Invite(InviteEvent::InviteReserved(of)) => Some(invite_change(of, 1)),
             Event::Invite(InviteEvent::InviteRefused(of) | InviteEvent::InviteReleased(of)) => {
-                Some(invites(of, -1))
+                Some(invite_change(of, -1))
             }
             Event::Subscription(
                 SubscriptionEvent::TargetGone { .. } | SubscriptionEvent::TargetAnswered { .. },
@@ -93,11 +93,11 @@ impl Quota {
         }
     }
 
-    const fn by(self, by: i32) -> QuotaChange {
+    const fn change_by(self, by: i32) -> QuotaChange {
         QuotaChange { quota: self, day: None, by }
     }
 }
 
-const fn invites(of: &InviteOf, by: i32) -> QuotaChange {
+const fn invite_change(of: &InviteOf, by: i32) -> QuotaChange {
     QuotaChange { quota: Quota::Invites, day: Some(of.day), by }
 }

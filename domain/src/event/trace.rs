@@ -37,15 +37,15 @@ impl FromStr for Traceparent {
         let trace_id = next()?;
         let parent_id = next()?;
         let flags = next()?;
-        let [version] = digits(version)?;
+        let [version] = read_hex(version)?;
         let fits = match version {
             0 => more.is_empty(),
             0xff => false,
             _ => more.is_empty() || more.starts_with('-'),
         };
-        let trace_id = digits(trace_id)?;
-        let parent_id = digits(parent_id)?;
-        let [flags] = digits(flags)?;
+        let trace_id = read_hex(trace_id)?;
+        let parent_id = read_hex(parent_id)?;
+        let [flags] = read_hex(flags)?;
         if !fits || parts.next().is_some() || trace_id == [0; 16] || parent_id == [0; 8] {
             return Err(NotATraceparent);
         }
@@ -54,7 +54,7 @@ impl FromStr for Traceparent {
 }
 
 /// Reads `N` bytes from lower-case hexadecimal digits.
-fn digits<const N: usize>(text: &str) -> Result<[u8; N], NotATraceparent> {
+fn read_hex<const N: usize>(text: &str) -> Result<[u8; N], NotATraceparent> {
     let lower = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).map_err(|_| NotATraceparent)?;

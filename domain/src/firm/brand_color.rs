@@ -20,11 +20,11 @@ impl BrandColor {
     /// The ink with the better contrast, which is at least 4.5 : 1.
     #[must_use]
     pub fn ink(self) -> &'static str {
-        if self.light() > BLACK_ABOVE { "#000000" } else { "#ffffff" }
+        if self.relative_luminance() > BLACK_ABOVE { "#000000" } else { "#ffffff" }
     }
 
     /// Relative luminance (WCAG 2).
-    fn light(self) -> f64 {
+    fn relative_luminance(self) -> f64 {
         let [red, green, blue] = self.0.map(|part| {
             let share = f64::from(part) / 255.0;
             if share <= 0.040_45 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
@@ -83,7 +83,7 @@ mod tests {
             for color in [[step; 3], [step, 0, 0], [0, step, 0], [0, 0, step], [255, step, 0]] {
                 let color = BrandColor(color);
                 let ink = if color.ink() == "#000000" { 0.0 } else { 1.0 };
-                let light = color.light();
+                let light = color.relative_luminance();
                 let contrast = (light.max(ink) + 0.05) / (light.min(ink) + 0.05);
                 assert!(contrast >= 4.5, "{color}: {contrast}");
             }

@@ -33,7 +33,7 @@ impl FirmMember {
         is_active && role.is_some_and(MemberRole::manages)
     }
 
-    pub(super) fn effect(&self, change: MemberChange, time: Timestamp) -> ReportEffect {
+    pub(super) fn effect_of_change(&self, change: MemberChange, time: Timestamp) -> ReportEffect {
         ReportEffect::of_all([
             self.effect_on_activity(change, time),
             self.effect_on_role(change, time),
@@ -85,14 +85,14 @@ impl FirmMember {
         }
     }
 
-    pub(super) fn absorb(&mut self, change: MemberChange, time: Timestamp) {
-        state_report::absorb(&mut self.activity, activity_of(change).as_ref(), time);
+    pub(super) fn absorb_change(&mut self, change: MemberChange, time: Timestamp) {
+        state_report::absorb_value(&mut self.activity, activity_of(change).as_ref(), time);
         let role = match change {
             MemberChange::Joined(role) | MemberChange::RoleChanged(role) => Some(Some(role)),
             MemberChange::Left => Some(None),
             MemberChange::Disabled | MemberChange::Enabled => None,
         };
-        state_report::absorb(&mut self.role, role.as_ref(), time);
+        state_report::absorb_value(&mut self.role, role.as_ref(), time);
     }
 }
 

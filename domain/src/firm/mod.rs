@@ -110,13 +110,15 @@ impl Firm {
             }
             FirmCommand::RevealSecret if self.is_dropped => Err(FirmRejection::Closed),
             FirmCommand::RevealSecret => Ok(vec![FirmEvent::SecretRevealed {}]),
-            FirmCommand::RotateSecret { .. } if self.is(FirmStatus::Closed) => {
+            FirmCommand::RotateSecret { .. } if self.has_status(FirmStatus::Closed) => {
                 Err(FirmRejection::Closed)
             }
             FirmCommand::RotateSecret { reason } => {
                 Ok(vec![FirmEvent::SecretRotated { reason: reason.clone() }])
             }
-            FirmCommand::DropData if !self.is(FirmStatus::Closed) => Err(FirmRejection::NotClosed),
+            FirmCommand::DropData if !self.has_status(FirmStatus::Closed) => {
+                Err(FirmRejection::NotClosed)
+            }
             FirmCommand::DropData if self.is_dropped => Ok(Vec::new()),
             FirmCommand::DropData => Ok(vec![FirmEvent::FirmDataDropped {}]),
         }
@@ -138,17 +140,17 @@ impl Firm {
     /// and no event carries it.
     #[must_use]
     pub fn takes_brand_of(&self, time: Timestamp) -> bool {
-        !self.is(FirmStatus::Closed) && self.settings.takes_brand_of(time)
+        !self.has_status(FirmStatus::Closed) && self.settings.takes_brand_of(time)
     }
 
     /// Effect of a report. A command that is no report is always news.
     #[must_use]
     pub fn effect_of(&self, command: &FirmCommand) -> ReportEffect {
         match command {
-            FirmCommand::ReportFirm { time, change } => self.effect(*time, change),
+            FirmCommand::ReportFirm { time, change } => self.effect_of_change(*time, change),
             FirmCommand::ReportMember { member_id, time, change } => {
                 let known = self.members.get(member_id);
-                known.map_or(ReportEffect::News, |member| member.effect(*change, *time))
+                known.map_or(ReportEffect::News, |member| member.effect_of_change(*change, *time))
             }
             FirmCommand::RevealSecret
             | FirmCommand::RotateSecret { .. }
@@ -156,7 +158,7 @@ impl Firm {
         }
     }
 
-    fn is(&self, status: FirmStatus) -> bool {
+    fn has_status(&self, status: FirmStatus) -> bool {
         self.status.is_some_and(|known| known.value == status)
     }
 
@@ -169,13 +171,13 @@ impl Firm {
         if self.status.is_none() && !is_first {
             return Err(FirmRejection::Unknown);
         }
-        Ok(match self.effect(time, change) {
+        Ok(match self.effect_of_change(time, change) {
             ReportEffect::News => firm_events(time, self.settings.news_of(change.clone(), time)),
             ReportEffect::Repeat | ReportEffect::Stale => Vec::new(),
         })
     }
 
-    fn effect(&self, time: Timestamp, change: &FirmChange) -> ReportEffect {
+    fn effect_of_change(&self, time: Timestamp, change: &FirmChange) -> ReportEffect {
         let Some(status) = &self.status else {
             return ReportEffect::News;
         };
@@ -187,7 +189,7 @@ impl Firm {
             (_, FirmChange::Closed) => ReportEffect::News,
             (_, FirmChange::Suspended) => effect_on(Some(status), &FirmStatus::Suspended, time),
             (_, FirmChange::Resumed) => effect_on(Some(status), &FirmStatus::Active, time),
-            (_, FirmChange::Changed { .. }) => self.settings.effect(change, time),
+            (_, FirmChange::Changed { .. }) => self.settings.effect_of_change(change, time),
         }
     }
 
@@ -209,40 +211,40 @@ impl Firm {
     fn absorb(&mut self, event: &FirmEvent) {
         match *event {
             FirmEvent::FirmOpened { time, .. } | FirmEvent::FirmResumed { time } => {
-                self.settings.absorb(event);
-                self.enter(FirmStatus::Active, time);
+                self.settings.absorb_event(event);
+                self.enter_status(FirmStatus::Active, time);
             }
             FirmEvent::FirmChanged { .. } | FirmEvent::FirmNoticesChanged { .. } => {
-                self.settings.absorb(event);
+                self.settings.absorb_event(event);
             }
-            FirmEvent::FirmSuspended { time } => self.enter(FirmStatus::Suspended, time),
-            FirmEvent::FirmClosed { time } => self.enter(FirmStatus::Closed, time),
+            FirmEvent::FirmSuspended { time } => self.enter_status(FirmStatus::Suspended, time),
+            FirmEvent::FirmClosed { time } => self.enter_status(FirmStatus::Closed, time),
             FirmEvent::MemberJoined { member_id, role, time } => {
-                self.tell(member_id, MemberChange::Joined(role), time);
+                self.change_member(member_id, MemberChange::Joined(role), time);
             }
             FirmEvent::MemberRoleChanged { member_id, role, time } => {
-                self.tell(member_id, MemberChange::RoleChanged(role), time);
+                self.change_member(member_id, MemberChange::RoleChanged(role), time);
             }
             FirmEvent::MemberDisabled { member_id, time } => {
-                self.tell(member_id, MemberChange::Disabled, time);
+                self.change_member(member_id, MemberChange::Disabled, time);
             }
             FirmEvent::MemberEnabled { member_id, time } => {
-                self.tell(member_id, MemberChange::Enabled, time);
+                self.change_member(member_id, MemberChange::Enabled, time);
             }
             FirmEvent::MemberLeft { member_id, time } => {
-                self.tell(member_id, MemberChange::Left, time);
+                self.change_member(member_id, MemberChange::Left, time);
             }
             FirmEvent::FirmDataDropped {} => self.is_dropped = true,
             FirmEvent::SecretRevealed {} | FirmEvent::SecretRotated { .. } => {}
         }
     }
 
-    fn enter(&mut self, status: FirmStatus, time: Timestamp) {
-        state_report::absorb(&mut self.status, Some(&status), time);
+    fn enter_status(&mut self, status: FirmStatus, time: Timestamp) {
+        state_report::absorb_value(&mut self.status, Some(&status), time);
     }
 
-    fn tell(&mut self, member_id: Uuid, change: MemberChange, time: Timestamp) {
-        self.members.entry(member_id).or_default().absorb(change, time);
+    fn change_member(&mut self, member_id: Uuid, change: MemberChange, time: Timestamp) {
+        self.members.entry(member_id).or_default().absorb_change(change, time);
     }
 }
 

@@ -39,7 +39,7 @@ impl NoticeChange {
 
     /// This change after an earlier one.
     #[must_use]
-    pub fn after(self, earlier: Self) -> Self {
+    pub fn merged_after(self, earlier: Self) -> Self {
         Self { lang: self.lang.or(earlier.lang), mail: self.mail.or(earlier.mail) }
     }
 }

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::event::FirmEvent;
 use super::notices::NoticeChange;
 use super::report::{FirmBrand, FirmChange};
-use crate::aggregate::state_report::{AspectState, ReportEffect, absorb, effect_if_named, if_news};
+use crate::aggregate::state_report::{
+    AspectState, ReportEffect, absorb_value, effect_if_named, if_news,
+};
 use crate::subscription::FirmPlan;
 use crate::values::{Lang, Timestamp};
 
@@ -26,7 +28,7 @@ impl FirmSettings {
     }
 
     /// Effect of a report that changes settings. Other reports leave the settings as they are.
-    pub(super) fn effect(&self, change: &FirmChange, time: Timestamp) -> ReportEffect {
+    pub(super) fn effect_of_change(&self, change: &FirmChange, time: Timestamp) -> ReportEffect {
         let FirmChange::Changed { name, plan, brand, invites_enabled, notices } = change else {
             return ReportEffect::Repeat;
         };
@@ -57,22 +59,22 @@ impl FirmSettings {
         }
     }
 
-    pub(super) fn absorb(&mut self, event: &FirmEvent) {
+    pub(super) fn absorb_event(&mut self, event: &FirmEvent) {
         match event {
             FirmEvent::FirmOpened { name, plan, brand, time } => {
-                absorb(&mut self.name, Some(name), *time);
-                absorb(&mut self.plan, Some(plan), *time);
-                absorb(&mut self.brand, Some(brand), *time);
+                absorb_value(&mut self.name, Some(name), *time);
+                absorb_value(&mut self.plan, Some(plan), *time);
+                absorb_value(&mut self.brand, Some(brand), *time);
             }
             FirmEvent::FirmChanged { name, plan, brand, invites_enabled, time } => {
-                absorb(&mut self.name, name.as_ref(), *time);
-                absorb(&mut self.plan, plan.as_ref(), *time);
-                absorb(&mut self.brand, brand.as_ref(), *time);
-                absorb(&mut self.invites_enabled, invites_enabled.as_ref(), *time);
+                absorb_value(&mut self.name, name.as_ref(), *time);
+                absorb_value(&mut self.plan, plan.as_ref(), *time);
+                absorb_value(&mut self.brand, brand.as_ref(), *time);
+                absorb_value(&mut self.invites_enabled, invites_enabled.as_ref(), *time);
             }
             FirmEvent::FirmNoticesChanged { notices, time } => {
-                absorb(&mut self.notices_lang, notices.lang.as_ref(), *time);
-                absorb(&mut self.notices_mail, notices.mail.as_ref(), *time);
+                absorb_value(&mut self.notices_lang, notices.lang.as_ref(), *time);
+                absorb_value(&mut self.notices_mail, notices.mail.as_ref(), *time);
             }
             _ => {}
         }

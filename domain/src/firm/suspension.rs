@@ -17,7 +17,7 @@ pub enum SuspensionChange<M> {
 impl<M> SuspensionChange<M> {
     /// The change after one more event of the firm, if any event changed the suspension.
     #[must_use]
-    pub fn after(known: Option<Self>, event: &FirmEvent, moment: M) -> Option<Self> {
+    pub fn after_event(known: Option<Self>, event: &FirmEvent, moment: M) -> Option<Self> {
         match (event, known) {
             (FirmEvent::FirmResumed { .. }, _) => Some(Self::Resumed(moment)),
             (FirmEvent::FirmSuspended { .. }, None) => Some(Self::Suspended(moment)),

@@ -322,7 +322,7 @@ fn after_closing_all_but_closings_is_stale() {
 fn suspension(events: &[FirmEvent]) -> Option<SuspensionChange<usize>> {
     (1..)
         .zip(events)
-        .fold(None, |known, (place, event)| SuspensionChange::after(known, event, place))
+        .fold(None, |known, (place, event)| SuspensionChange::after_event(known, event, place))
 }
 
 /// A suspension after a resumption begins anew.

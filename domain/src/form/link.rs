@@ -45,9 +45,9 @@ impl PrefilledLink {
         lang: Option<Lang>,
     ) -> Self {
         let (kept, ignored): (Vec<_>, Vec<_>) =
-            sent.into_iter().partition(|(key, _)| takes(declared, key));
+            sent.into_iter().partition(|(key, _)| accepts_key(declared, key));
         let hidden: BTreeMap<String, String> =
-            kept.into_iter().map(|(key, value)| (key, cut(&value))).collect();
+            kept.into_iter().map(|(key, value)| (key, cut_value(&value))).collect();
         let language = lang.map(|lang| (LANG, lang.code()));
         let values = hidden.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let url = with_parameters(form_url, language.into_iter().chain(values));
@@ -55,12 +55,12 @@ impl PrefilledLink {
     }
 }
 
-fn takes(declared: &[HiddenField], key: &str) -> bool {
+fn accepts_key(declared: &[HiddenField], key: &str) -> bool {
     UTM_TAGS.contains(&key) || declared.iter().any(|field| field.key == key)
 }
 
 /// Cuts between Unicode scalar values (case A12).
-fn cut(value: &str) -> String {
+fn cut_value(value: &str) -> String {
     value.chars().take(HIDDEN_VALUE_MAX).collect()
 }
 

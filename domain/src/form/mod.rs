@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use uuid::Uuid;
 
-use crate::aggregate::state_report::{AspectState, ReportEffect, absorb, effect_if_named, if_news};
+use crate::aggregate::state_report::{
+    AspectState, ReportEffect, absorb_value, effect_if_named, if_news,
+};
 use crate::aggregate::{aggregate, domain_event};
 use crate::subscription::TARGET_MAX_CHARS;
 use crate::values::Timestamp;
@@ -216,7 +218,7 @@ impl Form {
             None if !creates => return Err(FormRejection::Unknown),
             Some(_) | None => {}
         }
-        Ok(match self.effect(change, *time) {
+        Ok(match self.effect_of_change(change, *time) {
             ReportEffect::News => {
                 vec![form_event(*firm_id, *time, self.aspects.news_of(change.clone(), *time))]
             }
@@ -230,17 +232,17 @@ impl Form {
         &self,
         FormCommand::Report { time, change, .. }: &FormCommand,
     ) -> ReportEffect {
-        self.effect(change, *time)
+        self.effect_of_change(change, *time)
     }
 
-    fn effect(&self, change: &FormChange, time: Timestamp) -> ReportEffect {
+    fn effect_of_change(&self, change: &FormChange, time: Timestamp) -> ReportEffect {
         match change {
             FormChange::Created(_) if self.firm_id.is_none() => ReportEffect::News,
             FormChange::Created(_) => ReportEffect::Repeat,
             FormChange::Deleted if self.deleted => ReportEffect::Repeat,
             FormChange::Deleted => ReportEffect::News,
             _ if self.deleted => ReportEffect::Stale,
-            FormChange::Changed(edit) => self.aspects.effect(edit, time),
+            FormChange::Changed(edit) => self.aspects.effect_of_edit(edit, time),
             FormChange::Published => self.aspects.effect_on_status(FormStatus::Published, time),
             FormChange::Unpublished => self.aspects.effect_on_status(FormStatus::Draft, time),
         }
@@ -251,14 +253,14 @@ impl Form {
         match event {
             FormEvent::FormCreated { firm_id, details, time } => {
                 self.firm_id = Some(*firm_id);
-                aspects.absorb(&details.clone().into(), *time);
+                aspects.absorb_edit(&details.clone().into(), *time);
             }
-            FormEvent::FormChanged { edit, time } => aspects.absorb(edit, *time),
+            FormEvent::FormChanged { edit, time } => aspects.absorb_edit(edit, *time),
             FormEvent::FormPublished { time } => {
-                absorb(&mut aspects.status, Some(&FormStatus::Published), *time);
+                absorb_value(&mut aspects.status, Some(&FormStatus::Published), *time);
             }
             FormEvent::FormUnpublished { time } => {
-                absorb(&mut aspects.status, Some(&FormStatus::Draft), *time);
+                absorb_value(&mut aspects.status, Some(&FormStatus::Draft), *time);
             }
             FormEvent::FormDeleted { .. } => self.deleted = true,
         }
@@ -266,7 +268,7 @@ impl Form {
 }
 
 impl FormAspects {
-    fn effect(&self, edit: &FormEdit, time: Timestamp) -> ReportEffect {
+    fn effect_of_edit(&self, edit: &FormEdit, time: Timestamp) -> ReportEffect {
         ReportEffect::of_all([
             effect_if_named(self.title.as_ref(), edit.title.as_ref(), time),
             effect_if_named(self.slug.as_ref(), edit.slug.as_ref(), time),
@@ -296,13 +298,13 @@ impl FormAspects {
         })
     }
 
-    fn absorb(&mut self, edit: &FormEdit, time: Timestamp) {
-        absorb(&mut self.title, edit.title.as_ref(), time);
-        absorb(&mut self.slug, edit.slug.as_ref(), time);
-        absorb(&mut self.url, edit.url.as_ref(), time);
-        absorb(&mut self.status, edit.status.as_ref(), time);
-        absorb(&mut self.hidden_fields, edit.hidden_fields.as_ref(), time);
-        absorb(&mut self.created_at, edit.created_at.as_ref(), time);
+    fn absorb_edit(&mut self, edit: &FormEdit, time: Timestamp) {
+        absorb_value(&mut self.title, edit.title.as_ref(), time);
+        absorb_value(&mut self.slug, edit.slug.as_ref(), time);
+        absorb_value(&mut self.url, edit.url.as_ref(), time);
+        absorb_value(&mut self.status, edit.status.as_ref(), time);
+        absorb_value(&mut self.hidden_fields, edit.hidden_fields.as_ref(), time);
+        absorb_value(&mut self.created_at, edit.created_at.as_ref(), time);
     }
 }
 

@@ -100,14 +100,14 @@ impl Person {
     pub fn decide(&self, command: &PersonCommand) -> Result<Vec<PersonEvent>, PersonRejection> {
         let (news, event) = match *command {
             PersonCommand::Report { time, change } => {
-                (self.effect_of(command) == ReportEffect::News, change.at(time))
+                (self.effect_of(command) == ReportEffect::News, change.event_at(time))
             }
             PersonCommand::Unsubscribe { time } => {
-                (!self.unsubscribed, AddressChange::Unsubscribed.at(self.not_before(time)))
+                (!self.unsubscribed, AddressChange::Unsubscribed.event_at(self.not_before(time)))
             }
             PersonCommand::Erase { time } => (true, PersonEvent::PersonErased { time }),
             PersonCommand::Bounce { time } => {
-                (!self.bounced, AddressChange::Bounced.at(self.not_before(time)))
+                (!self.bounced, AddressChange::Bounced.event_at(self.not_before(time)))
             }
         };
         Ok(if news { vec![event] } else { Vec::new() })
@@ -123,7 +123,7 @@ impl Person {
             return ReportEffect::News;
         };
         let mut after = self.clone();
-        after.absorb(&change.at(time));
+        after.absorb(&change.event_at(time));
         let stops = change != AddressChange::Restored;
         match time.cmp(&newest) {
             Ordering::Less => ReportEffect::Stale,
@@ -158,7 +158,7 @@ impl Person {
 }
 
 impl AddressChange {
-    const fn at(self, time: Timestamp) -> PersonEvent {
+    const fn event_at(self, time: Timestamp) -> PersonEvent {
         match self {
             Self::Unsubscribed => PersonEvent::AddressUnsubscribed { time },
             Self::Bounced => PersonEvent::AddressBounced { time },

@@ -66,25 +66,25 @@ impl HookEpisode {
     }
 
     /// Takes the next fact, and returns the notice that is due now.
-    pub fn take(&mut self, hook_id: Uuid, turn: EpisodeTurn<'_>) -> Option<NoticeFacts> {
+    pub fn take_turn(&mut self, hook_id: Uuid, turn: EpisodeTurn<'_>) -> Option<NoticeFacts> {
         match turn {
             EpisodeTurn::Attempted(delivery_id, attempt) => {
-                self.attempted(hook_id, delivery_id, attempt)
+                self.take_attempt(hook_id, delivery_id, attempt)
             }
-            EpisodeTurn::Gone(answer) => self.gone(hook_id, answer),
-            EpisodeTurn::Answered(at) => self.succeeded(hook_id, at),
-            EpisodeTurn::Removed(removal) => self.removed(hook_id, removal),
+            EpisodeTurn::Gone(answer) => self.take_gone(hook_id, answer),
+            EpisodeTurn::Answered(at) => self.take_success(hook_id, at),
+            EpisodeTurn::Removed(removal) => self.take_removal(hook_id, removal),
         }
     }
 
     /// Takes the passing of time, and returns the notice that is due now.
-    pub fn pass(&mut self, hook_id: Uuid, now: Timestamp) -> Option<NoticeFacts> {
+    pub fn pass_time(&mut self, hook_id: Uuid, now: Timestamp) -> Option<NoticeFacts> {
         let at = self.due_at().filter(|at| *at <= now)?;
         self.is_failing = true;
-        Some(self.facts(NoticeKind::Failing, hook_id, at))
+        Some(self.notice_facts(NoticeKind::Failing, hook_id, at))
     }
 
-    fn attempted(
+    fn take_attempt(
         &mut self,
         hook_id: Uuid,
         delivery_id: Uuid,
@@ -99,7 +99,7 @@ impl HookEpisode {
             if self.last.as_ref().is_some_and(is_older) {
                 return None;
             }
-            return self.succeeded(hook_id, attempt.finished_at);
+            return self.take_success(hook_id, attempt.finished_at);
         }
         // A replay's failure changes nothing (ruling 31). Neither does a failure of a subscription
         // that was removed meanwhile.
@@ -108,53 +108,53 @@ impl HookEpisode {
         }
         self.failing_since.get_or_insert(attempt.finished_at);
         self.failures += 1;
-        self.note(NoticeAnswer {
+        self.keep_failure(NoticeAnswer {
             delivery_id,
             status: attempt.status,
             error: attempt.error.clone(),
             finished_at: attempt.finished_at,
         });
-        self.pass(hook_id, attempt.finished_at)
+        self.pass_time(hook_id, attempt.finished_at)
     }
 
     /// Keeps the failure that ended last.
-    fn note(&mut self, answer: NoticeAnswer) {
+    fn keep_failure(&mut self, answer: NoticeAnswer) {
         let is_newer = |last: &NoticeAnswer| last.finished_at <= answer.finished_at;
         if self.last.as_ref().is_none_or(is_newer) {
             self.last = Some(answer);
         }
     }
 
-    fn gone(&mut self, hook_id: Uuid, answer: &GoneAnswer) -> Option<NoticeFacts> {
-        self.note(answer.into());
+    fn take_gone(&mut self, hook_id: Uuid, answer: &GoneAnswer) -> Option<NoticeFacts> {
+        self.keep_failure(answer.into());
         if self.is_warned {
             return None;
         }
         self.is_warned = true;
-        let facts = self.facts(NoticeKind::Warned, hook_id, answer.finished_at);
+        let facts = self.notice_facts(NoticeKind::Warned, hook_id, answer.finished_at);
         Some(NoticeFacts { answers: vec![answer.into()], ..facts })
     }
 
-    fn succeeded(&mut self, hook_id: Uuid, at: Timestamp) -> Option<NoticeFacts> {
+    fn take_success(&mut self, hook_id: Uuid, at: Timestamp) -> Option<NoticeFacts> {
         let ended = std::mem::take(self);
         let was_told = ended.is_warned || ended.is_failing;
-        was_told.then(|| ended.facts(NoticeKind::Recovered, hook_id, at))
+        was_told.then(|| ended.notice_facts(NoticeKind::Recovered, hook_id, at))
     }
 
     /// A subscription that goes along with its key or its firm has no notice of its own.
-    fn removed(&mut self, hook_id: Uuid, removal: Removal<'_>) -> Option<NoticeFacts> {
+    fn take_removal(&mut self, hook_id: Uuid, removal: Removal<'_>) -> Option<NoticeFacts> {
         let ended = std::mem::take(self);
         let reason = match removal.reason {
             RemovalReason::DeletedByKey => "deleted_by_key",
             RemovalReason::TargetGone => "target_gone",
             RemovalReason::KeyRevoked | RemovalReason::FirmClosed => return None,
         };
-        let facts = ended.facts(NoticeKind::Removed, hook_id, removal.at);
+        let facts = ended.notice_facts(NoticeKind::Removed, hook_id, removal.at);
         let answers = removal.evidence.iter().map(NoticeAnswer::from).collect();
         Some(NoticeFacts { reason: Some(reason.to_owned()), answers, ..facts })
     }
 
-    fn facts(&self, kind: NoticeKind, hook_id: Uuid, happened_at: Timestamp) -> NoticeFacts {
+    fn notice_facts(&self, kind: NoticeKind, hook_id: Uuid, happened_at: Timestamp) -> NoticeFacts {
         NoticeFacts {
             kind,
             subject_id: hook_id,
@@ -201,7 +201,7 @@ mod tests {
     fn kinds(episode: &mut HookEpisode, attempts: &[Attempt]) -> Vec<NoticeKind> {
         attempts
             .iter()
-            .filter_map(|one| episode.take(HOOK, EpisodeTurn::Attempted(DELIVERY, one)))
+            .filter_map(|one| episode.take_turn(HOOK, EpisodeTurn::Attempted(DELIVERY, one)))
             .map(|facts| facts.kind)
             .collect()
     }
@@ -232,12 +232,12 @@ mod tests {
         assert_eq!(kinds(&mut episode, &[attempt(9, Outcome::Failed)]), []);
         let day = 24 * 60;
         assert_eq!(episode.due_at(), Some(noon(day)));
-        assert_eq!(episode.pass(HOOK, noon(day - 1)), None);
-        let told = episode.pass(HOOK, noon(day)).unwrap();
+        assert_eq!(episode.pass_time(HOOK, noon(day - 1)), None);
+        let told = episode.pass_time(HOOK, noon(day)).unwrap();
         assert_eq!((told.kind, told.failures), (NoticeKind::Failing, 10));
         assert_eq!(told.failing_since, Some(noon(0)));
         assert_eq!(told.answers[0].status, Some(503));
-        assert_eq!(episode.pass(HOOK, noon(day + 1)), None);
+        assert_eq!(episode.pass_time(HOOK, noon(day + 1)), None);
     }
 
     /// Nine failures make no notice in days either, nor does the success after them.
@@ -255,12 +255,12 @@ mod tests {
     fn d9_a_410_warns_and_two_remove() {
         let mut episode = HookEpisode::default();
         let both = [gone(1), gone(2)];
-        let warned = episode.take(HOOK, EpisodeTurn::Gone(&both[0])).unwrap();
+        let warned = episode.take_turn(HOOK, EpisodeTurn::Gone(&both[0])).unwrap();
         assert_eq!((warned.kind, warned.answers), (NoticeKind::Warned, vec![(&both[0]).into()]));
-        assert_eq!(episode.take(HOOK, EpisodeTurn::Gone(&both[1])), None);
+        assert_eq!(episode.take_turn(HOOK, EpisodeTurn::Gone(&both[1])), None);
         let reason = RemovalReason::TargetGone;
         let removal = Removal { reason, evidence: &both, at: noon(2) };
-        let removed = episode.take(HOOK, EpisodeTurn::Removed(removal)).unwrap();
+        let removed = episode.take_turn(HOOK, EpisodeTurn::Removed(removal)).unwrap();
         assert_eq!((removed.kind, removed.answers.len()), (NoticeKind::Removed, 2));
         assert_eq!(removed.reason.as_deref(), Some("target_gone"));
     }
@@ -270,7 +270,7 @@ mod tests {
         for reason in [RemovalReason::KeyRevoked, RemovalReason::FirmClosed] {
             let removal = Removal { reason, evidence: &[], at: noon(0) };
             let turn = EpisodeTurn::Removed(removal);
-            assert_eq!(HookEpisode::default().take(HOOK, turn), None, "{reason:?}");
+            assert_eq!(HookEpisode::default().take_turn(HOOK, turn), None, "{reason:?}");
         }
     }
 
@@ -291,10 +291,10 @@ mod tests {
     #[test]
     fn d9_an_earlier_success_keeps_the_episode() {
         let mut episode = HookEpisode::default();
-        let warned = episode.take(HOOK, EpisodeTurn::Gone(&gone(2))).unwrap();
+        let warned = episode.take_turn(HOOK, EpisodeTurn::Gone(&gone(2))).unwrap();
         assert_eq!(warned.kind, NoticeKind::Warned);
         assert_eq!(kinds(&mut episode, &[attempt(1, Outcome::Delivered)]), []);
-        assert_eq!(episode.take(HOOK, EpisodeTurn::Gone(&gone(3))), None);
+        assert_eq!(episode.take_turn(HOOK, EpisodeTurn::Gone(&gone(3))), None);
         let failures: Vec<Attempt> = (4..14).map(|n| attempt(n, Outcome::Retry)).collect();
         assert_eq!(kinds(&mut episode, &failures), []);
         assert_eq!(kinds(&mut episode, &[attempt(12, Outcome::Delivered)]), []);
@@ -308,10 +308,10 @@ mod tests {
     #[test]
     fn d9_after_a_success_410_warns_again() {
         let mut episode = HookEpisode::default();
-        episode.take(HOOK, EpisodeTurn::Gone(&gone(1)));
-        let recovered = episode.take(HOOK, EpisodeTurn::Answered(noon(2))).unwrap();
+        episode.take_turn(HOOK, EpisodeTurn::Gone(&gone(1)));
+        let recovered = episode.take_turn(HOOK, EpisodeTurn::Answered(noon(2))).unwrap();
         assert_eq!(recovered.kind, NoticeKind::Recovered);
-        let warned = episode.take(HOOK, EpisodeTurn::Gone(&gone(3))).unwrap();
+        let warned = episode.take_turn(HOOK, EpisodeTurn::Gone(&gone(3))).unwrap();
         assert_eq!(warned.kind, NoticeKind::Warned);
     }
 }

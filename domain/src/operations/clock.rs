@@ -44,9 +44,9 @@ impl ClockComparison {
         let jumped = self.expected.map_or(TimeDelta::zero(), |expected| self.database - expected);
         let apart = self.machine - self.database;
         if jumped.abs() > CLOCK_SKEW_MAX {
-            Some(ClockFault::Jumped { seconds: nearest(jumped) })
+            Some(ClockFault::Jumped { seconds: nearest_seconds(jumped) })
         } else if apart.abs() > CLOCK_SKEW_MAX {
-            Some(ClockFault::Apart { seconds: nearest(apart) })
+            Some(ClockFault::Apart { seconds: nearest_seconds(apart) })
         } else {
             None
         }
@@ -65,7 +65,7 @@ impl ClockFault {
 }
 
 /// Rounds to whole seconds. A reading takes some milliseconds, so an exact hour may measure less.
-fn nearest(off: TimeDelta) -> i64 {
+fn nearest_seconds(off: TimeDelta) -> i64 {
     let half = TimeDelta::milliseconds(500);
     if off < TimeDelta::zero() { (off - half).num_seconds() } else { (off + half).num_seconds() }
 }

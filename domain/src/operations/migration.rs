@@ -44,7 +44,7 @@ impl StepEffect {
 
     /// An estimate of the seconds for a table of this size.
     #[must_use]
-    pub const fn seconds(self, bytes: u64) -> u64 {
+    pub const fn estimated_seconds(self, bytes: u64) -> u64 {
         match self {
             Self::NewTable | Self::Brief => 0,
             Self::Index | Self::WholeTable | Self::Rows => bytes.div_ceil(BYTES_PER_SECOND),
@@ -54,24 +54,24 @@ impl StepEffect {
 
 /// The steps of a migration, in order. Several brief steps on one table are one.
 #[must_use]
-pub fn steps(sql: &str) -> Vec<MigrationStep> {
+pub fn migration_steps(sql: &str) -> Vec<MigrationStep> {
     let mut steps: Vec<MigrationStep> = Vec::new();
-    for statement in statements(sql) {
-        let Some(mut step) = step(&statement) else { continue };
+    for statement in split_statements(sql) {
+        let Some(mut step) = statement_step(&statement) else { continue };
         let is_new =
             |one: &MigrationStep| one.table == step.table && one.effect == StepEffect::NewTable;
-        if steps.iter().any(is_new) {
+        if migration_steps.iter().any(is_new) {
             step.effect = StepEffect::NewTable;
         }
-        if !steps.contains(&step) {
-            steps.push(step);
+        if !migration_steps.contains(&step) {
+            migration_steps.push(step);
         }
     }
-    steps
+    migration_steps
 }
 
 /// The step of one statement. Comments, functions and the like touch no table.
-fn step(statement: &str) -> Option<MigrationStep> {
+fn statement_step(statement: &str) -> Option<MigrationStep> {
     let words: Vec<&str> = statement.split([' ', '(']).filter(|word| !word.is_empty()).collect();
     let after = |word: &str| {
         let place = words.iter().position(|one| *one == word)?;
@@ -103,7 +103,7 @@ fn of_alteration(statement: &str) -> StepEffect {
 }
 
 /// The statements of a text: in small letters, on one line each, without comments.
-fn statements(sql: &str) -> Vec<String> {
+fn split_statements(sql: &str) -> Vec<String> {
     let plain: String = sql
         .lines()
         .map(|line| line.split_once("--").map_or(line, |(code, _)| code).to_lowercase() + " ")
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn told(sql: &str) -> Vec<(String, StepEffect)> {
-        steps(sql).into_iter().map(|step| (step.table, step.effect)).collect()
+        migration_steps(sql).into_iter().map(|step| (step.table, step.effect)).collect()
     }
 
     #[test]
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn an_estimate_grows_with_the_table() {
-        assert_eq!(StepEffect::Index.seconds(0), 0);
-        assert_eq!(StepEffect::Index.seconds(1), 1);
-        assert_eq!(StepEffect::WholeTable.seconds(5_000_000_000), 100);
-        assert_eq!(StepEffect::Brief.seconds(5_000_000_000), 0);
+        assert_eq!(StepEffect::Index.estimated_seconds(0), 0);
+        assert_eq!(StepEffect::Index.estimated_seconds(1), 1);
+        assert_eq!(StepEffect::WholeTable.estimated_seconds(5_000_000_000), 100);
+        assert_eq!(StepEffect::Brief.estimated_seconds(5_000_000_000), 0);
     }
 }

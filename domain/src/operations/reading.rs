@@ -152,7 +152,7 @@ pub enum ReadAs {
 impl ReadAs {
     /// Whether the data leaves the service as a whole.
     #[must_use]
-    pub const fn leaves(self) -> bool {
+    pub const fn leaves_service(self) -> bool {
         match self {
             Self::Page => false,
             Self::Csv | Self::Ndjson | Self::Bundle | Self::Feed => true,

@@ -31,7 +31,7 @@ impl InstallationIds {
     ///
     /// # Errors
     /// [`StrangeKeyring`] if the ids differ.
-    pub fn shared(self, new: Uuid) -> Result<Uuid, StrangeKeyring> {
+    pub fn shared_id(self, new: Uuid) -> Result<Uuid, StrangeKeyring> {
         match (self.main, self.keyring) {
             (Some(main), Some(keyring)) if main != keyring => Err(StrangeKeyring { main, keyring }),
             (Some(id), _) | (None, Some(id)) => Ok(id),
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn another_installations_keyring_is_refused() {
-        let shared = |main, keyring| InstallationIds { main, keyring }.shared(NEW);
+        let shared = |main, keyring| InstallationIds { main, keyring }.shared_id(NEW);
         assert_eq!(shared(None, None), Ok(NEW));
         assert_eq!(shared(Some(ONE), None), Ok(ONE), "the keyring is from before the id");
         assert_eq!(shared(None, Some(ONE)), Ok(ONE), "the main database is from before the id");

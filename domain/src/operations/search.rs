@@ -35,7 +35,7 @@ pub enum SearchTerm {
 
 /// All readings of a text, the surest first. None of an empty or very long text.
 #[must_use]
-pub fn terms(text: &str) -> Vec<SearchTerm> {
+pub fn search_terms(text: &str) -> Vec<SearchTerm> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > TEXT_MAX {
         return Vec::new();
@@ -52,7 +52,7 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
     }
     let position = text.parse().ok().filter(|position| *position > 0).map(SearchTerm::Position);
     // A number alone is an address, too (WHATWG URL), and nobody means it.
-    let host = match PauseScope::host(text) {
+    let host = match PauseScope::of_host(text) {
         Some(PauseScope::Host { host }) if text.contains(['.', ':']) => {
             Some(SearchTerm::Host(host))
         }
@@ -65,7 +65,7 @@ pub fn terms(text: &str) -> Vec<SearchTerm> {
 /// The text as an address may hold it. A whole key is cut to the part that people see. `None` if a
 /// token or a webhook secret is in it.
 #[must_use]
-pub fn harmless(text: &str) -> Option<&str> {
+pub fn harmless_text(text: &str) -> Option<&str> {
     if text.contains(TOKEN_PREFIX) || text.contains(SECRET_PREFIX) {
         return None;
     }
@@ -80,7 +80,7 @@ fn shown_of_key(key: &str) -> &str {
 
 /// The ids that begin with these digits.
 fn ids_beginning(text: &str) -> Option<SearchTerm> {
-    let range = IdRange::new(text).filter(|range| range.whole().is_none())?;
+    let range = IdRange::new(text).filter(|range| range.whole_id().is_none())?;
     Some(SearchTerm::IdsBetween(range.first, range.last))
 }
 
@@ -97,16 +97,16 @@ mod tests {
         let beginning =
             range("12340000-0000-0000-0000-000000000000", "1234ffff-ffff-ffff-ffff-ffffffffffff");
         let name = SearchTerm::FirmName("1234".into());
-        assert_eq!(terms(" 1234 "), [SearchTerm::Position(1234), beginning, name]);
+        assert_eq!(search_terms(" 1234 "), [SearchTerm::Position(1234), beginning, name]);
         let host = SearchTerm::Host("hooks.example.com".into());
         let name = SearchTerm::FirmName("hooks.example.com.".into());
-        assert_eq!(terms("Hooks.Example.COM."), [host, name]);
-        assert_eq!(terms("Harrow Lane"), [SearchTerm::FirmName("harrow lane".into())]);
+        assert_eq!(search_terms("Hooks.Example.COM."), [host, name]);
+        assert_eq!(search_terms("Harrow Lane"), [SearchTerm::FirmName("harrow lane".into())]);
         let id = "01a20f92-7c5f-7000-8000-00000000000a";
-        assert_eq!(terms(id), [SearchTerm::Id(id.parse().unwrap())]);
-        assert_eq!(terms(&"ab".repeat(32)), [SearchTerm::Hash([0xab; 32])]);
-        assert_eq!(terms(""), []);
-        assert_eq!(terms(&"x".repeat(301)), []);
+        assert_eq!(search_terms(id), [SearchTerm::Id(id.parse().unwrap())]);
+        assert_eq!(search_terms(&"ab".repeat(32)), [SearchTerm::Hash([0xab; 32])]);
+        assert_eq!(search_terms(""), []);
+        assert_eq!(search_terms(&"x".repeat(301)), []);
     }
 
     /// The beginning has four digits or more, and each hyphen in its place.
@@ -124,20 +124,20 @@ mod tests {
     #[test]
     fn a_search_uses_a_keys_shown_part() {
         let key = format!("ffk_{}", "A".repeat(43));
-        assert_eq!(terms(&key), [SearchTerm::KeyStart("ffk_AAAAAAAA".into())]);
-        assert_eq!(terms("ffk_ab"), [SearchTerm::KeyStart("ffk_ab".into())]);
+        assert_eq!(search_terms(&key), [SearchTerm::KeyStart("ffk_AAAAAAAA".into())]);
+        assert_eq!(search_terms("ffk_ab"), [SearchTerm::KeyStart("ffk_ab".into())]);
     }
 
     #[test]
     fn a_search_address_holds_no_secret() {
         let key = format!("ffk_{}", "A".repeat(43));
-        assert_eq!(harmless(&key), Some("ffk_AAAAAAAA"));
-        assert_eq!(harmless(&format!("Bearer {key}")), Some("ffk_AAAAAAAA"));
-        assert_eq!(harmless("ffk_éééééééééé"), Some("ffk_éééééééé"));
-        assert_eq!(harmless("ffk_a"), Some("ffk_a"));
-        assert_eq!(harmless("Harrow Lane"), Some("Harrow Lane"));
+        assert_eq!(harmless_text(&key), Some("ffk_AAAAAAAA"));
+        assert_eq!(harmless_text(&format!("Bearer {key}")), Some("ffk_AAAAAAAA"));
+        assert_eq!(harmless_text("ffk_éééééééééé"), Some("ffk_éééééééé"));
+        assert_eq!(harmless_text("ffk_a"), Some("ffk_a"));
+        assert_eq!(harmless_text("Harrow Lane"), Some("Harrow Lane"));
         for secret in ["fft_AAAA", "Bearer fft_AAAA", "whsec_AAAA", "ffk_a fft_a"] {
-            assert_eq!(harmless(secret), None, "{secret}");
+            assert_eq!(harmless_text(secret), None, "{secret}");
         }
     }
 }

@@ -10,39 +10,43 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// IPv4 ranges that are not the public internet (ruling 16).
 const V4_PRIVATE: [Ipv4Net; 16] = [
-    v4([0, 0, 0, 0], 8),
-    v4([10, 0, 0, 0], 8),
-    v4([100, 64, 0, 0], 10),
-    v4([127, 0, 0, 0], 8),
-    v4([169, 254, 0, 0], 16),
-    v4([172, 16, 0, 0], 12),
-    v4([192, 0, 0, 0], 24),
-    v4([192, 0, 2, 0], 24),
-    v4([192, 88, 99, 0], 24),
-    v4([192, 168, 0, 0], 16),
-    v4([198, 18, 0, 0], 15),
-    v4([198, 51, 100, 0], 24),
-    v4([203, 0, 113, 0], 24),
-    v4([224, 0, 0, 0], 4),
-    v4([240, 0, 0, 0], 4),
+    ipv4_net([0, 0, 0, 0], 8),
+    ipv4_net([10, 0, 0, 0], 8),
+    ipv4_net([100, 64, 0, 0], 10),
+    ipv4_net([127, 0, 0, 0], 8),
+    ipv4_net([169, 254, 0, 0], 16),
+    ipv4_net([172, 16, 0, 0], 12),
+    ipv4_net([192, 0, 0, 0], 24),
+    ipv4_net([192, 0, 2, 0], 24),
+    ipv4_net([192, 88, 99, 0], 24),
+    ipv4_net([192, 168, 0, 0], 16),
+    ipv4_net([198, 18, 0, 0], 15),
+    ipv4_net([198, 51, 100, 0], 24),
+    ipv4_net([203, 0, 113, 0], 24),
+    ipv4_net([224, 0, 0, 0], 4),
+    ipv4_net([240, 0, 0, 0], 4),
     // Public address of a cloud provider's metadata service.
-    v4([168, 63, 129, 16], 32),
+    ipv4_net([168, 63, 129, 16], 32),
 ];
 
 /// The only IPv6 range that is assigned to the public internet (ruling 16). IPv4 addresses written
 /// as IPv6 (`::ffff:…`, `64:ff9b::…`) lie outside and are never public.
-const V6_GLOBAL: Ipv6Net = v6([0x2000, 0], 3);
+const V6_GLOBAL: Ipv6Net = ipv6_net([0x2000, 0], 3);
 
 /// Ranges inside [`V6_GLOBAL`] that are not public (ruling 16).
-const V6_PRIVATE: [Ipv6Net; 4] =
-    [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
+const V6_PRIVATE: [Ipv6Net; 4] = [
+    ipv6_net([0x2001, 0], 23),
+    ipv6_net([0x2001, 0xdb8], 32),
+    ipv6_net([0x2002, 0], 16),
+    ipv6_net([0x3fff, 0], 20),
+];
 
-const fn v4(octets: [u8; 4], prefix: u8) -> Ipv4Net {
+const fn ipv4_net(octets: [u8; 4], prefix: u8) -> Ipv4Net {
     let [a, b, c, d] = octets;
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
 }
 
-const fn v6(head: [u16; 2], prefix: u8) -> Ipv6Net {
+const fn ipv6_net(head: [u16; 2], prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(head[0], head[1], 0, 0, 0, 0, 0, 0), prefix)
 }
 
@@ -82,12 +86,12 @@ impl AllowedTargets {
     /// allowed ranges an IPv4-mapped IPv6 address counts as its IPv4 address.
     #[must_use]
     pub fn permits(&self, ip: IpAddr) -> bool {
-        is_public_address(ip) || self.opens(ip.to_canonical())
+        is_public_address(ip) || self.is_in_range(ip.to_canonical())
     }
 
     /// Whether `http` targets are accepted beside `https`.
     #[must_use]
-    pub fn http(&self) -> bool {
+    pub fn allows_http(&self) -> bool {
         self.http
     }
 
@@ -99,10 +103,10 @@ impl AllowedTargets {
 
     /// Whether names of this machine may be targets, because its loopback address is allowed.
     pub(crate) fn opens_loopback(&self) -> bool {
-        self.opens(Ipv4Addr::LOCALHOST.into()) || self.opens(Ipv6Addr::LOCALHOST.into())
+        self.is_in_range(Ipv4Addr::LOCALHOST.into()) || self.is_in_range(Ipv6Addr::LOCALHOST.into())
     }
 
-    fn opens(&self, ip: IpAddr) -> bool {
+    fn is_in_range(&self, ip: IpAddr) -> bool {
         self.cidrs.iter().any(|net| net.contains(&ip))
     }
 }
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn by_default_nothing_private_is_permitted() {
         let allowed = AllowedTargets::default();
-        assert!(!allowed.is_open() && !allowed.http() && !allowed.opens_loopback());
+        assert!(!allowed.is_open() && !allowed.allows_http() && !allowed.opens_loopback());
         assert!(allowed.permits(ip("1.1.1.1")));
         assert!(!allowed.permits(ip("127.0.0.1")));
         assert!(!allowed.permits(ip("::1")));
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn http_alone_is_an_opening_too() {
         let allowed = AllowedTargets::new(Vec::new()).with_http();
-        assert!(allowed.http() && allowed.is_open());
+        assert!(allowed.allows_http() && allowed.is_open());
         assert!(!allowed.permits(ip("127.0.0.1")));
     }
 }

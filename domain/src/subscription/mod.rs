@@ -180,7 +180,7 @@ impl Subscription {
 
     /// The 410s since the last success, in the order of their ends.
     #[must_use]
-    pub fn gone(&self) -> &[GoneAnswer] {
+    pub fn gone_answers(&self) -> &[GoneAnswer] {
         &self.gone
     }
 
@@ -228,7 +228,7 @@ impl Subscription {
             (
                 SubscriptionCommand::RecordAnswered { delivery_id, finished_at },
                 SubscriptionState::Live,
-            ) => Ok(self.answered(*delivery_id, *finished_at)),
+            ) => Ok(self.success_events(*delivery_id, *finished_at)),
             (SubscriptionCommand::JudgeGone { open_since }, SubscriptionState::Live) => {
                 Ok(two_in_a_row(&self.gone, *open_since).map(removed_by).into_iter().collect())
             }
@@ -237,7 +237,7 @@ impl Subscription {
 
     /// A success forgets the 410s that ended before it. Later ones are noted again behind it, so
     /// that the stream tells the order of the ends. Without an earlier 410 there is no event.
-    fn answered(&self, delivery_id: Uuid, finished_at: Timestamp) -> Vec<SubscriptionEvent> {
+    fn success_events(&self, delivery_id: Uuid, finished_at: Timestamp) -> Vec<SubscriptionEvent> {
         let later = self.gone.partition_point(|gone| gone.finished_at <= finished_at);
         if later == 0 {
             return Vec::new();

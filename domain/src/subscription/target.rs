@@ -93,7 +93,7 @@ impl Target {
         let mut url = Url::parse(text).map_err(|_| TargetRefusal::NotAUrl)?;
         url.set_fragment(None);
         drop_trailing_dot(&mut url)?;
-        let host = classify(&url, allowed)?;
+        let host = classify_host(&url, allowed)?;
         let port = url.port_or_known_default().ok_or(TargetRefusal::NotAUrl)?;
         if BAD_PORTS.contains(&port) {
             return Err(TargetRefusal::BadPort(port));
@@ -217,7 +217,7 @@ fn check_text(text: &str, allowed: &AllowedTargets) -> Result<(), TargetRefusal>
     }
     let rest = text
         .strip_prefix("https://")
-        .or_else(|| text.strip_prefix("http://").filter(|_| allowed.http()))
+        .or_else(|| text.strip_prefix("http://").filter(|_| allowed.allows_http()))
         .ok_or(TargetRefusal::NotHttps)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     match authority {
@@ -235,7 +235,7 @@ fn drop_trailing_dot(url: &mut Url) -> Result<(), TargetRefusal> {
     url.set_host(Some(&name)).map_err(|_| TargetRefusal::NotAUrl)
 }
 
-fn classify(url: &Url, allowed: &AllowedTargets) -> Result<TargetHost, TargetRefusal> {
+fn classify_host(url: &Url, allowed: &AllowedTargets) -> Result<TargetHost, TargetRefusal> {
     match url.host() {
         None => Err(TargetRefusal::NoHost),
         Some(Host::Ipv4(ip)) => classify_ip(ip.into(), allowed),

@@ -18,7 +18,7 @@ pub struct NeitherDayNorInstant;
 impl AccessMoment {
     /// The moment, or now if it has not come yet: the end of today lies ahead.
     #[must_use]
-    pub fn at(self, now: Timestamp) -> Timestamp {
+    pub fn capped_at(self, now: Timestamp) -> Timestamp {
         self.0.min(now)
     }
 
@@ -61,14 +61,14 @@ mod tests {
     fn a_past_day_means_its_end() {
         let moment: AccessMoment = "2026-03-14".parse().unwrap();
         assert_eq!(
-            moment.at("2026-04-01T00:00:00Z".parse().unwrap()).to_string(),
+            moment.capped_at("2026-04-01T00:00:00Z".parse().unwrap()).to_string(),
             "2026-03-14T23:59:59.999Z"
         );
-        assert_eq!(moment.at(at(0)), at(0));
+        assert_eq!(moment.capped_at(at(0)), at(0));
         assert!(!moment.is_ahead(at(0)));
         assert!("2026-03-16".parse::<AccessMoment>().unwrap().is_ahead(at(0)));
         let instant: AccessMoment = "2026-03-14T12:00:03Z".parse().unwrap();
-        assert_eq!(instant.at(at(9)), at(3));
+        assert_eq!(instant.capped_at(at(9)), at(3));
         for nonsense in ["", "17", "yesterday", "2026-13-01"] {
             assert_eq!(nonsense.parse::<AccessMoment>(), Err(NeitherDayNorInstant), "{nonsense}");
         }

@@ -38,7 +38,7 @@ impl EmailAddress {
 
     /// The part before the `@`, as it was sent.
     #[must_use]
-    pub fn local(&self) -> &str {
+    pub fn local_part(&self) -> &str {
         &self.local
     }
 
@@ -50,7 +50,7 @@ impl EmailAddress {
 
     /// The person's key, equal for all spellings of the address (ruling 11). A `+tag` is kept.
     #[must_use]
-    pub fn person(&self) -> String {
+    pub fn person_key(&self) -> String {
         format!("{}@{}", self.local.to_lowercase(), self.domain)
     }
 }
@@ -131,7 +131,7 @@ mod tests {
     #[case("o'neil@müller.example", "o'neil@xn--mller-kva.example", "o'neil@xn--mller-kva.example")]
     fn an_address_is_one_person(#[case] text: &str, #[case] sent: &str, #[case] person: &str) {
         let address = read(text).unwrap();
-        assert_eq!((address.to_string().as_str(), address.person().as_str()), (sent, person));
+        assert_eq!((address.to_string().as_str(), address.person_key().as_str()), (sent, person));
     }
 
     #[rstest]

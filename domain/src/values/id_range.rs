@@ -42,7 +42,7 @@ impl IdRange {
 
     /// The id, if the text was a whole one.
     #[must_use]
-    pub fn whole(self) -> Option<Uuid> {
+    pub fn whole_id(self) -> Option<Uuid> {
         (self.first == self.last).then_some(self.first)
     }
 }
@@ -57,10 +57,10 @@ mod tests {
         assert_eq!(range.first.to_string(), "01a20f92-1000-0000-0000-000000000000");
         assert_eq!(range.last.to_string(), "01a20f92-1fff-ffff-ffff-ffffffffffff");
         assert_eq!(IdRange::new("01a20f921"), Some(range), "without hyphens");
-        assert_eq!(range.whole(), None);
+        assert_eq!(range.whole_id(), None);
         let id = Uuid::from_u128(0x01a2);
         for text in [id.to_string(), id.simple().to_string()] {
-            assert_eq!(IdRange::new(&text).unwrap().whole(), Some(id));
+            assert_eq!(IdRange::new(&text).unwrap().whole_id(), Some(id));
         }
     }
 

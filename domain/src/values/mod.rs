@@ -23,7 +23,7 @@ pub use id_range::IdRange;
 pub use ids::{Id, NotAnId, parse_id};
 pub use label::{FIRM_NAME_MAX, NotALabel, TITLE_MAX, check_label, shown_property, trimmed_label};
 pub use lang::{LANG_MAX, Lang};
-pub use printable::{is_unprintable, printable, printable_json};
+pub use printable::{is_unprintable, printable_json, printable_text};
 pub use text::is_bare_secret;
 pub use time::{NotATimestamp, Timestamp};
 pub use when::{NoTime, When};

@@ -15,8 +15,8 @@ pub const fn is_unprintable(c: char) -> bool {
 
 /// The text with such characters escaped, on one line.
 #[must_use]
-pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, is_unprintable, |to, c| to.extend(c.escape_default()))
+pub fn printable_text(text: &str) -> Cow<'_, str> {
+    escape_matching(text, is_unprintable, |to, c| to.extend(c.escape_default()))
 }
 
 /// JSON with such characters escaped, as JSON escapes them. The line breaks between its parts stay.
@@ -24,12 +24,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let unprintable = |c| is_unprintable(c) && c != '\n';
     // All these characters have four digits at most.
-    escaped(json, unprintable, |to, c| {
+    escape_matching(json, unprintable, |to, c| {
         let _ = write!(to, "\\u{:04x}", u32::from(c));
     })
 }
 
-fn escaped(
+fn escape_matching(
     text: &str,
     is_escaped: impl Fn(char) -> bool,
     escape: impl Fn(&mut String, char),
@@ -58,10 +58,10 @@ mod tests {
     fn terminal_controls_are_escaped() {
         let hostile = "k\u{1b}]0;owned\u{7}\u{1b}[2J\nfake \u{9b}31m\u{202e}\u{2066}\u{2028}\r\té☃";
         assert_eq!(
-            printable(hostile),
+            printable_text(hostile),
             "k\\u{1b}]0;owned\\u{7}\\u{1b}[2J\\nfake \\u{9b}31m\\u{202e}\\u{2066}\\u{2028}\\r\\té☃"
         );
-        assert!(matches!(printable("Zoé's key"), Cow::Borrowed(_)));
+        assert!(matches!(printable_text("Zoé's key"), Cow::Borrowed(_)));
     }
 
     proptest! {
@@ -73,7 +73,7 @@ mod tests {
             let safe = printable_json(&format!("{value:#}")).into_owned();
             prop_assert!(!safe.contains(|c| is_unprintable(c) && c != '\n'));
             prop_assert_eq!(serde_json::from_str::<Value>(&safe).unwrap(), value);
-            prop_assert!(!printable(&text).contains(is_unprintable));
+            prop_assert!(!printable_text(&text).contains(is_unprintable));
         }
     }
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 pub(crate) const SECRET_CHARS: usize = 43;
 
 /// Writes 32 bytes as the text of a secret.
-pub(crate) fn secret(prefix: &str, bytes: [u8; 32]) -> String {
+pub(crate) fn secret_text(prefix: &str, bytes: [u8; 32]) -> String {
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn a_written_secret_is_recognised() {
         for byte in [0, 1, 0x7f, 0xff] {
-            let text = secret("x_", [byte; 32]);
+            let text = secret_text("x_", [byte; 32]);
             assert_eq!(text.len(), 2 + SECRET_CHARS);
             assert!(is_secret("x_", &text) && text[2..].chars().all(is_secret_char), "{text}");
             assert!(!is_secret("y_", &text));

@@ -118,12 +118,15 @@ fn has_rfc_3339_shape(text: &[u8]) -> bool {
         _ => tail,
     };
     text.len() <= TEXT_MAX
-        && (fits(head, b"0000-00-00T00:00:00") || fits(head, b"0000-00-00t00:00:00"))
-        && (matches!(zone, b"Z" | b"z") || fits(zone, b"+00:00") || fits(zone, b"-00:00"))
+        && (fits_pattern(head, b"0000-00-00T00:00:00")
+            || fits_pattern(head, b"0000-00-00t00:00:00"))
+        && (matches!(zone, b"Z" | b"z")
+            || fits_pattern(zone, b"+00:00")
+            || fits_pattern(zone, b"-00:00"))
 }
 
 /// Whether the text has a digit at each digit of the pattern, and equal characters elsewhere.
-fn fits(text: &[u8], pattern: &[u8]) -> bool {
+fn fits_pattern(text: &[u8], pattern: &[u8]) -> bool {
     text.len() == pattern.len()
         && text.iter().zip(pattern).all(|(byte, expected)| match expected {
             b'0' => byte.is_ascii_digit(),

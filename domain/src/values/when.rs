@@ -42,13 +42,13 @@ pub struct NoTime;
 impl When {
     /// The instant, where a distance lies before now.
     #[must_use]
-    pub fn before(self, now: Timestamp) -> Timestamp {
+    pub fn instant_before(self, now: Timestamp) -> Timestamp {
         self.resolve(now, TimeDelta::zero() - self.distance())
     }
 
     /// The instant, where a distance lies after now.
     #[must_use]
-    pub fn after(self, now: Timestamp) -> Timestamp {
+    pub fn instant_after(self, now: Timestamp) -> Timestamp {
         self.resolve(now, self.distance())
     }
 
@@ -63,12 +63,12 @@ impl When {
         match self {
             Self::At(at) => at,
             Self::Distance(_) => Timestamp::new(now.get() + distance),
-            Self::Day(ago) => midnight(now.day() - Days::new(ago)),
+            Self::Day(ago) => midnight_of(now.day() - Days::new(ago)),
         }
     }
 }
 
-fn midnight(day: NaiveDate) -> Timestamp {
+fn midnight_of(day: NaiveDate) -> Timestamp {
     Timestamp::new(day.and_time(NaiveTime::MIN).and_utc())
 }
 
@@ -83,20 +83,20 @@ impl FromStr for When {
             "yesterday" => return Ok(Self::Day(1)),
             _ => {}
         }
-        let read = day(text).or_else(|| text.parse().ok()).map(Self::At);
-        let read = read.or_else(|| distance(text).map(Self::Distance));
+        let read = parse_day(text).or_else(|| text.parse().ok()).map(Self::At);
+        let read = read.or_else(|| parse_distance(text).map(Self::Distance));
         read.ok_or(NoTime)
     }
 }
 
 /// Midnight of a date, `2026-03-01`.
-fn day(text: &str) -> Option<Timestamp> {
+fn parse_day(text: &str) -> Option<Timestamp> {
     let is_date = text.len() == 10 && text.bytes().all(|c| c.is_ascii_digit() || c == b'-');
     let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| is_date);
-    day.map(midnight)
+    day.map(midnight_of)
 }
 
-fn distance(text: &str) -> Option<TimeDelta> {
+fn parse_distance(text: &str) -> Option<TimeDelta> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let unit = text[end..].trim_start();
     let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit)?;
@@ -127,12 +127,12 @@ mod tests {
     #[case("2w", "2026-11-11T12:30:00.000Z")]
     fn a_time_is_date_instant_or_distance(#[case] text: &str, #[case] at: &str) {
         let now = NOW.parse().unwrap();
-        assert_eq!(text.parse::<When>().unwrap().before(now).to_string(), at);
+        assert_eq!(text.parse::<When>().unwrap().instant_before(now).to_string(), at);
     }
 
     #[test]
     fn a_distance_ahead_lies_in_the_future() {
-        let ahead = "90d".parse::<When>().unwrap().after(NOW.parse().unwrap());
+        let ahead = "90d".parse::<When>().unwrap().instant_after(NOW.parse().unwrap());
         assert_eq!(ahead.to_string(), "2027-02-23T12:30:00.000Z");
     }
 

@@ -24,10 +24,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             if self.writing.is_blocked() {
                 self.note_unblocked();
             }
-            self.writing.pass(result.as_ref().map_or(0, bytes), now);
+            self.writing.note_taken(result.as_ref().map_or(0, bytes), now);
             return Poll::Ready(result);
         }
-        self.state.block(self.writing.block(&self.timeouts, now));
+        self.state.mark_blocked(self.writing.note_blocked(&self.timeouts, now));
         ready!(self.writing.poll_overdue(cx));
         count_refusal(self.door, "unread");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -36,9 +36,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     /// hyper may expect the next request before the last bytes of an answer are written.
     fn note_unblocked(&self) {
         match self.phase {
-            GatePhase::Idle | GatePhase::Head => self.state.wait(),
+            GatePhase::Idle | GatePhase::Head => self.state.begin_waiting(),
             GatePhase::Open(_) | GatePhase::Chunked | GatePhase::Last | GatePhase::Ended => {
-                self.state.unblock();
+                self.state.mark_unblocked();
             }
         }
     }

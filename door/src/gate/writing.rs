@@ -33,7 +33,7 @@ impl AnswerWriting {
     }
 
     /// Notes that the system has taken bytes.
-    pub(super) fn pass(&mut self, bytes: usize, now: Instant) {
+    pub(super) fn note_taken(&mut self, bytes: usize, now: Instant) {
         self.is_blocked = false;
         self.answer_began.get_or_insert(now);
         if let Some(since) = &mut self.behind_since {
@@ -44,7 +44,7 @@ impl AnswerWriting {
     }
 
     /// Notes that the system takes nothing now. Returns the time at which the delay began.
-    pub(super) fn block(&mut self, timeouts: &DoorTimeouts, now: Instant) -> Instant {
+    pub(super) fn note_blocked(&mut self, timeouts: &DoorTimeouts, now: Instant) -> Instant {
         self.is_blocked = true;
         let began = *self.answer_began.get_or_insert(now);
         let since = *self.behind_since.get_or_insert(now);
@@ -77,7 +77,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn after(writing: &mut AnswerWriting, began: Instant, seconds: u32) -> Duration {
-        writing.block(&DoorTimeouts::default(), began + SECOND * seconds) - began
+        writing.note_blocked(&DoorTimeouts::default(), began + SECOND * seconds) - began
     }
 
     /// A delay begins with the first wait.
@@ -85,10 +85,10 @@ mod tests {
     async fn a_delay_shrinks_with_every_byte() {
         let mut writing = AnswerWriting::default();
         let began = Instant::now();
-        writing.pass(1 << 20, began);
+        writing.note_taken(1 << 20, began);
         assert_eq!(after(&mut writing, began, 1), SECOND);
         assert_eq!(after(&mut writing, began, 5), SECOND);
-        writing.pass(2 * LEAST_BYTES_PER_SECOND as usize, began + SECOND * 6);
+        writing.note_taken(2 * LEAST_BYTES_PER_SECOND as usize, began + SECOND * 6);
         assert_eq!(after(&mut writing, began, 6), SECOND * 3);
     }
 
@@ -98,7 +98,7 @@ mod tests {
         let mut writing = AnswerWriting::default();
         let began = Instant::now();
         assert_eq!(after(&mut writing, began, 0), Duration::ZERO);
-        writing.pass(64 << 20, began + SECOND);
+        writing.note_taken(64 << 20, began + SECOND);
         assert_eq!(after(&mut writing, began, 9), SECOND);
     }
 
@@ -108,12 +108,12 @@ mod tests {
         let mut writing = AnswerWriting::default();
         let began = Instant::now();
         assert_eq!(after(&mut writing, began, 0), Duration::ZERO);
-        writing.pass(1, began + SECOND);
+        writing.note_taken(1, began + SECOND);
         writing.end_answer();
         assert!(after(&mut writing, began, 2) < SECOND);
         writing.end_balance();
         assert!(after(&mut writing, began, 3) < SECOND, "much is still to be written");
-        writing.pass(1, began + SECOND * 3);
+        writing.note_taken(1, began + SECOND * 3);
         writing.end_balance();
         assert_eq!(after(&mut writing, began, 4), SECOND * 4);
     }

@@ -5,7 +5,7 @@ use rstest::rstest;
 
 fn checked(head: &str) -> Result<BodyFraming, Refusal> {
     let bytes = head.as_bytes();
-    let extent = HeadScan::default().advance(bytes)?.expect("a whole head");
+    let extent = HeadScan::default().scan_bytes(bytes)?.expect("a whole head");
     assert_eq!(extent.end, bytes.len());
     check(&bytes[extent.start..extent.end])
 }
@@ -38,7 +38,7 @@ fn a21_a_good_head_tells_its_body(#[case] head: &str, #[case] body: BodyFraming)
 #[case("GET / HTTP/1.1\r\nHost: a\n")]
 #[case("\nGET / HTTP/1.1\r\n")]
 fn a21_a_bare_line_feed_is_refused(#[case] part: &str) {
-    assert_eq!(HeadScan::default().advance(part.as_bytes()), Err(Refusal::LineEnd));
+    assert_eq!(HeadScan::default().scan_bytes(part.as_bytes()), Err(Refusal::LineEnd));
 }
 
 #[rstest]
@@ -127,13 +127,13 @@ fn of_bytes(bytes: usize) -> Vec<u8> {
 #[test]
 fn a22_a_head_ends_at_16_kib() {
     let most = HeadExtent { start: 0, end: HEAD_BYTES_MAX };
-    assert_eq!(HeadScan::default().advance(&of_bytes(HEAD_BYTES_MAX)), Ok(Some(most)));
+    assert_eq!(HeadScan::default().scan_bytes(&of_bytes(HEAD_BYTES_MAX)), Ok(Some(most)));
     let more = of_bytes(HEAD_BYTES_MAX + 1);
-    assert_eq!(HeadScan::default().advance(&more), Err(Refusal::HeadTooLarge));
-    assert_eq!(HeadScan::default().advance(&more[..HEAD_BYTES_MAX]), Err(Refusal::HeadTooLarge));
-    assert_eq!(HeadScan::default().advance(&more[..HEAD_BYTES_MAX - 1]), Ok(None));
+    assert_eq!(HeadScan::default().scan_bytes(&more), Err(Refusal::HeadTooLarge));
+    assert_eq!(HeadScan::default().scan_bytes(&more[..HEAD_BYTES_MAX]), Err(Refusal::HeadTooLarge));
+    assert_eq!(HeadScan::default().scan_bytes(&more[..HEAD_BYTES_MAX - 1]), Ok(None));
     let empty_lines = "\r\n".repeat(HEAD_BYTES_MAX / 2);
-    assert_eq!(HeadScan::default().advance(empty_lines.as_bytes()), Err(Refusal::HeadTooLarge));
+    assert_eq!(HeadScan::default().scan_bytes(empty_lines.as_bytes()), Err(Refusal::HeadTooLarge));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a22_heads_have_100_lines_at_most() {
         format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a:b\r\n".repeat(HEADER_LINES_MAX - 1));
     assert_eq!(checked(&most), Ok(BodyFraming::Length(0)));
     let more = format!("GET / HTTP/1.1\r\n{}", "a:b\r\n".repeat(HEADER_LINES_MAX + 1));
-    assert_eq!(HeadScan::default().advance(more.as_bytes()), Err(Refusal::TooManyLines));
+    assert_eq!(HeadScan::default().scan_bytes(more.as_bytes()), Err(Refusal::TooManyLines));
 }
 
 #[test]
@@ -150,18 +150,18 @@ fn bytes_after_a_head_are_not_read() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut bytes = head.to_vec();
     bytes.extend_from_slice(&[b'\n'; HEAD_BYTES_MAX]);
-    let extent = HeadScan::default().advance(&bytes).unwrap().unwrap();
+    let extent = HeadScan::default().scan_bytes(&bytes).unwrap().unwrap();
     assert_eq!(extent, HeadExtent { start: 0, end: head.len() });
 }
 
 #[test]
 fn a_cut_head_has_the_same_end() {
     let head = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nPOST";
-    let whole = HeadScan::default().advance(head).unwrap();
+    let whole = HeadScan::default().scan_bytes(head).unwrap();
     assert_eq!(whole, Some(HeadExtent { start: 2, end: head.len() - 4 }));
     for cut in 0..head.len() - 4 {
         let mut scan = HeadScan::default();
-        assert_eq!(scan.advance(&head[..cut]), Ok(None));
-        assert_eq!(scan.advance(head).unwrap(), whole);
+        assert_eq!(scan.scan_bytes(&head[..cut]), Ok(None));
+        assert_eq!(scan.scan_bytes(head).unwrap(), whole);
     }
 }

@@ -37,7 +37,7 @@ impl HostState {
 /// Without a fence around it, an old primary may come back beside the new one. Its timeline is
 /// lower. So a timeline below the `newest` one that this process has seen is refused, unless it
 /// belongs to another cluster: a restore may have replaced the whole cluster.
-pub(super) fn choose(
+pub(super) fn choose_host(
     states: &[&HostState],
     newest: Option<&ServerLife>,
     kind: ServerKind,
@@ -97,8 +97,8 @@ mod tests {
             (&[&away()], None, None),
         ];
         for (hosts, at_start, later) in table {
-            assert_eq!(choose(hosts, None, ServerKind::Primary), at_start, "{hosts:?}");
-            assert_eq!(choose(hosts, Some(&newest), ServerKind::Primary), later, "{hosts:?}");
+            assert_eq!(choose_host(hosts, None, ServerKind::Primary), at_start, "{hosts:?}");
+            assert_eq!(choose_host(hosts, Some(&newest), ServerKind::Primary), later, "{hosts:?}");
         }
     }
 
@@ -106,7 +106,7 @@ mod tests {
     fn readers_take_a_standby_without_a_primary() {
         let standby = HostState::new(life(7, None));
         let away = HostState::Away(sqlx::Error::PoolTimedOut);
-        let reads = |hosts: &[&HostState]| choose(hosts, None, ServerKind::Any);
+        let reads = |hosts: &[&HostState]| choose_host(hosts, None, ServerKind::Any);
         assert_eq!(reads(&[&standby, &primary("01")]), Some(1));
         assert_eq!(reads(&[&away, &standby]), Some(1));
         assert_eq!(reads(&[&away]), None);

@@ -7,8 +7,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::choice::{HostState, ServerKind, choose};
-use super::{DatabaseHosts, HostAnswer, NoPrimary, ask, ask_all, place, reports};
+use super::choice::{HostState, ServerKind, choose_host};
+use super::{DatabaseHosts, HostAnswer, NoPrimary, ask_all, ask_host, host_reports, server_place};
 use crate::life::{LifeWatch, OlderTimelines, ServerLife};
 use crate::nudge::Nudge;
 use crate::outage::Outage;
@@ -90,10 +90,10 @@ impl PrimaryFollower {
 
     /// Makes a pool like [`crate::connect`] with these planner settings.
     #[must_use]
-    pub fn pool(&mut self, settings: &[(&str, &str)], connections: u32) -> PgPool {
+    pub fn make_pool(&mut self, settings: &[(&str, &str)], connections: u32) -> PgPool {
         let options = self.hosts.options().clone().options(settings.iter().copied());
         let pool = self.life.connect(options, connections);
-        self.lead(pool, settings, FirmAtStart::All)
+        self.lead_pool(pool, settings, FirmAtStart::All)
     }
 
     /// Makes a pool like [`crate::connect_guarded`] with these planner settings.
@@ -101,10 +101,10 @@ impl PrimaryFollower {
     pub fn guarded_pool(&mut self, settings: &[(&str, &str)], connections: u32) -> PgPool {
         let options = self.hosts.options().clone().options(settings.iter().copied());
         let pool = self.life.connect_guarded(options, connections);
-        self.lead(pool, settings, FirmAtStart::None)
+        self.lead_pool(pool, settings, FirmAtStart::None)
     }
 
-    fn lead(&mut self, pool: PgPool, settings: &[(&str, &str)], firm: FirmAtStart) -> PgPool {
+    fn lead_pool(&mut self, pool: PgPool, settings: &[(&str, &str)], firm: FirmAtStart) -> PgPool {
         let options = |host: &PgConnectOptions| {
             session_options(host.clone().options(settings.iter().copied()), firm)
         };
@@ -116,7 +116,8 @@ impl PrimaryFollower {
     /// Follows the primary until dropped. After a change, the nudge tells the workers of this
     /// process, whose steps under way may wait for a server that is cut off.
     pub async fn follow(mut self, nudge: Nudge) {
-        self.hosts = self.hosts.clone().with(|host| host.application_name(APPLICATION_NAME));
+        self.hosts =
+            self.hosts.clone().with_options(|host| host.application_name(APPLICATION_NAME));
         let mut loss = ServerLoss::Closed;
         loop {
             let server = self.until_found(loss, &nudge).await;
@@ -132,41 +133,44 @@ impl PrimaryFollower {
             ServerLoss::Superseded(newest) => {
                 // From here on no commit on the old primary is believed, and no connection to it
                 // is used.
-                self.life.note(newest);
+                self.life.note_life(newest);
                 None
             }
         };
-        let mut outage = Outage::new(self.life.name());
+        let mut outage = Outage::new(self.life.database_name());
         loop {
             let mut answers = ask_all(&self.hosts.hosts, CHECK_TIMEOUT).await;
-            if let Some(found) = self.find(&mut answers) {
+            if let Some(found) = self.choose_primary(&mut answers) {
                 let is_same = found.host == self.hosts.in_use
-                    && self.life.life().as_ref() == Some(&found.life);
+                    && self.life.present_life().as_ref() == Some(&found.life);
                 match silent.take() {
                     Some(mut earlier) if is_same => {
                         if does_answer(&mut earlier).await {
-                            outage.end();
+                            outage.log_return();
                             return earlier;
                         }
                         // The same server answers on a new connection and not on an older one.
-                        self.life.renew();
+                        self.life.renew_life();
                         self.lead_pools(nudge);
                     }
                     _ => self.move_to(found.host, found.life, nudge),
                 }
-                outage.end();
+                outage.log_return();
                 return found.connection;
             }
-            outage.tell(NoPrimary(reports(&self.hosts.hosts, answers)).to_string(), Instant::now());
+            outage.log_reason(
+                NoPrimary(host_reports(&self.hosts.hosts, answers)).to_string(),
+                Instant::now(),
+            );
             sleep(LOOK_INTERVAL).await;
         }
     }
 
     /// Chooses among the answers of all hosts.
-    fn find(&self, answers: &mut [HostAnswer]) -> Option<FoundPrimary> {
+    fn choose_primary(&self, answers: &mut [HostAnswer]) -> Option<FoundPrimary> {
         let states: Vec<&HostState> = answers.iter().map(|answer| &answer.state).collect();
-        let newest = self.life.life().filter(|_| self.hosts.hosts.len() > 1);
-        let host = choose(&states, newest.as_ref(), ServerKind::Primary)?;
+        let newest = self.life.present_life().filter(|_| self.hosts.hosts.len() > 1);
+        let host = choose_host(&states, newest.as_ref(), ServerKind::Primary)?;
         let HostState::Primary(life) = &answers[host].state else { return None };
         let life = life.clone();
         Some(FoundPrimary { host, life, connection: answers[host].connection.take()? })
@@ -176,10 +180,14 @@ impl PrimaryFollower {
     fn move_to(&mut self, host: usize, life: ServerLife, nudge: &Nudge) {
         let moves = host != self.hosts.in_use;
         self.hosts.in_use = host;
-        self.life.note(life);
+        self.life.note_life(life);
         if moves {
             self.lead_pools(nudge);
-            tracing::warn!("{} is served by {} now", self.life.name(), place(self.hosts.options()));
+            tracing::warn!(
+                "{} is served by {} now",
+                self.life.database_name(),
+                server_place(self.hosts.options())
+            );
         }
     }
 
@@ -212,13 +220,13 @@ impl PrimaryFollower {
         let mut others: Vec<OtherHost> = hosts.map(|(_, host)| OtherHost::new(host)).collect();
         loop {
             sleep(SURVEY_INTERVAL).await;
-            let states = join_all(others.iter_mut().map(OtherHost::ask)).await;
+            let states = join_all(others.iter_mut().map(OtherHost::ask_state)).await;
             let lives = states.iter().filter_map(|state| match state {
                 HostState::Primary(life) => Some(life),
                 HostState::Standby(_) | HostState::Away(_) => None,
             });
             let is_newer = |life: &&ServerLife| {
-                self.life.life().is_some_and(|in_use| in_use.is_older_than(life))
+                self.life.present_life().is_some_and(|in_use| in_use.is_older_than(life))
             };
             let newest = lives.filter(is_newer).max_by(|a, b| a.timeline.cmp(&b.timeline));
             if let Some(newest) = newest {
@@ -235,11 +243,11 @@ impl PrimaryFollower {
             .iter()
             .zip(takes_writes)
             .filter(|(_, takes_writes)| *takes_writes)
-            .map(|(other, _)| place(&other.options));
+            .map(|(other, _)| server_place(&other.options));
         for place in self.life.note_other_primaries(places.collect()) {
             tracing::error!(
                 "{place} takes writes, too, as a primary of {}: stop all but the newest primary",
-                self.life.name()
+                self.life.database_name()
             );
         }
     }
@@ -271,14 +279,14 @@ impl OtherHost {
     }
 
     /// Asks the host on the connection of the last look, if there is one.
-    async fn ask(&mut self) -> HostState {
+    async fn ask_state(&mut self) -> HostState {
         if let Some(mut kept) = self.connection.take()
             && let Ok(Ok(life)) = timeout(CHECK_TIMEOUT, ServerLife::new(&mut kept)).await
         {
             self.connection = Some(kept);
             return HostState::new(life);
         }
-        let answer = ask(&self.options, CHECK_TIMEOUT).await;
+        let answer = ask_host(&self.options, CHECK_TIMEOUT).await;
         self.connection = answer.connection;
         answer.state
     }

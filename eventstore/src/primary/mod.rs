@@ -21,7 +21,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::time::timeout;
 
 pub use self::choice::HostState;
-use self::choice::{ServerKind, choose};
+use self::choice::{ServerKind, choose_host};
 pub use self::follow::PrimaryFollower;
 pub use self::url::UrlError;
 use crate::failure::Failure;
@@ -62,7 +62,7 @@ impl From<PgConnectOptions> for DatabaseHosts {
 impl fmt::Debug for DatabaseHosts {
     /// Shows no password.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_list().entries(self.hosts.iter().map(place)).finish()
+        formatter.debug_list().entries(self.hosts.iter().map(server_place)).finish()
     }
 }
 
@@ -82,13 +82,14 @@ impl DatabaseHosts {
     /// Whether another database has the same hosts.
     #[must_use]
     pub fn are_hosts_of(&self, other: &Self) -> bool {
-        let places = |database: &Self| database.hosts.iter().map(place).collect::<BTreeSet<_>>();
+        let places =
+            |database: &Self| database.hosts.iter().map(server_place).collect::<BTreeSet<_>>();
         places(self) == places(other)
     }
 
     /// Changes the options of every host.
     #[must_use]
-    pub fn with(self, change: impl FnMut(PgConnectOptions) -> PgConnectOptions) -> Self {
+    pub fn with_options(self, change: impl FnMut(PgConnectOptions) -> PgConnectOptions) -> Self {
         Self { hosts: self.hosts.into_iter().map(change).collect(), ..self }
     }
 
@@ -107,7 +108,7 @@ impl DatabaseHosts {
     /// # Errors
     /// [`NoPrimary`].
     pub async fn find_primary(&mut self) -> Result<(), NoPrimary> {
-        self.find(ServerKind::Primary).await.map(drop)
+        self.find_host(ServerKind::Primary).await.map(drop)
     }
 
     /// Finds the primary or, if no host is one, a standby. Uses it from now on, and returns its
@@ -116,18 +117,18 @@ impl DatabaseHosts {
     /// # Errors
     /// [`NoPrimary`], if no host answers.
     pub async fn find_readable(&mut self) -> Result<HostReport, NoPrimary> {
-        self.find(ServerKind::Any).await
+        self.find_host(ServerKind::Any).await
     }
 
     /// Asks every host for its state.
     pub async fn survey(&self) -> Vec<HostReport> {
-        reports(&self.hosts, ask_all(&self.hosts, ANSWER_TIMEOUT).await)
+        host_reports(&self.hosts, ask_all(&self.hosts, ANSWER_TIMEOUT).await)
     }
 
-    async fn find(&mut self, kind: ServerKind) -> Result<HostReport, NoPrimary> {
+    async fn find_host(&mut self, kind: ServerKind) -> Result<HostReport, NoPrimary> {
         let mut reports = self.survey().await;
         let states: Vec<&HostState> = reports.iter().map(|report| &report.state).collect();
-        let Some(chosen) = choose(&states, None, kind) else { return Err(NoPrimary(reports)) };
+        let Some(chosen) = choose_host(&states, None, kind) else { return Err(NoPrimary(reports)) };
         self.in_use = chosen;
         Ok(reports.swap_remove(chosen))
     }
@@ -140,10 +141,10 @@ struct HostAnswer {
 }
 
 async fn ask_all(hosts: &[PgConnectOptions], within: Duration) -> Vec<HostAnswer> {
-    join_all(hosts.iter().map(|host| ask(host, within))).await
+    join_all(hosts.iter().map(|host| ask_host(host, within))).await
 }
 
-async fn ask(host: &PgConnectOptions, within: Duration) -> HostAnswer {
+async fn ask_host(host: &PgConnectOptions, within: Duration) -> HostAnswer {
     let asked = async {
         let mut connection = PgConnection::connect_with(host).await?;
         let life = ServerLife::new(&mut connection).await?;
@@ -158,7 +159,7 @@ async fn ask(host: &PgConnectOptions, within: Duration) -> HostAnswer {
     }
 }
 
-fn reports(hosts: &[PgConnectOptions], answers: Vec<HostAnswer>) -> Vec<HostReport> {
+fn host_reports(hosts: &[PgConnectOptions], answers: Vec<HostAnswer>) -> Vec<HostReport> {
     let report = |(host, answer): (&PgConnectOptions, HostAnswer)| HostReport {
         place: place_of_database(host),
         state: answer.state,
@@ -167,7 +168,7 @@ fn reports(hosts: &[PgConnectOptions], answers: Vec<HostAnswer>) -> Vec<HostRepo
 }
 
 /// The host and port of a server, or the folder of its socket.
-fn place(host: &PgConnectOptions) -> String {
+fn server_place(host: &PgConnectOptions) -> String {
     match host.get_socket() {
         Some(folder) => format!("{}:{}", folder.display(), host.get_port()),
         None => format!("{}:{}", host.get_host(), host.get_port()),
@@ -176,7 +177,7 @@ fn place(host: &PgConnectOptions) -> String {
 
 fn place_of_database(host: &PgConnectOptions) -> String {
     let database = host.get_database().map(|name| format!("/{name}"));
-    place(host) + &database.unwrap_or_default()
+    server_place(host) + &database.unwrap_or_default()
 }
 
 impl NoPrimary {
@@ -194,7 +195,7 @@ impl fmt::Display for NoPrimary {
     /// A predicate of the database's name: "has no primary: …".
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [HostReport { place, state: HostState::Away(error) }] = &self.0[..] {
-            return write!(formatter, "{} at {place}: {error}", predicate(error));
+            return write!(formatter, "{} at {place}: {error}", failure_phrase(error));
         }
         let hosts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         write!(formatter, "has no primary: {}", hosts.join("; "))
@@ -207,12 +208,14 @@ impl fmt::Display for HostReport {
         match &self.state {
             HostState::Primary(_) => write!(formatter, "{place} is a primary that is out of date"),
             HostState::Standby(_) => write!(formatter, "{place} is a standby"),
-            HostState::Away(error) => write!(formatter, "{place} {}: {error}", predicate(error)),
+            HostState::Away(error) => {
+                write!(formatter, "{place} {}: {error}", failure_phrase(error))
+            }
         }
     }
 }
 
 /// A refusal is an answer.
-fn predicate(error: &sqlx::Error) -> &'static str {
+fn failure_phrase(error: &sqlx::Error) -> &'static str {
     if Failure::new(error).may_pass() { "does not answer" } else { "refuses the connection" }
 }

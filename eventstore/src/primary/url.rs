@@ -76,9 +76,9 @@ impl FromStr for DatabaseHosts {
         let mut parts = UrlParts::new(url)?;
         parts.take_target()?;
         let hosts = parts.take_hosts()?;
-        let read = |(number, host): (usize, &HostPart)| parts.options(number + 1, host);
+        let read = |(number, host): (usize, &HostPart)| parts.host_options(number + 1, host);
         let hosts = hosts.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-        Ok(Self { hosts, in_use: 0 }.with(with_keepalives))
+        Ok(Self { hosts, in_use: 0 }.with_options(with_keepalives))
     }
 }
 
@@ -100,7 +100,7 @@ impl<'a> UrlParts<'a> {
     }
 
     /// Takes a parameter out and returns its last value.
-    fn take(&mut self, name: &str) -> Option<&'a str> {
+    fn take_parameter(&mut self, name: &str) -> Option<&'a str> {
         let value = |one: &&'a str| one.strip_prefix(name).and_then(|one| one.strip_prefix('='));
         let found = self.parameters.iter().filter_map(value).next_back();
         self.parameters.retain(|one| value(one).is_none());
@@ -109,7 +109,7 @@ impl<'a> UrlParts<'a> {
 
     /// The service always looks for a primary, so the wish for one changes nothing.
     fn take_target(&mut self) -> Result<(), UrlError> {
-        match self.take("target_session_attrs") {
+        match self.take_parameter("target_session_attrs") {
             None | Some("any" | "read-write" | "primary") => Ok(()),
             Some(_) => Err(UrlError::Target),
         }
@@ -118,12 +118,12 @@ impl<'a> UrlParts<'a> {
     /// The hosts: the parameters `host` and `port` win over those before the path, as in libpq.
     fn take_hosts(&mut self) -> Result<Vec<HostPart>, UrlError> {
         let mut hosts = split_hosts(self.hosts)?;
-        if let Some(given) = self.take("host") {
+        if let Some(given) = self.take_parameter("host") {
             let port = hosts.first().and_then(|first| first.port.clone());
             let host = |host: &str| HostPart { host: encode_slashes(host), port: port.clone() };
             hosts = given.split(',').map(host).collect();
         }
-        let Some(ports) = self.take("port") else { return Ok(hosts) };
+        let Some(ports) = self.take_parameter("port") else { return Ok(hosts) };
         let ports: Vec<&str> = ports.split(',').collect();
         if ports.len() != 1 && ports.len() != hosts.len() {
             return Err(UrlError::Ports { hosts: hosts.len(), ports: ports.len() });
@@ -135,7 +135,7 @@ impl<'a> UrlParts<'a> {
     }
 
     /// The options for one host. Without a host, sqlx looks for a local server.
-    fn options(&self, number: usize, host: &HostPart) -> Result<PgConnectOptions, UrlError> {
+    fn host_options(&self, number: usize, host: &HostPart) -> Result<PgConnectOptions, UrlError> {
         let port = host.port.as_deref().filter(|port| !port.is_empty());
         if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
             return Err(UrlError::Port(number));
@@ -187,7 +187,7 @@ mod tests {
         let hosts: DatabaseHosts = url.parse().unwrap();
         let first = hosts.options();
         let password = first.to_url_lossy_password();
-        let places = hosts.hosts.iter().map(super::super::place).collect();
+        let places = hosts.hosts.iter().map(super::super::server_place).collect();
         let name = first.get_database().unwrap_or_default().to_owned();
         (first.get_username().to_owned(), password, name, places)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::{Finding, spoken};
+use super::finding::{Finding, spoken_duration};
 
 /// Oldest backup without a finding. A daily backup may be late by a day.
 const BACKUP_AGE_NOTICED: Duration = Duration::from_secs(2 * 86_400);
@@ -25,11 +25,12 @@ pub struct BackupAges {
 impl Finding {
     /// Checks the age of the last backup. An archive of the write-ahead log counts as one.
     #[must_use]
-    pub fn backup(BackupAges { taken, archived }: BackupAges) -> Self {
+    pub fn backup_age(BackupAges { taken, archived }: BackupAges) -> Self {
         let check = "backup";
-        let taken = taken.map(|age| (age, format!("taken {} ago", spoken(age))));
-        let archived = archived
-            .map(|age| (age, format!("the write-ahead log was archived {} ago", spoken(age))));
+        let taken = taken.map(|age| (age, format!("taken {} ago", spoken_duration(age))));
+        let archived = archived.map(|age| {
+            (age, format!("the write-ahead log was archived {} ago", spoken_duration(age)))
+        });
         match taken.into_iter().chain(archived).min() {
             None => Self::notice(check, "no backup was taken yet".into(), ADVICE),
             Some((age, says)) if age > BACKUP_AGE_MAX => Self::wrong(check, says, ADVICE),
@@ -56,7 +57,7 @@ mod tests {
             (days(9), days(1), CheckVerdict::Fine),
             (None, days(9), CheckVerdict::Wrong),
         ] {
-            let found = Finding::backup(BackupAges { taken, archived });
+            let found = Finding::backup_age(BackupAges { taken, archived });
             assert_eq!(found.verdict, verdict, "{found:?}");
             assert_eq!(found.advice.is_some(), verdict != CheckVerdict::Fine);
         }

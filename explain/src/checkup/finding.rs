@@ -49,7 +49,7 @@ impl CheckVerdict {
 impl Finding {
     /// The findings, where a fault that follows from another one only names it.
     #[must_use]
-    pub fn muted(findings: Vec<Self>) -> Vec<Self> {
+    pub fn mute_consequences(findings: Vec<Self>) -> Vec<Self> {
         let is_wrong =
             |one: &Self, check: &str| one.check == check && one.verdict == CheckVerdict::Wrong;
         let known: Vec<(&str, &[&str])> = CONSEQUENCES
@@ -85,7 +85,7 @@ impl Finding {
 }
 
 /// A duration in words for the operator.
-pub(super) fn spoken(time: Duration) -> String {
+pub(super) fn spoken_duration(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),

@@ -14,7 +14,7 @@ use domain::delivery::receiver::FAILURES_MIN;
 use domain::operations::ClockFault;
 use domain::values::Timestamp;
 
-use self::finding::spoken;
+use self::finding::spoken_duration;
 
 pub use self::backup::BackupAges;
 pub use self::finding::{CheckVerdict, Finding};
@@ -101,7 +101,7 @@ pub enum SigningHealth {
 impl Finding {
     /// Checks the version of the database server.
     #[must_use]
-    pub fn server(version: i32) -> Self {
+    pub fn server_version(version: i32) -> Self {
         let says = format!("PostgreSQL {}.{}", version / 10_000, version % 10_000);
         if version >= POSTGRES_VERSION_MIN {
             return Self::fine("server", says);
@@ -111,7 +111,7 @@ impl Finding {
 
     /// Checks a schema for missing migrations and for migrations that this build does not know.
     #[must_use]
-    pub fn schema(check: &'static str, missing: usize, unknown: usize) -> Self {
+    pub fn schema_version(check: &'static str, missing: usize, unknown: usize) -> Self {
         match (missing, unknown) {
             (0, 0) => Self::fine(check, "at this version's".into()),
             (_, 0) => Self::wrong(
@@ -129,7 +129,7 @@ impl Finding {
 
     /// Checks a key. `refused` says why the key is refused.
     #[must_use]
-    pub fn key(check: &'static str, refused: Option<String>) -> Self {
+    pub fn usable_key(check: &'static str, refused: Option<String>) -> Self {
         match refused {
             None => Self::fine(check, "the right one".into()),
             Some(why) => Self::wrong(
@@ -142,7 +142,7 @@ impl Finding {
 
     /// Checks the clocks.
     #[must_use]
-    pub fn clock(fault: Option<ClockFault>) -> Self {
+    pub fn clock_skew(fault: Option<ClockFault>) -> Self {
         match fault {
             None => Self::fine("clock", "the database's and this machine's agree".into()),
             Some(fault) => Self::wrong("clock", fault.to_string(), "set the clocks right (NTP)"),
@@ -166,11 +166,11 @@ impl Finding {
 
     /// Checks the oldest transaction that appends to the log, because followers wait for it.
     #[must_use]
-    pub fn fence(oldest: Option<(Duration, String)>) -> Self {
+    pub fn oldest_append(oldest: Option<(Duration, String)>) -> Self {
         match oldest {
             Some((age, who)) if age > APPEND_AGE_MAX => Self::wrong(
                 "fence",
-                format!("a transaction of {who} has been appending for {}", spoken(age)),
+                format!("a transaction of {who} has been appending for {}", spoken_duration(age)),
                 "end that transaction: history and audit log wait for it",
             ),
             _ => Self::fine("fence", "no transaction appends for long".into()),
@@ -179,10 +179,11 @@ impl Finding {
 
     /// Checks the oldest snapshot. `held_for` is unknown for replication slots and standbys.
     #[must_use]
-    pub fn snapshot(holder: &str, held_for: Option<Duration>, transactions: i64) -> Self {
+    pub fn oldest_snapshot(holder: &str, held_for: Option<Duration>, transactions: i64) -> Self {
         let advice = "let a dump or a proof end; end an idle session; drop a slot that no replica \
                       uses: until then no dead row can go, and queues get slower";
-        let known = held_for.map_or_else(String::new, |age| format!(" for {}", spoken(age)));
+        let known =
+            held_for.map_or_else(String::new, |age| format!(" for {}", spoken_duration(age)));
         let says = format!("{holder} holds a snapshot{known}, {transactions} transactions old");
         match held_for {
             Some(age) if age > SNAPSHOT_AGE_MAX => Self::wrong("snapshots", says, advice),
@@ -202,11 +203,11 @@ impl Finding {
 
     /// Checks a follower by its number of unread events and the age of the oldest.
     #[must_use]
-    pub fn follower(check: &'static str, behind: i64, oldest: Option<Duration>) -> Self {
+    pub fn follower_lag(check: &'static str, behind: i64, oldest: Option<Duration>) -> Self {
         match oldest {
             Some(age) if age > FOLLOWER_LAG_MAX => Self::wrong(
                 check,
-                format!("{behind} events behind, the oldest by {}", spoken(age)),
+                format!("{behind} events behind, the oldest by {}", spoken_duration(age)),
                 "is `serve` running in this role? its log says if an event cannot be read",
             ),
             _ => Self::fine(check, format!("{behind} events behind")),
@@ -216,7 +217,7 @@ impl Finding {
     /// Checks the worker that seals, by the seals that it has not made, and by the age of a whole
     /// block without a seal.
     #[must_use]
-    pub fn seals(surplus: i64, unsealed: Option<Duration>) -> Self {
+    pub fn seal_lag(surplus: i64, unsealed: Option<Duration>) -> Self {
         let check = "seals";
         match (surplus, unsealed) {
             (1.., _) => Self::wrong(
@@ -226,7 +227,7 @@ impl Finding {
             ),
             (_, Some(age)) if age > FOLLOWER_LAG_MAX => Self::wrong(
                 check,
-                format!("a block has been whole for {}, and has no seal", spoken(age)),
+                format!("a block has been whole for {}, and has no seal", spoken_duration(age)),
                 "is `serve` running in this role? its log says if it cannot seal",
             ),
             _ => Self::fine(check, "all whole blocks are sealed".into()),
@@ -235,12 +236,12 @@ impl Finding {
 
     /// Checks the deliveries that are queued and not held, and the wait of the first due lane.
     #[must_use]
-    pub fn backlog(queued: i64, due_lanes: i64, oldest: Option<Duration>) -> Self {
+    pub fn queue_backlog(queued: i64, due_lanes: i64, oldest: Option<Duration>) -> Self {
         let depth = format!("{queued} deliveries are queued, {due_lanes} lanes are due");
         match oldest {
             Some(age) if age > DUE_AGE_MAX => Self::wrong(
                 "backlog",
-                format!("{depth}, the first for {}", spoken(age)),
+                format!("{depth}, the first for {}", spoken_duration(age)),
                 "is a deliverer running? `firmforms lanes list` says where it waits",
             ),
             _ => Self::fine("backlog", depth),
@@ -249,7 +250,7 @@ impl Finding {
 
     /// Checks the number of occurrences whose deliveries are not in the outbox yet.
     #[must_use]
-    pub fn unspread(occurrences: i64, senders: usize) -> Self {
+    pub fn unspread_occurrences(occurrences: i64, senders: usize) -> Self {
         match (occurrences, senders) {
             (0, _) => Self::fine("unspread", "all deliveries are in the outbox".into()),
             (1.., 0) => Self::wrong(
@@ -263,7 +264,7 @@ impl Finding {
 
     /// Checks the number of senders while lanes are due, and names the silent ones.
     #[must_use]
-    pub fn senders(senders: usize, silent: &[String], due_lanes: i64) -> Self {
+    pub fn sender_count(senders: usize, silent: &[String], due_lanes: i64) -> Self {
         if senders == 0 && due_lanes > 0 {
             return Self::wrong(
                 "senders",
@@ -284,7 +285,7 @@ impl Finding {
 
     /// Checks for lanes that have work and no due time.
     #[must_use]
-    pub fn stuck(lanes: i64) -> Self {
+    pub fn stuck_lanes(lanes: i64) -> Self {
         if lanes == 0 {
             return Self::fine("lanes", "all lanes with work will wake".into());
         }
@@ -297,7 +298,7 @@ impl Finding {
 
     /// Checks for leases that ended long ago, in lanes that are not held.
     #[must_use]
-    pub fn leases(ended: i64) -> Self {
+    pub fn ended_leases(ended: i64) -> Self {
         if ended == 0 {
             return Self::fine("leases", "none is over".into());
         }
@@ -311,12 +312,12 @@ impl Finding {
     /// Checks the notices that have not arrived: those to mail, with the wait of the oldest, and
     /// those to the operator's URL, with the most tries of one.
     #[must_use]
-    pub fn notices(mails: i64, oldest: Option<Duration>, posts: i64, tries: i32) -> Self {
+    pub fn open_notices(mails: i64, oldest: Option<Duration>, posts: i64, tries: i32) -> Self {
         let says = format!("{mails} are not mailed yet, {posts} not taken by the operator's URL");
         match oldest {
             Some(age) if age > NOTICE_AGE_MAX => Self::wrong(
                 "notices",
-                format!("{says}, the oldest for {}", spoken(age)),
+                format!("{says}, the oldest for {}", spoken_duration(age)),
                 "look at the mail server; notices need a process with doors that is not paused",
             ),
             _ if tries > 1 => Self::notice(
@@ -330,7 +331,7 @@ impl Finding {
 
     /// Checks for pauses.
     #[must_use]
-    pub fn pauses(held: &[String]) -> Self {
+    pub fn open_pauses(held: &[String]) -> Self {
         if held.is_empty() {
             return Self::fine("pauses", "nothing is paused".into());
         }
@@ -340,7 +341,7 @@ impl Finding {
 
     /// Checks the replays. A stalled replay runs and makes no progress.
     #[must_use]
-    pub fn replays(running: i64, paused: i64, stalled: i64) -> Self {
+    pub fn open_replays(running: i64, paused: i64, stalled: i64) -> Self {
         let says = format!("{running} run, {paused} are held");
         match (running + paused, stalled) {
             (_, 1..) => Self::wrong(
@@ -356,7 +357,7 @@ impl Finding {
     /// Checks the receivers. If no attempt of the last two hours arrived anywhere, the fault is
     /// probably this installation's. Less than half is as much as the alert takes.
     #[must_use]
-    pub fn receivers(found: &ReceiverState) -> Self {
+    pub fn receiver_faults(found: &ReceiverState) -> Self {
         let check = "receivers";
         let ReceiverState { hosts, attempts, delivered, failing } = found;
         if *delivered == 0 && *attempts >= FAILURES_MIN {
@@ -390,7 +391,7 @@ impl Finding {
 
     /// Checks the share of dead rows in the outbox.
     #[must_use]
-    pub fn bloat(live: i64, dead: i64) -> Self {
+    pub fn outbox_bloat(live: i64, dead: i64) -> Self {
         let says = format!("{live} live rows, {dead} dead");
         if dead < DEAD_ROWS_MIN || dead < live.saturating_mul(DEAD_ROWS_PER_LIVE_ROW) {
             return Self::fine("outbox", says);
@@ -401,8 +402,8 @@ impl Finding {
     /// Checks the signing of checkpoints and the age of the last one. A machine without the key of
     /// the series is no fault while another machine signs.
     #[must_use]
-    pub fn checkpoints(health: &SigningHealth) -> Self {
-        let signed = |age: Duration| format!("the last was signed {} ago", spoken(age));
+    pub fn checkpoint_signing(health: &SigningHealth) -> Self {
+        let signed = |age: Duration| format!("the last was signed {} ago", spoken_duration(age));
         match health {
             SigningHealth::NotWritable => Self::wrong(
                 "checkpoints",
@@ -434,7 +435,7 @@ impl Finding {
 
     /// Checks the last verification of the log, which ended this long ago.
     #[must_use]
-    pub fn verification(last: Option<&EndedVerification>, age: Duration) -> Self {
+    pub fn last_verification(last: Option<&EndedVerification>, age: Duration) -> Self {
         let check = "verification";
         let Some(last) = last else {
             return Self::notice(
@@ -443,11 +444,11 @@ impl Finding {
                 "a projector verifies it by itself; `firmforms audit verify` does now",
             );
         };
-        let says = format!("up to position {}, {} ago", last.position, spoken(age));
+        let says = format!("up to position {}, {} ago", last.position, spoken_duration(age));
         match &last.outcome {
             VerificationOutcome::Broken(flaw) => Self::wrong(
                 check,
-                format!("BROKEN, found {} ago: {flaw}", spoken(age)),
+                format!("BROKEN, found {} ago: {flaw}", spoken_duration(age)),
                 "run `firmforms audit verify`, and keep the signed checkpoints",
             ),
             VerificationOutcome::Incomplete(why) => Self::notice(
@@ -466,7 +467,7 @@ impl Finding {
 
     /// Checks for firms whose signing secret is missing or cannot be read.
     #[must_use]
-    pub fn secrets(missing: usize) -> Self {
+    pub fn missing_secrets(missing: usize) -> Self {
         if missing == 0 {
             return Self::fine("secrets", "every firm has a signing secret".into());
         }
@@ -495,7 +496,7 @@ mod tests {
     #[test]
     fn five_failing_receivers_are_named() {
         let hosts = ["a.example", "b.example", "c.example", "d.example", "e.example"];
-        let said = |failing: &[&str]| Finding::receivers(&receivers(10, 9, failing)).says;
+        let said = |failing: &[&str]| Finding::receiver_faults(&receivers(10, 9, failing)).says;
         let head = "9 of 10 attempts of the last two hours arrived; failing for a day: ";
         assert_eq!(said(&hosts[..1]), format!("{head}a.example"));
         let more = [hosts.as_slice(), &["f.example", "g.example"]].concat();
@@ -505,7 +506,7 @@ mod tests {
     /// An outage of nearly everything was called fine for its first day.
     #[test]
     fn many_failing_attempts_are_a_notice() {
-        let told = Finding::receivers(&receivers(550, 47, &[]));
+        let told = Finding::receiver_faults(&receivers(550, 47, &[]));
         assert_eq!(told.verdict, CheckVerdict::Notice);
         assert_eq!(told.says, "47 of 550 attempts of the last two hours arrived");
         assert!(told.advice.unwrap().contains("`firmforms receivers`"));
@@ -515,14 +516,14 @@ mod tests {
     #[test]
     fn a_snapshot_is_judged_by_age() {
         let verdict = |held_for, transactions| {
-            Finding::snapshot("pg_dump (pid 7)", held_for, transactions).verdict
+            Finding::oldest_snapshot("pg_dump (pid 7)", held_for, transactions).verdict
         };
         assert_eq!(verdict(seconds(900), i64::MAX), CheckVerdict::Fine);
         assert_eq!(verdict(seconds(901), 0), CheckVerdict::Notice);
         assert_eq!(verdict(seconds(14_401), 0), CheckVerdict::Wrong);
         assert_eq!(verdict(None, 5_000_000), CheckVerdict::Fine);
         assert_eq!(verdict(None, 5_000_001), CheckVerdict::Wrong);
-        let said = Finding::snapshot("pg_dump (pid 7)", seconds(1_200), 9).says;
+        let said = Finding::oldest_snapshot("pg_dump (pid 7)", seconds(1_200), 9).says;
         assert_eq!(said, "pg_dump (pid 7) holds a snapshot for 20 min, 9 transactions old");
     }
 
@@ -530,13 +531,13 @@ mod tests {
     fn a_consequential_fault_gives_no_advice() {
         let wrong = |check| Finding::wrong(check, "it is wrong".into(), "mend it");
         let all = ["wrapping_key", "secrets", "backlog", "seals"].map(wrong).to_vec();
-        let told = Finding::muted(all);
+        let told = Finding::mute_consequences(all);
         let verdicts: Vec<_> = told.iter().map(|one| (one.verdict, one.advice)).collect();
         let fault = (CheckVerdict::Wrong, Some("mend it"));
         assert_eq!(verdicts, [fault, (CheckVerdict::Notice, None), fault, fault]);
         assert_eq!(told[1].says, "it is wrong: probably because of `wrapping_key`");
-        let right = vec![Finding::key("wrapping_key", None), wrong("secrets")];
-        assert_eq!(Finding::muted(right.clone()), right);
+        let right = vec![Finding::usable_key("wrapping_key", None), wrong("secrets")];
+        assert_eq!(Finding::mute_consequences(right.clone()), right);
     }
 
     #[test]
@@ -545,57 +546,57 @@ mod tests {
         let noticed = "2026-11-01T12:00:00Z".parse().unwrap();
         let writer = |age| Some((Duration::from_secs(age), "backup".to_owned()));
         for (finding, verdict) in [
-            (Finding::server(140_000), Fine),
-            (Finding::server(130_022), Wrong),
-            (Finding::schema("schema", 0, 0), Fine),
-            (Finding::schema("schema", 1, 0), Wrong),
-            (Finding::schema("schema", 0, 1), Wrong),
-            (Finding::key("keyring", None), Fine),
-            (Finding::key("keyring", Some("another key".into())), Wrong),
-            (Finding::clock(None), Fine),
-            (Finding::clock(Some(ClockFault::Apart { seconds: 31 })), Wrong),
+            (Finding::server_version(140_000), Fine),
+            (Finding::server_version(130_022), Wrong),
+            (Finding::schema_version("schema", 0, 0), Fine),
+            (Finding::schema_version("schema", 1, 0), Wrong),
+            (Finding::schema_version("schema", 0, 1), Wrong),
+            (Finding::usable_key("keyring", None), Fine),
+            (Finding::usable_key("keyring", Some("another key".into())), Wrong),
+            (Finding::clock_skew(None), Fine),
+            (Finding::clock_skew(Some(ClockFault::Apart { seconds: 31 })), Wrong),
             (Finding::log_tail(None, None), Fine),
-            (Finding::receivers(&receivers(9, 0, &[])), Fine),
-            (Finding::receivers(&receivers(10, 0, &[])), Wrong),
-            (Finding::receivers(&receivers(10, 5, &[])), Fine),
-            (Finding::receivers(&receivers(9, 1, &[])), Fine),
-            (Finding::receivers(&receivers(10, 1, &["a.example"])), Notice),
+            (Finding::receiver_faults(&receivers(9, 0, &[])), Fine),
+            (Finding::receiver_faults(&receivers(10, 0, &[])), Wrong),
+            (Finding::receiver_faults(&receivers(10, 5, &[])), Fine),
+            (Finding::receiver_faults(&receivers(9, 1, &[])), Fine),
+            (Finding::receiver_faults(&receivers(10, 1, &["a.example"])), Notice),
             (Finding::log_tail(Some(7), Some(noticed)), Wrong),
-            (Finding::fence(None), Fine),
-            (Finding::fence(writer(60)), Fine),
-            (Finding::fence(writer(61)), Wrong),
-            (Finding::follower("deliveries", 0, None), Fine),
-            (Finding::follower("deliveries", 9, seconds(60)), Fine),
-            (Finding::follower("deliveries", 9, seconds(61)), Wrong),
-            (Finding::seals(0, None), Fine),
-            (Finding::seals(0, seconds(60)), Fine),
-            (Finding::seals(0, seconds(61)), Wrong),
-            (Finding::seals(1, None), Wrong),
-            (Finding::backlog(0, 0, None), Fine),
-            (Finding::backlog(9, 1, seconds(300)), Fine),
-            (Finding::backlog(9, 1, seconds(301)), Wrong),
-            (Finding::unspread(0, 0), Fine),
-            (Finding::unspread(9, 1), Fine),
-            (Finding::unspread(9, 0), Wrong),
-            (Finding::senders(0, &[], 0), Fine),
-            (Finding::senders(1, &[], 9), Fine),
-            (Finding::senders(1, &["a session".to_owned()], 9), Notice),
-            (Finding::senders(0, &[], 9), Wrong),
-            (Finding::stuck(0), Fine),
-            (Finding::stuck(1), Wrong),
-            (Finding::leases(0), Fine),
-            (Finding::leases(1), Wrong),
-            (Finding::pauses(&[]), Fine),
-            (Finding::pauses(&["everything (maintenance)".into()]), Notice),
-            (Finding::replays(0, 0, 0), Fine),
-            (Finding::replays(1, 0, 0), Notice),
-            (Finding::replays(0, 1, 0), Notice),
-            (Finding::replays(1, 0, 1), Wrong),
-            (Finding::bloat(0, 99_999), Fine),
-            (Finding::bloat(30_000, 100_000), Fine),
-            (Finding::bloat(20_000, 100_000), Wrong),
-            (Finding::secrets(0), Fine),
-            (Finding::secrets(1), Wrong),
+            (Finding::oldest_append(None), Fine),
+            (Finding::oldest_append(writer(60)), Fine),
+            (Finding::oldest_append(writer(61)), Wrong),
+            (Finding::follower_lag("deliveries", 0, None), Fine),
+            (Finding::follower_lag("deliveries", 9, seconds(60)), Fine),
+            (Finding::follower_lag("deliveries", 9, seconds(61)), Wrong),
+            (Finding::seal_lag(0, None), Fine),
+            (Finding::seal_lag(0, seconds(60)), Fine),
+            (Finding::seal_lag(0, seconds(61)), Wrong),
+            (Finding::seal_lag(1, None), Wrong),
+            (Finding::queue_backlog(0, 0, None), Fine),
+            (Finding::queue_backlog(9, 1, seconds(300)), Fine),
+            (Finding::queue_backlog(9, 1, seconds(301)), Wrong),
+            (Finding::unspread_occurrences(0, 0), Fine),
+            (Finding::unspread_occurrences(9, 1), Fine),
+            (Finding::unspread_occurrences(9, 0), Wrong),
+            (Finding::sender_count(0, &[], 0), Fine),
+            (Finding::sender_count(1, &[], 9), Fine),
+            (Finding::sender_count(1, &["a session".to_owned()], 9), Notice),
+            (Finding::sender_count(0, &[], 9), Wrong),
+            (Finding::stuck_lanes(0), Fine),
+            (Finding::stuck_lanes(1), Wrong),
+            (Finding::ended_leases(0), Fine),
+            (Finding::ended_leases(1), Wrong),
+            (Finding::open_pauses(&[]), Fine),
+            (Finding::open_pauses(&["everything (maintenance)".into()]), Notice),
+            (Finding::open_replays(0, 0, 0), Fine),
+            (Finding::open_replays(1, 0, 0), Notice),
+            (Finding::open_replays(0, 1, 0), Notice),
+            (Finding::open_replays(1, 0, 1), Wrong),
+            (Finding::outbox_bloat(0, 99_999), Fine),
+            (Finding::outbox_bloat(30_000, 100_000), Fine),
+            (Finding::outbox_bloat(20_000, 100_000), Wrong),
+            (Finding::missing_secrets(0), Fine),
+            (Finding::missing_secrets(1), Wrong),
         ] {
             assert_eq!(finding.verdict, verdict, "{finding:?}");
             assert_eq!(finding.advice.is_some(), verdict != Fine, "{finding:?}");
@@ -605,15 +606,19 @@ mod tests {
     #[test]
     fn signing_and_verification_are_judged_at_borders() {
         use CheckVerdict::{Fine, Notice, Wrong};
-        let signed =
-            |age| Finding::checkpoints(&SigningHealth::Signing { age: Duration::from_secs(age) });
+        let signed = |age| {
+            Finding::checkpoint_signing(&SigningHealth::Signing { age: Duration::from_secs(age) })
+        };
         let refused = |age, refusal| {
-            Finding::checkpoints(&SigningHealth::Refused { refusal, age: Duration::from_secs(age) })
+            Finding::checkpoint_signing(&SigningHealth::Refused {
+                refusal,
+                age: Duration::from_secs(age),
+            })
         };
         let verified = |age, outcome| {
             let at = "2026-11-01T12:00:00.000Z".parse().unwrap();
             let last = EndedVerification { at, position: 7, outcome };
-            Finding::verification(Some(&last), Duration::from_secs(age))
+            Finding::last_verification(Some(&last), Duration::from_secs(age))
         };
         let broken = VerificationOutcome::Broken("seal 7: it is missing".into());
         let incomplete = VerificationOutcome::Incomplete("there is no checkpoint".into());
@@ -625,9 +630,9 @@ mod tests {
             (refused(7_200, key()), Notice),
             (refused(7_201, key()), Wrong),
             (refused(1, file()), Wrong),
-            (Finding::checkpoints(&SigningHealth::NeverSigned), Notice),
-            (Finding::checkpoints(&SigningHealth::NotWritable), Wrong),
-            (Finding::verification(None, Duration::ZERO), Notice),
+            (Finding::checkpoint_signing(&SigningHealth::NeverSigned), Notice),
+            (Finding::checkpoint_signing(&SigningHealth::NotWritable), Wrong),
+            (Finding::last_verification(None, Duration::ZERO), Notice),
             (verified(259_200, VerificationOutcome::Intact), Fine),
             (verified(259_201, VerificationOutcome::Intact), Notice),
             (verified(1, broken), Wrong),
@@ -640,7 +645,9 @@ mod tests {
 
     #[test]
     fn times_are_said_in_familiar_units() {
-        let said = [119, 120, 7_199, 7_200, 172_799, 172_800].map(Duration::from_secs).map(spoken);
+        let said = [119, 120, 7_199, 7_200, 172_799, 172_800]
+            .map(Duration::from_secs)
+            .map(spoken_duration);
         assert_eq!(said, ["119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }
 }

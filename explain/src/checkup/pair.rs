@@ -10,8 +10,8 @@ const DEAD_KEYS_MIN: i64 = 10_000;
 impl Finding {
     /// Checks whether the two databases belong together.
     #[must_use]
-    pub fn installation(ids: InstallationIds) -> Self {
-        match ids.shared(ids.main.unwrap_or_default()) {
+    pub fn same_installation(ids: InstallationIds) -> Self {
+        match ids.shared_id(ids.main.unwrap_or_default()) {
             Err(strange) => Self::wrong(
                 "installation",
                 strange.to_string(),
@@ -40,7 +40,7 @@ impl Finding {
 
     /// Checks whether the keyring has carried out the erasures that the main database has.
     #[must_use]
-    pub fn erasures(mark: ErasureMark, carried_out: i64) -> Self {
+    pub fn missed_erasures(mark: ErasureMark, carried_out: i64) -> Self {
         if mark.is_behind(carried_out) {
             return Self::wrong(
                 "erasures",
@@ -77,7 +77,8 @@ mod tests {
     fn a_mismatched_pair_is_wrong() {
         let verdict = |main: Option<u128>, keyring: Option<u128>| {
             let id = |id: Option<u128>| id.map(Uuid::from_u128);
-            Finding::installation(InstallationIds { main: id(main), keyring: id(keyring) }).verdict
+            Finding::same_installation(InstallationIds { main: id(main), keyring: id(keyring) })
+                .verdict
         };
         assert_eq!(verdict(Some(1), Some(2)), CheckVerdict::Wrong);
         for (main, keyring) in [(Some(1), Some(1)), (None, Some(1)), (Some(1), None), (None, None)]
@@ -94,8 +95,8 @@ mod tests {
         assert_eq!(lost.verdict, CheckVerdict::Wrong);
         assert!(lost.says.starts_with("3 of the newest 200 responses"), "{}", lost.says);
         let found = ErasureMark::Found { position: 5 };
-        assert_eq!(Finding::erasures(found, 5).verdict, CheckVerdict::Fine);
-        assert_eq!(Finding::erasures(found, 6).verdict, CheckVerdict::Wrong);
+        assert_eq!(Finding::missed_erasures(found, 5).verdict, CheckVerdict::Fine);
+        assert_eq!(Finding::missed_erasures(found, 6).verdict, CheckVerdict::Wrong);
         assert_eq!(Finding::dead_keys(9_999).verdict, CheckVerdict::Fine);
         assert_eq!(Finding::dead_keys(10_000).verdict, CheckVerdict::Wrong);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::operations::ServerState;
 
-use super::finding::{Finding, spoken};
+use super::finding::{Finding, spoken_duration};
 
 /// Transaction ids beyond the age at which autovacuum begins to freeze, without a finding. The
 /// vacuum of a large table takes a day, and a busy service draws this many ids in three.
@@ -48,13 +48,13 @@ pub enum TrialWrite {
 impl Finding {
     /// Checks that exactly one host of a database is a primary, and that the others answer.
     #[must_use]
-    pub fn primary(check: &'static str, hosts: &[HostFound]) -> Self {
+    pub fn single_primary(check: &'static str, hosts: &[HostFound]) -> Self {
         let of = |role: HostRole| {
             let places = hosts.iter().filter(|host| host.role == role);
             places.map(|host| host.place.as_str()).collect::<Vec<_>>()
         };
         let says: Vec<String> =
-            hosts.iter().map(|host| format!("{} {}", host.place, host.role.says())).collect();
+            hosts.iter().map(|host| format!("{} {}", host.place, host.role.role_words())).collect();
         let says = says.join(", ");
         match (of(HostRole::Primary).len(), of(HostRole::Away).len()) {
             (0, away) if away == hosts.len() => Self::wrong(
@@ -77,7 +77,7 @@ impl Finding {
 
     /// Checks whether a trial write found room on the server's disk.
     #[must_use]
-    pub fn disk(check: &'static str, trial: &TrialWrite) -> Self {
+    pub fn disk_room(check: &'static str, trial: &TrialWrite) -> Self {
         match trial {
             TrialWrite::Taken => Self::fine(check, "there is room for a write of 64 KiB".into()),
             TrialWrite::DiskFull => Self::wrong(
@@ -95,7 +95,7 @@ impl Finding {
 
     /// Checks the settings that keep commits over a crash.
     #[must_use]
-    pub fn durability(check: &'static str, state: &ServerState) -> Self {
+    pub fn commit_durability(check: &'static str, state: &ServerState) -> Self {
         let on_off = |is_on| if is_on { "on" } else { "off" };
         let commit = state.synchronous_commit.as_str();
         let says = format!(
@@ -127,7 +127,7 @@ impl Finding {
 
     /// Checks whether commits wait for a standby.
     #[must_use]
-    pub fn standbys(check: &'static str, state: &ServerState) -> Self {
+    pub fn commit_standbys(check: &'static str, state: &ServerState) -> Self {
         let names = &state.synchronous_standby_names;
         if !names.is_empty() {
             return Self::fine(check, format!("a commit waits for {names}"));
@@ -158,11 +158,11 @@ impl Finding {
 
     /// Checks for a prepared transaction that nobody ends. It keeps its locks over a failover.
     #[must_use]
-    pub fn prepared(check: &'static str, state: &ServerState) -> Self {
+    pub fn prepared_transactions(check: &'static str, state: &ServerState) -> Self {
         match state.oldest_prepared {
             Some(age) if age > PREPARED_AGE_MAX => Self::wrong(
                 check,
-                format!("a transaction has been prepared for {}", spoken(age)),
+                format!("a transaction has been prepared for {}", spoken_duration(age)),
                 "end it: `pg_prepared_xacts` names it, and `rollback prepared` ends it",
             ),
             _ => Self::fine(check, "no transaction is prepared for long".into()),
@@ -172,7 +172,7 @@ impl Finding {
     /// Checks that the log's next position is free. A copy by logical replication leaves the
     /// sequence at its start.
     #[must_use]
-    pub fn positions(next: i64, highest: i64) -> Self {
+    pub fn next_position(next: i64, highest: i64) -> Self {
         let says = format!("the next is {next}, the highest in the log is {highest}");
         if next > highest {
             return Self::fine("positions", says);
@@ -187,7 +187,7 @@ impl Finding {
 }
 
 impl HostRole {
-    const fn says(self) -> &'static str {
+    const fn role_words(self) -> &'static str {
         match self {
             Self::Primary => "is the primary",
             Self::Standby => "is a standby",
@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn each_server_state_has_its_verdict() {
         use HostRole::{Away, Primary, Standby};
-        let primary = |roles: &[HostRole]| Finding::primary("primary", &hosts(roles));
+        let primary = |roles: &[HostRole]| Finding::single_primary("primary", &hosts(roles));
         let commits = |value: &str| {
-            Finding::durability(
+            Finding::commit_durability(
                 "durability",
                 &ServerState { synchronous_commit: value.into(), ..good() },
             )
@@ -235,26 +235,29 @@ mod tests {
             (primary(&[Standby]), Wrong),
             (primary(&[Standby, Away]), Wrong),
             (primary(&[Away, Away]), Wrong),
-            (Finding::disk("disk", &TrialWrite::Taken), Fine),
-            (Finding::disk("disk", &TrialWrite::DiskFull), Wrong),
-            (Finding::disk("disk", &TrialWrite::Untried("denied".into())), Notice),
+            (Finding::disk_room("disk", &TrialWrite::Taken), Fine),
+            (Finding::disk_room("disk", &TrialWrite::DiskFull), Wrong),
+            (Finding::disk_room("disk", &TrialWrite::Untried("denied".into())), Notice),
             (primary(&[Primary, Primary]), Wrong),
             (commits("on"), Fine),
             (commits("remote_apply"), Fine),
             (commits("remote_write"), Notice),
             (commits("local"), Notice),
             (commits("off"), Notice),
-            (Finding::durability("durability", &ServerState { fsync: false, ..good() }), Wrong),
             (
-                Finding::durability(
+                Finding::commit_durability("durability", &ServerState { fsync: false, ..good() }),
+                Wrong,
+            ),
+            (
+                Finding::commit_durability(
                     "durability",
                     &ServerState { full_page_writes: false, ..good() },
                 ),
                 Wrong,
             ),
-            (Finding::standbys("standbys", &good()), Fine),
+            (Finding::commit_standbys("standbys", &good()), Fine),
             (
-                Finding::standbys(
+                Finding::commit_standbys(
                     "standbys",
                     &ServerState { synchronous_standby_names: String::new(), ..good() },
                 ),
@@ -268,17 +271,17 @@ mod tests {
                 ),
                 Wrong,
             ),
-            (Finding::prepared("prepared", &good()), Fine),
+            (Finding::prepared_transactions("prepared", &good()), Fine),
             (
-                Finding::prepared(
+                Finding::prepared_transactions(
                     "prepared",
                     &ServerState { oldest_prepared: Some(Duration::from_secs(61)), ..good() },
                 ),
                 Wrong,
             ),
-            (Finding::positions(1, 0), Fine),
-            (Finding::positions(8, 7), Fine),
-            (Finding::positions(7, 7), Wrong),
+            (Finding::next_position(1, 0), Fine),
+            (Finding::next_position(8, 7), Fine),
+            (Finding::next_position(7, 7), Wrong),
         ] {
             assert_eq!(finding.verdict, verdict, "{finding:?}");
             assert_eq!(finding.advice.is_some(), verdict != Fine, "{finding:?}");

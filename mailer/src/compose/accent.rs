@@ -17,34 +17,34 @@ pub(crate) struct AccentColor {
 
 impl AccentColor {
     /// Reads `#rgb` or `#rrggbb`; nothing else may reach a style.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(super) fn parse_hex(text: &str) -> Option<Self> {
         let digits: Vec<u8> = text
             .strip_prefix('#')?
             .chars()
             .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
             .collect::<Option<_>>()?;
         match digits[..] {
-            [r, g, b] => Some(Self::on([r * 0x11, g * 0x11, b * 0x11])),
-            [r, rr, g, gg, b, bb] => Some(Self::on([r << 4 | rr, g << 4 | gg, b << 4 | bb])),
+            [r, g, b] => Some(Self::with_ink([r * 0x11, g * 0x11, b * 0x11])),
+            [r, rr, g, gg, b, bb] => Some(Self::with_ink([r << 4 | rr, g << 4 | gg, b << 4 | bb])),
             _ => None,
         }
     }
 
     /// Chooses the ink with the higher contrast (WCAG 2.2, contrast ratio): at least 4.58 to 1.
-    fn on(rgb @ [r, g, b]: [u8; 3]) -> Self {
-        let ink = if luminance(rgb) > BALANCE_LUMINANCE { "#000000" } else { "#ffffff" };
+    fn with_ink(rgb @ [r, g, b]: [u8; 3]) -> Self {
+        let ink = if relative_luminance(rgb) > BALANCE_LUMINANCE { "#000000" } else { "#ffffff" };
         Self { background: format!("#{r:02x}{g:02x}{b:02x}"), ink }
     }
 }
 
 impl Default for AccentColor {
     fn default() -> Self {
-        Self::on(NEUTRAL_RGB)
+        Self::with_ink(NEUTRAL_RGB)
     }
 }
 
 /// WCAG 2.2, relative luminance.
-fn luminance(rgb: [u8; 3]) -> f64 {
+fn relative_luminance(rgb: [u8; 3]) -> f64 {
     let [r, g, b] = rgb.map(|channel| {
         let channel = f64::from(channel) / 255.0;
         if channel <= 0.04045 { channel / 12.92 } else { ((channel + 0.055) / 1.055).powf(2.4) }
@@ -66,7 +66,7 @@ mod tests {
     #[case("#757575", "#757575", "#ffffff")]
     #[case("#777777", "#777777", "#000000")]
     fn the_ink_is_readable(#[case] text: &str, #[case] background: &str, #[case] ink: &str) {
-        let accent = AccentColor::read(text).unwrap();
+        let accent = AccentColor::parse_hex(text).unwrap();
         assert_eq!((accent.background.as_str(), accent.ink), (background, ink));
     }
 
@@ -94,7 +94,7 @@ mod tests {
         )]
         text: &str,
     ) {
-        assert_eq!(AccentColor::read(text), None);
+        assert_eq!(AccentColor::parse_hex(text), None);
     }
 
     /// WCAG 2.2, success criterion 1.4.3, for text of any size.
@@ -102,8 +102,8 @@ mod tests {
     fn every_background_keeps_the_least_contrast() {
         for rgb in (0..=0xff_ffff_u32).step_by(97) {
             let [_, r, g, b] = rgb.to_be_bytes();
-            let light = luminance([r, g, b]) + 0.05;
-            let contrast = match AccentColor::on([r, g, b]).ink {
+            let light = relative_luminance([r, g, b]) + 0.05;
+            let contrast = match AccentColor::with_ink([r, g, b]).ink {
                 "#000000" => light / 0.05,
                 _ => 1.05 / light,
             };

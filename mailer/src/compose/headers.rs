@@ -51,7 +51,7 @@ pub(crate) struct HeaderSection(String);
 impl HeaderSection {
     /// All headers of an invite, without the headers of the body.
     pub(super) fn new(invite: &InviteContent<'_>, letter: &Letter) -> Self {
-        let mut headers = Self::common(&MailHead {
+        let mut headers = Self::with_common(&MailHead {
             email_id: invite.email_id,
             date: invite.date,
             from: invite.from,
@@ -62,18 +62,18 @@ impl HeaderSection {
             language: letter.words.code,
         });
         headers.add_unsubscribe(&letter.unsubscribe_url);
-        headers.end();
+        headers.add_mime_version();
         headers
     }
 
     /// All headers of a mail that nobody can unsubscribe from.
-    pub(crate) fn plain(head: &MailHead<'_>) -> Self {
-        let mut headers = Self::common(head);
-        headers.end();
+    pub(crate) fn without_unsubscribe(head: &MailHead<'_>) -> Self {
+        let mut headers = Self::with_common(head);
+        headers.add_mime_version();
         headers
     }
 
-    fn common(head: &MailHead<'_>) -> Self {
+    fn with_common(head: &MailHead<'_>) -> Self {
         let sender = head.from.address();
         let mut headers = Self(String::new());
         headers.add("From", from(head.from_name, sender));
@@ -81,8 +81,8 @@ impl HeaderSection {
         if let Some(address) = &head.reply_to {
             headers.add("Reply-To", [address.to_string()]);
         }
-        headers.add("Subject", text(head.subject));
-        headers.add("Date", [date(head.date)]);
+        headers.add("Subject", text_pieces(head.subject));
+        headers.add("Date", [date_text(head.date)]);
         headers.add("Message-ID", [format!("<{}@{}>", head.email_id, sender.domain())]);
         headers.add("Content-Language", [head.language.to_owned()]);
         // Marks the mail as written by a program, so that no holiday notice answers (RFC 3834,
@@ -91,7 +91,7 @@ impl HeaderSection {
         headers
     }
 
-    fn end(&mut self) {
+    fn add_mime_version(&mut self) {
         self.add("MIME-Version", ["1.0".to_owned()]);
     }
 
@@ -138,7 +138,7 @@ fn from(firm: &str, sender: &EmailAddress) -> Vec<String> {
     let mut pieces = if is_plain(firm) && firm.len() <= WORD_MAX {
         vec![format!("\"{}\"", firm.replace('\\', "\\\\").replace('"', "\\\""))]
     } else {
-        encoded(firm)
+        encoded_words(firm)
     };
     pieces.push(format!("<{sender}>"));
     pieces
@@ -150,13 +150,13 @@ fn reply_to(invite: &InviteContent<'_>) -> Option<EmailAddress> {
 }
 
 /// RFC 5322, section 3.3.
-fn date(at: Timestamp) -> String {
+fn date_text(at: Timestamp) -> String {
     at.get().format("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
 /// Free text: as it is, or as encoded words.
-fn text(line: &str) -> Vec<String> {
-    if is_plain(line) { line.split(' ').map(str::to_owned).collect() } else { encoded(line) }
+fn text_pieces(line: &str) -> Vec<String> {
+    if is_plain(line) { line.split(' ').map(str::to_owned).collect() } else { encoded_words(line) }
 }
 
 /// Whether the text is ASCII that folds, and that no reader takes for an encoded word.
@@ -167,7 +167,7 @@ fn is_plain(line: &str) -> bool {
 }
 
 /// Encoded words (RFC 2047, section 4.1). No character is split between two words.
-fn encoded(line: &str) -> Vec<String> {
+fn encoded_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for character in line.chars() {
         match words.last_mut() {

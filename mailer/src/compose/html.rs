@@ -36,10 +36,10 @@ pub(super) fn write(letter: &Letter) -> String {
         language: letter.words.code,
         title: &letter.words.subject,
         bar: &letter.accent.background,
-        card: card(letter),
-        foot: foot(letter),
+        card: letter_card(letter),
+        foot: letter_foot(letter),
     }
-    .write()
+    .to_html()
 }
 
 /// A page with a card, and with small print below it.
@@ -53,18 +53,18 @@ pub(crate) struct MailPage<'a> {
 }
 
 impl MailPage<'_> {
-    pub(crate) fn write(&self) -> String {
+    pub(crate) fn to_html(&self) -> String {
         let page = html! {
             (DOCTYPE)
             html lang=(self.language) {
-                (self.head())
-                body.page style=(PAGE) { (self.frame()) }
+                (self.html_head())
+                body.page style=(PAGE) { (self.outer_tables()) }
             }
         };
         page.into_string()
     }
 
-    fn head(&self) -> Markup {
+    fn html_head(&self) -> Markup {
         html! {
             head {
                 meta charset="utf-8";
@@ -79,7 +79,7 @@ impl MailPage<'_> {
     }
 
     /// The frame. The language is repeated inside, because some readers drop the outer elements.
-    fn frame(&self) -> Markup {
+    fn outer_tables(&self) -> Markup {
         let bar = format!("{CARD};border-top:4px solid {}", self.bar);
         html! {
             div lang=(self.language) {
@@ -98,15 +98,15 @@ impl MailPage<'_> {
     }
 }
 
-fn card(letter: &Letter) -> Markup {
+fn letter_card(letter: &Letter) -> Markup {
     let words = &letter.words;
     html! {
-        (brand(letter))
+        (brand_logo(letter))
         h1.text style=(TITLE) { (words.title) }
         p.text style=(TEXT) { (words.hello) }
         p.text style=(TEXT) { (words.invitation) }
-        @if let Some(note) = &letter.note { (quote(letter, note)) }
-        (button(letter))
+        @if let Some(note) = &letter.note { (quoted_note(letter, note)) }
+        (form_button(letter))
         p.soft style=(SOFT) { (words.copy) }
         p style="margin:0;font-size:14px" {
             a.text href=(letter.form_url) style=(LINK) { (letter.form_url) }
@@ -115,7 +115,7 @@ fn card(letter: &Letter) -> Markup {
 }
 
 /// The logo. Its replacement text is the firm's name.
-fn brand(letter: &Letter) -> Markup {
+fn brand_logo(letter: &Letter) -> Markup {
     html! {
         @match &letter.logo_url {
             Some(url) => img.text src=(url) alt=(letter.firm) height="48" style=(LOGO);,
@@ -125,7 +125,7 @@ fn brand(letter: &Letter) -> Markup {
 }
 
 /// The lines of the note. A note may run from right to left.
-fn quote(letter: &Letter, note: &str) -> Markup {
+fn quoted_note(letter: &Letter, note: &str) -> Markup {
     let style = format!(
         "margin:0 0 16px;padding:4px 0 4px 16px;border-left:4px solid {};color:#1f2933",
         letter.accent.background
@@ -143,7 +143,7 @@ fn quote(letter: &Letter, note: &str) -> Markup {
 
 /// The button. Its edge has the ink's colour, so that it also shows on a page of the background's
 /// colour.
-fn button(letter: &Letter) -> Markup {
+fn form_button(letter: &Letter) -> Markup {
     link_button(&letter.accent, &letter.form_url, letter.words.button)
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn link_button(accent: &AccentColor, url: &str, words: &str) -> Marku
     }
 }
 
-fn foot(letter: &Letter) -> Markup {
+fn letter_foot(letter: &Letter) -> Markup {
     html! {
         p.soft style=(FOOT_TEXT) { (letter.words.why) }
         p style="margin:0" {

@@ -30,10 +30,10 @@ const LOGO_URL_MAX: usize = 2_000;
 
 /// Writes the mail that invites one person to one form.
 #[must_use]
-pub fn compose(invite: &InviteContent<'_>) -> Mail {
+pub fn compose_invite(invite: &InviteContent<'_>) -> Mail {
     let letter = Letter::new(invite);
     let mut bytes = HeaderSection::new(invite, &letter).into_bytes();
-    bytes.extend(body(invite.email_id, plain::write(&letter), html::write(&letter)));
+    bytes.extend(mail_body(invite.email_id, plain::write(&letter), html::write(&letter)));
     Mail {
         email_id: invite.email_id,
         from: invite.from.address().to_string(),
@@ -70,8 +70,8 @@ impl Letter {
         Self {
             words,
             note: invite.message.and_then(clean_note),
-            accent: invite.color.and_then(AccentColor::read).unwrap_or_default(),
-            logo_url: invite.logo_url.and_then(logo),
+            accent: invite.color.and_then(AccentColor::parse_hex).unwrap_or_default(),
+            logo_url: invite.logo_url.and_then(https_logo),
             form_url: clean_link(invite.form_url),
             unsubscribe_url: clean_link(invite.unsubscribe_url),
             firm,
@@ -80,7 +80,7 @@ impl Letter {
 }
 
 /// Accepts only a picture that a mail reader fetches over https.
-fn logo(text: &str) -> Option<String> {
+fn https_logo(text: &str) -> Option<String> {
     let url = Url::parse(text).ok()?;
     let plain = url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
     Some(url.to_string()).filter(|url| plain && url.len() <= LOGO_URL_MAX)
@@ -88,7 +88,7 @@ fn logo(text: &str) -> Option<String> {
 
 /// Both versions, the better one last (RFC 2046, section 5.1.4). No line of quoted-printable begins
 /// like this boundary (RFC 2045, section 6.7).
-pub(crate) fn body(email_id: Uuid, plain: String, html: String) -> Vec<u8> {
+pub(crate) fn mail_body(email_id: Uuid, plain: String, html: String) -> Vec<u8> {
     let part = |content_type, text| {
         SinglePart::builder()
             .header(content_type)

@@ -8,20 +8,20 @@ pub(super) fn write(letter: &Letter) -> String {
     let mut parts = vec![words.hello.clone(), words.invitation.clone()];
     if let Some(note) = &letter.note {
         parts.push(words.note.clone());
-        parts.push(quoted(note));
+        parts.push(quoted_note(note));
     }
-    parts.push(link(words.button, words.colon, &letter.form_url));
+    parts.push(link_line(words.button, words.colon, &letter.form_url));
     // Mail readers take the text after "-- " for a signature.
-    let leave = link(words.leave, words.colon, &letter.unsubscribe_url);
+    let leave = link_line(words.leave, words.colon, &letter.unsubscribe_url);
     parts.push(format!("-- \n{}\n{leave}\n", words.why));
     parts.join("\n\n")
 }
 
-fn quoted(note: &str) -> String {
+fn quoted_note(note: &str) -> String {
     let lines: Vec<_> = note.split('\n').map(|line| format!("> {line}")).collect();
     lines.join("\n")
 }
 
-fn link(label: &str, colon: &str, url: &str) -> String {
+fn link_line(label: &str, colon: &str, url: &str) -> String {
     format!("{label}{colon}\n{url}")
 }

@@ -19,7 +19,7 @@ fn a16_a_greeting_uses_a_first_name(
     #[case] name: Option<&str>,
     #[case] expected: Option<&str>,
 ) {
-    assert_eq!(greeting(first_name, name).as_deref(), expected);
+    assert_eq!(greeting_name(first_name, name).as_deref(), expected);
 }
 
 #[rstest]

@@ -10,9 +10,9 @@ use maud::{Markup, html};
 
 use self::words::NoticeWords;
 use crate::compose::accent::AccentColor;
-use crate::compose::body;
 use crate::compose::headers::{HeaderSection, MailHead};
 use crate::compose::html::{FOOT_TEXT, MailPage, SOFT, TEXT, TITLE, link_button};
+use crate::compose::mail_body;
 use crate::mail::{Mail, SenderAddress};
 use crate::names::{clean_link, one_line};
 
@@ -52,8 +52,8 @@ pub fn compose_notice(content: &NoticeContent<'_>) -> Mail {
         subject: &letter.words.subject,
         language: letter.words.code,
     };
-    let mut bytes = HeaderSection::plain(&head).into_bytes();
-    bytes.extend(body(email_id, letter.plain(), letter.html()));
+    let mut bytes = HeaderSection::without_unsubscribe(&head).into_bytes();
+    bytes.extend(mail_body(email_id, letter.plain_text(), letter.html_text()));
     Mail { email_id, from: content.from.address().to_string(), to: content.to.to_string(), bytes }
 }
 
@@ -86,19 +86,19 @@ impl NoticeLetter {
         if rest > 0 {
             lines.push((labels.more, rest.to_string()));
         }
-        lines.push((labels.when, shown(facts.happened_at)));
+        lines.push((labels.when, time_text(facts.happened_at)));
         // Past failures of a subscription that works again would read like present ones.
         let is_over = facts.kind == NoticeKind::Recovered;
         if let Some(since) = facts.failing_since.filter(|_| !is_over) {
-            lines.push((labels.since, shown(since)));
+            lines.push((labels.since, time_text(since)));
             lines.push((labels.failures, facts.failures.to_string()));
         }
         let answers = facts.answers.iter().filter(|_| !is_over);
-        lines.extend(answers.map(|answer| (labels.answer, answered(answer))));
+        lines.extend(answers.map(|answer| (labels.answer, answer_text(answer))));
         Self { words, lines, link: link.as_deref().map(clean_link) }
     }
 
-    fn plain(&self) -> String {
+    fn plain_text(&self) -> String {
         let words = &self.words;
         let lines: Vec<String> = self
             .lines
@@ -118,19 +118,19 @@ impl NoticeLetter {
         parts.join("\n\n")
     }
 
-    fn html(&self) -> String {
+    fn html_text(&self) -> String {
         let accent = AccentColor::default();
         MailPage {
             language: self.words.code,
             title: &self.words.subject,
             bar: &accent.background,
-            card: self.card(&accent),
+            card: self.letter_card(&accent),
             foot: html! { p.soft style=(FOOT_TEXT) { (self.words.why) } },
         }
-        .write()
+        .to_html()
     }
 
-    fn card(&self, accent: &AccentColor) -> Markup {
+    fn letter_card(&self, accent: &AccentColor) -> Markup {
         let words = &self.words;
         html! {
             h1.text style=(TITLE) { (words.title) }
@@ -146,16 +146,16 @@ impl NoticeLetter {
 }
 
 /// A time to the second, in UTC.
-fn shown(at: Timestamp) -> String {
+fn time_text(at: Timestamp) -> String {
     at.get().format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-fn answered(answer: &NoticeAnswer) -> String {
+fn answer_text(answer: &NoticeAnswer) -> String {
     let NoticeAnswer { delivery_id, status, error, finished_at } = answer;
     let said = match (status, error) {
         (Some(status), _) => status.to_string(),
         (None, Some(error)) => error.clone(),
         (None, None) => "—".to_owned(),
     };
-    format!("{said}, {} ({delivery_id})", shown(*finished_at))
+    format!("{said}, {} ({delivery_id})", time_text(*finished_at))
 }

@@ -58,13 +58,13 @@ impl SmtpRelay {
     }
 
     /// A turn for a mail of this firm; `None` if none is free in time.
-    pub(crate) async fn turn(&self, firm_id: Uuid, wait_max: Duration) -> Option<RelayTurn> {
-        self.turns.take(firm_id, wait_max).await
+    pub(crate) async fn take_turn(&self, firm_id: Uuid, wait_max: Duration) -> Option<RelayTurn> {
+        self.turns.take_turn(firm_id, wait_max).await
     }
 
     /// Sends a mail within the budget. lettre's logs are dropped: they hold passwords, addresses
     /// and mails.
-    pub(crate) async fn send(&self, mail: &Mail, _turn: &RelayTurn) -> MailOutcome {
+    pub(crate) async fn send_mail(&self, mail: &Mail, _turn: &RelayTurn) -> MailOutcome {
         let envelope = match Envelope::new(mail) {
             Ok(envelope) => envelope,
             Err(sent) => return sent,
@@ -81,45 +81,45 @@ impl SmtpRelay {
     /// the mail, the next one is used. If a connection is no longer open, all that have rested
     /// longer are dropped too.
     async fn hand_over(&self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
-        while let Some(mut kept) = self.take() {
+        while let Some(mut kept) = self.take_kept() {
             if !kept.is_still_open(self.budget / 4).await {
-                self.kept().clear();
+                self.kept_sessions().clear();
                 continue;
             }
-            match self.say(kept, envelope).await {
+            match self.send_in_session(kept, envelope).await {
                 Err(trouble) if trouble.is_farewell() => {}
                 said => return said,
             }
         }
         let session = SmtpSession::new(self.server.connect().await?);
-        self.say(session, envelope).await
+        self.send_in_session(session, envelope).await
     }
 
     /// Sends a mail. Keeps a connection on which every command was answered.
-    async fn say(
+    async fn send_in_session(
         &self,
         mut session: SmtpSession,
         envelope: &Envelope<'_>,
     ) -> Result<(), SmtpFailure> {
-        let said = session.say(envelope).await;
+        let said = session.send_mail(envelope).await;
         if said.as_ref().err().is_none_or(SmtpFailure::leaves_connection) {
-            self.keep(session);
+            self.keep_session(session);
         }
         said
     }
 
-    fn take(&self) -> Option<SmtpSession> {
-        self.kept().pop()
+    fn take_kept(&self) -> Option<SmtpSession> {
+        self.kept_sessions().pop()
     }
 
-    fn keep(&self, session: SmtpSession) {
-        let mut kept = self.kept();
+    fn keep_session(&self, session: SmtpSession) {
+        let mut kept = self.kept_sessions();
         if kept.len() < KEPT_SESSIONS_MAX {
             kept.push(session);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<SmtpSession>> {
+    fn kept_sessions(&self) -> MutexGuard<'_, Vec<SmtpSession>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -36,7 +36,7 @@ impl MailServer {
         let login = url.login.as_ref();
         Ok(Self {
             ehlo: url.ehlo.clone().map_or_else(ClientId::default, ClientId::Domain),
-            tls: Arc::new(tls(settings.extra_roots.as_deref())?).into(),
+            tls: Arc::new(tls_config(settings.extra_roots.as_deref())?).into(),
             credentials: login
                 .map(|login| Credentials::new(login.user.clone(), login.password.clone())),
             url: url.clone(),
@@ -48,12 +48,14 @@ impl MailServer {
         let tcp = open_tcp(&self.url.host, self.url.port, CONNECT_TIMEOUT).await;
         let tcp = tcp.map_err(|error| SmtpFailure::broken(SmtpStep::Connect, &error))?;
         let stream: Box<dyn AsyncTokioStream> = match self.url.encryption {
-            SmtpEncryption::StartTls => Box::new(self.upgraded(tcp).await?),
-            SmtpEncryption::Implicit => Box::new(self.encrypted(tcp, SmtpStep::Connect).await?),
-            SmtpEncryption::None => Box::new(bounded(tcp)?),
+            SmtpEncryption::StartTls => Box::new(self.upgrade_to_tls(tcp).await?),
+            SmtpEncryption::Implicit => {
+                Box::new(self.encrypt_stream(tcp, SmtpStep::Connect).await?)
+            }
+            SmtpEncryption::None => Box::new(bound_stream(tcp)?),
         };
         let greeted = AsyncSmtpConnection::connect_with_transport(stream, &self.ehlo).await;
-        let mut connection = greeted.map_err(|error| self.refused(&error))?;
+        let mut connection = greeted.map_err(|error| self.greeting_refusal(&error))?;
         if let Some(credentials) = &self.credentials {
             let ways = [Mechanism::Plain, Mechanism::Login];
             let signed_in = connection.auth(&ways, credentials).await;
@@ -64,17 +66,17 @@ impl MailServer {
 
     /// An encrypted connection whose server has greeted in plain text. The client waits for a
     /// greeting, so it gets one here.
-    async fn upgraded(
+    async fn upgrade_to_tls(
         &self,
         tcp: TcpStream,
     ) -> Result<BoundedStream<TlsStream<TcpStream>>, SmtpFailure> {
-        let mut plain = bounded(tcp)?;
+        let mut plain = bound_stream(tcp)?;
         request_tls(&mut plain, &self.ehlo).await?;
-        let encrypted = self.encrypted(plain.into_inner(), SmtpStep::Encrypt).await?;
+        let encrypted = self.encrypt_stream(plain.into_inner(), SmtpStep::Encrypt).await?;
         Ok(encrypted.with_preface(b"220 encrypted\r\n"))
     }
 
-    async fn encrypted(
+    async fn encrypt_stream(
         &self,
         tcp: TcpStream,
         step: SmtpStep,
@@ -88,7 +90,7 @@ impl MailServer {
     }
 
     /// The refusal of the greeting or of the first EHLO that the client sent.
-    fn refused(&self, error: &lettre::transport::smtp::Error) -> SmtpFailure {
+    fn greeting_refusal(&self, error: &lettre::transport::smtp::Error) -> SmtpFailure {
         let step = match self.url.encryption {
             SmtpEncryption::StartTls => SmtpStep::Encrypt,
             SmtpEncryption::Implicit | SmtpEncryption::None => SmtpStep::Connect,
@@ -97,14 +99,14 @@ impl MailServer {
     }
 }
 
-fn bounded(tcp: TcpStream) -> Result<BoundedStream<TcpStream>, SmtpFailure> {
+fn bound_stream(tcp: TcpStream) -> Result<BoundedStream<TcpStream>, SmtpFailure> {
     let peer = tcp.peer_addr();
     let peer = peer.map_err(|error| SmtpFailure::broken(SmtpStep::Connect, &error))?;
     Ok(BoundedStream::new(tcp, peer))
 }
 
 /// The server proves its name by the platform's roots, or by the extra roots.
-fn tls(extra_roots: Option<&[u8]>) -> Result<ClientConfig, MailerError> {
+fn tls_config(extra_roots: Option<&[u8]>) -> Result<ClientConfig, MailerError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(pem) = extra_roots {

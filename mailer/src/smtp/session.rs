@@ -54,7 +54,7 @@ impl SmtpSession {
     }
 
     /// Sends one mail.
-    pub(super) async fn say(&mut self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
+    pub(super) async fn send_mail(&mut self, envelope: &Envelope<'_>) -> Result<(), SmtpFailure> {
         let said = self.say_all(envelope).await;
         self.used = Instant::now();
         said
@@ -72,7 +72,7 @@ impl SmtpSession {
         // Any 2xx means that the server has the mail.
         match taken.code().severity {
             Severity::PositiveCompletion => Ok(()),
-            _ => Err(SmtpFailure::nonsense(SmtpStep::Content)),
+            _ => Err(SmtpFailure::unreadable_answer(SmtpStep::Content)),
         }
     }
 }

@@ -16,17 +16,17 @@ pub(super) async fn request_tls(
     tcp: &mut BoundedStream<TcpStream>,
     ehlo: &ClientId,
 ) -> Result<(), SmtpFailure> {
-    hear(tcp, SmtpStep::Connect, 220).await?;
-    say(tcp, SmtpStep::Connect, &format!("EHLO {ehlo}\r\n")).await?;
-    let extensions = hear(tcp, SmtpStep::Connect, 250).await?;
+    read_answer(tcp, SmtpStep::Connect, 220).await?;
+    send_line(tcp, SmtpStep::Connect, &format!("EHLO {ehlo}\r\n")).await?;
+    let extensions = read_answer(tcp, SmtpStep::Connect, 250).await?;
     if !extensions.iter().any(|line| line.trim().eq_ignore_ascii_case("STARTTLS")) {
         return Err(SmtpFailure::broken(SmtpStep::Encrypt, &"the server does not offer it"));
     }
-    say(tcp, SmtpStep::Encrypt, "STARTTLS\r\n").await?;
-    hear(tcp, SmtpStep::Encrypt, 220).await.map(drop)
+    send_line(tcp, SmtpStep::Encrypt, "STARTTLS\r\n").await?;
+    read_answer(tcp, SmtpStep::Encrypt, 220).await.map(drop)
 }
 
-async fn say(
+async fn send_line(
     tcp: &mut BoundedStream<TcpStream>,
     step: SmtpStep,
     command: &str,
@@ -36,7 +36,7 @@ async fn say(
 }
 
 /// The texts of the lines of an answer with this code. Another code is a refusal.
-async fn hear(
+async fn read_answer(
     tcp: &mut BoundedStream<TcpStream>,
     step: SmtpStep,
     expected: u16,
@@ -45,7 +45,7 @@ async fn hear(
     loop {
         let line = read_line(tcp).await.map_err(|error| SmtpFailure::broken(step, &error))?;
         let (code, rest) = line.split_at_checked(3).unwrap_or(("", ""));
-        let code: u16 = code.parse().map_err(|_| SmtpFailure::nonsense(step))?;
+        let code: u16 = code.parse().map_err(|_| SmtpFailure::unreadable_answer(step))?;
         let text = rest.get(1..).unwrap_or_default().to_owned();
         if code != expected {
             return Err(SmtpFailure::refused(step, code, &text));

@@ -38,7 +38,7 @@ struct AnswerSize {
 }
 
 impl AnswerSize {
-    fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn count_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.bytes += bytes.len();
         self.lines += bytes.iter().filter(|byte| **byte == b'\n').count();
         if self.bytes > ANSWER_BYTES_MAX || self.lines > ANSWER_LINES_MAX {
@@ -99,7 +99,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        Poll::Ready(self.answer.count(&buffer.filled()[before..]))
+        Poll::Ready(self.answer.count_bytes(&buffer.filled()[before..]))
     }
 }
 

@@ -76,11 +76,11 @@ impl SmtpFailure {
 
     /// The server refused with this code and text.
     pub(super) fn refused(step: SmtpStep, code: u16, text: &str) -> Self {
-        let reply = SmtpReply { code, enhanced: enhanced(text) };
+        let reply = SmtpReply { code, enhanced: enhanced_code(text) };
         Self { step, cause: FailureCause::Answer(reply) }
     }
 
-    pub(super) const fn nonsense(step: SmtpStep) -> Self {
+    pub(super) const fn unreadable_answer(step: SmtpStep) -> Self {
         Self { step, cause: FailureCause::Nonsense }
     }
 
@@ -116,7 +116,7 @@ impl SmtpStep {
 impl SmtpReply {
     fn new(code: u16, error: &Error) -> Self {
         let text = error.source().map(ToString::to_string);
-        Self { code, enhanced: text.as_deref().and_then(enhanced) }
+        Self { code, enhanced: text.as_deref().and_then(enhanced_code) }
     }
 
     /// Addressing and mailbox (RFC 3463, sections 3.2 and 3.3), without the codes about the
@@ -134,7 +134,7 @@ impl SmtpReply {
 }
 
 /// Reads `class.subject.detail` at the start of a reply's text (RFC 2034, section 4).
-fn enhanced(text: &str) -> Option<[u16; 3]> {
+fn enhanced_code(text: &str) -> Option<[u16; 3]> {
     let mut numbers = text.split_whitespace().next()?.splitn(3, '.').map(str::parse);
     let mut next = || numbers.next()?.ok();
     Some([next()?, next()?, next()?])
@@ -177,7 +177,7 @@ mod tests {
     use rstest::rstest;
 
     fn at(step: SmtpStep, code: u16, text: &str) -> MailOutcome {
-        let reply = SmtpReply { code, enhanced: enhanced(text) };
+        let reply = SmtpReply { code, enhanced: enhanced_code(text) };
         SmtpFailure { step, cause: FailureCause::Answer(reply) }.into()
     }
 
@@ -230,6 +230,6 @@ mod tests {
     #[case("no 5.1.1", None)]
     #[case("", None)]
     fn enhanced_codes_stand_at_the_start(#[case] text: &str, #[case] expected: Option<[u16; 3]>) {
-        assert_eq!(enhanced(text), expected);
+        assert_eq!(enhanced_code(text), expected);
     }
 }

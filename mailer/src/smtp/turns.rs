@@ -39,7 +39,7 @@ impl Default for MailTurns {
 impl MailTurns {
     /// A turn for a mail of this firm; `None` if none is free in time. Without a wait, only a turn
     /// that is free at once is given.
-    pub(crate) async fn take(&self, firm_id: Uuid, wait_max: Duration) -> Option<RelayTurn> {
+    pub(crate) async fn take_turn(&self, firm_id: Uuid, wait_max: Duration) -> Option<RelayTurn> {
         let firm = self.of_firm(firm_id);
         let both = async {
             let of_firm = firm.acquire_owned().await.ok()?;

@@ -13,7 +13,7 @@ use crate::letters::{mail, send};
 async fn p15_a_mail_is_one_whole_file() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("made/when/missing");
-    let (mailer, mail) = (Mailer::files(&inner), mail(7));
+    let (mailer, mail) = (Mailer::into_folder(&inner), mail(7));
     for _ in ["once", "again"] {
         assert_eq!(send(&mailer, &mail).await, MailOutcome::Accepted);
     }
@@ -33,13 +33,13 @@ async fn links_in_a_mails_place_stay_unfollowed() {
     let mail = mail(7);
     let draft = folder.path().join(format!("{}.eml.new", mail.email_id));
     std::os::unix::fs::symlink(&precious, draft).unwrap();
-    assert_eq!(send(&Mailer::files(folder.path()), &mail).await, MailOutcome::Accepted);
+    assert_eq!(send(&Mailer::into_folder(folder.path()), &mail).await, MailOutcome::Accepted);
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
 #[tokio::test]
 async fn p15_a_folders_failure_hides_its_name() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let sent = send(&Mailer::files(file.path().join("under")), &mail(7)).await;
+    let sent = send(&Mailer::into_folder(file.path().join("under")), &mail(7)).await;
     assert_eq!(sent, MailOutcome::Failed("folder: not a directory".to_owned()));
 }

@@ -63,16 +63,16 @@ impl Desk {
 /// A mail to hand over.
 pub(crate) fn mail(number: u128) -> Mail {
     let desk = Desk::default();
-    compose(&InviteContent { email_id: Uuid::from_u128(number), ..desk.invite(Lang::En) })
+    compose_invite(&InviteContent { email_id: Uuid::from_u128(number), ..desk.invite(Lang::En) })
 }
 
 /// A mail to this address, whatever it is.
 pub(crate) fn mail_to(address: &str) -> Mail {
     let desk = Desk { to: address.parse().unwrap(), ..Desk::default() };
-    compose(&desk.invite(Lang::En))
+    compose_invite(&desk.invite(Lang::En))
 }
 
 /// Hands a mail over. Each mail is of a firm of its own.
 pub(crate) async fn send(mailer: &Mailer, mail: &Mail) -> MailOutcome {
-    mailer.turn(mail.email_id, Duration::from_secs(5)).await.unwrap().send(mail).await
+    mailer.take_turn(mail.email_id, Duration::from_secs(5)).await.unwrap().send_mail(mail).await
 }

@@ -18,7 +18,7 @@ pub(crate) fn mailer(server: &SmtpServer, url: &str) -> Mailer {
 pub(crate) fn within(server: &SmtpServer, url: &str, budget: Duration) -> Mailer {
     let extra_roots = Some(server.root.clone().into_bytes());
     let url = url.replace("{at}", &server.at.to_string()).parse().unwrap();
-    Mailer::smtp(&url, &SmtpSettings { extra_roots, budget }).unwrap()
+    Mailer::over_smtp(&url, &SmtpSettings { extra_roots, budget }).unwrap()
 }
 
 pub(crate) async fn plain(turns: &[(&'static str, Turn)]) -> (SmtpServer, Mailer) {
@@ -183,23 +183,26 @@ async fn slow_recipients_leave_turns_to_others() {
     for number in 0..16 {
         let mailer = mailer.clone();
         slow_mails.spawn(async move {
-            let turn = mailer.turn(slow, Duration::from_secs(60)).await.unwrap();
-            turn.send(&mail(number)).await
+            let turn = mailer.take_turn(slow, Duration::from_secs(60)).await.unwrap();
+            turn.send_mail(&mail(number)).await
         });
     }
     let asked = || verbs(&server).iter().filter(|verb| *verb == "RCPT").count();
     while asked() < 4 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(mailer.turn(slow, Duration::ZERO).await.err(), Some(NoTurn::Busy));
+    assert_eq!(mailer.take_turn(slow, Duration::ZERO).await.err(), Some(NoTurn::Busy));
     server.relent("RCPT");
-    let turn = mailer.turn(other, Duration::ZERO).await.unwrap();
-    assert_eq!(turn.send(&mail(99)).await, MailOutcome::Accepted);
+    let turn = mailer.take_turn(other, Duration::ZERO).await.unwrap();
+    assert_eq!(turn.send_mail(&mail(99)).await, MailOutcome::Accepted);
     assert_eq!(asked(), 5, "the slow firm has four turns");
 }
 
 /// A process without a mail server says so before anything is written.
 #[tokio::test]
 async fn a_serverless_mailer_gives_no_turn() {
-    assert_eq!(Mailer::off().turn(Uuid::nil(), Duration::ZERO).await.err(), Some(NoTurn::Off));
+    assert_eq!(
+        Mailer::switched_off().take_turn(Uuid::nil(), Duration::ZERO).await.err(),
+        Some(NoTurn::Off)
+    );
 }

@@ -1,7 +1,7 @@
 //! Whatever the texts of an invite hold: case A16.
 
 use domain::values::{Lang, Timestamp};
-use mailer::{InviteContent, compose, greeting};
+use mailer::{InviteContent, compose, greeting_name};
 use proptest::prelude::*;
 
 use crate::letters::Desk;
@@ -23,7 +23,7 @@ fn a16_names_and_titles_are_one_line() {
         logo_url: None,
         ..desk.invite(Lang::En)
     };
-    let message = Message::read(&compose(&invite).bytes);
+    let message = Message::read(&compose_invite(&invite).bytes);
     let names = message.names();
     assert_eq!(names.iter().filter(|&&name| name == "To").count(), 1);
     assert!(!names.contains(&"Bcc"));
@@ -42,7 +42,7 @@ fn a16_a_note_never_becomes_markup() {
     let desk = Desk::default();
     let note = "Dear Ann,\r\n\n<b>https://e.example</b>\u{202E}\0 & \u{2028}so\r.";
     let invite = InviteContent { message: Some(note), ..desk.invite(Lang::En) };
-    let message = Message::read(&compose(&invite).bytes);
+    let message = Message::read(&compose_invite(&invite).bytes);
     assert!(message.text.contains("\n\n> Dear Ann,\n> \n> <b>https://e.example</b>   &  so .\n\n"));
     assert!(message.html.contains(
         ">Dear Ann,<br><br>&lt;b&gt;https://e.example&lt;/b&gt;   &amp;  so .</blockquote>"
@@ -61,7 +61,7 @@ fn a16_invisible_text_counts_as_none() {
             message: Some(nothing),
             ..desk.invite(Lang::Es)
         };
-        let message = Message::read(&compose(&invite).bytes);
+        let message = Message::read(&compose_invite(&invite).bytes);
         let from = message.header("From").unwrap();
         assert_eq!(from, "\"mail.firmforms.test\" <forms@mail.firmforms.test>");
         assert!(message.text.starts_with("Hola:\n\nmail.firmforms.test le invita a completar"));
@@ -75,7 +75,7 @@ fn a16_forged_encoded_words_stay_text() {
     let desk = Desk::default();
     let forged = "=?utf-8?B?QmNjOiB4?= \"x\\\" <a@b.example>";
     let invite = InviteContent { firm_name: forged, form_title: forged, ..desk.invite(Lang::En) };
-    let message = Message::read(&compose(&invite).bytes);
+    let message = Message::read(&compose_invite(&invite).bytes);
     let from = format!("{forged} <forms@mail.firmforms.test>");
     assert_eq!(message.header("From"), Some(from.as_str()));
     assert!(message.header("Subject").unwrap().contains(forged));
@@ -85,7 +85,7 @@ fn a16_forged_encoded_words_stay_text() {
 fn a16_quotes_in_a_name_are_escaped() {
     let desk = Desk::default();
     let invite = InviteContent { firm_name: "A \"B\" \\ <c@d.example>", ..desk.bare(Lang::En) };
-    let message = Message::read(&compose(&invite).bytes);
+    let message = Message::read(&compose_invite(&invite).bytes);
     let from = r#""A \"B\" \\ <c@d.example>" <forms@mail.firmforms.test>"#;
     assert_eq!(message.header("From"), Some(from));
 }
@@ -137,8 +137,8 @@ proptest! {
             reply_to: reply_to.as_deref(),
             ..desk.invite(lang)
         };
-        let mail = compose(&invite);
-        prop_assert_eq!(&mail, &compose(&invite));
+        let mail = compose_invite(&invite);
+        prop_assert_eq!(&mail, &compose_invite(&invite));
         let read = Message::read(&mail.bytes);
         let mut names = read.names();
         names.retain(|name| *name != "Reply-To" && !name.starts_with("List-"));
@@ -163,7 +163,7 @@ proptest! {
         first_name in prop::option::of(text()),
         name in prop::option::of(text()),
     ) {
-        if let Some(greeting) = greeting(first_name.as_deref(), name.as_deref()) {
+        if let Some(greeting) = greeting_name(first_name.as_deref(), name.as_deref()) {
             prop_assert_eq!(greeting.trim(), &greeting);
             prop_assert!(!greeting.is_empty() && !greeting.contains(char::is_control));
         }

@@ -28,7 +28,7 @@ async fn p15_an_unvouched_certificate_is_not_trusted() {
         let url: SmtpUrl = url.replace("{at}", &server.at.to_string()).parse().unwrap();
         for extra_roots in [None, Some(other.root.clone().into_bytes())] {
             let settings = SmtpSettings { extra_roots, ..SmtpSettings::default() };
-            let sent = send(&Mailer::smtp(&url, &settings).unwrap(), &mail(1)).await;
+            let sent = send(&Mailer::over_smtp(&url, &settings).unwrap(), &mail(1)).await;
             assert!(
                 matches!(&sent, MailOutcome::Failed(why) if why.contains("certificate")),
                 "{sent:?}"
@@ -97,7 +97,7 @@ fn roots_without_certificates_make_no_mailer() {
     for roots in [pem, "not a certificate", ""] {
         let extra_roots = Some(roots.as_bytes().to_vec());
         let settings = SmtpSettings { extra_roots, ..SmtpSettings::default() };
-        assert_eq!(Mailer::smtp(&url, &settings).err(), Some(MailerError::Roots), "{roots}");
+        assert_eq!(Mailer::over_smtp(&url, &settings).err(), Some(MailerError::Roots), "{roots}");
     }
 }
 

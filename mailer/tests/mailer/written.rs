@@ -27,8 +27,8 @@ fn is_as_written(name: &str, mail: &Mail) {
 #[rstest]
 fn p15_equal_invites_have_equal_bytes(#[values(Lang::En, Lang::Fr, Lang::Es)] lang: Lang) {
     let desk = Desk::default();
-    is_as_written(lang.code(), &compose(&desk.invite(lang)));
-    is_as_written(&format!("{}-bare", lang.code()), &compose(&desk.bare(lang)));
+    is_as_written(lang.code(), &compose_invite(&desk.invite(lang)));
+    is_as_written(&format!("{}-bare", lang.code()), &compose_invite(&desk.bare(lang)));
 }
 
 /// A removal by 410, as its facts are told.
@@ -110,7 +110,7 @@ fn every_kind_of_notice_has_own_words(#[values(Lang::En, Lang::Fr, Lang::Es)] la
 #[test]
 fn p15_envelope_and_bytes_are_kept() {
     let desk = Desk::default();
-    let mail = compose(&desk.invite(Lang::En));
+    let mail = compose_invite(&desk.invite(Lang::En));
     assert_eq!(mail.from, "forms@mail.firmforms.test");
     assert_eq!(mail.to, "Ann.Lee+tax@example.com");
     let kept = serde_json::to_string(&mail).unwrap();
@@ -121,7 +121,7 @@ fn p15_envelope_and_bytes_are_kept() {
 #[test]
 fn an_invite_has_these_headers() {
     let desk = Desk::default();
-    let message = Message::read(&compose(&desk.invite(Lang::Fr)).bytes);
+    let message = Message::read(&compose_invite(&desk.invite(Lang::Fr)).bytes);
     let headers: Vec<_> =
         message.names().into_iter().map(|name| (name, message.header(name).unwrap())).collect();
     let subject = "Müller & Søn “Tax” vous invite à remplir «\u{A0}Intake <2026>\u{A0}»";
@@ -160,7 +160,7 @@ fn an_invite_lists_its_unsubscribe_ways(
 ) {
     let desk = Desk::default();
     let invite = InviteContent { unsubscribe_url: url, ..desk.invite(Lang::En) };
-    let message = Message::read(&compose(&invite).bytes);
+    let message = Message::read(&compose_invite(&invite).bytes);
     assert_eq!(message.header("List-Unsubscribe"), listed);
     assert_eq!(message.header("List-Unsubscribe-Post").is_some(), by_one_click);
 }
@@ -183,7 +183,7 @@ fn unusable_parts_of_brands_are_left_out() {
             reply_to: Some("a@b, c@d.example"),
             ..desk.invite(Lang::Es)
         };
-        let message = Message::read(&compose(&invite).bytes);
+        let message = Message::read(&compose_invite(&invite).bytes);
         assert!(!message.html.contains("<img"), "{logo_url}");
         assert!(!message.html.contains("display:none"));
         assert!(message.html.contains("background-color:#1f2933;color:#ffffff"));
@@ -194,7 +194,7 @@ fn unusable_parts_of_brands_are_left_out() {
 #[test]
 fn a_hidden_logo_names_the_firm() {
     let desk = Desk::default();
-    let message = Message::read(&compose(&desk.invite(Lang::En)).bytes);
+    let message = Message::read(&compose_invite(&desk.invite(Lang::En)).bytes);
     assert!(message.html.contains(
         "src=\"https://cdn.example.com/logo.png?a=1&amp;b=2\" alt=\"Müller &amp; Søn “Tax”\""
     ));

@@ -33,16 +33,16 @@ pub struct DeliveryThen {
 ///
 /// # Errors
 /// [`TailError`].
-pub async fn list(
+pub async fn list_deliveries(
     connection: &mut PgConnection,
     firm_id: Uuid,
     as_of: AsOf,
     limit: usize,
 ) -> Result<Vec<DeliveryRow>, TailError> {
-    let mut page = BegunPage::first(firm_id, as_of);
+    let mut page = BegunPage::first_page(firm_id, as_of);
     let mut found = Vec::new();
     loop {
-        let begun = page.read(connection).await?;
+        let begun = page.read_page(connection).await?;
         page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
         let mut rows = load_as_of(connection, firm_id, &begun, as_of).await?;
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
@@ -59,7 +59,7 @@ pub async fn list(
 ///
 /// # Errors
 /// [`TailError`].
-pub async fn delivery(
+pub async fn find_delivery(
     connection: &mut PgConnection,
     firm_id: Uuid,
     delivery_id: Uuid,
@@ -79,7 +79,7 @@ pub async fn delivery(
         // answer then.
         None => {
             let page = BegunPage { firm_id, before: None, position: None };
-            let unfollowed = page.unfollowed(connection).await?.into_iter();
+            let unfollowed = page.read_unfollowed(connection).await?.into_iter();
             let mut listed = unfollowed.filter(|one| one.delivery_id == delivery_id);
             listed.next().unwrap_or(BegunDelivery { delivery_id, ..BegunDelivery::default() })
         }
@@ -88,7 +88,7 @@ pub async fn delivery(
     let then = load_as_of(connection, firm_id, &begun, as_of).await?.into_iter().next();
     let Some(mut then) = then else { return Ok(None) };
     if let Some(hook_id) = then.row.hook_id {
-        for (_, target) in hooks::targets(connection, &[hook_id]).await? {
+        for (_, target) in hooks::target_urls(connection, &[hook_id]).await? {
             then.show_target(&shown_target(&target));
         }
     }
@@ -156,8 +156,8 @@ async fn load_as_of(
         }
         let delivery_of = of(pair)?;
         let occurrence = occurrences.get(&delivery_of.occurrence_id)?;
-        let row = listed(one.delivery_id, delivery_of, occurrence)?;
-        Some(DeliveryThen::begin(row).through(stream))
+        let row = listed_row(one.delivery_id, delivery_of, occurrence)?;
+        Some(DeliveryThen::without_attempts(row).after_events(stream))
     };
     Ok(with_stream.iter().filter_map(told).collect())
 }
@@ -181,7 +181,7 @@ struct BegunPage {
 
 impl BegunPage {
     /// A position bounds no times, because the database's clock may have gone back.
-    fn first(firm_id: Uuid, as_of: AsOf) -> Self {
+    fn first_page(firm_id: Uuid, as_of: AsOf) -> Self {
         match as_of {
             AsOf::Instant(at) => {
                 Self { firm_id, before: Some((at.get(), Uuid::max())), position: None }
@@ -191,17 +191,20 @@ impl BegunPage {
     }
 
     /// Reads the deliveries of the read model and, beyond its checkpoint, those of the log.
-    async fn read(&self, connection: &mut PgConnection) -> Result<Vec<BegunDelivery>, TailError> {
+    async fn read_page(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<BegunDelivery>, TailError> {
         let mut begun: HashSet<BegunDelivery> =
-            self.followed(connection).await?.into_iter().collect();
-        begun.extend(self.unfollowed(connection).await?);
+            self.read_followed(connection).await?.into_iter().collect();
+        begun.extend(self.read_unfollowed(connection).await?);
         let mut begun: Vec<BegunDelivery> = begun.into_iter().collect();
         begun.sort_unstable_by_key(|one| std::cmp::Reverse((one.created_at, one.delivery_id)));
         begun.truncate(STREAMS_PER_READ);
         Ok(begun)
     }
 
-    async fn followed(
+    async fn read_followed(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Vec<BegunDelivery>, sqlx::Error> {
@@ -226,7 +229,7 @@ impl BegunPage {
         .await
     }
 
-    async fn unfollowed(
+    async fn read_unfollowed(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Vec<BegunDelivery>, TailError> {
@@ -264,7 +267,11 @@ impl BegunPage {
 
 /// Returns a delivery that its occurrence lists, before its first attempt. Returns `None` if the
 /// occurrence does not list it.
-fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Option<DeliveryRow> {
+fn listed_row(
+    delivery_id: Uuid,
+    of: DeliveryOf,
+    occurrence: &RecordedEvent,
+) -> Option<DeliveryRow> {
     let happening = occurrence.event.happening()?;
     let mut deliveries = happening.deliveries(of.occurrence_id);
     deliveries.find(|pair| *pair == (delivery_id, of.hook_id))?;
@@ -288,7 +295,7 @@ fn listed(delivery_id: Uuid, of: DeliveryOf, occurrence: &RecordedEvent) -> Opti
 }
 
 /// Returns a delivery whose stream begins with the event that queues it.
-fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
+fn queued_row(recorded: &RecordedEvent) -> Option<DeliveryRow> {
     let Event::Delivery(event) = &recorded.event else { return None };
     let (hook_id, step, trigger, form_id, response_id) = match event {
         DeliveryEvent::DeliveryQueued(of)
@@ -324,7 +331,7 @@ fn queued(recorded: &RecordedEvent) -> Option<DeliveryRow> {
 
 /// Returns the attempts of a stream, in order.
 #[must_use]
-pub fn attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
+pub fn stream_attempts(stream: &[RecordedEvent]) -> Vec<Attempt> {
     let attempt = |recorded: &RecordedEvent| match &recorded.event {
         Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) => Some(attempt.clone()),
         _ => None,
@@ -338,26 +345,26 @@ impl DeliveryThen {
     /// Folds a stream, or the beginning of one, if its first event queues the delivery.
     #[must_use]
     pub fn new(stream: &[RecordedEvent]) -> Option<Self> {
-        Some(Self::begin(queued(stream.first()?)?).through(stream))
+        Some(Self::without_attempts(queued_row(stream.first()?)?).after_events(stream))
     }
 
-    const fn begin(row: DeliveryRow) -> Self {
+    const fn without_attempts(row: DeliveryRow) -> Self {
         Self { row, attempts: Vec::new() }
     }
 
     /// Applies the events. The aggregate decides about the state, and the other columns come from
     /// the events.
-    fn through(mut self, stream: &[RecordedEvent]) -> Self {
+    fn after_events(mut self, stream: &[RecordedEvent]) -> Self {
         let mut delivery = Delivery::default();
         for recorded in stream {
             let Event::Delivery(event) = &recorded.event else { continue };
             delivery.apply(event.clone());
-            self.follow(event, recorded.context.recorded_at);
+            self.follow_event(event, recorded.context.recorded_at);
         }
         let state = delivery.state().unwrap_or(DeliveryState::Pending);
         state.name().clone_into(&mut self.row.state);
         self.row.body_sha256 = delivery.body().map(|body| body.sha256.clone());
-        self.attempts = attempts(stream);
+        self.attempts = stream_attempts(stream);
         if let Some(Event::Delivery(DeliveryEvent::StepQueued(order))) =
             stream.first().map(|first| &first.event)
         {
@@ -373,7 +380,7 @@ impl DeliveryThen {
         }
     }
 
-    fn follow(&mut self, event: &DeliveryEvent, at: Timestamp) {
+    fn follow_event(&mut self, event: &DeliveryEvent, at: Timestamp) {
         match event {
             DeliveryEvent::DeliveryQueued(_)
             | DeliveryEvent::StepQueued(_)

@@ -24,7 +24,7 @@ pub struct HookThen {
 ///
 /// # Errors
 /// [`TailError`].
-pub async fn list(
+pub async fn list_hooks(
     connection: &mut PgConnection,
     firm_id: Uuid,
     as_of: AsOf,
@@ -33,7 +33,7 @@ pub async fn list(
     let mut hooks = Vec::new();
     for ids in ids.chunks(STREAMS_PER_READ) {
         let streams = had_happened(connection, "Subscription", ids, as_of).await?;
-        hooks.extend(streams.iter().filter_map(|stream| fold(stream)));
+        hooks.extend(streams.iter().filter_map(|stream| fold_stream(stream)));
     }
     hooks.sort_by_key(|hook| std::cmp::Reverse(hook.life.created_position));
     Ok(hooks)
@@ -46,8 +46,8 @@ async fn ever_made(connection: &mut PgConnection, firm_id: Uuid) -> Result<Vec<U
         .await
 }
 
-fn fold(stream: &[RecordedEvent]) -> Option<HookThen> {
-    let mut hook = made(stream.first()?)?;
+fn fold_stream(stream: &[RecordedEvent]) -> Option<HookThen> {
+    let mut hook = created_hook(stream.first()?)?;
     for recorded in stream {
         let Event::Subscription(event) = &recorded.event else { continue };
         match event {
@@ -64,7 +64,7 @@ fn fold(stream: &[RecordedEvent]) -> Option<HookThen> {
     Some(hook)
 }
 
-fn made(recorded: &RecordedEvent) -> Option<HookThen> {
+fn created_hook(recorded: &RecordedEvent) -> Option<HookThen> {
     let Event::Subscription(SubscriptionEvent::SubscriptionCreated {
         key_id,
         trigger,

@@ -13,8 +13,8 @@ use eventstore::{RecordedEvent, StreamName, Upcasters, load_many};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-pub use deliveries::{DeliveryThen, attempts, delivery, list as list_deliveries};
-pub use hooks::{HookThen, list as list_hooks};
+pub use deliveries::{DeliveryThen, find_delivery, list_deliveries, stream_attempts};
+pub use hooks::{HookThen, list_hooks};
 
 /// The number of streams read at once.
 const STREAMS_PER_READ: usize = 200;
@@ -23,7 +23,7 @@ const STREAMS_PER_READ: usize = 200;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn end(pool: &PgPool) -> Result<i64, sqlx::Error> {
+pub async fn last_position(pool: &PgPool) -> Result<i64, sqlx::Error> {
     eventstore::proof::height(&mut *pool.acquire().await?).await
 }
 

@@ -34,7 +34,7 @@ pub struct Admission {
 impl Admission {
     /// The rest of the key's rate.
     #[must_use]
-    pub fn rate(&self, now: Timestamp) -> KeyRate {
+    pub fn key_rate(&self, now: Timestamp) -> KeyRate {
         let left = self.calls_left.unwrap_or_default().unsigned_abs();
         // A call that was counted by a clock put back since lies ahead, and blocks for a window.
         let seconds =

@@ -25,7 +25,7 @@ use crate::notices::{self, NewNotice};
 const EPISODES_PER_STEP: i64 = 500;
 
 /// Takes these events. Their deliveries are in the read model.
-pub(crate) async fn count(
+pub(crate) async fn take_events(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
 ) -> Result<(), sqlx::Error> {
@@ -34,17 +34,17 @@ pub(crate) async fn count(
         events.iter().filter_map(|recorded| HookTurn::new(recorded, &hook_of)).collect();
     let mut raised: Vec<NewNotice> = events.iter().filter_map(notice_of).collect();
     let hook_ids: BTreeSet<Uuid> = turns.iter().map(|turn| turn.hook_id).collect();
-    let known = lock(connection, &hook_ids.into_iter().collect::<Vec<_>>()).await?;
+    let known = lock_episodes(connection, &hook_ids.into_iter().collect::<Vec<_>>()).await?;
     let mut changed: BTreeMap<Uuid, KnownEpisode> = BTreeMap::new();
     for HookTurn { hook_id, firm_id, at, turn } in turns {
         let first = || known.get(&hook_id).cloned().unwrap_or(KnownEpisode::new(firm_id));
         let of = changed.entry(hook_id).or_insert_with(first);
-        let facts = of.episode.take(hook_id, turn);
+        let facts = of.episode.take_turn(hook_id, turn);
         raised.extend(facts.map(|facts| NewNotice { firm_id, raised_at: at, facts }));
     }
     changed.retain(|hook_id, of| known.get(hook_id) != Some(of));
     changed.retain(|hook_id, of| known.contains_key(hook_id) || !of.episode.is_over());
-    write(connection, &changed).await?;
+    write_episodes(connection, &changed).await?;
     notices::raise(connection, &raised).await
 }
 
@@ -152,7 +152,7 @@ struct EpisodeRow {
 }
 
 impl EpisodeRow {
-    fn known(self) -> (Uuid, KnownEpisode) {
+    fn into_known(self) -> (Uuid, KnownEpisode) {
         let episode = HookEpisode {
             failing_since: self.failing_since.map(Timestamp::from),
             failures: self.failures,
@@ -165,7 +165,7 @@ impl EpisodeRow {
 }
 
 /// The episodes of these subscriptions, locked in the order of their ids.
-async fn lock(
+async fn lock_episodes(
     connection: &mut PgConnection,
     hook_ids: &[Uuid],
 ) -> Result<BTreeMap<Uuid, KnownEpisode>, sqlx::Error> {
@@ -179,11 +179,11 @@ async fn lock(
     .bind(hook_ids)
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().map(EpisodeRow::known).collect())
+    Ok(rows.into_iter().map(EpisodeRow::into_known).collect())
 }
 
 /// Writes these episodes. An episode that is over has no row.
-async fn write(
+async fn write_episodes(
     connection: &mut PgConnection,
     changed: &BTreeMap<Uuid, KnownEpisode>,
 ) -> Result<(), sqlx::Error> {
@@ -255,11 +255,11 @@ impl Worker for EpisodeTimer {
         }
         let mut raised = Vec::new();
         for (hook_id, of) in &mut due {
-            let facts = of.episode.pass(*hook_id, now);
+            let facts = of.episode.pass_time(*hook_id, now);
             let firm_id = of.firm_id;
             raised.extend(facts.map(|facts| NewNotice { firm_id, raised_at: now, facts }));
         }
-        write(&mut transaction, &due).await?;
+        write_episodes(&mut transaction, &due).await?;
         notices::raise(&mut transaction, &raised).await?;
         transaction.commit().await?;
         Ok(NextStep::Busy)
@@ -279,5 +279,5 @@ async fn take_due(
     .bind(EPISODES_PER_STEP)
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().map(EpisodeRow::known).collect())
+    Ok(rows.into_iter().map(EpisodeRow::into_known).collect())
 }

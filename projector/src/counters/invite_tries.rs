@@ -10,7 +10,7 @@ use uuid::Uuid;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn count(
+pub async fn count_try(
     connection: &mut PgConnection,
     firm_id: Uuid,
     day: NaiveDate,

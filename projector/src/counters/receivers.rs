@@ -27,19 +27,19 @@ pub struct HostBacklog {
 }
 
 /// Counts the attempts among these events. Their deliveries are in the read model.
-pub(crate) async fn count(
+pub(crate) async fn count_attempts(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
 ) -> Result<(), sqlx::Error> {
-    let attempts: Vec<(Uuid, &Attempt)> = events.iter().filter_map(attempt).collect();
+    let attempts: Vec<(Uuid, &Attempt)> = events.iter().filter_map(delivery_attempt).collect();
     if attempts.is_empty() {
         return Ok(());
     }
-    let hosts = hosts(connection, &attempts).await?;
+    let hosts = delivery_hosts(connection, &attempts).await?;
     let mut tallies: BTreeMap<&str, ReceiverTally> = BTreeMap::new();
     for (delivery_id, attempt) in attempts {
         if let Some(host) = hosts.get(&delivery_id) {
-            tallies.entry(host).or_default().take(attempt);
+            tallies.entry(host).or_default().take_attempt(attempt);
         }
     }
     tallies.retain(|_, tally| tally.last.is_some());
@@ -47,7 +47,7 @@ pub(crate) async fn count(
     add_hours(connection, &tallies).await
 }
 
-fn attempt(recorded: &RecordedEvent) -> Option<(Uuid, &Attempt)> {
+fn delivery_attempt(recorded: &RecordedEvent) -> Option<(Uuid, &Attempt)> {
     let Event::Delivery(DeliveryEvent::DeliveryAttempted(attempt)) = &recorded.event else {
         return None;
     };
@@ -56,7 +56,7 @@ fn attempt(recorded: &RecordedEvent) -> Option<(Uuid, &Attempt)> {
 
 /// The host of each of these deliveries. The first attempt of a listed delivery names its
 /// subscription; the read model knows the others.
-async fn hosts(
+async fn delivery_hosts(
     connection: &mut PgConnection,
     attempts: &[(Uuid, &Attempt)],
 ) -> Result<HashMap<Uuid, String>, sqlx::Error> {
@@ -69,14 +69,14 @@ async fn hosts(
     unnamed.sort_unstable();
     unnamed.dedup();
     let mut hosts = HashMap::new();
-    for (delivery_id, hook_id, host) in known(connection, &unnamed).await? {
+    for (delivery_id, hook_id, host) in known_deliveries(connection, &unnamed).await? {
         hosts.extend(host.map(|host| (delivery_id, host)));
         hook_of.extend(hook_id.map(|hook_id| (delivery_id, hook_id)));
     }
     let mut hook_ids: Vec<Uuid> = hook_of.values().copied().collect();
     hook_ids.sort_unstable();
     hook_ids.dedup();
-    let targets: HashMap<Uuid, String> = hooks::targets(connection, &hook_ids)
+    let targets: HashMap<Uuid, String> = hooks::target_urls(connection, &hook_ids)
         .await?
         .into_iter()
         .map(|(hook_id, target)| (hook_id, host_of(&target)))
@@ -86,7 +86,7 @@ async fn hosts(
     Ok(hosts)
 }
 
-async fn known(
+async fn known_deliveries(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
 ) -> Result<Vec<(Uuid, Option<Uuid>, Option<String>)>, sqlx::Error> {

@@ -20,12 +20,12 @@ use uuid::Uuid;
 use crate::follow::Projection;
 use crate::{episodes, receivers};
 
-pub use destinations::{Destination, destinations};
+pub use destinations::{Destination, destinations_of};
 pub use list::{
-    DeliveryFilter, ENDED_LATER_MIN, ListedKind, RunPage, about_responses, among, list,
+    DeliveryFilter, ENDED_LATER_MIN, ListedKind, RunPage, about_responses, list, list_among,
     list_ended_later, list_steps, of_run,
 };
-pub use of_hook::{HookHealth, count_cancelled, count_delivered, health};
+pub use of_hook::{HookHealth, count_cancelled, count_delivered, hook_health};
 
 /// The writer of the table `deliveries`.
 pub struct DeliveryProjection;
@@ -36,7 +36,7 @@ impl Projection for DeliveryProjection {
     const PASSES: &'static [&'static str] = &[];
 
     /// Counts one row for each delivery that the event begins or changes.
-    fn rows(&self, event: &RecordedEvent) -> usize {
+    fn rows_max(&self, event: &RecordedEvent) -> usize {
         match &event.event {
             Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => of.hooks.len(),
             Event::Delivery(_) => 1,
@@ -45,7 +45,7 @@ impl Projection for DeliveryProjection {
     }
 
     /// Returns the events that list or queue a delivery without an attempt in these events.
-    fn unfinished(&self, events: &[RecordedEvent]) -> Vec<usize> {
+    fn unfinished_events(&self, events: &[RecordedEvent]) -> Vec<usize> {
         let mut followed: HashSet<Uuid> = HashSet::new();
         let mut unfinished = Vec::new();
         for (at, event) in events.iter().enumerate().rev() {
@@ -63,22 +63,22 @@ impl Projection for DeliveryProjection {
         unfinished
     }
 
-    fn apply<'a>(
+    fn apply_batch<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move { writer::write(connection, events).await })
+        Box::pin(async move { writer::write_batch(connection, events).await })
     }
 
-    fn count<'a>(
+    fn count_batch<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            receivers::count(connection, events).await?;
-            episodes::count(connection, events).await
+            receivers::count_attempts(connection, events).await?;
+            episodes::take_events(connection, events).await
         })
     }
 }
@@ -108,7 +108,7 @@ pub struct PurgedDeliveries {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn purge(
+pub async fn purge_bodies(
     connection: &mut PgConnection,
     delivered_before: DateTime<Utc>,
     failed_before: DateTime<Utc>,
@@ -194,7 +194,7 @@ pub async fn created_at(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn occurrence(
+pub async fn occurrence_of(
     connection: &mut PgConnection,
     delivery_id: Uuid,
 ) -> Result<Option<Uuid>, sqlx::Error> {

@@ -20,7 +20,7 @@ pub use self::closed::{closed_after, dropped_after, is_dropped};
 pub(crate) struct FirmWriter;
 
 impl WithAppend for FirmWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -30,7 +30,7 @@ impl WithAppend for FirmWriter {
                 Event::Firm(event) => Some((recorded.context.firm_id, event)),
                 _ => None,
             });
-            write(connection, &changes(of_firms)).await?;
+            write_changes(connection, &fold_changes(of_firms)).await?;
             Ok(closed::note_dropped(connection, events).await?)
         })
     }
@@ -49,13 +49,13 @@ struct FirmUpdate<'a> {
 }
 
 /// Folds the events, in order, into one change per firm.
-fn changes<'a>(
+fn fold_changes<'a>(
     events: impl Iterator<Item = (Uuid, &'a FirmEvent)>,
 ) -> BTreeMap<Uuid, FirmUpdate<'a>> {
     let mut changes: BTreeMap<Uuid, FirmUpdate<'_>> = BTreeMap::new();
     for (firm_id, event) in events {
         if let Some(next) = FirmUpdate::new(event) {
-            changes.entry(firm_id).or_default().take(&next);
+            changes.entry(firm_id).or_default().merge_next(&next);
         }
     }
     changes
@@ -97,18 +97,18 @@ impl<'a> FirmUpdate<'a> {
         }
     }
 
-    fn take(&mut self, next: &Self) {
+    fn merge_next(&mut self, next: &Self) {
         self.opened |= next.opened;
         self.name = next.name.or(self.name);
         self.status = next.status.or(self.status);
         self.leads_in_full = next.leads_in_full.or(self.leads_in_full);
         self.brand = next.brand.or(self.brand);
         self.invites_enabled = next.invites_enabled.or(self.invites_enabled);
-        self.notices = next.notices.after(self.notices);
+        self.notices = next.notices.merged_after(self.notices);
     }
 }
 
-async fn write(
+async fn write_changes(
     connection: &mut PgConnection,
     changes: &BTreeMap<Uuid, FirmUpdate<'_>>,
 ) -> Result<(), sqlx::Error> {
@@ -244,7 +244,7 @@ pub struct KnownFirm {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn known(
+pub async fn known_firms(
     connection: &mut PgConnection,
     firm_ids: &[Uuid],
 ) -> Result<Vec<KnownFirm>, sqlx::Error> {
@@ -361,7 +361,7 @@ pub struct MailSenderRow {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn sender(
+pub async fn mail_sender(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
 ) -> Result<Option<MailSenderRow>, sqlx::Error> {
@@ -429,7 +429,7 @@ mod tests {
     }
 
     fn folded(events: &[FirmEvent]) -> BTreeMap<Uuid, FirmUpdate<'_>> {
-        changes(events.iter().map(|event| (FIRM, event)))
+        fold_changes(events.iter().map(|event| (FIRM, event)))
     }
 
     #[test]

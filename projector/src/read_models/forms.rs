@@ -19,7 +19,7 @@ pub const LISTED_FORMS_MAX: i64 = 500;
 pub(crate) struct FormWriter;
 
 impl WithAppend for FormWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -32,7 +32,7 @@ impl WithAppend for FormWriter {
                 }
                 _ => None,
             });
-            Ok(write(connection, &changes(of_forms)).await?)
+            Ok(write_changes(connection, &fold_changes(of_forms)).await?)
         })
     }
 }
@@ -51,12 +51,12 @@ struct FormUpdate<'a> {
 }
 
 /// Folds the events, in order, into one change per form of a firm.
-fn changes<'a>(
+fn fold_changes<'a>(
     events: impl Iterator<Item = ((Uuid, Uuid), &'a FormEvent)>,
 ) -> BTreeMap<(Uuid, Uuid), FormUpdate<'a>> {
     let mut changes: BTreeMap<(Uuid, Uuid), FormUpdate<'_>> = BTreeMap::new();
     for (form, event) in events {
-        changes.entry(form).or_default().take(&FormUpdate::new(event));
+        changes.entry(form).or_default().merge_next(&FormUpdate::new(event));
     }
     changes
 }
@@ -90,7 +90,7 @@ impl<'a> FormUpdate<'a> {
         }
     }
 
-    fn take(&mut self, next: &Self) {
+    fn merge_next(&mut self, next: &Self) {
         self.created |= next.created;
         self.deleted |= next.deleted;
         self.title = next.title.or(self.title);
@@ -102,7 +102,7 @@ impl<'a> FormUpdate<'a> {
     }
 }
 
-async fn write(
+async fn write_changes(
     connection: &mut PgConnection,
     changes: &BTreeMap<(Uuid, Uuid), FormUpdate<'_>>,
 ) -> Result<(), sqlx::Error> {
@@ -235,7 +235,7 @@ pub async fn find(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn known(
+pub async fn known_forms(
     connection: &mut PgConnection,
     forms: &[(Uuid, Uuid)],
 ) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     fn folded(events: &[FormEvent]) -> FormUpdate<'_> {
-        changes(events.iter().map(|event| (FORM, event)))[&FORM]
+        fold_changes(events.iter().map(|event| (FORM, event)))[&FORM]
     }
 
     #[test]

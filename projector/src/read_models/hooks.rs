@@ -19,8 +19,8 @@ use uuid::Uuid;
 
 pub use listed::{HookRow, KeyHookList, list_for_keys};
 pub use lives::{
-    HookLife, find_live, firm_of_live, is_live, list_live, list_removed, list_warned, of_host,
-    positions,
+    HookLife, find_live, firm_of_live, is_live, life_positions, list_live, list_removed,
+    list_warned, of_host,
 };
 pub use stored::StoredHook;
 
@@ -28,7 +28,7 @@ pub use stored::StoredHook;
 pub(crate) struct HookWriter;
 
 impl WithAppend for HookWriter {
-    fn before<'a>(
+    fn prepare_append<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a mut [NewEvent],
@@ -36,7 +36,7 @@ impl WithAppend for HookWriter {
         Box::pin(async move { Ok(matching::list_subscriptions(connection, events).await?) })
     }
 
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -49,13 +49,13 @@ impl WithAppend for HookWriter {
                 {
                     match event {
                         SubscriptionEvent::SubscriptionCreated { .. } => {
-                            create(connection, hook_id, event, recorded).await?;
+                            insert_hook(connection, hook_id, event, recorded).await?;
                         }
-                        _ => changes.entry(hook_id).or_default().take(event, recorded),
+                        _ => changes.entry(hook_id).or_default().take_event(event, recorded),
                     }
                 }
             }
-            Ok(write(connection, &changes).await?)
+            Ok(write_changes(connection, &changes).await?)
         })
     }
 }
@@ -70,7 +70,7 @@ struct HookUpdate {
 }
 
 impl HookUpdate {
-    fn take(&mut self, event: &SubscriptionEvent, recorded: &RecordedEvent) {
+    fn take_event(&mut self, event: &SubscriptionEvent, recorded: &RecordedEvent) {
         self.sequence = recorded.sequence;
         if let SubscriptionEvent::SubscriptionRemoved { reason, .. } = event {
             self.removed_at = Some(recorded.context.recorded_at.get());
@@ -81,7 +81,7 @@ impl HookUpdate {
 }
 
 /// Inserts one row. Only a command creates subscriptions, and no batch does.
-async fn create(
+async fn insert_hook(
     connection: &mut PgConnection,
     hook_id: Uuid,
     event: &SubscriptionEvent,
@@ -110,7 +110,7 @@ async fn create(
     Ok(())
 }
 
-async fn write(
+async fn write_changes(
     connection: &mut PgConnection,
     changes: &BTreeMap<Uuid, HookUpdate>,
 ) -> Result<(), sqlx::Error> {
@@ -212,7 +212,7 @@ pub async fn live_of_firms(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn sequences(
+pub async fn last_sequences(
     connection: &mut PgConnection,
     hook_ids: &[Uuid],
 ) -> Result<HashMap<Uuid, i64>, sqlx::Error> {
@@ -244,7 +244,7 @@ pub async fn target_of(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn targets(
+pub async fn target_urls(
     connection: &mut PgConnection,
     hook_ids: &[Uuid],
 ) -> Result<Vec<(Uuid, String)>, sqlx::Error> {

@@ -18,7 +18,7 @@ pub use stored::StoredKey;
 pub(crate) struct KeyWriter;
 
 impl WithAppend for KeyWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -31,7 +31,7 @@ impl WithAppend for KeyWriter {
                 {
                     match event {
                         KeyEvent::KeyCreated { .. } => {
-                            create(connection, key_id, event, recorded).await?;
+                            insert_key(connection, key_id, event, recorded).await?;
                         }
                         KeyEvent::KeyRevoked { .. } => {
                             revoked.insert(key_id, recorded.context.recorded_at.get());
@@ -39,13 +39,13 @@ impl WithAppend for KeyWriter {
                     }
                 }
             }
-            Ok(revoke(connection, &revoked).await?)
+            Ok(revoke_keys(connection, &revoked).await?)
         })
     }
 }
 
 /// Inserts one row. Only a command creates keys, and no batch does.
-async fn create(
+async fn insert_key(
     connection: &mut PgConnection,
     key_id: Uuid,
     event: &KeyEvent,
@@ -71,7 +71,7 @@ async fn create(
     Ok(())
 }
 
-async fn revoke(
+async fn revoke_keys(
     connection: &mut PgConnection,
     revoked: &BTreeMap<Uuid, DateTime<Utc>>,
 ) -> Result<(), sqlx::Error> {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub(crate) struct MemberWriter;
 
 impl WithAppend for MemberWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -24,7 +24,7 @@ impl WithAppend for MemberWriter {
                 Event::Firm(event) => Some((recorded.context.firm_id, event)),
                 _ => None,
             });
-            Ok(write(connection, &changes(of_firms)).await?)
+            Ok(write_changes(connection, &fold_changes(of_firms)).await?)
         })
     }
 }
@@ -39,13 +39,13 @@ struct MemberUpdate {
 }
 
 /// Folds the events, in order, into one change per member of a firm.
-fn changes<'a>(
+fn fold_changes<'a>(
     events: impl Iterator<Item = (Uuid, &'a FirmEvent)>,
 ) -> BTreeMap<(Uuid, Uuid), MemberUpdate> {
     let mut changes: BTreeMap<(Uuid, Uuid), MemberUpdate> = BTreeMap::new();
     for (firm_id, event) in events {
         if let Some((member_id, next)) = MemberUpdate::new(event) {
-            changes.entry((firm_id, member_id)).or_default().take(next);
+            changes.entry((firm_id, member_id)).or_default().merge_next(next);
         }
     }
     changes
@@ -82,7 +82,7 @@ impl MemberUpdate {
         }
     }
 
-    fn take(&mut self, next: Self) {
+    fn merge_next(&mut self, next: Self) {
         if next.left {
             *self = next;
         } else {
@@ -93,7 +93,7 @@ impl MemberUpdate {
 }
 
 /// Writes the changes. A member that no event has joined is active and has no role.
-async fn write(
+async fn write_changes(
     connection: &mut PgConnection,
     changes: &BTreeMap<(Uuid, Uuid), MemberUpdate>,
 ) -> Result<(), sqlx::Error> {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn folded(events: &[FirmEvent]) -> MemberUpdate {
-        let changes = changes(events.iter().map(|event| (FIRM, event)));
+        let changes = fold_changes(events.iter().map(|event| (FIRM, event)));
         assert!(changes.keys().eq([&(FIRM, MEMBER)]));
         changes[&(FIRM, MEMBER)]
     }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub(crate) struct PauseWriter;
 
 impl WithAppend for PauseWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -24,7 +24,7 @@ impl WithAppend for PauseWriter {
             for recorded in events {
                 match &recorded.event {
                     Event::Pause(PauseEvent::DeliveriesPaused { scope, reason }) => {
-                        hold(connection, scope, reason, recorded).await?;
+                        insert_pause(connection, scope, reason, recorded).await?;
                     }
                     Event::Pause(PauseEvent::DeliveriesResumed { scope, .. }) => {
                         over.push(scope.pause_id());
@@ -36,12 +36,12 @@ impl WithAppend for PauseWriter {
                     _ => {}
                 }
             }
-            release(connection, &over).await
+            delete_pauses(connection, &over).await
         })
     }
 }
 
-async fn hold(
+async fn insert_pause(
     connection: &mut PgConnection,
     scope: &PauseScope,
     reason: &str,
@@ -76,7 +76,7 @@ fn pause_of(recorded: &RecordedEvent) -> Option<Uuid> {
     Some(PauseScope::Hook { firm_id: recorded.context.firm_id, hook_id }.pause_id())
 }
 
-async fn release(connection: &mut PgConnection, over: &[Uuid]) -> Result<(), AppendError> {
+async fn delete_pauses(connection: &mut PgConnection, over: &[Uuid]) -> Result<(), AppendError> {
     if over.is_empty() {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub(crate) struct PersonWriter;
 
 impl WithAppend for PersonWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -26,10 +26,10 @@ impl WithAppend for PersonWriter {
                     (&recorded.event, recorded.aggregate_id.parse())
                 {
                     let person = (recorded.context.firm_id, person_id);
-                    changes.entry(person).or_default().take(*event);
+                    changes.entry(person).or_default().take_event(*event);
                 }
             }
-            Ok(apply(connection, &changes).await?)
+            Ok(write_changes(connection, &changes).await?)
         })
     }
 }
@@ -43,7 +43,7 @@ struct PersonUpdate {
 }
 
 impl PersonUpdate {
-    fn take(&mut self, event: PersonEvent) {
+    fn take_event(&mut self, event: PersonEvent) {
         match event {
             PersonEvent::AddressUnsubscribed { .. } => self.unsubscribed = Some(true),
             PersonEvent::AddressBounced { .. } => self.bounced = Some(true),
@@ -55,7 +55,7 @@ impl PersonUpdate {
     }
 }
 
-async fn apply(
+async fn write_changes(
     connection: &mut PgConnection,
     changes: &BTreeMap<(Uuid, Uuid), PersonUpdate>,
 ) -> Result<(), sqlx::Error> {

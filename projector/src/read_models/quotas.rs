@@ -21,18 +21,18 @@ struct QuotaKey {
 pub(crate) struct QuotaGuard;
 
 impl WithAppend for QuotaGuard {
-    fn before<'a>(
+    fn prepare_append<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a mut [NewEvent],
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
             let events = events.iter().map(|event| (event.context.firm_id, &event.event));
-            count(connection, changes(events)).await
+            apply_changes(connection, sum_changes(events)).await
         })
     }
 
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -49,7 +49,7 @@ async fn note_changes(
 ) -> Result<(), sqlx::Error> {
     let mut last = BTreeMap::new();
     for event in events {
-        if Quota::change(&event.event).is_some_and(|change| change.quota == Quota::Hooks) {
+        if Quota::change_from(&event.event).is_some_and(|change| change.quota == Quota::Hooks) {
             last.insert(event.context.firm_id, event.position);
         }
     }
@@ -75,17 +75,17 @@ pub(crate) async fn recount(
     events: &[RecordedEvent],
     first_day: NaiveDate,
 ) -> Result<(), AppendError> {
-    let mut changes = changes(events.iter().map(|event| (event.context.firm_id, &event.event)));
+    let mut changes = sum_changes(events.iter().map(|event| (event.context.firm_id, &event.event)));
     changes.retain(|key, _| key.day.is_none_or(|day| day >= first_day));
-    count(connection, changes).await?;
+    apply_changes(connection, changes).await?;
     Ok(note_changes(connection, events).await?)
 }
 
 /// Sums the changes of the events for each count.
-fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<QuotaKey, i32> {
+fn sum_changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<QuotaKey, i32> {
     let mut changes = BTreeMap::new();
     for (firm_id, event) in events {
-        if let Some(change) = Quota::change(event) {
+        if let Some(change) = Quota::change_from(event) {
             let key = QuotaKey { firm_id, quota: change.quota, day: change.day };
             *changes.entry(key).or_default() += change.by;
         }
@@ -93,13 +93,13 @@ fn changes<'a>(events: impl Iterator<Item = (Uuid, &'a Event)>) -> BTreeMap<Quot
     changes
 }
 
-async fn count(
+async fn apply_changes(
     connection: &mut PgConnection,
     changes: BTreeMap<QuotaKey, i32>,
 ) -> Result<(), AppendError> {
     let (given, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, by)| *by < 0);
     for (key, by) in taken {
-        if !take(connection, key, by).await? {
+        if !take_quota(connection, key, by).await? {
             return Err(AppendError::QuotaFull(key.quota));
         }
     }
@@ -110,7 +110,11 @@ async fn count(
 }
 
 /// Adds to a count, up to its limit. Only a command does this, for one firm, and no batch does.
-async fn take(connection: &mut PgConnection, key: QuotaKey, by: i32) -> Result<bool, sqlx::Error> {
+async fn take_quota(
+    connection: &mut PgConnection,
+    key: QuotaKey,
+    by: i32,
+) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query(
         "insert into quotas as q (firm_id, kind, period, used)
          values ($1, $2, coalesce($3, '-infinity'::date), $4)

@@ -13,14 +13,15 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 pub use crate::replay_items::{
-    QueuedItem, conclude, has_waiting, next_items, outcomes, put_items, queued_after, totals,
+    QueuedItem, count_outcomes, count_totals, has_waiting, next_items, put_items, queued_after,
+    write_outcomes,
 };
 
 /// The writer of the table `replays`.
 pub(crate) struct ReplayWriter;
 
 impl WithAppend for ReplayWriter {
-    fn before<'a>(
+    fn prepare_append<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a mut [NewEvent],
@@ -28,14 +29,14 @@ impl WithAppend for ReplayWriter {
         Box::pin(async move {
             for new in events {
                 if let (Event::Replay(_), Ok(replay_id)) = (&new.event, new.aggregate_id.parse()) {
-                    lock(connection, replay_id).await?;
+                    lock_replay(connection, replay_id).await?;
                 }
             }
             Ok(())
         })
     }
 
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -45,7 +46,7 @@ impl WithAppend for ReplayWriter {
                 if let (Event::Replay(event), Ok(replay_id)) =
                     (&recorded.event, recorded.aggregate_id.parse())
                 {
-                    apply(connection, replay_id, event, recorded).await?;
+                    apply_event(connection, replay_id, event, recorded).await?;
                 }
             }
             Ok(())
@@ -55,7 +56,7 @@ impl WithAppend for ReplayWriter {
 
 /// Locks a replay before the streams. A worker that queues for the replay holds the same lock while
 /// it appends.
-async fn lock(connection: &mut PgConnection, replay_id: Uuid) -> Result<(), sqlx::Error> {
+async fn lock_replay(connection: &mut PgConnection, replay_id: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query("select 1 from replays where replay_id = $1 for update")
         .bind(replay_id)
         .execute(connection)
@@ -63,7 +64,7 @@ async fn lock(connection: &mut PgConnection, replay_id: Uuid) -> Result<(), sqlx
     Ok(())
 }
 
-async fn apply(
+async fn apply_event(
     connection: &mut PgConnection,
     replay_id: Uuid,
     event: &ReplayEvent,
@@ -256,7 +257,7 @@ impl ReplayableRow {
     /// Returns the conditions that decide about a replay. The outbox knows whether the delivery is
     /// under way, and this table does not.
     #[must_use]
-    pub fn standing(&self) -> ReplayConditions {
+    pub fn replay_conditions(&self) -> ReplayConditions {
         let state = match self.state.as_str() {
             "delivered" => DeliveryState::Delivered,
             "failed" => DeliveryState::Failed,
@@ -292,7 +293,7 @@ macro_rules! replayable {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn selected(
+pub async fn list_selected(
     pool: &PgPool,
     firm_id: Uuid,
     selection: &ReplaySelection,
@@ -398,7 +399,7 @@ pub async fn set_fed_until(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn replayable(
+pub async fn find_replayable(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
 ) -> Result<Vec<ReplayableRow>, sqlx::Error> {

@@ -33,7 +33,7 @@ impl Worker for SealWorker {
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
         let look = self.fence.look().await?;
         let mut transaction = self.store.pool().begin().await?;
-        let Some(after) = checkpoint::take(&mut transaction, Self::NAME).await? else {
+        let Some(after) = checkpoint::lock_position(&mut transaction, Self::NAME).await? else {
             return Ok(NextStep::IDLE);
         };
         if !self.fence.still_holds(look) {
@@ -58,10 +58,10 @@ pub(crate) async fn seal_between(
     after: i64,
     through: i64,
 ) -> Result<(), sqlx::Error> {
-    let digests = proof::digests(connection, after, through).await?;
-    let last = last(connection, through).await?;
-    let sealed = seal(after, through, &digests, last.map_or(GENESIS_HASH, |row| row.hash));
-    insert(connection, &sealed).await
+    let digests = proof::event_digests(connection, after, through).await?;
+    let last = last_seal(connection, through).await?;
+    let sealed = make_seals(after, through, &digests, last.map_or(GENESIS_HASH, |row| row.hash));
+    insert_seals(connection, &sealed).await
 }
 
 /// A row of the table `seals`.
@@ -93,13 +93,13 @@ impl SealRow {
             events: tree.size().cast_signed(),
             root: seal.root,
             previous_hash,
-            hash: seal.link(&previous_hash),
+            hash: seal.linked_hash(&previous_hash),
         }
     }
 }
 
 /// Makes the seals of whole blocks.
-fn seal(after: i64, through: i64, digests: &[(i64, Hash)], previous: Hash) -> Vec<SealRow> {
+fn make_seals(after: i64, through: i64, digests: &[(i64, Hash)], previous: Hash) -> Vec<SealRow> {
     let mut digests = digests.iter().peekable();
     let mut previous = previous;
     let mut rows = Vec::new();
@@ -107,7 +107,7 @@ fn seal(after: i64, through: i64, digests: &[(i64, Hash)], previous: Hash) -> Ve
     while end <= through {
         let mut tree = MerkleFrontier::default();
         while let Some((position, digest)) = digests.next_if(|(position, _)| *position <= end) {
-            tree.push(Seal::leaf(*position, digest));
+            tree.push_leaf(Seal::event_leaf(*position, digest));
         }
         let row = SealRow::new(end, &tree, previous);
         previous = row.hash;
@@ -117,7 +117,7 @@ fn seal(after: i64, through: i64, digests: &[(i64, Hash)], previous: Hash) -> Ve
     rows
 }
 
-async fn insert(connection: &mut PgConnection, rows: &[SealRow]) -> Result<(), sqlx::Error> {
+async fn insert_seals(connection: &mut PgConnection, rows: &[SealRow]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into seals (number, last_position, events, root, previous_hash, hash)
          select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[],
@@ -138,7 +138,7 @@ async fn insert(connection: &mut PgConnection, rows: &[SealRow]) -> Result<(), s
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn last(
+pub async fn last_seal(
     connection: &mut PgConnection,
     through: i64,
 ) -> Result<Option<SealRow>, sqlx::Error> {
@@ -210,14 +210,14 @@ mod tests {
     #[test]
     fn each_block_seals_its_events() {
         let digests = [(3, [1; 32]), (1_024, [2; 32]), (1_025, [3; 32])];
-        let sealed = seal(0, 3 * Seal::POSITIONS_PER_BLOCK, &digests, GENESIS_HASH);
+        let sealed = make_seals(0, 3 * Seal::POSITIONS_PER_BLOCK, &digests, GENESIS_HASH);
         let shape = sealed.iter().map(|row| (row.number, row.last_position, row.events));
         assert_eq!(shape.collect::<Vec<_>>(), [(1, 1_024, 2), (2, 2_048, 1), (3, 3_072, 0)]);
         assert_eq!(sealed[0].previous_hash, GENESIS_HASH);
         assert_eq!(sealed[2].previous_hash, sealed[1].hash);
-        let swapped = seal(0, 1_024, &[(3, [2; 32]), (1_024, [1; 32])], GENESIS_HASH);
+        let swapped = make_seals(0, 1_024, &[(3, [2; 32]), (1_024, [1; 32])], GENESIS_HASH);
         assert_ne!(swapped[0].hash, sealed[0].hash);
-        let moved = seal(0, 1_024, &[(4, [1; 32]), (1_024, [2; 32])], GENESIS_HASH);
+        let moved = make_seals(0, 1_024, &[(4, [1; 32]), (1_024, [2; 32])], GENESIS_HASH);
         assert_ne!(moved[0].hash, sealed[0].hash);
     }
 }

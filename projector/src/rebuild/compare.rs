@@ -66,7 +66,7 @@ pub(super) struct ModelComparison {
 }
 
 /// Compares a model's live tables, on one connection, with the shadow's, on the other.
-pub(super) async fn compare(
+pub(super) async fn compare_tables(
     live: &mut PgConnection,
     shadow: &mut PgConnection,
     model: ReadModel,
@@ -76,13 +76,13 @@ pub(super) async fn compare(
     let mut compared = ModelComparison { digest, difference: None, rewrites_proof: false };
     for table in model.tables() {
         let rows = ComparedRows::new(live, table, first_day).await?;
-        let of_live = rows.digest("public");
-        let of_shadow = rows.digest(SCHEMA);
+        let of_live = rows.digest_query("public");
+        let of_shadow = rows.digest_query(SCHEMA);
         let (there, anew) =
             tokio::try_join!(read_digest(live, &of_live), read_digest(shadow, &of_shadow))?;
         compared.digest = compared.digest.plus(anew);
         if there != anew {
-            let (found, rewrites) = difference(live, shadow, &rows).await?;
+            let (found, rewrites) = first_difference(live, shadow, &rows).await?;
             compared.rewrites_proof |= rewrites;
             compared.difference = compared.difference.or(found);
         }
@@ -105,7 +105,7 @@ impl ComparedRows {
         table: &ModelTable,
         first_day: NaiveDate,
     ) -> Result<Self, sqlx::Error> {
-        let (columns, key) = columns(connection, table).await?;
+        let (columns, key) = compared_columns(connection, table).await?;
         // Housekeeping forgets the counts of past days sooner or later.
         let condition = match table.name {
             "quotas" => format!("period = '-infinity' or period >= '{first_day}'"),
@@ -114,14 +114,14 @@ impl ComparedRows {
         Ok(Self { table: *table, columns, condition, key })
     }
 
-    fn select(&self, schema: &str) -> String {
+    fn select_query(&self, schema: &str) -> String {
         let Self { table: ModelTable { name, .. }, columns, condition, .. } = self;
         format!("select {columns} from {schema}.{name} where {condition}")
     }
 
-    fn digest(&self, schema: &str) -> String {
+    fn digest_query(&self, schema: &str) -> String {
         let name = self.table.name;
-        let select = self.select(schema);
+        let select = self.select_query(schema);
         format!(
             "select count(*), coalesce(sum(hashtextextended('{name}' || t::text, 0)), 0)::text,
                     coalesce(sum(hashtextextended('{name}' || t::text, 1)), 0)::text
@@ -131,7 +131,7 @@ impl ComparedRows {
 
     fn in_order(&self, schema: &str) -> String {
         let key = &self.key;
-        let select = self.select(schema);
+        let select = self.select_query(schema);
         format!(
             "select array[{key}] as key, to_jsonb(t) as row from ({select}) t
               order by array[{key}] collate \"C\""
@@ -140,7 +140,7 @@ impl ComparedRows {
 }
 
 /// Returns the compared columns, and the columns of the primary key as text.
-async fn columns(
+async fn compared_columns(
     connection: &mut PgConnection,
     table: &ModelTable,
 ) -> Result<(String, String), sqlx::Error> {
@@ -183,7 +183,7 @@ struct KeyedRow {
 
 /// Returns the first difference of two tables, and whether a live row that must never change
 /// differs or is surplus.
-async fn difference(
+async fn first_difference(
     live: &mut PgConnection,
     shadow: &mut PgConnection,
     rows: &ComparedRows,
@@ -196,8 +196,10 @@ async fn difference(
     let mut log = anew.try_next().await?;
     let mut first = None;
     while live.is_some() || log.is_some() {
-        let order = order(log.as_ref(), live.as_ref());
-        if let Some((differs, rewrites)) = differ(rows.table, order, log.as_ref(), live.as_ref()) {
+        let order = key_order(log.as_ref(), live.as_ref());
+        if let Some((differs, rewrites)) =
+            row_difference(rows.table, order, log.as_ref(), live.as_ref())
+        {
             first = first.or(Some(differs));
             if rewrites || !rows.table.proof {
                 return Ok((first, rewrites));
@@ -214,7 +216,7 @@ async fn difference(
 }
 
 /// Compares two rows by their keys. A missing row comes last.
-fn order(log: Option<&KeyedRow>, live: Option<&KeyedRow>) -> Ordering {
+fn key_order(log: Option<&KeyedRow>, live: Option<&KeyedRow>) -> Ordering {
     match (log, live) {
         (Some(log), Some(live)) => log.key.cmp(&live.key),
         (Some(_), None) => Ordering::Less,
@@ -223,7 +225,7 @@ fn order(log: Option<&KeyedRow>, live: Option<&KeyedRow>) -> Ordering {
 }
 
 /// Returns the difference of two rows, if they differ, and whether the row must never change.
-fn differ(
+fn row_difference(
     ModelTable { name, proof, .. }: ModelTable,
     order: Ordering,
     log: Option<&KeyedRow>,
@@ -233,7 +235,7 @@ fn differ(
         let told = |value: Option<&JsonValue>| value.map(|value| shown_value(column, value));
         RowDifference {
             table: name,
-            key: row.key.iter().map(|part| unpadded(part)).collect::<Vec<_>>().join(" "),
+            key: row.key.iter().map(|part| without_padding(part)).collect::<Vec<_>>().join(" "),
             column: column.map(str::to_owned),
             log: told(log),
             live: told(live),
@@ -279,7 +281,7 @@ fn shown_value(column: Option<&str>, value: &JsonValue) -> String {
     }
 }
 
-fn unpadded(part: &str) -> &str {
+fn without_padding(part: &str) -> &str {
     let is_padded = part.len() == 20 && part.bytes().all(|byte| byte.is_ascii_digit());
     if is_padded { part.trim_start_matches('0') } else { part }
 }

@@ -13,18 +13,18 @@ use super::model::{ModelTable, ReadModel};
 pub(super) struct TableDefinitions(HashMap<&'static str, TableDefinition>);
 
 impl TableDefinitions {
-    pub(super) fn note(&mut self, table: &ModelTable, definition: TableDefinition) {
+    pub(super) fn note_table(&mut self, table: &ModelTable, definition: TableDefinition) {
         self.0.insert(table.name, definition);
     }
 
     /// Refuses if a definition has changed, because the swap would undo a migration or new grants.
-    pub(super) async fn check(
+    pub(super) async fn check_unchanged(
         &self,
         connection: &mut PgConnection,
         model: ReadModel,
     ) -> Result<(), RebuildError> {
         for table in model.tables() {
-            if self.0.get(table.name) != Some(&definition(connection, table).await?) {
+            if self.0.get(table.name) != Some(&read_definition(connection, table).await?) {
                 return Err(RebuildError::Redefined(model));
             }
         }
@@ -41,7 +41,7 @@ pub(super) struct TableDefinition {
 
 /// Reads the statements that define a table like the live one. They cover the names of indexes and
 /// constraints, which map to errors, the triggers, the owner, the grants and the row policies.
-pub(super) async fn definition(
+pub(super) async fn read_definition(
     connection: &mut PgConnection,
     table: &ModelTable,
 ) -> Result<TableDefinition, sqlx::Error> {

@@ -57,26 +57,26 @@ impl ModelFill {
     }
 
     /// Returns the last applied position.
-    pub(super) fn position(&self) -> i64 {
+    pub(super) fn applied_position(&self) -> i64 {
         self.beyond.last().map_or(self.at, |last| self.at.max(*last))
     }
 
     /// Returns the position up to which the model can be filled. It is not above the live follower,
     /// with which the model is compared.
-    async fn goal(&self, reader: &mut PgConnection, settled: i64) -> Result<i64, sqlx::Error> {
-        Ok(goal(self.model, checkpoint(reader, self.model).await?, settled))
+    async fn fill_goal(&self, reader: &mut PgConnection, settled: i64) -> Result<i64, sqlx::Error> {
+        Ok(goal_of_model(self.model, live_position(reader, self.model).await?, settled))
     }
 
     /// Returns the events that the reader sees and that are not applied. For a follower these end
     /// at its checkpoint. Otherwise they are all visible events, settled or not. A transaction that
     /// appends at the same time writes its table after the reader has finished. Returns `None` if
     /// the rest is above the limit.
-    pub(super) async fn rest(
+    pub(super) async fn unfilled_events(
         &self,
         reader: &mut PgConnection,
         most: FillLimit,
     ) -> Result<Option<UnfilledEvents<'static>>, TailError> {
-        let through = checkpoint(reader, self.model).await?;
+        let through = live_position(reader, self.model).await?;
         if let (ReadModel::Seals, Some(through)) = (self.model, through) {
             let near = through - self.at <= most.blocks * Seal::POSITIONS_PER_BLOCK;
             return Ok(
@@ -89,15 +89,19 @@ impl ModelFill {
         if events.len() as u64 > most.events.cast_unsigned() {
             return Ok(None);
         }
-        let events = self.unseen(&events, i64::MAX).into_owned();
-        let rows: usize = events.iter().map(|event| self.model.rows(event)).sum();
+        let events = self.unseen_events(&events, i64::MAX).into_owned();
+        let rows: usize = events.iter().map(|event| self.model.rows_max(event)).sum();
         if rows as u64 > most.events.cast_unsigned() {
             return Ok(None);
         }
         Ok(Some(UnfilledEvents { events: events.into(), through }))
     }
 
-    fn unseen<'a>(&self, events: &'a [RecordedEvent], through: i64) -> Cow<'a, [RecordedEvent]> {
+    fn unseen_events<'a>(
+        &self,
+        events: &'a [RecordedEvent],
+        through: i64,
+    ) -> Cow<'a, [RecordedEvent]> {
         let from = events.partition_point(|event| event.position <= self.at);
         let to = events.partition_point(|event| event.position <= through).max(from);
         let new = &events[from..to];
@@ -108,12 +112,12 @@ impl ModelFill {
     }
 
     /// Applies the events that the model does not have yet.
-    pub(super) async fn take(
+    pub(super) async fn apply_unfilled(
         &mut self,
         connection: &mut PgConnection,
         UnfilledEvents { events, through }: &UnfilledEvents<'_>,
     ) -> Result<(), RebuildError> {
-        self.apply(connection, events).await?;
+        self.apply_events(connection, events).await?;
         let Some(through) = *through else {
             self.beyond.extend(events.iter().map(|event| event.position));
             return Ok(());
@@ -122,25 +126,25 @@ impl ModelFill {
             seals::seal_between(connection, self.at, through).await?;
             self.events += (through - self.at).cast_unsigned();
         }
-        self.reached(through);
+        self.note_reached(through);
         Ok(())
     }
 
-    async fn apply(
+    async fn apply_events(
         &mut self,
         connection: &mut PgConnection,
         events: &[RecordedEvent],
     ) -> Result<(), RebuildError> {
         let model = self.model;
         let began = Instant::now();
-        let applied = model.apply(connection, events, self.first_day).await;
+        let applied = model.apply_events(connection, events, self.first_day).await;
         applied.map_err(|error| RebuildError::Writer { model, error })?;
         self.events += events.len() as u64;
         self.spent += began.elapsed();
         Ok(())
     }
 
-    fn reached(&mut self, position: i64) {
+    fn note_reached(&mut self, position: i64) {
         self.at = self.at.max(position);
         self.beyond = self.beyond.split_off(&(self.at + 1));
     }
@@ -155,7 +159,7 @@ pub(super) struct UnfilledEvents<'a> {
 
 /// Returns the end of the settled and followed log. For seals it is the end of the last whole
 /// block, because the fence may be behind them.
-fn goal(model: ReadModel, checkpoint: Option<i64>, settled: i64) -> i64 {
+fn goal_of_model(model: ReadModel, checkpoint: Option<i64>, settled: i64) -> i64 {
     let goal = checkpoint.map_or(settled, |at| at.min(settled));
     if model == ReadModel::Seals {
         goal / Seal::POSITIONS_PER_BLOCK * Seal::POSITIONS_PER_BLOCK
@@ -165,7 +169,7 @@ fn goal(model: ReadModel, checkpoint: Option<i64>, settled: i64) -> i64 {
 }
 
 /// Returns the position of the live follower. A model that is written in the append has none.
-async fn checkpoint(
+async fn live_position(
     connection: &mut PgConnection,
     model: ReadModel,
 ) -> Result<Option<i64>, sqlx::Error> {
@@ -180,7 +184,7 @@ async fn checkpoint(
 }
 
 /// Fills these read models up to the settled position. The log is read once for all of them.
-pub(super) async fn fill(
+pub(super) async fn fill_models(
     connection: &mut PgConnection,
     fence: &Fence,
     fillings: &mut [ModelFill],
@@ -189,7 +193,7 @@ pub(super) async fn fill(
     let settled = fence.look_patiently().await?.settled;
     let mut goals = Vec::with_capacity(fillings.len());
     for filling in &*fillings {
-        goals.push(filling.goal(connection, settled).await?);
+        goals.push(filling.fill_goal(connection, settled).await?);
     }
     let goal = goals.iter().copied().max().unwrap_or(0);
     loop {
@@ -202,14 +206,14 @@ pub(super) async fn fill(
         let is_last = (events.len() as u64) < EVENTS_PER_READ.cast_unsigned();
         let end = events.last().filter(|_| !is_last).map_or(goal, |event| event.position);
         for (filling, goal) in fillings.iter_mut().zip(&goals) {
-            batch(connection, filling, &events, end.min(*goal)).await?;
+            fill_batch(connection, filling, &events, end.min(*goal)).await?;
         }
         progress(end, goal);
         crash::point("rebuilding");
     }
 }
 
-async fn batch(
+async fn fill_batch(
     connection: &mut PgConnection,
     filling: &mut ModelFill,
     events: &[RecordedEvent],
@@ -220,13 +224,15 @@ async fn batch(
         ReadModel::Seals => {
             (Cow::default(), through / Seal::POSITIONS_PER_BLOCK * Seal::POSITIONS_PER_BLOCK)
         }
-        _ => (filling.unseen(events, through), through),
+        _ => (filling.unseen_events(events, through), through),
     };
     if through <= filling.at {
         return Ok(());
     }
     let mut transaction = connection.begin().await?;
-    filling.take(&mut transaction, &UnfilledEvents { events, through: Some(through) }).await?;
+    filling
+        .apply_unfilled(&mut transaction, &UnfilledEvents { events, through: Some(through) })
+        .await?;
     Ok(transaction.commit().await?)
 }
 
@@ -238,10 +244,13 @@ mod tests {
     #[test]
     fn filling_seals_ends_at_a_whole_block() {
         let whole = 2 * Seal::POSITIONS_PER_BLOCK;
-        assert_eq!(goal(ReadModel::Seals, Some(whole), whole - 1), Seal::POSITIONS_PER_BLOCK);
-        assert_eq!(goal(ReadModel::Seals, Some(whole), whole + 7), whole);
-        assert_eq!(goal(ReadModel::Seals, Some(0), whole), 0);
-        assert_eq!(goal(ReadModel::Deliveries, Some(whole), whole - 1), whole - 1);
-        assert_eq!(goal(ReadModel::Firms, None, whole - 1), whole - 1);
+        assert_eq!(
+            goal_of_model(ReadModel::Seals, Some(whole), whole - 1),
+            Seal::POSITIONS_PER_BLOCK
+        );
+        assert_eq!(goal_of_model(ReadModel::Seals, Some(whole), whole + 7), whole);
+        assert_eq!(goal_of_model(ReadModel::Seals, Some(0), whole), 0);
+        assert_eq!(goal_of_model(ReadModel::Deliveries, Some(whole), whole - 1), whole - 1);
+        assert_eq!(goal_of_model(ReadModel::Firms, None, whole - 1), whole - 1);
     }
 }

@@ -33,7 +33,7 @@ pub use order::{
     RebuildAct, RebuildError, RebuildOrder, RebuildOutcome, RebuildProgress, RebuildReport,
     TRIES_MAX, UnfinishedRebuild,
 };
-pub use status::{ModelStatus, status};
+pub use status::{ModelStatus, list_statuses};
 
 use compare::ModelComparison;
 use fill::{FillLimit, ModelFill};
@@ -47,7 +47,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(400);
 ///
 /// # Errors
 /// [`UnfinishedRebuild`], with the reports of the finished models.
-pub async fn run(
+pub async fn rebuild_models(
     pool: &PgPool,
     order: &RebuildOrder,
     progress: &RebuildProgress<'_>,
@@ -74,7 +74,7 @@ impl Rebuild<'_> {
         let first_day = self.first_day();
         let mut fillings: Vec<ModelFill> =
             self.order.models.iter().map(|model| ModelFill::new(*model, first_day)).collect();
-        self.fill(&mut fillings).await?;
+        self.fill_models(&mut fillings).await?;
         let mut done = Vec::new();
         for filling in &mut fillings {
             match self.rebuild_one(filling).await {
@@ -90,8 +90,8 @@ impl Rebuild<'_> {
         self.order.now.date_naive() - TimeDelta::days(1)
     }
 
-    async fn fill(&mut self, fillings: &mut [ModelFill]) -> Result<(), RebuildError> {
-        fill::fill(&mut self.shadow.connection, &self.fence, fillings, self.progress).await
+    async fn fill_models(&mut self, fillings: &mut [ModelFill]) -> Result<(), RebuildError> {
+        fill::fill_models(&mut self.shadow.connection, &self.fence, fillings, self.progress).await
     }
 
     async fn rebuild_one(
@@ -100,23 +100,23 @@ impl Rebuild<'_> {
     ) -> Result<RebuildReport, RebuildError> {
         let began = Instant::now();
         let written = filling.spent;
-        self.shadow.check(filling.model).await?;
-        let compared = match self.compare(filling).await {
+        self.shadow.check_definitions(filling.model).await?;
+        let compared = match self.compare_model(filling).await {
             Ok(compared) => compared,
             Err(why) => {
                 // A migration since the check can explain columns that one side lacks.
-                self.shadow.check(filling.model).await?;
+                self.shadow.check_definitions(filling.model).await?;
                 return Err(why);
             }
         };
-        let position = filling.position();
+        let position = filling.applied_position();
         let mut outcome = RebuildOutcome::Compared;
         let mut held = Duration::ZERO;
         if self.order.act == RebuildAct::Replace {
             outcome = RebuildOutcome::Refused;
             if !compared.rewrites_proof {
                 let state = ComparedState { position, digest: compared.digest };
-                held = self.swap(filling, state).await?;
+                held = self.swap_tables(filling, state).await?;
                 outcome = RebuildOutcome::Replaced;
             }
         }
@@ -133,23 +133,27 @@ impl Rebuild<'_> {
     }
 
     /// Brings the shadow to one moment and compares it with the live tables of that moment.
-    async fn compare(&mut self, filling: &mut ModelFill) -> Result<ModelComparison, RebuildError> {
+    async fn compare_model(
+        &mut self,
+        filling: &mut ModelFill,
+    ) -> Result<ModelComparison, RebuildError> {
         let mut connection = self.shadow.connect_to_live().await?;
         for _ in 0..self.order.tries {
-            self.fill(std::slice::from_mut(filling)).await?;
+            self.fill_models(std::slice::from_mut(filling)).await?;
             let mut live = connection.begin().await?;
             live.execute("set transaction isolation level repeatable read, read only").await?;
-            let Some(rest) = filling.rest(&mut live, FillLimit::LOOKING).await? else {
+            let Some(rest) = filling.unfilled_events(&mut live, FillLimit::LOOKING).await? else {
                 live.rollback().await?;
                 tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
             };
             let mut taken = self.shadow.connection.begin().await?;
-            filling.take(&mut taken, &rest).await?;
+            filling.apply_unfilled(&mut taken, &rest).await?;
             taken.commit().await?;
             let first_day = self.first_day();
             let shadow = &mut self.shadow.connection;
-            let compared = compare::compare(&mut live, shadow, filling.model, first_day).await?;
+            let compared =
+                compare::compare_tables(&mut live, shadow, filling.model, first_day).await?;
             live.rollback().await?;
             connection.close().await?;
             return Ok(compared);
@@ -159,7 +163,7 @@ impl Rebuild<'_> {
 
     /// Replaces the live tables with the shadow's. Returns for how long the live tables were
     /// locked.
-    async fn swap(
+    async fn swap_tables(
         &mut self,
         filling: &mut ModelFill,
         compared: ComparedState,
@@ -167,9 +171,9 @@ impl Rebuild<'_> {
         let model = filling.model;
         let mut why = RebuildError::InUse(model);
         kept::prepare(&mut self.shadow.connection, model).await?;
-        shadow::analyze(&mut self.shadow.connection, model).await?;
+        shadow::analyze_tables(&mut self.shadow.connection, model).await?;
         for number in 1..=self.order.tries {
-            self.fill(std::slice::from_mut(filling)).await?;
+            self.fill_models(std::slice::from_mut(filling)).await?;
             match self.try_swap(filling, number, compared).await? {
                 SwapOutcome::Done(held) => {
                     kept::resume_purging(&mut self.shadow.connection, model).await?;
@@ -192,20 +196,21 @@ impl Rebuild<'_> {
     ) -> Result<SwapOutcome, RebuildError> {
         let model = filling.model;
         let mut transaction = self.shadow.connection.begin().await?;
-        if !shadow::hold(&mut transaction, model, number).await? {
+        if !shadow::lock_live(&mut transaction, model, number).await? {
             transaction.rollback().await?;
             return Ok(SwapOutcome::NotNow(RebuildError::InUse(model)));
         }
         let began = Instant::now();
-        self.shadow.defined.check(&mut transaction, model).await?;
-        let Some(rest) = filling.rest(&mut transaction, FillLimit::HOLDING).await? else {
+        self.shadow.defined.check_unchanged(&mut transaction, model).await?;
+        let Some(rest) = filling.unfilled_events(&mut transaction, FillLimit::HOLDING).await?
+        else {
             transaction.rollback().await?;
             return Ok(SwapOutcome::NotNow(RebuildError::TooMuch(model)));
         };
-        filling.take(&mut transaction, &rest).await?;
+        filling.apply_unfilled(&mut transaction, &rest).await?;
         kept::take_over(&mut transaction, model).await?;
-        shadow::replace(&mut transaction, model).await?;
-        note(&mut transaction, model, self.order.now, compared).await?;
+        shadow::replace_live(&mut transaction, model).await?;
+        note_rebuild(&mut transaction, model, self.order.now, compared).await?;
         crash::point("swapping");
         transaction.commit().await?;
         Ok(SwapOutcome::Done(began.elapsed()))
@@ -227,7 +232,7 @@ enum SwapOutcome {
     NotNow(RebuildError),
 }
 
-async fn note(
+async fn note_rebuild(
     connection: &mut PgConnection,
     model: ReadModel,
     at: DateTime<Utc>,

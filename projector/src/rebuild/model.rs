@@ -146,32 +146,32 @@ impl ReadModel {
     }
 
     /// Returns the largest number of rows that an event changes.
-    pub(super) fn rows(self, event: &RecordedEvent) -> usize {
+    pub(super) fn rows_max(self, event: &RecordedEvent) -> usize {
         match self {
-            Self::Deliveries => DeliveryProjection.rows(event),
+            Self::Deliveries => DeliveryProjection.rows_max(event),
             _ => 1,
         }
     }
 
     /// Applies events in order, as in the append. Seals apply whole blocks instead.
-    pub(super) async fn apply(
+    pub(super) async fn apply_events(
         self,
         connection: &mut PgConnection,
         events: &[RecordedEvent],
         first_day: NaiveDate,
     ) -> Result<(), AppendError> {
         match self {
-            Self::Firms => FirmWriter.after(connection, events).await,
-            Self::Members => MemberWriter.after(connection, events).await,
-            Self::Forms => FormWriter.after(connection, events).await,
-            Self::Keys => KeyWriter.after(connection, events).await,
-            Self::Hooks => HookWriter.after(connection, events).await,
+            Self::Firms => FirmWriter.apply_appended(connection, events).await,
+            Self::Members => MemberWriter.apply_appended(connection, events).await,
+            Self::Forms => FormWriter.apply_appended(connection, events).await,
+            Self::Keys => KeyWriter.apply_appended(connection, events).await,
+            Self::Hooks => HookWriter.apply_appended(connection, events).await,
             Self::Quotas => quotas::recount(connection, events, first_day).await,
-            Self::People => PersonWriter.after(connection, events).await,
-            Self::Pauses => PauseWriter.after(connection, events).await,
-            Self::Replays => ReplayWriter.after(connection, events).await,
-            Self::Deliveries => Ok(DeliveryProjection.apply(connection, events).await?),
-            Self::AuditLog => Ok(AuditLog.apply(connection, events).await?),
+            Self::People => PersonWriter.apply_appended(connection, events).await,
+            Self::Pauses => PauseWriter.apply_appended(connection, events).await,
+            Self::Replays => ReplayWriter.apply_appended(connection, events).await,
+            Self::Deliveries => Ok(DeliveryProjection.apply_batch(connection, events).await?),
+            Self::AuditLog => Ok(AuditLog.apply_batch(connection, events).await?),
             Self::Seals => Ok(()),
         }
     }

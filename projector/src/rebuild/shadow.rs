@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
 
 use super::RebuildError;
-use super::definition::{TableDefinitions, definition};
+use super::definition::{TableDefinitions, read_definition};
 use super::model::{ModelTable, ReadModel};
 
 /// The schema of the shadow tables.
@@ -47,8 +47,8 @@ impl ShadowTables {
             return Err(RebuildError::Another);
         }
         let mut shadow = Self { connection, defined: TableDefinitions::default(), options };
-        shadow.clear().await?;
-        shadow.make(models).await?;
+        shadow.drop_schema().await?;
+        shadow.make_tables(models).await?;
         Ok(shadow)
     }
 
@@ -58,35 +58,35 @@ impl ShadowTables {
     }
 
     /// Checks that the live tables still have the definitions of the shadow's.
-    pub(super) async fn check(&mut self, model: ReadModel) -> Result<(), RebuildError> {
-        self.defined.check(&mut self.connection, model).await
+    pub(super) async fn check_definitions(&mut self, model: ReadModel) -> Result<(), RebuildError> {
+        self.defined.check_unchanged(&mut self.connection, model).await
     }
 
-    async fn clear(&mut self) -> Result<(), sqlx::Error> {
+    async fn drop_schema(&mut self) -> Result<(), sqlx::Error> {
         self.connection.execute("drop schema if exists shadow cascade").await?;
         Ok(())
     }
 
-    async fn make(&mut self, models: &[ReadModel]) -> Result<(), sqlx::Error> {
+    async fn make_tables(&mut self, models: &[ReadModel]) -> Result<(), sqlx::Error> {
         let mut transaction = self.connection.begin().await?;
         transaction.execute("create schema shadow").await?;
         transaction.execute("create view shadow.events as table public.events").await?;
         for table in models.iter().flat_map(|model| model.tables()) {
-            let definition = definition(&mut transaction, table).await?;
+            let definition = read_definition(&mut transaction, table).await?;
             if let Some(grant) = let_owner_in(&mut transaction, table).await? {
                 transaction.execute(&*grant).await?;
             }
             for statement in &definition.statements {
                 transaction.execute(&**statement).await?;
             }
-            self.defined.note(table, definition);
+            self.defined.note_table(table, definition);
         }
         transaction.commit().await
     }
 
     /// Drops the rest, and lets the next rebuild begin.
     pub(super) async fn close(mut self) -> Result<(), sqlx::Error> {
-        self.clear().await?;
+        self.drop_schema().await?;
         // The server ends a session a moment after its connection.
         self.connection.execute("select pg_advisory_unlock_all()").await?;
         self.connection.close().await
@@ -119,7 +119,7 @@ async fn let_owner_in(
 
 /// Locks the live tables of a model until the transaction ends. Returns whether the lock came in
 /// time. Attempts are numbered from 1.
-pub(super) async fn hold(
+pub(super) async fn lock_live(
     connection: &mut PgConnection,
     model: ReadModel,
     number: u32,
@@ -143,7 +143,7 @@ fn is_not_now(sqlstate: Option<&str>) -> bool {
 }
 
 /// Replaces the locked live tables with the shadow's.
-pub(super) async fn replace(
+pub(super) async fn replace_live(
     connection: &mut PgConnection,
     model: ReadModel,
 ) -> Result<(), sqlx::Error> {
@@ -155,7 +155,7 @@ pub(super) async fn replace(
 }
 
 /// Collects the planner's statistics for the tables of a model, before any caller asks them.
-pub(super) async fn analyze(
+pub(super) async fn analyze_tables(
     connection: &mut PgConnection,
     model: ReadModel,
 ) -> Result<(), sqlx::Error> {

@@ -37,16 +37,16 @@ pub struct LastRebuild {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn status(pool: &PgPool) -> Result<Vec<ModelStatus>, sqlx::Error> {
+pub async fn list_statuses(pool: &PgPool) -> Result<Vec<ModelStatus>, sqlx::Error> {
     let height = proof::height(&mut *pool.acquire().await?).await?;
     let mut all = Vec::new();
     for model in ReadModel::ALL {
         let mut rows = Vec::new();
         for table in model.tables() {
-            rows.push((table.name, count(pool, table.name).await?));
+            rows.push((table.name, count_rows(pool, table.name).await?));
         }
         let checkpoint = match model.follower() {
-            Some(follower) => Some(checkpoint(pool, follower).await?),
+            Some(follower) => Some(follower_position(pool, follower).await?),
             None => None,
         };
         let lag = checkpoint.map(|at| (height - at).max(0));
@@ -55,17 +55,17 @@ pub async fn status(pool: &PgPool) -> Result<Vec<ModelStatus>, sqlx::Error> {
             rows,
             checkpoint,
             lag,
-            rebuilt: rebuilt(pool, model).await?,
+            rebuilt: last_rebuild(pool, model).await?,
         });
     }
     Ok(all)
 }
 
-async fn count(pool: &PgPool, table: &str) -> Result<i64, sqlx::Error> {
+async fn count_rows(pool: &PgPool, table: &str) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(&format!("select count(*) from {table}")).fetch_one(pool).await
 }
 
-async fn checkpoint(pool: &PgPool, follower: &str) -> Result<i64, sqlx::Error> {
+async fn follower_position(pool: &PgPool, follower: &str) -> Result<i64, sqlx::Error> {
     let at = sqlx::query_scalar("select position from checkpoints where name = $1")
         .bind(follower)
         .fetch_optional(pool)
@@ -73,7 +73,7 @@ async fn checkpoint(pool: &PgPool, follower: &str) -> Result<i64, sqlx::Error> {
     Ok(at.unwrap_or(0))
 }
 
-async fn rebuilt(pool: &PgPool, model: ReadModel) -> Result<Option<LastRebuild>, sqlx::Error> {
+async fn last_rebuild(pool: &PgPool, model: ReadModel) -> Result<Option<LastRebuild>, sqlx::Error> {
     sqlx::query_as("select rebuilt_at, position, digest from rebuilds where model = $1")
         .bind(model.name())
         .fetch_optional(pool)

@@ -25,7 +25,7 @@ impl StoredRow for StoredSignIn {
     const AGGREGATE: &'static str = "SignIn";
     const COLUMN: &'static str = "ends_at";
 
-    fn key(&self) -> Uuid {
+    fn row_id(&self) -> Uuid {
         self.sign_in_id
     }
 
@@ -53,13 +53,13 @@ impl StoredRow for StoredSignIn {
     }
 
     /// A session may end before the time that its event allows, and never later.
-    fn compare(&self, log: &Self) -> Vec<ComparedColumn> {
+    fn compared_columns(&self, log: &Self) -> Vec<ComparedColumn> {
         let mut columns = compare_columns!(self, log, [user_id, role, firm_ids]);
         columns.push(ComparedColumn { name: "ends_at", is_equal: self.ends_at <= log.ends_at });
         columns
     }
 
-    async fn after(
+    async fn rows_after(
         connection: &mut PgConnection,
         after: Option<Uuid>,
         limit: i64,
@@ -88,11 +88,11 @@ impl StoredRow for StoredUser {
     const AGGREGATE: &'static str = "SignIn";
     const COLUMN: &'static str = "name";
 
-    fn key(&self) -> Uuid {
+    fn row_id(&self) -> Uuid {
         self.user_id
     }
 
-    fn stream(&self) -> Uuid {
+    fn stream_id(&self) -> Uuid {
         self.sign_in_id
     }
 
@@ -107,11 +107,11 @@ impl StoredRow for StoredUser {
         })
     }
 
-    fn compare(&self, log: &Self) -> Vec<ComparedColumn> {
+    fn compared_columns(&self, log: &Self) -> Vec<ComparedColumn> {
         compare_columns!(self, log, [user_id, name, sign_in_id])
     }
 
-    async fn after(
+    async fn rows_after(
         connection: &mut PgConnection,
         after: Option<Uuid>,
         limit: i64,

@@ -18,7 +18,7 @@ pub const FINISH_WITHIN: Duration = Duration::from_secs(120);
 pub(crate) struct InviteWriter;
 
 impl WithAppend for InviteWriter {
-    fn after<'a>(
+    fn apply_appended<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -28,7 +28,7 @@ impl WithAppend for InviteWriter {
                 if let (Event::Invite(event), Ok(invite_id)) =
                     (&recorded.event, recorded.aggregate_id.parse())
                 {
-                    apply(connection, invite_id, event, recorded).await?;
+                    apply_event(connection, invite_id, event, recorded).await?;
                 }
             }
             Ok(())
@@ -36,21 +36,21 @@ impl WithAppend for InviteWriter {
     }
 }
 
-async fn apply(
+async fn apply_event(
     connection: &mut PgConnection,
     invite_id: Uuid,
     event: &InviteEvent,
     recorded: &RecordedEvent,
 ) -> Result<(), sqlx::Error> {
     match event {
-        InviteEvent::InviteReserved(of) => open(connection, invite_id, of, recorded).await,
+        InviteEvent::InviteReserved(of) => open_invite(connection, invite_id, of, recorded).await,
         InviteEvent::InviteSent(_)
         | InviteEvent::InviteRefused(_)
-        | InviteEvent::InviteReleased(_) => close(connection, invite_id).await,
+        | InviteEvent::InviteReleased(_) => close_invite(connection, invite_id).await,
     }
 }
 
-async fn open(
+async fn open_invite(
     connection: &mut PgConnection,
     invite_id: Uuid,
     of: &InviteOf,
@@ -74,7 +74,7 @@ async fn open(
     Ok(())
 }
 
-async fn close(connection: &mut PgConnection, invite_id: Uuid) -> Result<(), sqlx::Error> {
+async fn close_invite(connection: &mut PgConnection, invite_id: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query("delete from open_invites where invite_id = $1")
         .bind(invite_id)
         .execute(connection)

@@ -66,7 +66,7 @@ pub struct OpenNotice {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn take(
+pub async fn take_due(
     pool: &PgPool,
     now: DateTime<Utc>,
     limit: i64,
@@ -149,7 +149,7 @@ pub async fn finish(connection: &mut PgConnection, notice_id: Uuid) -> Result<bo
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn hooks(
+pub async fn named_hooks(
     connection: &mut PgConnection,
     firm_id: Uuid,
     facts: &NoticeFacts,
@@ -186,7 +186,7 @@ pub async fn hooks(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn key(
+pub async fn notice_key(
     connection: &mut PgConnection,
     facts: &NoticeFacts,
 ) -> Result<Option<NoticeKey>, sqlx::Error> {

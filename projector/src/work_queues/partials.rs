@@ -35,7 +35,7 @@ pub struct PartialRow {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn set(
+pub async fn set_times(
     connection: &mut PgConnection,
     partials: &[PartialRow],
 ) -> Result<(), sqlx::Error> {
@@ -120,9 +120,9 @@ impl Worker for PartialTimer {
             traceparent: None,
             terminal: None,
         };
-        let events = due
-            .iter()
-            .map(|partial| partial.occurrence(context(partial.firm_id, partial.response_id)));
+        let events = due.iter().map(|partial| {
+            partial.partial_occurrence(context(partial.firm_id, partial.response_id))
+        });
         appending.append_new(events.collect()).await?;
         appending.commit().await?;
         Ok(NextStep::Busy)
@@ -132,7 +132,7 @@ impl Worker for PartialTimer {
 impl PartialRow {
     /// Makes the occurrence. Its time is that of the last answer, so a repeat after a restore is
     /// the same occurrence (ruling 41, delivery ids survive a restore).
-    fn occurrence(&self, context: EventContext) -> NewEvent {
+    fn partial_occurrence(&self, context: EventContext) -> NewEvent {
         let trigger = Trigger::PartialSubmission;
         let id = occurrence_id(self.firm_id, trigger, &self.response_id.to_string());
         let happening = Happening {

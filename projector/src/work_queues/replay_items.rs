@@ -11,7 +11,10 @@ use crate::replays::ReplayTurn;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn outcomes(pool: &PgPool, replay_id: Uuid) -> Result<Vec<(String, i64)>, sqlx::Error> {
+pub async fn count_outcomes(
+    pool: &PgPool,
+    replay_id: Uuid,
+) -> Result<Vec<(String, i64)>, sqlx::Error> {
     sqlx::query_as(
         "select coalesce(outcome, 'waiting'), count(*) from replay_items
           where replay_id = $1 group by 1 order by 1",
@@ -118,7 +121,7 @@ pub async fn next_items(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn conclude(
+pub async fn write_outcomes(
     connection: &mut PgConnection,
     outcomes: &[(Uuid, Uuid, &'static str)],
 ) -> Result<(), sqlx::Error> {
@@ -166,7 +169,7 @@ pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn totals(
+pub async fn count_totals(
     connection: &mut PgConnection,
     replay_id: Uuid,
 ) -> Result<(i64, i64), sqlx::Error> {

@@ -136,7 +136,7 @@ pub async fn drop_waiting(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn erased(
+pub async fn erased_among(
     connection: &mut PgConnection,
     responses: &[SubjectId],
 ) -> Result<Vec<SubjectId>, sqlx::Error> {
@@ -252,7 +252,7 @@ pub async fn insert_waiting(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn silent(
+pub async fn silent_occurrences(
     connection: &mut PgConnection,
     occurrence_ids: &[Uuid],
 ) -> Result<Vec<(Uuid, bool)>, sqlx::Error> {

@@ -30,12 +30,12 @@ pub async fn make_roles(
     keyring: &PgConnectOptions,
     prefix: &str,
 ) -> anyhow::Result<()> {
-    make(main, prefix, MAIN_GRANTS).await.context("the main database")?;
-    make(keyring, prefix, KEYRING_GRANTS).await.context("the keyring")
+    make_in_database(main, prefix, MAIN_GRANTS).await.context("the main database")?;
+    make_in_database(keyring, prefix, KEYRING_GRANTS).await.context("the keyring")
 }
 
 /// Makes everything in one transaction. A running process sees the old grants or the new ones.
-async fn make(
+async fn make_in_database(
     database: &PgConnectOptions,
     prefix: &str,
     grants: &[TableGrants],
@@ -52,9 +52,9 @@ async fn make(
     let tables = grants.iter().map(|(table, _)| *table).collect();
     give_to_owner(&mut transaction, prefix, tables).await?;
     for (table, rights) in grants {
-        grant(&mut transaction, prefix, table, rights).await?;
+        grant_rights(&mut transaction, prefix, table, rights).await?;
     }
-    guard(&mut transaction, prefix).await?;
+    guard_rows(&mut transaction, prefix).await?;
     grant_functions(&mut transaction, prefix).await?;
     transaction.commit().await?;
     Ok(connection.close().await?)
@@ -151,7 +151,7 @@ async fn give_to_owner(
         "revoke create on schema public from public;
          grant usage, create on schema public to {owner};
          grant usage on schema public to {}",
-        groups(prefix)
+        group_list(prefix)
     );
     connection.execute(mine.as_str()).await?;
     let moved: Vec<String> = sqlx::query_scalar(
@@ -177,14 +177,16 @@ async fn give_to_owner(
 }
 
 /// Grants exactly these rights. All earlier rights go.
-async fn grant(
+async fn grant_rights(
     connection: &mut PgConnection,
     prefix: &str,
     table: &str,
     rights: &[&str; 4],
 ) -> anyhow::Result<()> {
-    let revoke =
-        format!("revoke all on public.{table} from public, {prefix}_service, {}", groups(prefix));
+    let revoke = format!(
+        "revoke all on public.{table} from public, {prefix}_service, {}",
+        group_list(prefix)
+    );
     connection.execute(revoke.as_str()).await?;
     for (group, right) in GROUPS.iter().zip(rights).filter(|(_, right)| !right.is_empty()) {
         let grant = format!("grant {right} on public.{table} to {prefix}_{group}");
@@ -223,7 +225,7 @@ async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow:
         let grant = format!(
             "revoke all on function {function} from public, {prefix}_service, {};
              grant execute on function {function} to {prefix}_api",
-            groups(prefix)
+            group_list(prefix)
         );
         connection.execute(grant.as_str()).await.with_context(|| function.clone())?;
     }
@@ -234,7 +236,7 @@ async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow:
 /// all firms if it says `*`. A connection that names no firm sees no row. A serving group without a
 /// door says `*`. Policies of all groups of a login add up, and `service` is in all serving groups.
 /// The owner sees all rows.
-async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
+async fn guard_rows(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
     let tables: Vec<String> = sqlx::query_scalar(
         "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
           where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
@@ -262,7 +264,7 @@ async fn guard(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()
     Ok(())
 }
 
-fn groups(prefix: &str) -> String {
+fn group_list(prefix: &str) -> String {
     GROUPS.map(|group| format!("{prefix}_{group}")).join(", ")
 }
 

@@ -11,7 +11,7 @@ use eventstore::checkup::{self, HeldSnapshot};
 use eventstore::log_tail;
 use eventstore::outage;
 use eventstore::presence::{self, ProcessGroup};
-use eventstore::progress::{FollowerProgress, progress};
+use eventstore::progress::{FollowerProgress, follower_progress};
 use projector::table_sizes::TableSizeRow;
 use projector::{
     backups, invites, notices, pauses, receivers, replays, signatures, table_sizes, verifications,
@@ -83,9 +83,9 @@ pub(super) async fn has_answer(pool: &PgPool) -> bool {
 
 /// Asks all questions within two seconds and sets their metrics. A failed question leaves the
 /// others intact.
-pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {
+pub(super) async fn ask_all(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {
     let mut answer = ScrapeAnswer::default();
-    match tokio::time::timeout(SCRAPE_TIMEOUT, each(pool, at, &mut answer)).await {
+    match tokio::time::timeout(SCRAPE_TIMEOUT, ask_each(pool, at, &mut answer)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             if !outage::explains(&error) {
@@ -101,7 +101,7 @@ pub(super) async fn ask(pool: &PgPool, at: DateTime<Utc>) -> ScrapeAnswer {
     answer
 }
 
-async fn each(
+async fn ask_each(
     pool: &PgPool,
     at: DateTime<Utc>,
     answer: &mut ScrapeAnswer,
@@ -109,7 +109,7 @@ async fn each(
     let mut connection = pool.acquire().await?;
     let mut whole = true;
     for question in QUESTIONS {
-        match question.ask(&mut connection, at).await {
+        match question.ask_in_time(&mut connection, at).await {
             Ok(()) => {}
             Err(error @ sqlx::Error::Database(_)) => {
                 tracing::warn!(?question, %error, "the database refused the question behind a metric");
@@ -124,7 +124,7 @@ async fn each(
 }
 
 impl ScrapeQuestion {
-    async fn ask(
+    async fn ask_in_time(
         self,
         connection: &mut PgConnection,
         at: DateTime<Utc>,
@@ -133,11 +133,11 @@ impl ScrapeQuestion {
         // The server itself cancels statements that no scrape waits for any more.
         let bounds = "set local statement_timeout = '1500ms'; set local lock_timeout = '200ms'";
         transaction.execute(bounds).await?;
-        self.tell(&mut transaction, at).await?;
+        self.set_metrics(&mut transaction, at).await?;
         transaction.rollback().await
     }
 
-    async fn tell(
+    async fn set_metrics(
         self,
         connection: &mut PgConnection,
         at: DateTime<Utc>,
@@ -155,7 +155,7 @@ impl ScrapeQuestion {
                 told::FAILING_RECEIVERS.set_count(&[], failing.await?);
             }
             Self::TableSizes => {
-                table_sizes::now(connection).await?.iter().for_each(tell_size);
+                table_sizes::present_sizes(connection).await?.iter().for_each(tell_size);
             }
             Self::OpenInvites => {
                 told::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);
@@ -166,23 +166,25 @@ impl ScrapeQuestion {
                 told::OPEN_NOTICES.set_count(&[("channel", "operator")], open.posts);
             }
             Self::Progress => {
-                progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
+                follower_progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
             }
             Self::Proof => tell_proof(connection, at).await?,
             Self::Senders => {
-                told::SENDERS
-                    .set_count(&[], presence::count(connection, ProcessGroup::Sending).await?);
+                told::SENDERS.set_count(
+                    &[],
+                    presence::count_members(connection, ProcessGroup::Sending).await?,
+                );
             }
             Self::Snapshots => tell_snapshot(checkup::oldest_snapshot(connection).await?),
             Self::Unspread => {
-                told::UNSPREAD.set_count(&[], backlog::unspread(connection).await?);
+                told::UNSPREAD.set_count(&[], backlog::count_unspread(connection).await?);
             }
             Self::LostTails => {
-                let lost = log_tail::unacknowledged(connection).await?;
+                let lost = log_tail::unacknowledged_losses(connection).await?;
                 told::LOST_TAILS.set(&[], lost.len() as f64);
             }
-            Self::Lanes => tell_lanes(backlog::lanes(connection, at).await?, at),
-            Self::Backlog => tell_backlog(backlog::deliveries(connection, at).await?),
+            Self::Lanes => tell_lanes(backlog::count_lanes(connection, at).await?, at),
+            Self::Backlog => tell_backlog(backlog::count_deliveries(connection, at).await?),
         }
         Ok(())
     }
@@ -190,11 +192,11 @@ impl ScrapeQuestion {
 
 async fn tell_proof(connection: &mut PgConnection, at: DateTime<Utc>) -> Result<(), sqlx::Error> {
     let signed_at = signatures::last(connection).await?.map(|last| last.at.get());
-    told::SIGNATURE_AGE.set(&[], since(signed_at, at));
+    told::SIGNATURE_AGE.set(&[], seconds_since(signed_at, at));
     let taken_at = backups::last(connection).await?.map(|last| last.taken_at);
-    told::BACKUP_AGE.set(&[], since(taken_at, at));
+    told::BACKUP_AGE.set(&[], seconds_since(taken_at, at));
     let ended = verifications::state(connection).await?.ended;
-    told::VERIFICATION_AGE.set(&[], since(ended.as_ref().map(|ended| ended.at.get()), at));
+    told::VERIFICATION_AGE.set(&[], seconds_since(ended.as_ref().map(|ended| ended.at.get()), at));
     told::VERIFIED_POSITION.set_count(&[], ended.as_ref().map_or(0, |ended| ended.position));
     let outcome = ended.map(|ended| ended.outcome);
     let is_broken = matches!(outcome, Some(VerificationOutcome::Broken(_)));
@@ -227,7 +229,7 @@ fn tell_lanes(lanes: LaneCounts, at: DateTime<Utc>) {
     for (state, count) in lanes {
         told::LANES.set_count(&[("state", state)], count);
     }
-    told::BACKLOG_AGE.set(&[], since(oldest_due_at, at));
+    told::BACKLOG_AGE.set(&[], seconds_since(oldest_due_at, at));
 }
 
 fn tell_progress(of: &FollowerProgress, at: DateTime<Utc>) {
@@ -236,15 +238,15 @@ fn tell_progress(of: &FollowerProgress, at: DateTime<Utc>) {
     };
     told::FOLLOWER_POSITIONS.set_count(&[("follower", name)], of.behind);
     if timely {
-        told::FOLLOWER_SECONDS.set(&[("follower", name)], since(of.next_at, at));
+        told::FOLLOWER_SECONDS.set(&[("follower", name)], seconds_since(of.next_at, at));
     }
 }
 
 /// Seconds since an instant. 0 without one.
-fn since(then: Option<DateTime<Utc>>, at: DateTime<Utc>) -> f64 {
-    then.map_or(0.0, |then| seconds(at - then).max(0.0))
+fn seconds_since(then: Option<DateTime<Utc>>, at: DateTime<Utc>) -> f64 {
+    then.map_or(0.0, |then| in_seconds(at - then).max(0.0))
 }
 
-pub(super) fn seconds(time: TimeDelta) -> f64 {
+pub(super) fn in_seconds(time: TimeDelta) -> f64 {
     time.as_seconds_f64()
 }

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::fmt;
 
-use domain::values::{printable, printable_json};
+use domain::values::{printable_json, printable_text};
 use serde_json::{Map, Value, json};
 use telemetry::request_id::current_request_id;
 use telemetry::trace;
@@ -74,7 +74,7 @@ pub(super) fn start(
             .with_filter(filter_fn(|told| told.is_span() && told.target() == trace::SPAN_TARGET))
     });
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).init();
-    std::panic::set_hook(Box::new(panicked));
+    std::panic::set_hook(Box::new(log_panic));
 }
 
 /// Whether this is a line with which sqlx tells of a connection that it drops: one that our check
@@ -88,12 +88,12 @@ fn is_of_lost_connection(told: &Metadata<'_>) -> bool {
 
 /// Logs a panic as a line. Only a message written in code is logged. A formatted message may quote
 /// personal data.
-fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let at = panic.location().map(ToString::to_string);
-    tracing::error!(at, words = words(panic.payload()), "a panic");
+    tracing::error!(at, words = panic_words(panic.payload()), "a panic");
 }
 
-fn words(payload: &(dyn Any + Send)) -> &'static str {
+fn panic_words(payload: &(dyn Any + Send)) -> &'static str {
     payload.downcast_ref::<&'static str>().copied().unwrap_or_default()
 }
 
@@ -101,7 +101,7 @@ fn words(payload: &(dyn Any + Send)) -> &'static str {
 #[must_use]
 pub fn last_line(format: LogFormat, message: &str) -> String {
     if format == LogFormat::Text {
-        return printable(message).into_owned();
+        return printable_text(message).into_owned();
     }
     let mut time = String::new();
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));
@@ -177,34 +177,34 @@ where
 struct JsonFields(Map<String, Value>);
 
 impl JsonFields {
-    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+    fn put_field(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
 }
 
 impl Visit for JsonFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, format!("{value:?}"));
+        self.put_field(field, format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
+        self.put_field(field, value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value);
+        self.put_field(field, value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value);
+        self.put_field(field, value);
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value);
+        self.put_field(field, value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value);
+        self.put_field(field, value);
     }
 }
 
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn b15_a_panic_tells_no_formatted_words() {
         let caught = |panic: fn()| std::panic::catch_unwind(panic).unwrap_err();
-        assert_eq!(words(&*caught(|| panic!("as it is written"))), "as it is written");
+        assert_eq!(panic_words(&*caught(|| panic!("as it is written"))), "as it is written");
         let put_together =
             caught(|| assert_ne!("canary".parse::<u32>().map_err(|_| "canary").unwrap(), 0));
-        assert_eq!(words(&*put_together), "");
+        assert_eq!(panic_words(&*put_together), "");
     }
 
     /// Each line is one JSON object.
@@ -252,7 +252,7 @@ mod tests {
         let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
         let told = async { tracing::warn!(count = 3_u64, share = 0.5, "told") };
         let id = "caller:1".parse().ok();
-        request_id::scope(id, trace::scope(traceparent, told)).await;
+        request_id::with_request_id(id, trace::with_traceparent(traceparent, told)).await;
         drop(listening);
         let told = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let mut lines: Vec<Value> =
@@ -282,7 +282,7 @@ mod tests {
             tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
         tracing::info!("outside");
         let told = async { tracing::error!(detail = "x", "a call failed") };
-        request_id::scope("caller:1".parse().ok(), told).await;
+        request_id::with_request_id("caller:1".parse().ok(), told).await;
         drop(listening);
         let told = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let ends = [" INFO outside", "ERROR a call failed detail=\"x\" request_id=caller:1"];

@@ -23,7 +23,7 @@ pub fn start(
     log: LogSettings,
     collector: Option<TraceCollector>,
 ) -> anyhow::Result<Option<TraceExporter>> {
-    let traces = collector.map(TraceExporter::to).transpose()?;
+    let traces = collector.map(TraceExporter::to_collector).transpose()?;
     logs::start(log, traces.as_ref());
     Ok(traces)
 }
@@ -37,5 +37,5 @@ pub fn start(
 pub fn as_served(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     let colour = if stderr().is_terminal() { LogColour::Coloured } else { LogColour::Plain };
     logs::start(LogSettings { format: LogFormat::Text, level: "info", colour }, None);
-    Ok(Arc::new(ProcessMetrics::begin()?).keep(stop))
+    Ok(Arc::new(ProcessMetrics::install_recorder()?).run_upkeep(stop))
 }

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::gather::{self, seconds};
+use super::gather::{self, in_seconds};
 use crate::wiring::System;
 
 /// Scrapes reuse the database's answer for this long.
@@ -63,7 +63,7 @@ impl ProcessMetrics {
     /// # Errors
     ///
     /// If the process has a recorder already.
-    pub fn begin() -> anyhow::Result<Self> {
+    pub fn install_recorder() -> anyhow::Result<Self> {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&BUCKET_BOUNDS_SECONDS)
             .and_then(PrometheusBuilder::install_recorder)
@@ -80,7 +80,7 @@ impl ProcessMetrics {
     }
 
     /// Adds this system to every scrape.
-    pub fn watch(&self, system: &System) {
+    pub fn watch_system(&self, system: &System) {
         let service = &system.service;
         let _ = self.sources.set(MetricSources {
             pools: [
@@ -103,7 +103,7 @@ impl ProcessMetrics {
     }
 
     /// Moves measured times into their buckets, until `stop`.
-    pub async fn keep(self: Arc<Self>, stop: CancellationToken) {
+    pub async fn run_upkeep(self: Arc<Self>, stop: CancellationToken) {
         while !stop.is_cancelled() {
             self.recorder.run_upkeep();
             tokio::select! {
@@ -113,13 +113,13 @@ impl ProcessMetrics {
         }
     }
 
-    async fn refresh(&self, sources: &MetricSources) {
+    async fn refresh_metrics(&self, sources: &MetricSources) {
         sources.set_measured();
         // A concurrent scrape waits here, and then finds the answer fresh.
         let mut times = self.scrape_times.lock().await;
         if times.asked.is_none_or(|asked| asked.elapsed() >= SCRAPE_CACHE_FOR) {
             times.asked = Some(Instant::now());
-            let main = gather::ask(&sources.health, sources.clock.now().get());
+            let main = gather::ask_all(&sources.health, sources.clock.now().get());
             let keyring = gather::has_answer(&sources.keyring_health);
             let (answer, keyring_up) = tokio::join!(main, keyring);
             metrics::DATABASE_UP.set(&[], f64::from(u8::from(answer.up)));
@@ -135,11 +135,11 @@ impl ProcessMetrics {
 }
 
 impl Exposition for ProcessMetrics {
-    fn text(&self) -> BoxFuture<'_, String> {
+    fn metrics_text(&self) -> BoxFuture<'_, String> {
         Box::pin(async {
             self.process.collect();
             if let Some(sources) = self.sources.get() {
-                self.refresh(sources).await;
+                self.refresh_metrics(sources).await;
             }
             self.recorder.render()
         })
@@ -161,8 +161,8 @@ impl MetricSources {
         for (name, life) in &self.lives {
             metrics::OTHER_PRIMARIES.set_count(&[("database", name)], life.other_primaries().len());
         }
-        metrics::FENCE_AGE.set(&[], self.fence.age().as_secs_f64());
-        metrics::CLOCK_OFFSET.set(&[], seconds(self.clock.offset()));
+        metrics::FENCE_AGE.set(&[], self.fence.pending_age().as_secs_f64());
+        metrics::CLOCK_OFFSET.set(&[], in_seconds(self.clock.offset()));
         metrics::CLOCK_FAULT.set(&[], f64::from(u8::from(self.clock.fault().is_some())));
     }
 }

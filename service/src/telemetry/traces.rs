@@ -34,7 +34,9 @@ pub struct TraceExporter(SdkTracerProvider);
 impl TraceExporter {
     /// Sends to this collector. OpenTelemetry reads further settings from environment variables of
     /// its own.
-    pub(super) fn to(TraceCollector { endpoint, headers }: TraceCollector) -> anyhow::Result<Self> {
+    pub(super) fn to_collector(
+        TraceCollector { endpoint, headers }: TraceCollector,
+    ) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(endpoint)
@@ -56,7 +58,7 @@ impl TraceExporter {
     }
 
     /// Sends the remaining spans, within the timeout.
-    pub fn stop(self) {
+    pub fn send_remaining(self) {
         if let Err(error) = self.0.shutdown_with_timeout(FLUSH_TIMEOUT) {
             tracing::warn!(%error, "the last traces were not sent");
         }

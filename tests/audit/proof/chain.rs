@@ -6,7 +6,7 @@ use std::time::Duration;
 use auditor::{CheckpointFolder, Checkpointer, KeyFolder, Notary, verify};
 use chrono::{DateTime, Utc};
 use eventstore::worker::Worker;
-use eventstore::{DigestInput, canonical, digest};
+use eventstore::{DigestInput, canonical_json, digest};
 use futures::future::join_all;
 use projector::audit::AuditLog;
 use projector::follow::Follower;
@@ -82,7 +82,7 @@ async fn g7_each_quiet_hour_gets_a_checkpoint() {
     };
     let (pool, clock) = (world.pool().clone(), world.clock.clone());
     let mut hourly = Checkpointer::new(notary.clone(), pool, clock, Arc::new(SystemEntropy));
-    let count = || notary.checkpoints.files().unwrap().len();
+    let count = || notary.checkpoints.numbered_files().unwrap().len();
     for expected in [1, 2, 3] {
         for _ in 0..3 {
             hourly.step().await.unwrap();
@@ -93,8 +93,8 @@ async fn g7_each_quiet_hour_gets_a_checkpoint() {
     notary.keys.rotate(&SystemEntropy).unwrap();
     hourly.step().await.unwrap();
     assert_eq!(count(), 4);
-    let last = notary.checkpoints.last().unwrap().unwrap();
-    assert_eq!(last.verified(), notary.keys.list().unwrap().pop());
+    let last = notary.checkpoints.read_last().unwrap().unwrap();
+    assert_eq!(last.verified_key(), notary.keys.public_keys().unwrap().pop());
     let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
     let verify::AuditVerdict::Intact(report) = verdict else { panic!("{verdict:?}") };
     assert_eq!((report.checkpoints, report.firms), (4, 1));
@@ -108,7 +108,7 @@ async fn an_empty_log_is_intact() {
         keys: KeyFolder::in_folder(folder.path().join("keys")),
         checkpoints: CheckpointFolder::in_folder(folder.path().join("checkpoints")),
     };
-    notary.take(world.pool(), &SystemEntropy, world.clock.now()).await.unwrap();
+    notary.take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await.unwrap();
     let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
     assert!(matches!(verdict, verify::AuditVerdict::Intact(_)), "{verdict:?}");
 }
@@ -164,14 +164,14 @@ async fn create_as_before(world: &World) {
     for mut row in rows {
         let created = row.payload["SubscriptionCreated"].as_object_mut().unwrap();
         assert_eq!(created.remove("target_shown"), Some("origin".into()));
-        let payload = canonical(&row.payload.0).unwrap();
-        let digest = digest(&DigestInput {
+        let payload = canonical_json(&row.payload.0).unwrap();
+        let digest = event_digest(&DigestInput {
             aggregate_id: &row.aggregate_id,
             aggregate_type: "Subscription",
             event_type: "SubscriptionCreated",
             event_version: "1.0",
             firm_id: row.firm_id,
-            metadata: &canonical(&row.metadata.0).unwrap(),
+            metadata: &canonical_json(&row.metadata.0).unwrap(),
             payload: &payload,
             recorded_at: row.recorded_at.into(),
             sequence: 1,
@@ -182,7 +182,7 @@ async fn create_as_before(world: &World) {
         )
         .bind(row.position)
         .bind(payload.get())
-        .bind(digest.unwrap().as_slice())
+        .bind(event_digest.unwrap().as_slice())
         .execute(world.pool())
         .await
         .unwrap();

@@ -139,7 +139,7 @@ async fn a_slow_verification_is_not_cut() {
     world.project().await;
     let folder = tempfile::tempdir().unwrap();
     let notary = notary_in(folder.path());
-    notary.take(world.pool(), &vault::SystemEntropy, world.clock.now()).await.unwrap();
+    notary.take_checkpoint(world.pool(), &vault::SystemEntropy, world.clock.now()).await.unwrap();
     let limits = [
         ("application_name", "slow-reader"),
         ("idle_in_transaction_session_timeout", "2s"),

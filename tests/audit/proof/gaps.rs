@@ -40,7 +40,7 @@ async fn gap() -> (World, Firm, i64) {
     read(&world, &firm).await;
     world.project().await;
     // Signed by the world's clock, as the hourly worker signs.
-    notary(&world).take(world.pool(), &SystemEntropy, world.clock.now()).await.unwrap();
+    notary(&world).take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await.unwrap();
     let missed = miss(&world, &firm).await;
     (world, firm, missed)
 }
@@ -104,7 +104,7 @@ async fn a_gap_is_the_verdict_at_once() {
     world.project().await;
     world.pass(Duration::from_secs(61));
     hourly.step().await.unwrap();
-    assert_eq!(notary(&world).checkpoints.files().unwrap().len(), 2, "it is signed");
+    assert_eq!(notary(&world).checkpoints.numbered_files().unwrap().len(), 2, "it is signed");
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn a_wrong_statement_stops_no_follower() {
     let context = world.service().context(firm.id, Actor::Operator(Uuid::nil()));
     let of = LateEntryReason { position, reason: "none".into() };
     let event = LateEntryEvent::LateEntryAdded(of);
-    let events = NewEvent::after(0, &event_id, &context, [event]);
+    let events = NewEvent::number_after(0, &event_id, &context, [event]);
     world.service().store.append(events).await.unwrap();
     read(&world, &firm).await;
     world.project().await;

@@ -38,7 +38,7 @@ async fn read_often(world: &World, firm: &Firm, times: usize) {
     let context = world.service().context(firm.id, Actor::Auditor(Uuid::nil()));
     let one = |_| {
         let stream = world.id().to_string();
-        NewEvent::after(0, &stream, &context, [ReadingEvent::AuditRead(look())])
+        NewEvent::number_after(0, &stream, &context, [ReadingEvent::AuditRead(look())])
     };
     let events = (0..times).flat_map(one).collect();
     world.service().store.append(events).await.unwrap();

@@ -49,7 +49,7 @@ impl Remote {
     async fn sign(&self) {
         self.world.project().await;
         let at = self.world.clock.now();
-        self.notary.take(self.world.pool(), &SystemEntropy, at).await.unwrap();
+        self.notary.take_checkpoint(self.world.pool(), &SystemEntropy, at).await.unwrap();
     }
 
     async fn get(&self, path: &str) -> Answer {
@@ -217,7 +217,7 @@ async fn an_auditor_sees_keys_checkpoints_and_verdict() {
     );
     let rest = remote.get("/audit/checkpoints?limit=2&after=2").await;
     assert_eq!(rest.body["next"], Value::Null);
-    let (_, path) = remote.notary.checkpoints.files().unwrap().pop().unwrap();
+    let (_, path) = remote.notary.checkpoints.numbered_files().unwrap().pop().unwrap();
     let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(rest.body["items"], json!([file]), "as the file holds it");
 

@@ -43,7 +43,7 @@ async fn world() -> (World, SignInScope) {
     sign_ins::name_user(appending.connection(), new).await.unwrap();
     let context = world.service().context(INSTALLATION_FIRM_ID, Actor::Auditor(scope.user_id));
     let event = SignInEvent::UserSignedIn(scope.clone());
-    let events = NewEvent::after(0, &sign_in_id.to_string(), &context, [event]);
+    let events = NewEvent::number_after(0, &sign_in_id.to_string(), &context, [event]);
     appending.append(events).await.unwrap();
     appending.commit().await.unwrap();
     world.project().await;
@@ -104,6 +104,6 @@ async fn names_of_acts_come_from_events() {
     let (world, scope) = world().await;
     tamper(&world, &["update users set name = 'Bob'"]).await;
     let mut connection = world.pool().acquire().await.unwrap();
-    let names = sign_ins::names(&mut connection, &[scope.user_id, Uuid::nil()]).await.unwrap();
+    let names = sign_ins::user_names(&mut connection, &[scope.user_id, Uuid::nil()]).await.unwrap();
     assert_eq!(names, [(scope.user_id, "Ann Lee".to_owned())]);
 }

@@ -206,7 +206,8 @@ async fn no_signer_continues_a_foreign_series() {
     assert_eq!(foreign.run(&stranger, &CHECKPOINT).await.0, 0);
     fs::copy(foreign.checkpoints.join("00000001.json"), signer.checkpoints.join("00000001.json"))
         .unwrap();
-    let taken = signer.notary().take(world.pool(), &SystemEntropy, world.clock.now()).await;
+    let taken =
+        signer.notary().take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await;
     assert!(matches!(taken, Err(AuditError::Refused(SigningRefusal::OtherInstallation(_)))));
 }
 

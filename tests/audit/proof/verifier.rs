@@ -58,7 +58,7 @@ impl LongLog {
 
     async fn sign(&self) {
         let at = self.world.clock.now();
-        self.notary().take(self.world.pool(), &SystemEntropy, at).await.unwrap();
+        self.notary().take_checkpoint(self.world.pool(), &SystemEntropy, at).await.unwrap();
     }
 
     fn verifier(&self) -> AuditVerifier {

@@ -1,6 +1,6 @@
 //! Read models that are made anew are equal to the live ones, each time, and nothing is sent.
 
-use projector::rebuild::{ReadModel, RebuildOutcome, status};
+use projector::rebuild::{ReadModel, RebuildOutcome, list_statuses};
 
 use super::{assert_equal, count, digests, rebuild, verify};
 use tests::whole_story;
@@ -116,7 +116,7 @@ async fn the_status_tells_rows_lag_and_rebuild() {
     let world = tests::World::new().await;
     let firm = world.firm().await;
     world.submit(&firm).await;
-    let all = status(world.pool()).await.unwrap();
+    let all = list_statuses(world.pool()).await.unwrap();
     let of = |model: ReadModel| all.iter().find(|one| one.model == model).unwrap();
     assert_eq!(of(ReadModel::Firms).rows, [("firms", 1)]);
     assert_eq!((of(ReadModel::Firms).checkpoint, of(ReadModel::Firms).lag), (None, None));
@@ -125,7 +125,7 @@ async fn the_status_tells_rows_lag_and_rebuild() {
     assert!(all.iter().all(|one| one.rebuilt.is_none()));
     world.project().await;
     rebuild(&world).await;
-    for one in status(world.pool()).await.unwrap() {
+    for one in list_statuses(world.pool()).await.unwrap() {
         let rebuilt = one.rebuilt.unwrap();
         assert_eq!((rebuilt.at, rebuilt.digest.len()), (world.clock.now().get(), 32));
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::commands::keys;
-use projector::rebuild::{ReadModel, RebuildAct, RebuildError, RebuildOrder, run};
+use projector::rebuild::{ReadModel, RebuildAct, RebuildError, RebuildOrder, rebuild_models};
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor};
 use tests::{Firm, Receiver, TestDatabase, World, activity, own_cluster, settles};
@@ -257,7 +257,7 @@ async fn a_swap_undoes_no_migration() {
             tries: 2,
         };
         let before = tables(&world).await;
-        let failed = run(world.pool(), &order, &migrate).await.unwrap_err();
+        let failed = rebuild_models(world.pool(), &order, &migrate).await.unwrap_err();
         assert!(matches!(failed.why, RebuildError::Redefined(ReadModel::Firms)), "{failed}");
         assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
         make(&world, &[ReadModel::Firms], RebuildAct::Replace).await.unwrap();

@@ -5,7 +5,7 @@ mod live;
 pub(crate) mod tampered;
 
 use projector::rebuild::{
-    ReadModel, RebuildAct, RebuildOrder, RebuildReport, UnfinishedRebuild, run,
+    ReadModel, RebuildAct, RebuildOrder, RebuildReport, UnfinishedRebuild, rebuild_models,
 };
 use tests::World;
 
@@ -17,7 +17,7 @@ async fn make(
 ) -> Result<Vec<RebuildReport>, UnfinishedRebuild> {
     let now = world.clock.now().get();
     let order = RebuildOrder { models: models.to_vec(), act, now, tries: 2 };
-    run(world.pool(), &order, &|_, _| {}).await
+    rebuild_models(world.pool(), &order, &|_, _| {}).await
 }
 
 /// Compares all read models with the log.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::SendingMode;
 use domain::access::HolderRole;
-use domain::delivery::signature::{SignedRequest, WebhookSecret, verify};
+use domain::delivery::signature::{SignedRequest, WebhookSecret, verify_request};
 use serde_json::{Value, json};
 use tests::{Receiver, Reply, World, activity};
 use uuid::Uuid;
@@ -42,7 +42,10 @@ async fn a_sample_is_signed_and_kept_nowhere() {
     let secret = WebhookSecret::parse(secret.body["secret"].as_str().unwrap()).unwrap();
     let signed =
         SignedRequest { header: request.header("x-service-signature"), body: &request.body };
-    assert_eq!(verify(signed, secret.as_str(), desk.world.clock.now().get().timestamp()), Ok(()));
+    assert_eq!(
+        verify_request(signed, secret.as_str(), desk.world.clock.now().get().timestamp()),
+        Ok(())
+    );
     let sample = desk.world.get(&desk.firm, "/triggers/form_submitted/sample").await;
     assert_eq!(request.json(), sample.body[0]);
 

@@ -159,7 +159,7 @@ async fn scene_with(provider: Option<Arc<oidc::Provider>>) -> Scene {
     }
     scene.world.project().await;
     let at = scene.world.clock.now();
-    notary.take(scene.world.pool(), &SystemEntropy, at).await.unwrap();
+    notary.take_checkpoint(scene.world.pool(), &SystemEntropy, at).await.unwrap();
     scene
 }
 

@@ -178,7 +178,7 @@ impl IdentityProvider {
         if let Some(error) = &*self.refusal.lock().unwrap() {
             return Ok(format!("{back}&error={error}"));
         }
-        let code = URL_SAFE_NO_PAD.encode(SystemEntropy.secret());
+        let code = URL_SAFE_NO_PAD.encode(SystemEntropy.new_secret());
         let promise = PromisedToken {
             challenge: asked("code_challenge").to_owned(),
             nonce: asked("nonce").to_owned(),

@@ -112,7 +112,7 @@ fn fields(json: &str) -> Vec<Vec<String>> {
 
 /// The description writes an object with these fields in the same order.
 fn assert_in_order(orders: &[Vec<String>]) {
-    let described = fields(&api::openapi::text(tests::BASE_URL));
+    let described = fields(&api::openapi::document_text(tests::BASE_URL));
     let sorted = |fields: &Vec<String>| {
         let mut fields = fields.clone();
         fields.sort();

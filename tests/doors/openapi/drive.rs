@@ -193,7 +193,7 @@ async fn with_firm(world: World) -> (World, Firm) {
 /// A world whose mail server does not answer.
 async fn mute() -> World {
     let nowhere = "smtp://127.0.0.1:1?tls=none".parse().unwrap();
-    let mailer = Mailer::smtp(&nowhere, &SmtpSettings::default()).unwrap();
+    let mailer = Mailer::over_smtp(&nowhere, &SmtpSettings::default()).unwrap();
     let clock = Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
     World::with(TestDatabase::new().await, clock, |setup| SystemSetup { mailer, ..setup }).await
 }

@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::http::Request;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::record;
+use deliverer::record::record_batch;
 use deliverer::send::deliver;
 use deliverer::{Dispatcher, SenderCount};
 use domain::delivery::AttemptAnswer;
@@ -92,7 +92,7 @@ async fn e15_a_full_disk_only_delays_work() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
-    let under_way = claim(world.deliverer(), &world.limits(1)).await.unwrap();
+    let under_way = claim_due(world.deliverer(), &world.limits(1)).await.unwrap();
     world.submit(&firm).await;
     world.submit(&firm).await;
     world.pool().execute(FULL).await.unwrap();
@@ -108,7 +108,7 @@ async fn e15_a_full_disk_only_delays_work() {
         assert_eq!(world.get(&firm, path).await.status, 200, "{path}");
     }
     let answers = [answered(&world, &under_way[0])];
-    assert!(record(world.deliverer(), &answers).await.unwrap_err().may_pass());
+    assert!(record_batch(world.deliverer(), &answers).await.unwrap_err().may_pass());
 
     let (stop, nudge) = (CancellationToken::new(), world.service().store.nudge().clone());
     let (deliverer, until) = (world.deliverer().clone(), stop.clone());
@@ -120,7 +120,7 @@ async fn e15_a_full_disk_only_delays_work() {
     assert_eq!((receiver.received().len(), tries(&world).await), (0, vec![0, 0, 1]));
 
     world.pool().execute(ROOM_AGAIN).await.unwrap();
-    record(world.deliverer(), &answers).await.unwrap();
+    record_batch(world.deliverer(), &answers).await.unwrap();
     let sent = tokio::time::timeout(Duration::from_secs(30), receiver.wait_for(2)).await.unwrap();
     assert_eq!(sent.len(), 2, "the two that were queued");
     assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);

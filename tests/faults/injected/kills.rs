@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use futures::future::{join, join_all};
 use tests::{Receiver, Reply, cluster_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -143,7 +143,7 @@ impl Scene {
     /// Another process claimed all deliveries and went away. Its leases have ended.
     async fn is_claimed_and_left(&self) {
         let limits = self.world.limits(16);
-        drop(claim(self.world.deliverer(), &limits).await.unwrap());
+        drop(claim_due(self.world.deliverer(), &limits).await.unwrap());
         let ended = "update outbox set leased_at = now() - interval '3 min',
                                        due_at = now() - interval '1 min'";
         sqlx::query(ended).execute(self.world.pool()).await.unwrap();

@@ -1,7 +1,7 @@
 //! Each query of a scrape uses indexes.
 
 use deliverer::inspect::backlog;
-use eventstore::progress::progress;
+use eventstore::progress::follower_progress;
 use projector::{invites, notices, pauses, replays};
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 use tests::World;
@@ -30,17 +30,17 @@ async fn h4_scrapes_read_no_table_in_full() {
     // A small table is cheaper to read in full. With this, only a query without an index does.
     transaction.execute("set local enable_seqscan = off").await.unwrap();
     let now = world.clock.now().get();
-    let behind = progress(&mut transaction).await.unwrap();
+    let behind = follower_progress(&mut transaction).await.unwrap();
     let mut names: Vec<_> = behind.iter().map(|of| (of.name.as_str(), of.behind)).collect();
     names.sort_unstable();
     assert_eq!(names, [("audit_log", 0), ("deliveries", 0), ("erase", 0)]);
-    backlog::lanes(&mut transaction, now).await.unwrap();
+    backlog::count_lanes(&mut transaction, now).await.unwrap();
     replays::count_open(&mut transaction).await.unwrap();
     invites::under_way(&mut transaction).await.unwrap();
     notices::backlog(&mut transaction).await.unwrap();
     assert_eq!(pauses::count(&mut transaction).await.unwrap(), 0);
     // One row per follower.
     assert_eq!(read_whole(&mut transaction).await, ["checkpoints"]);
-    let backlog = backlog::deliveries(&mut transaction, now).await.unwrap();
+    let backlog = backlog::count_deliveries(&mut transaction, now).await.unwrap();
     assert_eq!((backlog.due, backlog.waiting, backlog.in_flight), (0, 1, 0));
 }

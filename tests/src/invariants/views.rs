@@ -1,6 +1,6 @@
 //! The read models must agree with the log (I7).
 
-use projector::rebuild::{ReadModel, RebuildAct, RebuildOrder, TRIES_MAX, run};
+use projector::rebuild::{ReadModel, RebuildAct, RebuildOrder, TRIES_MAX, rebuild_models};
 use sqlx::PgPool;
 
 /// Every read model that differs from the one that a rebuild makes from the log.
@@ -12,7 +12,7 @@ pub(super) async fn violations(pool: &PgPool) -> Vec<String> {
         now,
         tries: TRIES_MAX,
     };
-    let reports = run(pool, &order, &|_, _| {}).await.unwrap();
+    let reports = rebuild_models(pool, &order, &|_, _| {}).await.unwrap();
     let differing =
         reports.into_iter().filter_map(|report| Some((report.model, report.difference?)));
     differing

@@ -114,10 +114,10 @@ async fn rows(world: &World) -> Vec<String> {
 
 async fn contacts(world: &World, places: &[Place]) -> Vec<Option<String>> {
     let mut connection = world.pool().acquire().await.unwrap();
-    let wrapping = world.service().keyring.wrapping();
+    let wrapping = world.service().keyring.wrapping_key();
     let mut contacts = Vec::new();
     for place in places {
-        let contact = vault::secrets::contact(&mut connection, wrapping, place.firm()).await;
+        let contact = vault::secrets::reply_address(&mut connection, wrapping, place.firm()).await;
         contacts.push(contact.unwrap());
     }
     contacts

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use api::intake::{EventFormat, accept, parse};
+use api::intake::{EventFormat, accept, parse_events};
 use tests::counting_statements;
 
 use super::*;
@@ -41,7 +41,7 @@ async fn statements(world: &World, numbers: Range<u64>) -> [usize; 2] {
 }
 
 async fn statements_of(world: &World, events: &[Value]) -> usize {
-    let batch = parse(EventFormat::Batch, &serde_json::to_vec(events).unwrap()).unwrap();
+    let batch = parse_events(EventFormat::Batch, &serde_json::to_vec(events).unwrap()).unwrap();
     let accepting = accept(world.service(), batch, Actor::Product(Uuid::nil()));
     let (accepted, statements) = counting_statements(accepting).await;
     assert_eq!(accepted.unwrap().accepted, events.len());

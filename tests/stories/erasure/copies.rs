@@ -35,7 +35,7 @@ async fn with_everything(world: &World, firm: &Firm, receiver: &Receiver) -> Uui
 /// How many documents, reports, bookings, bodies and answers of a response a world can read.
 async fn readable(world: &World, firm: &Firm, response_id: Uuid) -> [usize; 5] {
     let subject = KeySubject { firm_id: firm.id, subject_id: response_id };
-    let keys: DataKeys = world.service().keyring.find(&[subject]).await.unwrap();
+    let keys: DataKeys = world.service().keyring.find_keys(&[subject]).await.unwrap();
     let mut connection = world.pool().acquire().await.unwrap();
     let ids = async |statement: &str| -> Vec<Uuid> {
         sqlx::query_scalar(statement).bind(response_id).fetch_all(world.pool()).await.unwrap()

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
-use deliverer::claim::claim;
+use deliverer::claim::claim_due;
 use deliverer::outgoing::OutgoingExchange;
-use deliverer::record::record;
+use deliverer::record::record_batch;
 use deliverer::send::deliver_once;
 use domain::delivery::AttemptAnswer;
 use eventstore::connect;
@@ -136,7 +136,7 @@ fn finished(world: &World, claimed: ClaimedAttempt, status: u16) -> FinishedAtte
 /// A response and its claimed attempt.
 async fn claimed(world: &World, firm: &Firm) -> (Uuid, ClaimedAttempt) {
     let response_id = submit(world, firm, "a@example.com").await;
-    let mut claimed = claim(world.deliverer(), &world.limits(16)).await.unwrap();
+    let mut claimed = claim_due(world.deliverer(), &world.limits(16)).await.unwrap();
     (response_id, claimed.pop().unwrap())
 }
 
@@ -151,7 +151,7 @@ async fn h1_an_answer_after_erasure_is_dropped() {
         let (response_id, claimed) = claimed(&world, &firm).await;
         erased(&world, &firm, response_id).await;
         world.erase().await;
-        record(world.deliverer(), &[finished(&world, claimed, status)]).await.unwrap();
+        record_batch(world.deliverer(), &[finished(&world, claimed, status)]).await.unwrap();
         world.project().await;
         assert_eq!(left(&world, response_id).await, (0, 0));
         assert_eq!(ends(&world, response_id).await, [end]);
@@ -170,7 +170,7 @@ async fn h1_erasure_racing_a_record_leaves_nothing() {
         let (status, end) = if seed % 2 == 0 { (500, cancelled()) } else { (200, delivered()) };
         let recording = async {
             handicap.first().await;
-            record(world.deliverer(), &[finished(&world, claimed, status)]).await.unwrap();
+            record_batch(world.deliverer(), &[finished(&world, claimed, status)]).await.unwrap();
         };
         let erasing = async {
             handicap.second().await;

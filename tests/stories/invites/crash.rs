@@ -18,7 +18,7 @@ const TURN: Duration = Duration::from_secs(120 + 10);
 pub(super) async fn before_the_kill(server: &SmtpServer) -> (World, Firm, [String; 4]) {
     let database = TestDatabase::new().await;
     let url = format!("smtp://{}?tls=none", server.at);
-    let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
+    let mailer = Mailer::over_smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
     let clock = Clock::of_database(&eventstore::connect(database.main.clone(), 1)).await.unwrap();
     let now = clock.now();
     let standing = Clock::standing_at(now);
@@ -166,7 +166,7 @@ async fn a_call_cut_off_sends_one_mail() {
         }
         () = heard => {}
     }
-    world.service().inviter.drain().await;
+    world.service().inviter.drain_invites().await;
     assert_eq!(under_way(&world).await, (0, 0), "a process that stops waits for the record");
     world.pass(TURN);
     world.take_over().await;

@@ -110,7 +110,7 @@ async fn refused_recipients_are_limited_a_day() {
 async fn slow_recipients_hold_up_one_firm() {
     let server = SmtpServer::start(Setup::default()).await;
     let url = format!("smtp://{}?tls=none", server.at);
-    let mailer = Mailer::smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
+    let mailer = Mailer::over_smtp(&url.parse().unwrap(), &SmtpSettings::default()).unwrap();
     let clock = Clock::standing_at(NOON.parse().unwrap());
     let turn_max = Duration::from_millis(100);
     let hasty = |setup: SystemSetup| SystemSetup {
@@ -143,7 +143,7 @@ async fn slow_recipients_hold_up_one_firm() {
 #[tokio::test]
 async fn invites_fail_without_a_mail_server() {
     let clock = Clock::standing_at(NOON.parse().unwrap());
-    let off = |setup: SystemSetup| SystemSetup { mailer: Mailer::off(), ..setup };
+    let off = |setup: SystemSetup| SystemSetup { mailer: Mailer::switched_off(), ..setup };
     let world = World::with(TestDatabase::new().await, clock, off).await;
     let firm = world.firm().await;
     let answer = invite(&world, &firm, "ann@example.com").await;

@@ -30,7 +30,7 @@ async fn world() -> (World, SmtpServer) {
 
 /// A world whose mail goes there.
 async fn world_with(url: &str, settings: SmtpSettings) -> World {
-    let mailer = Mailer::smtp(&url.parse().unwrap(), &settings).unwrap();
+    let mailer = Mailer::over_smtp(&url.parse().unwrap(), &settings).unwrap();
     let clock = Clock::standing_at(NOON.parse().unwrap());
     World::with(TestDatabase::new().await, clock, |setup| impatient(Wiring { mailer, ..setup }))
         .await

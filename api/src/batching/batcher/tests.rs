@@ -123,7 +123,7 @@ async fn a_busy_batcher_collects_new_calls() {
     counter.let_go.add_permits(2);
     assert_eq!(answers(asked).await, [Ok(30), Ok(40), Ok(50), Ok(60), Ok(70)]);
     assert_eq!(counter.served()[3..], [vec![6, 7]]);
-    let queue = counter.desk.queue();
+    let queue = counter.desk.lock_queue();
     assert_eq!((queue.turns, queue.served), (0, 0));
 }
 
@@ -200,7 +200,7 @@ async fn a_long_turn_holds_up_nobody() {
     assert_eq!(counter.served(), [vec![1], vec![2, 3]], "the first still waits");
     counter.let_go.add_permits(2);
     assert_eq!(answers(asked).await, [Ok(10), Ok(20), Ok(30)]);
-    let queue = counter.desk.queue();
+    let queue = counter.desk.lock_queue();
     assert_eq!((queue.turns, queue.served), (0, 0), "there is one turn again, not two");
 }
 

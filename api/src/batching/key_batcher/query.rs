@@ -14,7 +14,7 @@ pub(crate) trait KeyQuery: 'static {
     fn admission(answer: &Self::Answer) -> Admission;
 
     /// Runs one statement for distinct keys. The answers have the order of the keys.
-    fn ask(
+    fn query_keys(
         connection: &mut PgConnection,
         keys: &[KeyHash],
         now: DateTime<Utc>,
@@ -31,7 +31,7 @@ impl KeyQuery for CallerByKey {
         answer.admission
     }
 
-    async fn ask(
+    async fn query_keys(
         connection: &mut PgConnection,
         keys: &[KeyHash],
         now: DateTime<Utc>,
@@ -50,7 +50,7 @@ impl KeyQuery for HooksByKey {
         answer.admission
     }
 
-    async fn ask(
+    async fn query_keys(
         connection: &mut PgConnection,
         keys: &[KeyHash],
         now: DateTime<Utc>,

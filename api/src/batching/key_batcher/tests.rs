@@ -23,7 +23,7 @@ fn keys<'a>(callers: impl IntoIterator<Item = &'a WaitingCall<u8>>) -> Vec<u8> {
 fn b12_a_batch_has_a_key_once() {
     let (mut waiting, _hears) = come(&[7, 7, 3, 7, 3, 5], Duration::ZERO);
     let mut went = || {
-        let batch = take(&mut waiting);
+        let batch = take_batch(&mut waiting);
         (batch.map(|batch| keys(batch.values())), keys(&waiting))
     };
     assert_eq!(went(), (Some(vec![3, 5, 7]), vec![7, 7, 3]));
@@ -35,7 +35,7 @@ fn b12_a_batch_has_a_key_once() {
 #[test]
 fn e16_statements_have_32_callers_at_most() {
     let (mut waiting, _hears) = come(&(0..40).collect::<Vec<_>>(), Duration::ZERO);
-    assert_eq!(take(&mut waiting).unwrap().len(), 32);
+    assert_eq!(take_batch(&mut waiting).unwrap().len(), 32);
     assert_eq!(keys(&waiting), (32..40).collect::<Vec<_>>());
 }
 
@@ -45,7 +45,7 @@ fn e16_no_call_waits_over_three_seconds() {
     let (mut waiting, hears) = come(&[1, 1, 2], Duration::from_millis(3_001));
     let (new, mut hear) = come(&[1], Duration::ZERO);
     waiting.extend(new);
-    assert_eq!(keys(take(&mut waiting).unwrap().values()), [1]);
+    assert_eq!(keys(take_batch(&mut waiting).unwrap().values()), [1]);
     for mut old in hears {
         assert!(matches!(old.try_recv(), Ok(Err(Error::Unavailable(_)))));
     }
@@ -56,11 +56,11 @@ fn e16_no_call_waits_over_three_seconds() {
 #[test]
 fn a_failure_reaches_every_caller() {
     let (mut waiting, mut hears) = come(&[2, 1], Duration::ZERO);
-    tell(take(&mut waiting).unwrap(), Ok(vec![Some(10), None]));
+    answer_batch(take_batch(&mut waiting).unwrap(), Ok(vec![Some(10), None]));
     assert_eq!(hears.remove(0).try_recv(), Ok(Ok(None)));
     assert_eq!(hears.remove(0).try_recv(), Ok(Ok(Some(10))));
     let (mut waiting, hears) = come(&[2, 1], Duration::ZERO);
-    tell(take(&mut waiting).unwrap(), Err(Error::Unavailable(String::new())));
+    answer_batch(take_batch(&mut waiting).unwrap(), Err(Error::Unavailable(String::new())));
     for mut each in hears {
         assert_eq!(each.try_recv(), Ok(Err(Error::Unavailable(String::new()))));
     }

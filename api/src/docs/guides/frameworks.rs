@@ -4,16 +4,16 @@ use maud::{Markup, html};
 
 use super::super::code::CodeFile;
 use super::super::frame::DocsPlace;
-use super::super::markup::{PageSection, block, line};
+use super::super::markup::{PageSection, code_block, inline_markup};
 
 pub(super) fn sections() -> Vec<PageSection> {
     let section = |anchor, title, content| PageSection { anchor, title, content };
     vec![
-        section("raw", "The raw body", raw()),
+        section("raw", "The raw body", raw_body()),
         section(
             "express",
             "Express",
-            recipe(
+            recipe_block(
                 CodeFile::EXPRESS,
                 "`express.raw` gives this route the bytes. It stands before `express.json`, which \
                  would parse the body of every route that follows it.",
@@ -22,7 +22,7 @@ pub(super) fn sections() -> Vec<PageSection> {
         section(
             "fastapi",
             "FastAPI",
-            recipe(
+            recipe_block(
                 CodeFile::FASTAPI,
                 "`await request.body()` gives the bytes. A model as a parameter would parse them.",
             ),
@@ -30,7 +30,7 @@ pub(super) fn sections() -> Vec<PageSection> {
         section(
             "rails",
             "Rails",
-            recipe(
+            recipe_block(
                 CodeFile::RAILS,
                 "`request.raw_post` gives the bytes. `params` has the parsed body. A controller with \
                  `protect_from_forgery` needs `skip_forgery_protection` for this action.",
@@ -39,9 +39,9 @@ pub(super) fn sections() -> Vec<PageSection> {
     ]
 }
 
-fn raw() -> Markup {
+fn raw_body() -> Markup {
     html! {
-        p { (line("The signature covers the bytes that were sent. A framework that parses JSON first \
+        p { (inline_markup("The signature covers the bytes that were sent. A framework that parses JSON first \
             loses them: white space, escapes and the order of fields come out differently.")) }
         p {
             "Each recipe is a whole receiver. It keeps ids in memory, which is enough for a trial "
@@ -50,10 +50,10 @@ fn raw() -> Markup {
     }
 }
 
-fn recipe(file: CodeFile, about: &str) -> Markup {
+fn recipe_block(file: CodeFile, about: &str) -> Markup {
     html! {
-        p { (line(about)) }
+        p { (inline_markup(about)) }
         p.note { a href=(file.path()) { (file.name) } }
-        (block(file.text))
+        (code_block(file.text))
     }
 }

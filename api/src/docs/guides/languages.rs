@@ -18,7 +18,7 @@ pub(super) const PHP: PickedLanguage = PickedLanguage { id: "php", name: "PHP" }
 pub(super) const GO: PickedLanguage = PickedLanguage { id: "go", name: "Go" };
 
 /// The choice, once per page. The first language is chosen.
-pub(super) fn picker(languages: &[PickedLanguage]) -> Markup {
+pub(super) fn language_picker(languages: &[PickedLanguage]) -> Markup {
     html! {
         fieldset.pick {
             legend { "Show the code for" }
@@ -34,7 +34,7 @@ pub(super) fn picker(languages: &[PickedLanguage]) -> Markup {
 }
 
 /// A block that is shown for one language.
-pub(super) fn only(language: PickedLanguage, content: &Markup) -> Markup {
+pub(super) fn language_block(language: PickedLanguage, content: &Markup) -> Markup {
     html! {
         div class={ "only " (language.id) } {
             p.note { (language.name) }

@@ -21,31 +21,31 @@ pub(super) const SCRIPT: &str = include_str!("signature.js");
 pub(super) const SCRIPT_PATH: &str = "/docs/signature.js";
 
 /// All guides for the service of this description, whose deliveries leave from these addresses.
-pub(super) fn all(description: &Value, egress: &[IpAddr]) -> Vec<DocsPage> {
+pub(super) fn all_guides(description: &Value, egress: &[IpAddr]) -> Vec<DocsPage> {
     vec![
-        page(DocsPlace::Quickstart, &quickstart::sections(description)),
-        page(DocsPlace::Receive, &receive::sections(egress)),
-        page(DocsPlace::Verify, &verify::sections()),
-        page(DocsPlace::Frameworks, &frameworks::sections()),
+        guide_page(DocsPlace::Quickstart, &quickstart::sections(description)),
+        guide_page(DocsPlace::Receive, &receive::sections(egress)),
+        guide_page(DocsPlace::Verify, &verify::sections()),
+        guide_page(DocsPlace::Frameworks, &frameworks::sections()),
         DocsPage {
             script: PageScript::At(SCRIPT_PATH),
-            ..page(DocsPlace::Signature, &signature::sections())
+            ..guide_page(DocsPlace::Signature, &signature::sections())
         },
     ]
 }
 
-fn page(place: DocsPlace, sections: &[PageSection]) -> DocsPage {
+fn guide_page(place: DocsPlace, sections: &[PageSection]) -> DocsPage {
     DocsPage {
         place,
         title: place.name().to_owned(),
         summary: place.summary().to_owned(),
-        contents: contents(sections),
+        contents: contents_list(sections),
         content: html! { @for section in sections { (section.show()) } },
         script: PageScript::None,
     }
 }
 
-fn contents(sections: &[PageSection]) -> Markup {
+fn contents_list(sections: &[PageSection]) -> Markup {
     html! {
         @for section in sections { li { a href={ "#" (section.anchor) } { (section.title) } } }
     }

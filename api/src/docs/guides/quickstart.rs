@@ -5,38 +5,38 @@ use serde_json::Value;
 
 use super::super::code::CodeFile;
 use super::super::frame::DocsPlace;
-use super::super::markup::{PageSection, block, facts, line};
-use super::languages::{CURL, NODE, PYTHON, only, picker};
+use super::super::markup::{PageSection, code_block, facts_table, inline_markup};
+use super::languages::{CURL, NODE, PYTHON, language_block, language_picker};
 use crate::openapi;
 
 pub(super) fn sections(description: &Value) -> Vec<PageSection> {
     let base = description["servers"][0]["url"].as_str().unwrap_or_default();
     let section = |anchor, title, content| PageSection { anchor, title, content };
     vec![
-        section("key", "1. Get a key", key(base)),
-        section("me", "2. Test the key", me(description)),
-        section("triggers", "3. Choose a trigger", triggers()),
-        section("receiver", "4. Start a receiver", receiver(base)),
-        section("subscribe", "5. Subscribe", subscribe(description)),
-        section("receive", "6. Receive and verify", receive()),
-        section("unsubscribe", "7. Unsubscribe", unsubscribe(description)),
-        section("refused", "If a call is refused", refused()),
+        section("key", "1. Get a key", key_setup(base)),
+        section("me", "2. Test the key", key_test(description)),
+        section("triggers", "3. Choose a trigger", trigger_choice()),
+        section("receiver", "4. Start a receiver", receiver_start(base)),
+        section("subscribe", "5. Subscribe", subscribe_call(description)),
+        section("receive", "6. Receive and verify", receive_and_verify()),
+        section("unsubscribe", "7. Unsubscribe", unsubscribe_call(description)),
+        section("refused", "If a call is refused", refused_calls()),
     ]
 }
 
-fn key(base: &str) -> Markup {
+fn key_setup(base: &str) -> Markup {
     let settings = format!(
         "export BASE={base}\nexport KEY=ffk_your-key\nexport SECRET=whsec_your-secret\n\
          export TARGET=https://hooks.example.com/"
     );
     html! {
-        p { (line("An owner or admin of the firm makes an API key in the settings screen, and sees \
+        p { (inline_markup("An owner or admin of the firm makes an API key in the settings screen, and sees \
             the webhook secret in the integrations screen. Keep both on your server only.")) }
-        (block(&settings))
-        p { (line("`TARGET` is the public https address at which your receiver will be reached.")) }
-        (picker(&[CURL, PYTHON, NODE]))
-        (only(PYTHON, &block(CodeFile::CALLS_PYTHON.preamble())))
-        (only(NODE, &block(CodeFile::CALLS_NODE.preamble())))
+        (code_block(&settings))
+        p { (inline_markup("`TARGET` is the public https address at which your receiver will be reached.")) }
+        (language_picker(&[CURL, PYTHON, NODE]))
+        (language_block(PYTHON, &code_block(CodeFile::CALLS_PYTHON.preamble())))
+        (language_block(NODE, &code_block(CodeFile::CALLS_NODE.preamble())))
         p {
             "The steps as one program: "
             @for (place, file) in CALLS.into_iter().enumerate() {
@@ -51,90 +51,90 @@ fn key(base: &str) -> Markup {
 const CALLS: [CodeFile; 3] = [CodeFile::CALLS_CURL, CodeFile::CALLS_PYTHON, CodeFile::CALLS_NODE];
 
 /// The lines of one step, in each language.
-fn step(number: usize) -> Markup {
+fn step_lines(number: usize) -> Markup {
     html! {
         @for (language, file) in [CURL, PYTHON, NODE].into_iter().zip(CALLS) {
-            (only(language, &block(file.step(number))))
+            (language_block(language, &code_block(file.step_lines(number))))
         }
     }
 }
 
-fn me(description: &Value) -> Markup {
+fn key_test(description: &Value) -> Markup {
     html! {
-        (step(1))
-        (answer(description, "/me", "get"))
-        p { (line("401 `unauthorized` means that the key is wrong or revoked.")) }
+        (step_lines(1))
+        (example_block(description, "/me", "get"))
+        p { (inline_markup("401 `unauthorized` means that the key is wrong or revoked.")) }
     }
 }
 
-fn triggers() -> Markup {
+fn trigger_choice() -> Markup {
     html! {
-        (step(2))
-        p { (line("A sample is an array with one event, in the shape of a delivery. It is made of \
+        (step_lines(2))
+        p { (inline_markup("A sample is an array with one event, in the shape of a delivery. It is made of \
             the firm's latest submission. Map your fields with it.")) }
-        (step(3))
-        p { (line("Ignore fields and triggers that you do not know. New ones can appear.")) }
+        (step_lines(3))
+        p { (inline_markup("Ignore fields and triggers that you do not know. New ones can appear.")) }
     }
 }
 
-fn receiver(base: &str) -> Markup {
+fn receiver_start(base: &str) -> Markup {
     let site = base.trim_end_matches("/api/v1");
     let run = |file: CodeFile, program: &str| {
         let CodeFile { name, .. } = file;
-        block(&format!(
+        code_block(&format!(
             "curl -O {site}{path}\nPORT=9000 WEBHOOK_SECRETS=$SECRET {program} {name}",
             path = file.path()
         ))
     };
     html! {
-        p { (line("The receiver verifies each delivery. It speaks plain HTTP on this machine. Put a \
+        p { (inline_markup("The receiver verifies each delivery. It speaks plain HTTP on this machine. Put a \
             proxy with TLS in front, at the address in `TARGET`.")) }
-        (only(CURL, &run(CodeFile::PYTHON, "python3")))
-        (only(PYTHON, &run(CodeFile::PYTHON, "python3")))
-        (only(NODE, &run(CodeFile::NODE, "node")))
+        (language_block(CURL, &run(CodeFile::PYTHON, "python3")))
+        (language_block(PYTHON, &run(CodeFile::PYTHON, "python3")))
+        (language_block(NODE, &run(CodeFile::NODE, "node")))
         p {
-            "There are also receivers in " (link(DocsPlace::Verify, "Java, PHP and Go"))
-            ", and for " (link(DocsPlace::Frameworks, "Express, FastAPI and Rails")) "."
+            "There are also receivers in " (page_link(DocsPlace::Verify, "Java, PHP and Go"))
+            ", and for " (page_link(DocsPlace::Frameworks, "Express, FastAPI and Rails")) "."
         }
     }
 }
 
-fn subscribe(description: &Value) -> Markup {
+fn subscribe_call(description: &Value) -> Markup {
     html! {
-        (step(4))
-        (answer(description, "/hooks", "post"))
-        p { (line("Keep the `id`. `form_id` in the body narrows the subscription to one form. With an \
+        (step_lines(4))
+        (example_block(description, "/hooks", "post"))
+        p { (inline_markup("Keep the `id`. `form_id` in the body narrows the subscription to one form. With an \
             `Idempotency-Key` header, a repeated call makes no second subscription.")) }
     }
 }
 
-fn receive() -> Markup {
+fn receive_and_verify() -> Markup {
     html! {
-        p { (line("Submit a form of the firm. Within seconds the receiver prints a line per delivery \
+        p { (inline_markup("Submit a form of the firm. Within seconds the receiver prints a line per delivery \
             whose signature holds:")) }
-        (block("accepted 062d1e5f-6fb9-51ec-bc57-4754b35b7df0 form_submitted"))
-        p { (line("A line such as `refused wrong signature` says why a request was refused.")) }
+        (code_block("accepted 062d1e5f-6fb9-51ec-bc57-4754b35b7df0 form_submitted"))
+        p { (inline_markup("A line such as `refused wrong signature` says why a request was refused.")) }
         p {
-            (link(DocsPlace::Signature, "Check the signature")) " of such a request in your browser. "
-            (link(DocsPlace::Receive, "The rules for receivers")) " come before you go live."
+            (page_link(DocsPlace::Signature, "Check the signature")) " of such a request in your browser. "
+            (page_link(DocsPlace::Receive, "The rules for receivers")) " come before you go live."
         }
     }
 }
 
-fn unsubscribe(description: &Value) -> Markup {
+fn unsubscribe_call(description: &Value) -> Markup {
     html! {
-        (step(6))
-        (answer(description, "/hooks/{id}", "delete"))
-        p { (line("The service cancels the queued deliveries. Only the key that made a subscription \
+        (step_lines(6))
+        (example_block(description, "/hooks/{id}", "delete"))
+        p { (inline_markup("The service cancels the queued deliveries. Only the key that made a subscription \
             lists and deletes it.")) }
     }
 }
 
-fn refused() -> Markup {
+fn refused_calls() -> Markup {
     html! {
-        p { (line("Every error is `{\"error\": \"a sentence\", \"code\": \"stable\"}`. Branch on \
+        p { (inline_markup("Every error is `{\"error\": \"a sentence\", \"code\": \"stable\"}`. Branch on \
             `code`. Name the `X-Request-Id` of the answer if you report it.")) }
-        (facts("Errors in short", ["Status", "What to do"], &[
+        (facts_table("Errors in short", ["Status", "What to do"], &[
             ["400", "Correct the call: its sentence names the fault."],
             ["401", "The key is missing, wrong or revoked. Get a new one."],
             ["403", "The firm is suspended or closed. Ask its owner."],
@@ -150,15 +150,15 @@ fn refused() -> Markup {
 }
 
 /// The example of an answer, from the description.
-fn answer(description: &Value, path: &str, method: &str) -> Markup {
+fn example_block(description: &Value, path: &str, method: &str) -> Markup {
     html! {
         @if let Some(example) = openapi::example_answer(description, path, method) {
             p.note { "Answer" }
-            (block(&example))
+            (code_block(&example))
         }
     }
 }
 
-fn link(place: DocsPlace, words: &str) -> Markup {
+fn page_link(place: DocsPlace, words: &str) -> Markup {
     html! { a href=(place.path()) { (words) } }
 }

@@ -4,21 +4,25 @@
 use maud::{Markup, html};
 
 use super::super::frame::DocsPlace;
-use super::super::markup::{PageSection, block, line, list};
+use super::super::markup::{PageSection, code_block, inline_markup, sentence_list};
 
 pub(super) fn sections() -> Vec<PageSection> {
     vec![
-        PageSection { anchor: "check", title: "A delivery that you received", content: tool() },
-        PageSection { anchor: "about", title: "About this page", content: about() },
+        PageSection {
+            anchor: "check",
+            title: "A delivery that you received",
+            content: check_tool(),
+        },
+        PageSection { anchor: "about", title: "About this page", content: about_page() },
     ]
 }
 
-fn tool() -> Markup {
+fn check_tool() -> Markup {
     html! {
         noscript {
-            p { (line("This check needs JavaScript, because it computes in your browser. Without it, \
+            p { (inline_markup("This check needs JavaScript, because it computes in your browser. Without it, \
                 use openssl, with the raw body in the file `body` and `t` in `$T`:")) }
-            (block("{ printf '%s.' \"$T\"; cat body; } | openssl dgst -sha256 -hmac \"$SECRET\""))
+            (code_block("{ printf '%s.' \"$T\"; cat body; } | openssl dgst -sha256 -hmac \"$SECRET\""))
         }
         // Shown by the script.
         div.tool id="tool" hidden {
@@ -38,11 +42,11 @@ fn tool() -> Markup {
     }
 }
 
-fn about() -> Markup {
+fn about_page() -> Markup {
     html! {
-        p { (line("Header, body and secret stay in your browser. The page sends and keeps nothing: \
+        p { (inline_markup("Header, body and secret stay in your browser. The page sends and keeps nothing: \
             its content security policy forbids every request. Close it when you are done.")) }
-        (list(&[
+        (sentence_list(&[
             "`t` may be 5 minutes from your clock. The page also says whether an old signature held.",
             "A header may have several `v1`, as during a rotation elsewhere. One has to match.",
             "A text field changes line breaks. Choose a file if the body has any.",

@@ -4,25 +4,27 @@ use maud::{Markup, html};
 
 use super::super::code::CodeFile;
 use super::super::frame::DocsPlace;
-use super::super::markup::{PageSection, block, line, list};
-use super::languages::{GO, JAVA, NODE, PHP, PYTHON, PickedLanguage, only, picker};
+use super::super::markup::{PageSection, code_block, inline_markup, sentence_list};
+use super::languages::{
+    GO, JAVA, NODE, PHP, PYTHON, PickedLanguage, language_block, language_picker,
+};
 
 pub(super) fn sections() -> Vec<PageSection> {
     let section = |anchor, title, content| PageSection { anchor, title, content };
     vec![
-        section("scheme", "The scheme", scheme()),
-        section("stripe", "With Stripe's libraries", stripe()),
-        section("languages", "In your language", languages()),
-        section("wrong", "If nothing verifies", wrong()),
+        section("scheme", "The scheme", signature_scheme()),
+        section("stripe", "With Stripe's libraries", stripe_libraries()),
+        section("languages", "In your language", language_receivers()),
+        section("wrong", "If nothing verifies", failure_causes()),
     ]
 }
 
-fn scheme() -> Markup {
+fn signature_scheme() -> Markup {
     html! {
-        (block("X-Service-Signature: t=<unix seconds>,v1=<hex>"))
-        p { (line("`v1` is the HMAC-SHA256 of `<t>.<raw body>`, in lower-case hexadecimal. The key is \
+        (code_block("X-Service-Signature: t=<unix seconds>,v1=<hex>"))
+        p { (inline_markup("`v1` is the HMAC-SHA256 of `<t>.<raw body>`, in lower-case hexadecimal. The key is \
             the firm's webhook secret: the bytes of the whole text, `whsec_` included.")) }
-        (list(&[
+        (sentence_list(&[
             "Use the bytes as they arrived. A body that was parsed and written again has others.",
             "Compare in constant time, with the function of your language.",
             "Reject a `t` that is more than 5 minutes from your clock, in either direction.",
@@ -31,16 +33,16 @@ fn scheme() -> Markup {
     }
 }
 
-fn stripe() -> Markup {
+fn stripe_libraries() -> Markup {
     html! {
         p { strong { "Stripe's official libraries verify our header unchanged." } " "
-            (line("Pass them `X-Service-Signature`, the raw body and the webhook secret. No account \
+            (inline_markup("Pass them `X-Service-Signature`, the raw body and the webhook secret. No account \
                 and no key of Stripe is needed.")) }
         p.note { "Python: " code { "stripe.WebhookSignature.verify_header" } }
-        (block(CodeFile::STRIPE_PYTHON.text))
+        (code_block(CodeFile::STRIPE_PYTHON.text))
         p.note { "Node.js: " code { "stripe.webhooks.constructEvent" } }
-        (block(CodeFile::STRIPE_NODE.text))
-        p { (line("These libraries refuse a `t` that is too old, and accept one in the future.")) }
+        (code_block(CodeFile::STRIPE_NODE.text))
+        p { (inline_markup("These libraries refuse a `t` that is too old, and accept one in the future.")) }
     }
 }
 
@@ -84,13 +86,13 @@ const RECEIVERS: [ReceiverInLanguage; 5] = [
     },
 ];
 
-fn languages() -> Markup {
+fn language_receivers() -> Markup {
     html! {
-        p { (line("`verify` is the part to copy. It needs no library. Each file is a whole receiver \
+        p { (inline_markup("`verify` is the part to copy. It needs no library. Each file is a whole receiver \
             with this part in it.")) }
-        (picker(&RECEIVERS.each_ref().map(|receiver| receiver.language)))
-        @for receiver in &RECEIVERS { (only(receiver.language, &show(receiver))) }
-        p { (line("A receiver prints `accepted <delivery> <event>`, `duplicate <delivery>` or \
+        (language_picker(&RECEIVERS.each_ref().map(|receiver| receiver.language)))
+        @for receiver in &RECEIVERS { (language_block(receiver.language, &show_receiver(receiver))) }
+        p { (inline_markup("A receiver prints `accepted <delivery> <event>`, `duplicate <delivery>` or \
             `refused <why>`. It remembers ids until it ends, which is enough for a trial only.")) }
         p {
             "Whole receivers for "
@@ -100,24 +102,24 @@ fn languages() -> Markup {
     }
 }
 
-fn show(receiver: &ReceiverInLanguage) -> Markup {
+fn show_receiver(receiver: &ReceiverInLanguage) -> Markup {
     let ReceiverInLanguage { file, needs, run, .. } = receiver;
     html! {
-        (block(file.verify()))
+        (code_block(file.verify_function()))
         p { a href=(file.path()) { (file.name) } " needs " (needs) ":" }
-        (block(run))
+        (code_block(run))
     }
 }
 
-fn wrong() -> Markup {
+fn failure_causes() -> Markup {
     html! {
         p {
             a href=(DocsPlace::Signature.path()) { "Check a signature" }
             " names the likely mistake. By hand, with the raw body in the file "
             code { "body" } " and " code { "t" } " in " code { "$T" } ":"
         }
-        (block("{ printf '%s.' \"$T\"; cat body; } | openssl dgst -sha256 -hmac \"$SECRET\""))
-        p { (line("Check the secret first: whole, with `whsec_`, of the right firm. Then check that \
+        (code_block("{ printf '%s.' \"$T\"; cat body; } | openssl dgst -sha256 -hmac \"$SECRET\""))
+        p { (inline_markup("Check the secret first: whole, with `whsec_`, of the right firm. Then check that \
             the body is raw, then the clock.")) }
     }
 }

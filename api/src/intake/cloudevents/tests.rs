@@ -25,19 +25,19 @@ fn without(attribute: &str) -> String {
 }
 
 fn why(text: &str) -> String {
-    match parse(EventFormat::Single, text.as_bytes()) {
+    match parse_events(EventFormat::Single, text.as_bytes()) {
         Err(IntakeError::BadEvent(BadEvent { index: 0, line: None, why })) => why,
         other => panic!("{other:?}"),
     }
 }
 
 fn places(format: EventFormat, text: &str) -> Vec<Option<usize>> {
-    parse(format, text.as_bytes()).unwrap().iter().map(|event| event.line).collect()
+    parse_events(format, text.as_bytes()).unwrap().iter().map(|event| event.line).collect()
 }
 
 #[test]
 fn an_event_is_read() {
-    let events = parse(EventFormat::Single, event().to_string().as_bytes()).unwrap();
+    let events = parse_events(EventFormat::Single, event().to_string().as_bytes()).unwrap();
     let expected = CloudEvent {
         firm_id: FIRM.parse().unwrap(),
         source: "urn:product".into(),
@@ -52,7 +52,7 @@ fn an_event_is_read() {
 /// Missing data are an empty object.
 #[test]
 fn other_attributes_are_ignored() {
-    let read = |text: &str| parse(EventFormat::Single, text.as_bytes()).unwrap();
+    let read = |text: &str| parse_events(EventFormat::Single, text.as_bytes()).unwrap();
     let plain = read(&event().to_string());
     for attribute in ["datacontenttype", "subject", "dataschema", "traceparent", "anything"] {
         assert_eq!(read(&with(attribute, json!("x"))), plain, "{attribute}");
@@ -106,7 +106,7 @@ fn a_firms_name_with_nul_is_refused() {
 #[test]
 fn names_of_1024_bytes_are_read() {
     let text = with("id", json!("é".repeat(512)));
-    assert_eq!(parse(EventFormat::Single, text.as_bytes()).unwrap()[0].id.len(), 1_024);
+    assert_eq!(parse_events(EventFormat::Single, text.as_bytes()).unwrap()[0].id.len(), 1_024);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_batch_is_an_array() {
     assert_eq!(places(EventFormat::Batch, &two), [None, None]);
     assert_eq!(places(EventFormat::Batch, " [ ] "), []);
     for other in [event().to_string(), "[{}".into(), "[{}] x".into(), String::new()] {
-        let error = parse(EventFormat::Batch, other.as_bytes()).unwrap_err();
+        let error = parse_events(EventFormat::Batch, other.as_bytes()).unwrap_err();
         assert!(matches!(error, IntakeError::NotABatch(_)), "{other}: {error}");
     }
 }
@@ -123,10 +123,10 @@ fn a_batch_is_an_array() {
 #[test]
 fn a_bad_event_is_named_by_index() {
     let batch = json!([event(), event(), {"specversion": "1.0"}]).to_string();
-    let error = parse(EventFormat::Batch, batch.as_bytes()).unwrap_err();
+    let error = parse_events(EventFormat::Batch, batch.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "event 2: id: missing");
     let twice = format!("[{},{}]", event(), event().to_string().replacen('{', r#"{"id":"2","#, 1));
-    let error = parse(EventFormat::Batch, twice.as_bytes()).unwrap_err();
+    let error = parse_events(EventFormat::Batch, twice.as_bytes()).unwrap_err();
     assert!(error.to_string().starts_with("event 1: not valid JSON: "), "{error}");
 }
 
@@ -135,7 +135,7 @@ fn blank_lines_count_as_lines_only() {
     let lines = format!("\n{0}\r\n  \n{0}\n", event());
     assert_eq!(places(EventFormat::Lines, &lines), [Some(2), Some(4)]);
     assert_eq!(places(EventFormat::Lines, ""), []);
-    let error = parse(EventFormat::Lines, format!("{lines}{{}}").as_bytes()).unwrap_err();
+    let error = parse_events(EventFormat::Lines, format!("{lines}{{}}").as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "event 2 (line 5): specversion: missing");
 }
 
@@ -143,19 +143,19 @@ fn blank_lines_count_as_lines_only() {
 #[test]
 fn a_batchs_events_and_bytes_are_bounded() {
     let lines = |events: usize| format!("{}\n", event()).repeat(events);
-    assert_eq!(parse(EventFormat::Lines, lines(1_000).as_bytes()).unwrap().len(), 1_000);
-    let error = |format, text: String| parse(format, text.as_bytes()).unwrap_err();
+    assert_eq!(parse_events(EventFormat::Lines, lines(1_000).as_bytes()).unwrap().len(), 1_000);
+    let error = |format, text: String| parse_events(format, text.as_bytes()).unwrap_err();
     assert!(matches!(error(EventFormat::Lines, lines(1_001)), IntakeError::TooMany));
     let items = format!("[{}0]", "0,".repeat(1_000));
     assert!(matches!(error(EventFormat::Batch, items), IntakeError::TooMany));
     let blank = |bytes| " ".repeat(bytes);
-    assert!(parse(EventFormat::Lines, blank(8 << 20).as_bytes()).is_ok());
+    assert!(parse_events(EventFormat::Lines, blank(8 << 20).as_bytes()).is_ok());
     assert!(matches!(error(EventFormat::Lines, blank((8 << 20) + 1)), IntakeError::TooLarge));
 }
 
 #[test]
 fn invalid_utf_8_is_refused() {
-    let error = parse(EventFormat::Lines, b"\xff").unwrap_err();
+    let error = parse_events(EventFormat::Lines, b"\xff").unwrap_err();
     assert_eq!(error.to_string(), "the body is not UTF-8");
 }
 
@@ -177,5 +177,5 @@ fn the_content_type_names_the_format(
 #[test]
 fn the_demonstration_is_read_whole() {
     let demo = include_bytes!("../../../../demo/activity.ndjson");
-    assert_eq!(parse(EventFormat::Lines, demo).unwrap().len(), 58);
+    assert_eq!(parse_events(EventFormat::Lines, demo).unwrap().len(), 58);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::intake::batch::{BatchReferences, ids_of_state, streams};
+use crate::intake::batch::{BatchReferences, decided_streams, ids_of_state};
 use crate::intake::calls::tests::calls;
 use crate::intake::known::FoundReferences;
 use domain::activity::{Happening, OccurrenceEvent, occurrence_id};
@@ -75,16 +75,18 @@ fn submitted(second: u32) -> CloudEvent {
 /// A batch on an empty log, all ids new.
 fn given(batch: &[CloudEvent]) -> Result<BatchPlan, BadEvent> {
     let batch = calls([batch]);
-    plan(&batch, ids_of_state(&batch), KnownState::default(), &identity()).map(|(plan, _)| plan)
+    plan_batch(&batch, ids_of_state(&batch), KnownState::default(), &identity())
+        .map(|(plan, _)| plan)
 }
 
 /// A batch on a log that took in another before, and on the tables that go with it.
 fn given_after(before: &[CloudEvent], batch: &[CloudEvent]) -> Result<BatchPlan, BadEvent> {
     let log = given(before).unwrap().events;
     let batch = calls([batch]);
-    let there = there(&log, BatchReferences::by(&batch));
-    let known = KnownState::new(loaded(log, &streams(&batch, &identity())), there, Vec::new());
-    plan(&batch, ids_of_state(&batch), known, &identity()).map(|(plan, _)| plan)
+    let there = there(&log, BatchReferences::named_by(&batch));
+    let known =
+        KnownState::new(loaded(log, &decided_streams(&batch, &identity())), there, Vec::new());
+    plan_batch(&batch, ids_of_state(&batch), known, &identity()).map(|(plan, _)| plan)
 }
 
 fn loaded(log: Vec<NewEvent>, streams: &[StreamName]) -> Vec<RecordedEvent> {
@@ -164,7 +166,7 @@ fn a_report_builds_on_the_log() {
 
 #[test]
 fn only_reports_of_state_need_streams() {
-    let of = |batch: &[CloudEvent]| streams(&calls([batch]), &identity()).len();
+    let of = |batch: &[CloudEvent]| decided_streams(&calls([batch]), &identity()).len();
     assert_eq!(of(&[saved(3), submitted(9)]), 0);
     assert_eq!(of(&[form(FIRM), submitted(9)]), 1, "the form's");
     let change = MemberChange::Left;
@@ -222,7 +224,8 @@ fn a_refused_reports_line_is_told() {
 fn a_known_id_makes_a_duplicate() {
     let batch = [opened(FIRM), opened(FIRM), firm(3, FirmChange::Suspended)];
     let fresh = ids_of_state(&calls([&[opened(FIRM)]]));
-    let (plan, _) = plan(&calls([&batch]), fresh, KnownState::default(), &identity()).unwrap();
+    let (plan, _) =
+        plan_batch(&calls([&batch]), fresh, KnownState::default(), &identity()).unwrap();
     assert_eq!(names(&plan), [("FirmOpened", 1)]);
     assert_eq!(plan.unchanged.duplicates, [1, 2]);
 }
@@ -251,7 +254,7 @@ fn a_time_of_9999_is_refused() {
     assert_eq!(refusal(given(&[opened(FIRM), far.clone()])), (1, why));
     let batch = calls([&[opened(FIRM), far]]);
     let fresh = ids_of_state(&calls([&[opened(FIRM)]]));
-    let (plan, _) = plan(&batch, fresh, KnownState::default(), &identity()).unwrap();
+    let (plan, _) = plan_batch(&batch, fresh, KnownState::default(), &identity()).unwrap();
     assert_eq!(plan.unchanged.duplicates, [1], "an older build took it in");
 }
 

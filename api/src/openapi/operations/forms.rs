@@ -4,21 +4,21 @@ use projector::forms::LISTED_FORMS_MAX;
 use serde_json::{Value, json};
 
 use super::{
-    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, array_of, example,
-    examples, link, path_id, reference,
+    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, answer_link,
+    array_of, examples, only_example, path_id, schema_reference,
 };
 use crate::Error;
 
 pub(super) fn all() -> Vec<Operation> {
-    vec![list(), show(), create_link(), send()]
+    vec![list_forms(), show_form(), create_link(), send_form()]
 }
 
 fn form_id() -> Value {
     path_id("The form.", examples::FORM_ID)
 }
 
-fn list() -> Operation {
-    let of_newest = |operation, why| link(operation, "id", "/0/id", why);
+fn list_forms() -> Operation {
+    let of_newest = |operation, why| answer_link(operation, "id", "/0/id", why);
     let mut schema = array_of("Form");
     schema["maxItems"] = json!(LISTED_FORMS_MAX);
     Operation {
@@ -36,7 +36,7 @@ fn list() -> Operation {
             status: 200,
             description: "The forms.",
             schema,
-            examples: example(&json!([examples::form()])),
+            examples: only_example(&json!([examples::form()])),
             links: json!({
                 "Form": of_newest("getForm", "An id names a form."),
                 "Link": of_newest("createLink", "An id names a form to link to."),
@@ -47,7 +47,7 @@ fn list() -> Operation {
     }
 }
 
-fn show() -> Operation {
+fn show_form() -> Operation {
     Operation {
         method: "get",
         path: "/forms/{id}",
@@ -62,8 +62,8 @@ fn show() -> Operation {
         success: SuccessAnswer {
             status: 200,
             description: "The form.",
-            schema: reference("Form"),
-            examples: example(&examples::form()),
+            schema: schema_reference("Form"),
+            examples: only_example(&examples::form()),
             links: Value::Null,
         },
         refusals: vec![Error::FormNotFound],
@@ -91,15 +91,15 @@ fn create_link() -> Operation {
         success: SuccessAnswer {
             status: 201,
             description: "The link, and what became of the hidden values.",
-            schema: reference("PrefilledLink"),
-            examples: example(&examples::link()),
+            schema: schema_reference("PrefilledLink"),
+            examples: only_example(&examples::link()),
             links: Value::Null,
         },
         refusals: vec![invalid_request(), Error::FormNotFound],
     }
 }
 
-fn send() -> Operation {
+fn send_form() -> Operation {
     Operation {
         method: "post",
         path: "/forms/{id}/send",
@@ -121,7 +121,7 @@ fn send() -> Operation {
         success: SuccessAnswer {
             status: 202,
             description: "The invite was sent, or skipped for a `reason`.",
-            schema: reference("FormInvite"),
+            schema: schema_reference("FormInvite"),
             examples: json!({
                 "sent": {"value": examples::sent()},
                 "skipped": {"value": examples::skipped()},

@@ -4,17 +4,17 @@ use domain::subscription::TargetRefusal;
 use serde_json::{Value, json};
 
 use super::{
-    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, array_of, example,
-    examples, link, path_id, reference,
+    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, answer_link,
+    array_of, examples, only_example, path_id, schema_reference,
 };
 use crate::Error;
 use crate::openapi::headers;
 
 pub(super) fn all() -> Vec<Operation> {
-    vec![list(), create(), delete()]
+    vec![list_hooks(), create_hook(), delete_hook()]
 }
 
-fn list() -> Operation {
+fn list_hooks() -> Operation {
     Operation {
         method: "get",
         path: "/hooks",
@@ -30,14 +30,14 @@ fn list() -> Operation {
             status: 200,
             description: "The subscriptions.",
             schema: array_of("Hook"),
-            examples: example(&json!([examples::hook()])),
+            examples: only_example(&json!([examples::hook()])),
             links: Value::Null,
         },
         refusals: vec![],
     }
 }
 
-fn create() -> Operation {
+fn create_hook() -> Operation {
     Operation {
         method: "post",
         path: "/hooks",
@@ -59,9 +59,9 @@ fn create() -> Operation {
         success: SuccessAnswer {
             status: 201,
             description: "The subscription. Keep its id to unsubscribe.",
-            schema: reference("Hook"),
-            examples: example(&examples::hook()),
-            links: json!({"Unsubscribe": link("deleteHook", "id", "/id", "The id unsubscribes.")}),
+            schema: schema_reference("Hook"),
+            examples: only_example(&examples::hook()),
+            links: json!({"Unsubscribe": answer_link("deleteHook", "id", "/id", "The id unsubscribes.")}),
         },
         refusals: vec![
             Error::invalid("`trigger` is missing"),
@@ -74,7 +74,7 @@ fn create() -> Operation {
     }
 }
 
-fn delete() -> Operation {
+fn delete_hook() -> Operation {
     Operation {
         method: "delete",
         path: "/hooks/{id}",
@@ -89,8 +89,8 @@ fn delete() -> Operation {
         success: SuccessAnswer {
             status: 200,
             description: "It is removed.",
-            schema: reference("Removed"),
-            examples: example(&json!({"ok": true})),
+            schema: schema_reference("Removed"),
+            examples: only_example(&json!({"ok": true})),
             links: Value::Null,
         },
         refusals: vec![Error::NotFound],

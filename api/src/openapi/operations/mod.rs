@@ -8,8 +8,8 @@ mod triggers;
 use serde_json::{Value, json};
 
 use super::operation::{
-    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, array_of, example,
-    reference,
+    Operation, OperationAccess, OperationCaching, RequestBody, SuccessAnswer, array_of,
+    only_example, schema_reference,
 };
 use super::schemas::examples;
 
@@ -25,13 +25,13 @@ fn path_id(description: &str, example: &str) -> Value {
         "in": "path",
         "required": true,
         "description": description,
-        "schema": reference("Id"),
+        "schema": schema_reference("Id"),
         "example": example,
     })
 }
 
 /// A link from an answer's id to another operation.
-fn link(operation: &str, parameter: &str, pointer: &str, description: &str) -> Value {
+fn answer_link(operation: &str, parameter: &str, pointer: &str, description: &str) -> Value {
     json!({
         "operationId": operation,
         "parameters": {parameter: format!("$response.body#{pointer}")},

@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{
-    Operation, OperationAccess, OperationCaching, SuccessAnswer, example, examples, reference,
+    Operation, OperationAccess, OperationCaching, SuccessAnswer, examples, only_example,
+    schema_reference,
 };
 
 pub(super) fn all() -> Vec<Operation> {
-    vec![me(), description()]
+    vec![show_me(), show_description()]
 }
 
-fn me() -> Operation {
+fn show_me() -> Operation {
     Operation {
         method: "get",
         path: "/me",
@@ -25,15 +26,15 @@ fn me() -> Operation {
         success: SuccessAnswer {
             status: 200,
             description: "The firm and the key.",
-            schema: reference("Me"),
-            examples: example(&examples::me()),
+            schema: schema_reference("Me"),
+            examples: only_example(&examples::me()),
             links: Value::Null,
         },
         refusals: vec![],
     }
 }
 
-fn description() -> Operation {
+fn show_description() -> Operation {
     Operation {
         method: "get",
         path: "/openapi.json",

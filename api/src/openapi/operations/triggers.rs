@@ -4,16 +4,16 @@ use domain::subscription::Trigger;
 use serde_json::{Value, json};
 
 use super::{
-    Operation, OperationAccess, OperationCaching, SuccessAnswer, array_of, example, examples, link,
-    reference,
+    Operation, OperationAccess, OperationCaching, SuccessAnswer, answer_link, array_of, examples,
+    only_example, schema_reference,
 };
 use crate::Error;
 
 pub(super) fn all() -> Vec<Operation> {
-    vec![list(), sample()]
+    vec![list_triggers(), show_sample()]
 }
 
-fn list() -> Operation {
+fn list_triggers() -> Operation {
     Operation {
         method: "get",
         path: "/triggers",
@@ -30,8 +30,8 @@ fn list() -> Operation {
             status: 200,
             description: "The triggers.",
             schema: array_of("Trigger"),
-            examples: example(&json!([examples::trigger()])),
-            links: json!({"Sample": link(
+            examples: only_example(&json!([examples::trigger()])),
+            links: json!({"Sample": answer_link(
                 "getSample", "trigger", "/0/key", "A key names a trigger's sample.",
             )}),
         },
@@ -39,7 +39,7 @@ fn list() -> Operation {
     }
 }
 
-fn sample() -> Operation {
+fn show_sample() -> Operation {
     Operation {
         method: "get",
         path: "/triggers/{trigger}/sample",
@@ -50,26 +50,26 @@ fn sample() -> Operation {
             made up when there is none. What the trigger implies and the submission lacks is made up.",
         access: OperationAccess::Keyed,
         caching: OperationCaching::None,
-        parameters: vec![trigger(), form_id()],
+        parameters: vec![trigger_parameter(), form_id()],
         body: None,
         success: SuccessAnswer {
             status: 200,
             description: "Exactly one event.",
             schema: one_event(),
-            examples: example(&json!([examples::event(Trigger::FormSubmitted)])),
+            examples: only_example(&json!([examples::event(Trigger::FormSubmitted)])),
             links: Value::Null,
         },
         refusals: vec![Error::NoSuchTrigger, Error::FormNotFound],
     }
 }
 
-fn trigger() -> Value {
+fn trigger_parameter() -> Value {
     json!({
         "name": "trigger",
         "in": "path",
         "required": true,
         "description": "The trigger's key. More than these can appear: `GET /triggers` lists them.",
-        "schema": reference("TriggerKey"),
+        "schema": schema_reference("TriggerKey"),
         "example": Trigger::FormSubmitted.key(),
     })
 }
@@ -80,7 +80,7 @@ fn form_id() -> Value {
         "in": "query",
         "required": false,
         "description": "Only this form's submissions. Sent twice, or empty, it names no form.",
-        "schema": reference("Id"),
+        "schema": schema_reference("Id"),
         "example": examples::FORM_ID,
     })
 }

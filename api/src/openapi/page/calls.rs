@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use super::super::operations;
 use super::fields;
-use super::words::{entries, items, json, prose, resolved, text};
-use crate::docs::markup::{line, row, table};
+use super::words::{
+    array_items, formatted_json, object_entries, prose_markup, resolve_reference, text_or_empty,
+};
+use crate::docs::markup::{inline_markup, table_row, two_columns};
 
 /// An operation of the document.
 pub(super) struct DocumentedCall<'a> {
@@ -20,25 +22,25 @@ pub(super) struct DocumentedCall<'a> {
 
 /// The operations of a tag, by path and method.
 pub(super) fn of_tag<'a>(document: &'a Value, tag: &str) -> Vec<DocumentedCall<'a>> {
-    let all = entries(&document["paths"]).flat_map(|(path, methods)| {
-        entries(methods).map(move |(method, operation)| DocumentedCall {
+    let all = object_entries(&document["paths"]).flat_map(|(path, methods)| {
+        object_entries(methods).map(move |(method, operation)| DocumentedCall {
             document,
             path,
             method: method.to_uppercase(),
             operation,
         })
     });
-    all.filter(|call| items(&call.operation["tags"]).any(|name| name == tag)).collect()
+    all.filter(|call| array_items(&call.operation["tags"]).any(|name| name == tag)).collect()
 }
 
 /// The anchor of a tag on the page. An operation's anchor is its id.
-pub(super) fn anchor(tag: &str) -> String {
+pub(super) fn tag_anchor(tag: &str) -> String {
     format!("about-{}", tag.to_lowercase())
 }
 
 impl<'a> DocumentedCall<'a> {
     pub(super) fn id(&self) -> &'a str {
-        text(&self.operation["operationId"])
+        text_or_empty(&self.operation["operationId"])
     }
 
     pub(super) fn title(&self) -> Markup {
@@ -48,31 +50,31 @@ impl<'a> DocumentedCall<'a> {
     pub(super) fn show(&self) -> Markup {
         html! {
             article aria-labelledby=(self.id()) {
-                h3 id=(self.id()) { (self.title()) " " (text(&self.operation["summary"])) }
-                (prose(&self.operation["description"]))
-                (fields::parameters(&self.parameters()))
-                (self.body())
-                pre { code { (self.curl()) } }
-                (self.answers())
-                (self.examples())
+                h3 id=(self.id()) { (self.title()) " " (text_or_empty(&self.operation["summary"])) }
+                (prose_markup(&self.operation["description"]))
+                (fields::parameters(&self.own_parameters()))
+                (self.body_section())
+                pre { code { (self.curl_example()) } }
+                (self.answers_table())
+                (self.example_blocks())
             }
         }
     }
 
     /// The parameters, without the one that every call takes: the overview tells of it.
-    fn parameters(&self) -> Vec<&'a Value> {
-        let all = items(&self.operation["parameters"]);
-        let all = all.map(|parameter| resolved(self.document, parameter));
+    fn own_parameters(&self) -> Vec<&'a Value> {
+        let all = array_items(&self.operation["parameters"]);
+        let all = all.map(|parameter| resolve_reference(self.document, parameter));
         all.filter(|parameter| parameter["name"] != "X-Request-Id").collect()
     }
 
-    fn sent(&self) -> &'a Value {
+    fn request_content(&self) -> &'a Value {
         &self.operation["requestBody"]["content"]["application/json"]
     }
 
-    fn body(&self) -> Markup {
+    fn body_section(&self) -> Markup {
         let body = &self.operation["requestBody"];
-        let schema = resolved(self.document, &self.sent()["schema"]);
+        let schema = resolve_reference(self.document, &self.request_content()["schema"]);
         html! {
             @if !body.is_null() {
                 (fields::of_object(
@@ -84,45 +86,45 @@ impl<'a> DocumentedCall<'a> {
     }
 
     /// A `curl` call with the values of the examples.
-    fn curl(&self) -> String {
-        let server = text(&self.document["servers"][0]["url"]);
+    fn curl_example(&self) -> String {
+        let server = text_or_empty(&self.document["servers"][0]["url"]);
         let mut path = self.path.to_owned();
-        for parameter in self.parameters() {
-            let name = format!("{{{}}}", text(&parameter["name"]));
-            path = path.replace(&name, text(&parameter["example"]));
+        for parameter in self.own_parameters() {
+            let name = format!("{{{}}}", text_or_empty(&parameter["name"]));
+            path = path.replace(&name, text_or_empty(&parameter["example"]));
         }
         let mut lines = vec![format!("curl -X {} '{server}{path}'", self.method)];
-        if items(&self.operation["security"]).next().is_some() {
+        if array_items(&self.operation["security"]).next().is_some() {
             lines.push(r#"-H "X-API-Key: $KEY""#.to_owned());
         }
-        if !self.sent().is_null() {
+        if !self.request_content().is_null() {
             lines.push("-H 'Content-Type: application/json'".to_owned());
-            lines.push(format!("-d '{}'", json(&self.sent()["example"])));
+            lines.push(format!("-d '{}'", formatted_json(&self.request_content()["example"])));
         }
         lines.join(" \\\n  ")
     }
 
-    fn answers(&self) -> Markup {
-        let responses = entries(&self.operation["responses"]);
+    fn answers_table(&self) -> Markup {
+        let responses = object_entries(&self.operation["responses"]);
         let rows = html! {
             @for (status, answer) in responses {
-                (answer_rows(status, resolved(self.document, answer)))
+                (answer_rows(status, resolve_reference(self.document, answer)))
             }
         };
         html! {
-            (table("Answers", ["Status and code", "When"], &rows))
+            (two_columns("Answers", ["Status and code", "When"], &rows))
             p { a href="#errors" { "Errors of every call" } }
         }
     }
 
-    fn examples(&self) -> Markup {
-        let answers = entries(&self.operation["responses"]);
+    fn example_blocks(&self) -> Markup {
+        let answers = object_entries(&self.operation["responses"]);
         let done = answers.filter(|(_, answer)| answer["$ref"].is_null());
         html! {
             @for (status, answer) in done {
-                @for (_, example) in entries(&answer["content"]["application/json"]["examples"]) {
+                @for (_, example) in object_entries(&answer["content"]["application/json"]["examples"]) {
                     p.note { "Answer " (status) }
-                    pre { code { (json(&example["value"])) } }
+                    pre { code { (formatted_json(&example["value"])) } }
                 }
             }
         }
@@ -132,14 +134,14 @@ impl<'a> DocumentedCall<'a> {
 /// One row per code, without the errors of every call. A success has one row.
 fn answer_rows(status: &str, answer: &Value) -> Markup {
     let examples = &answer["content"]["application/json"]["examples"];
-    let codes = entries(examples).filter(|(_, example)| example["summary"].is_string());
+    let codes = object_entries(examples).filter(|(_, example)| example["summary"].is_string());
     let codes: Vec<_> =
         codes.map(|(code, example)| (format!("{status} {code}"), &example["summary"])).collect();
     let common = common_errors();
     html! {
-        @if codes.is_empty() { (row(status, "", &prose(&answer["description"]))) }
+        @if codes.is_empty() { (table_row(status, "", &prose_markup(&answer["description"]))) }
         @for (answer, when) in codes.iter().filter(|(answer, _)| !common.contains(answer)) {
-            (row(answer, "", &prose(when)))
+            (table_row(answer, "", &prose_markup(when)))
         }
     }
 }
@@ -152,21 +154,21 @@ fn common_errors() -> BTreeSet<String> {
 }
 
 /// All answers that operations refer to, once per status and code.
-pub(super) fn errors(document: &Value) -> Markup {
-    let responses = entries(&document["components"]["responses"]);
+pub(super) fn errors_table(document: &Value) -> Markup {
+    let responses = object_entries(&document["components"]["responses"]);
     let told = responses.flat_map(|(name, response)| {
         let status: String = name.chars().filter(char::is_ascii_digit).collect();
-        let examples = entries(&response["content"]["application/json"]["examples"]);
+        let examples = object_entries(&response["content"]["application/json"]["examples"]);
         examples.map(move |(code, example)| (format!("{status} {code}"), &example["summary"]))
     });
     let common = common_errors();
     let told: BTreeMap<_, _> = told.collect();
     let (of_all, of_some): (Vec<_>, Vec<_>) =
         told.iter().partition(|(answer, _)| common.contains(*answer));
-    let rows = |told: &[(&String, &&Value)]| html! { @for (answer, when) in told { (row(answer, "", &prose(when))) } };
+    let rows = |told: &[(&String, &&Value)]| html! { @for (answer, when) in told { (table_row(answer, "", &prose_markup(when))) } };
     html! {
-        p { (line("Every error is `{\"error\": \"a sentence\", \"code\": \"stable\"}`.")) }
-        (table("Errors of every call", ["Status and code", "When"], &rows(&of_all)))
-        (table("Errors of some calls", ["Status and code", "When"], &rows(&of_some)))
+        p { (inline_markup("Every error is `{\"error\": \"a sentence\", \"code\": \"stable\"}`.")) }
+        (two_columns("Errors of every call", ["Status and code", "When"], &rows(&of_all)))
+        (two_columns("Errors of some calls", ["Status and code", "When"], &rows(&of_some)))
     }
 }

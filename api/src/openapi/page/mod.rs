@@ -9,29 +9,33 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::docs::frame::{DocsPage, DocsPlace, PageScript};
-use crate::docs::markup::{row, table};
-use words::{entries, prose, text};
+use crate::docs::markup::{table_row, two_columns};
+use words::{object_entries, prose_markup, text_or_empty};
 
 /// The page, with a way to the guides before the reference.
 pub(super) fn docs_page(document: &Value) -> DocsPage {
     let info = &document["info"];
     DocsPage {
         place: DocsPlace::Reference,
-        title: text(&info["title"]).to_owned(),
-        summary: format!("{} Version {}.", text(&info["summary"]), text(&info["version"])),
-        contents: contents(document),
-        content: content(document),
+        title: text_or_empty(&info["title"]).to_owned(),
+        summary: format!(
+            "{} Version {}.",
+            text_or_empty(&info["summary"]),
+            text_or_empty(&info["version"])
+        ),
+        contents: contents_list(document),
+        content: page_content(document),
         script: PageScript::None,
     }
 }
 
-fn contents(document: &Value) -> Markup {
+fn contents_list(document: &Value) -> Markup {
     html! {
         li { a href="#overview" { "Overview" } }
         li { a href="#authentication" { "Authentication" } }
-        @for tag in tags(document) {
+        @for tag in call_tags(document) {
             li {
-                a href={ "#" (calls::anchor(tag)) } { (tag) }
+                a href={ "#" (calls::tag_anchor(tag)) } { (tag) }
                 ul {
                     @for call in calls::of_tag(document, tag) {
                         li { a href={ "#" (call.id()) } { (call.title()) } }
@@ -45,30 +49,30 @@ fn contents(document: &Value) -> Markup {
     }
 }
 
-fn content(document: &Value) -> Markup {
+fn page_content(document: &Value) -> Markup {
     html! {
         section aria-labelledby="guides" {
             h2 id="guides" { "Start here" }
-            (guides())
+            (guide_list())
         }
         section aria-labelledby="overview" {
             h2 id="overview" { "Overview" }
-            (prose(&document["info"]["description"]))
-            p { "All paths are below " code { (text(&document["servers"][0]["url"])) } "." }
+            (prose_markup(&document["info"]["description"]))
+            p { "All paths are below " code { (text_or_empty(&document["servers"][0]["url"])) } "." }
         }
         section aria-labelledby="authentication" {
             h2 id="authentication" { "Authentication" }
-            (authentication(&document["components"]["securitySchemes"]))
+            (authentication_table(&document["components"]["securitySchemes"]))
         }
-        @for tag in tags(document) {
-            section aria-labelledby=(calls::anchor(tag)) {
-                h2 id=(calls::anchor(tag)) { (tag) }
+        @for tag in call_tags(document) {
+            section aria-labelledby=(calls::tag_anchor(tag)) {
+                h2 id=(calls::tag_anchor(tag)) { (tag) }
                 @for call in calls::of_tag(document, tag) { (call.show()) }
             }
         }
         section aria-labelledby="errors" {
             h2 id="errors" { "Errors" }
-            (calls::errors(document))
+            (calls::errors_table(document))
         }
         section aria-labelledby="webhooks" {
             h2 id="webhooks" { "Webhooks" }
@@ -76,14 +80,14 @@ fn content(document: &Value) -> Markup {
         }
         section aria-labelledby="schemas" {
             h2 id="schemas" { "Schemas" }
-            @for (name, schema) in entries(&document["components"]["schemas"]) {
+            @for (name, schema) in object_entries(&document["components"]["schemas"]) {
                 (fields::schema(name, schema))
             }
         }
     }
 }
 
-fn guides() -> Markup {
+fn guide_list() -> Markup {
     let guides = DocsPlace::ALL.into_iter().filter(|place| *place != DocsPlace::Reference);
     html! {
         dl {
@@ -96,18 +100,18 @@ fn guides() -> Markup {
 }
 
 /// The tags of calls. Deliveries have a part of their own.
-fn tags(document: &Value) -> impl Iterator<Item = &str> {
+fn call_tags(document: &Value) -> impl Iterator<Item = &str> {
     let tags = document["tags"].as_array().into_iter().flatten();
-    let tags = tags.map(|tag| text(&tag["name"]));
+    let tags = tags.map(|tag| text_or_empty(&tag["name"]));
     tags.filter(|tag| !calls::of_tag(document, tag).is_empty())
 }
 
 /// Either scheme is enough.
-fn authentication(schemes: &Value) -> Markup {
-    let plain = format!("{}: <key>", text(&schemes["apiKey"]["name"]));
+fn authentication_table(schemes: &Value) -> Markup {
+    let plain = format!("{}: <key>", text_or_empty(&schemes["apiKey"]["name"]));
     let rows = html! {
-        (row("Authorization: Bearer <key>", "", &prose(&schemes["bearer"]["description"])))
-        (row(&plain, "", &prose(&schemes["apiKey"]["description"])))
+        (table_row("Authorization: Bearer <key>", "", &prose_markup(&schemes["bearer"]["description"])))
+        (table_row(&plain, "", &prose_markup(&schemes["apiKey"]["description"])))
     };
-    table("A key is sent in either of two headers", ["Header", "What it is"], &rows)
+    two_columns("A key is sent in either of two headers", ["Header", "What it is"], &rows)
 }

@@ -6,33 +6,33 @@ use inviter::InviteSkip;
 use serde_json::{Map, Value, json};
 
 use super::super::operation::array_of;
-use super::build::{as_here, named, object, open_text, text, uri};
+use super::build::{as_here, named_schemas, object_schema, open_text, text_schema, uri_schema};
 
 pub(super) fn all() -> Map<String, Value> {
-    named([
-        ("Me", me()),
-        ("Trigger", trigger()),
-        ("Form", form()),
+    named_schemas([
+        ("Me", me_schema()),
+        ("Trigger", trigger_schema()),
+        ("Form", form_schema()),
         ("HiddenField", hidden_field()),
-        ("Hook", hook()),
-        ("Removed", removed()),
+        ("Hook", hook_schema()),
+        ("Removed", removed_schema()),
         ("PrefilledLink", prefilled_link()),
         ("FormInvite", form_invite()),
     ])
 }
 
-fn me() -> Value {
-    let firm = json!({"id": as_here("Id", "The firm."), "name": text("Its name.")});
+fn me_schema() -> Value {
+    let firm = json!({"id": as_here("Id", "The firm."), "name": text_schema("Its name.")});
     let key = json!({
         "id": as_here("Id", "The key."),
-        "name": text("The label given to it."),
-        "prefix": text("Its first characters, to tell keys apart."),
+        "name": text_schema("The label given to it."),
+        "prefix": text_schema("Its first characters, to tell keys apart."),
     });
     let properties = json!({
-        "firm": object("The firm the key belongs to.", &[], firm),
-        "key": object("The key of this call.", &[], key),
+        "firm": object_schema("The firm the key belongs to.", &[], firm),
+        "key": object_schema("The key of this call.", &[], key),
     });
-    object("Which firm and key it is.", &[], properties)
+    object_schema("Which firm and key it is.", &[], properties)
 }
 
 /// The key of a trigger as any text, because new triggers can come.
@@ -40,39 +40,38 @@ fn trigger_key(description: &str) -> Value {
     open_text(description, &Trigger::ALL.map(Trigger::key))
 }
 
-fn trigger() -> Value {
+fn trigger_schema() -> Value {
     let properties = json!({
         "key": trigger_key("What `POST /hooks` takes as `trigger`."),
-        "label": text("Its name for a person."),
-        "hint": text("When it runs."),
-        "sample_url": uri("Where a sample of its event is."),
+        "label": text_schema("Its name for a person."),
+        "hint": text_schema("When it runs."),
+        "sample_url": uri_schema("Where a sample of its event is."),
     });
-    object("What a subscription can listen to.", &[], properties)
+    object_schema("What a subscription can listen to.", &[], properties)
 }
 
-fn form() -> Value {
+fn form_schema() -> Value {
     let statuses = [FormStatus::Draft, FormStatus::Published].map(FormStatus::name);
     let mut hidden_fields = array_of("HiddenField");
     hidden_fields["description"] = json!("The hidden fields that the form's link accepts.");
     let properties = json!({
         "id": as_here("Id", "The form."),
-        "title": text("Its title."),
+        "title": text_schema("Its title."),
         "status": open_text("Whether it is open to the public.", &statuses),
         "created_at": as_here("Timestamp", "When it was made."),
-        "slug": text("Its short name."),
-        "url": uri("Its public address."),
+        "slug": text_schema("Its short name."),
+        "url": uri_schema("Its public address."),
         "hidden_fields": hidden_fields,
     });
-    object("A form of the firm.", &[], properties)
+    object_schema("A form of the firm.", &[], properties)
 }
 
 fn hidden_field() -> Value {
-    let properties =
-        json!({"key": text("Its name in the link."), "label": text("What people read.")});
-    object("A hidden field of a form.", &[], properties)
+    let properties = json!({"key": text_schema("Its name in the link."), "label": text_schema("What people read.")});
+    object_schema("A hidden field of a form.", &[], properties)
 }
 
-fn hook() -> Value {
+fn hook_schema() -> Value {
     let form_id = json!({
         "type": ["string", "null"],
         "format": "uuid",
@@ -81,18 +80,22 @@ fn hook() -> Value {
     let properties = json!({
         "id": as_here("Id", "The subscription; it unsubscribes."),
         "trigger": trigger_key("What it listens to."),
-        "target_url": text("Where events are sent, exactly as it was asked for."),
+        "target_url": text_schema("Where events are sent, exactly as it was asked for."),
         "form_id": form_id,
         "created_at": as_here("Timestamp", "When it was made."),
     });
-    object("A REST-hook subscription, seen and deleted with the key that made it.", &[], properties)
+    object_schema(
+        "A REST-hook subscription, seen and deleted with the key that made it.",
+        &[],
+        properties,
+    )
 }
 
-fn removed() -> Value {
-    object("That it was done.", &[], json!({"ok": {"type": "boolean", "const": true}}))
+fn removed_schema() -> Value {
+    object_schema("That it was done.", &[], json!({"ok": {"type": "boolean", "const": true}}))
 }
 
-fn ignored() -> Value {
+fn ignored_schema() -> Value {
     json!({
         "type": "array",
         "items": {"type": "string"},
@@ -107,13 +110,13 @@ fn prefilled_link() -> Value {
         "description": "The hidden values that were kept, as text.",
     });
     let properties = json!({
-        "url": uri("The form's address with the kept values and the language."),
+        "url": uri_schema("The form's address with the kept values and the language."),
         "form_id": as_here("Id", "The form."),
         "published": {"type": "boolean", "description": "Whether the form is published."},
         "hidden": hidden,
-        "ignored": ignored(),
+        "ignored": ignored_schema(),
     });
-    object("A link to a form. It is not stored.", &[], properties)
+    object_schema("A link to a form. It is not stored.", &[], properties)
 }
 
 fn form_invite() -> Value {
@@ -130,10 +133,10 @@ fn form_invite() -> Value {
                    "description": "Whether the mail was sent."},
         "reason": open_text("Why it was skipped; only then.", &reasons),
         "email_id": as_here("Id", "The mail; only when it was sent."),
-        "url": uri("The link in the mail, with the kept hidden values."),
-        "ignored": ignored(),
+        "url": uri_schema("The link in the mail, with the kept hidden values."),
+        "ignored": ignored_schema(),
     });
     let about =
         "What became of an invite. `sent` comes with an `email_id`, `skipped` with a `reason`.";
-    object(about, &["reason", "email_id"], properties)
+    object_schema(about, &["reason", "email_id"], properties)
 }

@@ -2,12 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-pub(in crate::openapi) fn named<const N: usize>(schemas: [(&str, Value); N]) -> Map<String, Value> {
+pub(in crate::openapi) fn named_schemas<const N: usize>(
+    schemas: [(&str, Value); N],
+) -> Map<String, Value> {
     schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
 /// An object in an answer. Every property is required, except those named in `optional`.
-pub(in crate::openapi) fn object(description: &str, optional: &[&str], properties: Value) -> Value {
+pub(in crate::openapi) fn object_schema(
+    description: &str,
+    optional: &[&str],
+    properties: Value,
+) -> Value {
     let names = properties.as_object().into_iter().flat_map(Map::keys);
     let required: Vec<_> = names.filter(|name| !optional.contains(&name.as_str())).collect();
     let mut object = json!({"type": "object", "description": description, "required": required});
@@ -15,11 +21,11 @@ pub(in crate::openapi) fn object(description: &str, optional: &[&str], propertie
     object
 }
 
-pub(in crate::openapi) fn text(description: &str) -> Value {
+pub(in crate::openapi) fn text_schema(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-pub(in crate::openapi) fn uri(description: &str) -> Value {
+pub(in crate::openapi) fn uri_schema(description: &str) -> Value {
     json!({"type": "string", "format": "uri", "description": description})
 }
 

@@ -11,7 +11,7 @@ mod requests;
 use domain::subscription::Trigger;
 use serde_json::{Map, Value, json};
 
-use self::build::named;
+use self::build::named_schemas;
 use super::operation::Operation;
 use super::{errors, payload};
 
@@ -21,15 +21,15 @@ const TIMESTAMP_PATTERN: &str = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$"
 /// All schemas, by name.
 pub(super) fn all(operations: &[Operation]) -> Value {
     let mut schemas = Map::new();
-    for part in [shared(), answers::all(), requests::all(), payload::all()] {
+    for part in [shared_schemas(), answers::all(), requests::all(), payload::all()] {
         schemas.extend(part);
     }
     schemas.insert("Error".to_owned(), errors::schema(operations));
     Value::Object(schemas)
 }
 
-fn shared() -> Map<String, Value> {
-    named([
+fn shared_schemas() -> Map<String, Value> {
+    named_schemas([
         (
             "Id",
             json!({

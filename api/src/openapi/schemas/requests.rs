@@ -7,8 +7,8 @@ use domain::subscription::TARGET_MAX_CHARS;
 use domain::values::{EMAIL_MAX, LANG_MAX, Lang};
 use serde_json::{Map, Value, json};
 
-use super::super::operation::reference;
-use super::build::{as_here, named};
+use super::super::operation::schema_reference;
+use super::build::{as_here, named_schemas};
 
 /// The part of a target's rule that its text alone shows (ruling 15).
 const TARGET_PATTERN: &str = r"^https://[^\s\\/?#@]+([/?#][^\s\\]*)?$";
@@ -17,12 +17,12 @@ const TARGET_PATTERN: &str = r"^https://[^\s\\/?#@]+([/?#][^\s\\]*)?$";
 const NO_NUL_PATTERN: &str = r"^[^\u0000]*$";
 
 pub(super) fn all() -> Map<String, Value> {
-    named([
+    named_schemas([
         ("NewHook", new_hook()),
         ("NewLink", new_link()),
         ("NewInvite", new_invite()),
         ("HiddenValues", hidden_values()),
-        ("Language", language()),
+        ("Language", language_schema()),
     ])
 }
 
@@ -64,8 +64,8 @@ fn new_link() -> Value {
         "description": "What to fill in.",
         "additionalProperties": false,
         "properties": {
-            "hidden": reference("HiddenValues"),
-            "lang": reference("Language"),
+            "hidden": schema_reference("HiddenValues"),
+            "lang": schema_reference("Language"),
         },
     })
 }
@@ -87,8 +87,8 @@ fn new_invite() -> Value {
             "name": optional_text(NAME_MAX, "Full name; its first word greets the person when \
                 `first_name` is missing."),
             "first_name": optional_text(FIRST_NAME_MAX, "Used in the greeting."),
-            "hidden": reference("HiddenValues"),
-            "lang": reference("Language"),
+            "hidden": schema_reference("HiddenValues"),
+            "lang": schema_reference("Language"),
             "message": optional_text(MESSAGE_MAX, "A short note shown in the mail."),
         },
     })
@@ -116,7 +116,7 @@ fn hidden_values() -> Value {
     })
 }
 
-fn language() -> Value {
+fn language_schema() -> Value {
     json!({
         "type": "string",
         "maxLength": LANG_MAX,

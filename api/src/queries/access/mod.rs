@@ -18,7 +18,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use self::then::{KeyThen, MemberThen, TokenThen, UserThen};
-use super::as_of::unread;
+use super::as_of::unread_error;
 use super::inventory::seen_from;
 use crate::error::Error;
 use crate::service::Service;
@@ -82,15 +82,15 @@ pub async fn of_firm(
     if moment.is_some_and(|moment| moment.is_ahead(now)) {
         return Err(Error::invalid("`as_of` lies in the future"));
     }
-    let at = moment.map_or(now, |moment| moment.at(now));
+    let at = moment.map_or(now, |moment| moment.capped_at(now));
     let pool = service.store.pool();
     let firm = firms::named(pool, &[firm_id]).await?.pop().ok_or(Error::FirmNotFound)?;
-    let operators = audit::operators(pool, firm_id, at.get()).await?;
+    let operators = audit::list_operators(pool, firm_id, at.get()).await?;
     Ok(Access {
         firm_id,
         firm: firm.name,
         at,
-        members: members(service, firm_id, at).await?,
+        members: read_members(service, firm_id, at).await?,
         keys: keys_then(service, firm_id, at).await?,
         tokens: tokens_then(service, reach, firm_id, at).await?,
         users: users_then(service, reach, firm_id, at).await?,
@@ -99,7 +99,7 @@ pub async fn of_firm(
 }
 
 /// The streams of one kind up to a moment, by id.
-async fn streams(
+async fn read_streams(
     service: &Service,
     kind: &'static str,
     ids: &[Uuid],
@@ -109,7 +109,7 @@ async fn streams(
     let mut streams = HashMap::new();
     for ids in ids.chunks(STREAMS_PER_READ) {
         let read = had_happened(&mut connection, kind, ids, AsOf::Instant(at)).await;
-        for stream in read.map_err(unread)? {
+        for stream in read.map_err(unread_error)? {
             let Some(first) = stream.first() else { continue };
             streams.insert(first.aggregate_id.clone(), stream);
         }
@@ -117,12 +117,12 @@ async fn streams(
     Ok(streams)
 }
 
-async fn members(
+async fn read_members(
     service: &Service,
     firm_id: Uuid,
     at: Timestamp,
 ) -> Result<Vec<MemberThen>, Error> {
-    let firm = streams(service, "Firm", &[firm_id], at).await?;
+    let firm = read_streams(service, "Firm", &[firm_id], at).await?;
     let events = firm.values().flatten().filter_map(|recorded| match &recorded.event {
         Event::Firm(event) => Some((event, &recorded.context)),
         _ => None,
@@ -137,10 +137,10 @@ async fn keys_then(
 ) -> Result<Vec<KeyAccess>, Error> {
     let rows = keys::list(service.store.pool(), firm_id).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.key_id).collect();
-    let streams = streams(service, "Key", &ids, at).await?;
+    let streams = read_streams(service, "Key", &ids, at).await?;
     let then = |row: &keys::KeyRow| {
         let stream = streams.get(&row.key_id.to_string())?;
-        let then = then::key(row.key_id, parts(stream))?;
+        let then = then::key(row.key_id, event_parts(stream))?;
         Some(KeyAccess { then, last_used_at: row.last_used_at.map(Timestamp::from) })
     };
     Ok(rows.iter().filter_map(then).collect())
@@ -155,10 +155,10 @@ async fn tokens_then(
 ) -> Result<Vec<TokenAccess>, Error> {
     let rows = tokens::list(service.store.pool()).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.token_id).collect();
-    let streams = streams(service, "AccessToken", &ids, at).await?;
+    let streams = read_streams(service, "AccessToken", &ids, at).await?;
     let then = |row: &tokens::TokenRow| {
         let stream = streams.get(&row.token_id.to_string())?;
-        let mut then = then::token(row.token_id, parts(stream), at)?;
+        let mut then = then::token(row.token_id, event_parts(stream), at)?;
         if !then.reaches(firm_id) {
             return None;
         }
@@ -180,9 +180,9 @@ async fn users_then(
 ) -> Result<Vec<UserThen>, Error> {
     let since = at.get() - SESSION_TIME;
     let ids = audit::sign_ins(service.store.pool(), INSTALLATION_FIRM_ID, since, at.get()).await?;
-    let streams = streams(service, "SignIn", &ids, at).await?;
+    let streams = read_streams(service, "SignIn", &ids, at).await?;
     let then = |id: &Uuid| {
-        let mut then = then::user(parts(streams.get(&id.to_string())?), at)?;
+        let mut then = then::user(event_parts(streams.get(&id.to_string())?), at)?;
         if !then.reaches(firm_id) {
             return None;
         }
@@ -194,7 +194,9 @@ async fn users_then(
     Ok(ids.iter().filter_map(then).collect())
 }
 
-fn parts(stream: &[RecordedEvent]) -> impl Iterator<Item = (&Event, &domain::event::EventContext)> {
+fn event_parts(
+    stream: &[RecordedEvent],
+) -> impl Iterator<Item = (&Event, &domain::event::EventContext)> {
     stream.iter().map(|recorded| (&recorded.event, &recorded.context))
 }
 

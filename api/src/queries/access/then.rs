@@ -37,7 +37,7 @@ pub(super) fn members<'a>(
         let new = MemberThen { id, role: None, active: true, manages: false, since };
         let member = members.entry(id).or_insert(new);
         member.since = since;
-        member.follow(event);
+        member.apply_event(event);
     }
     members.into_values().collect()
 }
@@ -54,7 +54,7 @@ const fn member_in(event: &FirmEvent) -> Option<Uuid> {
 }
 
 impl MemberThen {
-    fn follow(&mut self, event: &FirmEvent) {
+    fn apply_event(&mut self, event: &FirmEvent) {
         match event {
             FirmEvent::MemberJoined { role, .. } => {
                 (self.role, self.active) = (Some(*role), true);

@@ -51,14 +51,14 @@ pub async fn of_delivery(
     let facts = DeliveryFacts {
         firm_id,
         delivery_id,
-        occurrence_id: deliveries::occurrence(&mut connection, delivery_id).await?,
+        occurrence_id: deliveries::occurrence_of(&mut connection, delivery_id).await?,
         hook_id: row.hook_id,
         response_id: row.response_id,
         cause: row.cause.as_deref().and_then(|cause| cause.parse().ok()),
     };
     let chain = causes::of_delivery(&mut connection, &facts).await?;
     drop(connection);
-    let holding = pauses::holding(service, firm_id, std::slice::from_ref(&row)).await?;
+    let holding = pauses::holding_pauses(service, firm_id, std::slice::from_ref(&row)).await?;
     let held = match holding.get(&delivery_id) {
         Some(pause_id) => {
             pauses::list(service).await?.into_iter().find(|one| one.pause_id == *pause_id)
@@ -79,6 +79,6 @@ pub async fn of_delivery(
             paused_by: pause.actor,
             reason: pause.reason,
         }),
-        steps: chain.tell(service).await?,
+        steps: chain.tell_steps(service).await?,
     })
 }

@@ -68,7 +68,7 @@ pub async fn of_key(service: &Service, key_id: Uuid) -> Result<KeyHistory, Error
         prefix: key.prefix,
         member_id: key.member_id,
         state,
-        steps: chain.tell(service).await?,
+        steps: chain.tell_steps(service).await?,
         hooks_removed,
         cancelled,
     })

@@ -42,40 +42,42 @@ pub async fn verify(
     let mut transaction = proof::long_snapshot(pool).await?;
     let connection = &mut *transaction;
     let through = proof::height(connection).await?.min(scope.to);
-    let lives = lives(connection, scope.part.firm_id).await?;
+    let lives = subscription_lives(connection, scope.part.firm_id).await?;
     let subscriptions = lives.count() as u64;
     let report = ProofReport { through, subscriptions, ..ProofReport::default() };
     let mut walk = ProofWalk { scope, lives, report };
-    let mut after = scope.before();
+    let mut after = scope.position_before();
     // A gap is one step, however wide it is: a forged position must not make the proof endless.
     while let Some(first) = proof::next_position(connection, after).await? {
         if first > through {
             break;
         }
         let until = first.saturating_add(POSITIONS_PER_WINDOW - 1).min(through);
-        walk.window(connection, first.saturating_sub(1), until).await?;
+        walk.walk_window(connection, first.saturating_sub(1), until).await?;
         progress(until, through);
         after = until;
     }
-    walk.unknown(connection).await?;
-    walk.replays(connection).await?;
+    walk.find_unknown(connection).await?;
+    walk.find_unsent_replays(connection).await?;
     Ok(walk.report)
 }
 
 /// The lives of all subscriptions, read from their events.
-async fn lives(
+async fn subscription_lives(
     connection: &mut PgConnection,
     firm_id: Option<Uuid>,
 ) -> Result<SubscriptionLives, DeliveryError> {
     let mut lives = SubscriptionLives::default();
     let mut after = (String::new(), 0);
     loop {
-        let events = proof::lives(connection, &after.0, after.1, firm_id, ROWS_PER_READ).await?;
+        let events =
+            proof::subscription_lives(connection, &after.0, after.1, firm_id, ROWS_PER_READ)
+                .await?;
         for recorded in &events {
             if let (Event::Subscription(event), Ok(hook_id)) =
                 (&recorded.event, recorded.aggregate_id.parse::<Uuid>())
             {
-                lives.take(RecordedChange {
+                lives.take_change(RecordedChange {
                     hook_id,
                     firm_id: recorded.context.firm_id,
                     position: recorded.position,

@@ -12,7 +12,7 @@ use super::report::ProofExample;
 pub(super) const ROWS_PER_READ: i64 = 10_000;
 
 /// The kind of queueing of each delivery. Deliveries that are not queued are left out.
-pub(super) async fn queued(
+pub(super) async fn queued_kinds(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],
 ) -> Result<HashMap<Uuid, QueuedFor>, sqlx::Error> {
@@ -26,7 +26,7 @@ pub(super) async fn queued(
 }
 
 /// The unspread occurrences among these.
-pub(super) async fn unspread(
+pub(super) async fn unspread_among(
     connection: &mut PgConnection,
     occurrence_ids: &[Uuid],
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
@@ -50,7 +50,7 @@ pub(super) struct QueuedRow {
 }
 
 impl QueuedRow {
-    pub(super) fn example(&self) -> ProofExample {
+    pub(super) fn proof_example(&self) -> ProofExample {
         ProofExample {
             wrong: DeliveryFault::Unknown,
             position: None,

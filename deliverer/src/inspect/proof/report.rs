@@ -23,7 +23,7 @@ pub struct ProofScope {
 impl ProofScope {
     /// The position before the first one. The beginning of the log is the lowest position there is,
     /// because a forged event can have one below 1.
-    pub(super) const fn before(&self) -> i64 {
+    pub(super) const fn position_before(&self) -> i64 {
         if self.from > 1 { self.from - 1 } else { i64::MIN }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use domain::audit::once::{
     DeliveryBeginning, DeliveryFault, MatchOverlap, QueuedFor, RecordedOccurrence,
-    SubscriptionLives, judge,
+    SubscriptionLives, first_fault,
 };
 use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::event::Event;
@@ -13,7 +13,7 @@ use projector::replays::{self, QueuedItem};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::queued::{ROWS_PER_READ, outbox_after, queued, unspread};
+use super::queued::{ROWS_PER_READ, outbox_after, queued_kinds, unspread_among};
 use super::report::{ProofExample, ProofReport, ProofScope, UnsentDelivery};
 use crate::error::DeliveryError;
 
@@ -24,23 +24,24 @@ pub(super) struct ProofWalk {
 }
 
 impl ProofWalk {
-    pub(super) async fn window(
+    pub(super) async fn walk_window(
         &mut self,
         connection: &mut PgConnection,
         after: i64,
         through: i64,
     ) -> Result<(), DeliveryError> {
-        let events = proof::beginnings(connection, after, through, self.scope.part).await?;
-        let happened: Vec<RecordedOccurrence<'_>> = events.iter().filter_map(happened).collect();
+        let events = proof::read_beginnings(connection, after, through, self.scope.part).await?;
+        let happened: Vec<RecordedOccurrence<'_>> =
+            events.iter().filter_map(recorded_occurrence).collect();
         let begun: Vec<DeliveryStart<'_>> = events.iter().filter_map(DeliveryStart::new).collect();
-        self.listed(connection, &happened).await?;
-        self.begun(connection, &begun, &happened).await?;
-        self.courses(connection, &begun).await
+        self.check_lists(connection, &happened).await?;
+        self.check_origins(connection, &begun, &happened).await?;
+        self.check_courses(connection, &begun).await
     }
 
     /// Judges the lists of these occurrences: each lists its receivers and no others, and each
     /// listed delivery exists.
-    async fn listed(
+    async fn check_lists(
         &mut self,
         connection: &mut PgConnection,
         happened: &[RecordedOccurrence<'_>],
@@ -54,23 +55,25 @@ impl ProofWalk {
             let missing = self.lives.missing_hooks(one);
             expected.extend(missing.map(|hook_id| (one, hook_id, DeliveryFault::Missing)));
             let strangers = self.lives.unexpected_hooks(one);
-            wrong.extend(strangers.map(|hook_id| example(one, hook_id, DeliveryFault::ToNobody)));
+            wrong.extend(
+                strangers.map(|hook_id| listed_example(one, hook_id, DeliveryFault::ToNobody)),
+            );
             self.report.listed += one.happening.hooks.len() as u64;
-            match self.lives.overlap(one) {
+            match self.lives.match_overlap(one) {
                 MatchOverlap::None => {}
                 MatchOverlap::Some => self.report.overlaps += 1,
                 MatchOverlap::TooOld => {
-                    wrong.push(example(one, Uuid::nil(), DeliveryFault::Unseen));
+                    wrong.push(listed_example(one, Uuid::nil(), DeliveryFault::Unseen));
                 }
             }
         }
-        wrong.into_iter().for_each(|example| self.found(example));
-        self.somewhere(connection, &expected).await
+        wrong.into_iter().for_each(|example| self.count_fault(example));
+        self.find_unsent(connection, &expected).await
     }
 
     /// Judges whether these deliveries are in the log, in the outbox, or unspread. All others are
     /// lost or missing.
-    async fn somewhere(
+    async fn find_unsent(
         &mut self,
         connection: &mut PgConnection,
         expected: &[(&RecordedOccurrence<'_>, Uuid, DeliveryFault)],
@@ -87,10 +90,10 @@ impl ProofWalk {
             .map(|(pair, (id, _))| (pair, *id))
             .collect();
         let unknown: Vec<Uuid> = rest.iter().map(|(_, id)| *id).collect();
-        let queued = queued(connection, &unknown).await?;
+        let queued = queued_kinds(connection, &unknown).await?;
         rest.retain(|(_, id)| !queued.contains_key(id));
         let occurrences: Vec<Uuid> = rest.iter().map(|((one, ..), _)| one.occurrence_id).collect();
-        let unspread = unspread(connection, &occurrences).await?;
+        let unspread = unspread_among(connection, &occurrences).await?;
         for ((one, hook_id, wrong), delivery_id) in rest {
             if unspread.contains(&one.occurrence_id) && *wrong == DeliveryFault::Lost {
                 self.report.unspread += 1;
@@ -99,14 +102,14 @@ impl ProofWalk {
             tracing::debug!(%delivery_id, ?wrong, "neither in the log nor queued");
             let missing = DeliveryOf { hook_id: *hook_id, occurrence_id: one.occurrence_id };
             self.report.unsent.push(UnsentDelivery::Unbegun(missing));
-            self.found(example(one, *hook_id, *wrong));
+            self.count_fault(listed_example(one, *hook_id, *wrong));
         }
         Ok(())
     }
 
     /// Judges whether each of these deliveries belongs to an occurrence and a subscription of its
     /// list.
-    async fn begun(
+    async fn check_origins(
         &mut self,
         connection: &mut PgConnection,
         begun: &[DeliveryStart<'_>],
@@ -123,19 +126,21 @@ impl ProofWalk {
         let far: Vec<&str> = far.iter().map(String::as_str).collect();
         let upcasters = Upcasters::current();
         let loaded = load_first(connection, &upcasters, "Occurrence", &far).await?;
-        known.extend(loaded.iter().filter_map(happened).map(|one| (one.occurrence_id, one)));
+        known.extend(
+            loaded.iter().filter_map(recorded_occurrence).map(|one| (one.occurrence_id, one)),
+        );
         for (one, beginning) in to_hooks() {
             let happened = beginning.delivery_of().and_then(|of| known.get(&of.occurrence_id));
             if let Some(wrong) = self.lives.fault_of_beginning(one.delivery_id, beginning, happened)
             {
-                self.found(one.example(wrong));
+                self.count_fault(one.proof_example(wrong));
             }
         }
         Ok(())
     }
 
     /// Judges the attempts of these deliveries, and whether a pending delivery is queued.
-    async fn courses(
+    async fn check_courses(
         &mut self,
         connection: &mut PgConnection,
         begun: &[DeliveryStart<'_>],
@@ -154,15 +159,15 @@ impl ProofWalk {
             }
         }
         let ids: Vec<Uuid> = begun.iter().map(|one| one.delivery_id).collect();
-        let queued = queued(connection, &ids).await?;
+        let queued = queued_kinds(connection, &ids).await?;
         for (one, name) in begun.iter().zip(&names) {
             let stream = streams.get(name.aggregate_id.as_str()).map_or(&[][..], Vec::as_slice);
             let is_queued = queued.get(&one.delivery_id).copied().unwrap_or(QueuedFor::No);
-            if let Some(wrong) = judge(stream.iter().copied(), is_queued) {
+            if let Some(wrong) = first_fault(stream.iter().copied(), is_queued) {
                 if wrong == DeliveryFault::Lost {
                     self.report.unsent.push(UnsentDelivery::Begun(one.delivery_id));
                 }
-                self.found(one.example(wrong));
+                self.count_fault(one.proof_example(wrong));
             }
         }
         Ok(())
@@ -170,7 +175,7 @@ impl ProofWalk {
 
     /// Finds rows of the outbox that are in no list and no stream of the log. It reads the whole
     /// outbox, for any scope.
-    pub(super) async fn unknown(
+    pub(super) async fn find_unknown(
         &mut self,
         connection: &mut PgConnection,
     ) -> Result<(), DeliveryError> {
@@ -193,19 +198,19 @@ impl ProofWalk {
                 load_first(connection, &Upcasters::current(), "Occurrence", &of).await?;
             let listed: HashSet<Uuid> = occurrences
                 .iter()
-                .filter_map(happened)
+                .filter_map(recorded_occurrence)
                 .flat_map(|one| one.happening.deliveries(one.occurrence_id))
                 .map(|(delivery_id, _)| delivery_id)
                 .collect();
             for (row, _) in rest.iter().filter(|(row, _)| !listed.contains(&row.delivery_id)) {
-                self.found(row.example());
+                self.count_fault(row.proof_example());
             }
         }
     }
 
     /// Finds deliveries that a replay has queued and no process will send. It reads all replays,
     /// for any scope, because no event names the deliveries that a replay drops.
-    pub(super) async fn replays(
+    pub(super) async fn find_unsent_replays(
         &mut self,
         connection: &mut PgConnection,
     ) -> Result<(), DeliveryError> {
@@ -220,13 +225,13 @@ impl ProofWalk {
             };
             after = (last.replay_id, last.place);
             let ids: Vec<Uuid> = rows.iter().map(|row| row.delivery_id).collect();
-            let queued = queued(connection, &ids).await?;
+            let queued = queued_kinds(connection, &ids).await?;
             let is_queued = |row: &QueuedItem| {
                 queued.get(&row.delivery_id) == Some(&QueuedFor::ForReplay(row.replay_id))
             };
             for row in rows.iter().filter(|row| !is_queued(row)) {
                 self.report.unsent.push(UnsentDelivery::Begun(row.delivery_id));
-                self.found(ProofExample {
+                self.count_fault(ProofExample {
                     wrong: DeliveryFault::ReplayLost(row.replay_id),
                     position: None,
                     delivery_id: row.delivery_id,
@@ -237,7 +242,7 @@ impl ProofWalk {
         }
     }
 
-    fn found(&mut self, example: ProofExample) {
+    fn count_fault(&mut self, example: ProofExample) {
         let count = self.report.wrong.entry(example.wrong.kind()).or_default();
         *count += 1;
         if *count <= self.scope.examples as u64 {
@@ -246,7 +251,11 @@ impl ProofWalk {
     }
 }
 
-fn example(one: &RecordedOccurrence<'_>, hook_id: Uuid, wrong: DeliveryFault) -> ProofExample {
+fn listed_example(
+    one: &RecordedOccurrence<'_>,
+    hook_id: Uuid,
+    wrong: DeliveryFault,
+) -> ProofExample {
     ProofExample {
         wrong,
         position: Some(one.position),
@@ -256,7 +265,7 @@ fn example(one: &RecordedOccurrence<'_>, hook_id: Uuid, wrong: DeliveryFault) ->
     }
 }
 
-fn happened(recorded: &RecordedEvent) -> Option<RecordedOccurrence<'_>> {
+fn recorded_occurrence(recorded: &RecordedEvent) -> Option<RecordedOccurrence<'_>> {
     let happening = recorded.event.happening()?;
     let occurrence_id = recorded.aggregate_id.parse().ok()?;
     Some(RecordedOccurrence::at(occurrence_id, recorded.position, &recorded.context, happening))
@@ -281,7 +290,7 @@ impl<'a> DeliveryStart<'a> {
         })
     }
 
-    fn example(&self, wrong: DeliveryFault) -> ProofExample {
+    fn proof_example(&self, wrong: DeliveryFault) -> ProofExample {
         let of = self.beginning.and_then(DeliveryBeginning::delivery_of);
         ProofExample {
             wrong,

@@ -24,12 +24,12 @@ pub enum QueuedFor {
 /// The first fault of a delivery, if any. `events` are all events of its stream in order. `queued`
 /// is the state of the outbox at the same moment.
 #[must_use]
-pub fn judge<'a>(
+pub fn first_fault<'a>(
     events: impl IntoIterator<Item = &'a DeliveryEvent>,
     queued: QueuedFor,
 ) -> Option<DeliveryFault> {
     let mut course = DeliveryCourse::default();
-    let wrong = events.into_iter().find_map(|event| course.take(event).err());
+    let wrong = events.into_iter().find_map(|event| course.take_event(event).err());
     wrong.or_else(|| course.queue_fault(queued))
 }
 
@@ -44,7 +44,7 @@ struct DeliveryCourse {
 }
 
 impl DeliveryCourse {
-    fn take(&mut self, event: &DeliveryEvent) -> Result<(), DeliveryFault> {
+    fn take_event(&mut self, event: &DeliveryEvent) -> Result<(), DeliveryFault> {
         match event {
             DeliveryEvent::DeliveryQueued(_) | DeliveryEvent::DeliveryReissued(_) => {
                 self.allowed = RetrySchedule::RestHook.tries();
@@ -58,34 +58,36 @@ impl DeliveryCourse {
                 self.replays.insert(replayed.replay_id, false);
             }
             DeliveryEvent::DeliveryAttempted(attempt) => {
-                self.begin(attempt.of);
-                return self.tried(attempt);
+                self.begin_listed(attempt.of);
+                return self.take_attempt(attempt);
             }
             DeliveryEvent::DeliveryCancelled { of, .. } => {
-                self.begin(*of);
-                return self.end();
+                self.begin_listed(*of);
+                return self.end_once();
             }
         }
         Ok(())
     }
 
     /// The first event of a listed delivery grants the attempts of a subscription's schedule.
-    fn begin(&mut self, of: Option<DeliveryOf>) {
+    fn begin_listed(&mut self, of: Option<DeliveryOf>) {
         if of.is_some() {
             self.allowed = RetrySchedule::RestHook.tries();
         }
     }
 
-    fn tried(&mut self, attempt: &Attempt) -> Result<(), DeliveryFault> {
+    fn take_attempt(&mut self, attempt: &Attempt) -> Result<(), DeliveryFault> {
         match (attempt.late, attempt.replay_id) {
             // A late answer without effect is history only (case E21).
             (Some(LateEffect::Noted), _) => return Ok(()),
-            (Some(LateEffect::Arrived), _) => return self.succeeded().and_then(|()| self.end()),
-            (None, Some(replay_id)) => return self.replayed(replay_id),
+            (Some(LateEffect::Arrived), _) => {
+                return self.count_success().and_then(|()| self.end_once());
+            }
+            (None, Some(replay_id)) => return self.take_replay(replay_id),
             (None, None) => {}
         }
         if attempt.outcome == Outcome::Delivered {
-            self.succeeded()?;
+            self.count_success()?;
         }
         self.tries += 1;
         if self.tries > self.allowed {
@@ -94,22 +96,22 @@ impl DeliveryCourse {
         if attempt.state_after() == Some(DeliveryState::Pending) {
             return if self.ended { Err(DeliveryFault::AfterTheEnd) } else { Ok(()) };
         }
-        self.end()
+        self.end_once()
     }
 
-    fn replayed(&mut self, replay_id: Uuid) -> Result<(), DeliveryFault> {
+    fn take_replay(&mut self, replay_id: Uuid) -> Result<(), DeliveryFault> {
         match self.replays.insert(replay_id, true) {
             Some(false) => Ok(()),
             Some(true) | None => Err(DeliveryFault::Replay(replay_id)),
         }
     }
 
-    const fn succeeded(&mut self) -> Result<(), DeliveryFault> {
+    const fn count_success(&mut self) -> Result<(), DeliveryFault> {
         self.successes += 1;
         if self.successes > 1 { Err(DeliveryFault::Successes(self.successes)) } else { Ok(()) }
     }
 
-    const fn end(&mut self) -> Result<(), DeliveryFault> {
+    const fn end_once(&mut self) -> Result<(), DeliveryFault> {
         if self.ended {
             return Err(DeliveryFault::AfterTheEnd);
         }
@@ -122,7 +124,7 @@ impl DeliveryCourse {
             // A replay's attempt is not the delivery's own. After the replay nobody would send it.
             (false, QueuedFor::No | QueuedFor::ForReplay(_)) => Some(DeliveryFault::Lost),
             (true, QueuedFor::ForItself) => Some(DeliveryFault::StillQueued),
-            (true, QueuedFor::ForReplay(id)) if !self.awaits(id) => {
+            (true, QueuedFor::ForReplay(id)) if !self.awaits_replay(id) => {
                 Some(DeliveryFault::StillQueued)
             }
             (false, QueuedFor::ForItself) | (true, QueuedFor::No | QueuedFor::ForReplay(_)) => None,
@@ -130,7 +132,7 @@ impl DeliveryCourse {
     }
 
     /// Whether this replay was ordered and has not had its attempt.
-    fn awaits(&self, replay_id: Uuid) -> bool {
+    fn awaits_replay(&self, replay_id: Uuid) -> bool {
         self.replays.get(&replay_id) == Some(&false)
     }
 }

@@ -19,7 +19,7 @@ use crate::event::EventContext;
 use crate::subscription::{SubscriptionEvent, Trigger};
 use crate::values::Timestamp;
 
-pub use course::{QueuedFor, judge};
+pub use course::{QueuedFor, first_fault};
 pub use fault::{DeliveryFault, DeliveryFaultKind};
 
 /// A match may miss a subscription's creation or removal that is at most this old, because the two
@@ -60,7 +60,7 @@ impl<'a> RecordedOccurrence<'a> {
         delivery_id(self.occurrence_id, self.happening.happened_at, hook_id)
     }
 
-    fn lists(&self, hook_id: Uuid) -> bool {
+    fn lists_hook(&self, hook_id: Uuid) -> bool {
         self.happening.hooks.contains(&hook_id)
     }
 }
@@ -137,7 +137,7 @@ impl<'a> DeliveryBeginning<'a> {
 
     /// Id of the delivery by rule. An occurrence and a subscription have one, and each reissue
     /// request has one.
-    fn id(self, of: DeliveryOf, happened: &RecordedOccurrence<'_>) -> Uuid {
+    fn id_by_rule(self, of: DeliveryOf, happened: &RecordedOccurrence<'_>) -> Uuid {
         match self {
             Self::Anew(reissued) => reissue_id(reissued.reissue_of, reissued.request_id),
             Self::Listed(_) | Self::Repaired(_) | Self::Unsaid => happened.delivery_id(of.hook_id),
@@ -171,7 +171,7 @@ pub struct RecordedChange<'a> {
 
 impl SubscriptionLives {
     /// Takes in an event of a subscription. The events of each subscription come in order.
-    pub fn take(&mut self, change: RecordedChange<'_>) {
+    pub fn take_change(&mut self, change: RecordedChange<'_>) {
         let RecordedChange { hook_id, firm_id, position, recorded_at, event } = change;
         match event {
             SubscriptionEvent::SubscriptionCreated { trigger, form_id, .. } => {
@@ -212,7 +212,7 @@ impl SubscriptionLives {
             self.by_firm_and_trigger.get(&(happened.firm_id, happened.happening.trigger));
         let all = of_trigger.map_or(&[][..], Vec::as_slice).iter().copied();
         all.filter(|hook_id| {
-            !happened.lists(*hook_id)
+            !happened.lists_hook(*hook_id)
                 && self
                     .lives
                     .get(hook_id)
@@ -232,7 +232,7 @@ impl SubscriptionLives {
     /// Whether a creation or removal of the firm's subscriptions lies before an occurrence, and its
     /// match missed the change.
     #[must_use]
-    pub fn overlap(&self, happened: &RecordedOccurrence<'_>) -> MatchOverlap {
+    pub fn match_overlap(&self, happened: &RecordedOccurrence<'_>) -> MatchOverlap {
         let after = (happened.firm_id, happened.happening.seen + 1);
         let Some((_, at)) = self.changes.range(after..(happened.firm_id, happened.position)).next()
         else {
@@ -262,13 +262,13 @@ impl SubscriptionLives {
         let (Some(of), Some(happened)) = (begun.delivery_of(), happened) else {
             return Some(DeliveryFault::OfNothing);
         };
-        let may_get_it = happened.lists(of.hook_id)
+        let may_get_it = happened.lists_hook(of.hook_id)
             || (!matches!(begun, DeliveryBeginning::Listed(_))
                 && self.was_seen(of.hook_id, happened));
         if !may_get_it {
             return Some(DeliveryFault::ToNobody);
         }
-        (delivery_id != begun.id(of, happened)).then_some(DeliveryFault::Second)
+        (delivery_id != begun.id_by_rule(of, happened)).then_some(DeliveryFault::Second)
     }
 }
 

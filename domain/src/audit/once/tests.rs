@@ -63,8 +63,8 @@ fn change(hook: u128, firm: u128, position: i64, event: &SubscriptionEvent) -> R
 /// One subscription that lives from 10 to 20.
 fn lives() -> SubscriptionLives {
     let mut lives = SubscriptionLives::default();
-    lives.take(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
-    lives.take(change(2, 1, 20, &removed()));
+    lives.take_change(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
+    lives.take_change(change(2, 1, 20, &removed()));
     lives
 }
 
@@ -99,7 +99,7 @@ fn an_occurrence_lists_subscriptions_live_at_match() {
     assert_eq!(lives.unexpected_hooks(&happened(&silent)).count(), 1);
 
     let mut live = SubscriptionLives::default();
-    live.take(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
+    live.take_change(change(2, 1, 10, &made(Trigger::FormSubmitted, None)));
     assert_eq!(missing(&live, &happening(10, &[])), [id(2)]);
     for (lives, fine, why) in [
         (&live, happening(10, &[2]), "it is listed"),
@@ -115,7 +115,7 @@ fn a_match_misses_only_overlapping_changes() {
     let lives = lives();
     let overlap = |seen, seconds| {
         let recorded_at = (noon().get() + chrono::TimeDelta::seconds(seconds)).into();
-        lives.overlap(&RecordedOccurrence { recorded_at, ..happened(&happening(seen, &[])) })
+        lives.match_overlap(&RecordedOccurrence { recorded_at, ..happened(&happening(seen, &[])) })
     };
     assert_eq!(overlap(20, 999), MatchOverlap::None);
     assert_eq!(overlap(15, 60), MatchOverlap::Some);
@@ -178,8 +178,8 @@ fn a_request_reissues_a_delivery_once() {
     assert_eq!(beginning(reissue_id(original, id(7)), &listed), Some(DeliveryFault::Second));
     let later = happening(20, &[]);
     assert_eq!(beginning(reissue_id(original, request_id), &later), Some(DeliveryFault::ToNobody));
-    assert_eq!(judge([&anew], QueuedFor::ForItself), None);
-    assert_eq!(judge([&anew], QueuedFor::No), Some(DeliveryFault::Lost));
+    assert_eq!(first_fault([&anew], QueuedFor::ForItself), None);
+    assert_eq!(first_fault([&anew], QueuedFor::No), Some(DeliveryFault::Lost));
 }
 
 fn attempt(number: u32, outcome: Outcome) -> Attempt {
@@ -212,7 +212,7 @@ fn queued() -> DeliveryEvent {
 }
 
 fn judged(events: &[DeliveryEvent], is_queued: QueuedFor) -> Option<DeliveryFault> {
-    judge(std::iter::once(&queued()).chain(events), is_queued)
+    first_fault(std::iter::once(&queued()).chain(events), is_queued)
 }
 
 #[test]
@@ -313,14 +313,14 @@ fn each_retry_gives_a_step_five_tries() {
     let retried = RetriedStep { order: order.clone(), tries: 5, body: None };
     let mut events = vec![DeliveryEvent::StepQueued(order)];
     events.extend(tries(1));
-    assert_eq!(judge(&events, QueuedFor::No), None);
+    assert_eq!(first_fault(&events, QueuedFor::No), None);
     events.push(DeliveryEvent::StepRetried(retried));
-    assert_eq!(judge(&events, QueuedFor::No), Some(DeliveryFault::Lost));
+    assert_eq!(first_fault(&events, QueuedFor::No), Some(DeliveryFault::Lost));
     events.extend(tries(6));
-    assert_eq!(judge(&events, QueuedFor::No), None);
+    assert_eq!(first_fault(&events, QueuedFor::No), None);
     events.pop();
     events.extend([tried(10, Outcome::Retry), tried(11, Outcome::Failed)]);
-    assert_eq!(judge(&events, QueuedFor::No), Some(DeliveryFault::Tries(11, 10)));
+    assert_eq!(first_fault(&events, QueuedFor::No), Some(DeliveryFault::Tries(11, 10)));
 }
 
 /// One entry of a made-up log, about one of a few firms, forms and subscriptions.
@@ -403,12 +403,12 @@ proptest! {
                     firm_of.insert(hook, firm);
                     seen.insert(firm, position(place));
                     let event = made(Trigger::ALL[trigger], form.map(id));
-                    lives.take(change(hook, firm, position(place), &event));
+                    lives.take_change(change(hook, firm, position(place), &event));
                 }
                 Entry::Removed { hook } => {
                     let firm = firm_of[&hook];
                     seen.insert(firm, position(place));
-                    lives.take(change(hook, firm, position(place), &removed()));
+                    lives.take_change(change(hook, firm, position(place), &removed()));
                 }
                 Entry::Occurred { firm, .. } => {
                     seen_by.push(seen.get(&firm).copied().unwrap_or_default());
@@ -428,7 +428,7 @@ proptest! {
             };
             prop_assert_eq!(lives.missing_hooks(&all(&listed)).count(), 0);
             prop_assert_eq!(lives.unexpected_hooks(&all(&listed)).count(), 0);
-            prop_assert_eq!(lives.overlap(&all(&listed)), MatchOverlap::None);
+            prop_assert_eq!(lives.match_overlap(&all(&listed)), MatchOverlap::None);
             let nobody = Happening { hooks: Vec::new(), ..listed.clone() };
             let mut hooks: Vec<_> = lives.missing_hooks(&all(&nobody)).collect();
             hooks.sort_unstable();

@@ -48,12 +48,12 @@ impl PermitUsage {
 
     /// Number of permits that may be lent to firms and hosts that hold their share.
     #[must_use]
-    pub fn lendable(&self) -> usize {
+    pub fn lendable_permits(&self) -> usize {
         self.free.saturating_sub(reserved_permits(self.permits))
     }
 
     /// The share of one of so many firms, or of one of so many hosts, with work.
-    fn share(&self, sharers: usize) -> usize {
+    fn permit_share(&self, sharers: usize) -> usize {
         reserved_permits(self.permits).min(self.permits / (sharers + 1)).max(1)
     }
 
@@ -65,22 +65,22 @@ impl PermitUsage {
     /// The firms that get no permit now.
     #[must_use]
     pub fn firms_at_share(&self) -> Vec<Uuid> {
-        if self.lendable() > 0 {
+        if self.lendable_permits() > 0 {
             return Vec::new();
         }
-        holders_at(&self.held, self.share(self.held.len()))
+        holders_at(&self.held, self.permit_share(self.held.len()))
     }
 
     /// The hosts that get no permit now.
     #[must_use]
     pub fn hosts_at_share(&self, flight: &FlightCounts) -> Vec<String> {
         let hosts = flight.permits.len();
-        if self.lendable() > 0 {
+        if self.lendable_permits() > 0 {
             Vec::new()
         } else if self.free > last_permits(self.permits) {
-            holders_at(&flight.permits, self.share(hosts))
+            holders_at(&flight.permits, self.permit_share(hosts))
         } else {
-            holders_at(&flight.permits, self.share(hosts).min(self.last_share(hosts)))
+            holders_at(&flight.permits, self.permit_share(hosts).min(self.last_share(hosts)))
         }
     }
 }
@@ -137,7 +137,7 @@ pub struct StandingRoom {
 impl StandingRoom {
     /// The room beside the attempts in flight.
     #[must_use]
-    pub fn beside(flight: &FlightCounts, permits: usize) -> Self {
+    pub fn beside_flight(flight: &FlightCounts, permits: usize) -> Self {
         let held = |standing: HostStanding| -> usize {
             let of_standing =
                 flight.permits.iter().filter(|(host, _)| flight.standing(host) == standing);
@@ -165,7 +165,7 @@ impl StandingRoom {
 
     /// Takes a permit for a host of this standing, which is its permit number `host_turn`, if one
     /// is left.
-    fn take(&mut self, standing: HostStanding, host_turn: usize) -> bool {
+    fn take_permit(&mut self, standing: HostStanding, host_turn: usize) -> bool {
         let is_first = standing == HostStanding::Unknown && host_turn == 0;
         let left = if is_first { Some(self.first_attempts) } else { self.left_for(standing) };
         if left == Some(0) {
@@ -207,13 +207,13 @@ struct TurnOfCandidate {
 /// A candidate within the shares of its host and its firm gets any free permit but the last ones,
 /// which have shares of their own. Other candidates get permits that may be lent.
 #[must_use]
-pub fn choose(
+pub fn choose_deliveries(
     due: Vec<ClaimCandidate>,
     room: &PermitUsage,
     mut flight: FlightCounts,
     caps: HostCaps,
 ) -> ClaimChoice {
-    let mut standings = StandingRoom::beside(&flight, room.permits);
+    let mut standings = StandingRoom::beside_flight(&flight, room.permits);
     let candidates = take_turns(due, room, &mut flight, caps);
     let firms: HashSet<Uuid> = room
         .held
@@ -222,8 +222,8 @@ pub fn choose(
         .chain(candidates.iter().map(|one| one.candidate.firm_id))
         .collect();
     let hosts: HashSet<&str> = flight.permits.keys().map(String::as_str).collect();
-    let firm_share = room.share(firms.len());
-    let host_share = room.share(hosts.len());
+    let firm_share = room.permit_share(firms.len());
+    let host_share = room.permit_share(hosts.len());
     let last_share = room.last_share(hosts.len());
     let (within, beyond): (Vec<_>, Vec<_>) = candidates
         .into_iter()
@@ -239,7 +239,7 @@ pub fn choose(
             if left <= last_permits(room.permits) && host_turn >= last_share {
                 continue;
             }
-            if standings.take(standing, host_turn) {
+            if standings.take_permit(standing, host_turn) {
                 left -= 1;
                 served.insert(candidate.lane_id);
                 choice.deliveries.push(candidate.delivery_id);
@@ -250,7 +250,7 @@ pub fn choose(
         permits - left
     };
     let given = give(within, room.free);
-    give(beyond, room.lendable().saturating_sub(given));
+    give(beyond, room.lendable_permits().saturating_sub(given));
     choice.crowded_out.retain(|lane_id| !served.contains(lane_id));
     choice
 }
@@ -269,7 +269,7 @@ fn take_turns(
     let mut held = room.held.clone();
     let mut candidates = Vec::new();
     for candidate in by_firm {
-        if flight.takes(&candidate, caps) {
+        if flight.count_if_room(&candidate, caps) {
             candidates.push(TurnOfCandidate {
                 standing: flight.standing_of(&candidate),
                 host_turn: count_up(&mut flight.permits, candidate.host.clone()),
@@ -284,7 +284,7 @@ fn take_turns(
 
 impl FlightCounts {
     /// Counts the claimed attempts of a lane.
-    pub fn count(
+    pub fn count_lane(
         &mut self,
         lane_id: Uuid,
         firm_id: Uuid,
@@ -325,7 +325,7 @@ impl FlightCounts {
 
     /// Counts the candidate if its host has a slot, or if it may be claimed ahead. A delivery
     /// claimed ahead waits for a slot of its firm and uses none of its host.
-    fn takes(&mut self, one: &ClaimCandidate, caps: HostCaps) -> bool {
+    fn count_if_room(&mut self, one: &ClaimCandidate, caps: HostCaps) -> bool {
         let key = (one.firm_id, one.host.clone());
         let ahead = self.ahead.get(&key).copied().unwrap_or(0);
         let host_limit = self.host_limit(&one.host, caps);
@@ -404,7 +404,7 @@ mod tests {
         flight: FlightCounts,
         caps: HostCaps,
     ) -> Vec<Uuid> {
-        choose(due, room, flight, caps).deliveries
+        choose_deliveries(due, room, flight, caps).deliveries
     }
 
     /// Another lane to the host `a`.
@@ -452,8 +452,8 @@ mod tests {
         assert_eq!(sent.iter().filter(|firm| **firm == 2).count(), 2, "five to the host");
         let mut flight = responsive(HOSTS);
         let (firm_id, host) = to_a(1);
-        flight.count(Uuid::from_u128(7), firm_id, host.clone(), 2, CAPS);
-        flight.count(Uuid::from_u128(8), firm_id, host, 5, CAPS);
+        flight.count_lane(Uuid::from_u128(7), firm_id, host.clone(), 2, CAPS);
+        flight.count_lane(Uuid::from_u128(8), firm_id, host, 5, CAPS);
         assert_eq!((flight.pairs[&to_a(1)], flight.hosts["a.example"]), (7, 3));
         assert_eq!(chosen(due(2, "a.example", 9), &ample(), flight, CAPS).len(), 2);
     }
@@ -589,13 +589,13 @@ mod tests {
     fn silent_hosts_share_half_of_the_permits() {
         let all: Vec<_> = HOSTS.iter().flat_map(|host| due(1, host, 30)).collect();
         let caps = HostCaps { per_firm_and_host: 99, per_host: 99 };
-        let choice = choose(all.clone(), &PermitUsage::new(64), silent(HOSTS), caps);
+        let choice = choose_deliveries(all.clone(), &PermitUsage::new(64), silent(HOSTS), caps);
         assert_eq!(choice.deliveries.len(), 32);
         assert!(choice.crowded_out.is_empty(), "each lane has some");
         let mut flight = silent(HOSTS);
         flight.permits.insert("b".to_owned(), 32);
         let room = PermitUsage { permits: 64, free: 32, ..PermitUsage::default() };
-        let choice = choose(due(1, "a", 30), &room, flight.clone(), caps);
+        let choice = choose_deliveries(due(1, "a", 30), &room, flight.clone(), caps);
         assert_eq!(
             choice,
             ClaimChoice { deliveries: Vec::new(), crowded_out: HashSet::from([all[0].lane_id]) }
@@ -612,7 +612,7 @@ mod tests {
         let hosts: Vec<String> = (1..=300).map(|host| format!("{host}.example")).collect();
         let all: Vec<_> = (1..).zip(&hosts).flat_map(|(firm, host)| due(firm, host, 1)).collect();
         let room = PermitUsage::new(256);
-        let choice = choose(all, &room, responsive(&["a"]), HostCaps::default());
+        let choice = choose_deliveries(all, &room, responsive(&["a"]), HostCaps::default());
         assert_eq!((choice.deliveries.len(), choice.crowded_out.len()), (224, 76));
         let mut flight = responsive(&["a"]);
         flight.permits.extend(hosts.into_iter().take(224).map(|host| (host, 1)));

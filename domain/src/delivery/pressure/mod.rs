@@ -59,7 +59,7 @@ impl HostCaps {
     /// Number of deliveries that may be claimed ahead for a firm and a host. The host takes so many
     /// within `within`, if one answer takes `answers_in`.
     #[must_use]
-    pub fn ahead(self, within: Duration, answers_in: Duration) -> usize {
+    pub fn ahead_limit(self, within: Duration, answers_in: Duration) -> usize {
         let turns = within.as_micros() / answers_in.as_micros().max(1);
         let turns =
             usize::try_from(turns).unwrap_or(CLAIM_AHEAD_TURNS_MAX).min(CLAIM_AHEAD_TURNS_MAX);
@@ -111,8 +111,9 @@ mod tests {
 
     #[test]
     fn quicker_hosts_are_claimed_further_ahead() {
-        let ahead =
-            |millis| HostCaps::default().ahead(CLAIM_AHEAD_WINDOW, Duration::from_millis(millis));
+        let ahead = |millis| {
+            HostCaps::default().ahead_limit(CLAIM_AHEAD_WINDOW, Duration::from_millis(millis))
+        };
         assert_eq!(
             [0, 1, 10, 11, 25, 26, 50, 51, 10_000].map(ahead),
             [160, 160, 160, 128, 64, 32, 32, 0, 0]

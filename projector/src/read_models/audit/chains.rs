@@ -27,40 +27,40 @@ impl HeadRow {
         Self {
             firm_id,
             sequence: chain.sequence().cast_signed(),
-            hash: *chain.last(),
-            frontier: chain.frontier(),
+            hash: *chain.last_hash(),
+            frontier: chain.frontier_bytes(),
         }
     }
 
     /// Restores the chain. Returns `None` if the row is no end of a chain.
     #[must_use]
-    pub fn chain(&self) -> Option<AuditChain> {
+    pub fn restored_chain(&self) -> Option<AuditChain> {
         AuditChain::restored(self.sequence.cast_unsigned(), self.hash, &self.frontier)
     }
 
     /// Returns the head for a signed checkpoint. Returns `None` if the row is no end of a chain.
     #[must_use]
-    pub fn head(&self) -> Option<ChainHead> {
-        Some(self.chain()?.head(self.firm_id))
+    pub fn chain_head(&self) -> Option<ChainHead> {
+        Some(self.restored_chain()?.head(self.firm_id))
     }
 }
 
 /// Loads the chains of these firms. A firm without entries has no chain.
-pub(super) async fn load(
+pub(super) async fn load_chains(
     connection: &mut PgConnection,
     firms: &BTreeSet<Uuid>,
 ) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
     let firms: Vec<Uuid> = firms.iter().copied().collect();
-    read(chains(connection, &firms).await?)
+    restore_chains(chain_ends(connection, &firms).await?)
 }
 
-fn read(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
+fn restore_chains(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
     let broken = |row: &HeadRow| {
         sqlx::Error::Decode(
             format!("the kept end of the chain of {} is not one", row.firm_id).into(),
         )
     };
-    let chain = |row: HeadRow| Ok((row.firm_id, row.chain().ok_or_else(|| broken(&row))?));
+    let chain = |row: HeadRow| Ok((row.firm_id, row.restored_chain().ok_or_else(|| broken(&row))?));
     rows.into_iter().map(chain).collect()
 }
 
@@ -68,7 +68,7 @@ fn read(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, AuditChain>, sqlx::Error> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn chains(
+pub async fn chain_ends(
     connection: &mut PgConnection,
     firms: &[Uuid],
 ) -> Result<Vec<HeadRow>, sqlx::Error> {
@@ -80,7 +80,7 @@ pub async fn chains(
     .await
 }
 
-pub(super) async fn keep(
+pub(super) async fn keep_chains(
     connection: &mut PgConnection,
     chains: &BTreeMap<Uuid, AuditChain>,
 ) -> Result<(), sqlx::Error> {

@@ -24,13 +24,14 @@ use uuid::Uuid;
 use crate::follow::Projection;
 
 pub use chains::{
-    ComparedHead, GrownChain, HeadRow, chains, compared_heads_after, grown_after, heads_after,
+    ComparedHead, GrownChain, HeadRow, chain_ends, compared_heads_after, grown_after, heads_after,
 };
 pub use placed::{PlacedEntry, placed_entries};
 pub use questions::{
-    AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count, count_firms, find_at,
-    find_at_all, followed_to, hashes, hashes_after, last_position, list, list_after, list_from,
-    of_subject, operators, position_of_event, proving_span, sequences_at, sign_ins, span, stretch,
+    AuditFilter, ChainHash, ChainSpan, OperatorSeen, by_hash, count_entries, count_firms, find_at,
+    find_at_all, find_span, followed_to, hashes_after, last_position, list_after, list_entries,
+    list_from, list_hashes, list_operators, list_span, of_subject, position_of_event, proving_span,
+    sequences_at, sign_ins,
 };
 
 /// The writer of the audit log.
@@ -41,7 +42,7 @@ impl Projection for AuditLog {
     const WAKES: WakeOn = WakeOn::OtherEvents;
     const PASSES: &'static [&'static str] = &UNAUDITED_EVENTS;
 
-    fn apply<'a>(
+    fn apply_batch<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [RecordedEvent],
@@ -60,10 +61,10 @@ impl Projection for AuditLog {
                 return Ok(());
             }
             let firms: BTreeSet<Uuid> = entries.iter().map(|entry| entry.firm_id).collect();
-            let mut chains = chains::load(connection, &firms).await?;
-            let rows = link(&entries, &mut chains);
-            insert(connection, &rows).await?;
-            chains::keep(connection, &chains).await
+            let mut chains = chains::load_chains(connection, &firms).await?;
+            let rows = link_entries(&entries, &mut chains);
+            insert_entries(connection, &rows).await?;
+            chains::keep_chains(connection, &chains).await
         })
     }
 }
@@ -162,7 +163,7 @@ async fn without_present(
     Ok(entries.map(|placed| placed.entry).collect())
 }
 
-async fn subscribed(
+async fn subscription_origins(
     connection: &mut PgConnection,
     hooks: &BTreeSet<String>,
 ) -> Result<HashMap<String, SubscriptionOrigin>, TailError> {
@@ -172,22 +173,25 @@ async fn subscribed(
     let ids: Vec<&str> = hooks.iter().map(String::as_str).collect();
     let first = load_first(connection, &Upcasters::current(), "Subscription", &ids).await?;
     let made = first.into_iter().filter_map(|recorded| {
-        let made = SubscriptionOrigin::by(&recorded.event)?;
+        let made = SubscriptionOrigin::from_event(&recorded.event)?;
         Some((recorded.aggregate_id, made))
     });
     Ok(made.collect())
 }
 
 /// Links each entry to its firm's chain.
-fn link(entries: &[AuditEntry], chains: &mut BTreeMap<Uuid, AuditChain>) -> Vec<EntryRow> {
+fn link_entries(entries: &[AuditEntry], chains: &mut BTreeMap<Uuid, AuditChain>) -> Vec<EntryRow> {
     let link = |entry: &AuditEntry| {
-        let linked = chains.entry(entry.firm_id).or_default().add(entry);
+        let linked = chains.entry(entry.firm_id).or_default().add_entry(entry);
         EntryRow::new(entry, linked)
     };
     entries.iter().map(link).collect()
 }
 
-async fn insert(connection: &mut PgConnection, rows: &[EntryRow]) -> Result<(), sqlx::Error> {
+async fn insert_entries(
+    connection: &mut PgConnection,
+    rows: &[EntryRow],
+) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into audit_log (firm_id, sequence, position, at, action, actor_kind, actor_id,
                                 subject_kind, subject_id, reason, evidence, entry, previous_hash,

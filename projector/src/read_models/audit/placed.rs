@@ -10,7 +10,7 @@ use eventstore::tail::{self, TailError};
 use eventstore::{RecordedEvent, Upcasters};
 use sqlx::PgConnection;
 
-use super::subscribed;
+use super::subscription_origins;
 
 /// An entry, and the position at which it follows the entries before it.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +46,7 @@ pub async fn placed_entries(
     late: &LateStatements,
 ) -> Result<Vec<PlacedEntry>, TailError> {
     let mut placed = Vec::with_capacity(events.len());
-    for event in events.iter().filter(|event| late.about(event.place()).is_none()) {
+    for event in events.iter().filter(|event| late.statement_about(event.place()).is_none()) {
         let place = event.position;
         placed.push(PlacedEvent { place, event: Cow::Borrowed(event) });
         // The late event may itself be a statement, whose own entry was missing.
@@ -56,7 +56,7 @@ pub async fn placed_entries(
             placed.push(PlacedEvent { place, event: Cow::Owned(event) });
         }
     }
-    entries(connection, &placed).await
+    make_entries(connection, &placed).await
 }
 
 /// Reads the event that a statement is about, if the event is one and holds.
@@ -72,10 +72,10 @@ async fn late_event(
     };
     let position = statement.about.position;
     let found = tail::read_at(connection, &Upcasters::current(), position).await?;
-    Ok(found.filter(|found| late.about(found.place()) == Some(&statement)))
+    Ok(found.filter(|found| late.statement_about(found.place()) == Some(&statement)))
 }
 
-async fn entries(
+async fn make_entries(
     connection: &mut PgConnection,
     placed: &[PlacedEvent<'_>],
 ) -> Result<Vec<PlacedEntry>, TailError> {
@@ -83,7 +83,7 @@ async fn entries(
         subscription_in(&placed.event.aggregate_id, &placed.event.event).map(str::to_owned)
     };
     let hooks: BTreeSet<String> = placed.iter().filter_map(about).collect();
-    let subscribed: HashMap<String, _> = subscribed(connection, &hooks).await?;
+    let subscribed: HashMap<String, _> = subscription_origins(connection, &hooks).await?;
     let entry = |PlacedEvent { place, event }: &PlacedEvent<'_>| {
         let stored = EntrySource {
             position: event.position,

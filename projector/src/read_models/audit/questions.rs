@@ -47,13 +47,13 @@ pub struct AuditFilter {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn list(
+pub async fn list_entries(
     pool: &PgPool,
     firm_id: Uuid,
     filter: &AuditFilter,
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
-    EntryList { firm_id, filter, limit }.statement().build_query_as().fetch_all(pool).await
+    EntryList { firm_id, filter, limit }.build_statement().build_query_as().fetch_all(pool).await
 }
 
 /// Actions that are looked up one by one, at most. More of them are most of a chain.
@@ -85,7 +85,7 @@ enum EntryIndex<'a> {
 }
 
 impl<'a> EntryList<'a> {
-    fn statement(&self) -> QueryBuilder<'a, Postgres> {
+    fn build_statement(&self) -> QueryBuilder<'a, Postgres> {
         let AuditFilter { actions, actor, subject, since, until, .. } = self.filter;
         let is_of_chain = actions.is_none()
             && [since, until].iter().all(|time| time.is_none())
@@ -122,7 +122,7 @@ impl<'a> EntryList<'a> {
         parties: [Option<ColumnValue<'a>>; 2],
     ) {
         if let (EntryIndex::WantedAction, Some(actions)) = (index, &self.filter.actions) {
-            statement.push("(select one.* from unnest(").push_bind(distinct(actions));
+            statement.push("(select one.* from unnest(").push_bind(distinct_actions(actions));
             statement.push("::text[]) wanted (action) cross join lateral ");
             self.push_by_index(statement, index, parties);
             statement.push(" one)");
@@ -172,7 +172,7 @@ impl<'a> EntryList<'a> {
         if !matches!(index, EntryIndex::WantedAction)
             && let Some(actions) = actions
         {
-            statement.push(" and action = any(").push_bind(distinct(actions)).push(")");
+            statement.push(" and action = any(").push_bind(distinct_actions(actions)).push(")");
         }
         for (column, value) in parties.into_iter().flatten() {
             if !matches!(index, EntryIndex::Column((own, _)) if own == column) {
@@ -207,7 +207,7 @@ fn kind_or_id<'a>(
 }
 
 /// The actions, each once: an action named twice would give its entries twice.
-fn distinct(actions: &[&'static str]) -> Vec<&'static str> {
+fn distinct_actions(actions: &[&'static str]) -> Vec<&'static str> {
     actions.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
@@ -287,7 +287,7 @@ pub struct OperatorSeen {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn operators(
+pub async fn list_operators(
     pool: &PgPool,
     firm_id: Uuid,
     until: DateTime<Utc>,
@@ -366,7 +366,7 @@ pub async fn list_from(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+pub async fn count_entries(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from audit_log").fetch_one(connection).await
 }
 
@@ -402,7 +402,7 @@ pub struct ChainSpan {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn span(
+pub async fn find_span(
     connection: &mut PgConnection,
     firm_id: Uuid,
     through: i64,
@@ -485,7 +485,7 @@ pub async fn last_position(connection: &mut PgConnection) -> Result<i64, sqlx::E
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn stretch(
+pub async fn list_span(
     connection: &mut PgConnection,
     firm_id: Uuid,
     span: ChainSpan,
@@ -502,7 +502,7 @@ pub async fn stretch(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn hashes(
+pub async fn list_hashes(
     connection: &mut PgConnection,
     firm_id: Uuid,
     span: ChainSpan,

@@ -21,7 +21,7 @@ pub struct Destination {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn destinations(
+pub async fn destinations_of(
     pool: &PgPool,
     deliveries: &[(Uuid, Option<Uuid>)],
 ) -> Result<Vec<Destination>, sqlx::Error> {

@@ -38,7 +38,7 @@ pub struct DeliveryFilter {
 impl DeliveryFilter {
     /// The page begins below this place: the last delivery of the page before, or the end of the
     /// time. A second bound on the time would make the scan of the index begin at the newest row.
-    fn bound(&self) -> (DateTime<Utc>, Uuid) {
+    fn page_bound(&self) -> (DateTime<Utc>, Uuid) {
         let end = (self.until.unwrap_or(FAR_AHEAD), Uuid::nil());
         self.after.map_or(end, |after| after.min(end))
     }
@@ -117,7 +117,7 @@ pub async fn list(
         (None, Some(DeliveryState::Delivered) | None) if rare => OF_RARE_TRIGGER,
         (None, Some(DeliveryState::Delivered) | None) => ANY,
     };
-    page(pool, statement, firm_id, wanted).await
+    fetch_page(pool, statement, firm_id, wanted).await
 }
 
 /// Lists the deliveries of a firm's workflow steps, newest first.
@@ -129,7 +129,7 @@ pub async fn list_steps(
     firm_id: Uuid,
     wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
-    page(pool, OF_STEPS, firm_id, wanted).await
+    fetch_page(pool, OF_STEPS, firm_id, wanted).await
 }
 
 /// Lists the deliveries of a firm that are pending, or ended at this time or later, newest first.
@@ -149,25 +149,25 @@ pub async fn list_ended_later(
         ListedKind::All => ENDED_LATER,
         ListedKind::Steps => STEPS_ENDED_LATER,
     };
-    filtered(statement, firm_id, wanted).bind(ended_since).fetch_all(pool).await
+    filtered_query(statement, firm_id, wanted).bind(ended_since).fetch_all(pool).await
 }
 
-async fn page(
+async fn fetch_page(
     pool: &PgPool,
     statement: &'static str,
     firm_id: Uuid,
     wanted: &DeliveryFilter,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
-    filtered(statement, firm_id, wanted).fetch_all(pool).await
+    filtered_query(statement, firm_id, wanted).fetch_all(pool).await
 }
 
 /// The statement with its parameters `$1` to `$8`.
-fn filtered<'q>(
+fn filtered_query<'q>(
     statement: &'static str,
     firm_id: Uuid,
     wanted: &DeliveryFilter,
 ) -> QueryAs<'q, Postgres, DeliveryRow, PgArguments> {
-    let (before, before_id) = wanted.bound();
+    let (before, before_id) = wanted.page_bound();
     sqlx::query_as(statement)
         .bind(firm_id)
         .bind(wanted.hook_id)
@@ -245,7 +245,7 @@ pub async fn of_run(pool: &PgPool, page: RunPage) -> Result<Vec<DeliveryRow>, sq
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn among(
+pub async fn list_among(
     pool: &PgPool,
     firm_id: Uuid,
     delivery_ids: &[Uuid],
@@ -279,9 +279,9 @@ mod tests {
             after: after.and_then(at).map(|time| (time, Uuid::max())),
             ..DeliveryFilter::default()
         };
-        assert_eq!(filter(None, None).bound(), (FAR_AHEAD, Uuid::nil()));
-        assert_eq!(Some(filter(Some(9), None).bound().0), at(9));
-        assert_eq!(filter(Some(9), Some(9)).bound().1, Uuid::nil());
-        assert_eq!(Some(filter(Some(9), Some(8)).bound().0), at(8));
+        assert_eq!(filter(None, None).page_bound(), (FAR_AHEAD, Uuid::nil()));
+        assert_eq!(Some(filter(Some(9), None).page_bound().0), at(9));
+        assert_eq!(filter(Some(9), Some(9)).page_bound().1, Uuid::nil());
+        assert_eq!(Some(filter(Some(9), Some(8)).page_bound().0), at(8));
     }
 }

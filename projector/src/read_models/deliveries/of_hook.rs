@@ -64,7 +64,7 @@ pub struct HookHealth {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn health(
+pub async fn hook_health(
     pool: &PgPool,
     firm_id: Uuid,
     hook_ids: &[Uuid],

@@ -19,7 +19,7 @@ use uuid::Uuid;
 const ROWS_PER_INSERT: usize = 5_000;
 
 /// Writes a batch. A delivery that begins and ends in one batch, as most do, is written once.
-pub(super) async fn write(
+pub(super) async fn write_batch(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
 ) -> Result<(), sqlx::Error> {
@@ -67,7 +67,7 @@ impl<'a> DeliverySource<'a> {
         }
     }
 
-    const fn step(self) -> Option<StepName> {
+    const fn step_name(self) -> Option<StepName> {
         match self {
             Self::Listed(..) | Self::Repaired(_) | Self::Anew(_) => None,
             Self::Step(order) => Some(order.step),
@@ -75,7 +75,7 @@ impl<'a> DeliverySource<'a> {
     }
 
     /// Returns the host of a workflow step.
-    fn host(self) -> Option<String> {
+    fn step_host(self) -> Option<String> {
         match self {
             Self::Listed(..) | Self::Repaired(_) | Self::Anew(_) => None,
             Self::Step(order) => Some(order.target.host()),
@@ -83,7 +83,7 @@ impl<'a> DeliverySource<'a> {
     }
 
     /// Returns the trigger, the form and the response.
-    fn about(self) -> (Trigger, Uuid, Uuid) {
+    fn trigger_and_source(self) -> (Trigger, Uuid, Uuid) {
         let of = |sent: &Consignment| (sent.trigger, sent.form_id, sent.response_id);
         match self {
             Self::Listed(_, happening) => {
@@ -128,7 +128,7 @@ impl DeliveryUpdate {
         Self { state: DeliveryState::Pending.name(), next_try_at, ..Self::default() }
     }
 
-    fn follow(&mut self, attempt: &Attempt, after: DeliveryState) {
+    fn follow_attempt(&mut self, attempt: &Attempt, after: DeliveryState) {
         self.state = after.name();
         self.cause = attempt.cancelled.map(CancelCause::name);
         self.next_try_at = attempt.next_try_at.map(Timestamp::get);
@@ -145,9 +145,9 @@ impl<'a> DeliveryBatch<'a> {
         for recorded in events {
             let Ok(id) = recorded.aggregate_id.parse() else { continue };
             match &recorded.event {
-                Event::Delivery(event) => batch.push(id, event, recorded),
+                Event::Delivery(event) => batch.push_event(id, event, recorded),
                 Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(happening)) => {
-                    batch.list(id, happening, recorded);
+                    batch.push_listed(id, happening, recorded);
                 }
                 _ => {}
             }
@@ -155,14 +155,19 @@ impl<'a> DeliveryBatch<'a> {
         batch
     }
 
-    fn list(&mut self, occurrence_id: Uuid, happening: &'a Happening, recorded: &'a RecordedEvent) {
+    fn push_listed(
+        &mut self,
+        occurrence_id: Uuid,
+        happening: &'a Happening,
+        recorded: &'a RecordedEvent,
+    ) {
         for (delivery_id, hook_id) in happening.deliveries(occurrence_id) {
             let of = DeliveryOf { hook_id, occurrence_id };
             self.queued.push((delivery_id, recorded, DeliverySource::Listed(of, happening)));
         }
     }
 
-    fn push(&mut self, id: Uuid, event: &'a DeliveryEvent, recorded: &'a RecordedEvent) {
+    fn push_event(&mut self, id: Uuid, event: &'a DeliveryEvent, recorded: &'a RecordedEvent) {
         match event {
             DeliveryEvent::DeliveryQueued(consignment) => {
                 self.queued.push((id, recorded, DeliverySource::Repaired(consignment)));
@@ -182,7 +187,7 @@ impl<'a> DeliveryBatch<'a> {
             DeliveryEvent::DeliveryReplayed(_) => {}
             DeliveryEvent::DeliveryAttempted(attempt) => {
                 if let Some(after) = attempt.state_after() {
-                    self.states.entry(id).or_default().follow(attempt, after);
+                    self.states.entry(id).or_default().follow_attempt(attempt, after);
                 }
             }
             DeliveryEvent::DeliveryCancelled { cause, .. } => {
@@ -218,13 +223,13 @@ async fn insert_queued(
     .bind(begun.iter().map(|one| one.recorded.context.firm_id).collect::<Vec<_>>())
     .bind(queued().map(|q| q.delivery_of().map(|of| of.hook_id)).collect::<Vec<_>>())
     .bind(queued().map(|q| q.delivery_of().map(|of| of.occurrence_id)).collect::<Vec<_>>())
-    .bind(queued().map(|q| q.step().map(|step| step.run_id)).collect::<Vec<_>>())
-    .bind(queued().map(|q| q.step().map(|step| step.step_id)).collect::<Vec<_>>())
-    .bind(queued().map(|q| q.about().0.key()).collect::<Vec<_>>())
-    .bind(queued().map(|q| q.about().1).collect::<Vec<_>>())
-    .bind(queued().map(|q| q.about().2).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.step_name().map(|step| step.run_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.step_name().map(|step| step.step_id)).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.trigger_and_source().0.key()).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.trigger_and_source().1).collect::<Vec<_>>())
+    .bind(queued().map(|q| q.trigger_and_source().2).collect::<Vec<_>>())
     .bind(begun.iter().map(|one| one.recorded.context.recorded_at.get()).collect::<Vec<_>>())
-    .bind(queued().map(DeliverySource::host).collect::<Vec<_>>())
+    .bind(queued().map(DeliverySource::step_host).collect::<Vec<_>>())
     .bind(queued().map(DeliverySource::reissue_of).collect::<Vec<_>>())
     .bind(state().map(|s| s.state).collect::<Vec<_>>())
     .bind(state().map(|s| s.cause).collect::<Vec<_>>())

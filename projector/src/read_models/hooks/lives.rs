@@ -65,7 +65,7 @@ pub async fn list_removed(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn positions(
+pub async fn life_positions(
     pool: &PgPool,
     firm_id: Uuid,
     hook_id: Uuid,

@@ -33,16 +33,16 @@ pub(super) async fn list_subscriptions(
     connection: &mut PgConnection,
     events: &mut [NewEvent],
 ) -> Result<(), sqlx::Error> {
-    let subjects: BTreeSet<MatchSubject> = events.iter().filter_map(subject).collect();
+    let subjects: BTreeSet<MatchSubject> = events.iter().filter_map(match_subject).collect();
     if subjects.is_empty() {
         return Ok(());
     }
-    let found = find(connection, subjects.into_iter().collect()).await?;
+    let found = find_hooks(connection, subjects.into_iter().collect()).await?;
     fill_in(events, &found);
     Ok(())
 }
 
-fn subject(event: &NewEvent) -> Option<MatchSubject> {
+fn match_subject(event: &NewEvent) -> Option<MatchSubject> {
     let happening = event.event.happening()?;
     Some((event.context.firm_id, happening.trigger, happening.form_id))
 }
@@ -50,7 +50,7 @@ fn subject(event: &NewEvent) -> Option<MatchSubject> {
 fn fill_in(events: &mut [NewEvent], found: &BTreeMap<MatchSubject, MatchedHooks>) {
     let mut removed = BTreeSet::new();
     for event in events {
-        let subject = subject(event);
+        let subject = match_subject(event);
         match &mut event.event {
             Event::Subscription(SubscriptionEvent::SubscriptionRemoved { .. }) => {
                 removed.extend(event.aggregate_id.parse::<Uuid>());
@@ -68,7 +68,7 @@ fn fill_in(events: &mut [NewEvent], found: &BTreeMap<MatchSubject, MatchedHooks>
 }
 
 /// Finds the live subscriptions of the firm and trigger, for all forms or for this form.
-async fn find(
+async fn find_hooks(
     connection: &mut PgConnection,
     subjects: Vec<MatchSubject>,
 ) -> Result<BTreeMap<MatchSubject, MatchedHooks>, sqlx::Error> {

@@ -32,7 +32,7 @@ impl StoredRow for StoredHook {
     const AGGREGATE: &'static str = "Subscription";
     const COLUMN: &'static str = "target_url";
 
-    fn key(&self) -> Uuid {
+    fn row_id(&self) -> Uuid {
         self.hook_id
     }
 
@@ -44,7 +44,7 @@ impl StoredRow for StoredHook {
             };
             match event {
                 SubscriptionEvent::SubscriptionCreated { .. } => {
-                    row = Self::created(event, recorded);
+                    row = Self::from_creation(event, recorded);
                 }
                 SubscriptionEvent::SubscriptionRemoved { reason, .. } => {
                     let row = row.as_mut()?;
@@ -59,7 +59,7 @@ impl StoredRow for StoredHook {
         row
     }
 
-    fn compare(&self, other: &Self) -> Vec<ComparedColumn> {
+    fn compared_columns(&self, other: &Self) -> Vec<ComparedColumn> {
         compare_columns!(
             self,
             other,
@@ -79,7 +79,7 @@ impl StoredRow for StoredHook {
         )
     }
 
-    async fn after(
+    async fn rows_after(
         connection: &mut PgConnection,
         after: Option<Uuid>,
         limit: i64,
@@ -97,7 +97,7 @@ impl StoredRow for StoredHook {
 }
 
 impl StoredHook {
-    fn created(event: &SubscriptionEvent, recorded: &RecordedEvent) -> Option<Self> {
+    fn from_creation(event: &SubscriptionEvent, recorded: &RecordedEvent) -> Option<Self> {
         let SubscriptionEvent::SubscriptionCreated { key_id, trigger, target_url, form_id, .. } =
             event
         else {

@@ -26,7 +26,7 @@ impl StoredRow for StoredKey {
     const AGGREGATE: &'static str = "Key";
     const COLUMN: &'static str = "sha256";
 
-    fn key(&self) -> Uuid {
+    fn row_id(&self) -> Uuid {
         self.key_id
     }
 
@@ -52,11 +52,11 @@ impl StoredRow for StoredKey {
         row
     }
 
-    fn compare(&self, other: &Self) -> Vec<ComparedColumn> {
+    fn compared_columns(&self, other: &Self) -> Vec<ComparedColumn> {
         compare_columns!(self, other, [firm_id, member_id, sha256, created_at, revoked_at])
     }
 
-    async fn after(
+    async fn rows_after(
         connection: &mut PgConnection,
         after: Option<Uuid>,
         limit: i64,
