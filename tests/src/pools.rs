@@ -37,15 +37,15 @@ impl WorldPools {
         let keyring = keyring(database, Connections::Shared, "api");
         let parts = Pools {
             readers: pool.clone(),
-            intake: assemble_store.clone(),
-            workers: assemble_store.clone(),
+            intake: store.clone(),
+            workers: store.clone(),
             health: pool.clone(),
             worker_keyring: keyring.clone(),
             keyring_health: keyring.pool().clone(),
-            callers: assemble_store.clone(),
+            callers: store.clone(),
             keyring,
         };
-        Self { parts, projector: assemble_store, superuser: pool }
+        Self { parts, projector: store, superuser: pool }
     }
 
     /// Doors, projector and deliverer work on pools of their own, planned as the service's are.
@@ -60,16 +60,16 @@ impl WorldPools {
         let api_keyring = keyring("api");
         let parts = Pools {
             readers: life.connect_guarded(callers, 4),
-            intake: assemble_store.with_pool(intake),
-            workers: assemble_store.with_pool(workers("deliverer")),
-            health: assemble_store.pool().clone(),
+            intake: store.with_pool(intake),
+            workers: store.with_pool(workers("deliverer")),
+            health: store.pool().clone(),
             worker_keyring: keyring("deliverer"),
             keyring_health: api_keyring.pool().clone(),
-            callers: assemble_store.clone(),
+            callers: store.clone(),
             keyring: api_keyring,
         };
         let superuser = connect(database.main.clone().options(UNSEEN), 4);
-        Self { parts, projector: assemble_store.with_pool(workers("projector")), superuser }
+        Self { parts, projector: store.with_pool(workers("projector")), superuser }
     }
 }
 

@@ -216,7 +216,7 @@ impl<'a> RepairBatch<'a> {
             recorded_at: self.at,
             actor: self.order.actor,
             terminal: self.order.terminal.clone(),
-            correlation_id: repair_deliveries.unwrap_or(caused.correlation_id),
+            correlation_id: repair.unwrap_or(caused.correlation_id),
             ..caused
         }
     }

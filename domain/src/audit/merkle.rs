@@ -40,7 +40,7 @@ impl MerkleFrontier {
 
     /// Adds a leaf by its hash.
     pub fn push_leaf(&mut self, leaf: Hash) {
-        let mut peak = leaf_hash;
+        let mut peak = leaf;
         for _ in 0..self.size.trailing_ones() {
             let left = self.peaks.pop().unwrap_or_default();
             peak = node_hash(&left, &peak);
@@ -79,7 +79,7 @@ impl MerkleFrontier {
 impl FromIterator<Hash> for MerkleFrontier {
     fn from_iter<I: IntoIterator<Item = Hash>>(leaves: I) -> Self {
         let mut frontier = Self::default();
-        leaves.into_iter().for_each(|leaf| frontier.push_leaf(leaf_hash));
+        leaves.into_iter().for_each(|leaf| frontier.push_leaf(leaf));
         frontier
     }
 }
@@ -129,13 +129,13 @@ pub fn root_by_path(index: u64, size: u64, leaf: Hash, path: &[Hash]) -> Option<
         return None;
     }
     let stretches = sibling_ranges(index, size);
-    if stretches.len() != sibling_path.len() {
+    if stretches.len() != path.len() {
         return None;
     }
     let climb = |below: Hash, (stretch, other): (Range<u64>, &Hash)| {
         if stretch.start > index { node_hash(&below, other) } else { node_hash(other, &below) }
     };
-    Some(stretches.into_iter().zip(sibling_path).fold(leaf_hash, climb))
+    Some(stretches.into_iter().zip(path).fold(leaf, climb))
 }
 
 #[cfg(test)]
@@ -191,10 +191,10 @@ mod tests {
                 let size = u64::try_from(size).unwrap();
                 let path = sibling_path(tree, index);
                 assert_eq!(root_by_path(index, size, *leaf, &path), Some(root), "{index}/{size}");
-                let elsewhere = root_by_path(index + 1, size, *leaf_hash, &sibling_path);
+                let elsewhere = root_by_path(index + 1, size, *leaf, &path);
                 assert_ne!(elsewhere, Some(root), "{index}/{size}");
                 assert_ne!(root_by_path(index, size, node_hash(leaf, leaf), &path), Some(root));
-                let longer = [sibling_path, vec![root]].concat();
+                let longer = [path, vec![root]].concat();
                 assert_eq!(root_by_path(index, size, *leaf, &longer), None);
             }
         }

@@ -16,24 +16,24 @@ pub fn event_facts(event: &Event) -> Value {
     let mut facts = event_content(event);
     match event {
         Event::Firm(FirmEvent::FirmOpened { .. } | FirmEvent::FirmChanged { .. }) => {
-            only_whether(&mut event_facts, &["name", "brand"]);
+            only_whether(&mut facts, &["name", "brand"]);
         }
         Event::Form(FormEvent::FormCreated { .. }) => {
-            only_whether(&mut event_facts["details"], &["title", "slug", "url", "hidden_fields"]);
+            only_whether(&mut facts["details"], &["title", "slug", "url", "hidden_fields"]);
         }
         Event::Form(FormEvent::FormChanged { .. }) => {
-            only_whether(&mut event_facts["edit"], &["title", "slug", "url", "hidden_fields"]);
+            only_whether(&mut facts["edit"], &["title", "slug", "url", "hidden_fields"]);
         }
         Event::Subscription(SubscriptionEvent::SubscriptionCreated { target_url, .. }) => {
-            event_facts["target_url"] = shown_target(target_url).into();
+            facts["target_url"] = shown_target(target_url).into();
         }
-        Event::Delivery(DeliveryEvent::StepQueued(order)) => mask_target(&mut event_facts, order),
+        Event::Delivery(DeliveryEvent::StepQueued(order)) => mask_target(&mut facts, order),
         Event::Delivery(DeliveryEvent::StepRetried(RetriedStep { order, .. })) => {
-            mask_target(&mut event_facts["order"], order);
+            mask_target(&mut facts["order"], order);
         }
         _ => {}
     }
-    event_facts
+    facts
 }
 
 /// The fields of the event.
@@ -48,16 +48,16 @@ fn event_content(event: &Event) -> Value {
 
 /// Replaces each of these values by whether there is one.
 fn only_whether(facts: &mut Value, fields: &[&str]) {
-    let Some(facts) = event_facts.as_object_mut() else { return };
+    let Some(facts) = facts.as_object_mut() else { return };
     for field in fields {
-        if let Some(value) = event_facts.get_mut(*field) {
+        if let Some(value) = facts.get_mut(*field) {
             *value = (!value.is_null()).into();
         }
     }
 }
 
 fn mask_target(facts: &mut Value, order: &StepOrder) {
-    event_facts["target"] = order.target.shown().into();
+    facts["target"] = order.target.shown().into();
 }
 
 #[cfg(test)]

@@ -60,14 +60,14 @@ pub fn migration_steps(sql: &str) -> Vec<MigrationStep> {
         let Some(mut step) = statement_step(&statement) else { continue };
         let is_new =
             |one: &MigrationStep| one.table == step.table && one.effect == StepEffect::NewTable;
-        if migration_steps.iter().any(is_new) {
+        if steps.iter().any(is_new) {
             step.effect = StepEffect::NewTable;
         }
-        if !migration_steps.contains(&step) {
-            migration_steps.push(step);
+        if !steps.contains(&step) {
+            steps.push(step);
         }
     }
-    migration_steps
+    steps
 }
 
 /// The step of one statement. Comments, functions and the like touch no table.

@@ -182,7 +182,7 @@ async fn create_as_before(world: &World) {
         )
         .bind(row.position)
         .bind(payload.get())
-        .bind(event_digest.unwrap().as_slice())
+        .bind(digest.unwrap().as_slice())
         .execute(world.pool())
         .await
         .unwrap();
