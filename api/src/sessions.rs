@@ -20,7 +20,7 @@ use domain::access::sign_in::{
 use domain::delivery::INSTALLATION_FIRM_ID;
 use domain::event::Actor;
 use domain::values::Timestamp;
-use eventstore::{AppendTransaction, NewEvent, load};
+use eventstore::{AppendTransaction, NewEvent, load_aggregate};
 use projector::sign_ins::{self, NewSignIn, OpenSignIn, SignInRow};
 use uuid::Uuid;
 

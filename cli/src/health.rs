@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, value_parser};
-use door::{ProbedDoor, TlsPaths, probe};
+use door::{ProbedDoor, TlsPaths, probe_door};
 use service::InternalAddr;
 
 use crate::output::print_line;

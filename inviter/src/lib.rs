@@ -22,7 +22,7 @@ use domain::event::{Actor, EventContext};
 use domain::invite::InviteOf;
 use domain::values::{EmailAddress, Lang, Timestamp};
 use eventstore::crash;
-use mailer::{InviteContent as Letter, Mail, MailOutcome, compose};
+use mailer::{InviteContent as Letter, Mail, MailOutcome, compose_invite};
 use projector::firms::{self, MailSenderRow};
 use projector::invites::FINISH_WITHIN;
 use projector::people::{self, PersonRow};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::event::EventContext;
 use domain::invite::{Invite, InviteCommand, InviteOf, InviteRejection, Person, PersonCommand};
-use eventstore::{AppendTransaction, NewEvent, load, retry_conflicts};
+use eventstore::{AppendTransaction, NewEvent, load_aggregate, retry_conflicts};
 use mailer::MailOutcome;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;

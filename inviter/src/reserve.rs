@@ -3,7 +3,7 @@
 use domain::event::{EventContext, Quota};
 use domain::form::FormStatus;
 use domain::invite::{Invite, InviteCommand, InviteEvent, InviteOf, InviteRejection};
-use eventstore::{AppendError, NewEvent, load, retry_conflicts};
+use eventstore::{AppendError, NewEvent, load_aggregate, retry_conflicts};
 use mailer::Mail;
 use projector::{firms, forms, invite_tries, invites, people};
 use sqlx::PgConnection;

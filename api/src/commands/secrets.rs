@@ -5,7 +5,7 @@ use domain::delivery::signature::WebhookSecret;
 use domain::event::{Actor, EventContext};
 use domain::firm::{Firm, FirmCommand, FirmRejection};
 use domain::values::Timestamp;
-use eventstore::{AppendError, CommandError, NewEvent, load, retry_conflicts};
+use eventstore::{AppendError, CommandError, NewEvent, load_aggregate, retry_conflicts};
 use uuid::Uuid;
 use vault::responses::VaultError;
 use vault::secrets::{self, FirmSecret};

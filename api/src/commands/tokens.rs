@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::access::{AccessToken, AccessTokenCommand, TokenScope};
 use domain::delivery::INSTALLATION_FIRM_ID;
 use domain::values::Timestamp;
-use eventstore::{AppendTransaction, NewEvent, load};
+use eventstore::{AppendTransaction, NewEvent, load_aggregate};
 use projector::firms;
 use projector::tokens::{self, NewToken, TokenRow};
 use uuid::Uuid;

@@ -111,12 +111,8 @@ const SILENT_TWO: HogShape =
 const SILENT_TEN: HogShape =
     HogShape { name: "300 firms, 10 silent hosts", network: 7, hosts: 10, ..MANY };
 
-const TURNING_ONE: HogShape = HogShape {
-    name: "300 firms, 1 host falls silent",
-    network: 14,
-    answers_first: true,
-    ..MANY
-};
+const TURNING_ONE: HogShape =
+    HogShape { name: "300 firms, 1 host falls silent", network: 14, answers_first: true, ..MANY };
 
 const TURNING_TWO: HogShape = HogShape {
     name: "300 firms, 2 hosts fall silent",

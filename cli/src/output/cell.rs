@@ -142,7 +142,7 @@ fn value_text(value: &Value) -> Cow<'_, str> {
         Value::Bool(true) => "yes".into(),
         Value::Bool(false) => "no".into(),
         Value::Number(number) => number.to_string().into(),
-        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", ").into(),
+        Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join(", ").into(),
         Value::Object(items) => {
             let items = items.iter().map(|(name, value)| format!("{name} {}", value_text(value)));
             items.collect::<Vec<_>>().join(", ").into()

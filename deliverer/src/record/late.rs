@@ -1,7 +1,7 @@
 //! Late answers: the lease was taken over, or the delivery has ended.
 
 use domain::delivery::{Delivery, LateEffect, OutboxPresence, Outcome};
-use eventstore::load;
+use eventstore::load_aggregate;
 
 use super::effects::{RecordEffects, erasures_that_matter};
 use super::event::{kept_answer, recorded_attempt};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::values::{EmailAddress, Lang, Timestamp};
-use mailer::{InviteContent, Mail, MailOutcome, Mailer, SenderAddress, compose};
+use mailer::{InviteContent, Mail, MailOutcome, Mailer, SenderAddress, compose_invite};
 use uuid::Uuid;
 
 /// The values that an invite points into.

@@ -1,7 +1,7 @@
 //! Whatever the texts of an invite hold: case A16.
 
 use domain::values::{Lang, Timestamp};
-use mailer::{InviteContent, compose, greeting_name};
+use mailer::{InviteContent, compose_invite, greeting_name};
 use proptest::prelude::*;
 
 use crate::letters::Desk;

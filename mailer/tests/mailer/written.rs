@@ -5,7 +5,7 @@ use std::path::Path;
 
 use domain::notice::{Notice, NoticeAnswer, NoticeFacts, NoticeHook, NoticeKey, NoticeKind};
 use domain::values::Lang;
-use mailer::{InviteContent, Mail, NoticeContent, compose, compose_notice};
+use mailer::{InviteContent, Mail, NoticeContent, compose_invite, compose_notice};
 use rstest::rstest;
 use uuid::Uuid;
 

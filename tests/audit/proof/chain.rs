@@ -6,7 +6,7 @@ use std::time::Duration;
 use auditor::{CheckpointFolder, Checkpointer, KeyFolder, Notary, verify};
 use chrono::{DateTime, Utc};
 use eventstore::worker::Worker;
-use eventstore::{DigestInput, canonical_json, digest};
+use eventstore::{DigestInput, canonical_json, event_digest};
 use futures::future::join_all;
 use projector::audit::AuditLog;
 use projector::follow::Follower;
