@@ -150,7 +150,7 @@ mod tests {
             let mut text = Vec::new();
             line.write(&mut text).unwrap();
             parse_events(EventFormat::Single, &text).unwrap().iter().for_each(|event| {
-                expected.note_activity(event.firm_id, event.time, &event.activity)
+                expected.note_activity(event.firm_id, event.time, &event.activity);
             });
         }
         expected

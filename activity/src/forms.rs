@@ -71,7 +71,7 @@ impl GeneratedForm {
             data.text("url", &format!("https://forms.example.com/{path}"));
             data.text("status", status);
             data.objects("hidden_fields", &self.hidden, |field, hidden| {
-                write_hidden(hidden, field)
+                write_hidden(hidden, field);
             });
             data.plain_text("created_at", made.after(-40));
         });
@@ -106,7 +106,7 @@ impl GeneratedForm {
                 data.text("title", &format!("{} (2)", self.template.title));
             } else {
                 data.objects("hidden_fields", &self.hidden, |field, hidden| {
-                    write_hidden(hidden, field)
+                    write_hidden(hidden, field);
                 });
             }
         });

@@ -55,7 +55,7 @@ impl ObjectWriter<'_> {
         fields: impl Fn(&mut ObjectWriter<'_>, T),
     ) -> &mut Self {
         write_list(self.write_name(name), items, |out, item| {
-            write_object(out, |one| fields(one, item))
+            write_object(out, |one| fields(one, item));
         });
         self
     }

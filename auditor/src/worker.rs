@@ -54,7 +54,7 @@ impl Checkpointer {
         if is_due(last, now) {
             match self.notary.take_turn(&self.pool).await {
                 Ok(turn) if is_due(turn.last_signed_at(), now) => {
-                    self.take_in_turn(turn, now).await?
+                    self.take_in_turn(turn, now).await?;
                 }
                 // Another process was faster.
                 Ok(_) => {}

@@ -50,8 +50,6 @@ pub(crate) struct Sent {
     pub(crate) wal_bytes: f64,
     pub(crate) lost: u64,
     pub(crate) twice: u64,
-    /// The most that waited for an answer at once at one host, if answers come later.
-    pub(crate) host_out_max: usize,
 }
 
 impl Burst<'_> {
@@ -76,7 +74,6 @@ impl Burst<'_> {
             wal_bytes: wal_bytes as f64 / deliveries.max(1) as f64,
             lost: (deliveries as u64).saturating_sub(tally.deliveries),
             twice: tally.requests - tally.deliveries,
-            host_out_max: tally.host_out_max,
         })
     }
 

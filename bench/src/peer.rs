@@ -35,11 +35,6 @@ impl Peer {
         self.ask("tally").await
     }
 
-    /// Answers so many milliseconds later from now on.
-    pub(crate) async fn answer_after(&mut self, ms: u32) -> anyhow::Result<()> {
-        self.ask(&ms.to_string()).await.map(drop)
-    }
-
     async fn ask(&mut self, question: &str) -> anyhow::Result<Tally> {
         Ok(serde_json::from_str(&self.process.ask(question).await?)?)
     }

@@ -5,11 +5,10 @@
 //! a [`Tally`] in JSON. `reset` begins a new tally. A number delays all later answers by so many
 //! milliseconds. The process ends with its standard input, so with its parent.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::{BufRead, Write};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -32,23 +31,19 @@ pub(crate) struct Tally {
     pub(crate) body_bytes: u64,
     /// From the reset to the last request.
     pub(crate) last_after_seconds: f64,
-    /// The most that waited for an answer at once at one host, if answers come later.
-    pub(crate) host_out_max: usize,
 }
 
 struct Counting {
     tally: Tally,
     seen: HashSet<Uuid>,
     began: Instant,
-    out: HashMap<IpAddr, usize>,
-    later: Duration,
 }
 
 type Shared = Arc<Mutex<Counting>>;
 
 /// Receives until standard input ends.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let shared = Arc::new(Mutex::new(Counting::new(Duration::ZERO)));
+    let shared = Arc::new(Mutex::new(Counting::new()));
     let asked = Arc::clone(&shared);
     std::thread::spawn(move || {
         // A parent that is gone wants no answer.
@@ -62,11 +57,8 @@ fn answer(shared: &Shared) -> anyhow::Result<()> {
     for line in std::io::stdin().lock().lines() {
         let tally = {
             let mut counting = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let line = line?;
-            if line == RESET {
-                *counting = Counting::new(counting.later);
-            } else if let Ok(ms) = line.parse() {
-                counting.later = Duration::from_millis(ms);
+            if line? == RESET {
+                *counting = Counting::new();
             }
             counting.tally
         };
@@ -98,23 +90,10 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = BytesMut::with_capacity(16 * 1024);
     while let Some(request) = next(&mut stream, &mut buffer).await? {
-        let later = {
-            let mut counting = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            counting.count(&request);
-            counting.later
-        };
-        if !later.is_zero() {
-            wait(later, stream.local_addr()?.ip(), shared).await;
-        }
+        shared.lock().unwrap_or_else(PoisonError::into_inner).count(&request);
         stream.write_all(ANSWER).await?;
     }
     Ok(())
-}
-
-async fn wait(later: Duration, host: IpAddr, shared: &Mutex<Counting>) {
-    shared.lock().unwrap_or_else(PoisonError::into_inner).wait(host);
-    tokio::time::sleep(later).await;
-    shared.lock().unwrap_or_else(PoisonError::into_inner).answered(host);
 }
 
 /// The next request of a connection, if it does not end before.
@@ -134,22 +113,8 @@ pub(crate) async fn next(
 }
 
 impl Counting {
-    fn new(later: Duration) -> Self {
-        let (tally, seen, out) = (Tally::default(), HashSet::new(), HashMap::new());
-        Self { tally, seen, began: Instant::now(), out, later }
-    }
-
-    /// One more waits for its answer at this host.
-    fn wait(&mut self, host: IpAddr) {
-        let out = self.out.entry(host).or_default();
-        *out += 1;
-        self.tally.host_out_max = self.tally.host_out_max.max(*out);
-    }
-
-    fn answered(&mut self, host: IpAddr) {
-        if let Some(out) = self.out.get_mut(&host) {
-            *out = out.saturating_sub(1);
-        }
+    fn new() -> Self {
+        Self { tally: Tally::default(), seen: HashSet::new(), began: Instant::now() }
     }
 
     fn count(&mut self, request: &Request) {

@@ -57,19 +57,6 @@ impl Running {
         Ok(running)
     }
 
-    /// So many processes of each role, all on one database.
-    pub(crate) async fn roles(cluster: &Templates, each: usize) -> anyhow::Result<Self> {
-        let mut running = Self::prepare(cluster).await?;
-        for _ in 0..each {
-            running.add_with_doors(&["--role", "api"]).await?;
-        }
-        let serving = Serving::on(&running.world.database)?;
-        for role in ["projector", "deliverer"].repeat(each) {
-            running.processes.push(serving.worker(&["--role", role])?);
-        }
-        Ok(running)
-    }
-
     async fn prepare(cluster: &Templates) -> anyhow::Result<Self> {
         let world = World::real_time(cluster.database().await).await;
         let postmaster = postmaster_of(world.pool()).await?;

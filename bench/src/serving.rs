@@ -39,8 +39,6 @@ pub(crate) struct Serving {
     pub(crate) internal: SocketAddr,
     urls: DatabaseUrls,
     environment: Vec<(&'static str, String)>,
-    /// The limit of descriptors of its processes, if it is lower than this one's.
-    descriptors: Option<u32>,
 }
 
 impl Serving {
@@ -53,18 +51,12 @@ impl Serving {
         let environment = vec![("FIRMFORMS_WRAPPING_KEY", "07".repeat(32))];
         let public = free_address()?;
         let internal = free_address()?;
-        Ok(Self { public, internal, urls, environment, descriptors: None })
+        Ok(Self { public, internal, urls, environment })
     }
 
     /// This service with other ways to its databases.
     pub(crate) fn with_urls(&self, urls: DatabaseUrls) -> Self {
         Self { urls, ..self.clone() }
-    }
-
-    /// Gives its processes so many descriptors.
-    pub(crate) const fn with_descriptors(mut self, descriptors: u32) -> Self {
-        self.descriptors = Some(descriptors);
-        self
     }
 
     /// Puts the service's keys, checkpoints and mails into this folder.
@@ -92,16 +84,7 @@ impl Serving {
 
     /// A command of `firmforms` on its databases.
     pub(crate) fn firmforms(&self, arguments: &[&str]) -> anyhow::Result<Command> {
-        let this = std::env::current_exe()?;
-        let mut command = match self.descriptors {
-            Some(descriptors) => {
-                let mut limited = Command::new("/bin/sh");
-                let script = format!(r#"ulimit -n {descriptors}; exec "$0" "$@""#);
-                limited.arg("-c").arg(script).arg(this);
-                limited
-            }
-            None => Command::new(this),
-        };
+        let mut command = Command::new(std::env::current_exe()?);
         command
             .env_clear()
             .env("DATABASE_URL", &self.urls.main)

@@ -167,7 +167,7 @@ mod tests {
         let expected = "hops,id,name,late\r\n\"[{\"\"status\"\":200}]\",1,'=1+1,\r\n,2,,true\r\n";
         assert_eq!(csv_text(&items), expected);
         assert_eq!(json_lines(&items).lines().count(), 2);
-        assert_eq!(csv_text(&super::answer_items(json!({"items": []}))), "");
+        assert_eq!(csv_text(&answer_items(json!({"items": []}))), "");
     }
 
     #[test]

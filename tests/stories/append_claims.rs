@@ -238,7 +238,7 @@ async fn e19_a_barred_process_leaves_a_wake() {
             "it stops" => stop.cancel(),
             "no permit" => deliverer.settings.permits = 0,
             "its clock" => {
-                deliverer.clock = Clock::measured_beside(Arc::new(Unset), pool).await.unwrap()
+                deliverer.clock = Clock::measured_beside(Arc::new(Unset), pool).await.unwrap();
             }
             "not a sender yet" => {
                 senders = SenderMembership::new(pool.clone(), Duration::ZERO).sender_count();

@@ -71,7 +71,7 @@ async fn of_term(service: &Service, term: SearchTerm) -> Result<Vec<Found>, Erro
         }
         SearchTerm::Host(host) => {
             let mut found = find_receiver(service, &host).await?;
-            found.extend(self::list_found(service, projector::search::by_host(pool, &host).await?));
+            found.extend(list_found(service, projector::search::by_host(pool, &host).await?));
             return Ok(found);
         }
         SearchTerm::IdsBetween(low, high) => projector::search::by_id(pool, low, high).await?,

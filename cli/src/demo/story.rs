@@ -89,7 +89,7 @@ pub(super) async fn require_arrivals(
         let Some(subscriber) = secret else { continue };
         match openssl_signature(one, &subscriber.secret).await {
             Some(signature) if signature == one.header_text("x-service-signature") => {
-                by_openssl += 1
+                by_openssl += 1;
             }
             Some(_) => {
                 bail!("openssl dgst disagrees about {}", one.header_text("x-service-delivery"))

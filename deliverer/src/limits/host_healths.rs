@@ -84,7 +84,7 @@ impl HostHealths {
         caps: HostCaps,
     ) {
         self.change_health(host, caps, |health| {
-            health.note_answer(began_at, ended_at, caps.per_host)
+            health.note_answer(began_at, ended_at, caps.per_host);
         });
     }
 

@@ -56,7 +56,7 @@ async fn record_in_time<'a>(
         let held = held.get(&(claimed.delivery_id, claimed.lease));
         match (held, lanes.get_mut(&claimed.lane_id)) {
             (Some(sequence), Some(lane)) => {
-                effects.add_attempt(deliverer, finished, *sequence, lane)
+                effects.add_attempt(deliverer, finished, *sequence, lane);
             }
             _ => late.push(*finished),
         }
