@@ -21,7 +21,7 @@ use inviter::InviteError;
 use serde::Serialize;
 use telemetry::metrics::REFUSALS;
 use telemetry::request_id::current_request_id;
-use vault::responses::VaultError;
+use vault::VaultError;
 
 use crate::body::{BodyError, FieldError};
 use crate::intake::{BadEvent, IntakeError};

@@ -2,14 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum, value_parser};
 use domain::access::Cell;
-use domain::delivery::replay::REASON_MAX_CHARS;
 use domain::event::OperatorName;
-use domain::values::{When, trimmed_label};
+use domain::values::When;
 use explain::moment::PastMoment;
 use ipnet::IpNet;
 use mailer::{SenderAddress, SmtpUrl};
@@ -35,23 +33,9 @@ use crate::provider::OidcArgs;
 use crate::replays::ReplaysCommand;
 use crate::secret_file::read_secret;
 use crate::settings_file::CONFIG_VARIABLE;
+use crate::shared_args::{TargetArgs, TargetRevealArgs, reason, switch};
 use crate::verify::VerifyCommand;
-
-/// The version of this build, with its commit if the build was told it in `FIRMFORMS_COMMIT`.
-pub(crate) fn version() -> &'static str {
-    static VERSION: LazyLock<String> =
-        LazyLock::new(|| version_text(option_env!("FIRMFORMS_COMMIT")));
-    &VERSION
-}
-
-/// The version, with its commit if that is known.
-fn version_text(commit: Option<&str>) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    match commit.map(str::trim).filter(|commit| !commit.is_empty()) {
-        Some(commit) => format!("{version} ({commit})"),
-        None => version.to_owned(),
-    }
-}
+use crate::version::version;
 
 /// Firm Forms Integration: an API for one firm at a time, and signed webhook deliveries.
 #[derive(Debug, Parser)]
@@ -302,20 +286,6 @@ pub(crate) struct ServeCommand {
     pub(crate) check: bool,
 }
 
-/// The targets that a process may call.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct TargetArgs {
-    /// Private networks that targets may lie in: for development and tests only.
-    #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
-    pub(crate) allow_targets: Vec<IpNet>,
-    /// Let targets be http: for development and tests only.
-    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = switch)]
-    pub(crate) allow_http_targets: bool,
-    /// A file of root certificates, in PEM, that deliveries and mail trust beside the platform's.
-    #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
-    pub(crate) extra_roots: Option<PathBuf>,
-}
-
 /// The settings of the service.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
@@ -491,15 +461,6 @@ fn egress_address(text: &str) -> Result<IpAddr, &'static str> {
 fn integrations_url(text: &str) -> Result<String, &'static str> {
     let is_url = text.starts_with("https://") && !text.contains(char::is_whitespace);
     is_url.then(|| text.to_owned()).ok_or("an https URL is needed")
-}
-
-/// Reads a switch of the environment. Another word is refused: `maybe` must not pause a service.
-pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Ok(true),
-        "" | "0" | "false" | "no" | "off" => Ok(false),
-        _ => Err("write true or false"),
-    }
 }
 
 /// Reads an address with a port. A name is none: it may have several addresses.
@@ -735,20 +696,6 @@ impl ContentArgs {
     }
 }
 
-/// Reads an operator's reason, as the log keeps it.
-pub(crate) fn reason(text: &str) -> Result<String, String> {
-    let reason = trimmed_label(text, REASON_MAX_CHARS).map(str::to_owned);
-    reason.ok_or_else(|| format!("write 1 to {REASON_MAX_CHARS} characters, no control character"))
-}
-
-/// The wish to see a target with its path and query.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct TargetRevealArgs {
-    /// Show the whole target, for this reason. The reason is kept in the audit log.
-    #[arg(long, value_name = "REASON")]
-    pub(crate) show_target: Option<String>,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct OpenapiArgs {
     /// The public door's URL for integrators, without /api/v1.
@@ -774,19 +721,5 @@ mod tests {
     #[case("https://exam ple.com", false)]
     fn a_base_url_has_scheme_and_host(#[case] text: &str, #[case] is_one: bool) {
         assert_eq!(base_url(text).is_ok(), is_one);
-    }
-
-    #[test]
-    fn a_version_names_a_known_commit() {
-        let version = env!("CARGO_PKG_VERSION");
-        assert_eq!(version_text(Some("4caf981")), format!("{version} (4caf981)"));
-        assert_eq!([None, Some("")].map(version_text), [version, version]);
-    }
-
-    #[test]
-    fn a_switch_is_a_clear_word() {
-        assert_eq!(["1", "TRUE", "on"].map(switch), [Ok(true); 3]);
-        assert_eq!(["", "0", "off"].map(switch), [Ok(false); 3]);
-        assert!(switch("maybe").is_err());
     }
 }

@@ -19,8 +19,8 @@ use uuid::Uuid;
 use crate::answers::{self, why};
 use crate::args::DeliveriesCommand;
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
 use crate::pauses;
 

@@ -24,6 +24,17 @@ pub(crate) fn error_line(error: &anyhow::Error) -> String {
     told
 }
 
+/// The API's error as one line, with the cause that the API would only log.
+pub(crate) fn terminal_error(error: api::Error) -> anyhow::Error {
+    let said = error.to_string();
+    match error {
+        api::Error::Internal(detail) | api::Error::Unavailable(detail) => {
+            anyhow::anyhow!("{said}: {detail}")
+        }
+        _ => anyhow::anyhow!(said),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;

@@ -41,9 +41,11 @@ mod serve;
 mod serve_check;
 mod settings_file;
 mod setup;
+mod shared_args;
 mod users;
 mod variables;
 mod verify;
+mod version;
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -201,7 +203,7 @@ fn print_failure(error: &anyhow::Error, format: LogFormat) -> ExitCode {
 fn asked_format(arguments: &[OsString]) -> LogFormat {
     let variable = std::env::var("FIRMFORMS_LOG_JSON").unwrap_or_default();
     let is_json = arguments.iter().any(|argument| argument == "--log-json")
-        || args::switch(&variable).unwrap_or(true);
+        || shared_args::switch(&variable).unwrap_or(true);
     if is_json { LogFormat::Json } else { LogFormat::Text }
 }
 

@@ -15,6 +15,7 @@ use crate::answers::why;
 use crate::args::{FirmsCommand, KeysCommand, SecretsCommand, TokenRole, TokensCommand};
 use crate::confirm::{self, ConsentArgs};
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable, OutputArgs, RecordView, print_note};
 
@@ -266,15 +267,4 @@ pub(crate) async fn secrets_command(
     let item = json!({"secret": shown.secret.as_str(), "rotated_at": shown.rotated_at});
     SECRET.print(how, &item);
     system.stop().await
-}
-
-/// The API's error as one line, with the cause that the API would only log.
-pub(crate) fn terminal_error(error: api::Error) -> anyhow::Error {
-    let said = error.to_string();
-    match error {
-        api::Error::Internal(detail) | api::Error::Unavailable(detail) => {
-            anyhow::anyhow!("{said}: {detail}")
-        }
-        _ => anyhow::anyhow!(said),
-    }
 }

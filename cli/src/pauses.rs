@@ -7,8 +7,8 @@ use domain::values::Timestamp;
 use projector::pauses::PauseRow;
 use serde_json::{Value, json};
 
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView, print_note};
 
 const FIELDS: &[Column] = &[

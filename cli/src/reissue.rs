@@ -7,8 +7,8 @@ use service::StorageSettings;
 use uuid::Uuid;
 
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, OutputArgs, RecordView};
 
 const REISSUED: RecordView =

@@ -16,13 +16,13 @@ use service::StorageSettings;
 use uuid::Uuid;
 
 use crate::answers::{ReplayListArgs, list_replays};
-use crate::args::reason;
 use crate::confirm::{self, ConsentArgs};
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView};
 use crate::progress::Progress;
+use crate::shared_args::reason;
 
 /// The outcome of a delivery that the replay has not reached yet.
 const WAITING: &str = "waiting";

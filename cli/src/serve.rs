@@ -3,10 +3,11 @@
 use eventstore::crash;
 use service::{ServeSettings, StorageSettings};
 
-use crate::args::{ServeArgs, version};
+use crate::args::ServeArgs;
 use crate::descriptors;
 use crate::door_setup::{door_addresses, door_pair, warn_of_clear_text};
 use crate::setup::serve_setup;
+use crate::version::version;
 
 pub(crate) async fn run(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Result<()> {
     let setup = serve_setup(storage, serve)?;

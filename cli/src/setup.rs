@@ -18,10 +18,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use service::{DEFAULT_MAIL_FROM, StorageSettings, SystemSetup};
 
-use crate::args::{ServeArgs, TargetArgs};
+use crate::args::ServeArgs;
 use crate::databases::UNUSED_BASE_URL;
 use crate::provider;
 use crate::secret_file::read_secret;
+use crate::shared_args::TargetArgs;
 
 pub(crate) fn serve_setup(
     storage: &StorageSettings,

@@ -12,7 +12,7 @@ use service::StorageSettings;
 use uuid::Uuid;
 
 use crate::databases;
-use crate::operate::terminal_error;
+use crate::failure::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, RecordView};
 
 const USERS: ListTable = ListTable::new(

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 use sqlx::PgPool;
 
-use crate::args::reason;
 use crate::databases::{self, MainDatabase};
 use crate::failure;
 use crate::names::{self, NamedKind};
 use crate::output::{ReportArgs, Tone, print_json, print_line, print_note, print_verdict};
 use crate::progress::Progress;
+use crate::shared_args::reason;
 
 /// The proof could not be finished.
 const EXIT_UNKNOWN: u8 = 2;

@@ -1,7 +1,7 @@
 //! The error of the deliverer's workers.
 
 use eventstore::{AppendError, Failure};
-use vault::responses::VaultError;
+use vault::VaultError;
 
 /// The error of a failed step. The step has changed nothing, and the worker repeats it.
 #[derive(Debug, thiserror::Error)]

@@ -37,8 +37,7 @@ impl Inviter {
         // Each reservation has a data key of its own, so deleting that key harms no other
         // reservation.
         let subject = KeySubject { firm_id: context.firm_id, subject_id: self.entropy.new_id() };
-        let key = self.make_key(subject).await?;
-        let attempt = || self.try_reserve(context, of, mail, subject, &key);
+        let attempt = || self.try_reserve(context, of, mail, subject);
         let reserved = retry_conflicts(context.correlation_id, attempt).await;
         if !matches!(reserved, Ok(ReserveOutcome::Now)) {
             self.forget_key(subject).await;
@@ -99,15 +98,18 @@ impl Inviter {
     /// Reserves in one transaction. The person is read after the stream: if a reservation was given
     /// back, its recorded bounce is then visible too. Form and firm are read again, since this call
     /// may have waited.
+    ///
+    /// The data key is made after the begin. If the server loses the key by a crash, the commit is of
+    /// an earlier life and is refused.
     async fn try_reserve(
         &self,
         context: &EventContext,
         of: InviteOf,
         mail: &Mail,
         subject: KeySubject,
-        key: &DataKey,
     ) -> Result<ReserveOutcome, InviteError> {
         let mut appending = self.store.begin().await?;
+        let key = self.make_key(subject).await?;
         let (last, events) =
             self.decide_reservation(appending.connection(), of, mail.email_id).await?;
         let firm_id = context.firm_id;
@@ -129,7 +131,7 @@ impl Inviter {
         }
         let bytes =
             serde_json::to_vec(mail).map_err(|error| InviteError::Vault(error.to_string()))?;
-        let kept = mails::InviteMailKey { invite_id: mail.email_id, subject, key };
+        let kept = mails::InviteMailKey { invite_id: mail.email_id, subject, key: &key };
         mails::put(appending.connection(), &kept, &bytes, &*self.entropy).await?;
         appending.commit().await?;
         Ok(ReserveOutcome::Now)

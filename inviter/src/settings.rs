@@ -9,7 +9,7 @@ use eventstore::{AppendError, AsConflict, Clock, Store};
 use mailer::{Mailer, NoTurn, SenderAddress};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
-use vault::responses::VaultError;
+use vault::VaultError;
 use vault::{Entropy, IdentityKey, Keyring};
 
 /// The parts that inviting uses. Clones share all parts.

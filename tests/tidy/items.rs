@@ -73,6 +73,22 @@ fn function(code: &str, start: usize, name: &str) -> Option<Function> {
     })
 }
 
+/// The names of tests, each with its line.
+pub(crate) fn test_names(code: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (start, _) in code.match_indices("test") {
+        let attribute = ["#[", "#[tokio::"].iter().any(|begin| code[..start].ends_with(begin));
+        let ends = code[start + "test".len()..].starts_with([']', '(']);
+        if attribute
+            && ends
+            && let Some((at, name)) = named(&code[start..], "fn").next()
+        {
+            found.push((line_at(code, start + at), name));
+        }
+    }
+    found
+}
+
 /// Tuples of plain names that are bound to a tuple of values.
 pub(crate) fn paired_lets(code: &str) -> Vec<(usize, String)> {
     let is_plain = |letter: char| is_of_name(letter) && !letter.is_uppercase();

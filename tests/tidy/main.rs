@@ -32,6 +32,12 @@ const DOUBLED_TYPE_NAMES_MAX: usize = 0;
 /// A type of one word rarely says without its path which thing it is.
 const ONE_WORD_TYPES_PERCENT_MAX: f64 = 15.0;
 
+/// A function of one word rarely says at its call what it does.
+const ONE_WORD_FUNCTIONS_PERCENT_MAX: f64 = 25.0;
+
+/// A longer name of a test is a sentence for its comment.
+const TEST_NAME_WORDS_MAX: usize = 7;
+
 /// A longer comment line breaks in a split window; rustfmt holds only the code to it.
 const COMMENT_COLUMNS_MAX: usize = 100;
 
@@ -40,6 +46,9 @@ const WIDE_COMMENTS_MAX: usize = 0;
 
 /// A clause of "what" or "who" stands where a noun of the glossary should.
 const CLAUSES_PER_1000_WORDS_MAX: f64 = 3.0;
+
+/// The same in tests and measurements.
+const TEST_CLAUSES_PER_1000_WORDS_MAX: f64 = 0.5;
 
 /// A longer page is not read to its end. Pages of `docs/reference` are looked up, not read.
 const PAGE_WORDS_MAX: usize = 2_500;
@@ -228,17 +237,52 @@ fn few_types_are_called_by_one_word() {
 }
 
 #[test]
+fn few_functions_are_called_by_one_word() {
+    let mut all = 0_u32;
+    let mut of_one_word = Vec::new();
+    for file in source::files() {
+        for Function { name, line, .. } in items::functions(&file.code) {
+            all += 1;
+            if !name.contains('_') {
+                of_one_word.push(file.offence(line, name));
+            }
+        }
+    }
+    let most = ONE_WORD_FUNCTIONS_PERCENT_MAX / 100.0 * f64::from(all);
+    assert_at_most(whole(most), &of_one_word);
+    of_one_word.retain(|function| function.text == "of");
+    assert_at_most(0, &of_one_word);
+}
+
+#[test]
+fn no_test_name_exceeds_its_ceiling() {
+    let mut long = Vec::new();
+    for file in source::files_with_tests() {
+        for (line, name) in items::test_names(&file.code) {
+            if name.split('_').count() > TEST_NAME_WORDS_MAX {
+                long.push(file.offence(line, name.to_owned()));
+            }
+        }
+    }
+    assert_at_most(0, &long);
+}
+
+#[test]
 fn no_comment_is_wider_than_the_code() {
     assert_at_most(WIDE_COMMENTS_MAX, &wide_comments(&source::files()));
 }
 
 #[test]
 fn comments_name_nouns_instead_of_clauses() {
-    let files = source::files();
-    let comments = files.iter().flat_map(|file| &file.comments);
-    let words: usize = comments.map(|comment| comment.text.split_whitespace().count()).sum();
-    let thousands = f64::from(u32::try_from(words).unwrap()) / 1_000.0;
-    assert_at_most(whole(CLAUSES_PER_1000_WORDS_MAX * thousands), &clauses(&files));
+    let tests = source::files_with_tests().into_iter().filter(SourceFile::is_test).collect();
+    let both =
+        [(CLAUSES_PER_1000_WORDS_MAX, source::files()), (TEST_CLAUSES_PER_1000_WORDS_MAX, tests)];
+    for (most, files) in both {
+        let comments = files.iter().flat_map(|file| &file.comments);
+        let words: usize = comments.map(|comment| comment.text.split_whitespace().count()).sum();
+        let thousands = f64::from(u32::try_from(words).unwrap()) / 1_000.0;
+        assert_at_most(whole(most * thousands), &clauses(&files));
+    }
 }
 
 #[test]
@@ -275,6 +319,7 @@ fn every_offence_is_found_at_its_line() {
     assert_eq!(lines(wide_comments(&files)), [29]);
     let lengths: Vec<_> = items::functions(&files[0].code).iter().map(|it| it.lines).collect();
     assert_eq!(lengths, [2, 9, 3]);
+    assert_eq!(items::test_names("#[tokio::test(a)]\nasync fn a_b() {}"), [(2, "a_b")]);
     assert!(is_one_word("Hook") && is_one_word("TLS") && !is_one_word("HookRow"));
 }
 

@@ -37,6 +37,14 @@ impl SourceFile {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let mut code = without_texts(text);
         blank_tests(&mut code);
+        Self::of_code(path, text, &code)
+    }
+
+    fn with_tests(path: &str, text: &str) -> Self {
+        Self::of_code(path, text, &without_texts(text))
+    }
+
+    fn of_code(path: &str, text: &str, code: &str) -> Self {
         let mut comments = Vec::new();
         for (index, (line, coded)) in text.lines().zip(code.lines()).enumerate() {
             let Some(start) = coded.chars().position(|letter| letter == COMMENT) else { continue };
@@ -50,6 +58,11 @@ impl SourceFile {
 
     pub(crate) fn crate_name(&self) -> &str {
         self.path.split('/').next().unwrap_or_default()
+    }
+
+    /// Whether it is a test or a measurement.
+    pub(crate) fn is_test(&self) -> bool {
+        NOT_SOURCE.contains(&self.crate_name()) || self.path.contains("/tests")
     }
 
     pub(crate) fn offence(&self, line: usize, text: String) -> Offence {
@@ -84,13 +97,15 @@ impl Page {
 
 /// Every file of source of the service, by path.
 pub(crate) fn files() -> Vec<SourceFile> {
-    let is_source = |path: &str| {
-        let mut folders = path.split('/');
-        let is_outside = folders.next().is_some_and(|first| NOT_SOURCE.contains(&first));
-        path.ends_with(".rs") && !is_outside && !path.contains("/tests")
-    };
-    let paths = paths_where(is_source).into_iter();
-    paths.map(|path| SourceFile::new(&path, &read(&path))).collect()
+    let paths = rust_paths().into_iter();
+    let files = paths.map(|path| SourceFile::new(&path, &read(&path)));
+    files.filter(|file| !file.is_test()).collect()
+}
+
+/// Every Rust file by path, with its tests.
+pub(crate) fn files_with_tests() -> Vec<SourceFile> {
+    let paths = rust_paths().into_iter();
+    paths.map(|path| SourceFile::with_tests(&path, &read(&path))).collect()
 }
 
 /// The paths of all Rust files, tests included.

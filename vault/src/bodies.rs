@@ -9,8 +9,8 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
+use crate::error::{VaultError, unless_broken};
 use crate::keyring::{DataKeys, KeySubject};
-use crate::responses::{VaultError, unless_broken};
 use crate::seal::{BrokenSeal, DataKey};
 
 /// Purpose of bodies of older builds. It does not name the body.

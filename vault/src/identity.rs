@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
-use crate::responses::VaultError;
+use crate::error::VaultError;
 use crate::seal::BrokenSeal;
 
 /// Bytes of a link's signature.

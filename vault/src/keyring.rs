@@ -12,9 +12,9 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
+use crate::error::{VaultError, unless_broken};
 use crate::identity::IdentityKey;
-use crate::responses::{VaultError, unless_broken};
-use crate::seal::{BrokenSeal, DataKey, WrappingKey};
+use crate::seal::{BrokenSeal, DataKey, WRAPPING_CHECK, WrappingKey};
 
 /// The owner of a data key: a response or an invite of a firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,10 +66,6 @@ pub(crate) const IDENTITY_PURPOSE: &[u8] = b"identity key";
 
 /// The data keys of a firm, in the order of their subjects.
 const KEYS_OF_FIRMS: &[FirmTable] = &[FirmTable { name: "data_keys", key: "subject_id" }];
-
-/// The plaintext and the purpose of the check value. Only the right wrapping key decrypts the
-/// value.
-pub(crate) const WRAPPING_CHECK: &[u8] = b"wrapping key";
 
 /// Why a keyring refuses a wrapping key.
 #[derive(Debug, thiserror::Error)]
@@ -157,9 +153,10 @@ impl Keyring {
         Self { connections: ConnectionCache::new(pool), wrapping, main: None }
     }
 
-    /// Ties the keyring to this main database. If one server holds both databases, [`Self::make`]
-    /// does not wait for the disk. Data under a new key is committed later, and that commit flushes
-    /// the key too: both share one write-ahead log.
+    /// Ties the keyring to this main database. If one server holds both databases,
+    /// [`Self::make_keys`] does not wait for the disk. Data under a new key is committed later, and
+    /// that commit flushes the key too: both share one write-ahead log. The transaction of the data
+    /// begins before the key is made, so a crash between them refuses the commit.
     #[must_use]
     pub fn tied_to_main(self, life: LifeWatch, hosts: KeyringHosts) -> Self {
         Self { main: Some(MainDatabase { life, hosts }), ..self }

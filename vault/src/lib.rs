@@ -24,6 +24,7 @@ pub mod bookings;
 pub mod cell;
 mod entropy;
 pub mod erasure;
+mod error;
 mod identity;
 pub mod installation;
 mod keyring;
@@ -40,6 +41,7 @@ pub mod step_headers;
 use eventstore::firm_rows::FirmTable;
 
 pub use entropy::{Entropy, SystemEntropy};
+pub use error::VaultError;
 pub use identity::{IdentityKey, MailRecipient, UNROUTED_LINK_CHARS};
 pub use keyring::{
     DataKeys, ErasedUpTo, KEYRING_MIGRATIONS, KeySubject, Keyring, KeyringHosts, WrongKey,

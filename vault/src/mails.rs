@@ -4,8 +4,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
+use crate::error::{VaultError, unless_broken};
 use crate::keyring::{KeySubject, Keyring};
-use crate::responses::{VaultError, unless_broken};
 use crate::seal::{BrokenSeal, DataKey};
 
 const PURPOSE: &[u8] = b"mail";

@@ -9,6 +9,7 @@ use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
+use crate::error::{VaultError, unless_broken};
 use crate::keyring::{DataKeys, KeySubject};
 use crate::people::NamedOn;
 use crate::seal::{BrokenSeal, DataKey};
@@ -47,40 +48,6 @@ impl StoredResponse {
     #[must_use]
     pub const fn subject(&self) -> KeySubject {
         KeySubject { firm_id: self.firm_id, subject_id: self.response_id }
-    }
-}
-
-/// Why the vault could not read or write.
-#[derive(Debug, thiserror::Error)]
-pub enum VaultError {
-    /// The database did not answer.
-    #[error("the database: {0}")]
-    Database(#[from] sqlx::Error),
-    /// The bytes do not decrypt with this key.
-    #[error(transparent)]
-    Broken(#[from] BrokenSeal),
-    /// The document has an unknown form. serde's own message would quote the document.
-    #[error("a document that cannot be read: {:?} at line {} column {}",
-            .0.classify(), .0.line(), .0.column())]
-    Unreadable(serde_json::Error),
-}
-
-impl VaultError {
-    /// Whether the response or a name on it exists, although the caller said
-    /// [`PriorContent::Nothing`].
-    #[must_use]
-    pub fn is_taken(&self) -> bool {
-        let Self::Database(sqlx::Error::Database(error)) = self else {
-            return false;
-        };
-        matches!(error.constraint(), Some("responses_pkey" | "response_people_pkey"))
-    }
-}
-
-impl From<serde_json::Error> for VaultError {
-    /// Drops the source: a logger of an error also logs its sources.
-    fn from(error: serde_json::Error) -> Self {
-        Self::Unreadable(error)
     }
 }
 
@@ -358,12 +325,6 @@ pub async fn latest_submissions(
     Ok(ids.into_iter().map(|subject_id| KeySubject { firm_id, subject_id }).collect())
 }
 
-/// Turns a failed read into a log line with the id. The line holds nothing of the data.
-pub(crate) fn unless_broken<T>(read: Result<T, VaultError>, id: Uuid) -> Option<T> {
-    read.inspect_err(|_| tracing::error!(%id, "a row of the vault cannot be decrypted or read"))
-        .ok()
-}
-
 fn open_response(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
     let key = keys.get(&subject).ok_or(BrokenSeal)?;
@@ -375,18 +336,4 @@ fn open_response(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, V
         submitted_at: row.submitted_at,
         document: serde_json::from_slice(&key.open(PURPOSE, &row.document)?)?,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn b15_an_unreadable_document_is_not_quoted() {
-        let error = serde_json::from_str::<Vec<u32>>(r#"["canary"]"#).unwrap_err();
-        assert!(error.to_string().contains("canary"), "its own words do");
-        let error = VaultError::from(error);
-        assert_eq!(error.to_string(), "a document that cannot be read: Data at line 1 column 9");
-        assert!(std::error::Error::source(&error).is_none());
-    }
 }

@@ -12,10 +12,10 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::keyring::{IDENTITY_PURPOSE, KeySubject, WRAPPING_CHECK, key_purpose as of_subject};
-use crate::responses::VaultError;
-use crate::seal::{BrokenSeal, WrappingKey};
-use crate::secrets::firm_purpose as of_firm;
+use crate::error::VaultError;
+use crate::keyring::{IDENTITY_PURPOSE, KeySubject, key_purpose};
+use crate::seal::{BrokenSeal, WRAPPING_CHECK, WrappingKey};
+use crate::secrets::firm_purpose;
 
 /// Rows in one statement.
 const BATCH_ROWS: i64 = 1_000;
@@ -144,7 +144,7 @@ impl Rewrap<'_> {
                 .await?;
         let opens = |(firm_id, subject_id, wrapped): &(Uuid, Uuid, Vec<u8>)| {
             let subject = KeySubject { firm_id: *firm_id, subject_id: *subject_id };
-            self.can_open(&of_subject(&subject), wrapped)
+            self.can_open(&key_purpose(&subject), wrapped)
         };
         if rows.is_empty() || rows.iter().any(opens) { Ok(()) } else { Err(BrokenSeal.into()) }
     }
@@ -197,7 +197,7 @@ impl Rewrap<'_> {
             let mut firm_ids = Vec::new();
             let mut sealed = Vec::new();
             for (firm_id, bytes) in rows {
-                match self.reseal_value(&of_firm(purpose, firm_id), &bytes)? {
+                match self.reseal_value(&firm_purpose(purpose, firm_id), &bytes)? {
                     ResealOutcome::Sealed(anew) => {
                         firm_ids.push(firm_id);
                         sealed.push(anew);
@@ -243,7 +243,7 @@ impl Rewrap<'_> {
         let mut subject_ids = Vec::new();
         let mut wrapped = Vec::new();
         for (firm_id, subject_id, bytes) in rows {
-            let purpose = of_subject(&KeySubject { firm_id, subject_id });
+            let purpose = key_purpose(&KeySubject { firm_id, subject_id });
             match self.reseal_value(&purpose, &bytes)? {
                 ResealOutcome::Sealed(anew) => {
                     firm_ids.push(firm_id);

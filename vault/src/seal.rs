@@ -5,9 +5,12 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 use crate::entropy::Entropy;
-use crate::keyring::WRAPPING_CHECK;
 
 const NONCE_BYTES: usize = 24;
+
+/// The plaintext and the purpose of the check value. Only the right wrapping key decrypts the
+/// value.
+pub(crate) const WRAPPING_CHECK: &[u8] = b"wrapping key";
 
 /// The purpose of a sealed manifest.
 const BACKUP_MANIFEST: &[u8] = b"backup manifest";

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
-use crate::responses::{VaultError, unless_broken};
+use crate::error::{VaultError, unless_broken};
 use crate::seal::{BrokenSeal, WrappingKey};
 
 /// A firm's signing secret, and the time from which it signs.

@@ -7,8 +7,8 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
+use crate::error::{VaultError, unless_broken};
 use crate::keyring::{DataKeys, KeySubject};
-use crate::responses::{VaultError, unless_broken};
 use crate::seal::{BrokenSeal, DataKey};
 
 const HEADERS_PURPOSE: &[u8] = b"step headers";

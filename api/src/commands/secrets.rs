@@ -7,7 +7,7 @@ use domain::firm::{Firm, FirmCommand, FirmRejection};
 use domain::values::Timestamp;
 use eventstore::{AppendError, CommandError, NewEvent, load_aggregate, retry_conflicts};
 use uuid::Uuid;
-use vault::responses::VaultError;
+use vault::VaultError;
 use vault::secrets::{self, FirmSecret};
 
 use crate::error::Error;

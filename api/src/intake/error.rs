@@ -7,7 +7,7 @@ use domain::activity::{BATCH_MAX_BYTES, BATCH_MAX_EVENTS};
 use eventstore::disk::is_disk_full;
 use eventstore::tail::TailError;
 use eventstore::{AppendError, AsConflict, Failure};
-use vault::responses::VaultError;
+use vault::VaultError;
 
 use crate::batching::token_cache::TokenHash;
 

@@ -10,8 +10,8 @@ use service::StorageSettings;
 
 use super::{list_field, text_field};
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, print_json, print_note};
 
 const ACCESS: ListTable = ListTable::new(

@@ -17,8 +17,8 @@ use crate::args::{ContentArgs, DeliveryShowArgs};
 use crate::deliveries::{
     BodyErasure, attempt_sentence, delivery_json, delivery_then, pause_by_delivery,
 };
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, OutputArgs, RecordView, print_json, print_line};
 
 const DELIVERY: RecordView = RecordView::new(&[

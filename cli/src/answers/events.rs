@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::why::step_line;
 use super::{list_field, text_field};
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{
     Column, ListTable, OutputArgs, RecordView, ReportArgs, print_json, print_line, print_note,
 };

@@ -15,8 +15,8 @@ use futures::TryStreamExt;
 use serde_json::json;
 
 use crate::audit::new_file::NewFile;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
 use crate::progress::Progress;
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 
 use crate::databases;
-use crate::operate::terminal_error;
+use crate::failure::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
 
 const FOUND: ListTable = ListTable::new(

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 
 use super::list_field;
-use crate::args::{TargetArgs, reason};
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, RecordView, ReportArgs, print_json, print_line};
+use crate::shared_args::{TargetArgs, reason};
 
 const SENT: RecordView = RecordView::new(&[
     Column::id("id"),

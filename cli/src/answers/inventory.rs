@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
 
 const MEMBERS: ListTable = ListTable::new(

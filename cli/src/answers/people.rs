@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 
 use super::{list_field, text_field};
-use crate::args::reason;
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, print_json};
+use crate::shared_args::reason;
 
 const TRAIL: ListTable = ListTable::new(
     &[Column::text("kind"), Column::id("id"), Column::time("at"), Column::prose("says")],

@@ -6,7 +6,7 @@ use service::StorageSettings;
 
 use super::{list_field, text_field};
 use crate::databases;
-use crate::operate::terminal_error;
+use crate::failure::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs, ReportArgs, print_json, print_note};
 
 const SIZES: ListTable = ListTable::new(

@@ -9,10 +9,10 @@ use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use serde_json::{Value, json};
 
 use super::{list_field, text_field};
-use crate::args::TargetRevealArgs;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, RecordView, ReportArgs, print_json, print_line};
+use crate::shared_args::TargetRevealArgs;
 
 const HOOK: RecordView = RecordView::new(&[
     Column::id("id"),

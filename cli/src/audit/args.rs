@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use crate::answers::HookTestArgs;
 use crate::answers::why::WhyHookArgs;
-use crate::args::reason;
 use crate::confirm::ConsentArgs;
 use crate::names;
 use crate::output::{OutputArgs, ReportArgs};
+use crate::shared_args::reason;
 
 /// The commands of the audit log.
 #[derive(Debug, Subcommand)]

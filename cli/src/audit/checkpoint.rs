@@ -11,7 +11,7 @@ use vault::SystemEntropy;
 
 use super::args::AuditCheckpointArgs;
 use crate::databases::{self, MainDatabase};
-use crate::operate::terminal_error;
+use crate::failure::terminal_error;
 use crate::output::{Column, RecordView};
 
 const TAKEN: RecordView = RecordView::new(&[

@@ -17,8 +17,8 @@ use vault::SystemEntropy;
 
 use super::args::{ExportArgs, ExportFormat};
 use super::new_file::NewFile;
-use super::terminal_error;
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, Output, OutputArgs, RecordView, print_note};
 use crate::progress::Progress;

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use service::{StorageSettings, System};
 
 use super::args::{HooksCommand, HooksListArgs};
-use super::terminal_error;
 use crate::answers::{self, why};
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable};
 

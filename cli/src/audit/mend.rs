@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 
 use super::args::AuditMendArgs;
-use super::terminal_error;
 use crate::confirm;
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, ListTable, print_note};
 

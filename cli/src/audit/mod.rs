@@ -22,8 +22,8 @@ use service::StorageSettings;
 use vault::SystemEntropy;
 
 use crate::databases;
+use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
-use crate::operate::terminal_error;
 use crate::output::{Column, ListTable, RecordView, print_line};
 use args::{AuditCommand, AuditKeysCommand, AuditListArgs};
 

@@ -22,9 +22,9 @@ use super::origin::{ManifestOrigin, TrustedKeys};
 use super::programs::ClientProgram;
 use super::sink::BackupSink;
 use super::{BackupArgs, BackupView, print_backup};
-use crate::args::version;
 use crate::operator;
 use crate::output::print_note;
+use crate::version::version;
 
 /// One connection holds the snapshot, another one asks.
 const POOL_CONNECTIONS: u32 = 2;

@@ -20,7 +20,7 @@ use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
 /// Lanes that are recorded at once. Each of them has a connection for up to a lock timeout (5 s),
-/// so a hundred stuck lanes have their tries well within a lease.
+/// so 96 stuck lanes have their first tries within a lease (120 s).
 const STUCK_LANES_AT_ONCE: usize = 4;
 
 /// The place of answers that the database does not take together with others.

@@ -1,0 +1,57 @@
+//! Arguments and readers of arguments that several commands share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use domain::delivery::replay::REASON_MAX_CHARS;
+use domain::values::trimmed_label;
+use ipnet::IpNet;
+
+/// The targets that a process may call.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TargetArgs {
+    /// Private networks that targets may lie in: for development and tests only.
+    #[arg(long, env = "FIRMFORMS_ALLOW_TARGETS", value_delimiter = ',')]
+    pub(crate) allow_targets: Vec<IpNet>,
+    /// Let targets be http: for development and tests only.
+    #[arg(long, env = "FIRMFORMS_ALLOW_HTTP_TARGETS", value_parser = switch)]
+    pub(crate) allow_http_targets: bool,
+    /// A file of root certificates, in PEM, that deliveries and mail trust beside the platform's.
+    #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
+    pub(crate) extra_roots: Option<PathBuf>,
+}
+
+/// Reads an operator's reason, as the log keeps it.
+pub(crate) fn reason(text: &str) -> Result<String, String> {
+    let reason = trimmed_label(text, REASON_MAX_CHARS).map(str::to_owned);
+    reason.ok_or_else(|| format!("write 1 to {REASON_MAX_CHARS} characters, no control character"))
+}
+
+/// The wish to see a target with its path and query.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TargetRevealArgs {
+    /// Show the whole target, for this reason. The reason is kept in the audit log.
+    #[arg(long, value_name = "REASON")]
+    pub(crate) show_target: Option<String>,
+}
+
+/// Reads a switch of the environment. Another word is refused: `maybe` must not pause a service.
+pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "" | "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("write true or false"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_is_a_clear_word() {
+        assert_eq!(["1", "TRUE", "on"].map(switch), [Ok(true); 3]);
+        assert_eq!(["", "0", "off"].map(switch), [Ok(false); 3]);
+        assert!(switch("maybe").is_err());
+    }
+}
