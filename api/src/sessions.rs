@@ -108,9 +108,6 @@ pub async fn begin(service: &Service, token: &str, address: IpAddr) -> Result<Se
 }
 
 /// The session of a cookie, unless it has ended.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn resume(
     service: &Service,
     cookie: &str,
@@ -199,9 +196,6 @@ async fn resume_for_user(
 }
 
 /// The sessions of users that have not ended, the last one first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn of_users(service: &Service) -> Result<Vec<OpenSignIn>, Error> {
     Ok(sign_ins::list_open(service.store.pool(), service.clock.now().get()).await?)
 }
@@ -298,9 +292,6 @@ impl Session {
 
     /// Ends the session of a user, for all copies of its cookie. A token's session goes on with its
     /// token.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn end(&self, service: &Service) -> Result<(), Error> {
         let SessionKind::OfUser { cookie_sha256, .. } = self.kind else {
             return Ok(());

@@ -8,9 +8,6 @@ use sqlx::PgConnection;
 
 /// Locks a follower's checkpoint and returns its position. Returns `None` if another process holds
 /// it.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock_position(
     connection: &mut PgConnection,
     name: &str,
@@ -27,9 +24,6 @@ pub async fn lock_position(
 
 /// Makes a follower's checkpoint at position 0, before the first event. Returns whether there was
 /// none.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn make(connection: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {
     let made = sqlx::query(
         "insert into checkpoints (name, position) values ($1, 0) on conflict do nothing",
@@ -41,9 +35,6 @@ pub async fn make(connection: &mut PgConnection, name: &str) -> Result<bool, sql
 }
 
 /// Returns a follower's position, if the follower has begun.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn position(
     connection: &mut PgConnection,
     name: &str,
@@ -55,9 +46,6 @@ pub async fn position(
 }
 
 /// Moves a locked checkpoint.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn move_to(
     connection: &mut PgConnection,
     name: &str,

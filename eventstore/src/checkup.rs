@@ -11,9 +11,6 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use crate::fence::appending;
 
 /// Returns the server's version as PostgreSQL numbers it: 150018 is 15.18.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn server_version(pool: &PgPool) -> Result<i32, sqlx::Error> {
     sqlx::query_scalar("select current_setting('server_version_num')::int").fetch_one(pool).await
 }
@@ -31,9 +28,6 @@ struct ServerStateRow {
 }
 
 /// Returns the state of a server that decides whether commits are kept.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn server_state(pool: &PgPool) -> Result<ServerState, sqlx::Error> {
     // `reset_val` is the value before this pool raised it.
     let row: ServerStateRow = sqlx::query_as(
@@ -71,9 +65,6 @@ pub struct LogEnd {
 }
 
 /// Returns the next position and the highest one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn log_end(pool: &PgPool) -> Result<LogEnd, sqlx::Error> {
     // A position drawn between the two looks would be above the next one, so the highest is read
     // first.
@@ -89,9 +80,6 @@ pub async fn log_end(pool: &PgPool) -> Result<LogEnd, sqlx::Error> {
 }
 
 /// Returns the time of the first event; `None` for an empty log.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn log_began_at(
     connection: &mut PgConnection,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
@@ -102,9 +90,6 @@ pub async fn log_began_at(
 
 /// Whether a restore may take the database: it has no table or view, or only tables of
 /// migrations without any row. A restore that failed leaves such tables.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_unused(pool: &PgPool) -> Result<bool, sqlx::Error> {
     let relations: Vec<(String, bool)> = sqlx::query_as(
         "select format('public.%I', c.relname), c.relkind in ('v', 'm', 'f') from pg_class c
@@ -131,9 +116,6 @@ pub async fn is_unused(pool: &PgPool) -> Result<bool, sqlx::Error> {
 
 /// The time at which the server archived the last segment of its write-ahead log. `None` if the
 /// server archives nothing, or its last try failed.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn archived_at(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let at: Option<Option<DateTime<Utc>>> = sqlx::query_scalar(
         "select last_archived_time from pg_stat_archiver
@@ -146,9 +128,6 @@ pub async fn archived_at(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::E
 }
 
 /// Whether the tables of this database have row guards (`migrate --roles`).
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn has_row_guards(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("select exists (select from pg_policies where schemaname = 'public')")
         .fetch_one(connection)
@@ -167,9 +146,6 @@ pub struct SchemaStanding {
 }
 
 /// The standing of a database's schema.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn schema_standing(
     pool: &PgPool,
     known: &Migrator,
@@ -185,17 +161,11 @@ pub async fn schema_standing(
 }
 
 /// The standing of the main database's schema.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn main_schema(pool: &PgPool) -> Result<SchemaStanding, sqlx::Error> {
     schema_standing(pool, &crate::pool::MAIN_MIGRATIONS).await
 }
 
 /// The migrations that the database lacks, in order.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn missing_migrations(
     pool: &PgPool,
     known: &'static Migrator,
@@ -206,9 +176,6 @@ pub async fn missing_migrations(
 
 /// Rows, as last estimated, and bytes of a table with its indexes. Zero for a table that is not
 /// there.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn table_size(pool: &PgPool, table: &str) -> Result<(i64, i64), sqlx::Error> {
     let size: Option<(i64, i64)> = sqlx::query_as(
         "select greatest(reltuples, 0)::bigint, pg_total_relation_size(oid)
@@ -235,9 +202,6 @@ async fn done_migrations(pool: &PgPool) -> Result<BTreeSet<i64>, sqlx::Error> {
 
 /// Counts the migrations that a database lacks, and the migrations it has that this build does not
 /// know.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn migration_counts(
     pool: &PgPool,
     known: &Migrator,
@@ -248,18 +212,12 @@ pub async fn migration_counts(
 }
 
 /// Counts the same for the main database and this build.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn main_migrations(pool: &PgPool) -> Result<(usize, usize), sqlx::Error> {
     migration_counts(pool, &crate::pool::MAIN_MIGRATIONS).await
 }
 
 /// Returns the age and the name of the oldest transaction that has appended to the log and has not
 /// ended.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn oldest_appender(pool: &PgPool) -> Result<Option<(Duration, String)>, sqlx::Error> {
     // A login without the right to all statistics does not see when another login's transaction
     // began.
@@ -295,9 +253,6 @@ pub struct HeldSnapshot {
 
 /// Returns the snapshot that keeps the oldest dead rows of this database. Sessions of other logins
 /// are seen only with the rights of `pg_read_all_stats`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn oldest_snapshot(
     connection: &mut PgConnection,
 ) -> Result<Option<HeldSnapshot>, sqlx::Error> {
@@ -347,9 +302,6 @@ macro_rules! behind {
 }
 
 /// Counts a follower's unread events and returns when the first was recorded.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn unread_events(
     pool: &PgPool,
     follower: &str,
@@ -363,9 +315,6 @@ pub async fn unread_events(
 
 /// Returns when the first event at or above this position was recorded. A block of the log that
 /// ends there has been whole since.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn whole_since(
     pool: &PgPool,
     position: i64,

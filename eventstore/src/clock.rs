@@ -55,17 +55,11 @@ impl WallClock for MachineClock {
 
 impl Clock {
     /// Measures the database's clock and compares the measurement with this machine's clock.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn of_database(pool: &PgPool) -> Result<Self, sqlx::Error> {
         Self::measured_beside(Arc::new(MachineClock), pool).await
     }
 
     /// Measures the database's clock and compares the measurement with this wall clock.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn measured_beside(
         wall: Arc<dyn WallClock>,
         pool: &PgPool,

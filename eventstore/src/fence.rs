@@ -144,9 +144,6 @@ impl Fence {
     }
 
     /// Looks how far the log is settled now.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn look(&self) -> Result<SettledUpTo, sqlx::Error> {
         let mut state = self.state.lock().await;
         let mut connection = self.connections.take().await?;
@@ -172,9 +169,6 @@ impl Fence {
     }
 
     /// Looks again for up to 7 ms while the newest appends still run.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn look_patiently(&self) -> Result<SettledUpTo, sqlx::Error> {
         let began = Instant::now();
         loop {
@@ -234,9 +228,6 @@ pub struct RunningWriters {
 
 impl RunningWriters {
     /// The transactions that run now. A transaction counts once it has locked or written a row.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn now(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
         let below =
             sqlx::query_scalar("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint");
@@ -245,9 +236,6 @@ impl RunningWriters {
 
     /// Returns whether all of them that have read or written this table have ended. Transactions of
     /// other tables and of other databases of the server are not waited for.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn have_left(
         self,
         connection: &mut PgConnection,

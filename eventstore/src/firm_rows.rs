@@ -22,9 +22,6 @@ pub struct FirmRowsCursor {
 }
 
 /// Returns the firms among these that have a row in a table.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn with_rows(
     connection: &mut PgConnection,
     tables: &[FirmTable],
@@ -43,9 +40,6 @@ pub async fn with_rows(
 
 /// Deletes the firm's next rows, up to `limit`, and moves the cursor behind them. Returns the
 /// number of deleted rows: fewer than `limit` if no row is left behind the cursor.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn drop_next(
     connection: &mut PgConnection,
     tables: &[FirmTable],

@@ -174,9 +174,6 @@ impl ReusedConnection {
     }
 
     /// Rolls the transaction back.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn rollback(&mut self) -> Result<(), sqlx::Error> {
         PgTransactionManager::rollback(&mut self.connection).await
     }

@@ -59,9 +59,6 @@ pub struct ServerLife {
 
 impl ServerLife {
     /// Reads the life of the server behind a connection.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn new(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
         sqlx::query_as(concat!("select ", life_columns!())).fetch_one(connection).await
     }

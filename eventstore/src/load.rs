@@ -68,9 +68,6 @@ pub async fn load_first(
 }
 
 /// Returns when the first event of this type was recorded in each of these streams.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn load_recorded_at(
     connection: &mut PgConnection,
     aggregate_type: &str,

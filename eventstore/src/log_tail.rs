@@ -119,9 +119,6 @@ async fn raise_alarm(
 }
 
 /// Returns the losses that nobody has acknowledged, the newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn unacknowledged_losses(
     connection: &mut PgConnection,
 ) -> Result<Vec<LostTail>, sqlx::Error> {
@@ -134,9 +131,6 @@ pub async fn unacknowledged_losses(
 }
 
 /// Acknowledges all losses, and returns their number.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn acknowledge_losses(
     connection: &mut PgConnection,
     by: &str,

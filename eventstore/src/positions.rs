@@ -18,9 +18,6 @@ pub(crate) use cursor_column;
 
 /// Moves the sequence of positions above every cursor. Returns the number of positions left out.
 /// It only draws from the sequence, so others may draw at the same time.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn leave_out_passed(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let left_out = sqlx::query_scalar(concat!(
         "select count(nextval('events_position_seq'))
@@ -56,9 +53,6 @@ pub(crate) async fn require_above(
 }
 
 /// Returns the highest cursor.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn highest_cursor(
     connection: &mut PgConnection,
 ) -> Result<Option<i64>, sqlx::Error> {

@@ -55,9 +55,6 @@ pub enum SolePlace {
 }
 
 /// Joins a group of any size for as long as this session lasts.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn join(connection: &mut PgConnection, group: ProcessGroup) -> Result<(), sqlx::Error> {
     sqlx::query("select pg_advisory_lock_shared($1, 0)")
         .bind(group as i32)
@@ -68,9 +65,6 @@ pub async fn join(connection: &mut PgConnection, group: ProcessGroup) -> Result<
 
 /// Takes one of `places` numbers in a group for as long as this session lasts. Returns `None` if
 /// all numbers are taken.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn join_limited(
     connection: &mut PgConnection,
     group: ProcessGroup,
@@ -133,9 +127,6 @@ macro_rules! members {
 impl GroupMembership {
     /// Takes one of `places` numbers in a group for as long as this session lasts. Returns `None`
     /// if all numbers are taken.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn join(
         connection: &mut PgConnection,
         group: ProcessGroup,
@@ -146,9 +137,6 @@ impl GroupMembership {
     }
 
     /// Beats once, and returns the standing of the group.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn beat(
         &mut self,
         connection: &mut PgConnection,
@@ -186,9 +174,6 @@ impl GroupMembership {
 }
 
 /// Returns the members of a group that keep their places and are silent.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn silent_members(
     connection: &mut PgConnection,
     group: ProcessGroup,
@@ -215,9 +200,6 @@ pub async fn silent_members(
 
 /// Takes the only place in a group for as long as this session lasts. Waits for the place as long
 /// as the session's `lock_timeout` says.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn join_alone(
     connection: &mut PgConnection,
     group: ProcessGroup,
@@ -261,9 +243,6 @@ async fn holder_name(
 }
 
 /// Counts the members of a group in this database that are not silent.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_members(
     connection: &mut PgConnection,
     group: ProcessGroup,

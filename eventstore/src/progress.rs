@@ -37,9 +37,6 @@ macro_rules! progress_where {
 const ERASURE_FOLLOWER: &str = "erase";
 
 /// Returns the progress of every follower.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn follower_progress(
     connection: &mut PgConnection,
 ) -> Result<Vec<FollowerProgress>, sqlx::Error> {

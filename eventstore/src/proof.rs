@@ -13,9 +13,6 @@ use crate::upcast::Upcasters;
 /// Begins a transaction that reads the database as it was at the begin. The transaction draws no
 /// transaction id, so it holds no fence back. It reads the schema `public`: a search path of the
 /// database or the login must not put other tables before ours.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn begin_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let mut transaction = pool.begin().await?;
     transaction
@@ -31,9 +28,6 @@ pub async fn begin_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgr
 /// The transaction may be idle for as long as its client works on a page, or waits for its output.
 /// The planner's settings are pinned like the search path: a setting of the database or the login
 /// must not choose the index by which rows are found.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn long_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let mut transaction = begin_snapshot(pool).await?;
     transaction
@@ -55,9 +49,6 @@ pub async fn long_snapshot(pool: &PgPool) -> Result<Transaction<'static, Postgre
 
 /// Makes the next statements of a transaction read tables alone, so that a count finds rows that an
 /// index does not have.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read_without_indexes(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     connection
         .execute(
@@ -69,9 +60,6 @@ pub async fn read_without_indexes(connection: &mut PgConnection) -> Result<(), s
 }
 
 /// Ends [`read_without_indexes`].
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read_with_indexes(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     connection
         .execute(
@@ -84,9 +72,6 @@ pub async fn read_with_indexes(connection: &mut PgConnection) -> Result<(), sqlx
 
 /// Lets another session read this transaction's snapshot, by the returned name. The transaction may
 /// then be idle for as long as that session reads.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn share_snapshot(
     transaction: &mut Transaction<'static, Postgres>,
 ) -> Result<String, sqlx::Error> {
@@ -95,9 +80,6 @@ pub async fn share_snapshot(
 }
 
 /// Returns the digests of the events after `after` and up to `through`, each with its position.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn event_digests(
     connection: &mut PgConnection,
     after: i64,
@@ -114,17 +96,11 @@ pub async fn event_digests(
 }
 
 /// Returns the highest visible position.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select coalesce(max(position), 0) from events").fetch_one(connection).await
 }
 
 /// Returns the highest position that a transaction has drawn. No event can have a higher one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn drawn_height(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "select case when is_called then last_value else 0 end from events_position_seq",
@@ -135,9 +111,6 @@ pub async fn drawn_height(connection: &mut PgConnection) -> Result<i64, sqlx::Er
 
 /// Returns the lowest position above this one that has an event. A reader steps over a gap by it,
 /// however wide the gap is.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn next_position(
     connection: &mut PgConnection,
     after: i64,
@@ -149,9 +122,6 @@ pub async fn next_position(
 }
 
 /// Counts the events, without a condition on their positions.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_events(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from events").fetch_one(connection).await
 }
@@ -172,9 +142,6 @@ pub struct CheckedEvent {
 }
 
 /// Reads and checks up to `limit` events at this position and above, in order.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn checked_events(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
@@ -191,9 +158,6 @@ pub async fn checked_events(
 
 /// Reads the statements that entries are late. A statement of another build states nothing here:
 /// its reader reports it.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn late_statements(connection: &mut PgConnection) -> Result<LateStatements, sqlx::Error> {
     // The kind is no parameter: a generic plan would expect as many of them as of any other kind.
     let rows = sqlx::query(events_where!(
@@ -298,9 +262,6 @@ pub async fn subscription_lives(
 }
 
 /// Returns the ids of the deliveries among these that the log has.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn known_deliveries(
     connection: &mut PgConnection,
     delivery_ids: &[String],

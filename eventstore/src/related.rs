@@ -15,9 +15,6 @@ use crate::upcast::Upcasters;
 const POSITIONS_APART: i64 = 5_000;
 
 /// The event at this position, if there is one.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn find_at(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
@@ -41,9 +38,6 @@ pub struct StreamStretch<'a> {
 }
 
 /// The events of a stretch, in the order of the log.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn of_stream(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
@@ -61,9 +55,6 @@ pub async fn of_stream(
 }
 
 /// The event that caused this one, if it names one of its own transaction.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn cause_of(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
@@ -83,9 +74,6 @@ pub async fn cause_of(
 }
 
 /// The events that caused this one, the nearest first.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn causes_of(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
@@ -101,9 +89,6 @@ pub async fn causes_of(
 }
 
 /// The events that this one caused in its own transaction, in order.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn effects_of(
     connection: &mut PgConnection,
     upcasters: &Upcasters,

@@ -87,9 +87,6 @@ pub async fn read_except(
 }
 
 /// Reads the event at this position, if there is one.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn read_at(
     connection: &mut PgConnection,
     upcasters: &Upcasters,
@@ -168,9 +165,6 @@ pub async fn newest_occurrences(
 }
 
 /// Returns the digest of the event at this position, if there is one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn digest_at(
     connection: &mut PgConnection,
     position: i64,

@@ -22,9 +22,6 @@ pub struct ActivityId {
 
 /// Remembers these ids and returns the new ones. The call waits for other transactions that
 /// remember an id of these. All insert in one order, so no two wait for each other.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn remember(
     connection: &mut PgConnection,
     activities: &[ActivityId],
@@ -50,9 +47,6 @@ pub async fn remember(
 }
 
 /// Forgets up to `limit` ids older than [`REMEMBER_FOR`]. Returns the number of forgotten ids.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
     let forgotten = sqlx::query(
         "delete from activity_seen

@@ -15,9 +15,6 @@ pub struct BackupNote {
 }
 
 /// Returns the last backup. `None` if none was taken.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn last(connection: &mut PgConnection) -> Result<Option<BackupNote>, sqlx::Error> {
     sqlx::query_as("select taken_at, position, bytes from last_backup")
         .fetch_optional(connection)
@@ -25,9 +22,6 @@ pub async fn last(connection: &mut PgConnection) -> Result<Option<BackupNote>, s
 }
 
 /// Notes a finished backup.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note(connection: &mut PgConnection, backup: BackupNote) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into last_backup (taken_at, position, bytes) values ($1, $2, $3)

@@ -19,9 +19,6 @@ pub struct Candidate {
 }
 
 /// Returns the firms whose id lies in the range.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn firms_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, sqlx::Error> {
     sqlx::query_as(
         "select firm_id as id, name as label from firms
@@ -35,9 +32,6 @@ pub async fn firms_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, s
 }
 
 /// Returns the firms with this name, in any case.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn firms_named(pool: &PgPool, name: &str) -> Result<Vec<Candidate>, sqlx::Error> {
     sqlx::query_as(
         "select firm_id as id, name as label from firms
@@ -50,9 +44,6 @@ pub async fn firms_named(pool: &PgPool, name: &str) -> Result<Vec<Candidate>, sq
 }
 
 /// Returns the keys of a firm whose id lies in the range.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn keys_in(
     pool: &PgPool,
     firm_id: Uuid,
@@ -71,9 +62,6 @@ pub async fn keys_in(
 }
 
 /// Returns the keys of a firm whose text begins so.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn keys_beginning(
     pool: &PgPool,
     firm_id: Uuid,
@@ -91,9 +79,6 @@ pub async fn keys_beginning(
 }
 
 /// Returns the members of a firm whose id lies in the range, former ones too.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn members_in(
     pool: &PgPool,
     firm_id: Uuid,
@@ -112,9 +97,6 @@ pub async fn members_in(
 }
 
 /// Returns the subscriptions whose id lies in the range, removed ones too.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn hooks_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, sqlx::Error> {
     sqlx::query_as(
         "select hook_id as id, trigger || ' of firm ' || firm_id as label from hooks
@@ -128,9 +110,6 @@ pub async fn hooks_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, s
 }
 
 /// Returns the deliveries whose id lies in the range.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn deliveries_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, sqlx::Error> {
     sqlx::query_as(
         "select delivery_id as id, trigger || ', ' || state || ', of firm ' || firm_id as label
@@ -145,9 +124,6 @@ pub async fn deliveries_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidat
 }
 
 /// Returns the tokens whose id lies in the range.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn tokens_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, sqlx::Error> {
     sqlx::query_as(
         "select token_id as id, role || ' ' || name as label from tokens
@@ -161,9 +137,6 @@ pub async fn tokens_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, 
 }
 
 /// Returns the replays whose id lies in the range.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn replays_in(pool: &PgPool, range: IdRange) -> Result<Vec<Candidate>, sqlx::Error> {
     sqlx::query_as(
         "select replay_id as id, state || ', ' || reason as label from replays

@@ -64,9 +64,6 @@ struct FoundHook {
 }
 
 /// Returns the memory of this request.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(
     pool: &PgPool,
     request: &HookRequest,
@@ -112,9 +109,6 @@ impl FoundHook {
 
 /// Remembers that this request makes this subscription. Waits for another transaction with the same
 /// request. Returns whether the request was free: if not, the transaction must end.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn remember(
     connection: &mut PgConnection,
     request: &HookRequest,
@@ -145,9 +139,6 @@ pub async fn remember(
 
 /// Forgets up to `limit` requests older than [`REMEMBER_FOR`]. Returns the number of forgotten
 /// requests.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
     let forgotten = sqlx::query(
         "delete from hook_requests

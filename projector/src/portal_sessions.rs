@@ -26,9 +26,6 @@ pub struct NewLinkRow<'a> {
 }
 
 /// Keeps a link.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn insert_link(pool: &PgPool, link: &NewLinkRow<'_>) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into portal_sessions (link_sha256, firm_id, member_id, lang, frame_origin, ends_at)
@@ -60,9 +57,6 @@ pub struct UsedLink {
 
 /// Turns a link into a session. Returns the link; `None` if it is over or used. Of two uses at
 /// once, one finds the link used.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn begin(
     connection: &mut PgConnection,
     used: UsedLink,
@@ -97,9 +91,6 @@ pub struct StoredPortalSession {
 }
 
 /// Lists up to `limit` sessions after one, in the order of their cookies. Links are not among them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn begun_after(
     connection: &mut PgConnection,
     after: Option<[u8; 32]>,
@@ -140,9 +131,6 @@ pub struct PortalSessionRow {
 }
 
 /// Finds the sessions of these cookies, also ended ones, in the order of the cookies.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(
     pool: &PgPool,
     cookies: &[[u8; 32]],
@@ -175,9 +163,6 @@ pub struct SpentLinkRow {
 }
 
 /// Finds a link, also a used one and one that is over.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_link(
     pool: &PgPool,
     link_sha256: [u8; 32],
@@ -191,9 +176,6 @@ pub async fn find_link(
 }
 
 /// Sets the language of a session.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn set_lang(
     pool: &PgPool,
     cookie_sha256: [u8; 32],
@@ -208,9 +190,6 @@ pub async fn set_lang(
 }
 
 /// Ends a session for good.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn end(pool: &PgPool, cookie_sha256: [u8; 32]) -> Result<(), sqlx::Error> {
     sqlx::query("delete from portal_sessions where cookie_sha256 = $1")
         .bind(cookie_sha256)
@@ -220,9 +199,6 @@ pub async fn end(pool: &PgPool, cookie_sha256: [u8; 32]) -> Result<(), sqlx::Err
 }
 
 /// Forgets up to `limit` links and sessions that have ended by now. Returns their number.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
     let forgotten = sqlx::query(
         "delete from portal_sessions

@@ -21,9 +21,6 @@ pub struct FoundObject {
 }
 
 /// Finds the objects whose ids lie in this range. A target is whole: the caller masks it.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn by_id(pool: &PgPool, low: Uuid, high: Uuid) -> Result<Vec<FoundObject>, sqlx::Error> {
     sqlx::query_as(
         "(select 'firm' as kind, firm_id as id, firm_id, name as label
@@ -64,9 +61,6 @@ pub async fn by_id(pool: &PgPool, low: Uuid, high: Uuid) -> Result<Vec<FoundObje
 }
 
 /// Finds the keys that begin so, revoked ones too.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn by_key_start(pool: &PgPool, start: &str) -> Result<Vec<FoundObject>, sqlx::Error> {
     sqlx::query_as(
         "select 'key' as kind, key_id as id, firm_id, name || ' (' || prefix || ')' as label
@@ -81,9 +75,6 @@ pub async fn by_key_start(pool: &PgPool, start: &str) -> Result<Vec<FoundObject>
 }
 
 /// Finds the key with this SHA-256.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn by_key_hash(pool: &PgPool, hash: Hash) -> Result<Option<FoundObject>, sqlx::Error> {
     sqlx::query_as(
         "select 'key' as kind, key_id as id, firm_id, name || ' (' || prefix || ')' as label
@@ -95,9 +86,6 @@ pub async fn by_key_hash(pool: &PgPool, hash: Hash) -> Result<Option<FoundObject
 }
 
 /// Finds the firms whose names begin so, in any case.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn by_firm_name(pool: &PgPool, start: &str) -> Result<Vec<FoundObject>, sqlx::Error> {
     sqlx::query_as(
         "select 'firm' as kind, firm_id as id, firm_id, name as label
@@ -112,9 +100,6 @@ pub async fn by_firm_name(pool: &PgPool, start: &str) -> Result<Vec<FoundObject>
 }
 
 /// Finds subscriptions to this host, live ones first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn by_host(pool: &PgPool, host: &str) -> Result<Vec<FoundObject>, sqlx::Error> {
     sqlx::query_as(
         "select 'hook' as kind, hook_id as id, firm_id, target_url as label from hooks

@@ -34,9 +34,6 @@ pub struct NewSignIn<'a> {
 }
 
 /// Begins a session. Returns `false` if the way to the provider has led to one before.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn begin(
     connection: &mut PgConnection,
     new: NewSignIn<'_>,
@@ -64,9 +61,6 @@ pub async fn begin(
 }
 
 /// Notes the name and the sign-in of a user.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn name_user(
     connection: &mut PgConnection,
     new: NewSignIn<'_>,
@@ -101,9 +95,6 @@ pub struct SignInRow {
 
 /// Finds the session of a cookie, unless it has ended, was not used for long, or other settings
 /// granted its role. A row of release 0.2.0 has no last use, and counts from its sign-in.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(
     pool: &PgPool,
     cookie_sha256: [u8; 32],
@@ -126,9 +117,6 @@ pub async fn find(
 }
 
 /// Notes a use of the session of a cookie.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note_use(
     pool: &PgPool,
     cookie_sha256: [u8; 32],
@@ -158,9 +146,6 @@ pub struct OpenSignIn {
 }
 
 /// Lists the sessions that have not ended, the last one first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_open(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<OpenSignIn>, sqlx::Error> {
     sqlx::query_as(
         "select s.user_id, u.name, s.role, s.firm_ids, s.ends_at
@@ -177,9 +162,6 @@ pub async fn list_open(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<OpenSign
 
 /// Ends the open session of a cookie for good. Returns its sign-in, if there was one. The row stays
 /// until [`forget`], so that its way to the provider leads to no other session.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn end(
     connection: &mut PgConnection,
     cookie_sha256: [u8; 32],
@@ -196,9 +178,6 @@ pub async fn end(
 }
 
 /// Ends all open sessions of a user for good, like [`end`]. Returns their sign-ins.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn end_of_user(
     connection: &mut PgConnection,
     user_id: Uuid,
@@ -215,9 +194,6 @@ pub async fn end_of_user(
 
 /// The names of these users, as the event of the last sign-in of each says. The table leads to the
 /// event, and its own name is not asked: a row can be changed, and the event cannot.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn user_names(
     connection: &mut PgConnection,
     user_ids: &[Uuid],
@@ -238,9 +214,6 @@ pub async fn user_names(
 
 /// Forgets up to `limit` sessions whose end and whose way to the provider are past. Returns their
 /// number.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
     let forgotten = sqlx::query(
         "delete from sign_ins

@@ -41,9 +41,6 @@ impl From<SignatureRow> for LastSignature {
 }
 
 /// Returns the last signature. `None` if nothing was ever signed.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn last(connection: &mut PgConnection) -> Result<Option<LastSignature>, sqlx::Error> {
     let row: Option<SignatureRow> =
         sqlx::query_as(select_last!("")).fetch_optional(connection).await?;
@@ -64,9 +61,6 @@ pub async fn last_for_signer(
 }
 
 /// Notes a signature.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note(
     connection: &mut PgConnection,
     signature: &LastSignature,

@@ -31,9 +31,6 @@ pub trait StoredRow: Sized {
     fn compared_columns(&self, other: &Self) -> Vec<ComparedColumn>;
 
     /// Lists up to `limit` rows after one, in the order of their ids.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     fn rows_after(
         connection: &mut PgConnection,
         after: Option<Uuid>,

@@ -36,9 +36,6 @@ pub struct PastTableSize {
 }
 
 /// The present sizes of all tables of a database, largest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn present_sizes(
     connection: &mut PgConnection,
 ) -> Result<Vec<TableSizeRow>, sqlx::Error> {
@@ -58,9 +55,6 @@ pub async fn present_sizes(
 }
 
 /// The present sizes of all tables of a database, largest first. Small tables are counted.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn counted_sizes(
     connection: &mut PgConnection,
 ) -> Result<Vec<TableSizeRow>, sqlx::Error> {
@@ -97,9 +91,6 @@ async fn count_rows(
 }
 
 /// The oldest noted size of each table since a day.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn oldest_since(
     pool: &PgPool,
     since: NaiveDate,
@@ -114,9 +105,6 @@ pub async fn oldest_since(
 }
 
 /// Notes the sizes of a day, unless they are noted already.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note_day(pool: &PgPool, day: NaiveDate) -> Result<u64, sqlx::Error> {
     let noted = sqlx::query(
         "insert into table_sizes (table_name, day, rows, bytes)
@@ -133,9 +121,6 @@ pub async fn note_day(pool: &PgPool, day: NaiveDate) -> Result<u64, sqlx::Error>
 }
 
 /// Forgets up to `limit` sizes of the days before this one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, before: NaiveDate, limit: i64) -> Result<u64, sqlx::Error> {
     let gone = sqlx::query(
         "delete from table_sizes where ctid = any(array(

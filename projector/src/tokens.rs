@@ -46,9 +46,6 @@ pub struct TokenRow {
 }
 
 /// Inserts a token.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn insert(
     connection: &mut PgConnection,
     token: &NewToken<'_>,
@@ -70,9 +67,6 @@ pub async fn insert(
 }
 
 /// Lists all tokens, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(pool: &PgPool) -> Result<Vec<TokenRow>, sqlx::Error> {
     sqlx::query_as(
         "select token_id, name, role, created_at, expires_at, firm_ids, last_used_at, revoked_at
@@ -83,9 +77,6 @@ pub async fn list(pool: &PgPool) -> Result<Vec<TokenRow>, sqlx::Error> {
 }
 
 /// Revokes an active token. Returns whether there was one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn revoke(
     connection: &mut PgConnection,
     token_id: Uuid,
@@ -114,9 +105,6 @@ pub struct ActiveToken {
 }
 
 /// Finds the active tokens with these SHA-256.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn authenticate(
     connection: &mut PgConnection,
     sha256: &[[u8; 32]],
@@ -133,9 +121,6 @@ pub async fn authenticate(
 }
 
 /// Notes a use of a token. A process asks at most once a minute per token.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note_use(pool: &PgPool, token_id: Uuid, at: DateTime<Utc>) -> Result<(), sqlx::Error> {
     sqlx::query(
         "update tokens set last_used_at = $2

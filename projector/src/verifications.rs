@@ -35,9 +35,6 @@ impl From<VerificationRow> for VerificationState {
 }
 
 /// Returns the verification under way, and the last one that ended.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn state(connection: &mut PgConnection) -> Result<VerificationState, sqlx::Error> {
     let row: Option<VerificationRow> = sqlx::query_as(
         "select began_at, walked_to, ended_at, verified_to, outcome, reason from last_verification",
@@ -48,9 +45,6 @@ pub async fn state(connection: &mut PgConnection) -> Result<VerificationState, s
 }
 
 /// Notes the position of the verification under way.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note_progress(
     connection: &mut PgConnection,
     running: RunningVerification,
@@ -68,9 +62,6 @@ pub async fn note_progress(
 }
 
 /// Notes the end of the verification under way.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note_end(
     connection: &mut PgConnection,
     ended: &EndedVerification,

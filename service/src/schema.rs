@@ -58,10 +58,6 @@ pub fn known_schemas() -> (i64, i64) {
 }
 
 /// The schemas of both databases beside those of this build.
-///
-/// # Errors
-///
-/// If a database does not answer.
 pub async fn schema_standings(
     main: &PgPool,
     keyring: &PgPool,

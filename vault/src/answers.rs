@@ -30,9 +30,6 @@ pub struct ReceiverAnswer<'a> {
 }
 
 /// Stores answers. An attempt that already has an answer keeps it.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     answers: &[ReceiverAnswer<'_>],
@@ -72,9 +69,6 @@ pub struct ForgottenAnswers {
 }
 
 /// Deletes answers that were received in this time, the oldest first, at most `limit`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(
     connection: &mut PgConnection,
     time: Range<DateTime<Utc>>,
@@ -97,9 +91,6 @@ pub async fn forget(
 }
 
 /// The numbers of a delivery's attempts whose answers are kept.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn kept(
     connection: &mut PgConnection,
     delivery_id: Uuid,
@@ -121,9 +112,6 @@ struct AnswerRow {
 
 /// The answers to the attempts of a delivery, by attempt number. Leaves out answers that cannot be
 /// decrypted.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,

@@ -35,9 +35,6 @@ pub struct StoredBody {
 }
 
 /// Stores bodies, each encrypted under the data key of its response.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -75,9 +72,6 @@ pub struct FrozenAt {
 }
 
 /// Bodies that were frozen in this time, the oldest first, at most `limit`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn frozen_in(
     connection: &mut PgConnection,
     time: Range<DateTime<Utc>>,
@@ -95,9 +89,6 @@ pub async fn frozen_in(
 }
 
 /// Deletes bodies whose retention has ended.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "delete from bodies where body_id in (
@@ -110,9 +101,6 @@ pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Resul
 }
 
 /// The encrypted size in bytes of each body.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn sizes(
     connection: &mut PgConnection,
     body_ids: &[Uuid],
@@ -140,9 +128,6 @@ struct BodyRow {
 
 /// The bodies with these ids that a key of `keys` decrypts and whose bytes have the stored digest.
 /// Leaves out a damaged body, so that other deliveries go on.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,

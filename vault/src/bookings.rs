@@ -40,9 +40,6 @@ impl StoredBooking {
 
 /// Stores bookings. A second report of a booking changes it only if the document differs and the
 /// report is newer. `bookings` holds a booking at most once.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -187,9 +184,6 @@ fn reported_document(
 
 /// Stores new times of bookings, each with its firm's id. The last move of a booking wins. A move
 /// may arrive before the booking itself.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn move_to(
     connection: &mut PgConnection,
     moves: &[(Uuid, BookingMove)],
@@ -225,9 +219,6 @@ pub async fn move_to(
 
 /// Marks bookings as cancelled, by firm and booking id. A cancellation may arrive before the
 /// booking itself.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn cancel(
     connection: &mut PgConnection,
     cancelled: &[(Uuid, Uuid)],
@@ -264,9 +255,6 @@ struct BookingRow {
 
 /// The current bookings of these responses, in the order in which they were made. Leaves out a
 /// damaged booking.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,

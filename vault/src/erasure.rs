@@ -8,9 +8,6 @@ use crate::keyring::KeySubject;
 
 /// Deletes all rows of these responses. Also works on a response that a restored backup brought
 /// back.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn erase_responses(
     connection: &mut PgConnection,
     subjects: &[KeySubject],
@@ -51,9 +48,6 @@ pub async fn erase_responses(
 
 /// Deletes reports and bookings of erased responses, by firm and id. Finds also parts that arrived
 /// before their response was known.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn erase_parts(
     connection: &mut PgConnection,
     parts: &[(Uuid, Uuid)],

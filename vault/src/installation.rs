@@ -18,9 +18,6 @@ pub enum PairError {
 }
 
 /// Reads the ids of both databases.
-///
-/// # Errors
-/// If a database does not answer.
 pub async fn read_ids(main: &PgPool, keyring: &Keyring) -> Result<InstallationIds, sqlx::Error> {
     Ok(InstallationIds { main: id_in(main).await?, keyring: id_in(keyring.pool()).await? })
 }
@@ -51,18 +48,12 @@ pub async fn note_pair(main: &PgPool, keyring: &Keyring, new: Uuid) -> Result<()
 }
 
 /// Reads the id of one database. `None` if it has none yet.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn id_in(pool: &PgPool) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("select installation_id from installation").fetch_optional(pool).await
 }
 
 /// Reads the id of the main database on this connection. `None` if it has none yet, or if this
 /// login may not read it.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn id_seen_by(connection: &mut PgConnection) -> Result<Option<Uuid>, sqlx::Error> {
     let may_read = "select has_table_privilege('installation', 'select')";
     if !sqlx::query_scalar::<_, bool>(may_read).fetch_one(&mut *connection).await? {

@@ -231,9 +231,6 @@ impl Keyring {
 
     /// The data keys of these subjects. Makes missing keys; two concurrent callers get the same
     /// key.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn make_keys(
         &self,
         subjects: &[KeySubject],
@@ -274,9 +271,6 @@ impl Keyring {
 
     /// The data keys of these subjects, as far as there are any. Leaves out a damaged key, so that
     /// other subjects are still served.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn find_keys(&self, subjects: &[KeySubject]) -> Result<DataKeys, sqlx::Error> {
         let (firm_ids, subject_ids) = subject_columns(subjects);
         let mut connection = self.connections.take().await?;
@@ -309,9 +303,6 @@ impl Keyring {
 
     /// Deletes the data keys of subjects. Everything under these keys is lost for good, in every
     /// copy.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn forget_keys(&self, subjects: &[KeySubject]) -> Result<(), sqlx::Error> {
         let mut connection = self.connections.take().await?;
         delete_keys(&mut connection, subjects).await?;
@@ -319,9 +310,6 @@ impl Keyring {
     }
 
     /// The firms among these that have data keys.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn firms_with_keys(&self, firm_ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
         let mut connection = self.connections.take().await?;
         let firms = firm_rows::with_rows(&mut connection, KEYS_OF_FIRMS, firm_ids).await?;
@@ -331,9 +319,6 @@ impl Keyring {
 
     /// Deletes the next data keys of a firm, up to `limit`. Returns their number: fewer than
     /// `limit` if none is left behind the cursor.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn forget_firm(
         &self,
         firm_id: Uuid,
@@ -348,9 +333,6 @@ impl Keyring {
     }
 
     /// Dead rows of data keys, as the server last counted them. Each still holds its key.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn dead_rows(&self) -> Result<i64, sqlx::Error> {
         sqlx::query_scalar(
             "select coalesce(sum(n_dead_tup), 0)::bigint
@@ -361,9 +343,6 @@ impl Keyring {
     }
 
     /// The last erasure that was carried out here.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn erased_up_to(&self) -> Result<Option<ErasedUpTo>, sqlx::Error> {
         sqlx::query_as("select position, digest from erased_up_to")
             .fetch_optional(self.pool())
@@ -372,9 +351,6 @@ impl Keyring {
 
     /// Deletes the data keys of erased subjects like [`Self::forget`], and marks the last of these
     /// erasures. One commit does both, so a backup has both or neither.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn forget_up_to(
         &self,
         subjects: &[KeySubject],
@@ -396,9 +372,6 @@ impl Keyring {
     }
 
     /// The identity key. Makes the key if there is none.
-    ///
-    /// # Errors
-    /// [`VaultError`].
     pub async fn identity_key(&self, entropy: &dyn Entropy) -> Result<IdentityKey, VaultError> {
         let sealed = self.wrapping.0.seal(IDENTITY_PURPOSE, &entropy.new_secret(), entropy)?;
         sqlx::query("insert into identity_key (sealed) values ($1) on conflict do nothing")

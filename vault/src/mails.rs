@@ -21,9 +21,6 @@ pub struct InviteMailKey<'a> {
 }
 
 /// Stores the mail of a reserved invite.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     kept: &InviteMailKey<'_>,
@@ -43,9 +40,6 @@ pub async fn put(
 }
 
 /// The mail of an invite, unless it is gone or cannot be decrypted.
-///
-/// # Errors
-/// If a database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keyring: &Keyring,
@@ -66,9 +60,6 @@ pub async fn read(
 }
 
 /// Deletes the mail of a finished invite. Returns the owner of the mail's data key.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn drop_of(
     connection: &mut PgConnection,
     invite_id: Uuid,

@@ -28,9 +28,6 @@ impl NamedOn {
 }
 
 /// The responses that name these people, each given by firm and person id.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn responses_naming(
     connection: &mut PgConnection,
     people: &[(Uuid, Uuid)],
@@ -64,9 +61,6 @@ pub struct PersonResponse {
 }
 
 /// The responses of a firm that name this person.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn responses_of(
     connection: &mut PgConnection,
     firm_id: Uuid,

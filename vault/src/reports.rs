@@ -39,9 +39,6 @@ impl StoredReport {
 
 /// Stores reports. The newest state of a report wins; of two states with one time, the later to
 /// arrive. An equal state changes nothing. `reports` holds a report at most once.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -87,9 +84,6 @@ pub async fn put(
 
 /// Stores when reports were last approved, by firm and report id. An approval may arrive before the
 /// report itself.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn approve(
     connection: &mut PgConnection,
     approved: &[(Uuid, Uuid, DateTime<Utc>)],
@@ -124,9 +118,6 @@ struct ReportRow {
 }
 
 /// The reports on these responses, oldest state first. Leaves out a damaged report.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,

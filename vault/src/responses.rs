@@ -116,9 +116,6 @@ const fn put_statement(before: PriorContent) -> &'static str {
 /// response; the form stays the first one. `batch.responses` holds a response at most once. The
 /// people that a response names are stored in the same statement. One person of a new response is
 /// kept in the response's own row, so that the response is found by that person's id.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -176,9 +173,6 @@ pub struct ResponseParts {
 
 /// The stored responses that a key of `keys` decrypts. Leaves out a damaged response, so that
 /// others are still served.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -188,9 +182,6 @@ pub async fn read(
 }
 
 /// Like [`read`], and for each response which other parts it has.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read_with_parts(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -219,9 +210,6 @@ pub async fn read_with_parts(
 }
 
 /// The encrypted size in bytes of each response.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn sizes(
     connection: &mut PgConnection,
     subjects: &HashSet<KeySubject>,
@@ -246,9 +234,6 @@ pub async fn sizes(
 
 /// The responses among `subjects` that are submitted. No other transaction can submit one of the
 /// rest before this transaction ends.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock_submitted(
     connection: &mut PgConnection,
     subjects: &HashSet<KeySubject>,
@@ -272,9 +257,6 @@ pub async fn lock_submitted(
 }
 
 /// The form of a response, if the vault holds the response.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn form_of(
     connection: &mut PgConnection,
     subject: KeySubject,
@@ -288,9 +270,6 @@ pub async fn form_of(
 
 /// The newest submissions of a firm or of one form, by `submitted_at`, then id (ruling 14b,
 /// sample).
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn latest_submissions(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,

@@ -95,9 +95,6 @@ impl Rewrap<'_> {
     }
 
     /// Removes the mark of [`Self::begin`]. Only right while nothing was rewrapped.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn call_off(&self, keyring: &mut PgConnection) -> Result<(), VaultError> {
         sqlx::query("update wrapping_check set rewrapping = false").execute(keyring).await?;
         Ok(())

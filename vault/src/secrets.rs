@@ -21,9 +21,6 @@ pub struct FirmSecret {
 }
 
 /// Makes signing secrets for firms that have none.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn make_missing(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
@@ -53,9 +50,6 @@ pub async fn make_missing(
 }
 
 /// Replaces a firm's signing secret. The new secret signs from the commit on.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn replace(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
@@ -78,9 +72,6 @@ pub async fn replace(
 }
 
 /// The signing secrets of these firms. Leaves out secrets that cannot be decrypted.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn read(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
@@ -104,9 +95,6 @@ pub async fn read(
 }
 
 /// The time of the last new secret of a firm, if it has one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn rotated_at(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -118,9 +106,6 @@ pub async fn rotated_at(
 }
 
 /// The time of the last new secret of up to `limit` firms after one, in the order of the firms.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn rotations_after(
     connection: &mut PgConnection,
     after: Option<Uuid>,
@@ -162,9 +147,6 @@ fn try_open(
 }
 
 /// Stores reply addresses of firms. `None` deletes a firm's address.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put_contacts(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,
@@ -220,9 +202,6 @@ async fn keep_contacts(
 }
 
 /// A firm's reply address, if there is one and it can be decrypted.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn reply_address(
     connection: &mut PgConnection,
     wrapping: &WrappingKey,

@@ -42,9 +42,6 @@ pub struct StepHeadersKey<'a> {
 }
 
 /// Stores the headers and the URL of a step. A step that is already stored stays.
-///
-/// # Errors
-/// [`VaultError`].
 pub async fn put(
     connection: &mut PgConnection,
     kept: &StepHeadersKey<'_>,
@@ -79,9 +76,6 @@ struct StepHeadersRow {
 }
 
 /// The headers and URLs of these deliveries, as far as a key of `keys` decrypts them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn read(
     connection: &mut PgConnection,
     keys: &DataKeys,
@@ -117,9 +111,6 @@ fn open_secrets(key: &DataKey, row: &StepHeadersRow) -> Result<StepSecrets, Vaul
 }
 
 /// Deletes headers and URLs of deliveries whose retention has ended.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn drop_all(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],

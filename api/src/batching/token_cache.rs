@@ -95,9 +95,6 @@ impl Bearer {
 
 /// The holder of a token, or `None` if the token is unknown or revoked. A text without the form of
 /// a token is not looked up.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn authenticate(
     service: &Service,
     token: &str,
@@ -109,9 +106,6 @@ pub(crate) async fn authenticate(
 }
 
 /// Like [`authenticate`], for a session that knows the SHA-256 of its token.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn authenticate_hash(
     service: &Service,
     hash: TokenHash,
@@ -136,9 +130,6 @@ async fn note_use(service: &Service, holder: &TokenHolder) {
 
 /// Like [`authenticate`], but a remembered holder is not looked up. [`confirm`] or the transaction
 /// of the call must confirm the token.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn authenticate_cached(
     service: &Service,
     token: &str,
@@ -167,9 +158,6 @@ pub(crate) async fn confirm(service: &Service, presented: &Bearer) -> Result<(),
 }
 
 /// Tokens among these that are not active any more, as seen by the transaction of the call.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn find_revoked(
     connection: &mut PgConnection,
     mut presented: BTreeSet<TokenHash>,
@@ -197,9 +185,6 @@ pub(crate) async fn was_active(service: &Service, token: &str) -> bool {
 }
 
 /// Looks a token up, in a batch with other tokens. This is no use of the token.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn look_up(
     service: &Service,
     hash: TokenHash,

@@ -76,17 +76,11 @@ pub fn id_of(which: &RequestedScope) -> Option<Uuid> {
 }
 
 /// Pauses in force, longest first.
-///
-/// # Errors
-/// None but the database's.
 pub async fn list(service: &Service) -> Result<Vec<PauseRow>, Error> {
     Ok(pauses::list(service.store.pool()).await?)
 }
 
 /// Pause that holds each of these deliveries, for the deliveries that a pause holds.
-///
-/// # Errors
-/// None but the database's.
 pub async fn holding_pauses(
     service: &Service,
     firm_id: Uuid,

@@ -105,9 +105,6 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
 }
 
 /// The replay that began for this request, if one did (case G8).
-///
-/// # Errors
-/// None but the database's.
 pub async fn find_begun(service: &Service, new: &NewReplay) -> Result<Option<ReplayView>, Error> {
     match replay_requests::find(service.store.pool(), new.firm_id, new.request_id).await? {
         Some(replay_id) => show(service, replay_id).await.map(Some),
@@ -118,9 +115,6 @@ pub async fn find_begun(service: &Service, new: &NewReplay) -> Result<Option<Rep
 /// Begins a replay of the selected deliveries, and answers its id. A repeated request gets the id
 /// of the first. The list of items is written first, because a delivery outside the list is never
 /// sent.
-///
-/// # Errors
-/// None but the database's.
 pub async fn start(
     service: &Service,
     new: &NewReplay,

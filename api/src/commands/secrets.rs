@@ -110,9 +110,6 @@ pub async fn rotate_by(
 }
 
 /// The time since which a firm's secret signs.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn rotated_at(service: &Service, firm_id: Uuid) -> Result<Timestamp, Error> {
     let mut connection = service.store.pool().acquire().await?;
     let since = secrets::rotated_at(&mut connection, firm_id).await?;

@@ -172,9 +172,6 @@ fn fold_step(events: &[RecordedEvent]) -> Result<DeliveryThen, Error> {
 }
 
 /// These steps of a firm from their streams, by delivery.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn from_streams(
     service: &Service,
     firm_id: Uuid,

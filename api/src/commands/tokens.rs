@@ -95,9 +95,6 @@ async fn check_limits(service: &Service, scope: &TokenScope, now: Timestamp) -> 
 }
 
 /// All tokens, revoked ones too, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(service: &Service) -> Result<Vec<TokenRow>, Error> {
     Ok(tokens::list(service.store.pool()).await?)
 }

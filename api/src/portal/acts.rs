@@ -206,9 +206,6 @@ impl DeliveryReplay<'_> {
 }
 
 /// Why a failed delivery of a subscription cannot be sent again, if it cannot.
-///
-/// # Errors
-/// None but the database's.
 pub(super) async fn replay_skip(
     service: &Service,
     delivery_id: Uuid,

@@ -77,9 +77,6 @@ pub enum PortalEntry {
 }
 
 /// Takes the code of a link.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn enter_by_link(
     service: &Service,
     parts: &Parts,
@@ -317,18 +314,12 @@ impl PortalSession {
     }
 
     /// Sets the language.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn set_lang(&self, service: &Service, lang: Lang) -> Result<(), Error> {
         let pool = service.store.pool();
         Ok(portal_sessions::set_lang(pool, self.cookie_sha256, lang.code()).await?)
     }
 
     /// Ends the session.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub async fn end(&self, service: &Service) -> Result<(), Error> {
         Ok(portal_sessions::end(service.store.pool(), self.cookie_sha256).await?)
     }

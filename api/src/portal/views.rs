@@ -86,9 +86,6 @@ pub struct FirmFigures {
 }
 
 /// Counts for the first page.
-///
-/// # Errors
-/// None but the database's.
 pub async fn figures(service: &Service, session: &PortalSession) -> Result<FirmFigures, Error> {
     let firm_id = session.firm_id();
     let keys = key_commands::list(service, firm_id).await?;
@@ -314,9 +311,6 @@ pub enum LookFilter {
 }
 
 /// Entries of the audit log as JSON, newest first, and the start of the next page.
-///
-/// # Errors
-/// None but the database's.
 pub async fn audit(
     service: &Service,
     session: &PortalSession,

@@ -38,9 +38,6 @@ impl WrongKeys {
     }
 
     /// The answer to an unknown key.
-    ///
-    /// # Errors
-    /// If the database does not answer.
     pub(crate) async fn count_unknown(
         &self,
         pool: &PgPool,

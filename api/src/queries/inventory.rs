@@ -109,9 +109,6 @@ fn no_replay() -> Error {
 
 /// Tokens, revoked ones too, newest first: those that reach a firm of the caller's. Other firms are
 /// left out of their lists.
-///
-/// # Errors
-/// None but the database's.
 pub async fn tokens(service: &Service, reach: Option<&[Uuid]>) -> Result<Vec<TokenRow>, Error> {
     let rows = tokens::list(service.store.pool()).await?;
     let Some(reach) = reach else { return Ok(rows) };

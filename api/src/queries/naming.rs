@@ -114,9 +114,6 @@ fn key_prefix(text: &str) -> String {
 }
 
 /// The firm of an object, if a table has the object.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn firm_of(
     pool: &PgPool,
     kind: NamedKind,

@@ -228,9 +228,6 @@ async fn write_leases(
 
 /// The next time a claim may find a row. A lane that is due counts if it has spare capacity. `None`
 /// if no lane waits.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn next_due(
     deliverer: &DelivererContext,
     limits: &SendLimits,
@@ -239,9 +236,6 @@ pub async fn next_due(
 }
 
 /// [`next_due`], for a process with these floors.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn next_due_from(
     deliverer: &DelivererContext,
     limits: &SendLimits,

@@ -39,9 +39,6 @@ pub struct LaneCounts {
 
 /// Counts deliveries. Reads at most [`COUNTED_MAX`] rows of the outbox, in no particular order. An
 /// index on due times would slow every claim and every record.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_deliveries(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
@@ -59,9 +56,6 @@ pub async fn count_deliveries(
 }
 
 /// Counts lanes, each state up to [`COUNTED_MAX`]. A lane with a wake counts as due.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_lanes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
@@ -111,9 +105,6 @@ pub async fn count_lanes(
 }
 
 /// Counts unspread occurrences, up to [`COUNTED_MAX`].
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_unspread(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from (select from unspread limit $1) u")
         .bind(COUNTED_MAX)

@@ -21,9 +21,6 @@ pub struct QueueCheckup {
 }
 
 /// Counts the queue. A lease counts as ended if it ended before `ended_before`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_queue(
     pool: &PgPool,
     now: DateTime<Utc>,
@@ -57,9 +54,6 @@ pub async fn count_queue(
 }
 
 /// Live and dead rows of the outbox, as the server last counted them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_rows(pool: &PgPool) -> Result<(i64, i64), sqlx::Error> {
     sqlx::query_as(
         "select coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint

@@ -11,9 +11,6 @@ const COUNTED_PER_LANE_MAX: i64 = 1_000;
 
 /// The work that waits for these hosts. Hosts without work are left out, and so are closed lanes
 /// and suspended firms.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn of_hosts(pool: &PgPool, hosts: &[String]) -> Result<Vec<HostBacklog>, sqlx::Error> {
     sqlx::query_as(
         "select asked.host, sum(o.waiting)::bigint as waiting, min(o.oldest_due_at) as oldest_due_at

@@ -44,9 +44,6 @@ pub struct LaneRow {
 const COUNTED_PER_LANE_MAX: i64 = 10_000;
 
 /// The deliveries that wait in these lanes; of each lane 10,000 at most are counted.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn waiting_in(pool: &PgPool, lane_ids: &[Uuid]) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "select coalesce(sum(o.waiting), 0)::bigint
@@ -63,9 +60,6 @@ pub async fn waiting_in(pool: &PgPool, lane_ids: &[Uuid]) -> Result<i64, sqlx::E
 }
 
 /// The lanes with work, the longest due first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(pool: &PgPool, wanted: &LaneFilter) -> Result<Vec<LaneRow>, sqlx::Error> {
     sqlx::query_as(
         "with leased as materialized (

@@ -48,9 +48,6 @@ struct ComparedLane {
 }
 
 /// Compares the lanes of all subscriptions with the log, as they are at one moment.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn compare_all_lanes(pool: &PgPool) -> Result<LaneComparison, DeliveryError> {
     let mut transaction = proof::long_snapshot(pool).await?;
     let connection = &mut *transaction;

@@ -24,9 +24,6 @@ pub struct KeyCoverage {
 }
 
 /// Looks whether the newest responses of the log have data keys.
-///
-/// # Errors
-/// [`DeliveryError`].
 pub async fn check_newest(pool: &PgPool, keyring: &Keyring) -> Result<KeyCoverage, DeliveryError> {
     let mut connection = pool.acquire().await?;
     let events =

@@ -72,9 +72,6 @@ pub(crate) use keep_waiting_from;
 /// Locks these lanes in the order of their ids, and returns the open ones. The lock excludes other
 /// work on the lane and its removal. It does not exclude the claim in an append, which takes `for
 /// key share`.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn lock_open(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
@@ -116,9 +113,6 @@ pub(crate) fn parse_cause(name: &str) -> Result<CancelCause, AppendError> {
 
 /// Makes the lane due at `until` and not before. A lane that another transaction has locked stays
 /// as it is.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn put_off(
     pool: &PgPool,
     lane_id: Uuid,
@@ -138,9 +132,6 @@ pub(crate) async fn put_off(
 
 /// Makes each of these locked lanes due at its time or now, unless it is due earlier. The lane got
 /// a row that waits.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn due_by(
     connection: &mut PgConnection,
     due: &BTreeMap<Uuid, DateTime<Utc>>,
@@ -178,9 +169,6 @@ pub(crate) async fn due_by(
 /// Each look begins behind the rows that were taken before, so it costs the same in a long lane and
 /// beside a held snapshot. An open lane that stays due is written only if its floor has moved by
 /// half a second: each write leaves a version of the lane's row.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn reschedule(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],
@@ -191,9 +179,6 @@ pub(crate) async fn reschedule(
 
 /// [`reschedule`], for lanes with new rows that are due at `rows_from` or later and that their
 /// floors do not cover yet.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn reschedule_from(
     connection: &mut PgConnection,
     lane_ids: &[Uuid],

@@ -24,9 +24,6 @@ pub struct NoticeToQueue<'a> {
 }
 
 /// Inserts the row of a notice, and wakes its lane. A notice that is queued stays as it is.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn queue_notice(
     connection: &mut PgConnection,
     NoticeToQueue { url, notice }: NoticeToQueue<'_>,

@@ -12,9 +12,6 @@ use crate::limits::FullLimits;
 const WAKES_PER_STEP: i64 = 1_000;
 
 /// Adds a wake for a lane with a new row that is due at this time.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn add_wake(
     connection: &mut PgConnection,
     lane_id: Uuid,
@@ -107,9 +104,6 @@ macro_rules! absorb {
 /// looked for; the transaction ids of a restored server may have gone back.
 ///
 /// A lane that is due already and whose rows are due later than its others stays as it is.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn absorb_wakes(
     connection: &mut PgConnection,
     now: DateTime<Utc>,
@@ -131,9 +125,6 @@ pub(crate) struct WakeScan {
 
 /// [`absorb()`], for a claim. It takes woken lanes with spare capacity at once. A lane that it
 /// empties is then not written, so the versions of a busy lane's row do not pile up.
-///
-/// # Errors
-/// If the database does not answer.
 pub(crate) async fn absorb_for_claim(
     connection: &mut PgConnection,
     WakeScan { now, from_xid, lanes_max }: WakeScan,

@@ -29,9 +29,6 @@ const PUT_OFF_FOR: Duration = Duration::from_secs(60);
 const STOP_WITHIN: Duration = Duration::from_secs(15);
 
 /// Claims, sends and records one batch, and waits for all of it. Tests step it by hand.
-///
-/// # Errors
-/// [`DeliveryError`].
 pub async fn deliver_once(deliverer: &DelivererContext) -> Result<usize, DeliveryError> {
     let claimed = claim_due(deliverer, &SendLimits::alone(deliverer.settings)).await?;
     let finished =

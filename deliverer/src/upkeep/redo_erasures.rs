@@ -20,9 +20,6 @@ pub struct ErasureProgress {
 }
 
 /// Reads how far each database has carried out erasures.
-///
-/// # Errors
-/// If a database does not answer.
 pub async fn erasure_progress(
     main: &PgPool,
     keyring: &Keyring,
@@ -43,9 +40,6 @@ pub async fn erasure_progress(
 /// Carries out erasures that a restored database undid. It runs before anything is read or sent:
 /// rows, keys and queued deliveries may be back. Without a restore there are none. Returns their
 /// number.
-///
-/// # Errors
-/// [`DeliveryError`].
 pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<usize, DeliveryError> {
     let pool = deliverer.store.pool();
     let ErasureProgress { mark, carried_out } = erasure_progress(pool, &deliverer.keyring).await?;

@@ -101,9 +101,6 @@ aggregate!(Occurrence, OccurrenceCommand, OccurrenceEvent, NeverRefused);
 
 impl Occurrence {
     /// Decides on the events that follow from a report: one the first time, none later.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         OccurrenceCommand::Record(happening): &OccurrenceCommand,

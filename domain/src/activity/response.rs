@@ -67,9 +67,6 @@ pub enum PartRejection {
 
 impl Response {
     /// Decides on the events that follow from a command: one the first time, none later.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         ResponseCommand::Erase { response_id }: &ResponseCommand,

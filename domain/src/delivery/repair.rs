@@ -40,9 +40,6 @@ aggregate!(Repair, RepairCommand, RepairEvent, NeverRefused);
 
 impl Repair {
     /// Decides on the events that follow from a command. A recorded repair has no further event.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         RepairCommand::Record(repaired): &RepairCommand,

@@ -94,9 +94,6 @@ pub enum PersonRejection {}
 
 impl Person {
     /// Decides on the events that follow from a command. A command without news has none.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(&self, command: &PersonCommand) -> Result<Vec<PersonEvent>, PersonRejection> {
         let (news, event) = match *command {
             PersonCommand::Report { time, change } => {

@@ -77,9 +77,6 @@ aggregate!(NoticeSending, NoticeSendingCommand, NoticeSendingEvent, NeverRefused
 
 impl NoticeSending {
     /// Decides on the events that follow from a command. A sent notice has no further event.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         NoticeSendingCommand::RecordSent(sent): &NoticeSendingCommand,

@@ -52,9 +52,6 @@ aggregate!(CheckpointSeries, CheckpointSeriesCommand, CheckpointSeriesEvent, Nev
 
 impl CheckpointSeries {
     /// Decides on the events that follow from a command. A recorded beginning has no further event.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         CheckpointSeriesCommand::Begin(beginning): &CheckpointSeriesCommand,

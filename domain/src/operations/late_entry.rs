@@ -43,9 +43,6 @@ aggregate!(LateEntry, LateEntryCommand, LateEntryEvent, NeverRefused);
 
 impl LateEntry {
     /// Decides on the events that follow from a command. An added entry has no further event.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         LateEntryCommand::Add(of): &LateEntryCommand,

@@ -59,9 +59,6 @@ aggregate!(Maintenance, MaintenanceCommand, MaintenanceEvent, NeverRefused);
 
 impl Maintenance {
     /// Decides on the events that follow from a command. A recorded order has no further event.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         MaintenanceCommand::Order(ordered): &MaintenanceCommand,

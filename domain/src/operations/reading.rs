@@ -32,9 +32,6 @@ aggregate!(Reading, ReadingCommand, ReadingEvent, NeverRefused);
 
 impl Reading {
     /// Decides on the events that follow from a command. A recorded reading has no further event.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         ReadingCommand::Record(look): &ReadingCommand,

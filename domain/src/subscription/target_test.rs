@@ -44,9 +44,6 @@ aggregate!(TargetTest, TargetTestCommand, TargetTestEvent, NeverRefused);
 
 impl TargetTest {
     /// Decides on the events that follow from a command. An ordered test has no further event.
-    ///
-    /// # Errors
-    /// None.
     pub fn decide(
         &self,
         TargetTestCommand::Order(test): &TargetTestCommand,

@@ -30,9 +30,6 @@ pub struct DeliveryThen {
 }
 
 /// Lists up to `limit` deliveries of a firm that existed at a moment, newest first.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn list_deliveries(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -56,9 +53,6 @@ pub async fn list_deliveries(
 }
 
 /// Finds one delivery of a firm, if its occurrence listed it or an event had queued it.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn find_delivery(
     connection: &mut PgConnection,
     firm_id: Uuid,

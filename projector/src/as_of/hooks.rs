@@ -21,9 +21,6 @@ pub struct HookThen {
 }
 
 /// Lists all subscriptions that a firm had made by that moment, newest first.
-///
-/// # Errors
-/// [`TailError`].
 pub async fn list_hooks(
     connection: &mut PgConnection,
     firm_id: Uuid,

@@ -20,9 +20,6 @@ pub use hooks::{HookThen, list_hooks};
 const STREAMS_PER_READ: usize = 200;
 
 /// Returns the last position of the log.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn last_position(pool: &PgPool) -> Result<i64, sqlx::Error> {
     eventstore::proof::height(&mut *pool.acquire().await?).await
 }

@@ -97,9 +97,6 @@ pub async fn authenticate(
 }
 
 /// Limits the connection to this firm's rows until it is given back.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn restrict_to_firm(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -124,9 +121,6 @@ pub enum WrongKeyCount {
 }
 
 /// Counts a call with a wrong key. A full ring is read without a lock and stays as it is.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_wrong_key(
     pool: &PgPool,
     counter: i32,

@@ -7,9 +7,6 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 /// Counts a try in the transaction of its reservation. Returns whether the firm had one left.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_try(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -28,9 +25,6 @@ pub async fn count_try(
 }
 
 /// Forgets up to `limit` counts of days before this one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, before: NaiveDate, limit: i64) -> Result<u64, sqlx::Error> {
     let gone = sqlx::query(
         "delete from invite_tries where ctid = any(array(

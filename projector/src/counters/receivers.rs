@@ -223,9 +223,6 @@ macro_rules! receivers_of {
 }
 
 /// Lists receivers of all firms: those that fail first, longest first, then the others by name.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(
     pool: &PgPool,
     wanted: ReceiverFilter<'_>,
@@ -251,9 +248,6 @@ pub async fn list(
 }
 
 /// Hosts that fail since this time or longer, longest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn failing_since(
     pool: &PgPool,
     since: DateTime<Utc>,
@@ -270,9 +264,6 @@ pub async fn failing_since(
 }
 
 /// Counts the hosts that fail since this time or longer.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_failing(
     connection: &mut PgConnection,
     since: DateTime<Utc>,
@@ -299,9 +290,6 @@ pub struct ReceiverTotals {
 }
 
 /// Sums the attempts from this hour on.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn totals(pool: &PgPool, from: DateTime<Utc>) -> Result<ReceiverTotals, sqlx::Error> {
     sqlx::query_as(
         "select count(distinct host) as hosts, coalesce(sum(attempts), 0)::bigint as attempts,
@@ -314,9 +302,6 @@ pub async fn totals(pool: &PgPool, from: DateTime<Utc>) -> Result<ReceiverTotals
 }
 
 /// Forgets up to `limit` hours before this one. A host stays, with its last attempt.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, before: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
     let gone = sqlx::query(
         "delete from receiver_hours where ctid = any(array(

@@ -85,9 +85,6 @@ impl Projection for DeliveryProjection {
 
 /// Returns whether this transaction may mark purged deliveries. Two purgers at once would each
 /// leave a shared body to the other. A rebuild copies the marks, so it holds the same lock.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_only_purger(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("select pg_try_advisory_xact_lock(hashtext('firmforms purge'))")
         .fetch_one(connection)
@@ -105,9 +102,6 @@ pub struct PurgedDeliveries {
 
 /// Marks up to `limit` deliveries whose body was kept long enough. Delivered ones must have ended
 /// before the first time, all others before the second.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn purge_bodies(
     connection: &mut PgConnection,
     delivered_before: DateTime<Utc>,
@@ -175,9 +169,6 @@ pub struct DeliveryRow {
 
 /// Returns the time at which a delivery of the firm was queued. A list is ordered by this time and
 /// the id.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn created_at(
     pool: &PgPool,
     firm_id: Uuid,
@@ -191,9 +182,6 @@ pub async fn created_at(
 }
 
 /// Returns the occurrence of a delivery that the read model knows, unless it is a workflow step.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn occurrence_of(
     connection: &mut PgConnection,
     delivery_id: Uuid,
@@ -206,9 +194,6 @@ pub async fn occurrence_of(
 }
 
 /// Returns the firm of a delivery that the read model knows.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn firm_of(pool: &PgPool, delivery_id: Uuid) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("select firm_id from deliveries where delivery_id = $1")
         .bind(delivery_id)
@@ -217,9 +202,6 @@ pub async fn firm_of(pool: &PgPool, delivery_id: Uuid) -> Result<Option<Uuid>, s
 }
 
 /// Returns whether the sent body was purged.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_purged(pool: &PgPool, delivery_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "select coalesce(bool_or(purged), false) from deliveries where delivery_id = $1",
@@ -230,9 +212,6 @@ pub async fn is_purged(pool: &PgPool, delivery_id: Uuid) -> Result<bool, sqlx::E
 }
 
 /// Counts all deliveries, and the pending ones.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count(pool: &PgPool) -> Result<(i64, i64), sqlx::Error> {
     sqlx::query_as("select count(*), count(*) filter (where state = 'pending') from deliveries")
         .fetch_one(pool)

@@ -164,9 +164,6 @@ pub struct FirmRow {
 }
 
 /// Lists all firms by name.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(pool: &PgPool) -> Result<Vec<FirmRow>, sqlx::Error> {
     sqlx::query_as("select firm_id, name, status from firms order by name, firm_id")
         .fetch_all(pool)
@@ -174,9 +171,6 @@ pub async fn list(pool: &PgPool) -> Result<Vec<FirmRow>, sqlx::Error> {
 }
 
 /// Lists some firms by name, after one of them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn page(
     pool: &PgPool,
     after: Option<Uuid>,
@@ -195,9 +189,6 @@ pub async fn page(
 }
 
 /// Finds these firms, by name.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn named(pool: &PgPool, firm_ids: &[Uuid]) -> Result<Vec<FirmRow>, sqlx::Error> {
     sqlx::query_as(
         "select firm_id, name, status from firms where firm_id = any($1) order by name, firm_id",
@@ -208,9 +199,6 @@ pub async fn named(pool: &PgPool, firm_ids: &[Uuid]) -> Result<Vec<FirmRow>, sql
 }
 
 /// Returns the firm's name. A firm whose data are dropped has none.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn name(pool: &PgPool, firm_id: Uuid) -> Result<Option<String>, sqlx::Error> {
     let name: Option<String> = sqlx::query_scalar("select name from firms where firm_id = $1")
         .bind(firm_id)
@@ -220,9 +208,6 @@ pub async fn name(pool: &PgPool, firm_id: Uuid) -> Result<Option<String>, sqlx::
 }
 
 /// Locks firms whose status is about to change, before their subscriptions are listed.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock(connection: &mut PgConnection, firm_ids: &[Uuid]) -> Result<(), sqlx::Error> {
     sqlx::query("select 1 from firms where firm_id = any($1) order by firm_id for update")
         .bind(firm_ids)
@@ -241,9 +226,6 @@ pub struct KnownFirm {
 }
 
 /// Returns the known firms among these. Closed firms are known.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn known_firms(
     connection: &mut PgConnection,
     firm_ids: &[Uuid],
@@ -260,9 +242,6 @@ pub async fn known_firms(
 }
 
 /// Returns the plans of these firms.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn plans(
     connection: &mut PgConnection,
     firm_ids: &[Uuid],
@@ -279,9 +258,6 @@ pub async fn plans(
 }
 
 /// Returns whether this firm is neither suspended nor closed. Returns `None` for an unknown firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_active(pool: &PgPool, firm_id: Uuid) -> Result<Option<bool>, sqlx::Error> {
     sqlx::query_scalar("select status = 'active' from firms where firm_id = $1")
         .bind(firm_id)
@@ -290,9 +266,6 @@ pub async fn is_active(pool: &PgPool, firm_id: Uuid) -> Result<Option<bool>, sql
 }
 
 /// Returns whether this firm is suspended.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_suspended(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -306,9 +279,6 @@ pub async fn is_suspended(
 }
 
 /// Returns whether this firm is closed.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_closed(pool: &PgPool, firm_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "select exists (select 1 from firms where firm_id = $1 and status = 'closed')",
@@ -319,9 +289,6 @@ pub async fn is_closed(pool: &PgPool, firm_id: Uuid) -> Result<bool, sqlx::Error
 }
 
 /// Returns the standing of a known firm. The lock keeps the standing until the transaction ends.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn hold_open(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -358,9 +325,6 @@ pub struct MailSenderRow {
 }
 
 /// Returns the mail settings of a known firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn mail_sender(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
@@ -381,9 +345,6 @@ pub struct NoticeReader {
 }
 
 /// Returns the notice settings of a known firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn notice_reader(
     connection: &mut PgConnection,
     firm_id: Uuid,

@@ -179,9 +179,6 @@ impl From<ReportedUrl> for String {
 }
 
 /// Lists the newest forms of a firm, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
@@ -199,9 +196,6 @@ pub async fn list(
 }
 
 /// Returns the ids of all forms of a firm, deleted ones too.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn all_ids(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -213,9 +207,6 @@ pub async fn all_ids(
 }
 
 /// Finds one form of a firm, unless it is deleted.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
@@ -232,9 +223,6 @@ pub async fn find(
 }
 
 /// Returns the known forms among these, each with its firm. Deleted forms are known.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn known_forms(
     connection: &mut PgConnection,
     forms: &[(Uuid, Uuid)],
@@ -254,9 +242,6 @@ pub async fn known_forms(
 }
 
 /// Finds these forms for deliveries and samples. Deleted forms are included.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_all(
     connection: &mut PgConnection,
     forms: &[(Uuid, Uuid)],
@@ -283,9 +268,6 @@ pub struct NamedForm {
 }
 
 /// Returns the known forms among these, deleted ones too, each with the state of its firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_named(
     connection: &mut PgConnection,
     forms: &[(Uuid, Uuid)],

@@ -147,9 +147,6 @@ pub(crate) const fn reason_name(reason: RemovalReason) -> &'static str {
 }
 
 /// Returns whether this live subscription was made with this key.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_of_key(pool: &PgPool, key_id: Uuid, hook_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "select exists (select 1 from hooks
@@ -175,9 +172,6 @@ pub struct LiveHook {
 }
 
 /// Lists the live subscriptions of these keys. The caller has locked the keys.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn live_of_keys(
     connection: &mut PgConnection,
     key_ids: &[Uuid],
@@ -192,9 +186,6 @@ pub async fn live_of_keys(
 }
 
 /// Lists the live subscriptions of these firms. The caller has locked the firms.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn live_of_firms(
     connection: &mut PgConnection,
     firm_ids: &[Uuid],
@@ -209,9 +200,6 @@ pub async fn live_of_firms(
 }
 
 /// Returns the sequence of the last event of each of these subscriptions.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn last_sequences(
     connection: &mut PgConnection,
     hook_ids: &[Uuid],
@@ -225,9 +213,6 @@ pub async fn last_sequences(
 }
 
 /// Finds the target of a subscription of a firm, removed or not.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn target_of(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -241,9 +226,6 @@ pub async fn target_of(
 }
 
 /// Returns the target of each of these subscriptions.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn target_urls(
     connection: &mut PgConnection,
     hook_ids: &[Uuid],

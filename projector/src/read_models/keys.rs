@@ -111,9 +111,6 @@ pub struct KeyRow {
 }
 
 /// Lists the keys of a firm, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<KeyRow>, sqlx::Error> {
     sqlx::query_as(
         "select key_id, name, prefix, member_id, created_at, revoked_at,
@@ -142,9 +139,6 @@ pub struct NamedKey {
 }
 
 /// Finds these keys, revoked ones too.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn named(
     connection: &mut PgConnection,
     key_ids: &[Uuid],
@@ -161,9 +155,6 @@ pub async fn named(
 }
 
 /// Locks one active key of a firm before its revocation. Returns whether there is such a key.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock_active(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -192,9 +183,6 @@ pub struct ActiveKey {
 }
 
 /// Locks the active keys of these members before their revocation, in the order of their ids.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock_active_of(
     connection: &mut PgConnection,
     members: &[(Uuid, Uuid)],

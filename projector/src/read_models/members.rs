@@ -127,9 +127,6 @@ async fn write_changes(
 }
 
 /// Locks members whose rights are about to change, before their keys are listed.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock(
     connection: &mut PgConnection,
     members: &[(Uuid, Uuid)],
@@ -148,9 +145,6 @@ pub async fn lock(
 }
 
 /// Returns whether any report named this member of the firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_known(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
@@ -165,9 +159,6 @@ pub async fn is_known(
 
 /// Returns whether the member is an active owner or admin of the firm; `None` if no report named
 /// the member.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn manages(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
@@ -197,9 +188,6 @@ pub struct MemberRow {
 }
 
 /// Lists the members of a firm: first those that may make keys, by role.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(pool: &PgPool, firm_id: Uuid) -> Result<Vec<MemberRow>, sqlx::Error> {
     sqlx::query_as(
         "select m.member_id, m.role, m.active,

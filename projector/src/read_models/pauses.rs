@@ -122,9 +122,6 @@ impl PauseRow {
 }
 
 /// Lists all pauses, oldest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(pool: &PgPool) -> Result<Vec<PauseRow>, sqlx::Error> {
     sqlx::query_as(
         "select pause_id, kind, firm_id, hook_id, host, reason, actor, paused_at from pauses
@@ -135,17 +132,11 @@ pub async fn list(pool: &PgPool) -> Result<Vec<PauseRow>, sqlx::Error> {
 }
 
 /// Counts all pauses.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from pauses").fetch_one(connection).await
 }
 
 /// Finds a pause that is in force.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(pool: &PgPool, pause_id: Uuid) -> Result<Option<PauseRow>, sqlx::Error> {
     sqlx::query_as(
         "select pause_id, kind, firm_id, hook_id, host, reason, actor, paused_at from pauses

@@ -99,9 +99,6 @@ pub struct PersonRow {
 }
 
 /// Returns the state of a person's address. Mail may go to an address without a row.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(
     database: impl PgExecutor<'_>,
     firm_id: Uuid,
@@ -118,9 +115,6 @@ pub async fn find(
 }
 
 /// Returns the time of a person's last erasure.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn erased_at(
     connection: &mut PgConnection,
     firm_id: Uuid,

@@ -162,9 +162,6 @@ async fn give_back(
 }
 
 /// Forgets up to `limit` counts of days before this one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, before: NaiveDate, limit: i64) -> Result<u64, sqlx::Error> {
     let gone = sqlx::query(
         "delete from quotas where ctid = any(array(
@@ -179,9 +176,6 @@ pub async fn forget(pool: &PgPool, before: NaiveDate, limit: i64) -> Result<u64,
 }
 
 /// Locks the firms' counts of subscriptions, for a removal that locks lanes afterwards.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock_hooks(
     connection: &mut PgConnection,
     firm_ids: &[Uuid],

@@ -128,9 +128,6 @@ pub struct ReplayRow {
 }
 
 /// Finds a replay.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(pool: &PgPool, replay_id: Uuid) -> Result<Option<ReplayRow>, sqlx::Error> {
     sqlx::query_as(
         "select replay_id, firm_id, state, reason, force, rate_per_second, selected, requested_at,
@@ -143,9 +140,6 @@ pub async fn find(pool: &PgPool, replay_id: Uuid) -> Result<Option<ReplayRow>, s
 }
 
 /// Lists the replays of all firms, newest first, after one of them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(
     pool: &PgPool,
     after: Option<&ReplayRow>,
@@ -167,9 +161,6 @@ pub async fn list(
 }
 
 /// Lists the replays of a firm, newest first, after one of them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_of_firm(
     pool: &PgPool,
     firm_id: Uuid,
@@ -195,9 +186,6 @@ pub async fn list_of_firm(
 
 /// Counts running replays, paused replays, and running replays that have queued nothing since
 /// `since`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn under_way(
     pool: &PgPool,
     since: DateTime<Utc>,
@@ -214,9 +202,6 @@ pub async fn under_way(
 }
 
 /// Counts running and paused replays.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_open(connection: &mut PgConnection) -> Result<(i64, i64), sqlx::Error> {
     sqlx::query_as(
         "select (select count(*) from replays where state = 'running'),
@@ -290,9 +275,6 @@ macro_rules! replayable {
 }
 
 /// Lists up to `limit` selected deliveries of the firm, oldest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_selected(
     pool: &PgPool,
     firm_id: Uuid,
@@ -342,9 +324,6 @@ pub struct ReplayTurn {
 
 /// Locks the running replay that has waited longest, except the given ones. Returns `None` if all
 /// are locked.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn take_turn(
     connection: &mut PgConnection,
     but: &[Uuid],
@@ -360,9 +339,6 @@ pub async fn take_turn(
 }
 
 /// Returns the stopped replays among these.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn stopped_of(
     connection: &mut PgConnection,
     replay_ids: &HashSet<Uuid>,
@@ -379,9 +355,6 @@ pub async fn stopped_of(
 }
 
 /// Sets the time up to which the rate of a locked replay is used up.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn set_fed_until(
     connection: &mut PgConnection,
     replay_id: Uuid,
@@ -396,9 +369,6 @@ pub async fn set_fed_until(
 }
 
 /// Finds these deliveries with their current state.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_replayable(
     connection: &mut PgConnection,
     delivery_ids: &[Uuid],

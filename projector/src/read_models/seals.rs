@@ -135,9 +135,6 @@ async fn insert_seals(connection: &mut PgConnection, rows: &[SealRow]) -> Result
 }
 
 /// Returns the last seal that ends at or before this position.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn last_seal(
     connection: &mut PgConnection,
     through: i64,
@@ -152,9 +149,6 @@ pub async fn last_seal(
 }
 
 /// Returns the position up to which the log is sealed.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let position = sqlx::query_scalar("select position from checkpoints where name = $1")
         .bind(SealWorker::NAME)
@@ -164,9 +158,6 @@ pub async fn sealed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error
 }
 
 /// Returns up to `limit` seals that end at this position or above, in order.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_from(
     connection: &mut PgConnection,
     from: i64,
@@ -183,18 +174,12 @@ pub async fn list_from(
 }
 
 /// Counts the seals, without a condition on their positions.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from seals").fetch_one(connection).await
 }
 
 /// Counts the seals that end above this position. With the position of the worker, these are seals
 /// that the worker has not made, and it will fail at the first of them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_above(connection: &mut PgConnection, position: i64) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from seals where last_position > $1")
         .bind(position)

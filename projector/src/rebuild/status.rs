@@ -34,9 +34,6 @@ pub struct LastRebuild {
 }
 
 /// Returns the status of all read models.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_statuses(pool: &PgPool) -> Result<Vec<ModelStatus>, sqlx::Error> {
     let height = proof::height(&mut *pool.acquire().await?).await?;
     let mut all = Vec::new();

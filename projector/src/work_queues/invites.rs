@@ -108,9 +108,6 @@ impl OpenInvite {
 }
 
 /// Counts the invites with mail under way, up to 100,000.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn under_way(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from (select from open_invites limit 100000) i")
         .fetch_one(connection)
@@ -118,9 +115,6 @@ pub async fn under_way(connection: &mut PgConnection) -> Result<i64, sqlx::Error
 }
 
 /// Returns whether an invite is under way.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_open(pool: &PgPool, invite_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("select exists (select 1 from open_invites where invite_id = $1)")
         .bind(invite_id)
@@ -130,9 +124,6 @@ pub async fn is_open(pool: &PgPool, invite_id: Uuid) -> Result<bool, sqlx::Error
 
 /// Takes over the invite that has been overdue longest, if there is one. No other process takes it
 /// over for the next 120 seconds.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn take_over(
     pool: &PgPool,
     now: DateTime<Utc>,
@@ -153,9 +144,6 @@ pub async fn take_over(
 
 /// Returns whether an open invite may still be sent. Its firm must be active and send invites, and
 /// its form be published. Its person must want mail, have a working address, and not be erased.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn may_go(pool: &PgPool, invite: &OpenInvite) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "select exists (

@@ -63,9 +63,6 @@ pub struct OpenNotice {
 
 /// Takes up to `limit` notices that have been due longest. No other process takes them for the next
 /// 120 seconds.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn take_due(
     pool: &PgPool,
     now: DateTime<Utc>,
@@ -87,9 +84,6 @@ pub async fn take_due(
 }
 
 /// Up to `limit` notices that are not in the outbox yet, the oldest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn not_queued(pool: &PgPool, limit: i64) -> Result<Vec<OpenNotice>, sqlx::Error> {
     sqlx::query_as(
         "select notice_id, firm_id, facts, mail_tries from notices
@@ -101,9 +95,6 @@ pub async fn not_queued(pool: &PgPool, limit: i64) -> Result<Vec<OpenNotice>, sq
 }
 
 /// Notes that the notice is in the outbox. Returns whether this call was the first to do so.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn note_queued(
     connection: &mut PgConnection,
     notice_id: Uuid,
@@ -117,9 +108,6 @@ pub async fn note_queued(
 }
 
 /// Puts a notice off whose mail could not be sent.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn put_off(
     pool: &PgPool,
     notice_id: Uuid,
@@ -134,9 +122,6 @@ pub async fn put_off(
 }
 
 /// Deletes a finished notice. Returns whether it was there.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn finish(connection: &mut PgConnection, notice_id: Uuid) -> Result<bool, sqlx::Error> {
     let gone = sqlx::query("delete from notices where notice_id = $1")
         .bind(notice_id)
@@ -146,9 +131,6 @@ pub async fn finish(connection: &mut PgConnection, notice_id: Uuid) -> Result<bo
 }
 
 /// The subscriptions that a notice names: its own, or all that went along with a key or a firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn named_hooks(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -183,9 +165,6 @@ pub async fn named_hooks(
 }
 
 /// The label and first characters of a key that a notice is about.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn notice_key(
     connection: &mut PgConnection,
     facts: &NoticeFacts,
@@ -211,9 +190,6 @@ pub struct NoticeBacklog {
 }
 
 /// Counts the notices that are not finished.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn backlog(connection: &mut PgConnection) -> Result<NoticeBacklog, sqlx::Error> {
     sqlx::query_as(
         "select (select count(*) from (select from notices limit 100000) n) as mails,

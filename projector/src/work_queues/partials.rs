@@ -32,9 +32,6 @@ pub struct PartialRow {
 }
 
 /// Sets or postpones the times at which responses become partial submissions.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn set_times(
     connection: &mut PgConnection,
     partials: &[PartialRow],
@@ -60,9 +57,6 @@ pub async fn set_times(
 }
 
 /// Drops the rows of submitted or erased responses.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn drop_of(
     connection: &mut PgConnection,
     responses: &[(Uuid, Uuid)],

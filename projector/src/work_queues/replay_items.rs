@@ -8,9 +8,6 @@ use crate::replays::ReplayTurn;
 
 /// Counts a replay's deliveries by outcome. `waiting` counts the deliveries whose turn has not
 /// come.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_outcomes(
     pool: &PgPool,
     replay_id: Uuid,
@@ -25,9 +22,6 @@ pub async fn count_outcomes(
 }
 
 /// Inserts the next deliveries of a replay, beginning at this place.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn put_items(
     pool: &PgPool,
     replay_id: Uuid,
@@ -49,9 +43,6 @@ pub async fn put_items(
 }
 
 /// Returns whether some deliveries of a locked replay still wait for their turn.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn has_waiting(
     connection: &mut PgConnection,
     replay_id: Uuid,
@@ -65,9 +56,6 @@ pub async fn has_waiting(
 }
 
 /// Returns whether a delivery waits for its turn in a replay that goes on or is paused.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_waiting(
     connection: &mut PgConnection,
     delivery_id: Uuid,
@@ -84,9 +72,6 @@ pub async fn is_waiting(
 
 /// Returns the next deliveries of a locked replay, in order, up to `limit`. A subscription with
 /// `queued` deliveries gets only as many as are missing to `per_hook`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn next_items(
     connection: &mut PgConnection,
     turn: &ReplayTurn,
@@ -118,9 +103,6 @@ pub async fn next_items(
 }
 
 /// Writes the outcomes of deliveries: triples of replay, delivery and outcome.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn write_outcomes(
     connection: &mut PgConnection,
     outcomes: &[(Uuid, Uuid, &'static str)],
@@ -146,9 +128,6 @@ pub const KEEP_FOR: TimeDelta = TimeDelta::days(30);
 
 /// Forgets up to `limit` deliveries of replays that ended longer than [`KEEP_FOR`] ago. Returns
 /// their number. The events of a replay keep its totals.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64, sqlx::Error> {
     let forgotten = sqlx::query(
         "delete from replay_items
@@ -166,9 +145,6 @@ pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64
 }
 
 /// Counts the queued and the skipped deliveries of a replay.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_totals(
     connection: &mut PgConnection,
     replay_id: Uuid,
@@ -197,9 +173,6 @@ pub struct QueuedItem {
 }
 
 /// Lists the queued deliveries of replays after this place, of one firm or of all firms.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn queued_after(
     connection: &mut PgConnection,
     replay_id: Uuid,

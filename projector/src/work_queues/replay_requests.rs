@@ -5,9 +5,6 @@ use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 /// Returns the replay that began for a request, if one did.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find(
     executor: impl PgExecutor<'_>,
     firm_id: Uuid,
@@ -24,9 +21,6 @@ pub async fn find(
 
 /// Notes the replay of a request, in the transaction that begins the replay. Returns `false` if a
 /// replay began for the request before. Waits for a concurrent transaction with the same request.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn insert(
     connection: &mut PgConnection,
     firm_id: Uuid,

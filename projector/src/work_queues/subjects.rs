@@ -53,9 +53,6 @@ pub struct LockedSubject {
 
 /// Locks these subjects and their responses, in one order. Unknown subjects are inserted with the
 /// reported links, which most subjects keep for good.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn lock(
     connection: &mut PgConnection,
     reported: &BTreeMap<SubjectId, SubjectLinks>,
@@ -93,9 +90,6 @@ pub async fn lock(
 }
 
 /// Lists the reports and calls of these responses.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn parts_of(
     connection: &mut PgConnection,
     responses: &[SubjectId],
@@ -112,9 +106,6 @@ pub async fn parts_of(
 }
 
 /// Drops the facts that wait for these subjects.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn drop_waiting(
     connection: &mut PgConnection,
     subjects: &[SubjectId],
@@ -133,9 +124,6 @@ pub async fn drop_waiting(
 
 /// Returns the erased responses among these. Each is looked up by itself, because hardly any
 /// response is erased. A scan of the erased ones would get slow once there are many.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn erased_among(
     connection: &mut PgConnection,
     responses: &[SubjectId],
@@ -153,9 +141,6 @@ pub async fn erased_among(
 }
 
 /// Writes the links of locked subjects.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn update_known(
     connection: &mut PgConnection,
     known: &[SubjectRow],
@@ -195,9 +180,6 @@ pub struct WaitingFact {
 pub const WAIT_FOR: TimeDelta = TimeDelta::days(90);
 
 /// Forgets up to `limit` facts that have waited longer than [`WAIT_FOR`]. Returns their number.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn forget_waiting(
     pool: &PgPool,
     now: DateTime<Utc>,
@@ -218,9 +200,6 @@ pub async fn forget_waiting(
 
 /// Inserts facts that wait, reported at this time. Returns the occurrence and the subject of each
 /// fact that did not wait before.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn insert_waiting(
     connection: &mut PgConnection,
     facts: &[WaitingFact],
@@ -249,9 +228,6 @@ pub async fn insert_waiting(
 /// Returns the occurrences among these that facts wait for, each with whether all its facts are
 /// silent. Facts of one occurrence agree, unless they were reported at the same time. Then one fact
 /// that is not silent is enough.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn silent_occurrences(
     connection: &mut PgConnection,
     occurrence_ids: &[Uuid],
@@ -270,9 +246,6 @@ pub async fn silent_occurrences(
 
 /// Takes out the facts that wait for these responses, or for their reports and calls. Each comes
 /// with its response.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn take_waiting(
     connection: &mut PgConnection,
     responses: &[SubjectId],

@@ -65,9 +65,6 @@ fn restore_chains(rows: Vec<HeadRow>) -> Result<BTreeMap<Uuid, AuditChain>, sqlx
 }
 
 /// Returns the ends of these firms' chains.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn chain_ends(
     connection: &mut PgConnection,
     firms: &[Uuid],
@@ -122,9 +119,6 @@ impl ComparedHead {
 
 /// Returns the ends of up to `limit` chains after one firm, each with the last entry of its chain.
 /// PostgreSQL looks each entry up in the index.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn compared_heads_after(
     connection: &mut PgConnection,
     after: Option<Uuid>,
@@ -146,9 +140,6 @@ pub async fn compared_heads_after(
 }
 
 /// Returns the ends of up to `limit` chains after one firm, in the order of their firms.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn heads_after(
     connection: &mut PgConnection,
     after: Option<Uuid>,
@@ -175,9 +166,6 @@ pub struct GrownChain {
 
 /// Returns the chains with entries after a position. PostgreSQL reads these entries in the order of
 /// the log, and no others: the order of the inner list keeps it from reading whole chains.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn grown_after(
     connection: &mut PgConnection,
     position: i64,

@@ -44,9 +44,6 @@ pub struct AuditFilter {
 
 /// Lists up to `limit` entries of a firm, newest first: by their time if anything is filtered, else
 /// by their place in the chain. The two orders differ only where clocks of machines do.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_entries(
     pool: &PgPool,
     firm_id: Uuid,
@@ -212,9 +209,6 @@ fn distinct_actions(actions: &[&'static str]) -> Vec<&'static str> {
 }
 
 /// Lists all entries about a subject, oldest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn of_subject(pool: &PgPool, subject_id: Uuid) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("subject_id = $1 order by position"))
         .bind(subject_id.to_string())
@@ -223,17 +217,11 @@ pub async fn of_subject(pool: &PgPool, subject_id: Uuid) -> Result<Vec<EntryRow>
 }
 
 /// Finds the entry of the event at this position, if it has one.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_at(pool: &PgPool, position: i64) -> Result<Option<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("position = $1")).bind(position).fetch_optional(pool).await
 }
 
 /// Lists the entries of the events at these positions, in no order.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_at_all(
     connection: &mut PgConnection,
     positions: &[i64],
@@ -242,9 +230,6 @@ pub async fn find_at_all(
 }
 
 /// Finds the sequences of the entries of the events at these positions, by position.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn sequences_at(
     pool: &PgPool,
     positions: &[i64],
@@ -258,9 +243,6 @@ pub async fn sequences_at(
 }
 
 /// Lists the entries with this hash: one, unless a chain was forged.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn by_hash(pool: &PgPool, hash: Hash) -> Result<Vec<EntryRow>, sqlx::Error> {
     sqlx::query_as(entries_where!("hash = $1 order by position limit 10"))
         .bind(hash)
@@ -284,9 +266,6 @@ pub struct OperatorSeen {
 }
 
 /// Lists the operators who gave commands about a firm at a terminal, up to a time, by name.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_operators(
     pool: &PgPool,
     firm_id: Uuid,
@@ -311,9 +290,6 @@ pub async fn list_operators(
 
 /// Lists the sign-ins of users of the provider after `since` and up to `at`, in their order.
 /// `firm_id` is that of the installation.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn sign_ins(
     pool: &PgPool,
     firm_id: Uuid,
@@ -333,9 +309,6 @@ pub async fn sign_ins(
 }
 
 /// Returns the position of an event that has an entry, by the event's id.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn position_of_event(
     connection: &mut PgConnection,
     event_id: Uuid,
@@ -347,9 +320,6 @@ pub async fn position_of_event(
 }
 
 /// Lists up to `limit` entries at this position and above, in the order of positions.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_from(
     connection: &mut PgConnection,
     from: i64,
@@ -363,17 +333,11 @@ pub async fn list_from(
 }
 
 /// Counts the entries, without a condition on their positions.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_entries(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from audit_log").fetch_one(connection).await
 }
 
 /// Counts the firms that have an entry. PostgreSQL looks each of them up in the index.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_firms(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "with recursive firm as (
@@ -399,9 +363,6 @@ pub struct ChainSpan {
 
 /// Returns the shortest span, up to the place `through`, with all entries since `since` and before
 /// `until`. Returns `None` without such entries.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_span(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -426,9 +387,6 @@ pub async fn find_span(
 /// Returns the span, up to the place `through`, that proves which entries are in a period. It has
 /// all of these entries, the entry before them and the entry after them. Without such entries these
 /// two follow each other. A chain has at least one entry.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn proving_span(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -454,9 +412,6 @@ pub async fn proving_span(
 }
 
 /// Lists up to `limit` entries of a firm after this place in its chain, in order.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_after(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -472,9 +427,6 @@ pub async fn list_after(
 }
 
 /// Returns the position of the last entry of all chains, or 0.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn last_position(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let last: Option<i64> =
         sqlx::query_scalar("select max(position) from audit_log").fetch_one(connection).await?;
@@ -482,9 +434,6 @@ pub async fn last_position(connection: &mut PgConnection) -> Result<i64, sqlx::E
 }
 
 /// Lists the entries of a span, in order.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_span(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -499,9 +448,6 @@ pub async fn list_span(
 }
 
 /// Lists the hashes of a span, in order.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_hashes(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -519,9 +465,6 @@ pub async fn list_hashes(
 }
 
 /// Returns the position up to which the audit log has followed the log.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn followed_to(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let position = sqlx::query_scalar("select position from checkpoints where name = $1")
         .bind(AuditLog::NAME)
@@ -543,9 +486,6 @@ pub struct ChainHash {
 
 /// Lists the hashes of all entries up to a position, chain by chain, after this one. `later` has
 /// the positions of late entries whose statements are above that position.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn hashes_after(
     connection: &mut PgConnection,
     after: Option<ChainHash>,

@@ -18,9 +18,6 @@ pub struct Destination {
 
 /// Returns the destinations of these deliveries. A delivery of a subscription comes with the
 /// subscription's id. The read model knows the host of a workflow step.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn destinations_of(
     pool: &PgPool,
     deliveries: &[(Uuid, Option<Uuid>)],

@@ -96,9 +96,6 @@ pub enum ListedKind {
 }
 
 /// Lists a firm's deliveries, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list(
     pool: &PgPool,
     firm_id: Uuid,
@@ -121,9 +118,6 @@ pub async fn list(
 }
 
 /// Lists the deliveries of a firm's workflow steps, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_steps(
     pool: &PgPool,
     firm_id: Uuid,
@@ -135,9 +129,6 @@ pub async fn list_steps(
 /// Lists the deliveries of a firm that are pending, or ended at this time or later, newest first.
 /// Deliveries that ended within [`ENDED_LATER_MIN`] of their queuing are left out. The filter's
 /// trigger and state do not count.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_ended_later(
     pool: &PgPool,
     firm_id: Uuid,
@@ -181,9 +172,6 @@ fn filtered_query<'q>(
 
 /// Lists the deliveries of a firm about these responses that were queued at this time or later,
 /// newest first. Reads the history of the firm from then on.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn about_responses(
     pool: &PgPool,
     firm_id: Uuid,
@@ -220,9 +208,6 @@ pub struct RunPage {
 }
 
 /// Lists the deliveries of a workflow run of a firm, oldest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn of_run(pool: &PgPool, page: RunPage) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     sqlx::query_as(
         "select delivery_id, hook_id, run_id, step_id, trigger, form_id, response_id, state, cause,
@@ -242,9 +227,6 @@ pub async fn of_run(pool: &PgPool, page: RunPage) -> Result<Vec<DeliveryRow>, sq
 }
 
 /// Lists these deliveries of a firm, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_among(
     pool: &PgPool,
     firm_id: Uuid,

@@ -5,9 +5,6 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 /// Counts the cancelled deliveries of a subscription by cause.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_cancelled(
     pool: &PgPool,
     hook_id: Uuid,
@@ -22,9 +19,6 @@ pub async fn count_cancelled(
 }
 
 /// Counts the deliveries of a subscription that were delivered after `after` and up to `through`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn count_delivered(
     pool: &PgPool,
     hook_id: Uuid,
@@ -61,9 +55,6 @@ pub struct HookHealth {
 }
 
 /// The health of subscriptions of a firm. One without deliveries has zeros.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn hook_health(
     pool: &PgPool,
     firm_id: Uuid,

@@ -9,9 +9,6 @@ use uuid::Uuid;
 
 /// Notes firms whose data are dropped. The worker's database role may change nothing else of a
 /// firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub(super) async fn note_dropped(
     connection: &mut PgConnection,
     events: &[RecordedEvent],
@@ -30,9 +27,6 @@ pub(super) async fn note_dropped(
 }
 
 /// Returns whether the data of this firm are dropped.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_dropped(connection: &mut PgConnection, firm_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "select exists (select 1 from firms where firm_id = $1 and dropped_at is not null)",
@@ -43,9 +37,6 @@ pub async fn is_dropped(connection: &mut PgConnection, firm_id: Uuid) -> Result<
 }
 
 /// Returns closed firms after this one whose data are not dropped yet, up to `limit`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn closed_after(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -63,9 +54,6 @@ pub async fn closed_after(
 }
 
 /// Returns firms after this one whose data are dropped, up to `limit`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn dropped_after(
     connection: &mut PgConnection,
     firm_id: Uuid,

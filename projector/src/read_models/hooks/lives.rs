@@ -32,9 +32,6 @@ pub struct HookLife {
 
 /// Lists the subscriptions of a firm that were removed in a period, last removed first. The list
 /// begins after the subscription removed at the position `after`.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_removed(
     pool: &PgPool,
     firm_id: Uuid,
@@ -62,9 +59,6 @@ pub async fn list_removed(
 }
 
 /// Returns the positions at which this subscription of the firm was made and, if so, removed.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn life_positions(
     pool: &PgPool,
     firm_id: Uuid,
@@ -80,9 +74,6 @@ pub async fn life_positions(
 }
 
 /// Lists the live subscriptions of a firm, newest first.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_live(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sqlx::Error> {
     sqlx::query_as(
         "select hook_id, key_id, trigger, target_url, form_id, created_at, removed_at,
@@ -96,9 +87,6 @@ pub async fn list_live(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sq
 }
 
 /// Finds a live subscription of a firm.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn find_live(
     pool: &PgPool,
     firm_id: Uuid,
@@ -117,9 +105,6 @@ pub async fn find_live(
 
 /// Lists the live subscriptions of a firm whose last finished delivery ended with 410. The next 410
 /// removes them.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, sqlx::Error> {
     sqlx::query_as(
         "select h.hook_id, h.key_id, h.trigger, h.target_url, h.form_id, h.created_at,
@@ -138,9 +123,6 @@ pub async fn list_warned(pool: &PgPool, firm_id: Uuid) -> Result<Vec<HookLife>, 
 }
 
 /// Returns the subscriptions of a firm to this host, removed ones too.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn of_host(pool: &PgPool, firm_id: Uuid, host: &str) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "select hook_id from hooks
@@ -153,9 +135,6 @@ pub async fn of_host(pool: &PgPool, firm_id: Uuid, host: &str) -> Result<Vec<Uui
 }
 
 /// Returns the firm of a live subscription.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn firm_of_live(pool: &PgPool, hook_id: Uuid) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("select firm_id from hooks where hook_id = $1 and removed_at is null")
         .bind(hook_id)
@@ -164,9 +143,6 @@ pub async fn firm_of_live(pool: &PgPool, hook_id: Uuid) -> Result<Option<Uuid>, 
 }
 
 /// Returns whether a subscription is live.
-///
-/// # Errors
-/// If the database does not answer.
 pub async fn is_live(connection: &mut PgConnection, hook_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "select exists (select from hooks where hook_id = $1 and removed_at is null)",
