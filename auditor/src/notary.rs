@@ -61,7 +61,7 @@ impl Notary {
     /// Signs the current state of the log as the first checkpoint of a new series.
     ///
     /// # Errors
-    /// As [`Notary::take`]. The folder of checkpoints must be empty.
+    /// As [`Notary::take_checkpoint`]. The folder of checkpoints must be empty.
     pub async fn begin_series(
         &self,
         pool: &PgPool,

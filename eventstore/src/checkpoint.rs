@@ -2,7 +2,7 @@
 //!
 //! A follower takes its checkpoint, reads events above the position, applies them, and moves the
 //! checkpoint in the same transaction. So a batch is applied once or not at all. The lock of
-//! [`take`] lets one process follow at a time.
+//! [`lock_position`] lets one process follow at a time.
 
 use sqlx::PgConnection;
 

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// The input of the digest: every column of the row but its position, ordered by column name. The
-/// two JSON columns are [`canonical`].
+/// two JSON columns are [`canonical_json`].
 #[derive(Debug, Serialize)]
 pub struct DigestInput<'a> {
     /// The id of the stream.

@@ -1,9 +1,9 @@
 //! A nudge wakes the workers that wait for news.
 //!
-//! [`Nudge`] wakes the workers of this process after each commit. [`relay`] sends a coalesced
-//! NOTIFY to the other processes, on a connection of its own, while there are other processes. A
-//! nudge may be lost. Workers also look each second, so a lost nudge costs a moment and never an
-//! event.
+//! [`Nudge`] wakes the workers of this process after each commit. [`relay_nudges`] sends a
+//! coalesced NOTIFY to the other processes, on a connection of its own, while there are other
+//! processes. A nudge may be lost. Workers also look each second, so a lost nudge costs a moment
+//! and never an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,8 +1,8 @@
 //! A stored event is a row of the log, before it is decoded.
 //!
-//! [`StoredEvent::read`] decodes the row, by way of the upcasters. [`StoredEvent::checked`]
-//! computes the digest of the row again. The row's columns and the statement that reads them are
-//! here too, because [`StoredEvent::new`] reads columns by number.
+//! [`StoredEvent::read_event`] decodes the row, by way of the upcasters.
+//! [`StoredEvent::into_checked`] computes the digest of the row again. The row's columns and the
+//! statement that reads them are here too, because [`StoredEvent::new`] reads columns by number.
 
 use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;

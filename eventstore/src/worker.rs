@@ -1,5 +1,6 @@
 //! Every worker implements [`Worker`]. Its `step` does one bounded batch and returns the
-//! [`NextStep`]. [`run`] then waits for a nudge, for the time of that answer, or for the stop.
+//! [`NextStep`]. [`run_worker`] then waits for a nudge, for the time of that answer, or for the
+//! stop.
 
 use std::error::Error;
 use std::time::Duration;

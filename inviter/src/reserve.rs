@@ -99,8 +99,8 @@ impl Inviter {
     /// back, its recorded bounce is then visible too. Form and firm are read again, since this call
     /// may have waited.
     ///
-    /// The data key is made after the begin. If the server loses the key by a crash, the commit is of
-    /// an earlier life and is refused.
+    /// The data key is made after the begin. If the server loses the key by a crash, the commit is
+    /// of an earlier life and is refused.
     async fn try_reserve(
         &self,
         context: &EventContext,

@@ -1,10 +1,10 @@
 //! Form invites and notices: writes the mail, and hands it to a mail server (contract, section POST
 //! /forms/{id}/send; ruling 11, invites).
 //!
-//! - [`compose()`] is a pure function from an [`InviteContent`] to a [`Mail`]: the same bytes for
-//!   the same invite.
+//! - [`compose_invite`] is a pure function from an [`InviteContent`] to a [`Mail`]: the same bytes
+//!   for the same invite.
 //! - [`compose_notice`] writes a notice to a firm (ruling 49).
-//! - [`greeting`] chooses the name in the greeting.
+//! - [`greeting_name`] chooses the name in the greeting.
 //! - [`Mailer`] gives turns: to a server ([`SmtpUrl`]), or to a folder. No firm takes all turns.
 //! - [`MailTurn`] hands one mail over. It reports the result ([`MailOutcome`]).
 //!

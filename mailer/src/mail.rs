@@ -37,7 +37,7 @@ pub struct InviteContent<'a> {
     pub form_title: &'a str,
     /// The prefilled link to the form.
     pub form_url: &'a str,
-    /// The name in the greeting; see [`greeting`](crate::greeting).
+    /// The name in the greeting; see [`greeting_name`](crate::greeting_name).
     pub greeting: Option<&'a str>,
     /// The note of the sending person.
     pub message: Option<&'a str>,

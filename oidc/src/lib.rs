@@ -2,7 +2,8 @@
 //!
 //! - [`Provider`] knows the settings, and the provider's description once it was read.
 //! - [`Provider::authorization_url`] leads a browser to the provider.
-//! - [`Provider::user`] exchanges the code that came back, checks the ID token and gives the role.
+//! - [`Provider::prove_user`] exchanges the code that came back, checks the ID token and gives the
+//!   role.
 //!
 //! The caller keeps nothing between the two steps but a [`ProofOfFlow`], which it derives anew.
 //! This crate knows no session and no database. Its client asks the provider alone.

@@ -3,9 +3,9 @@
 //! The cast:
 //!
 //! - `read_models` has the tables that follow from the log, one file each. The writers in
-//!   [`guards`] and [`tables`] write in the transaction of the append, so the next request sees the
-//!   change. [`deliveries`] and [`audit`] follow the log a moment later, by [`follow::Follower`].
-//!   [`seals`] cover the log itself.
+//!   [`append_guards`] and [`table_writers`] write in the transaction of the append, so the next
+//!   request sees the change. [`deliveries`] and [`audit`] follow the log a moment later, by
+//!   [`follow::Follower`]. [`seals`] cover the log itself.
 //! - `work_queues` has tables whose rows wait for a worker or for another activity. They are never
 //!   rebuilt.
 //! - `counters` has the counts of calls and of invites' tries for the limits, and the failures of

@@ -147,7 +147,7 @@ async fn a_service_leaves_an_old_live_primary() {
 /// The main database may move to the new primary before the keyring. A key on the old primary was
 /// lost with it, and so was the report that the new primary had acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_keyring_on_an_old_primary_changes_nothing() {
+async fn an_old_primarys_keyring_changes_nothing() {
     let (server, database) = ReplicatedServer::start().await;
     let old = server.on_first(&database.keyring);
     let subject = KeySubject { firm_id: Uuid::from_u128(1), subject_id: Uuid::from_u128(2) };

@@ -54,7 +54,7 @@ impl IdentityKey {
     }
 
     /// The id of the person that a text names, in this firm. An address is read leniently and gives
-    /// the id of [`IdentityKey::person`]. Any other text is compared without case.
+    /// the id of [`IdentityKey::person_id`]. Any other text is compared without case.
     #[must_use]
     pub fn person_named(&self, firm_id: Uuid, text: &str) -> Uuid {
         let known = EmailAddress::read_leniently(text);
@@ -143,11 +143,11 @@ impl IdentityKey {
         if known == fingerprint { Ok(()) } else { Err(BrokenSeal.into()) }
     }
 
-    /// Compares like [`IdentityKey::check`], but stores nothing. Accepts any key if no fingerprint
-    /// is stored yet.
+    /// Compares like [`IdentityKey::check_fingerprint`], but stores nothing. Accepts any key if no
+    /// fingerprint is stored yet.
     ///
     /// # Errors
-    /// Like [`IdentityKey::check`].
+    /// Like [`IdentityKey::check_fingerprint`].
     pub async fn check_read_only(&self, pool: &PgPool) -> Result<(), VaultError> {
         let known: Option<Vec<u8>> = sqlx::query_scalar("select fingerprint from identity_check")
             .fetch_optional(pool)

@@ -349,8 +349,8 @@ impl Keyring {
             .await
     }
 
-    /// Deletes the data keys of erased subjects like [`Self::forget`], and marks the last of these
-    /// erasures. One commit does both, so a backup has both or neither.
+    /// Deletes the data keys of erased subjects like [`Self::forget_keys`], and marks the last of
+    /// these erasures. One commit does both, so a backup has both or neither.
     pub async fn forget_up_to(
         &self,
         subjects: &[KeySubject],

@@ -1,9 +1,9 @@
 //! Intake: takes in the product's activities, one batch at a time. A call's activities are all
 //! taken in, or none.
 //!
-//! [`parse`] reads a request into [`CloudEvent`]s. `calls` holds one call or several concurrent
-//! small ones as a batch; `accept` decides which. `batch` reads ids from the batch, `locks` locks
-//! rows, and `known` is the loaded state.
+//! [`parse_events`] reads a request into [`CloudEvent`]s. `calls` holds one call or several
+//! concurrent small ones as a batch; `accept` decides which. `batch` reads ids from the batch,
+//! `locks` locks rows, and `known` is the loaded state.
 //!
 //! `plan` decides without I/O; `parts`, `facts`, `reported` and `consequences` are its subjects. A
 //! *part* is a report or a booking; its response may come later. `take_in` carries the plan out in

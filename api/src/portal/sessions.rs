@@ -122,7 +122,7 @@ pub async fn enter_by_link(
     Ok(PortalEntry::Refused { why, frame_origin: spent.and_then(|spent| spent.frame_origin) })
 }
 
-/// The outcome of [`enter`].
+/// The outcome of [`enter_by_link`].
 type Entered = Result<PortalEntry, Error>;
 
 /// Records the beginning of a session in the transaction that begins it. So no row of a session is

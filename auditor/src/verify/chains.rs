@@ -91,7 +91,8 @@ impl ChainWalk {
         }
     }
 
-    /// The chains after this position, to which [`ChainWalk::restore`] adds the entries up to it.
+    /// The chains after this position, to which [`ChainWalk::restore_entry`] adds the entries up to
+    /// it.
     pub(super) fn after_position(position: i64) -> Self {
         Self { rows: PagedRows::from_position(position + 1), ..Self::new(position) }
     }

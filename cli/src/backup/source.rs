@@ -66,8 +66,8 @@ pub(super) struct BackupSource {
 }
 
 impl BackupSource {
-    /// Reads a member. The end of a member that is not as the manifest says is an error, because the
-    /// files may change while they are read.
+    /// Reads a member. The end of a member that is not as the manifest says is an error, because
+    /// the files may change while they are read.
     pub(super) fn open_member(&self, name: &str) -> anyhow::Result<MemberReader> {
         let member = self.manifest.members.iter().find(|member| member.name == name);
         let member = member.with_context(|| format!("the backup has no {name}"))?.clone();
@@ -244,7 +244,7 @@ mod tests {
 
     /// A member was compared with its digest in one reading and used in another.
     #[test]
-    fn a_member_replaced_after_its_check_is_refused() {
+    fn a_member_replaced_after_its_check_fails() {
         let folder = tempfile::tempdir().unwrap();
         let (place, source) = (folder.path().join("main.dump"), source(folder.path(), b"abc"));
         for (bytes, fault) in [

@@ -38,10 +38,10 @@ pub async fn claim_due(
     claim_beyond(deliverer, limits, &mut ScanFloors::default()).await
 }
 
-/// [`claim`], for a process that has claimed before and has these floors.
+/// [`claim_due`], for a process that has claimed before and has these floors.
 ///
 /// # Errors
-/// As [`claim`].
+/// As [`claim_due`].
 pub async fn claim_beyond(
     deliverer: &DelivererContext,
     limits: &SendLimits,

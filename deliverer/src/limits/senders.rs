@@ -75,7 +75,7 @@ pub struct SenderMembership {
 }
 
 impl SenderMembership {
-    /// The membership of a process that may send after [`Self::keep`] has joined.
+    /// The membership of a process that may send after [`Self::keep_counting`] has joined.
     #[must_use]
     pub fn new(pool: PgPool, join_wait: Duration) -> Self {
         Self { senders: SenderCount::before_joining(), pool, join_wait }

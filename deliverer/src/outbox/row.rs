@@ -1,7 +1,7 @@
 //! A row of the outbox: a delivery that has not ended, due at a time or leased.
 //!
 //! The list of the table's columns is written here, once for statements that read rows and once
-//! for [`insert`].
+//! for [`insert_rows`].
 
 use std::collections::BTreeMap;
 

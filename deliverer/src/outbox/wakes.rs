@@ -123,8 +123,8 @@ pub(crate) struct WakeScan {
     pub(crate) lanes_max: usize,
 }
 
-/// [`absorb()`], for a claim. It takes woken lanes with spare capacity at once. A lane that it
-/// empties is then not written, so the versions of a busy lane's row do not pile up.
+/// [`absorb_wakes()`], for a claim. It takes woken lanes with spare capacity at once. A lane that
+/// it empties is then not written, so the versions of a busy lane's row do not pile up.
 pub(crate) async fn absorb_for_claim(
     connection: &mut PgConnection,
     WakeScan { now, from_xid, lanes_max }: WakeScan,

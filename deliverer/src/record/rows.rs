@@ -61,7 +61,7 @@ pub(super) async fn outbox_presence(
     Ok(if is_queued { OutboxPresence::Queued } else { OutboxPresence::Absent })
 }
 
-/// Whether [`held`] keeps the row, because another attempt may follow.
+/// Whether [`take_held_rows`] keeps the row, because another attempt may follow.
 pub(super) fn row_is_kept(finished: &FinishedAttempt) -> bool {
     finished.exchange.answer.verdict() == AnswerVerdict::Retry
 }

@@ -78,7 +78,7 @@ impl StrictObject {
         self.optional_part(field, read)?.ok_or(NotADocument::Missing(field))
     }
 
-    /// Like [`StrictObject::part`]. The property may be missing or null.
+    /// Like [`StrictObject::required_part`]. The property may be missing or null.
     pub(crate) fn optional_part<T>(
         &mut self,
         field: &'static str,

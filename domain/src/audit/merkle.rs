@@ -2,7 +2,7 @@
 //! passes for the other. A tree's root stands for all leaves in their order. A path proves that one
 //! leaf is among them.
 //!
-//! The functions take hashes of leaves ([`leaf`]) and do not know the leaves' contents.
+//! The functions take hashes of leaves ([`leaf_hash`]) and do not know the leaves' contents.
 
 use std::ops::Range;
 

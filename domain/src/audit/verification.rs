@@ -82,7 +82,8 @@ impl VerificationOutcome {
         }
     }
 
-    /// Reads the parts of [`VerificationOutcome::parts`]. An unknown word counts as incomplete.
+    /// Reads the parts of [`VerificationOutcome::word_and_text`]. An unknown word counts as
+    /// incomplete.
     #[must_use]
     pub fn of_parts(word: &str, text: Option<String>) -> Self {
         match word {

@@ -69,7 +69,7 @@ impl WebhookSecret {
         }
     }
 
-    /// The whole text, which owners and admins see and which is the key of [`sign`].
+    /// The whole text, which owners and admins see and which is the key of [`sign_body`].
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

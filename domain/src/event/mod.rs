@@ -1,7 +1,7 @@
 //! All events of the log as one closed type, [`Event`], with their metadata, [`EventContext`].
 //!
-//! An event counts by a [`QuotaChange`], shows its content by [`facts()`], and is told to people by
-//! [`EventWords`].
+//! An event counts by a [`QuotaChange`], shows its content by [`event_facts`], and is told to
+//! people by [`EventWords`].
 
 mod all;
 mod context;

@@ -1,8 +1,8 @@
 //! Values: formats of texts, ids and times, without a rule of any aggregate.
 //!
 //! A [`Timestamp`] is every time of the log. [`When`], [`AccessMoment`] and [`AsOf`] bound
-//! questions about the past. [`IdRange`] reads an id that a person shortened. [`printable()`] makes
-//! foreign text safe to print.
+//! questions about the past. [`IdRange`] reads an id that a person shortened. [`printable_text`]
+//! makes foreign text safe to print.
 
 mod access_moment;
 mod as_of;

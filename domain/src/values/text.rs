@@ -12,8 +12,8 @@ pub(crate) fn secret_text(prefix: &str, bytes: [u8; 32]) -> String {
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Whether [`secret`] could have made this text. The last character must be canonical too, or one
-/// secret would have four spellings.
+/// Whether [`secret_text`] could have made this text. The last character must be canonical too, or
+/// one secret would have four spellings.
 pub(crate) fn is_secret(prefix: &str, text: &str) -> bool {
     text.strip_prefix(prefix)
         .filter(|rest| rest.len() == SECRET_CHARS)
