@@ -5,8 +5,8 @@
 //! - [`Store`] appends events and runs commands. [`WithAppend`] is a table that changes in the same
 //!   transaction, and [`Outbox`] queues the deliveries of occurrences at the commit. An append
 //!   happens as a whole or not at all.
-//! - [`fn@load`] reads streams inside a transaction. It locks nothing: a decision holds if its
-//!   append gets the next sequence of each stream.
+//! - [`load_aggregate`] reads streams inside a transaction. It locks nothing: a decision holds if
+//!   its append gets the next sequence of each stream.
 //! - [`Fence`] finds the position below which no transaction can add an event any more. It never
 //!   waits for a reader.
 //! - [`LifeWatch`] notices that the server has crashed, failed over or was restored. All memory of

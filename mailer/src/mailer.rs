@@ -12,7 +12,7 @@ use crate::mail::Mail;
 use crate::smtp::{RelayTurn, SmtpRelay};
 use crate::smtp_url::SmtpUrl;
 
-/// The longest that one [`MailTurn::send`] takes (ruling 11).
+/// The longest that one [`MailTurn::send_mail`] takes (ruling 11).
 const SEND_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Hands mail over. A clone is cheap, and clones share their connections.

@@ -72,7 +72,7 @@ impl Scene {
     async fn with_command(&self) -> tempfile::TempDir {
         let function = format!(
             "create function evil() returns int language plpgsql as $$ begin
-                 copy (select 1) to program 'touch {}'; return 1; end $$",
+                 copy (select 1) to program 'cat > {}'; return 1; end $$",
             self.mark().display()
         );
         let statements = [

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// A file under way. Without [`NewFile::keep`] nothing remains of it.
+/// A file under way. Without [`NewFile::move_into_place`] nothing remains of it.
 pub(crate) struct NewFile {
     path: PathBuf,
     draft: PathBuf,

@@ -1,5 +1,5 @@
 //! The read model of deliveries: one row with the state of each delivery. The attempts are in the
-//! delivery's stream, and [`crate::as_of::delivery`] reads them.
+//! delivery's stream, and [`crate::as_of::find_delivery`] reads them.
 
 mod destinations;
 mod list;

@@ -31,7 +31,7 @@ async fn audit(scene: &PortalScene, command: &str) -> (i32, String) {
 )]
 #[case::a_session_that_never_ends(
     "insert into portal_sessions select sha256('l'), sha256('c'), firm_id, member_id, null, null,
-            ends_at + interval '1 day' from portal_sessions where cookie_sha256 is not null",
+            now() + interval '1 day' from portal_sessions where cookie_sha256 is not null",
     1,
     "it ends later than any session that was begun by now"
 )]
