@@ -119,7 +119,7 @@ async fn f3_a_busy_firm_leaves_spare_permits() {
     assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     let other = busy_firm(&world, "127.0.0.3", 1, 8).await;
     let claimed = claim_due(&deliverer, &limits).await.unwrap();
-    assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 4)]));
+    assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 2)]), "two are for other hosts");
 }
 
 /// The limits of a process to which the hosts of these tests have answered.
