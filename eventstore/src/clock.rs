@@ -8,15 +8,22 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::operations::{ClockComparison, ClockFault};
 use domain::values::Timestamp;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 
 use crate::outage;
+use crate::pool::answer_within;
 
 /// The interval between two measurements of the database's clock.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 /// A database that takes longer than this gives no measurement.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A measurement is as wrong as half of its round trip. A shorter one than this is taken at once.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(100);
+
+/// Round trips of one measurement, which takes the shortest.
+const ROUND_TRIPS_MAX: u32 = 5;
 
 /// The time of the service. All clones share one time.
 #[derive(Clone)]
@@ -163,17 +170,39 @@ impl ClockMeasurement {
     }
 }
 
-/// Returns the database's time and the local moment that belongs to it.
+/// Returns the database's time and the local moment that belongs to it, of the shortest of some
+/// round trips.
 async fn database_time(pool: &PgPool) -> Result<(DateTime<Utc>, Instant), sqlx::Error> {
     // The wait for a connection must not count as part of the measurement.
     let mut connection = pool.acquire().await?;
-    let asked = Instant::now();
-    let question = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *connection);
-    let at: DateTime<Utc> = tokio::time::timeout(ANSWER_WITHIN, question)
-        .await
-        .map_err(|late| sqlx::Error::Io(late.into()))??;
+    let mut shortest = RoundTrip::new(&mut connection).await?;
+    for _ in 1..ROUND_TRIPS_MAX {
+        if shortest.took <= ROUND_TRIP_MAX {
+            break;
+        }
+        let next = RoundTrip::new(&mut connection).await?;
+        if next.took < shortest.took {
+            shortest = next;
+        }
+    }
     // The server read its clock at about the middle of the round trip.
-    Ok((at, asked + asked.elapsed() / 2))
+    Ok((shortest.at, shortest.asked + shortest.took / 2))
+}
+
+/// One question for the database's time.
+struct RoundTrip {
+    at: DateTime<Utc>,
+    asked: Instant,
+    took: Duration,
+}
+
+impl RoundTrip {
+    async fn new(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
+        let asked = Instant::now();
+        let question = sqlx::query_scalar("select clock_timestamp()").fetch_one(connection);
+        let at = answer_within(ANSWER_WITHIN, question).await?;
+        Ok(Self { at, asked, took: asked.elapsed() })
+    }
 }
 
 /// Logs a fault once when it appears, and once when it is over.

@@ -52,6 +52,25 @@ async fn world(wall: &Arc<Wall>) -> (World, PgPool) {
     (World::at(database, clock).await, pool)
 }
 
+/// The answer came a second after the server had read its clock, and the service's clock went half
+/// a second slow until the next measurement. Deliveries waited as long.
+#[tokio::test]
+async fn a_slow_answer_moves_no_clock() {
+    let database = TestDatabase::new().await;
+    let pool = connect(database.main.clone().options([("search_path", "public,pg_catalog")]), 2);
+    let statements = "create sequence readings;
+        create function public.clock_timestamp() returns timestamptz language plpgsql as $$
+            declare at timestamptz := pg_catalog.clock_timestamp(); begin
+                perform pg_sleep(case when nextval('readings') = 1 then 1 else 0 end);
+                return at;
+            end $$";
+    pool.execute(statements).await.unwrap();
+    let clock = Clock::of_database(&pool).await.unwrap();
+    let at: DateTime<Utc> =
+        sqlx::query_scalar("select pg_catalog.clock_timestamp()").fetch_one(&pool).await.unwrap();
+    assert!(at <= clock.now().get() + TimeDelta::milliseconds(250), "it is slow");
+}
+
 /// Delivers like a service, until told to stop.
 fn delivering(world: &World) -> (CancellationToken, JoinHandle<()>) {
     let (deliverer, stop) = (world.deliverer().clone(), CancellationToken::new());
