@@ -100,12 +100,7 @@ impl Hogs {
     async fn answer_one_each(&self, world: &World) -> anyhow::Result<()> {
         self.hosts.behave(Manner::Well);
         submit_at_once(world, &self.firms, self.firms.len()).await?;
-        let began = Instant::now();
-        while self.waiting(world).await? > 0 {
-            ensure!(began.elapsed() < PATIENCE, "deliveries are not answered");
-            sleep(LOOK_INTERVAL).await;
-        }
-        Ok(())
+        until_none_waits(world, &self.firms, "deliveries are not answered").await
     }
 
     /// Makes more, and looks how many are out.
@@ -123,7 +118,7 @@ impl Hogs {
             by.steadily(&self.firms, Pace { per_second, time }).await
         };
         let (_, out): (Vec<Reported>, _) = tokio::try_join!(more, self.look(time))?;
-        Ok(HogFigures::new(out, self.waiting(world).await?))
+        Ok(HogFigures::new(out, waiting(world, &self.firms).await?))
     }
 
     async fn look(&self, time: Duration) -> anyhow::Result<Vec<usize>> {
@@ -133,11 +128,6 @@ impl Hogs {
             out.push(self.hosts.out());
         }
         Ok(out)
-    }
-
-    /// Their deliveries that have not ended.
-    async fn waiting(&self, world: &World) -> Result<i64, sqlx::Error> {
-        waiting(world, &self.firms).await
     }
 
     async fn unspread(&self, world: &World) -> Result<i64, sqlx::Error> {
@@ -179,9 +169,18 @@ pub(super) async fn close(world: &World, firms: &[Firm]) -> anyhow::Result<()> {
     let events: Vec<_> = firms.iter().map(closed).collect();
     let answer = world.report(&events).await;
     ensure!(answer.status == 202, "closing firms: {}", answer.body);
+    until_none_waits(world, firms, "deliveries of closed firms are not cancelled").await
+}
+
+/// Waits until all deliveries of these firms have ended. `fault` is the error after too long.
+async fn until_none_waits(
+    world: &World,
+    firms: &[Firm],
+    fault: &'static str,
+) -> anyhow::Result<()> {
     let began = Instant::now();
     while waiting(world, firms).await? > 0 {
-        ensure!(began.elapsed() < PATIENCE, "deliveries of closed firms are not cancelled");
+        ensure!(began.elapsed() < PATIENCE, fault);
         sleep(LOOK_INTERVAL).await;
     }
     Ok(())
