@@ -1,5 +1,6 @@
 //! Leads the pools of a process from one primary to the next.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -85,7 +86,9 @@ impl PrimaryFollower {
     /// Whether another follower has the same hosts.
     #[must_use]
     pub fn has_hosts_of(&self, other: &Self) -> bool {
-        self.hosts.are_hosts_of(&other.hosts)
+        let places =
+            |hosts: &DatabaseHosts| hosts.hosts.iter().map(server_place).collect::<BTreeSet<_>>();
+        places(&self.hosts) == places(&other.hosts)
     }
 
     /// Makes a pool like [`crate::connect`] with these planner settings.

@@ -11,7 +11,6 @@ mod choice;
 mod follow;
 mod url;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -77,14 +76,6 @@ impl DatabaseHosts {
     #[must_use]
     pub fn places(&self) -> String {
         self.hosts.iter().map(place_of_database).collect::<Vec<_>>().join(",")
-    }
-
-    /// Whether another database has the same hosts.
-    #[must_use]
-    pub fn are_hosts_of(&self, other: &Self) -> bool {
-        let places =
-            |database: &Self| database.hosts.iter().map(server_place).collect::<BTreeSet<_>>();
-        places(self) == places(other)
     }
 
     /// Changes the options of every host.

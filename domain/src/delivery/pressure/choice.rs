@@ -74,14 +74,13 @@ impl PermitUsage {
     /// The hosts that get no permit now.
     #[must_use]
     pub fn hosts_at_share(&self, flight: &FlightCounts) -> Vec<String> {
-        let hosts = flight.permits.len();
         if self.lendable_permits() > 0 {
-            Vec::new()
-        } else if self.free > last_permits(self.permits) {
-            holders_at(&flight.permits, self.permit_share(hosts))
-        } else {
-            holders_at(&flight.permits, self.permit_share(hosts).min(self.last_share(hosts)))
+            return Vec::new();
         }
+        let hosts = flight.permits.len();
+        let are_last_left = self.free <= last_permits(self.permits);
+        let share = if are_last_left { self.last_share(hosts) } else { self.permit_share(hosts) };
+        holders_at(&flight.permits, share)
     }
 }
 
