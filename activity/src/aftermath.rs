@@ -1,42 +1,8 @@
 //! The later events of a response and of its person: a score, a blocked address, erasure.
 
 use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE, SECOND};
-use super::random::Random;
+use super::people::PersonFate;
 use super::responses::GeneratedResponse;
-
-/// The end of a person's story.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PersonFate {
-    /// No further event.
-    Stays,
-    /// The address unsubscribes or bounces.
-    Unreachable,
-    /// One response is erased.
-    ResponseErased,
-    /// The person is erased.
-    PersonErased,
-}
-
-impl PersonFate {
-    pub(super) fn new(random: &mut Random) -> Self {
-        match random.draw_below(1_000) {
-            ..30 => Self::Unreachable,
-            30..36 => Self::ResponseErased,
-            36..41 => Self::PersonErased,
-            _ => Self::Stays,
-        }
-    }
-
-    /// Whether the fate belongs to the address. Such an address must belong to one person only. A
-    /// repeated erasure takes responses that came in since, and reports about one address have an
-    /// order.
-    pub(super) const fn is_personal(self) -> bool {
-        match self {
-            Self::Unreachable | Self::PersonErased => true,
-            Self::Stays | Self::ResponseErased => false,
-        }
-    }
-}
 
 /// Scores the lead. One in ten is scored again, higher.
 pub(super) fn score_lead(

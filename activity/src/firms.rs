@@ -2,11 +2,12 @@
 
 use uuid::Uuid;
 
-use super::event::{EventLine, EventTeller, EventTime, HOUR, MINUTE, SECOND};
+use super::event::{EventLine, EventTeller, EventTime};
 use super::forms::{self, GeneratedForm};
 use super::json::ObjectWriter;
+use super::life::FirmLife;
+use super::period::RunPeriod;
 use super::random::Random;
-use super::stream::RunPeriod;
 use super::words::{COLORS, FIRM_LOCALES, FormTemplate, Locale, MAIL_DOMAINS, PRACTICES};
 
 /// The row of draws for firms.
@@ -54,13 +55,6 @@ fn generate_firm(
     let closes_at = life.close_firm(number);
     lives.append(&mut life.teller.lines);
     GeneratedFirm { id: firm_id, home, forms, closes_at }
-}
-
-/// A firm whose life is told.
-pub(super) struct FirmLife {
-    pub(super) teller: EventTeller,
-    pub(super) span: RunPeriod,
-    pub(super) opened: EventTime,
 }
 
 impl FirmLife {
@@ -167,21 +161,6 @@ impl FirmLife {
         (number % 9 == 8).then(|| {
             self.teller.tell("firm.closed", closes_at, |_| {});
             closes_at
-        })
-    }
-
-    /// A time while the firm settles.
-    pub(super) fn settling_time(&mut self) -> EventTime {
-        let from = self.opened.after(MINUTE);
-        EventTime(self.teller.random.draw_between(from.0, self.span.settled.0))
-    }
-
-    /// Three times in order, before any firm closes.
-    pub(super) fn ordered_moments(&mut self) -> [EventTime; 3] {
-        let width = self.span.length() / 16 * 5;
-        [0, 1, 2].map(|number| {
-            let after = self.teller.random.draw_between(SECOND, width - HOUR);
-            self.span.settled.after(number * width + after)
         })
     }
 }

@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::event::{EventTime, SECOND};
-use super::firms::FirmLife;
 use super::json::ObjectWriter;
+use super::life::FirmLife;
 use super::words::{FormTemplate, HIDDEN_FIELDS, HiddenFieldTemplate};
 
 /// A form as its respondents see it.

@@ -1,10 +1,10 @@
 //! Activity made up from a seed, for the command `generate`, the demo, tests and measurements. It
 //! needs no database. It knows nothing of the service but the shape of activities.
 //!
-//! `firms` tells the lives of firms, members and forms, once for the whole run. `responses` tells
-//! one response after another, from its first save to its last report. The `queue` orders their
-//! lines by arrival, and the `stream` asks for each response in time. Every draw depends on the
-//! seed and on numbers counted here, so equal settings give equal bytes.
+//! `firms` tells the lives of firms, members and forms, once for the whole run. A `story` tells one
+//! response, from its first save to its last report. The `queue` orders their lines by arrival, and
+//! the `stream` asks for each response in time. Every draw depends on the seed and on numbers
+//! counted here, so equal settings give equal bytes.
 //!
 //! `expected` computes the deliveries that must follow.
 
@@ -15,11 +15,14 @@ mod expected;
 mod firms;
 mod forms;
 mod json;
+mod life;
 mod people;
+mod period;
 mod queue;
 mod random;
 mod reports;
 mod responses;
+mod story;
 mod stream;
 mod unruly;
 mod words;
@@ -30,6 +33,7 @@ use domain::values::Timestamp;
 
 pub use self::event::EventLine;
 pub use self::expected::{ExpectedFirm, ExpectedOccurrence, ExpectedState, is_founding};
+use self::period::RunPeriod;
 use self::stream::EventGenerator;
 
 /// The time of the last event, if no other is asked for.
@@ -63,7 +67,8 @@ impl MadeUpActivity {
 
     /// All activity, in its order of arrival.
     pub fn all_lines(self) -> impl Iterator<Item = EventLine> {
-        EventGenerator::new(self)
+        let span = RunPeriod::of_weeks(self.weeks, self.until);
+        EventGenerator::new(self.seed, self.firms, self.responses, span)
     }
 
     /// Firms, members and forms, from first to last. The firms stay open: the effect of a

@@ -1,4 +1,4 @@
-//! People: their names, addresses and sentences.
+//! People: their names, addresses and sentences, and how their stories end.
 
 use super::firms::GeneratedFirm;
 use super::json::ObjectWriter;
@@ -73,5 +73,39 @@ impl GeneratedPerson {
             text.push_str(self.pick_sentence(random));
         }
         text
+    }
+}
+
+/// The end of a person's story.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PersonFate {
+    /// No further event.
+    Stays,
+    /// The address unsubscribes or bounces.
+    Unreachable,
+    /// One response is erased.
+    ResponseErased,
+    /// The person is erased.
+    PersonErased,
+}
+
+impl PersonFate {
+    pub(super) fn new(random: &mut Random) -> Self {
+        match random.draw_below(1_000) {
+            ..30 => Self::Unreachable,
+            30..36 => Self::ResponseErased,
+            36..41 => Self::PersonErased,
+            _ => Self::Stays,
+        }
+    }
+
+    /// Whether the fate belongs to the address. Such an address must belong to one person only. A
+    /// repeated erasure takes responses that came in since, and reports about one address have an
+    /// order.
+    pub(super) const fn is_personal(self) -> bool {
+        match self {
+            Self::Unreachable | Self::PersonErased => true,
+            Self::Stays | Self::ResponseErased => false,
+        }
     }
 }

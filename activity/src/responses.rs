@@ -1,18 +1,14 @@
-//! One response: saved on the way, submitted or abandoned, and the events that follow.
+//! One response: saved on the way, and submitted or abandoned.
 
 use uuid::Uuid;
 
-use super::event::{DAY, EventLine, EventTeller, EventTime, HOUR, MINUTE, SECOND};
+use super::event::{DAY, EventTeller, EventTime, HOUR, MINUTE, SECOND};
 use super::firms::GeneratedFirm;
 use super::forms::GeneratedForm;
 use super::json::ObjectWriter;
-use super::people::GeneratedPerson;
+use super::people::{GeneratedPerson, PersonFate};
 use super::random::Random;
 use super::words::{DEVICES, FormQuestion, QuestionKind, UTM};
-use super::{aftermath, bookings, reports, unruly};
-
-/// The row of draws for responses.
-const RESPONSE_DRAWS: u64 = 2;
 
 /// The delay between an event and its report, in milliseconds.
 const REPORT_LAG_MS: (i64, i64) = (20, 700);
@@ -36,7 +32,7 @@ pub(super) struct GeneratedResponse<'a> {
     pub(super) firm: &'a GeneratedFirm,
     pub(super) form: &'a GeneratedForm,
     pub(super) person: GeneratedPerson,
-    pub(super) fate: aftermath::PersonFate,
+    pub(super) fate: PersonFate,
     pub(super) score: u64,
     device: &'static str,
     ending: &'static str,
@@ -45,49 +41,15 @@ pub(super) struct GeneratedResponse<'a> {
     hidden: Vec<(&'static str, &'static str)>,
 }
 
-/// Tells the response with this number, which begins at this time.
-pub(super) fn tell_response(
-    seed: u64,
-    number: u64,
-    begins: EventTime,
-    firms: &[GeneratedFirm],
-) -> Vec<EventLine> {
-    let mut random = Random::new(seed, RESPONSE_DRAWS, number);
-    let (firm, form) = pick_form(&mut random, begins, firms);
-    let response = GeneratedResponse::new(&mut random, number, firm, form, begins);
-    let mut teller = EventTeller { random, firm_id: firm.id, lines: Vec::with_capacity(16) };
-    if let Some(submitted) = response.tell_answers(&mut teller, begins) {
-        aftermath::score_lead(&mut teller, &response, submitted);
-        reports::tell_report(&mut teller, &response, submitted);
-        bookings::tell_bookings(&mut teller, &response, submitted);
-    }
-    aftermath::tell_fate(&mut teller, &response, begins);
-    unruly::disorder_lines(&mut teller);
-    teller.lines
-}
-
-/// Picks an open form. Earlier firms are picked more often.
-fn pick_form<'a>(
-    random: &mut Random,
-    at: EventTime,
-    firms: &'a [GeneratedFirm],
-) -> (&'a GeneratedFirm, &'a GeneratedForm) {
-    let drawn = random.pick_index(firms.len()).min(random.pick_index(firms.len()));
-    let is_gone = firms[drawn].closes_at.is_some_and(|closes_at| closes_at <= at);
-    let firm = &firms[if is_gone { 0 } else { drawn }];
-    let form = &firm.forms[random.pick_index(firm.forms.len())];
-    (firm, if form.is_open(at) { form } else { &firm.forms[0] })
-}
-
 impl<'a> GeneratedResponse<'a> {
-    fn new(
+    pub(super) fn new(
         random: &mut Random,
         number: u64,
         firm: &'a GeneratedFirm,
         form: &'a GeneratedForm,
         begins: EventTime,
     ) -> Self {
-        let fate = aftermath::PersonFate::new(random);
+        let fate = PersonFate::new(random);
         let person = GeneratedPerson::new(random, firm, fate.is_personal().then_some(number));
         let template = form.template;
         let questions = template.questions.iter();
@@ -109,7 +71,11 @@ impl<'a> GeneratedResponse<'a> {
 
     /// Tells the saves and the submission, and returns the submission's time. Most responses are
     /// saved once or not at all.
-    fn tell_answers(&self, teller: &mut EventTeller, begins: EventTime) -> Option<EventTime> {
+    pub(super) fn tell_answers(
+        &self,
+        teller: &mut EventTeller,
+        begins: EventTime,
+    ) -> Option<EventTime> {
         let submits = teller.random.per_mille(860);
         let saves = teller.random.pick_one(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4]);
         let saves = if submits { saves } else { 1.max(saves) };

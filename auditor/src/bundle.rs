@@ -18,7 +18,7 @@ use domain::audit::{AuditPeriod, ChainHead};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::files::SignedCheckpoint;
+use crate::checkpoints::SignedCheckpoint;
 
 pub use read::{BundleReport, verify};
 pub use write::{

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use domain::audit::UNAUDITED_EVENTS;
-use domain::values::Timestamp;
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::{RecordedEvent, Upcasters, proof};
 use projector::audit::{EntryRow, PlacedEntry, find_at_all, followed_to, placed_entries};
@@ -12,25 +11,10 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::error::AuditError;
-use crate::verify::{Flaw, FlawLocation};
+use crate::flaw::{Flaw, FlawLocation, MissingEntry};
 
 /// Events in one read.
 const EVENTS_PER_READ: i64 = 4_096;
-
-/// An entry that the audit log lacks, although it has followed the log beyond the event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingEntry {
-    /// The position of the event.
-    pub position: i64,
-    /// The firm of the chain.
-    pub firm_id: Uuid,
-    /// The id of the event.
-    pub event_id: Uuid,
-    /// The time at which the event was recorded.
-    pub at: Timestamp,
-    /// The word of the action.
-    pub action: &'static str,
-}
 
 /// Lists the missing entries of a firm, in the order of the log. Entries that a statement calls
 /// late are not among them.

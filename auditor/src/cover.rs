@@ -148,7 +148,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::files::SignedCheckpoint;
+    use crate::checkpoints::SignedCheckpoint;
 
     fn at(day: u32) -> Timestamp {
         format!("2026-03-{day:02}T00:00:00Z").parse().unwrap()

@@ -7,8 +7,7 @@ use domain::audit::{BackwardPeriod, SigningRefusal};
 use eventstore::tail::TailError;
 use uuid::Uuid;
 
-use crate::complete::MissingEntry;
-use crate::verify::Flaw;
+use crate::flaw::{Flaw, MissingEntry};
 
 /// Why a part of the proof could not be made or read.
 #[derive(Debug, thiserror::Error)]

@@ -17,10 +17,12 @@
 //! checkpoint; a change before the first signed checkpoint cannot be seen.
 
 pub mod bundle;
+mod checkpoints;
 mod complete;
 pub mod cover;
 mod error;
 mod files;
+mod flaw;
 mod keys;
 pub mod lines;
 mod notary;
@@ -31,9 +33,10 @@ mod verifier;
 pub mod verify;
 mod worker;
 
-pub use complete::{MissingEntry, missing_entries};
+pub use checkpoints::{CheckpointFolder, SignedCheckpoint};
+pub use complete::missing_entries;
 pub use error::AuditError;
-pub use files::{CheckpointFolder, SignedCheckpoint};
+pub use flaw::MissingEntry;
 pub use keys::{KeyFolder, KeySignature, PublicKey};
 pub use notary::{KeySource, KnownKeys, Notary};
 pub use verifier::AuditVerifier;

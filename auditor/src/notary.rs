@@ -1,19 +1,16 @@
-//! Takes signed checkpoints in turns. A turn reads a snapshot, signs it, stores the file, and notes
-//! the signature in the database.
+//! The notary: the keys and the signed checkpoints of one service. It says whether it may sign, and
+//! reads the state to be signed. It signs in a turn.
 
 use domain::audit::{LastSignature, SeriesState, SigningRefusal};
-use domain::values::Timestamp;
 use projector::signatures;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use uuid::Uuid;
-use vault::Entropy;
 
+use crate::checkpoints::CheckpointFolder;
 use crate::complete::{LogStretch, require_complete};
 use crate::error::AuditError;
-use crate::files::{CheckpointFolder, SignedCheckpoint};
 use crate::keys::{KeyFolder, PublicKey};
 use crate::snapshot::{self, AuditSnapshot};
-use crate::turn::{SignatureSeries, SigningTurn};
 
 /// The keys and the signed checkpoints of one service.
 #[derive(Debug, Clone)]
@@ -43,37 +40,6 @@ pub enum KeySource {
 }
 
 impl Notary {
-    /// Signs the current state of the log, and stores the signed checkpoint.
-    ///
-    /// # Errors
-    /// If the database does not answer, another process signs, this one may not continue the
-    /// series, a file cannot be read or written, or the log differs from the last signed
-    /// checkpoint.
-    pub async fn take_checkpoint(
-        &self,
-        pool: &PgPool,
-        entropy: &dyn Entropy,
-        at: Timestamp,
-    ) -> Result<SignedCheckpoint, AuditError> {
-        self.take_turn(pool).await?.take_checkpoint(pool, entropy, at).await
-    }
-
-    /// Signs the current state of the log as the first checkpoint of a new series.
-    ///
-    /// # Errors
-    /// As [`Notary::take_checkpoint`]. The folder of checkpoints must be empty.
-    pub async fn begin_series(
-        &self,
-        pool: &PgPool,
-        entropy: &dyn Entropy,
-        at: Timestamp,
-    ) -> Result<SignedCheckpoint, AuditError> {
-        SigningTurn::begin(self, pool, SignatureSeries::New)
-            .await?
-            .take_checkpoint(pool, entropy, at)
-            .await
-    }
-
     /// Why this notary may not sign the next checkpoint of an installation.
     ///
     /// # Errors
@@ -122,11 +88,6 @@ impl Notary {
             return Ok(KnownKeys { keys, source: KeySource::BesideCheckpoints });
         }
         Ok(KnownKeys { keys, source: KeySource::SignersFolder })
-    }
-
-    /// Takes the turn to continue the series.
-    pub(crate) async fn take_turn(&self, pool: &PgPool) -> Result<SigningTurn<'_>, AuditError> {
-        SigningTurn::begin(self, pool, SignatureSeries::Current).await
     }
 
     /// The current state, if the log agrees with the last signed checkpoint, and the audit log has

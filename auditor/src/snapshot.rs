@@ -10,8 +10,8 @@ use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::error::AuditError;
+use crate::flaw::{Flaw, FlawLocation};
 use crate::tables;
-use crate::verify::{Flaw, FlawLocation};
 
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;

@@ -3,7 +3,7 @@
 
 use sqlx::{FromRow, PgConnection};
 
-use crate::verify::{Flaw, FlawLocation};
+use crate::flaw::{Flaw, FlawLocation};
 
 /// The tables that the proof reads.
 const PROOF_TABLES: [&str; 5] = ["events", "audit_log", "audit_heads", "seals", "checkpoints"];

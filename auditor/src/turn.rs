@@ -1,5 +1,6 @@
 //! A turn: the right of one session to sign the next checkpoint. One session of a database has it
-//! at a time, so an installation of several processes has one signer at a time.
+//! at a time, so an installation of several processes has one signer at a time. A turn reads a
+//! snapshot, signs it, stores the file, and notes the signature in the database.
 
 use domain::audit::{AuditCheckpoint, FORMAT_VERSION, GENESIS_HASH, LastSignature, SigningRefusal};
 use domain::values::Timestamp;
@@ -10,8 +11,8 @@ use sqlx::{Connection, PgConnection, PgPool};
 use uuid::Uuid;
 use vault::{Entropy, installation};
 
+use crate::checkpoints::SignedCheckpoint;
 use crate::error::AuditError;
-use crate::files::SignedCheckpoint;
 use crate::keys::SigningKey;
 use crate::notary::Notary;
 use crate::snapshot::{self, AuditSnapshot};
@@ -32,6 +33,44 @@ pub(crate) enum SignatureSeries {
     Current,
     /// A new series.
     New,
+}
+
+impl Notary {
+    /// Signs the current state of the log, and stores the signed checkpoint.
+    ///
+    /// # Errors
+    /// If the database does not answer, another process signs, this one may not continue the
+    /// series, a file cannot be read or written, or the log differs from the last signed
+    /// checkpoint.
+    pub async fn take_checkpoint(
+        &self,
+        pool: &PgPool,
+        entropy: &dyn Entropy,
+        at: Timestamp,
+    ) -> Result<SignedCheckpoint, AuditError> {
+        self.take_turn(pool).await?.take_checkpoint(pool, entropy, at).await
+    }
+
+    /// Signs the current state of the log as the first checkpoint of a new series.
+    ///
+    /// # Errors
+    /// As [`Notary::take_checkpoint`]. The folder of checkpoints must be empty.
+    pub async fn begin_series(
+        &self,
+        pool: &PgPool,
+        entropy: &dyn Entropy,
+        at: Timestamp,
+    ) -> Result<SignedCheckpoint, AuditError> {
+        SigningTurn::begin(self, pool, SignatureSeries::New)
+            .await?
+            .take_checkpoint(pool, entropy, at)
+            .await
+    }
+
+    /// Takes the turn to continue the series.
+    pub(crate) async fn take_turn(&self, pool: &PgPool) -> Result<SigningTurn<'_>, AuditError> {
+        SigningTurn::begin(self, pool, SignatureSeries::Current).await
+    }
 }
 
 impl<'a> SigningTurn<'a> {

@@ -19,10 +19,9 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::ceiling::Posts;
-use crate::deliveries::Feed;
 use crate::peer::Peer;
 use crate::receiver::Tally;
-use crate::service::{MAIN, postmaster};
+use crate::service::{Feed, MAIN, postmaster};
 use crate::traces::Traces;
 use crate::usage::{Cpu, Processes};
 

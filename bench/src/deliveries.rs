@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::time::Instant;
 
 use crate::bare::{self, Leaves};
 use crate::ceiling::Posts;
 use crate::peer::Peer;
 use crate::report::{Figure, Report};
-use crate::service::{Load, cluster};
+use crate::service::{Feed, Load, cluster};
 use crate::submissions::Submissions;
 
 /// Events reported at a time.
@@ -48,13 +48,6 @@ pub(crate) struct Deliveries {
     /// The folder of PostgreSQL's programs, if they are not where they usually are.
     #[arg(long, env = "FIRMFORMS_PG_BIN")]
     pg_bin: Option<PathBuf>,
-}
-
-/// How events are reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Feed {
-    Batches,
-    Calls,
 }
 
 /// Measures, prints, and fails if anything was lost.

@@ -12,15 +12,9 @@ use tokio::process::Child;
 use tokio::time::sleep;
 
 use crate::pace::Reporter;
-use crate::service::SETTINGS;
+use crate::service::{AT_REST, SETTINGS};
 use crate::serving::{Serving, stop};
 use crate::usage::{Cpu, Memory, forget_peak_of, spent};
-
-/// Whether nothing is left to be sent, and history knows of everything.
-pub(crate) const AT_REST: &str = "
-select not exists (select from outbox) and not exists (select from unspread)
-   and coalesce((select position from checkpoints where name = 'deliveries'), 0)
-       >= coalesce((select max(position) from events), 0)";
 
 /// Whether the audit log has followed everything.
 const PROVED: &str = "

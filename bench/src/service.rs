@@ -10,6 +10,7 @@ use ::service::ingest;
 use ::service::start_workers;
 use ::service::{Databases, ProcessRole, System, SystemSetup};
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use cluster::Cluster;
 use domain::subscription::{AllowedTargets, Trigger};
 use projector::deliveries;
@@ -19,15 +20,12 @@ use vault::{Entropy, SystemEntropy, WrappingKey};
 
 use crate::activity::Founding;
 use crate::child::Child;
-use crate::deliveries::Feed;
-use crate::intake;
 use crate::intake::product::{Job, Order};
 use crate::peer::Peer;
 use crate::reads::doors;
 use crate::receiver::Tally;
-use crate::running::AT_REST;
 use crate::statements::{self, Statement};
-use crate::subscribing::{make_key, subscribe};
+use crate::subscribing::{make_key, make_token, subscribe};
 use crate::taking_in::take_in_all;
 use crate::usage::{Cpu, Memory, Processes, forget_peak};
 
@@ -42,6 +40,12 @@ pub(crate) const SETTINGS: [(&str, &str); 5] = [
 
 /// The main database.
 pub(crate) const MAIN: &str = "firmforms";
+
+/// Whether nothing is left to be sent, and history knows of everything.
+pub(crate) const AT_REST: &str = "
+select not exists (select from outbox) and not exists (select from unspread)
+   and coalesce((select position from checkpoints where name = 'deliveries'), 0)
+       >= coalesce((select max(position) from events), 0)";
 
 /// Connections that report an event a call.
 const CALLERS: usize = 32;
@@ -66,6 +70,13 @@ pub(crate) struct Load {
     pub(crate) pg_bin: Option<PathBuf>,
     /// Ask PostgreSQL for the cost of its statements.
     pub(crate) statements: bool,
+}
+
+/// How events are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Feed {
+    Batches,
+    Calls,
 }
 
 /// The figures of a run.
@@ -215,7 +226,7 @@ impl Calls {
     ) -> anyhow::Result<Self> {
         let file = folder.join("activity.ndjson");
         std::fs::write(&file, batches.concat())?;
-        let token = intake::token(system).await?;
+        let token = make_token(system).await?;
         let job = Job { address, token, file, connections: CALLERS, per_batch: 1 };
         let mut product = Child::start("product")?;
         product.ask(&serde_json::to_string(&Order::Report(job))?).await?;

@@ -1,8 +1,11 @@
-//! How a run gets keys and subscriptions: by the command that makes keys, and by `POST /hooks`.
+//! How a run gets tokens, keys and subscriptions: by the commands that make tokens and keys, and by
+//! `POST /hooks`.
 
+use ::service::System;
 use anyhow::ensure;
 use api::Service;
 use api::commands::keys;
+use api::commands::tokens::{self, HolderRole as TokenRole};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -17,6 +20,12 @@ pub(crate) async fn make_key(service: &Service, firm: Firm, name: &str) -> anyho
     let made = keys::create(service, firm.id, firm.owner, name).await;
     let made = made.map_err(|error| anyhow::anyhow!("making a key: {error}"))?;
     Ok(made.key.as_str().to_owned())
+}
+
+/// Makes a token of the product.
+pub(crate) async fn make_token(system: &System) -> anyhow::Result<String> {
+    let created = tokens::create(&system.service, "Bench", TokenRole::Product).await;
+    Ok(created.map_err(|error| anyhow::anyhow!("making a token: {error}"))?.token)
 }
 
 /// Subscribes a target.

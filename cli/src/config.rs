@@ -4,8 +4,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, Subcommand};
 use serde_json::{Value, json};
 
-use crate::args::ServeArgs;
 use crate::output::{Column, ListTable, ReportArgs};
+use crate::serve_args::ServeArgs;
 use crate::settings_file::ConfiguredArguments;
 
 const SETTINGS: ListTable = ListTable::new(

@@ -4,7 +4,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::args::ServeArgs;
+use crate::serve_args::ServeArgs;
 
 /// Descriptors of logs, listeners, mail and the runtime.
 const BASE: usize = 96;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use door::{DoorSettings, TlsCertificate, TlsPaths, UrlScheme};
 use service::{DoorAddresses, DoorPair, InternalAddr};
 
-use crate::args::ServeArgs;
 use crate::descriptors::DoorShares;
+use crate::serve_args::ServeArgs;
 
 /// The default address of the internal door, in a process with both doors.
 const DEFAULT_INTERNAL_ADDR: InternalAddr =

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use activity::{DEFAULT_UNTIL, DEFAULT_WEEKS, MadeUpActivity};
 use anyhow::{Context, ensure};
@@ -9,15 +10,24 @@ use chrono::Datelike;
 use clap::{Args, value_parser};
 use domain::values::Timestamp;
 
-use crate::args::GenerateArgs;
 use crate::output::Output;
 
 /// The range of years leaves space for events before and after.
 const UNTIL_YEARS: RangeInclusive<i32> = 1_990..=9_900;
 
+/// The arguments of `generate`.
+#[derive(Debug, Args)]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    made_up: ActivityArgs,
+    /// The file to write; by default standard output.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
 /// The size, the seed and the period of made-up activity.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct ActivityArgs {
+struct ActivityArgs {
     /// The number of firms.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100_000))]
     firms: u32,

@@ -38,6 +38,7 @@ use serde_json::Value;
 
 pub(crate) use self::cell::{Column, Tone};
 use self::cell::{Palette, Reading};
+use self::layout::Screen;
 
 /// The form of the output of a list or of one object.
 #[derive(Debug, Clone, Copy, Args)]
@@ -132,14 +133,6 @@ impl RecordView {
         let reading = terminal_screen().map_or(unseen, |screen| screen.reading);
         layout::record_lines(self.fields, item, reading).iter().for_each(|line| write_line(line));
     }
-}
-
-/// The terminal that standard output leads to.
-#[derive(Clone, Copy)]
-struct Screen {
-    /// Unknown for a terminal that does not tell its size.
-    columns: Option<usize>,
-    reading: Reading,
 }
 
 /// The terminal, if a person reads standard output.

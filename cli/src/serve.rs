@@ -3,9 +3,9 @@
 use eventstore::crash;
 use service::{ServeSettings, StorageSettings};
 
-use crate::args::ServeArgs;
 use crate::descriptors;
 use crate::door_setup::{door_addresses, door_pair, warn_of_clear_text};
+use crate::serve_args::ServeArgs;
 use crate::setup::serve_setup;
 use crate::version::version;
 

@@ -8,10 +8,10 @@ use service::schema::schema_standings;
 use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings};
 use vault::Keyring;
 
-use crate::args::ServeArgs;
 use crate::descriptors;
 use crate::door_setup::{door_pair, warn_of_clear_text};
 use crate::output::print_line;
+use crate::serve_args::ServeArgs;
 use crate::setup::serve_setup;
 
 pub(crate) async fn run(storage: &StorageSettings, serve: &ServeArgs) -> anyhow::Result<()> {

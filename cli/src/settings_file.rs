@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Arg, Command};
 use toml_edit::{DocumentMut, Item, Value};
 
-use crate::variables::nearest_name;
+use crate::nearest::nearest_name;
 
 /// The flag that names the file.
 const CONFIG: &str = "config";

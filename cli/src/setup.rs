@@ -18,10 +18,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use service::{DEFAULT_MAIL_FROM, StorageSettings, SystemSetup};
 
-use crate::args::ServeArgs;
 use crate::databases::UNUSED_BASE_URL;
 use crate::provider;
 use crate::secret_file::read_secret;
+use crate::serve_args::ServeArgs;
 use crate::shared_args::TargetArgs;
 
 pub(crate) fn serve_setup(

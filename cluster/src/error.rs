@@ -3,19 +3,22 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The oldest version that the service supports.
+pub(crate) const OLDEST_VERSION: u32 = 14;
+
 /// Why the cluster could not be made, started, joined or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// No usable programs on this machine.
     #[error(
         "PostgreSQL's programs (initdb and postgres, version {} or newer) were not found: install the package `postgresql` (apt) or `postgresql-server` (dnf), or set FIRMFORMS_PG_BIN to the folder that holds them",
-        crate::programs::OLDEST_VERSION
+        OLDEST_VERSION
     )]
     NoPrograms,
     /// The folder that was asked for holds no usable programs.
     #[error(
         "FIRMFORMS_PG_BIN is {}, which does not hold PostgreSQL's initdb and postgres, version {} or newer",
-        .0.display(), crate::programs::OLDEST_VERSION
+        .0.display(), OLDEST_VERSION
     )]
     NoProgramsIn(PathBuf),
     /// No client program of this version on this machine.

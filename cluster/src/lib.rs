@@ -44,6 +44,7 @@
 //! before our own drain ends. Let it signal the main process only (`KillMode=mixed`).
 
 mod account;
+mod config;
 mod error;
 mod files;
 mod lifeline;
@@ -61,6 +62,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 pub use crate::account::check_owner;
+pub use crate::config::{ClusterConfig, Durability};
 pub use crate::error::ClusterError;
 pub use crate::programs::{PostgresPrograms, find_client_program, find_programs};
 
@@ -70,28 +72,6 @@ use crate::postmaster::Postmaster;
 use crate::server::RunningServer;
 
 const DATABASE_USER: &str = "firmforms";
-
-/// Where the cluster lies, and how it runs.
-#[derive(Debug, Clone)]
-pub struct ClusterConfig {
-    /// The data directory. Made if missing.
-    pub data_dir: PathBuf,
-    /// The loss that a crash of the machine may cause.
-    pub durability: Durability,
-    /// More settings of PostgreSQL, for instance `shared_buffers`.
-    pub settings: Vec<(String, String)>,
-    /// The folder of PostgreSQL's programs (`FIRMFORMS_PG_BIN`). `None` searches for them.
-    pub pg_bin: Option<PathBuf>,
-}
-
-/// The loss that a crash of the machine may cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// No committed data are lost.
-    Durable,
-    /// All data may be lost: nothing is forced to the disk.
-    ForTests,
-}
 
 /// Our hold on the private cluster. Dropping the value releases the hold without waiting.
 pub struct Cluster {

@@ -7,10 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::account::ServerAccount;
-use crate::error::ClusterError;
-
-/// The oldest version that the service supports.
-pub(crate) const OLDEST_VERSION: u32 = 14;
+use crate::error::{ClusterError, OLDEST_VERSION};
 
 /// The folders of packages: a folder, the start of a name in it, and the path after that name.
 const PACKAGE_FOLDERS: [(&str, &str, &str); 7] = [

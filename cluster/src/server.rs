@@ -9,12 +9,12 @@ use std::time::Duration;
 use nix::unistd::mkdtemp;
 use tokio::process::{Child, Command};
 
+use crate::config::{ClusterConfig, Durability};
 use crate::error::{AtPath, ClusterError};
 use crate::files::{ClusterFiles, DirectoryLifetime, POLL_INTERVAL, PORT, SOCKET_NAME};
 use crate::lifeline::{self, LifelineHold, LifelineState};
 use crate::postmaster::{self, Postmaster};
 use crate::programs::{self, PostgresPrograms};
-use crate::{ClusterConfig, Durability};
 
 /// The longest wait for a former server to end. It first writes everything to the disk.
 const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(60);

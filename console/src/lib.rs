@@ -5,11 +5,13 @@
 //! answer, and the URL of the page with `.json`, `.ndjson` or `.csv` shows them. There is no SQL
 //! here, and no rule.
 //!
-//! - `entrance` is the sign-in, and `provider` the one by OpenID Connect. `visit` is a call with a
-//!   session, `cookie` its cookie, and `act` a form that changes something. `reproof` asks for the
-//!   person again before acts that cut off.
+//! - `entrance` leads to the sign-in: `sign_in` is the one by a token, `provider` the one by OpenID
+//!   Connect, and `flow` has the cookie of its way.
+//! - `visit` is a call with a session, `cookie` its cookie, `form` the fields of a form, and `act`
+//!   a form that changes something. `reproof` asks for the person again before acts that cut off.
 //! - `ask` calls the API. `data` writes its answers as files.
-//! - `frame` and `parts` are the looks of all pages. `screens` are the pages, `acts` the commands.
+//! - `document`, `frame` and `parts` are the looks of all pages. `screens` are the pages, `acts`
+//!   the commands.
 //!
 //! `portal` has the pages of the public door, for a firm's own people.
 //!
@@ -22,7 +24,10 @@ mod ask;
 mod assets;
 mod cookie;
 mod data;
+mod document;
 mod entrance;
+mod flow;
+mod form;
 mod frame;
 mod parts;
 mod portal;
@@ -31,6 +36,7 @@ mod refusal;
 mod reproof;
 mod routes;
 mod screens;
+mod sign_in;
 mod visit;
 
 use std::sync::Arc;

@@ -6,30 +6,24 @@
 use api::sessions::{self, TokenUse};
 use api::sign_in::{BegunSession, FlowError, FlowPurpose, SignInFlow};
 use axum::extract::{Query, State};
-use axum::http::header::{RETRY_AFTER, SET_COOKIE};
+use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
+use axum::response::{AppendHeaders, IntoResponse, Redirect};
 use domain::access::sign_in::{FLOW_TIME, SESSION_TIME};
 use domain::values::printable_text;
 use maud::{Markup, html};
-use oidc::{Provider, ProviderAnswer, SignInError};
+use oidc::{Provider, ProviderAnswer};
 use serde::Deserialize;
-use url::form_urlencoded;
 
-use crate::act::{BACK, FormFields, own_page};
 use crate::cookie::BrowserChannel;
-use crate::entrance::{self, WantedPage};
+use crate::flow::{FLOW_COOKIE, SECURE_FLOW_COOKIE, flow_cookie, refused_page};
+use crate::form::{FormFields, own_page};
 use crate::refusal::Refusal;
 use crate::reproof;
+use crate::sign_in::{WantedPage, sign_in_page};
 use crate::visit::{PageAnswer, named_cookies};
-use crate::{ConsoleState, SharedState, frame};
-
-/// The name of the cookie of the way, without TLS.
-const FLOW_COOKIE: &str = "firmforms_sign_in";
-
-/// The name of the cookie of the way, behind TLS.
-const SECURE_FLOW_COOKIE: &str = "__Host-firmforms_sign_in";
+use crate::{ConsoleState, SharedState, document};
 
 /// Longest address of a page that is remembered. A cookie has 4 KiB.
 const BACK_BYTES_MAX: usize = 2_000;
@@ -43,20 +37,6 @@ pub(crate) struct AnswerQuery {
     iss: Option<String>,
 }
 
-/// The link that begins the way, if a provider is set. It is no form, because the policy of the
-/// pages lets forms lead to this door only.
-pub(crate) fn sign_in_link(state: &ConsoleState, back: Option<&str>) -> Markup {
-    let query =
-        form_urlencoded::Serializer::new(String::new()).append_pair(BACK, own_page(back)).finish();
-    html! {
-        @if let Some(provider) = &state.service.settings.provider {
-            p.buttons { a href=(format!("/console/sign-in/provider?{query}")) {
-                "Sign in by " (provider.host())
-            } }
-        }
-    }
-}
-
 /// Leads to the provider. A page of another site begins no sign-in.
 pub(crate) async fn leave(
     State(state): State<SharedState>,
@@ -67,7 +47,7 @@ pub(crate) async fn leave(
     let site = headers.get("sec-fetch-site").map(|site| site.to_str().unwrap_or_default());
     if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         let why = "another site asked for this sign-in: begin it here";
-        return Ok(entrance::sign_in_page(&state, StatusCode::FORBIDDEN, None, Some(why)));
+        return Ok(sign_in_page(&state, StatusCode::FORBIDDEN, None, Some(why)));
     }
     let back = own_page(wanted.back.as_deref());
     let back = if back.len() > BACK_BYTES_MAX { "/console" } else { back };
@@ -121,7 +101,7 @@ pub(crate) async fn come_back(
         p { "You are " bdi { (printable_text(&begun.name)) } "." }
         (next)
     };
-    Ok((set, frame::bare_with(StatusCode::OK, "Signed in", &content, &head)).into_response())
+    Ok((set, document::bare_with(StatusCode::OK, "Signed in", &content, &head)).into_response())
 }
 
 /// The page that shall come after the sign-in.
@@ -154,44 +134,4 @@ fn configured_provider(state: &ConsoleState) -> Result<&Provider, Refusal> {
 
 fn provider_channel(provider: &Provider) -> BrowserChannel {
     if provider.is_encrypted() { BrowserChannel::Encrypted } else { BrowserChannel::Clear }
-}
-
-/// The header that sets the cookie of the way.
-pub(crate) fn flow_cookie(provider: &Provider, value: &str, seconds: i64) -> String {
-    let (name, path, end) = if provider.is_encrypted() {
-        (SECURE_FLOW_COOKIE, "/", "; Secure")
-    } else {
-        (FLOW_COOKIE, "/console", "")
-    };
-    format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{end}")
-}
-
-/// The page of the sign-in, which says why nobody came in. Tokens go on working. Only the log tells
-/// why the provider is away: everybody can ask for this page.
-pub(crate) fn refused_page(state: &ConsoleState, back: &str, error: &FlowError) -> Response {
-    let status = match error {
-        FlowError::NoFlow => StatusCode::FORBIDDEN,
-        FlowError::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-        FlowError::Provider(SignInError::Away(_)) => StatusCode::BAD_GATEWAY,
-        FlowError::Provider(_) => StatusCode::FORBIDDEN,
-        FlowError::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    let fault = match error {
-        FlowError::Provider(SignInError::NoRole { values, .. }) if values.is_empty() => {
-            format!("{error}: the provider told no roles")
-        }
-        FlowError::Provider(SignInError::NoRole { values, .. }) => {
-            format!("{error}: none of {} grants one", values.join(", "))
-        }
-        FlowError::Provider(SignInError::Away(_)) => {
-            "the provider cannot be asked now, and the log tells why; a token signs in meanwhile"
-                .to_owned()
-        }
-        _ => error.to_string(),
-    };
-    let page = entrance::sign_in_page(state, status, Some(back), Some(&printable_text(&fault)));
-    match error {
-        FlowError::TooMany(seconds) => ([(RETRY_AFTER, *seconds)], page).into_response(),
-        _ => page,
-    }
 }

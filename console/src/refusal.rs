@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use maud::html;
 
-use crate::frame;
+use crate::document;
 
 /// A call that gets no page.
 #[derive(Debug)]
@@ -64,6 +64,6 @@ impl IntoResponse for Refusal {
             p { a href="/console" { "Home" } }
         };
         let title = self.status.canonical_reason().unwrap_or("Refused");
-        frame::bare_page(self.status, title, &content)
+        document::bare_page(self.status, title, &content)
     }
 }

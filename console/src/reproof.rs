@@ -12,11 +12,12 @@ use domain::access::sign_in::{FLOW_TIME, PROOF_TIME};
 use maud::{Markup, html};
 
 use crate::SharedState;
-use crate::act::{FORM_TOKEN, FormFields, SentForm};
-use crate::entrance::TokenRefusal;
+use crate::act::SentForm;
+use crate::flow::{flow_cookie, refused_page};
+use crate::form::{FORM_TOKEN, FormFields};
 use crate::frame::PageContent;
-use crate::provider::{flow_cookie, refused_page};
 use crate::refusal::Refusal;
+use crate::sign_in::TokenRefusal;
 
 /// The field with the token.
 const PROOF_TOKEN: &str = "proof_token";

@@ -11,7 +11,7 @@ use axum::{Extension, Router};
 
 use crate::refusal::Refusal;
 use crate::{
-    ConsoleState, SharedState, acts, assets, cookie, data, entrance, frame, provider, screens,
+    ConsoleState, SharedState, acts, assets, cookie, data, document, provider, screens, sign_in,
 };
 
 /// The console, for the internal door.
@@ -22,7 +22,7 @@ pub fn router(service: Service) -> Router {
         .fallback(async || Refusal::no_page())
         .method_not_allowed_fallback(async || Refusal::no_page())
         .layer(from_fn(cookie::keep_session))
-        .layer(map_response(frame::add_headers))
+        .layer(map_response(document::add_headers))
         .with_state(Arc::clone(&state));
     let pages = api::internal::around_pages(pages, &state.service);
     // The end of a path is taken off before the path is looked up.
@@ -36,10 +36,10 @@ pub fn router(service: Service) -> Router {
 fn installation_routes() -> Router<SharedState> {
     Router::new()
         .route("/", get(screens::home::show))
-        .route("/sign-in", get(entrance::ask).post(entrance::sign_in))
+        .route("/sign-in", get(sign_in::ask).post(sign_in::sign_in))
         .route("/sign-in/provider", get(provider::leave))
         .route("/sign-in/return", get(provider::come_back))
-        .route("/sign-out", post(entrance::sign_out))
+        .route("/sign-out", post(sign_in::sign_out))
         .route("/style.css", get(assets::style))
         .route("/console.js", get(assets::script))
         .route("/icon.svg", get(assets::icon))

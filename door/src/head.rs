@@ -7,12 +7,10 @@
 use axum::http::Uri;
 use axum::http::uri::Authority;
 
-use crate::refusal::Refusal;
+use crate::refusal::{HEADER_LINES_MAX, Refusal};
 
 /// The most bytes of a head, from the request line to the empty line (case A22).
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
-/// The most header lines (case A22).
-pub(crate) const HEADER_LINES_MAX: usize = 100;
 
 /// The greatest length that a body can announce. No handler takes as much; hyper's own limit is
 /// higher.

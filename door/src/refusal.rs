@@ -8,8 +8,10 @@ use axum::response::{IntoResponse, Response};
 use telemetry::metrics::DOOR_REFUSALS;
 use telemetry::request_id::current_request_id;
 
-use crate::head::HEADER_LINES_MAX;
 use crate::roster::Evictions;
+
+/// The most header lines of a request (case A22). A refusal's sentence names the number.
+pub(crate) const HEADER_LINES_MAX: usize = 100;
 
 /// Counts a refused request, or a connection that the door ended. The reason is a fixed word.
 pub(crate) fn count_refusal(door: &'static str, reason: &'static str) {

@@ -31,28 +31,34 @@ pub enum CommandError<R: std::error::Error> {
     Append(#[from] AppendError),
 }
 
-pub(crate) async fn execute_command<A>(
-    store: &Store,
-    aggregate_id: &str,
-    command: A::Command,
-    context: &EventContext,
-) -> Result<(), CommandError<A::Error>>
-where
-    A: Aggregate<Services = ()> + 'static,
-    A::Command: Clone + Send,
-{
-    let events = PersistedEventStore::<StoreRepository, A>::new_event_store(StoreRepository::new(
-        store.clone(),
-    ))
-    .with_upcasters(store.upcasters().into_list());
-    let framework = CqrsFramework::new(events, Vec::new(), ());
-    let attempt = async || {
-        framework
-            .execute_with_metadata(aggregate_id, command.clone(), context.to_map())
-            .await
-            .map_err(command_error)
-    };
-    retry_conflicts(context.correlation_id, attempt).await
+impl Store {
+    /// Runs a command on a stream: load, decide, append. A command that loses a race is decided
+    /// again.
+    ///
+    /// # Errors
+    /// [`CommandError`]: the rule's refusal, or the error of the store.
+    pub async fn execute<A>(
+        &self,
+        aggregate_id: &str,
+        command: A::Command,
+        context: &EventContext,
+    ) -> Result<(), CommandError<A::Error>>
+    where
+        A: Aggregate<Services = ()> + 'static,
+        A::Command: Clone + Send,
+    {
+        let repository = StoreRepository::new(self.clone());
+        let events = PersistedEventStore::<StoreRepository, A>::new_event_store(repository)
+            .with_upcasters(self.upcasters().into_list());
+        let framework = CqrsFramework::new(events, Vec::new(), ());
+        let attempt = async || {
+            framework
+                .execute_with_metadata(aggregate_id, command.clone(), context.to_map())
+                .await
+                .map_err(command_error)
+        };
+        retry_conflicts(context.correlation_id, attempt).await
+    }
 }
 
 /// Repeats an append of several streams that lost a race, up to six attempts in all. The seed must

@@ -1,8 +1,7 @@
-//! The errors of an append. [`crate::Failure`] classifies the database errors among them.
+//! The errors of an append, and of a read. [`crate::Failure`] classifies the database errors among
+//! them.
 
 use domain::event::Quota;
-
-use crate::tail::TailError;
 
 /// The reason why an append did not happen. The log then has none of its events.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +22,22 @@ pub enum AppendError {
     /// An event could not be written as JSON, or read back.
     #[error("an event that cannot be read: {0}")]
     Unreadable(String),
+}
+
+/// The reason why reading stopped. No event is ever skipped.
+#[derive(Debug, thiserror::Error)]
+pub enum TailError {
+    /// The database did not answer.
+    #[error("the database: {0}")]
+    Database(#[from] sqlx::Error),
+    /// This build cannot read an event. A newer build may be able to.
+    #[error("position {position}: {why}")]
+    Unreadable {
+        /// The position of the event.
+        position: i64,
+        /// The reason.
+        why: String,
+    },
 }
 
 impl From<sqlx::Error> for AppendError {

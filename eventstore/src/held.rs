@@ -17,7 +17,8 @@ use sqlx::{Connection, PgConnection, PgPool, Postgres, TransactionManager};
 use tokio::time::timeout;
 
 use crate::life::{LifeNumber, LifeWatch};
-use crate::pool::{ACQUIRE_TIMEOUT, PING_AFTER_IDLE};
+use crate::outage::ACQUIRE_TIMEOUT;
+use crate::pool::PING_AFTER_IDLE;
 
 /// One connection in two may stay out of the pool. All other users share the rest.
 const POOL_SHARE_DIVISOR: u32 = 2;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgConnection};
 
-use crate::append::RecordedEvent;
+use crate::event::RecordedEvent;
 
 /// The newest committed events of a life that are remembered. A lost end of the log has the newest
 /// commits, and a few cover commits that this process saw in another order than they were written.

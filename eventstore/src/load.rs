@@ -9,8 +9,8 @@ use domain::event::{Event, UnreadableEvent};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::append::RecordedEvent;
 use crate::error::AppendError;
+use crate::event::RecordedEvent;
 use crate::stored_event::events_where;
 use crate::tail::{TailError, read_all};
 use crate::upcast::Upcasters;

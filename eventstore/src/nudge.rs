@@ -17,7 +17,6 @@ use tokio::sync::watch;
 
 use crate::pool::{answer_within, until_moved};
 use crate::presence::{self, ProcessGroup};
-use crate::worker::WakeOn;
 
 const CHANNEL: &str = "firmforms_log";
 const NOTIFY: &str = "notify firmforms_log";
@@ -34,6 +33,19 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// The wait before a lost connection is opened again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
+
+/// The news that wakes a worker before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeOn {
+    /// Any appended event.
+    AnyEvent,
+    /// Deliveries that wait for a worker, or an event that is not of an occurrence or a delivery.
+    Deliveries,
+    /// An event that is not of an occurrence or a delivery. Most events are of one.
+    OtherEvents,
+    /// No news. The worker steps when its time has come.
+    Timer,
+}
 
 /// The kinds of news in an append, which decide which workers wake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

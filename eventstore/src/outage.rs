@@ -12,7 +12,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::pool::ACQUIRE_TIMEOUT;
+
+/// A caller that waits longer than this for a free connection gets an error.
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An unchanged failure is logged again after this time.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(60);

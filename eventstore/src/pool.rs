@@ -10,10 +10,7 @@ use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 
 use crate::life::{LifeWatch, ServerLife, life_columns};
-use crate::outage;
-
-/// A caller that waits longer than this for a free connection gets an error.
-pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+use crate::outage::{self, ACQUIRE_TIMEOUT};
 
 /// A connection that was in use within this time is taken without a check. It was whole then.
 pub(crate) const PING_AFTER_IDLE: Duration = Duration::from_millis(100);

@@ -5,10 +5,12 @@ use domain::audit::{LateStatement, LateStatements};
 use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
-use crate::append::RecordedEvent;
+use crate::event::RecordedEvent;
 use crate::stored_event::{StoredEvent, events_where};
 use crate::tail::{LogRange, TailError, read_all};
 use crate::upcast::Upcasters;
+
+pub use crate::stored_event::CheckedEvent;
 
 /// Begins a transaction that reads the database as it was at the begin. The transaction draws no
 /// transaction id, so it holds no fence back. It reads the schema `public`: a search path of the
@@ -124,21 +126,6 @@ pub async fn next_position(
 /// Counts the events, without a condition on their positions.
 pub async fn count_events(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from events").fetch_one(connection).await
-}
-
-/// An event whose digest was computed again.
-#[derive(Debug)]
-pub struct CheckedEvent {
-    /// The position in the log.
-    pub position: i64,
-    /// The firm of the event.
-    pub firm_id: Uuid,
-    /// The id of the event.
-    pub event_id: Uuid,
-    /// The stored digest. `None` if it is not the computed one.
-    pub digest: Option<[u8; 32]>,
-    /// The event, or an error if this build cannot read the event.
-    pub event: Result<RecordedEvent, TailError>,
 }
 
 /// Reads and checks up to `limit` events at this position and above, in order.

@@ -5,7 +5,7 @@
 
 use sqlx::PgConnection;
 
-use crate::append::RecordedEvent;
+use crate::event::RecordedEvent;
 use crate::stored_event::events_where;
 use crate::tail::{TailError, read_all};
 use crate::upcast::Upcasters;

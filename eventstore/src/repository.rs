@@ -8,8 +8,8 @@ use postgres_es::PostgresEventRepository;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::append::NewEvent;
 use crate::error::AppendError;
+use crate::event::NewEvent;
 use crate::store::Store;
 use crate::upcast::Upcasters;
 

@@ -4,17 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cqrs_es::Aggregate;
 use domain::event::Event;
 use domain::values::Timestamp;
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::append::{NewEvent, OnConflict, RecordedEvent, insert_events};
-use crate::command::{self, CommandError};
+use crate::append::{OnConflict, insert_events};
 use crate::crash;
 use crate::error::AppendError;
+use crate::event::{NewEvent, RecordedEvent};
 use crate::held::{ConnectionCache, ReusedConnection};
 use crate::life::{LifeWatch, SeenEvent};
 use crate::nudge::{Nudge, WakeScope};
@@ -167,24 +166,6 @@ impl Store {
         let recorded = appending.append(events).await?;
         appending.commit().await?;
         Ok(recorded)
-    }
-
-    /// Runs a command on a stream: load, decide, append. A command that loses a race is decided
-    /// again.
-    ///
-    /// # Errors
-    /// [`CommandError`]: the rule's refusal, or the error of the store.
-    pub async fn execute<A>(
-        &self,
-        aggregate_id: &str,
-        command: A::Command,
-        context: &domain::event::EventContext,
-    ) -> Result<(), CommandError<A::Error>>
-    where
-        A: Aggregate<Services = ()> + 'static,
-        A::Command: Clone + Send,
-    {
-        command::execute_command::<A>(self, aggregate_id, command, context).await
     }
 }
 

@@ -15,10 +15,9 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::append::RecordedEvent;
 use crate::digest::{DigestInput, canonical_json, event_digest, to_timestamp};
-use crate::proof::CheckedEvent;
-use crate::tail::TailError;
+use crate::error::TailError;
+use crate::event::RecordedEvent;
 use crate::upcast::Upcasters;
 
 /// The columns of a [`StoredEvent`], in its order.
@@ -51,6 +50,21 @@ pub(crate) struct StoredEvent<'r> {
     firm_id: Uuid,
     recorded_at: DateTime<Utc>,
     digest: &'r [u8],
+}
+
+/// An event whose digest was computed again.
+#[derive(Debug)]
+pub struct CheckedEvent {
+    /// The position in the log.
+    pub position: i64,
+    /// The firm of the event.
+    pub firm_id: Uuid,
+    /// The id of the event.
+    pub event_id: Uuid,
+    /// The stored digest. `None` if it is not the computed one.
+    pub digest: Option<[u8; 32]>,
+    /// The event, or an error if this build cannot read the event.
+    pub event: Result<RecordedEvent, TailError>,
 }
 
 impl<'r> StoredEvent<'r> {

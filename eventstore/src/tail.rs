@@ -12,25 +12,11 @@ use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres};
 use uuid::Uuid;
 
-use crate::append::RecordedEvent;
+use crate::event::RecordedEvent;
 use crate::stored_event::{StoredEvent, events_where};
 use crate::upcast::Upcasters;
 
-/// The reason why reading stopped. No event is ever skipped.
-#[derive(Debug, thiserror::Error)]
-pub enum TailError {
-    /// The database did not answer.
-    #[error("the database: {0}")]
-    Database(#[from] sqlx::Error),
-    /// This build cannot read an event. A newer build may be able to.
-    #[error("position {position}: {why}")]
-    Unreadable {
-        /// The position of the event.
-        position: i64,
-        /// The reason.
-        why: String,
-    },
-}
+pub use crate::error::TailError;
 
 /// A range of the log: the events after one position, up to the settled position.
 #[derive(Debug, Clone, Copy)]

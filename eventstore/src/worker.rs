@@ -14,6 +14,8 @@ use crate::disk::count_refusal;
 use crate::nudge::Nudge;
 use crate::outage::FailureLog;
 
+pub use crate::nudge::WakeOn;
+
 /// The longest wait of a worker that gets no nudge. It bounds the cost of a lost nudge.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -35,19 +37,6 @@ pub enum NextStep {
 impl NextStep {
     /// No work is due until a nudge comes.
     pub const IDLE: Self = Self::IdleFor(POLL_INTERVAL);
-}
-
-/// The news that wakes a worker before its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WakeOn {
-    /// Any appended event.
-    AnyEvent,
-    /// Deliveries that wait for a worker, or an event that is not of an occurrence or a delivery.
-    Deliveries,
-    /// An event that is not of an occurrence or a delivery. Most events are of one.
-    OtherEvents,
-    /// No news. The worker steps when its time has come.
-    Timer,
 }
 
 /// A loop that does its work in bounded steps.

@@ -11,6 +11,7 @@
 //! be sent. The `mailer` crate writes and sends the mail. This crate decides whether a mail is
 //! sent, and records the result.
 
+mod outcome;
 mod record;
 mod reserve;
 mod settings;
@@ -25,7 +26,7 @@ use eventstore::crash;
 use mailer::{InviteContent as Letter, Mail, MailOutcome, compose_invite};
 use projector::firms::{self, MailSenderRow};
 use projector::invites::FINISH_WITHIN;
-use projector::people::{self, PersonRow};
+use projector::people;
 use telemetry::metrics::INVITES;
 use telemetry::request_id::{self, current_request_id};
 use telemetry::trace;
@@ -33,6 +34,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use vault::{MailRecipient, secrets};
 
+pub use outcome::{InviteOutcome, InviteSkip};
 pub use settings::{InviteError, InviteWait, Inviter};
 pub use take_over::TakeOver;
 
@@ -55,54 +57,6 @@ pub struct NewInvite {
     pub lang: Lang,
     /// A note in the mail.
     pub message: Option<String>,
-}
-
-/// The result of an invite (contract, section FormInvite).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InviteOutcome {
-    /// The mail server accepted the mail.
-    Sent {
-        /// The mail's id, a part of the Message-ID.
-        email_id: Uuid,
-    },
-    /// No mail was sent, and a repeated call would send none.
-    Skipped(InviteSkip),
-}
-
-/// Why no mail was sent (ruling 11).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InviteSkip {
-    /// The person unsubscribed from this firm's mail.
-    Unsubscribed,
-    /// A mail server refused the address for good.
-    Bounced,
-    /// The firm does not send invites.
-    SwitchedOff,
-    /// The person got this form today.
-    AlreadySentToday,
-}
-
-impl InviteSkip {
-    /// The value of `reason` in the answer.
-    #[must_use]
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::Unsubscribed => "unsubscribed",
-            Self::Bounced => "bounced",
-            Self::SwitchedOff => "switched_off",
-            Self::AlreadySentToday => "already_sent_today",
-        }
-    }
-
-    /// The reason not to write a mail at all, if there is one.
-    pub(crate) const fn new(person: PersonRow, sender: &MailSenderRow) -> Option<Self> {
-        match (person.unsubscribed, person.bounced, sender.invites_enabled) {
-            (true, _, _) => Some(Self::Unsubscribed),
-            (false, true, _) => Some(Self::Bounced),
-            (false, false, false) => Some(Self::SwitchedOff),
-            (false, false, true) => None,
-        }
-    }
 }
 
 impl Inviter {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 use vault::{DataKey, KeySubject, mails};
 
-use crate::InviteSkip;
+use crate::outcome::InviteSkip;
 use crate::settings::{InviteError, Inviter};
 
 /// The result of a reservation.

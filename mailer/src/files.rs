@@ -7,7 +7,7 @@ use tokio::fs::{self, OpenOptions};
 use tokio::io::AsyncWriteExt;
 
 use crate::mail::Mail;
-use crate::mailer::MailOutcome;
+use crate::outcome::MailOutcome;
 
 /// A folder of mails.
 #[derive(Debug)]

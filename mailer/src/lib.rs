@@ -17,12 +17,15 @@ mod mail;
 mod mailer;
 mod names;
 mod notice;
+mod outcome;
 mod smtp;
 mod smtp_url;
 
 pub use compose::compose_invite;
 pub use mail::{InviteContent, Mail, NotASender, SenderAddress};
-pub use mailer::{MailOutcome, MailTurn, Mailer, MailerError, NoTurn, SmtpSettings};
+pub use mailer::{MailTurn, Mailer, NoTurn};
 pub use names::greeting_name;
 pub use notice::{NoticeContent, compose_notice};
+pub use outcome::MailOutcome;
+pub use smtp::{MailerError, SmtpSettings};
 pub use smtp_url::{NotAnSmtpUrl, SmtpUrl};

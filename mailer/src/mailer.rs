@@ -1,4 +1,4 @@
-//! The mailer: the one way out for mail, and the possible results.
+//! The mailer: the one way out for mail.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,11 +9,9 @@ use uuid::Uuid;
 
 use crate::files::MailFolder;
 use crate::mail::Mail;
-use crate::smtp::{RelayTurn, SmtpRelay};
+use crate::outcome::MailOutcome;
+use crate::smtp::{MailerError, RelayTurn, SmtpRelay, SmtpSettings};
 use crate::smtp_url::SmtpUrl;
-
-/// The longest that one [`MailTurn::send_mail`] takes (ruling 11).
-const SEND_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Hands mail over. A clone is cheap, and clones share their connections.
 #[derive(Clone, Debug)]
@@ -45,45 +43,6 @@ pub enum NoTurn {
     /// The mail server is busy with other mails, perhaps of the same firm.
     #[error("the mail server is busy with other mails")]
     Busy,
-}
-
-/// The result of handing a mail over (ruling 11).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MailOutcome {
-    /// The server accepted the mail.
-    Accepted,
-    /// The server refuses this recipient for good: a bounce.
-    Refused {
-        /// The server's reply code; `None` if no command can name the address.
-        code: Option<u16>,
-    },
-    /// Any other failure, in a few words without personal data. A server that took the whole mail
-    /// and did not answer may have accepted it. Then the next attempt has the same bytes and
-    /// Message-ID.
-    Failed(String),
-}
-
-/// The settings of a connection to a server.
-#[derive(Clone, Debug)]
-pub struct SmtpSettings {
-    /// Certificates, in PEM, of roots to trust beside the platform's.
-    pub extra_roots: Option<Vec<u8>>,
-    /// The longest time for one send.
-    pub budget: Duration,
-}
-
-impl Default for SmtpSettings {
-    fn default() -> Self {
-        Self { extra_roots: None, budget: SEND_TIME_MAX }
-    }
-}
-
-/// Why a mailer could not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum MailerError {
-    /// The roots to trust are not certificates in PEM.
-    #[error("the extra roots of the mail server are not certificates in PEM")]
-    Roots,
 }
 
 impl Mailer {

@@ -9,6 +9,7 @@ use log::LevelFilter;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 
+use crate::installation::Installation;
 use crate::storage::StorageSettings;
 
 /// The wait between two looks for the primary of a database.
@@ -28,15 +29,6 @@ pub struct Databases {
     pub keyring: DatabaseHosts,
     /// The private cluster, if both are in one.
     pub cluster: Option<Cluster>,
-}
-
-/// Whether a command may begin an installation: make a data directory, a key and a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Installation {
-    /// `serve`, `migrate` and `demo`.
-    MayBegin,
-    /// Every other command: a mistyped directory must not become an empty installation.
-    MustExist,
 }
 
 /// The names of the two databases in the private cluster.

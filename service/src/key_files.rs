@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use vault::{Entropy, SystemEntropy, WrappingKey};
 
-use crate::databases::Installation;
+use crate::installation::Installation;
 
 /// Reads a wrapping key from its text.
 ///

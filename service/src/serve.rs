@@ -17,9 +17,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vault::WrappingKey;
 
-use crate::databases::{Databases, Installation, SERVICE_DATABASES};
+use crate::databases::{Databases, SERVICE_DATABASES};
 use crate::door_pair::{DoorPair, reload_on_sighup};
 use crate::doors::{BoundDoors, DoorAddresses, ServedDoors};
+use crate::installation::Installation;
 use crate::role::ProcessRole;
 use crate::service_manager;
 use crate::storage::StorageSettings;

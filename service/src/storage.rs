@@ -7,7 +7,7 @@ use auditor::{CheckpointFolder, KeyFolder, Notary};
 use domain::event::OperatorName;
 use vault::WrappingKey;
 
-use crate::databases::Installation;
+use crate::installation::Installation;
 use crate::key_files::{key_from_file, key_of_file, parse_key};
 
 /// The location of the data, and the operator who works with them.

@@ -28,7 +28,8 @@ use tokio_util::task::TaskTracker;
 use vault::{Entropy, IdentityKey, Keyring, SystemEntropy, WrappingKey, cell, installation};
 
 use crate::adapters::{DnsNames, OutboxView, Samples};
-use crate::databases::{Databases, Installation, KEYRING, MAIN};
+use crate::databases::{Databases, KEYRING, MAIN};
+use crate::installation::Installation;
 use crate::pools::Pools;
 use crate::schema::{bring_up, require_schema};
 

@@ -143,7 +143,7 @@ async fn a_large_call_is_spread_in_order() {
     scene.submit(&firm, 12).await;
     let behind = "select count(*) from outbox o join unspread u on u.position <= o.position";
     assert_eq!(scene.queue().await, (100, 11));
-    for queue in [(1_100, 1), (1_200, 0)] {
+    for queue in [(600, 6), (1_100, 1), (1_200, 0)] {
         assert_eq!(scene.count(behind).await, 0, "the oldest first");
         scene.spread_some().await;
         assert_eq!(scene.queue().await, queue);
@@ -164,9 +164,9 @@ async fn a_step_leaves_lists_that_grow() {
     scene.submit(&firm, 12).await;
     assert_eq!(scene.queue().await, (200, 12));
     scene.spread_some().await;
-    assert_eq!(scene.queue().await, (1_101, 2), "of 1,001 rows the last 100 are left");
+    assert_eq!(scene.queue().await, (601, 7), "of 501 rows the last 100 are left");
     scene.spread_some().await;
-    assert_eq!(scene.queue().await, (1_301, 0));
+    assert_eq!(scene.queue().await, (1_101, 2));
 }
 
 /// Each of these deliveries once got a row in a step of ten, and the cancel worker took the row out
@@ -230,7 +230,7 @@ async fn f3_firms_with_bursts_take_turns() {
     }
     scene.spread_some().await;
     for firm in [&one, &another] {
-        assert_eq!(scene.unspread_of(firm).await, 10, "each has half of the rows");
+        assert_eq!(scene.unspread_of(firm).await, 35, "each has half of the rows");
     }
     scene.world.spread().await;
     scene.assert_all_arrive_once(1_400).await;
@@ -248,7 +248,7 @@ async fn f3_first_turns_precede_second_ones() {
     assert_eq!(scene.queue().await, (0, 360));
     let mut spreader = scene.spreader();
     let had_a_turn = "select count(distinct firm_id) from outbox";
-    for (rows, firms) in [(10, 10), (20, 12)] {
+    for (rows, firms) in [(10, 10), (14, 12)] {
         while scene.queue().await.0 < rows {
             spreader.step().await.unwrap();
         }

@@ -3,11 +3,13 @@
 //! asks git: the project is also built from an archive.
 //!
 //! `source` reads files and takes comments, strings and tests out of them. `items` finds functions,
-//! parameters, bindings and types in the rest. The ceilings are all on this page: lower one when
-//! its count has fallen. If a ceiling makes code worse, raise it in the same commit and say why.
+//! parameters, bindings and types in the rest. `circles` finds files that import each other. The
+//! ceilings are all on this page: lower one when its count has fallen. If a ceiling makes code
+//! worse, raise it in the same commit and say why.
 
 #![expect(clippy::unwrap_used, reason = "a file of the tree that cannot be read fails the test")]
 
+mod circles;
 mod items;
 mod source;
 
@@ -34,6 +36,12 @@ const ONE_WORD_TYPES_PERCENT_MAX: f64 = 15.0;
 
 /// A function of one word rarely says at its call what it does.
 const ONE_WORD_FUNCTIONS_PERCENT_MAX: f64 = 25.0;
+
+/// A file of a circle can be read only together with all others of it.
+const CIRCLES_MAX: usize = 7;
+
+/// The files of the largest circle.
+const CIRCLE_FILES_MAX: usize = 25;
 
 /// A longer name of a test is a sentence for its comment.
 const TEST_NAME_WORDS_MAX: usize = 7;
@@ -246,6 +254,20 @@ fn few_functions_are_called_by_one_word() {
 }
 
 #[test]
+fn few_files_import_each_other() {
+    let circles = circles::find_circles(&source::crate_files());
+    let largest = circles.iter().map(Vec::len).max().unwrap_or_default();
+    let lines: Vec<String> = circles.iter().map(|circle| circle.join(" ")).collect();
+    let count = circles.len();
+    assert!(
+        count <= CIRCLES_MAX && largest <= CIRCLE_FILES_MAX,
+        "{count} circles, at most {CIRCLES_MAX}; {largest} files in one, at most \
+         {CIRCLE_FILES_MAX}:\n{}",
+        lines.join("\n")
+    );
+}
+
+#[test]
 fn no_test_name_exceeds_its_ceiling() {
     let mut long = Vec::new();
     for file in source::files_with_tests() {
@@ -312,6 +334,18 @@ fn every_offence_is_found_at_its_line() {
     assert_eq!(lengths, [2, 9, 3]);
     assert_eq!(items::test_names("#[tokio::test(a)]\nasync fn a_b() {}"), [(2, "a_b")]);
     assert!(is_one_word("Hook") && is_one_word("TLS") && !is_one_word("HookRow"));
+}
+
+/// One file of the circle imports the other by way of a re-export.
+#[test]
+fn a_circle_passes_a_reexport() {
+    let files = [
+        SourceFile::new("room/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use b::{B as C};"),
+        SourceFile::new("room/src/a.rs", "use crate::{C, c};\npub struct A(C);"),
+        SourceFile::new("room/src/b.rs", "pub struct B(Box<super::a::A>);"),
+        SourceFile::new("room/src/c.rs", "use std::fmt;\nuse crate::a::A;"),
+    ];
+    assert_eq!(circles::find_circles(&files), [["room/src/a.rs", "room/src/b.rs"]]);
 }
 
 /// A count that may be reached, of a share that is rarely whole.

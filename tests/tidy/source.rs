@@ -102,6 +102,13 @@ pub(crate) fn files() -> Vec<SourceFile> {
     files.filter(|file| !file.is_test()).collect()
 }
 
+/// Every file of source of a crate by path. Measurements are crates, too.
+pub(crate) fn crate_files() -> Vec<SourceFile> {
+    let is_wanted = |path: &str| path.contains("/src/") && !path.starts_with("tests/");
+    let paths = paths_where(|path| path.ends_with(".rs") && is_wanted(path)).into_iter();
+    paths.map(|path| SourceFile::new(&path, &read(&path))).collect()
+}
+
 /// Every Rust file by path, with its tests.
 pub(crate) fn files_with_tests() -> Vec<SourceFile> {
     let paths = rust_paths().into_iter();

@@ -1,6 +1,6 @@
 //! Locales that write in other scripts.
 
-use super::{Locale, NameOrder};
+use super::locale::{Locale, NameOrder};
 
 pub(crate) static RUSSIAN: Locale = Locale {
     lang: "ru",

@@ -1,6 +1,6 @@
 //! Locales that write in Latin letters.
 
-use super::{Locale, NameOrder};
+use super::locale::{Locale, NameOrder};
 
 pub(crate) static ENGLISH: Locale = Locale {
     lang: "en",

@@ -4,41 +4,12 @@
 mod beyond;
 mod forms;
 mod latin;
+mod locale;
 
 pub(super) use forms::{
     FormQuestion, FormTemplate, HIDDEN_FIELDS, HiddenFieldTemplate, QuestionKind,
 };
-
-/// A person's origin: names, sentences and formats.
-#[derive(Debug)]
-pub(super) struct Locale {
-    /// The code of the language.
-    pub(super) lang: &'static str,
-    /// The IANA name of the time zone.
-    pub(super) time_zone: &'static str,
-    /// A phone number, with `#` for digits.
-    pub(super) phone: &'static str,
-    /// First names, as written and in plain ASCII.
-    pub(super) first: &'static [Name],
-    /// Last names.
-    pub(super) last: &'static [Name],
-    /// The order of first and last name.
-    pub(super) order: NameOrder,
-    /// Sentences of free text.
-    pub(super) sentences: &'static [&'static str],
-}
-
-/// A name as written, and in plain ASCII for addresses.
-pub(super) type Name = (&'static str, &'static str);
-
-/// The order of first and last name.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum NameOrder {
-    /// First name, space, last name.
-    FirstLast,
-    /// Last name and first name, without a space.
-    LastFirst,
-}
+pub(super) use locale::{Locale, NameOrder};
 
 /// The languages of forms. Firms come from these countries.
 pub(super) static FIRM_LOCALES: [(&Locale, &[FormTemplate]); 4] = [

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::SignedHeads;
 use crate::error::AuditError;
-use crate::verify::{Flaw, FlawLocation};
+use crate::flaw::{Flaw, FlawLocation};
 
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;

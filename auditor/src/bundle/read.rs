@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use super::{BUNDLE_KIND, BundleEntry, BundleHeader, BundleProof, bundle_version};
 use crate::error::AuditError;
+use crate::flaw::FlawLocation;
 use crate::keys::PublicKey;
-use crate::verify::{AuditVerdict, FlawLocation, VerifyStop, broken_at};
+use crate::verify::{AuditVerdict, VerifyStop, broken_at};
 
 /// The content of a verified bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,11 +21,11 @@ use vault::Entropy;
 
 use super::heads::HASHES_PER_PAGE;
 use super::{BUNDLE_KIND, BundleEntry, BundleHeader, BundleProof, SignedHeads, bundle_version};
+use crate::checkpoints::SignedCheckpoint;
 use crate::error::AuditError;
-use crate::files::SignedCheckpoint;
+use crate::flaw::{Flaw, FlawLocation};
 use crate::notary::Notary;
 use crate::snapshot;
-use crate::verify::{Flaw, FlawLocation};
 
 /// Entries in one read.
 const ENTRIES_PER_PAGE: i64 = 1_000;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use domain::values::Timestamp;
 use eventstore::tail::TailError;
-use eventstore::{RecordedEvent, StreamName, Upcasters, load_many, proof};
+use eventstore::{RecordedEvent, StreamName, Upcasters, load_many};
 use projector::StoredRow;
 use projector::hooks::StoredHook;
 use projector::keys::StoredKey;
@@ -17,10 +17,8 @@ use sqlx::PgConnection;
 use vault::secrets;
 
 use super::events::LogTally;
+use super::visited::{ROWS_PER_READ, VisitedRows};
 use super::{FlawLocation, VerifyStop, broken_at, portal};
-
-/// Rows in one read.
-pub(super) const ROWS_PER_READ: i64 = 500;
 
 /// The counts of the compared rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -98,33 +96,6 @@ async fn compare_readable<R: StoredRow>(
     }
     unreadable.push(R::TABLE);
     Ok(0)
-}
-
-/// Rows that were visited by an index.
-pub(super) struct VisitedRows {
-    pub(super) table: &'static str,
-    /// The condition of the visited rows, in SQL.
-    pub(super) condition: &'static str,
-    pub(super) count: i64,
-}
-
-impl VisitedRows {
-    /// Requires that the index led to as many rows as the table has.
-    pub(super) async fn require_all(
-        &self,
-        connection: &mut PgConnection,
-    ) -> Result<(), VerifyStop> {
-        let Self { table, condition, count } = self;
-        let statement = format!("select count(*) from {table} where {condition}");
-        proof::read_without_indexes(connection).await?;
-        let there: i64 = sqlx::query_scalar(&statement).fetch_one(&mut *connection).await?;
-        proof::read_with_indexes(connection).await?;
-        if there == *count {
-            return Ok(());
-        }
-        let why = format!("it has {there} rows, and an index leads to {count} of them");
-        broken_at(FlawLocation::Table { name: table }, why)
-    }
 }
 
 /// Compares each row with its stream, and the number of rows with that of the streams.

@@ -14,15 +14,16 @@ mod blocks;
 mod chains;
 mod deciding;
 mod events;
-mod flaw;
 mod portal;
+mod report;
 mod rows;
 mod stepped;
+mod stop;
+mod visited;
 mod walk;
 mod witnesses;
 
 use domain::audit::Seal;
-use domain::values::Timestamp;
 use eventstore::proof;
 use projector::audit::{followed_to, heads_after};
 use projector::seals::sealed_to;
@@ -38,58 +39,14 @@ use witnesses::TrustedCheckpoints;
 
 pub use chains::{AddedLate, AwaitedEntry};
 pub use deciding::ComparedRows;
-pub use flaw::{Flaw, FlawLocation};
-pub(crate) use flaw::{VerifyStop, broken_at};
+pub use report::{AuditVerdict, DatabaseReport};
 pub(crate) use stepped::{SteppedWalk, WalkBeginning, WalkStep};
+pub(crate) use stop::{VerifyStop, broken_at};
+
+pub use crate::flaw::{Flaw, FlawLocation};
 
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
-
-/// The result of a verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AuditVerdict<R> {
-    /// The verification found no flaw and lacks nothing.
-    Intact(R),
-    /// The verification found this flaw first.
-    Broken(Flaw),
-    /// The verification found no flaw, but could not check everything, for this reason.
-    Incomplete(String),
-}
-
-/// The counts of an intact database.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DatabaseReport {
-    /// Events whose digests are right.
-    pub events: u64,
-    /// The last verified position.
-    pub through: i64,
-    /// Blocks whose seals are right.
-    pub seals: i64,
-    /// Entries that follow from their events and are linked to the entry before.
-    pub entries: u64,
-    /// Firms with a chain.
-    pub firms: u64,
-    /// Signed checkpoints that agree with the database.
-    pub checkpoints: u64,
-    /// Position and time of the last agreeing checkpoint.
-    pub witnessed: Option<(i64, Timestamp)>,
-    /// Events after that position. No signature covers them yet.
-    pub events_unsigned: u64,
-    /// Events that the audit log has not followed yet.
-    pub events_awaited: u64,
-    /// Entries that these events lead to.
-    pub entries_awaited: u64,
-    /// The first of these entries.
-    pub first_awaited: Vec<AwaitedEntry>,
-    /// Entries that were missing, and were added at the end of their chains.
-    pub late_entries: u64,
-    /// The first of these entries.
-    pub first_late: Vec<AddedLate>,
-    /// Whole blocks that are not sealed yet.
-    pub blocks_awaited: i64,
-    /// Rows of tables that are in no chain.
-    pub compared: ComparedRows,
-}
 
 /// Verifies a database against the signed checkpoints of a notary. Signatures must be made with a
 /// key of `trusted`, by default with a key that the notary knows. Calls `progress` with the

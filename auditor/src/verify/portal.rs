@@ -11,7 +11,7 @@ use eventstore::{RecordedEvent, Upcasters, load_first};
 use projector::portal_sessions::{self, StoredPortalSession};
 use sqlx::PgConnection;
 
-use super::deciding::{ROWS_PER_READ, VisitedRows};
+use super::visited::{ROWS_PER_READ, VisitedRows};
 use super::{FlawLocation, VerifyStop, broken_at};
 
 /// The result of a comparison.

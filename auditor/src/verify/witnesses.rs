@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{FlawLocation, VerifyStop, broken_at};
-use crate::files::{self, CheckpointFolder};
+use crate::checkpoints::{CheckpointFolder, read_checkpoint};
 use crate::keys::PublicKey;
 
 /// The trusted checkpoints, in order.
@@ -34,7 +34,7 @@ impl TrustedCheckpoints {
         let mut previous = GENESIS_HASH;
         for (number, path) in checkpoints.numbered_files()? {
             let place = FlawLocation::Checkpoint { number };
-            let Ok(signed) = files::read_checkpoint(&path) else {
+            let Ok(signed) = read_checkpoint(&path) else {
                 return broken_at(place, "the file is not a checkpoint");
             };
             let Some(key) = signed.verified_key() else {
@@ -117,7 +117,7 @@ fn refuse_other_installation(
 ) -> Result<(), VerifyStop> {
     let files = checkpoints.numbered_files()?;
     // The walk names a file that is no checkpoint.
-    let last = files.last().and_then(|(_, path)| files::read_checkpoint(path).ok());
+    let last = files.last().and_then(|(_, path)| read_checkpoint(path).ok());
     let Some(signed) = last else {
         return Ok(());
     };

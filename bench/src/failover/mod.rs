@@ -2,6 +2,7 @@
 //! ended again and again while responses come in and deliveries go out. With an asynchronous
 //! standby the end of the log is lost each time, on purpose.
 
+mod mode;
 mod report;
 mod rig;
 
@@ -9,7 +10,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sqlx::PgPool;
 use tests::invariants::{Acknowledged, Run};
 use tests::raw::get;
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::mode::ReplicationMode;
 use self::report::{FailoverTimes, Report};
 use self::rig::{LOOK_EVERY, Outage, Rig};
 use crate::faults::LEASE;
@@ -40,15 +42,6 @@ const REST: Duration = Duration::from_secs(600);
 
 /// How long an alarm or the next request may take.
 const AWAITED: Duration = Duration::from_secs(120);
-
-/// How the standby follows the primary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReplicationMode {
-    /// A commit waits for the standby: nothing is lost.
-    Synchronous,
-    /// The standby is behind, and the end of the log is lost at each failover.
-    Asynchronous,
-}
 
 /// How often, and how the standby follows.
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::ReplicationMode;
+use super::mode::ReplicationMode;
 
 /// The times of one failover.
 #[derive(Debug, Clone, Copy)]

@@ -20,7 +20,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use vault::{Entropy, SystemEntropy};
 
-use super::ReplicationMode;
+use super::mode::ReplicationMode;
 use crate::serving::free_address;
 
 /// The packages that the rig needs, and the program of each.

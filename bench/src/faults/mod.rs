@@ -10,6 +10,7 @@ mod primaries;
 pub(crate) mod receivers;
 pub(crate) mod report;
 pub(crate) mod service;
+mod times;
 
 use std::time::{Duration, Instant};
 
@@ -25,15 +26,9 @@ use self::load::{Load, Pace};
 use self::receivers::Receivers;
 use self::report::{Report, print_caused, print_drawn};
 use self::service::Services;
+use self::times::REST;
 
-/// How much faster waits pass: the schedule's 123 minutes in about one.
-const TIME_SCALE: &str = "120";
-
-/// The lease at that speed.
-pub(crate) const LEASE: Duration = Duration::from_secs(25);
-
-/// Longer than the schedule, with a lease at each try.
-const REST: Duration = Duration::from_secs(600);
+pub(crate) use self::times::LEASE;
 
 /// Commands that must end well after a run.
 const PROOFS: [&[&str]; 4] = [

@@ -16,7 +16,7 @@ use super::load::{Load, Pace};
 use super::receivers::Receivers;
 use super::report::Report;
 use super::service::Services;
-use super::{LEASE, REST};
+use super::times::{LEASE, REST};
 use crate::serving::DatabaseUrls;
 
 /// The shortest and the longest load before a promotion, in milliseconds.

@@ -13,7 +13,7 @@ use tokio::process::Child;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use super::TIME_SCALE;
+use super::times::TIME_SCALE;
 use crate::serving::{DatabaseUrls, Serving, stop};
 
 const ROLES: [(&str, &str); 4] = [

@@ -5,14 +5,15 @@
 //! The log is filled with bursts, so all its events were delivered. Firms and subscriptions are
 //! made in batches by the same appends that make one.
 
+mod axis;
 mod report;
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use serde::Serialize;
+use clap::Args;
 use tests::{Firm, Templates};
 
+use self::axis::Axis;
 use self::report::{Report, Row, ThereIs};
 use crate::burst::{Burst, Sent};
 use crate::peer::Peer;
@@ -33,21 +34,6 @@ const FILL: usize = 2_000;
 
 /// The work that follows from many appends takes no longer.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// The quantity that grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Axis {
-    /// Events in the log; at the last number also with the most subscriptions.
-    Events,
-    /// Subscriptions, of firms to which nothing happens.
-    Subscriptions,
-    /// Firms, to all of which something happens.
-    Firms,
-    /// Events and subscriptions: the end of `events`.
-    #[value(skip)]
-    Both,
-}
 
 /// Options of `growth`.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::Axis;
+use super::axis::Axis;
 use crate::burst::Sent;
 
 /// A run.

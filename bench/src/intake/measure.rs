@@ -2,42 +2,19 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ::service::System;
 
-use super::caught_up::{Counts, counts, listed, spread};
+use super::caught_up::{counts, listed, spread};
 use super::feed::Written;
 use super::file;
+use super::measured::{Measured, Way};
 use super::product::{Job, Order, Reported};
 use super::report::Row;
 use crate::child::Child;
 use crate::statements::{self, Statement};
-use crate::usage::{Cpu, Memory, Processes, forget_peak};
-
-/// How activity comes in.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Way {
-    /// As `firmforms ingest` takes it in.
-    File,
-    /// By the internal door.
-    Http { connections: usize, per_batch: usize },
-}
-
-/// The results of one measurement.
-pub(super) struct Measured {
-    pub(super) way: Way,
-    pub(super) activities_before: usize,
-    pub(super) written: Written,
-    pub(super) reported: Reported,
-    pub(super) taken_in_after: Duration,
-    pub(super) queued_after: Duration,
-    pub(super) listed_after: Duration,
-    pub(super) cpu: Cpu,
-    pub(super) peak_mib: f64,
-    pub(super) counted: Counts,
-    pub(super) statements: Vec<Statement>,
-}
+use crate::usage::{Memory, Processes, forget_peak};
 
 /// The parts that every measurement needs.
 pub(super) struct Bench<'a> {

@@ -10,6 +10,7 @@ mod caught_up;
 mod feed;
 mod file;
 mod measure;
+mod measured;
 mod population;
 pub(crate) mod product;
 mod report;
@@ -20,7 +21,6 @@ use std::time::Duration;
 use ::service::start_workers;
 use ::service::{ProcessRole, System};
 use anyhow::Context;
-use api::commands::tokens::{self, HolderRole as TokenRole};
 use clap::Args;
 use cluster::Cluster;
 use deliverer::send::SpreadWorker;
@@ -30,12 +30,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::child::Child;
-use crate::intake::measure::{Bench, Way};
+use crate::intake::measure::Bench;
+use crate::intake::measured::Way;
 use crate::intake::population::populate;
 use crate::intake::report::{Figure, Report, Row};
 use crate::reads::doors;
 use crate::service::{cluster, described, end, postmaster, start};
 use crate::statements;
+use crate::subscribing::make_token;
 use crate::usage::Processes;
 
 /// Stretches end where the log has so many activities.
@@ -101,7 +103,7 @@ impl Intake {
         let product = Child::start("product")?;
         let mut bench = Bench {
             processes: Processes { postmaster: Some(postmaster(cluster)?), peer: product.pid },
-            token: token(&system).await?,
+            token: make_token(&system).await?,
             file: cluster.data_dir().join("activity.ndjson"),
             statements: self.statements,
             activities: 0,
@@ -134,11 +136,6 @@ impl Intake {
         }
         Ok(rows)
     }
-}
-
-pub(crate) async fn token(system: &System) -> anyhow::Result<String> {
-    let created = tokens::create(&system.service, "Bench", TokenRole::Product).await;
-    Ok(created.map_err(|error| anyhow::anyhow!("making a token: {error}"))?.token)
 }
 
 /// As `serve` starts them, but for the workers that send.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde::Serialize;
 
-use super::measure::{Measured, Way};
+use super::measured::Measured;
 use crate::statements::Statement;
 
 /// A run.
@@ -120,15 +120,6 @@ impl Row {
         ensure!(occurrences == 0, "{way}: {occurrences} occurrences were lost");
         ensure!(deliveries == 0, "{way}: {deliveries} deliveries were lost");
         Ok(())
-    }
-}
-
-impl Way {
-    fn name(self) -> String {
-        match self {
-            Self::File => "file".to_owned(),
-            Self::Http { connections, per_batch } => format!("HTTP {connections}x{per_batch}"),
-        }
     }
 }
 

@@ -1,23 +1,19 @@
 //! Reports that are due at a time, whether or not earlier reports were answered: on a free
 //! connection, or on one more.
 
-use std::sync::{Mutex, PoisonError};
 use std::thread::{sleep, spawn};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tests::Firm;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::{Reported, Reporter};
+use super::reporter::{Reported, Reporter};
 use crate::connection::Connection;
 
 /// Reports under way at a time, at most. With 32, reports after a short delay would come in no
 /// faster than 32 are answered. Later reports would then wait here, and not in the service.
 const UNDER_WAY: usize = 256;
-
-/// A connection on which nothing was said for so long is used no more: the door waits for 60 s.
-const UNUSED: Duration = Duration::from_secs(30);
 
 /// Reports responses of these firms in turn, one at each of these times.
 pub(super) async fn report(
@@ -66,25 +62,4 @@ fn as_they_are_due(
         }
     });
     told
-}
-
-/// Connections that wait for a report, and since when. The last to come is the first to go.
-#[derive(Default)]
-pub(super) struct Free(Mutex<Vec<(Instant, Connection)>>);
-
-impl Free {
-    fn take(&self) -> Option<Connection> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, connection) = all.pop()?;
-        if since.elapsed() < UNUSED {
-            return Some(connection);
-        }
-        all.clear();
-        None
-    }
-
-    fn put(&self, connection: Connection) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push((Instant::now(), connection));
-    }
 }

@@ -10,7 +10,8 @@ use sqlx::{Connection, Executor, PgConnection};
 use tests::Templates;
 use uuid::Uuid;
 
-use super::{Queues, Row, Scene, TARGET, timed};
+use super::args::Queues;
+use super::scene::{Row, Scene, TARGET, timed};
 
 /// Lanes that are cancelled together.
 const TOGETHER: i32 = 50;

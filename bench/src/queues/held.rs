@@ -14,7 +14,8 @@ use sqlx::{Connection, Executor, PgConnection};
 use tests::Templates;
 use uuid::Uuid;
 
-use super::{Queues, Row, Scene, timed};
+use super::args::Queues;
+use super::scene::{Row, Scene, timed};
 
 /// Deliveries that one claim takes.
 const CLAIMED: i32 = 100;

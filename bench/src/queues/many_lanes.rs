@@ -15,7 +15,8 @@ use serde_json::json;
 use sqlx::{Connection, Executor, PgConnection};
 use tests::{Firm, Templates};
 
-use super::{Queues, Row, Scene, timed};
+use super::args::Queues;
+use super::scene::{Row, Scene, timed};
 use crate::sleeping::add_sleeping_hosts;
 
 /// Attempts in flight to a host.

@@ -20,7 +20,7 @@ use crate::activity::submitted_at;
 use crate::audience::Audience;
 use crate::latency::{Latency, Ledger};
 use crate::pace::{Pace, Reported, Reporter};
-use crate::running::AT_REST;
+use crate::service::AT_REST;
 use crate::serving::{Serving, stop};
 use crate::taking_in::take_in_all;
 

@@ -11,16 +11,13 @@ use serde_json::Value;
 use sqlx::PgPool;
 use tower::ServiceExt;
 
-use super::Reads;
+use super::args::{Reads, WARM_UP_SECONDS};
 use super::job::{Calls, Job};
 use super::report::{Figure, Row};
 use super::rings;
 use crate::child::Child;
 use crate::statements::{self, Statement};
 use crate::usage::{Memory, Processes, forget_peak};
-
-/// Before each door is measured: its connections to the database, its pages and its code are warm.
-pub(super) const WARM_UP_SECONDS: u32 = 1;
 
 /// The parts that every measurement needs.
 pub(super) struct Bench<'a> {

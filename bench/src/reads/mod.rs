@@ -6,6 +6,7 @@
 //! caller is a process of its own. The rate limit counts every call, and the run fails unless it
 //! did.
 
+mod args;
 pub(crate) mod caller;
 pub(crate) mod doors;
 mod job;
@@ -14,14 +15,12 @@ mod population;
 mod report;
 mod rings;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ::service::ProcessRole;
 use ::service::start_workers;
 use anyhow::Context;
 use axum::Router;
-use clap::Args;
 use cluster::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -35,32 +34,7 @@ use crate::service::{cluster, described, end, postmaster, start};
 use crate::statements;
 use crate::usage::Processes;
 
-/// The most calls a second that there are keys for where a firm has one key to call with. A run
-/// that is faster ends when the keys have no more calls.
-const CALLS_PER_SECOND: u32 = 10_000;
-
-/// Options of `reads`.
-#[derive(Debug, Args)]
-pub(crate) struct Reads {
-    /// How long the service is called, once as fast as it answers and once at the rate.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=20))]
-    seconds: u32,
-    /// Connections that are kept, with one call at a time on each.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=512))]
-    connections: u16,
-    /// Calls a second when the latency is measured.
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    rate: u32,
-    /// The run gives up after so many seconds.
-    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=600))]
-    within: u64,
-    /// Also show the cost of PostgreSQL's statements; this has a price of its own.
-    #[arg(long)]
-    statements: bool,
-    /// The folder of PostgreSQL's programs, if they are not where they usually are.
-    #[arg(long, env = "FIRMFORMS_PG_BIN")]
-    pg_bin: Option<PathBuf>,
-}
+pub(crate) use self::args::Reads;
 
 /// Measures on a cluster of its own and prints; fails if a call was refused or not counted.
 pub(crate) async fn run(command: &Reads) -> anyhow::Result<()> {
@@ -118,12 +92,5 @@ impl Reads {
             figures.push(bench.figure(&mut endpoint, bare).await?);
         }
         Ok(figures)
-    }
-
-    /// So many that the firms' first keys are enough for a measurement at the highest speed.
-    fn firms(&self) -> u32 {
-        let seconds = self.seconds + measure::WARM_UP_SECONDS;
-        let calls = seconds * CALLS_PER_SECOND + self.seconds * self.rate;
-        calls.div_ceil(rings::CALLS as u32)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde::Serialize;
 
-use super::Reads;
+use super::args::Reads;
 use super::job::Calls;
 use crate::latency::Latency;
 use crate::statements::Statement;

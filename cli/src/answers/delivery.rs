@@ -13,8 +13,8 @@ use projector::deliveries::DeliveryRow;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::args::{ContentArgs, DeliveryShowArgs};
-use crate::deliveries::{
+use crate::deliveries::args::{ContentArgs, DeliveryShowArgs};
+use crate::deliveries::view::{
     BodyErasure, attempt_sentence, delivery_json, delivery_then, pause_by_delivery,
 };
 use crate::failure::terminal_error;

@@ -15,7 +15,7 @@ use vault::WrappingKey;
 
 use super::manifest::{AUDIT_KEYS, BackupMember, CHECKPOINTS, WRAPPING_KEY};
 use super::sink::BackupSink;
-use super::source::BackupSource;
+use super::source::{BackupSource, read_if_there};
 
 /// The mode of a private key.
 const SECRET_MODE: u32 = 0o600;
@@ -176,14 +176,6 @@ fn wrapping_key(
         "the keyring of the backup was made with another wrapping key than the one that is set here"
     );
     Ok((key, new_key))
-}
-
-/// The content of a file. `None` if there is no such file.
-pub(super) fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        read => read.map(Some).with_context(|| path.display().to_string()),
-    }
 }
 
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {

@@ -6,6 +6,8 @@
 //! A machine proves with the keys that it has. One of the two is enough to be believed. Keys inside
 //! of a backup prove nothing: whoever forges the rest forges them as well.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 use auditor::{KeySignature, Notary, PublicKey};
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,7 @@ use service::key_files::{key_of_file, parse_key};
 use sha2::{Digest, Sha256};
 use vault::{SystemEntropy, WrappingKey};
 
+use crate::audit;
 use crate::output::print_note;
 
 /// The name of the file beside the manifest.
@@ -118,6 +121,14 @@ pub(super) enum UnprovedOrigin {
     /// The signature of a trusted key does not fit the manifest.
     #[error("the manifest of the backup was changed after it was signed")]
     Changed,
+}
+
+/// The keys of a file, else those of the installation.
+pub(super) fn trusted_keys(
+    storage: &StorageSettings,
+    file: Option<&Path>,
+) -> anyhow::Result<TrustedKeys> {
+    TrustedKeys::new(storage, file.map(audit::public_keys).transpose()?)
 }
 
 impl TrustedKeys {

@@ -8,7 +8,6 @@ use anyhow::{Context, bail, ensure};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use super::files::read_if_there;
 use super::manifest::{BackupManifest, BackupMember, MANIFEST, is_known};
 use super::origin::{ManifestOrigin, ORIGIN, ProvedOrigin, TrustedKeys, UnprovedOrigin};
 use crate::output::OutputArgs;
@@ -155,6 +154,14 @@ impl Read for MemberReader {
         self.digest.update(&buffer[..read]);
         self.length += read as u64;
         Ok(read)
+    }
+}
+
+/// The content of a file. `None` if there is no such file.
+pub(super) fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).with_context(|| path.display().to_string()),
     }
 }
 

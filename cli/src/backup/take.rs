@@ -14,6 +14,7 @@ use sqlx::{PgPool, Postgres, Transaction};
 use tokio::task::block_in_place;
 use vault::{WrappingKey, installation, sealed_check};
 
+use super::args::BackupArgs;
 use super::files;
 use super::manifest::{
     BackupFacts, BackupManifest, KEYRING_DUMP, MAIN_DUMP, SchemaVersions, WRAPPING_KEY,
@@ -21,7 +22,7 @@ use super::manifest::{
 use super::origin::{ManifestOrigin, TrustedKeys};
 use super::programs::ClientProgram;
 use super::sink::BackupSink;
-use super::{BackupArgs, BackupView, print_backup};
+use super::view::{BackupView, print_backup};
 use crate::operator;
 use crate::output::print_note;
 use crate::version::version;

@@ -3,6 +3,7 @@
 //! delivery. It shows one delivery with its history.
 
 mod activity;
+mod calls;
 mod databases;
 mod receiver;
 mod story;
@@ -10,19 +11,15 @@ mod trouble;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use activity::DemoActivity;
 use anyhow::{Context, bail};
 use api::commands::{keys, secrets};
-use deliverer::outgoing::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use deliverer::outgoing::{Method, OutgoingRequest};
-use domain::delivery::AttemptAnswer;
 use domain::event::Actor;
 use domain::subscription::{AllowedTargets, Trigger};
 use door::{Door, DoorSettings};
 use mailer::Mailer;
-use serde_json::{Value, json};
 use service::telemetry::ProcessMetrics;
 use service::{
     BoundDoors, DoorAddresses, DoorPair, Installation, InternalAddr, ProcessRole, StorageSettings,
@@ -33,20 +30,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::args::DemoArgs;
+use calls::{DemoSubscriber, subscribe_at};
 use databases::open_empty;
 use receiver::DemoReceiver;
-
-/// The longest wait for all deliveries. After it the demo has failed.
-const DEMO_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A firm of the demo: its key and its signing secret.
-#[derive(Debug, Clone)]
-struct DemoSubscriber {
-    firm_id: Uuid,
-    name: String,
-    key: String,
-    secret: String,
-}
+use story::DEMO_TIMEOUT;
 
 /// The demo after its story.
 struct PlayedDemo {
@@ -183,51 +170,4 @@ async fn subscribe_over_http(
     let hook = subscribe_at(system, subscriber, trigger, &target).await?;
     story::print_subscription(subscriber, trigger, &hook);
     Ok(())
-}
-
-/// Subscribes a target; returns the answer.
-async fn subscribe_at(
-    system: &System,
-    subscriber: &DemoSubscriber,
-    trigger: Trigger,
-    target: &str,
-) -> anyhow::Result<Value> {
-    let call = DemoCall {
-        url: format!("{}/hooks", system.service.settings.base_url),
-        credential: ("x-api-key", subscriber.key.clone()),
-        body: json!({"trigger": trigger.key(), "target_url": target}),
-        status: 201,
-    };
-    call.post_to(system).await
-}
-
-/// A call of the demo by HTTP, and the status that it must get.
-struct DemoCall {
-    url: String,
-    credential: (&'static str, String),
-    body: Value,
-    status: u16,
-}
-
-impl DemoCall {
-    /// Posts it; returns the answer.
-    async fn post_to(self, system: &System) -> anyhow::Result<Value> {
-        let Self { url, credential: (name, value), body, status } = self;
-        let headers = HeaderMap::from_iter([
-            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (HeaderName::from_static(name), HeaderValue::try_from(value)?),
-        ]);
-        let request = OutgoingRequest {
-            target: url.clone(),
-            method: Method::POST,
-            headers,
-            body: body.to_string().into(),
-            connect_by: None,
-        };
-        let exchange = system.deliverer.outgoing.send(request).await;
-        if exchange.answer != AttemptAnswer::Status(status) {
-            bail!("POST {url}: {}", exchange.answer);
-        }
-        Ok(serde_json::from_slice(&exchange.snippet)?)
-    }
 }

@@ -15,16 +15,19 @@ use serde_json::Value;
 use service::System;
 use uuid::Uuid;
 
+use super::calls::DemoSubscriber;
 use super::receiver::{ArrivedDelivery, openssl_signature};
 use super::trouble::DemoPortal;
-use super::{DEMO_TIMEOUT, DemoSubscriber};
-use crate::deliveries::attempt_sentence;
+use crate::deliveries::view::attempt_sentence;
 use crate::output::print_text;
 
 /// Prints a text of one line or several.
 macro_rules! say {
     ($($text:tt)*) => { print_text(&format!($($text)*)) };
 }
+
+/// The longest wait for all deliveries. After it the demo has failed.
+pub(super) const DEMO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The most deliveries that openssl verifies too. Each takes a process.
 const OPENSSL_CHECKS_MAX: usize = 100;

@@ -12,7 +12,7 @@ use service::{System, ingest};
 use uuid::Uuid;
 
 use super::activity::DemoActivity;
-use super::{DemoCall, DemoSubscriber, subscribe_at};
+use super::calls::{DemoCall, DemoSubscriber, subscribe_at};
 
 /// Paths of the demo's receiver that answer 410 and 500. Both are subscribed.
 const SUBSCRIBED: [(&str, u16); 2] = [("gone", 410), ("broken", 500)];

@@ -3,7 +3,6 @@
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::Screen;
 use super::cell::{Cell, Column, ColumnKind, Reading, Tone};
 
 /// Blanks between two columns.
@@ -14,6 +13,14 @@ const TEXT_WIDTH_MIN: usize = 16;
 
 /// An absent value in a table.
 const NONE: &str = "-";
+
+/// The terminal that standard output leads to.
+#[derive(Clone, Copy)]
+pub(super) struct Screen {
+    /// Unknown for a terminal that does not tell its size.
+    pub(super) columns: Option<usize>,
+    pub(super) reading: Reading,
+}
 
 /// The lines of a table on a terminal, headers first.
 pub(super) fn table_lines(columns: &[Column], items: &[Value], screen: Screen) -> Vec<String> {

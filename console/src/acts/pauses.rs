@@ -5,8 +5,9 @@ use axum::http::Method;
 use serde_json::{Value, json};
 
 use crate::SharedState;
-use crate::act::{FormFields, SentForm};
+use crate::act::SentForm;
 use crate::ask::ApiCommand;
+use crate::form::FormFields;
 use crate::refusal::Refusal;
 use crate::reproof::ProofOutcome;
 use crate::visit::PageAnswer;

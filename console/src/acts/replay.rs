@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::SharedState;
-use crate::act::{FormFields, SentForm};
+use crate::act::SentForm;
 use crate::ask::{ApiCommand, reread_answer};
+use crate::form::FormFields;
 use crate::frame::{self, PageContent};
 use crate::parts;
 use crate::refusal::Refusal;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::SharedPortal;
-use super::hooks;
+use super::paging::page_links;
 use super::visit::{PortalAnswer, PortalVisit};
 use crate::parts;
 
@@ -77,7 +77,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
         }
         (parts::table(words.audit, &heads, &rows))
         @if entries.is_empty() { p.none { (words.empty) } }
-        (hooks::page_links(&visit, next.map(|next| next.to_string()).as_deref()))
+        (page_links(&visit, next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.audit, content))
 }

@@ -14,10 +14,11 @@ use domain::values::{Timestamp, When};
 use maud::{Markup, html};
 use uuid::Uuid;
 
+use super::paging::page_links;
 use super::refusal::PortalRefusal;
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
 use super::words::Words;
-use super::{SharedPortal, hooks, look};
+use super::{SharedPortal, look};
 use crate::parts;
 
 /// States by which a list is filtered.
@@ -32,7 +33,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
         (filter_form(&visit))
         (delivery_table(&visit, found.rows.iter()))
         @if found.rows.is_empty() { p.none { (words.empty) } }
-        (hooks::page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
+        (page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.deliveries, content))
 }

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::paging::page_links;
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
 use super::words::Words;
 use super::{SharedPortal, deliveries, look};
@@ -98,21 +99,6 @@ fn last_arrival(words: &Words, health: Option<&HookHealth>) -> Markup {
         @if let Some(at) = health.and_then(|health| health.delivered_at) {
             (parts::plain_time(at.into()))
         } @else { span.none { (words.none) } }
-    }
-}
-
-/// Links to the first page and the next one.
-pub(super) fn page_links(visit: &PortalVisit, next: Option<&str>) -> Markup {
-    let words = visit.words;
-    html! {
-        nav.pages aria-label=(words.pages) {
-            @if visit.query_value("after").is_some() {
-                a href=(visit.link_with("after", None)) rel="first" { (words.first_page) }
-            }
-            @if let Some(next) = next {
-                a href=(visit.link_with("after", Some(next))) rel="next" { (words.next_page) }
-            }
-        }
     }
 }
 

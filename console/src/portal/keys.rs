@@ -9,6 +9,7 @@ use domain::values::Timestamp;
 use maud::{Markup, html};
 use uuid::Uuid;
 
+use super::paging::page_links;
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
 use super::words::Words;
 use super::{SharedPortal, hooks, look};
@@ -45,7 +46,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
         p { (tab(None, words.active_keys)) (tab(Some("true"), words.revoked_keys)) }
         (parts::table(words.keys, &heads, &rows))
         @if page.rows.is_empty() { p.none { (words.empty) } }
-        (hooks::page_links(&visit, page.next.map(|next| next.to_string()).as_deref()))
+        (page_links(&visit, page.next.map(|next| next.to_string()).as_deref()))
         (parts::section("new", words.new_key, &html! {
             form.stacked method="post" action="/portal/keys" {
                 (look::token_field(&visit))

@@ -18,7 +18,7 @@ use url::Url;
 
 use super::visit::{BACK, PortalVisit};
 use super::words::Words;
-use crate::act::FORM_TOKEN;
+use crate::form::FORM_TOKEN;
 use crate::parts;
 
 /// The style of the console with that of the portal.

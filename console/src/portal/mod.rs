@@ -14,8 +14,10 @@ mod home;
 mod hooks;
 mod keys;
 mod look;
+mod paging;
 mod refusal;
 mod secret;
+mod state;
 mod steps;
 mod visit;
 mod words;
@@ -27,15 +29,8 @@ use axum::Router;
 use axum::middleware::map_response;
 use axum::routing::{any_service, get, post};
 
+use self::state::{PortalState, SharedPortal};
 use crate::assets;
-
-/// The data that all pages share.
-pub(crate) struct PortalState {
-    service: Service,
-}
-
-/// The state as handlers get it.
-type SharedPortal = Arc<PortalState>;
 
 /// The portal, for the public door. There is none if the base URL has a path before `/api/v1`.
 pub fn portal(service: Service) -> Router {

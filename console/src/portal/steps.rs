@@ -8,8 +8,9 @@ use axum::response::IntoResponse;
 use domain::delivery::DeliveryState;
 use maud::{Markup, html};
 
+use super::paging::page_links;
 use super::visit::{PortalAnswer, PortalForm, PortalVisit};
-use super::{SharedPortal, deliveries, hooks, look};
+use super::{SharedPortal, deliveries, look};
 use crate::parts;
 
 /// Lists the steps of all runs, newest first.
@@ -34,7 +35,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
     let content = html! {
         (parts::table(words.steps, &heads, &rows))
         @if found.rows.is_empty() { p.none { (words.empty) } }
-        (hooks::page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
+        (page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.steps, content))
 }
@@ -66,7 +67,7 @@ pub(super) async fn run(State(state): State<SharedPortal>, visit: PortalVisit) -
     let content = html! {
         (parts::table(words.steps, &heads, &rows))
         p { (words.retry_effect) }
-        (hooks::page_links(&visit, steps.next.map(|next| next.to_string()).as_deref()))
+        (page_links(&visit, steps.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.run, content))
 }

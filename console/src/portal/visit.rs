@@ -16,7 +16,7 @@ use super::entrance;
 use super::look::{self, PortalLook, PortalPage};
 use super::refusal::PortalRefusal;
 use super::words::{Words, words_in};
-use crate::act::{FORM_TOKEN, FormFields};
+use crate::form::{FORM_TOKEN, FormFields};
 use crate::visit::{named_cookies, path_params, query_text, read_query};
 
 /// The field that names the page to go back to.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::delivery::pressure::HostCaps;
-use domain::delivery::pressure::choice::FlightCounts;
+use domain::delivery::pressure::flight::FlightCounts;
 use uuid::Uuid;
 
 use super::slot_table::FirmAndHost;

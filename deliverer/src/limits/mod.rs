@@ -24,10 +24,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use domain::delivery::pressure::HostCaps;
-use domain::delivery::pressure::choice::{
-    ClaimCandidate, FlightCounts, PermitUsage, StandingRoom, choose_deliveries, host_ceiling,
-};
+use domain::delivery::pressure::choice::choose_deliveries;
+use domain::delivery::pressure::flight::{ClaimCandidate, FlightCounts};
 use domain::delivery::pressure::host_health::HostStanding;
+use domain::delivery::pressure::permits::{PermitUsage, StandingRoom, host_ceiling};
 use uuid::Uuid;
 
 use self::host_healths::HostHealths;

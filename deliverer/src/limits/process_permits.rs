@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::delivery::pressure::choice::PermitUsage;
+use domain::delivery::pressure::permits::PermitUsage;
 use telemetry::metrics::{IN_FLIGHT, PERMITS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;

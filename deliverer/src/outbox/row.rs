@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use domain::activity::Happening;
-use domain::delivery::pressure::choice::ClaimCandidate;
+use domain::delivery::pressure::flight::ClaimCandidate;
 use domain::delivery::workflow::{StepOrder, StoredStepOrder};
 use domain::delivery::{DeliveryEvent, DeliveryOf, RetrySchedule};
 use domain::event::{EventContext, Traceparent};

@@ -10,7 +10,7 @@ use super::row::OutboxRow;
 
 /// Rows that the occurrences of one step list, at most, so that its transaction stays well under
 /// 100 ms. Firms share them.
-const ROWS_PER_STEP_MAX: i64 = 1_000;
+const ROWS_PER_STEP_MAX: i64 = 500;
 
 /// Firms of one step. The share of each has room for the longest list, of 100 rows.
 const FIRMS_PER_STEP_MAX: i64 = 10;

@@ -1,22 +1,20 @@
 //! The batcher: records answers in batches as they come. A batch that the database refuses is put
 //! aside, and each of its lanes is recorded alone (`stuck`). So a stuck lane delays no other lane.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use eventstore::outage::FailureLog;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
-use uuid::Uuid;
+use tokio::time::{Instant, timeout_at};
 
+use super::bounded::{
+    ANSWERS_PER_RECORD_MAX, RECORD_RETRY_AFTER, by_lane, patience_ends, record_in_limit,
+};
 use super::in_time::record_batch;
 use super::stuck::{StuckAnswers, StuckRecorder};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
-
-/// Answers of one batch, at most.
-pub(super) const ANSWERS_PER_RECORD_MAX: usize = 256;
 
 /// The wait between two batches, unless [`ENOUGH_ANSWERS`] have come. A single answer is recorded
 /// at once, and a steady flow shares transactions. A crash during the wait repeats the attempts, as
@@ -25,12 +23,6 @@ const RECORD_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// Answers that are worth a transaction of their own. A waiting answer uses no capacity.
 const ENOUGH_ANSWERS: usize = 128;
-
-/// Time limit of one record; see [`eventstore::worker`].
-pub(super) const RECORD_WITHIN: Duration = Duration::from_secs(60);
-
-/// The wait before a batch that could not be recorded is recorded again.
-pub(super) const RECORD_RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The answers of a process, in the order they came. The channel closes when the dispatcher is
 /// gone.
@@ -72,15 +64,6 @@ pub(crate) fn recorder_tasks(
 ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
     let (aside, stuck) = StuckRecorder::new(deliverer.clone());
     (record_all(deliverer.clone(), answers, aside), stuck.record_until_empty())
-}
-
-/// Answers grouped by lane.
-pub(super) fn by_lane(answers: Vec<FinishedAttempt>) -> Vec<Vec<FinishedAttempt>> {
-    let mut lanes: HashMap<Uuid, Vec<FinishedAttempt>> = HashMap::new();
-    for one in answers {
-        lanes.entry(one.claimed.lane_id).or_default().push(one);
-    }
-    lanes.into_values().collect()
 }
 
 /// Records until the dispatcher is gone.
@@ -144,36 +127,5 @@ async fn record_while_away(
             }
             recorded => return recorded,
         }
-    }
-}
-
-/// Records a batch within the time limit of one record.
-pub(super) async fn record_in_limit(
-    deliverer: &DelivererContext,
-    batch: &[FinishedAttempt],
-) -> Result<(), DeliveryError> {
-    let recorded = timeout(RECORD_WITHIN, record_batch(deliverer, batch)).await;
-    recorded.unwrap_or(Err(DeliveryError::from(sqlx::Error::PoolTimedOut)))
-}
-
-/// The end of the last lease of a batch. After that the attempts are made anew, and their answers
-/// are only history. History gets one more record's time.
-pub(super) fn patience_ends(deliverer: &DelivererContext, batch: &[FinishedAttempt]) -> Instant {
-    let lease = deliverer.settings.scale.scaled_lease();
-    let leased = batch.iter().map(|one| one.claimed.claimed_instant + lease);
-    leased.fold(Instant::now() + RECORD_WITHIN, Instant::max)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::attempt::CONNECT_WITHIN;
-    use crate::outgoing::AttemptBudget;
-
-    /// E13: a claim may connect late, then send, then wait for one record that takes all its time.
-    #[test]
-    fn e13_a_lease_outlasts_send_and_record() {
-        let AttemptBudget { headers, body, .. } = AttemptBudget::default();
-        assert!(CONNECT_WITHIN + headers + body + RECORD_WITHIN < domain::delivery::LEASE_TIME);
     }
 }

@@ -9,14 +9,13 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use domain::delivery::{DeliveryEvent, Outcome};
 use domain::event::Event;
-use domain::subscription::GoneAnswer;
 use domain::values::Timestamp;
 use eventstore::tail::{self, RecentAttempts};
 use eventstore::{RecordedEvent, load_first};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::lane::{GONE_STATUS, LaneState};
+use super::lane::{GONE_STATUS, LaneState, RecordedSuccess};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
@@ -24,37 +23,6 @@ use crate::settings::DelivererContext;
 /// Positions of the log in which successes are looked for: some seconds at full speed. The lane
 /// remembers a recorded 410, so only successes since the end of a new one matter.
 const POSITIONS_READ_MAX: i64 = 4_000;
-
-/// The answers of a lane beside a batch.
-#[derive(Debug, Default)]
-pub(super) struct AnswersBeside {
-    /// Claim of the oldest attempt whose answer is not recorded.
-    pub(super) open_since: Option<Timestamp>,
-    /// Successes, in the order of their ends.
-    pub(super) successes: Vec<RecordedSuccess>,
-}
-
-/// A success that another transaction has recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RecordedSuccess {
-    pub(super) delivery_id: Uuid,
-    pub(super) finished_at: Timestamp,
-}
-
-impl AnswersBeside {
-    /// Whether every attempt without an answer was claimed after this end.
-    pub(super) fn are_all_after(&self, gone: &GoneAnswer) -> bool {
-        self.open_since.is_none_or(|claimed_at| claimed_at > gone.finished_at)
-    }
-
-    /// Takes the successes that ended by this time, or all.
-    pub(super) fn take_until(&mut self, until: Option<Timestamp>) -> Vec<RecordedSuccess> {
-        let count = self
-            .successes
-            .partition_point(|one| until.is_none_or(|until| one.finished_at <= until));
-        self.successes.drain(..count).collect()
-    }
-}
 
 /// Reads the answers beside a batch, for the locked lanes with a 410.
 pub(super) async fn read_for_batch(

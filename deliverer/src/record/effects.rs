@@ -18,9 +18,8 @@ use uuid::Uuid;
 use vault::KeySubject;
 use vault::answers::{self, ReceiverAnswer};
 
-use super::beside::RecordedSuccess;
 use super::event::{event_context, kept_answer, recorded_attempt};
-use super::lane::{GONE_STATUS, LaneState};
+use super::lane::{GONE_STATUS, LaneState, RecordedSuccess};
 use super::rows::{self, row_is_kept};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;

@@ -5,6 +5,7 @@ use telemetry::metrics::RECORD_SECONDS;
 use tokio::time::Instant;
 
 use super::after::{drop_what_was_erased, settle_warned};
+use super::beside;
 use super::effects::{RecordEffects, SubscriptionOf, erasures_that_matter};
 use super::lane::{firms_with_gone, lanes_of, lock_quotas};
 use super::late::record_late;
@@ -46,6 +47,7 @@ async fn record_in_time<'a>(
     let connection = appending.connection();
     lock_quotas(connection, &firms_with_gone(batch)).await?;
     let mut lanes = lanes_of(deliverer, connection, batch).await?;
+    beside::read_for_batch(deliverer, connection, batch, &mut lanes).await?;
     let known: Vec<&FinishedAttempt> =
         batch.iter().copied().filter(|one| lanes.contains_key(&one.claimed.lane_id)).collect();
     let held = rows::take_held_rows(connection, &known).await?;

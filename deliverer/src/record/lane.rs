@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::delivery::{AnswerVerdict, CancelCause};
-use domain::subscription::Subscription;
+use domain::subscription::{GoneAnswer, Subscription};
+use domain::values::Timestamp;
 use eventstore::load_all;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use super::beside::{self, AnswersBeside};
 use crate::attempt::FinishedAttempt;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
@@ -26,11 +26,42 @@ pub(super) struct LaneState {
     pub(super) beside: AnswersBeside,
 }
 
+/// The answers of a lane beside a batch.
+#[derive(Debug, Default)]
+pub(super) struct AnswersBeside {
+    /// Claim of the oldest attempt whose answer is not recorded.
+    pub(super) open_since: Option<Timestamp>,
+    /// Successes, in the order of their ends.
+    pub(super) successes: Vec<RecordedSuccess>,
+}
+
+/// A success that another transaction has recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RecordedSuccess {
+    pub(super) delivery_id: Uuid,
+    pub(super) finished_at: Timestamp,
+}
+
 impl LaneState {
     /// Whether the lane has 410s that may be two in a row, once other answers are recorded.
     pub(super) fn is_undecided(&self) -> bool {
         let gone = self.subscription.as_ref().map_or(&[][..], Subscription::gone_answers);
         gone.len() > 1 || gone.last().is_some_and(|gone| !self.beside.are_all_after(gone))
+    }
+}
+
+impl AnswersBeside {
+    /// Whether every attempt without an answer was claimed after this end.
+    pub(super) fn are_all_after(&self, gone: &GoneAnswer) -> bool {
+        self.open_since.is_none_or(|claimed_at| claimed_at > gone.finished_at)
+    }
+
+    /// Takes the successes that ended by this time, or all.
+    pub(super) fn take_until(&mut self, until: Option<Timestamp>) -> Vec<RecordedSuccess> {
+        let count = self
+            .successes
+            .partition_point(|one| until.is_none_or(|until| one.finished_at <= until));
+        self.successes.drain(..count).collect()
     }
 }
 
@@ -86,9 +117,6 @@ pub(super) async fn lanes_of(
     let locked: Vec<Uuid> = locked.into_iter().collect();
     if !locked.is_empty() {
         lanes.extend(lock_lanes(deliverer, connection, &locked, ends).await?);
-    }
-    if some_gone {
-        beside::read_for_batch(deliverer, connection, batch, &mut lanes).await?;
     }
     Ok(lanes)
 }

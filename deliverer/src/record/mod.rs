@@ -3,7 +3,7 @@
 //! due time.
 //!
 //! - `batcher` takes answers from the dispatcher as they come, and records them in batches. `stuck`
-//!   records the lanes of a refused batch one by one.
+//!   records the lanes of a refused batch one by one. Both keep to the bounds in `bounded`.
 //! - `in_time` records attempts that hold their leases. `late` records all others: an answer counts
 //!   once.
 //! - `notices` records attempts to reach the operator's URL, apart from all others.
@@ -18,6 +18,7 @@
 mod after;
 mod batcher;
 mod beside;
+mod bounded;
 mod effects;
 mod event;
 mod in_time;

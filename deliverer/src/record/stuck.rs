@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::batcher::{
+use super::bounded::{
     ANSWERS_PER_RECORD_MAX, RECORD_RETRY_AFTER, by_lane, patience_ends, record_in_limit,
 };
 use crate::attempt::FinishedAttempt;

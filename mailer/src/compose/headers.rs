@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::values::EmailAddress;
 
-use super::Letter;
+use super::letter::Letter;
 use crate::mail::{InviteContent, SenderAddress};
 use domain::values::Timestamp;
 use uuid::Uuid;

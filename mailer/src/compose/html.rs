@@ -4,8 +4,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::Letter;
 use super::accent::AccentColor;
+use super::letter::Letter;
 
 /// The colours of a reader in dark mode. The button keeps the firm's colours.
 const DARK: &str = "@media (prefers-color-scheme:dark){\

@@ -1,8 +1,8 @@
 //! Writes an invite (contract, section POST /forms/{id}/send): the same bytes for the same invite,
 //! whatever its texts.
 //!
-//! - `words` holds all sentences in each language.
-//! - `plain` and `html` lay the sentences out.
+//! - `words` holds all sentences in each language, and `letter` the content of one invite.
+//! - `plain` and `html` lay the content out.
 //! - `accent` makes the firm's colour readable.
 //! - `headers` keeps foreign text inside its header.
 //!
@@ -11,22 +11,17 @@
 pub(crate) mod accent;
 pub(crate) mod headers;
 pub(crate) mod html;
+mod letter;
 mod plain;
 mod words;
 
 use lettre::message::header::{ContentTransferEncoding, ContentType};
 use lettre::message::{MultiPart, SinglePart};
-use url::Url;
 use uuid::Uuid;
 
 use crate::mail::{InviteContent, Mail};
-use crate::names::{clean_link, clean_note, one_line};
-use accent::AccentColor;
 use headers::HeaderSection;
-use words::{LetterNames, LetterWords};
-
-/// The longest address of a logo. A longer one is not used.
-const LOGO_URL_MAX: usize = 2_000;
+use letter::Letter;
 
 /// Writes the mail that invites one person to one form.
 #[must_use]
@@ -40,50 +35,6 @@ pub fn compose_invite(invite: &InviteContent<'_>) -> Mail {
         to: invite.to.to_string(),
         bytes,
     }
-}
-
-/// The content of both versions of the mail. No text here breaks a line or turns its direction.
-struct Letter {
-    firm: String,
-    words: LetterWords,
-    note: Option<String>,
-    accent: AccentColor,
-    logo_url: Option<String>,
-    form_url: String,
-    unsubscribe_url: String,
-}
-
-impl Letter {
-    /// The letter. A firm without a visible name is called by the sender's domain.
-    fn new(invite: &InviteContent<'_>) -> Self {
-        let firm =
-            one_line(invite.firm_name).unwrap_or_else(|| invite.from.address().domain().to_owned());
-        let words = LetterWords::new(
-            invite.lang,
-            &LetterNames {
-                firm: &firm,
-                title: one_line(invite.form_title).as_deref(),
-                name: invite.greeting.and_then(one_line).as_deref(),
-                to: &invite.to.to_string(),
-            },
-        );
-        Self {
-            words,
-            note: invite.message.and_then(clean_note),
-            accent: invite.color.and_then(AccentColor::parse_hex).unwrap_or_default(),
-            logo_url: invite.logo_url.and_then(https_logo),
-            form_url: clean_link(invite.form_url),
-            unsubscribe_url: clean_link(invite.unsubscribe_url),
-            firm,
-        }
-    }
-}
-
-/// Accepts only a picture that a mail reader fetches over https.
-fn https_logo(text: &str) -> Option<String> {
-    let url = Url::parse(text).ok()?;
-    let plain = url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
-    Some(url.to_string()).filter(|url| plain && url.len() <= LOGO_URL_MAX)
 }
 
 /// Both versions, the better one last (RFC 2046, section 5.1.4). No line of quoted-printable begins

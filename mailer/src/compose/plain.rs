@@ -1,6 +1,6 @@
 //! The invite as plain text.
 
-use super::Letter;
+use super::letter::Letter;
 
 /// Writes the text. A paragraph is one line, because mail readers break lines.
 pub(super) fn write(letter: &Letter) -> String {

@@ -11,6 +11,7 @@
 
 mod server;
 mod session;
+mod settings;
 mod starttls;
 mod stream;
 mod trouble;
@@ -26,13 +27,14 @@ use tracing::subscriber::NoSubscriber;
 use uuid::Uuid;
 
 use crate::mail::Mail;
-use crate::mailer::{MailOutcome, MailerError, SmtpSettings};
+use crate::outcome::MailOutcome;
 use crate::smtp_url::SmtpUrl;
 use server::MailServer;
 use session::{Envelope, SmtpSession};
 use trouble::SmtpFailure;
 use turns::MailTurns;
 
+pub use settings::{MailerError, SmtpSettings};
 pub(crate) use turns::RelayTurn;
 
 /// The most connections that are kept for later mails.

@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::settings::{MailerError, SmtpSettings};
 use super::starttls::request_tls;
 use super::stream::{BoundedStream, open_tcp};
 use super::trouble::{SmtpFailure, SmtpStep};
-use crate::mailer::{MailerError, SmtpSettings};
 use crate::smtp_url::{SmtpEncryption, SmtpUrl};
 
 /// The time for one address of the server. It leaves time for the next address and for the mail.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::trouble::{SmtpFailure, SmtpStep};
 use crate::mail::Mail;
-use crate::mailer::MailOutcome;
+use crate::outcome::MailOutcome;
 
 /// The longest rest of a kept connection. Servers may hang up after five minutes without a command
 /// (RFC 5321, section 4.5.3.2.7). Devices on the way do so earlier and silently.

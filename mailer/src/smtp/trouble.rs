@@ -10,8 +10,8 @@ use std::fmt;
 
 use lettre::transport::smtp::Error;
 
-use crate::mailer::MailOutcome;
 use crate::names;
+use crate::outcome::MailOutcome;
 
 /// A server's last answer before it hangs up (RFC 5321, section 3.8).
 const CODE_CLOSING: u16 = 421;

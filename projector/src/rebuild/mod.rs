@@ -14,6 +14,7 @@
 
 mod compare;
 mod definition;
+mod error;
 mod fill;
 mod kept;
 mod model;
@@ -28,10 +29,11 @@ use eventstore::{Fence, Store, crash};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 
 pub use compare::{ModelDigest, RowDifference};
+pub use error::RebuildError;
 pub use model::{ReadModel, UnknownModel};
 pub use order::{
-    RebuildAct, RebuildError, RebuildOrder, RebuildOutcome, RebuildProgress, RebuildReport,
-    TRIES_MAX, UnfinishedRebuild,
+    RebuildAct, RebuildOrder, RebuildOutcome, RebuildProgress, RebuildReport, TRIES_MAX,
+    UnfinishedRebuild,
 };
 pub use status::{ModelStatus, list_statuses};
 

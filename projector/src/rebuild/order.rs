@@ -1,12 +1,12 @@
-//! The order of a rebuild, and its reports and errors.
+//! The order of a rebuild, and its reports.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use eventstore::AppendError;
-use eventstore::tail::TailError;
 
-use super::{ModelDigest, ReadModel, RowDifference};
+use super::compare::{ModelDigest, RowDifference};
+use super::error::RebuildError;
+use super::model::ReadModel;
 
 /// A callback that gets the read position and the last position.
 pub type RebuildProgress<'a> = dyn Fn(i64, i64) + Send + Sync + 'a;
@@ -91,39 +91,4 @@ impl<E: Into<RebuildError>> From<E> for UnfinishedRebuild {
     fn from(why: E) -> Self {
         Self { done: Vec::new(), why: why.into() }
     }
-}
-
-/// The reason why a rebuild stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum RebuildError {
-    /// Another rebuild is running.
-    #[error("another rebuild or verification is running")]
-    Another,
-    /// The log did not answer, or has an event that cannot be read.
-    #[error("the log: {0}")]
-    Log(#[from] TailError),
-    /// The database could not carry out a statement.
-    #[error("the database: {0}")]
-    Database(#[from] sqlx::Error),
-    /// The writer of a read model could not apply an event.
-    #[error("{model}: {error}")]
-    Writer {
-        /// The read model.
-        model: ReadModel,
-        /// The error of the writer.
-        error: AppendError,
-    },
-    /// In every attempt a transaction was still appending.
-    #[error("the end of the log did not settle: a long transaction is appending to it")]
-    Unsettled,
-    /// In every attempt a transaction was using the live tables.
-    #[error("{0} is in use by a long transaction; nothing was changed")]
-    InUse(ReadModel),
-    /// In every attempt so many events had come that the live tables would have been locked for too
-    /// long.
-    #[error("too much was appended meanwhile to take {0}'s place; nothing was changed")]
-    TooMuch(ReadModel),
-    /// A migration or new grants have changed the live tables, and the shadow lacks the change.
-    #[error("the definition of {0} changed meanwhile; nothing was changed: run it again")]
-    Redefined(ReadModel),
 }

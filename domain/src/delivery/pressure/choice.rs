@@ -7,176 +7,9 @@ use std::hash::Hash;
 use uuid::Uuid;
 
 use super::HostCaps;
-use super::host_health::{HostHealth, HostStanding};
-
-/// Number of a process's permits that are never lent.
-const fn reserved_permits(permits: usize) -> usize {
-    let quarter = permits / 4;
-    if quarter == 0 { 1 } else { quarter }
-}
-
-/// Number of a process's permits that only hosts with few attempts in flight get. Hosts that have
-/// answered until now may all fall silent at once, and their attempts end after the time limit.
-const fn last_permits(permits: usize) -> usize {
-    permits / 8
-}
-
-/// Largest number of a process's permits that one host may hold.
-#[must_use]
-pub const fn host_ceiling(permits: usize) -> usize {
-    let ceiling = permits.saturating_sub(reserved_permits(permits));
-    if ceiling == 0 { 1 } else { ceiling }
-}
-
-/// The permits of a process.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PermitUsage {
-    /// Number of permits in all.
-    pub permits: usize,
-    /// Number of free permits.
-    pub free: usize,
-    /// Number of permits that each firm holds.
-    pub held: HashMap<Uuid, usize>,
-}
-
-impl PermitUsage {
-    /// All permits are free.
-    #[must_use]
-    pub fn new(permits: usize) -> Self {
-        Self { permits, free: permits, held: HashMap::new() }
-    }
-
-    /// Number of permits that may be lent to firms and hosts that hold their share.
-    #[must_use]
-    pub fn lendable_permits(&self) -> usize {
-        self.free.saturating_sub(reserved_permits(self.permits))
-    }
-
-    /// The share of one of so many firms, or of one of so many hosts, with work.
-    fn permit_share(&self, sharers: usize) -> usize {
-        reserved_permits(self.permits).min(self.permits / (sharers + 1)).max(1)
-    }
-
-    /// The share of the last permits of one of so many hosts with work.
-    fn last_share(&self, hosts: usize) -> usize {
-        (last_permits(self.permits) / (hosts + 1)).max(1)
-    }
-
-    /// The firms that get no permit now.
-    #[must_use]
-    pub fn firms_at_share(&self) -> Vec<Uuid> {
-        if self.lendable_permits() > 0 {
-            return Vec::new();
-        }
-        holders_at(&self.held, self.permit_share(self.held.len()))
-    }
-
-    /// The hosts that get no permit now.
-    #[must_use]
-    pub fn hosts_at_share(&self, flight: &FlightCounts) -> Vec<String> {
-        if self.lendable_permits() > 0 {
-            return Vec::new();
-        }
-        let hosts = flight.permits.len();
-        let are_last_left = self.free <= last_permits(self.permits);
-        let share = if are_last_left { self.last_share(hosts) } else { self.permit_share(hosts) };
-        holders_at(&flight.permits, share)
-    }
-}
-
-/// The holders of at least so many permits.
-fn holders_at<K: Clone>(held: &HashMap<K, usize>, share: usize) -> Vec<K> {
-    held.iter().filter(|(_, held)| **held >= share).map(|(holder, _)| holder.clone()).collect()
-}
-
-/// Attempts that a process has claimed and that are not answered yet.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FlightCounts {
-    /// By lane.
-    pub lanes: HashMap<Uuid, usize>,
-    /// By firm and host.
-    pub pairs: HashMap<(Uuid, String), usize>,
-    /// By host. Each firm counts up to its limit in flight.
-    pub hosts: HashMap<String, usize>,
-    /// By host. Each attempt holds a permit.
-    pub permits: HashMap<String, usize>,
-    /// Number of deliveries that may be claimed ahead, by firm and host.
-    pub ahead: HashMap<(Uuid, String), usize>,
-    /// The health of hosts with attempts in flight or with candidates. The others are unknown.
-    pub health: HashMap<String, HostHealth>,
-}
-
-/// A due delivery. The candidates of a lane are in the order of their due times.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimCandidate {
-    /// The delivery.
-    pub delivery_id: Uuid,
-    /// The lane of the delivery.
-    pub lane_id: Uuid,
-    /// The firm of the delivery.
-    pub firm_id: Uuid,
-    /// The host of the target.
-    pub host: String,
-    /// Whether the delivery was attempted before.
-    pub is_retry: bool,
-}
-
-/// The permits that may still be given to hosts of each standing. Hosts that do not answer
-/// promptly hold at most half of all permits together. With unknown hosts they hold at most three
-/// quarters, and seven eighths if each further unknown host holds one. So a host that answers
-/// always finds a permit, and so does a new host while few hosts hold many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StandingRoom {
-    unresponsive: usize,
-    not_responsive: usize,
-    /// For unknown hosts without an attempt in flight.
-    first_attempts: usize,
-}
-
-impl StandingRoom {
-    /// The room beside the attempts in flight.
-    #[must_use]
-    pub fn beside_flight(flight: &FlightCounts, permits: usize) -> Self {
-        let held = |standing: HostStanding| -> usize {
-            let of_standing =
-                flight.permits.iter().filter(|(host, _)| flight.standing(host) == standing);
-            of_standing.map(|(_, held)| held).sum()
-        };
-        let unresponsive = held(HostStanding::Unresponsive);
-        let not_responsive = unresponsive + held(HostStanding::Unknown);
-        Self {
-            unresponsive: (permits / 2).max(1).saturating_sub(unresponsive),
-            not_responsive: host_ceiling(permits).saturating_sub(not_responsive),
-            first_attempts: (permits - permits / 8).saturating_sub(not_responsive),
-        }
-    }
-
-    /// Number of permits left for hosts of this standing. `None` if only the process's permits
-    /// bound it.
-    #[must_use]
-    pub fn left_for(self, standing: HostStanding) -> Option<usize> {
-        match standing {
-            HostStanding::Responsive => None,
-            HostStanding::Unknown => Some(self.not_responsive),
-            HostStanding::Unresponsive => Some(self.unresponsive.min(self.not_responsive)),
-        }
-    }
-
-    /// Takes a permit for a host of this standing, which is its permit number `host_turn`, if one
-    /// is left.
-    fn take_permit(&mut self, standing: HostStanding, host_turn: usize) -> bool {
-        let is_first = standing == HostStanding::Unknown && host_turn == 0;
-        let left = if is_first { Some(self.first_attempts) } else { self.left_for(standing) };
-        if left == Some(0) {
-            return false;
-        }
-        let taken = usize::from(standing != HostStanding::Responsive);
-        self.unresponsive -= usize::from(standing == HostStanding::Unresponsive);
-        self.not_responsive = self.not_responsive.saturating_sub(taken);
-        self.first_attempts = self.first_attempts.saturating_sub(taken);
-        true
-    }
-}
+use super::flight::{ClaimCandidate, FlightCounts};
+use super::host_health::HostStanding;
+use super::permits::{PermitUsage, StandingRoom, last_permits};
 
 /// The deliveries to send now, and the lanes that wait because of their host's standing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -221,7 +54,7 @@ pub fn choose_deliveries(
         .chain(candidates.iter().map(|one| one.candidate.firm_id))
         .collect();
     let hosts: HashSet<&str> = flight.permits.keys().map(String::as_str).collect();
-    let firm_share = room.permit_share(firms.len());
+    let firm_share = room.firm_share(firms.len());
     let host_share = room.permit_share(hosts.len());
     let last_share = room.last_share(hosts.len());
     let (within, beyond): (Vec<_>, Vec<_>) = candidates
@@ -281,67 +114,6 @@ fn take_turns(
     candidates
 }
 
-impl FlightCounts {
-    /// Counts the claimed attempts of a lane.
-    pub fn count_lane(
-        &mut self,
-        lane_id: Uuid,
-        firm_id: Uuid,
-        host: String,
-        claimed: usize,
-        caps: HostCaps,
-    ) {
-        self.lanes.insert(lane_id, claimed);
-        *self.permits.entry(host.clone()).or_default() += claimed;
-        let of_host = self.hosts.entry(host.clone()).or_default();
-        let of_pair = self.pairs.entry((firm_id, host)).or_default();
-        let before = caps.per_firm_and_host.min(*of_pair);
-        *of_pair += claimed;
-        *of_host += caps.per_firm_and_host.min(*of_pair) - before;
-    }
-
-    /// The standing of a host.
-    #[must_use]
-    pub fn standing(&self, host: &str) -> HostStanding {
-        self.health.get(host).map_or(HostStanding::Unknown, |health| health.standing)
-    }
-
-    /// Largest number of attempts in flight to a host.
-    #[must_use]
-    pub fn host_limit(&self, host: &str, caps: HostCaps) -> usize {
-        let limit = self.health.get(host).map_or(caps.per_firm_and_host, |health| health.limit);
-        limit.min(caps.per_host)
-    }
-
-    /// The standing that a candidate counts with. A retry to an unknown host is unresponsive.
-    fn standing_of(&self, one: &ClaimCandidate) -> HostStanding {
-        let mut health = self.health.get(&one.host).copied().unwrap_or(HostHealth::unknown(0));
-        if one.is_retry {
-            health.note_retry();
-        }
-        health.standing
-    }
-
-    /// Counts the candidate if its host has a slot, or if it may be claimed ahead. A delivery
-    /// claimed ahead waits for a slot of its firm and uses none of its host.
-    fn count_if_room(&mut self, one: &ClaimCandidate, caps: HostCaps) -> bool {
-        let key = (one.firm_id, one.host.clone());
-        let ahead = self.ahead.get(&key).copied().unwrap_or(0);
-        let host_limit = self.host_limit(&one.host, caps);
-        let pair = self.pairs.entry(key).or_default();
-        let host = self.hosts.entry(one.host.clone()).or_default();
-        if *pair >= caps.per_firm_and_host {
-            let fits = *pair < caps.per_firm_and_host.saturating_add(ahead);
-            *pair += usize::from(fits);
-            return fits;
-        }
-        let fits = *host < host_limit;
-        *pair += usize::from(fits);
-        *host += usize::from(fits);
-        fits
-    }
-}
-
 /// Sorts the candidates by turn and keeps their order within a turn.
 fn in_turn(
     due: Vec<ClaimCandidate>,
@@ -365,6 +137,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::delivery::pressure::host_health::HostHealth;
+    use crate::delivery::pressure::permits::{host_ceiling, reserved_permits};
 
     const CAPS: HostCaps = HostCaps { per_firm_and_host: 3, per_host: 5 };
 
@@ -504,8 +278,19 @@ mod tests {
         sated.sort();
         assert_eq!(sated, [1, 2, 3, 4].map(Uuid::from_u128));
         let one_each = (1..=200).map(|firm| (Uuid::from_u128(firm), 1)).collect();
-        let busy = PermitUsage { permits: 256, free: 56, held: one_each };
+        let busy = PermitUsage { permits: 256, free: 7, held: one_each };
         assert_eq!(busy.firms_at_share().len(), 200, "the rest is for those who have none");
+    }
+
+    /// 300 firms with permits at one silent host left another firm one permit at a time.
+    #[test]
+    fn a_firm_gets_several_beside_many_firms() {
+        let mut flight = responsive(HOSTS);
+        flight.permits.insert("a".to_owned(), 192);
+        let held = (1..=192).map(|firm| (Uuid::from_u128(firm), 1)).collect();
+        let room = PermitUsage { permits: 256, free: 64, held };
+        let sent = chosen(due(301, "b", 30), &room, flight, HostCaps::default());
+        assert_eq!(sent.len(), 16, "a quarter of the free permits");
     }
 
     #[test]

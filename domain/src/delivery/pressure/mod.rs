@@ -6,7 +6,8 @@
 //! The permits of a process protect hosts from each other, and firms from each other. A host or a
 //! firm that holds its share gets further permits only from those that may be lent, and a quarter
 //! of all permits is never lent. The share is a quarter of the permits, and smaller if more than
-//! three have work. So a host or a firm that had no work finds a permit when work comes.
+//! three have work; a firm's is at least a quarter of the free permits. So a host or a firm that
+//! had no work finds a permit when work comes.
 //!
 //! A host that does not answer keeps few permits, and all such hosts together at most half
 //! ([`host_health`]).
@@ -17,7 +18,9 @@
 //! allows. The rest waits in the process for a moment until a slot is free.
 
 pub mod choice;
+pub mod flight;
 pub mod host_health;
+pub mod permits;
 
 use std::collections::HashSet;
 use std::hash::Hash;

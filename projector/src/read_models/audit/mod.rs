@@ -6,16 +6,14 @@ mod chains;
 mod placed;
 mod questions;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use domain::audit::merkle::Hash;
-use domain::audit::{
-    AuditChain, AuditEntry, LinkedEntry, StoredEntry, SubscriptionOrigin, UNAUDITED_EVENTS,
-};
+use domain::audit::{AuditChain, AuditEntry, LinkedEntry, StoredEntry, UNAUDITED_EVENTS};
 use eventstore::tail::TailError;
 use eventstore::worker::WakeOn;
-use eventstore::{RecordedEvent, Upcasters, load_first, proof};
+use eventstore::{RecordedEvent, proof};
 use futures::future::BoxFuture;
 use sqlx::types::JsonValue;
 use sqlx::{FromRow, PgConnection};
@@ -155,28 +153,23 @@ async fn without_present(
 ) -> Result<Vec<AuditEntry>, sqlx::Error> {
     let late = placed.iter().filter(|placed| placed.is_late());
     let late: Vec<i64> = late.map(|placed| placed.entry.position).collect();
-    let present = if late.is_empty() { Vec::new() } else { find_at_all(connection, &late).await? };
-    let is_present = |placed: &PlacedEntry| {
-        placed.is_late() && present.iter().any(|row| row.position == placed.entry.position)
-    };
+    let present =
+        if late.is_empty() { Vec::new() } else { present_positions(connection, &late).await? };
+    let is_present =
+        |placed: &PlacedEntry| placed.is_late() && present.contains(&placed.entry.position);
     let entries = placed.into_iter().filter(|placed| !is_present(placed));
     Ok(entries.map(|placed| placed.entry).collect())
 }
 
-async fn subscription_origins(
+/// Finds the positions among these whose events have an entry.
+async fn present_positions(
     connection: &mut PgConnection,
-    hooks: &BTreeSet<String>,
-) -> Result<HashMap<String, SubscriptionOrigin>, TailError> {
-    if hooks.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let ids: Vec<&str> = hooks.iter().map(String::as_str).collect();
-    let first = load_first(connection, &Upcasters::current(), "Subscription", &ids).await?;
-    let made = first.into_iter().filter_map(|recorded| {
-        let made = SubscriptionOrigin::from_event(&recorded.event)?;
-        Some((recorded.aggregate_id, made))
-    });
-    Ok(made.collect())
+    positions: &[i64],
+) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar("select position from audit_log where position = any($1)")
+        .bind(positions)
+        .fetch_all(connection)
+        .await
 }
 
 /// Links each entry to its firm's chain.

@@ -5,12 +5,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use domain::audit::{AuditEntry, EntrySource, LateStatement, LateStatements, subscription_in};
+use domain::audit::{
+    AuditEntry, EntrySource, LateStatement, LateStatements, SubscriptionOrigin, subscription_in,
+};
 use eventstore::tail::{self, TailError};
-use eventstore::{RecordedEvent, Upcasters};
+use eventstore::{RecordedEvent, Upcasters, load_first};
 use sqlx::PgConnection;
-
-use super::subscription_origins;
 
 /// An entry, and the position at which it follows the entries before it.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,4 +97,21 @@ async fn make_entries(
         Some(PlacedEntry { place: *place, entry })
     };
     Ok(placed.iter().filter_map(entry).collect())
+}
+
+/// Reads the origins of these subscriptions.
+async fn subscription_origins(
+    connection: &mut PgConnection,
+    hooks: &BTreeSet<String>,
+) -> Result<HashMap<String, SubscriptionOrigin>, TailError> {
+    if hooks.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<&str> = hooks.iter().map(String::as_str).collect();
+    let first = load_first(connection, &Upcasters::current(), "Subscription", &ids).await?;
+    let made = first.into_iter().filter_map(|recorded| {
+        let made = SubscriptionOrigin::from_event(&recorded.event)?;
+        Some((recorded.aggregate_id, made))
+    });
+    Ok(made.collect())
 }

@@ -1,10 +1,9 @@
-//! A flaw: a difference between the database or a bundle and its proof.
+//! A flaw: a difference between the database or a bundle and its proof. A missing entry is one.
 
 use std::fmt;
 
+use domain::values::Timestamp;
 use uuid::Uuid;
-
-use crate::error::AuditError;
 
 /// The first difference that a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +72,21 @@ pub enum FlawLocation {
     },
 }
 
+/// An entry that the audit log lacks, although it has followed the log beyond the event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingEntry {
+    /// The position of the event.
+    pub position: i64,
+    /// The firm of the chain.
+    pub firm_id: Uuid,
+    /// The id of the event.
+    pub event_id: Uuid,
+    /// The time at which the event was recorded.
+    pub at: Timestamp,
+    /// The word of the action.
+    pub action: &'static str,
+}
+
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.location, self.why)
@@ -99,28 +113,4 @@ impl fmt::Display for FlawLocation {
             Self::Line { number } => write!(f, "line {number}"),
         }
     }
-}
-
-/// Why a verification stopped.
-#[derive(Debug)]
-pub(crate) enum VerifyStop {
-    /// The verification found a flaw.
-    Broken(Flaw),
-    /// The verification lacks data, and cannot decide.
-    Unknown(String),
-    /// The verification failed.
-    Failed(AuditError),
-}
-
-impl<E: Into<AuditError>> From<E> for VerifyStop {
-    fn from(error: E) -> Self {
-        match error.into() {
-            AuditError::Flawed(flaw) => Self::Broken(flaw),
-            error => Self::Failed(error),
-        }
-    }
-}
-
-pub(crate) fn broken_at<T>(place: FlawLocation, why: impl Into<String>) -> Result<T, VerifyStop> {
-    Err(VerifyStop::Broken(Flaw { location: place, why: why.into() }))
 }
