@@ -23,7 +23,7 @@ use telemetry::metrics::REFUSALS;
 use telemetry::request_id::current_request_id;
 use vault::VaultError;
 
-use crate::body::{BodyError, FieldError};
+use crate::body::fields::FieldError;
 use crate::intake::{BadEvent, IntakeError};
 
 /// The reason of an answer that is not a success.
@@ -297,24 +297,6 @@ impl Error {
             && !outage::is_known()
         {
             tracing::warn!(detail, "a call could not be answered");
-        }
-    }
-}
-
-impl From<BodyError> for Error {
-    fn from(error: BodyError) -> Self {
-        match error {
-            BodyError::TooLarge => Self::BodyTooLarge,
-            BodyError::CutShort
-            | BodyError::TooSlow
-            | BodyError::NotJsonType
-            | BodyError::Charset
-            | BodyError::Encoded
-            | BodyError::NotUtf8
-            | BodyError::Malformed(_)
-            | BodyError::Ambiguous(_)
-            | BodyError::TooDeep
-            | BodyError::NotAnObject => Self::invalid(error.to_string()),
         }
     }
 }

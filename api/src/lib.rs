@@ -34,6 +34,7 @@ mod conditional;
 mod docs;
 mod encoding;
 mod error;
+mod form_token;
 mod opening;
 mod readiness;
 mod service;

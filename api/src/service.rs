@@ -24,11 +24,12 @@ use vault::responses::NewSubmission;
 use vault::{Entropy, Keyring};
 
 use crate::audit_access::AuditAccess;
+use crate::batching::key_batcher::KeyBatchers;
 use crate::batching::token_cache::TokenCache;
 use crate::intake::{self, IntakeBatcher, RefusedReports};
 use crate::portal::PortalRates;
-use crate::public::{KeyBatchers, WrongKeys};
-use crate::sign_in::SignInRates;
+use crate::public::wrong_keys::WrongKeys;
+use crate::sign_in::rates::SignInRates;
 
 /// The service behind both APIs. Clones share everything.
 #[derive(Clone)]

@@ -24,9 +24,11 @@ use eventstore::{AppendTransaction, NewEvent, load_aggregate};
 use projector::sign_ins::{self, NewSignIn, OpenSignIn, SignInRow};
 use uuid::Uuid;
 
-use crate::batching::token_cache::{self, TokenHash};
+use crate::batching::token_cache::TokenHash;
+use crate::batching::token_lookup;
 use crate::commands;
 use crate::error::Error;
+use crate::form_token::{is_signed_form, sign_form};
 use crate::service::Service;
 use crate::token_holder::{HolderRole, NotARole, TokenHolder, hash_token};
 
@@ -90,7 +92,7 @@ pub enum TokenUse {
 /// `forbidden` for a token of the product.
 pub async fn begin(service: &Service, token: &str, address: IpAddr) -> Result<Session, Error> {
     let now = service.clock.now();
-    let Some(holder) = token_cache::authenticate(service, token).await? else {
+    let Some(holder) = token_lookup::authenticate(service, token).await? else {
         let wrong =
             service.admission.token_rates.begin_try(address, now).map_err(Error::RateLimited)?;
         wrong.count_failure(now);
@@ -122,8 +124,8 @@ pub async fn resume(
     }
     let name = used.name;
     let holder = match token_use {
-        TokenUse::Noted => token_cache::authenticate_hash(service, name.token).await?,
-        TokenUse::Unnoted => token_cache::look_up(service, name.token).await?,
+        TokenUse::Noted => token_lookup::authenticate_hash(service, name.token).await?,
+        TokenUse::Unnoted => token_lookup::look_up(service, name.token).await?,
     };
     let kind = SessionKind::OfToken(name);
     let proven_at = Some(name.begun_at);
@@ -312,14 +314,13 @@ impl Session {
     /// The text that each form of this session must carry.
     #[must_use]
     pub fn form_token(&self, service: &Service) -> String {
-        URL_SAFE_NO_PAD.encode(service.inviter.identity.sign_session(&self.form_name()))
+        sign_form(&service.inviter.identity, &self.form_name())
     }
 
     /// Whether this text came out of a form of this session.
     #[must_use]
     pub fn has_form_token(&self, service: &Service, text: &str) -> bool {
-        let signature = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
-        service.inviter.identity.has_signed_session(&self.form_name(), &signature)
+        is_signed_form(&service.inviter.identity, &self.form_name(), text)
     }
 
     /// Of another length than the name of a session, so that neither signature serves as the other.

@@ -11,8 +11,8 @@
 //! for the next batch. A call that waits too long is refused. A disconnected caller cancels
 //! nothing.
 //!
-//! [`token_cache`] looks up tokens through a `Batcher`. It also remembers holders, so that intake
-//! can confirm a token inside its own transaction.
+//! [`token_lookup`] looks up tokens through a `Batcher`. The [`token_cache`] remembers holders, so
+//! that intake can confirm a token inside its own transaction.
 //!
 //! Two mechanisms stay, because each has a property that the other would lose:
 //!
@@ -28,3 +28,4 @@
 pub(crate) mod batcher;
 pub(crate) mod key_batcher;
 pub(crate) mod token_cache;
+pub(crate) mod token_lookup;

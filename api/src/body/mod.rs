@@ -72,6 +72,24 @@ pub(crate) enum BodyError {
     NotAnObject,
 }
 
+impl From<BodyError> for Error {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => Self::BodyTooLarge,
+            BodyError::CutShort
+            | BodyError::TooSlow
+            | BodyError::NotJsonType
+            | BodyError::Charset
+            | BodyError::Encoded
+            | BodyError::NotUtf8
+            | BodyError::Malformed(_)
+            | BodyError::Ambiguous(_)
+            | BodyError::TooDeep
+            | BodyError::NotAnObject => Self::invalid(error.to_string()),
+        }
+    }
+}
+
 /// A body of the public API: a JSON object.
 pub(crate) struct JsonBody(pub(crate) BodyFields);
 

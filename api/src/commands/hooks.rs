@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::no_longer_active;
 use crate::Service;
 use crate::error::Error;
-use crate::public::Caller;
+use crate::public::caller::Caller;
 
 /// A requested subscription. Its shape is right; its words are the caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use vault::MailRecipient;
 use super::no_longer_active;
 use crate::Service;
 use crate::error::Error;
-use crate::public::Caller;
+use crate::public::caller::Caller;
 
 /// Sends an invite, or says why it was skipped.
 pub(crate) async fn send(

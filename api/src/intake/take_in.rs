@@ -26,7 +26,7 @@ use super::keep::VaultEncryption;
 use super::known::KnownState;
 use super::locks::{find_references, leads_last, lock_changed, lock_ended_access, lock_subjects};
 use super::plan::{BatchPlan, plan_batch};
-use crate::batching::token_cache;
+use crate::batching::token_lookup;
 use crate::service::{ClaimedInAppend, Service};
 
 /// How a batch finds out whether an occurrence was recorded before.
@@ -229,7 +229,7 @@ impl<'a> BatchIntake<'a> {
         let mut appending = self.service.pools.intake.begin().await?;
         let tokens = self.batch.unconfirmed_tokens();
         let revoked =
-            token_cache::find_revoked(appending.connection(), tokens, self.batch.last_call_at())
+            token_lookup::find_revoked(appending.connection(), tokens, self.batch.last_call_at())
                 .await?;
         if revoked.is_empty() {
             return Ok(appending);

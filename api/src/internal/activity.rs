@@ -10,7 +10,8 @@ use axum::http::{HeaderMap, StatusCode};
 use domain::firm::FirmRejection;
 
 use super::caller::Reporter;
-use crate::batching::token_cache::{self, Bearer};
+use crate::batching::token_cache::Bearer;
+use crate::batching::token_lookup;
 use crate::body::{self, BodyLimit};
 use crate::error::Error;
 use crate::intake::{self, BadEvent, CloudEvent, EventFormat, IntakeCounts};
@@ -26,11 +27,11 @@ pub(super) async fn report(
     let is_taken_in = read.as_ref().is_ok_and(|body| !body.events.is_empty());
     if !is_taken_in {
         // A caller with a revoked token does not learn the fault of its report.
-        token_cache::confirm(&service, &caller).await?;
+        token_lookup::confirm(&service, &caller).await?;
     }
     let ReportBody { events, bytes } = read?;
     if let Some(error) = out_of_reach(&caller, &events) {
-        token_cache::confirm(&service, &caller).await?;
+        token_lookup::confirm(&service, &caller).await?;
         return Err(error);
     }
     let accepted = intake::accept_with_others(&service, events, bytes, caller).await?;

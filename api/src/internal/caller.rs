@@ -10,7 +10,8 @@ use domain::event::Actor;
 use uuid::Uuid;
 
 use super::path;
-use crate::batching::token_cache::{self, Bearer};
+use crate::batching::token_cache::Bearer;
+use crate::batching::token_lookup;
 use crate::body;
 use crate::commands::tokens::{HolderRole, TokenHolder};
 use crate::error::Error;
@@ -113,7 +114,7 @@ impl Reader {
         headers: &HeaderMap,
     ) -> Result<(), Error> {
         let token = bearer_token(headers).ok_or(Error::NoToken)?;
-        let holder = token_cache::authenticate(service, token).await?;
+        let holder = token_lookup::authenticate(service, token).await?;
         if holder.as_ref() == Some(&self.0) { Ok(()) } else { Err(Error::NoToken) }
     }
 
@@ -144,15 +145,15 @@ impl FromRequestParts<Arc<Service>> for Reporter {
         let token = bearer_token(&parts.headers).ok_or(Error::NoToken)?;
         let is_small = |bytes| bytes <= intake::SMALL_CALL_BYTES_MAX as u64;
         let caller = if body::content_length(&parts.headers).is_some_and(is_small) {
-            token_cache::authenticate_cached(service, token).await?
+            token_lookup::authenticate_cached(service, token).await?
         } else {
-            token_cache::authenticate(service, token).await?.map(Bearer::confirmed)
+            token_lookup::authenticate(service, token).await?.map(Bearer::confirmed)
         };
         let caller = caller.ok_or(Error::NoToken)?;
         if Product::ROLES.contains(&caller.holder.role) {
             return Ok(Self(caller));
         }
-        token_cache::confirm(service, &caller).await?;
+        token_lookup::confirm(service, &caller).await?;
         Err(Error::Forbidden)
     }
 }
@@ -191,7 +192,7 @@ async fn find_holder(parts: &Parts, service: &Service) -> Result<TokenHolder, Er
         return Ok(holder.clone());
     }
     let token = bearer_token(&parts.headers).ok_or(Error::NoToken)?;
-    token_cache::authenticate(service, token).await?.ok_or(Error::NoToken)
+    token_lookup::authenticate(service, token).await?.ok_or(Error::NoToken)
 }
 
 /// Admits a holder with one of these roles to the route's firm, if the route has one. A firm that

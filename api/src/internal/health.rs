@@ -12,7 +12,7 @@ use eventstore::outage;
 use serde::Serialize;
 
 use super::caller::bearer_token;
-use crate::batching::token_cache;
+use crate::batching::token_lookup;
 use crate::error::Error;
 use crate::readiness::{Alarm, check_readiness};
 use crate::service::{SendingMode, Service};
@@ -49,7 +49,7 @@ async fn ready(
         Ok(alarms) => Ok(Json(HealthBody { ok: true, paused, alarms })),
         Err(error) => {
             let is_told = match bearer_token(&headers) {
-                Some(token) => token_cache::was_active(&service, token).await,
+                Some(token) => token_lookup::was_active(&service, token).await,
                 None => false,
             };
             Err(NotReady { reason: untold_reason(&error).filter(|_| is_told), error })

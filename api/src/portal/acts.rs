@@ -1,10 +1,9 @@
 //! Acts of a member. The log has each as done by the member.
 
 use domain::delivery::DeliveryState;
-use domain::delivery::replay::{ReplayConditions, ReplaySelection, ReplaySkip, skip_reason};
+use domain::delivery::replay::{ReplaySelection, ReplaySkip};
 use domain::delivery::workflow::StepName;
 use domain::values::{AsOf, Timestamp, parse_id};
-use projector::replay_items;
 use uuid::Uuid;
 
 use super::{PortalSession, views};
@@ -178,7 +177,7 @@ pub async fn replay_delivery(
     if found.row.state != DeliveryState::Failed.name() {
         return Err(Error::NotFailed);
     }
-    if let Some(why) = replay_skip(service, order.delivery_id).await? {
+    if let Some(why) = views::replay_skip(service, order.delivery_id).await? {
         return Ok(ReplayOutcome::Skipped(why));
     }
     let selected = replays::select(service, &new).await?;
@@ -203,18 +202,6 @@ impl DeliveryReplay<'_> {
             rate_per_second: REPLAY_RATE,
         }
     }
-}
-
-/// Why a failed delivery of a subscription cannot be sent again, if it cannot.
-pub(super) async fn replay_skip(
-    service: &Service,
-    delivery_id: Uuid,
-) -> Result<Option<ReplaySkip>, Error> {
-    let mut connection = service.store.pool().acquire().await?;
-    let found = projector::replays::find_replayable(&mut connection, &[delivery_id]).await?.pop();
-    let Some(found) = found else { return Ok(Some(ReplaySkip::NotSelected)) };
-    let under_way = replay_items::is_waiting(&mut connection, delivery_id).await?;
-    Ok(skip_reason(ReplayConditions { under_way, ..found.replay_conditions() }))
 }
 
 /// Gives a failed workflow step five new tries (ruling 33).

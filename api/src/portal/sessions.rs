@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::links::secret_sha256;
 use crate::commands::readings;
 use crate::error::Error;
+use crate::form_token::{is_signed_form, sign_form};
 use crate::public::client_behind_proxies;
 use crate::service::Service;
 
@@ -298,14 +299,13 @@ impl PortalSession {
     /// The text that each form of this session must carry.
     #[must_use]
     pub fn form_token(&self, service: &Service) -> String {
-        URL_SAFE_NO_PAD.encode(service.inviter.identity.sign_session(&self.form_name()))
+        sign_form(&service.inviter.identity, &self.form_name())
     }
 
     /// Whether this text came out of a form of this session.
     #[must_use]
     pub fn has_form_token(&self, service: &Service, text: &str) -> bool {
-        let signature = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
-        service.inviter.identity.has_signed_session(&self.form_name(), &signature)
+        is_signed_form(&service.inviter.identity, &self.form_name(), text)
     }
 
     /// Of another length than all names of the console, so that no signature serves for both.

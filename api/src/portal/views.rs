@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use auditor::lines;
 use domain::audit::Action;
 use domain::delivery::DeliveryState;
-use domain::delivery::replay::ReplaySkip;
+use domain::delivery::replay::{ReplayConditions, ReplaySkip, skip_reason};
 use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::subscription::shown_target;
 use domain::values::AsOf;
@@ -17,10 +17,11 @@ pub use projector::deliveries::{DeliveryRow, HookHealth};
 use projector::hooks;
 pub use projector::hooks::HookLife;
 pub use projector::keys::KeyRow;
+use projector::replay_items;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{PortalSession, acts};
+use super::PortalSession;
 use crate::commands::{keys as key_commands, steps as step_commands};
 use crate::error::Error;
 use crate::queries::as_of::{self, HookFilter};
@@ -297,7 +298,7 @@ pub async fn delivery(
     };
     session.record_look(service, look).await?;
     let is_failed = then.row.hook_id.is_some() && then.row.state == DeliveryState::Failed.name();
-    let skip = if is_failed { acts::replay_skip(service, delivery_id).await? } else { None };
+    let skip = if is_failed { replay_skip(service, delivery_id).await? } else { None };
     Ok(DeliveryOutlook { then, skip })
 }
 
@@ -325,4 +326,16 @@ pub async fn audit(
     let is_full = i64::try_from(rows.len()) == Ok(PAGE_ROWS);
     let next = rows.last().filter(|_| is_full).map(|row| row.sequence);
     Ok((rows.iter().map(lines::entry_json).collect(), next))
+}
+
+/// Why a failed delivery of a subscription cannot be sent again, if it cannot.
+pub(super) async fn replay_skip(
+    service: &Service,
+    delivery_id: Uuid,
+) -> Result<Option<ReplaySkip>, Error> {
+    let mut connection = service.store.pool().acquire().await?;
+    let found = projector::replays::find_replayable(&mut connection, &[delivery_id]).await?.pop();
+    let Some(found) = found else { return Ok(Some(ReplaySkip::NotSelected)) };
+    let under_way = replay_items::is_waiting(&mut connection, delivery_id).await?;
+    Ok(skip_reason(ReplayConditions { under_way, ..found.replay_conditions() }))
 }

@@ -4,7 +4,7 @@
 //! A handler takes a `Caller`, also on unknown routes, so every call is admitted before it is
 //! answered. Without a `Caller` a handler does not know a firm to answer about (ruling 1).
 
-mod caller;
+pub(crate) mod caller;
 mod client;
 mod credentials;
 mod forms;
@@ -21,7 +21,7 @@ mod send;
 mod similar_route;
 mod triggers;
 mod unsubscribe;
-mod wrong_keys;
+pub(crate) mod wrong_keys;
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! process takes the answer.
 
 use axum::http::request::Parts;
-mod rates;
+pub(crate) mod rates;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
