@@ -11,7 +11,7 @@ use domain::delivery::{Attempt, DeliveryEvent, DeliveryOf, Hop, Outcome};
 use domain::event::{Actor, Event, EventContext};
 use domain::subscription::Trigger;
 use domain::values::Timestamp;
-use eventstore::worker;
+use eventstore::worker::run_on;
 use eventstore::{AppendTransaction, NewEvent, Store};
 use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
@@ -52,8 +52,7 @@ impl Traces {
         let store = system.deliverer.store.clone();
         let history = Follower::new(store.clone(), system.fence.clone(), DeliveryProjection)
             .holding_unfinished(system.service.clock.clone());
-        let nudge = store.nudge().subscribe();
-        let follower = tokio::spawn(worker::run_worker(history, nudge, stop.clone()));
+        let follower = tokio::spawn(run_on(history, store.nudge(), stop.clone()));
         let bodies = posts.bodies().iter().map(|body| hex::encode(Sha256::digest(body))).collect();
         let (began, log) =
             (system.deliverer.clock.now(), Store::new(store.pool().clone(), Vec::new()));

@@ -82,8 +82,8 @@ impl AwaitedTransactions {
 }
 
 /// The time for which [`CaughtUp`] is believed. Another process may move its checkpoint back
-/// meanwhile.
-const CAUGHT_UP_VALID_FOR: Duration = Duration::from_secs(1);
+/// meanwhile. Workers look in longer intervals than this.
+const CAUGHT_UP_VALID_FOR: Duration = Duration::from_secs(25);
 
 /// The look up to which a follower has done everything. Until the log is settled further, the
 /// follower opens no transaction of its own.

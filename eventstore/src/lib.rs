@@ -18,7 +18,7 @@
 //! - [`related`] finds the cause and the effects of an event.
 //! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.
 //! - [`Nudge`] wakes workers after a commit, here and in other processes. A nudge may be lost, so
-//!   workers also look each second.
+//!   [`Pulse`] looks each second for all workers of the process.
 //! - [`worker`] is the loop of every worker. [`SweepTimer`] is the time of those that delete old
 //!   rows.
 //! - [`ConnectionCache`] passes connections from one transaction to the next without a round trip.
@@ -39,6 +39,7 @@ mod command;
 pub mod crash;
 mod digest;
 pub mod disk;
+mod due_questions;
 mod error;
 mod event;
 mod failure;
@@ -56,6 +57,7 @@ pub mod presence;
 mod primary;
 pub mod progress;
 pub mod proof;
+mod pulse;
 pub mod related;
 mod repository;
 mod store;
@@ -78,6 +80,7 @@ pub use load::{StreamName, load_aggregate, load_all, load_first, load_many, load
 pub use nudge::{Nudge, WakeScope, announce_news, relay_nudges};
 pub use pool::{answer_within, bring_up, connect, connect_guarded, main_migrations, migrate};
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
+pub use pulse::Pulse;
 pub use store::{AppendTransaction, CHECKED_AFTER, Outbox, Store, WithAppend};
 pub use sweep::SweepTimer;
 pub use upcast::Upcasters;

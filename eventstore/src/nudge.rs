@@ -2,8 +2,8 @@
 //!
 //! [`Nudge`] wakes the workers of this process after each commit. [`relay_nudges`] sends a
 //! coalesced NOTIFY to the other processes, on a connection of its own, while there are other
-//! processes. A nudge may be lost. Workers also look each second, so a lost nudge costs a moment
-//! and never an event.
+//! processes. A nudge may be lost. The [pulse](crate::Pulse) also looks each second, so a lost nudge
+//! costs a moment and never an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +15,7 @@ use sqlx::postgres::PgListener;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::sync::watch;
 
+use crate::due_questions::DueQuestions;
 use crate::pool::{answer_within, until_moved};
 use crate::presence::{self, ProcessGroup};
 
@@ -101,6 +102,7 @@ pub struct Nudge {
     /// The server's process id of our notifying connection, or 0 while there is none. Its NOTIFYs
     /// come back to this process and are ignored.
     notifier_pid: Arc<AtomicU32>,
+    due_questions: DueQuestions,
 }
 
 impl Nudge {
@@ -130,6 +132,11 @@ impl Nudge {
     /// Counts the moves to another server.
     pub(crate) fn server_moves(&self) -> watch::Receiver<u64> {
         self.moves.subscribe()
+    }
+
+    /// The questions that the pulse asks for the workers of this process.
+    pub(crate) const fn due_questions(&self) -> &DueQuestions {
+        &self.due_questions
     }
 
     fn wake_for(&self, news: WakeScope) {

@@ -99,6 +99,14 @@ pub struct GroupStanding {
     pub ahead: i64,
 }
 
+/// A beat, and the group as the beating member finds it.
+#[derive(FromRow)]
+struct BeatAndStanding {
+    beat: Option<i64>,
+    #[sqlx(flatten)]
+    standing: GroupStanding,
+}
+
 /// A member that keeps its place and has no heartbeat any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentMember {
@@ -141,35 +149,33 @@ impl GroupMembership {
         &mut self,
         connection: &mut PgConnection,
     ) -> Result<GroupStanding, sqlx::Error> {
-        let group = self.group as i32;
-        // The list is evaluated from left to right, so there is a beat at each moment. A shared
-        // lock waits for nobody, since every member shares it.
-        let (beat, _): (i64, bool) = sqlx::query_as(
-            "select at, case when at is distinct from $2
-                        then pg_try_advisory_lock_shared(($1::bigint << 32) | at)
-                             and coalesce(pg_advisory_unlock_shared(($1::bigint << 32) | $2), true)
-                        else true end
-               from (select floor(extract(epoch from clock_timestamp()))::bigint as at) as clock",
-        )
-        .bind(group)
-        .bind(self.beat)
-        .fetch_one(&mut *connection)
-        .await?;
-        self.beat = Some(beat);
-        sqlx::query_as(concat!(
-            "with ",
+        // The locks are taken from left to right, so there is a beat at each moment. A shared lock
+        // waits for nobody, since every member shares it.
+        let standing: BeatAndStanding = sqlx::query_as(concat!(
+            "with beat as materialized (
+                 select at, case when at is distinct from $5
+                            then pg_try_advisory_lock_shared(($1::bigint << 32) | at)
+                                 and coalesce(pg_advisory_unlock_shared(($1::bigint << 32) | $5),
+                                              true)
+                            else true end as is_taken
+                   from (select floor(extract(epoch from clock_timestamp()))::bigint as at) clock),
+             ",
             members!(),
-            " select count(*) as living,
+            " select (select at from beat where is_taken) as beat,
+                     count(*) as living,
                      count(*) filter (where place <> $2 and (age is null or age < $3)) as heard,
                      count(*) filter (where place < $2) as ahead
                 from members where age is null or age < $4"
         ))
-        .bind(group)
+        .bind(self.group as i32)
         .bind(i64::from(self.place))
         .bind(UNHEARD_AFTER.as_secs_f64())
         .bind(SILENT_AFTER.as_secs_f64())
+        .bind(self.beat)
         .fetch_one(connection)
-        .await
+        .await?;
+        self.beat = standing.beat.or(self.beat);
+        Ok(standing.standing)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Every worker implements [`Worker`]. Its `step` does one bounded batch and returns the
-//! [`NextStep`]. [`run_worker`] then waits for a nudge, for the time of that answer, or for the
-//! stop.
+//! [`NextStep`]. [`run_on`] then waits for news, for the time of that answer, or for the stop.
 
 use std::error::Error;
+use std::future::pending;
 use std::time::Duration;
 
 use telemetry::metrics::WORKER_FAILURES;
@@ -16,8 +16,13 @@ use crate::outage::FailureLog;
 
 pub use crate::nudge::WakeOn;
 
-/// The longest wait of a worker that gets no nudge. It bounds the cost of a lost nudge.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest wait of a worker that gets no news. It bounds the cost of news that the pulse does
+/// not see.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The longest wait of a worker without any news. Its steps look at a clock of the process, and ask
+/// the database when their time has come.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A worker that waits for more news looks this often for new nudges. Without a new nudge it steps.
 const QUIET_FOR: Duration = Duration::from_millis(25);
@@ -35,8 +40,11 @@ pub enum NextStep {
 }
 
 impl NextStep {
-    /// No work is due until a nudge comes.
-    pub const IDLE: Self = Self::IdleFor(POLL_INTERVAL);
+    /// No work is due until news comes.
+    pub const IDLE: Self = Self::IdleFor(LOOK_INTERVAL);
+
+    /// The work cannot be done now, because another process is at it, or the clock has a fault.
+    pub const HELD_UP: Self = Self::IdleFor(Duration::from_secs(1));
 }
 
 /// A loop that does its work in bounded steps.
@@ -44,8 +52,12 @@ pub trait Worker: Send {
     /// The name of the worker in logs and metrics.
     const NAME: &'static str;
 
-    /// The news that wakes the worker. Without news it still steps each second.
+    /// The news that wakes the worker. Without news it still steps twice a minute.
     const WAKES: WakeOn;
+
+    /// The query of the time at which work of this worker is first due, or null. The pulse asks it
+    /// each second.
+    const FIRST_DUE: Option<&'static str> = None;
 
     /// The shortest time from the start of one step to the start of a step that a nudge asks for. A
     /// worker that may be late steps less often under load, and does more in each step.
@@ -74,7 +86,7 @@ pub fn run_on<W: Worker>(
 ) -> impl Future<Output = ()> + Send + use<W> {
     run_worker(
         MovableWorker { worker, moves: nudge.server_moves() },
-        nudge.subscribe_on(W::WAKES),
+        WorkerNews::of::<W>(nudge),
         stop,
     )
 }
@@ -89,6 +101,7 @@ struct MovableWorker<W> {
 impl<W: Worker> Worker for MovableWorker<W> {
     const NAME: &'static str = W::NAME;
     const WAKES: WakeOn = W::WAKES;
+    const FIRST_DUE: Option<&'static str> = W::FIRST_DUE;
     const STEP_INTERVAL_MIN: Duration = W::STEP_INTERVAL_MIN;
     const STEP_INTERVAL_MAX: Duration = W::STEP_INTERVAL_MAX;
     const STEP_TIME_MAX: Duration = W::STEP_TIME_MAX;
@@ -103,6 +116,42 @@ impl<W: Worker> Worker for MovableWorker<W> {
     }
 }
 
+/// The news that a worker waits for.
+struct WorkerNews {
+    nudge: watch::Receiver<u64>,
+    due: watch::Receiver<u64>,
+}
+
+impl WorkerNews {
+    fn of<W: Worker>(nudge: &Nudge) -> Self {
+        let due = match W::FIRST_DUE {
+            Some(sql) => nudge.due_questions().add(sql),
+            None => watch::Sender::new(0).subscribe(),
+        };
+        Self { nudge: nudge.subscribe_on(W::WAKES), due }
+    }
+
+    fn mark_unchanged(&mut self) {
+        self.nudge.mark_unchanged();
+        self.due.mark_unchanged();
+    }
+
+    /// Waits for news. Without a sender there is none.
+    async fn come(&mut self) {
+        let nudged = async {
+            if self.nudge.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        let due = async {
+            if self.due.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! { () = nudged => {}, () = due => {} }
+    }
+}
+
 /// Logs a failed step, at the debug level if the log tells of it already.
 fn log_failure(worker: &'static str, error: &(dyn Error + 'static), failures: &mut FailureLog) {
     if failures.is_news(error, Instant::now()) {
@@ -113,16 +162,16 @@ fn log_failure(worker: &'static str, error: &(dyn Error + 'static), failures: &m
 }
 
 /// Runs steps until `stop`. A running step ends first.
-pub async fn run_worker<W: Worker>(
-    mut worker: W,
-    mut nudge: watch::Receiver<u64>,
-    stop: CancellationToken,
-) {
+async fn run_worker<W: Worker>(mut worker: W, mut news: WorkerNews, stop: CancellationToken) {
+    let longest_wait = match (W::WAKES, W::FIRST_DUE) {
+        (WakeOn::Timer, None) => TICK_INTERVAL,
+        _ => LOOK_INTERVAL,
+    };
     WORKER_FAILURES.add(&[("worker", W::NAME)], 0);
     let mut failures = FailureLog::default();
     while !stop.is_cancelled() {
-        // The mark comes before the step. So a nudge during the step ends the wait after it.
-        nudge.mark_unchanged();
+        // The mark comes before the step. So news during the step end the wait after it.
+        news.mark_unchanged();
         let began = Instant::now();
         let step = timeout(W::STEP_TIME_MAX, worker.step()).await;
         if matches!(step, Ok(Ok(_))) && failures.is_recovery() {
@@ -130,7 +179,7 @@ pub async fn run_worker<W: Worker>(
         }
         let wait = match step {
             Ok(Ok(NextStep::Busy)) => continue,
-            Ok(Ok(NextStep::IdleFor(time))) => time.min(POLL_INTERVAL),
+            Ok(Ok(NextStep::IdleFor(time))) => time.min(longest_wait),
             Err(_) => {
                 tracing::error!(worker = W::NAME, "a step got no answer; it will be tried again");
                 WORKER_FAILURES.count(&[("worker", W::NAME)]);
@@ -141,7 +190,7 @@ pub async fn run_worker<W: Worker>(
                 log_failure(W::NAME, &error, &mut failures);
                 count_refusal(&error);
                 WORKER_FAILURES.count(&[("worker", W::NAME)]);
-                nudge.mark_unchanged();
+                news.mark_unchanged();
                 sleep_unless_stopped(FAILURE_BACKOFF, &stop).await;
                 continue;
             }
@@ -149,13 +198,10 @@ pub async fn run_worker<W: Worker>(
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
-            changed = nudge.changed() => match changed {
-                Ok(()) => {
-                    let first = began + W::STEP_INTERVAL_MIN;
-                    let last = began + W::STEP_INTERVAL_MAX;
-                    wait_until_quiet(first, last, &mut nudge, &stop).await;
-                }
-                Err(_) => sleep_unless_stopped(wait, &stop).await,
+            () = news.come() => {
+                let first = began + W::STEP_INTERVAL_MIN;
+                let last = began + W::STEP_INTERVAL_MAX;
+                wait_until_quiet(first, last, &mut news.nudge, &stop).await;
             }
         }
     }
@@ -194,7 +240,6 @@ async fn sleep_unless_stopped(time: Duration, stop: &CancellationToken) {
 mod tests {
     use super::*;
     use std::convert::Infallible;
-    use std::future::pending;
 
     /// Hangs at its first step, says at its second that it did, and is idle then.
     struct Hanging {
@@ -233,15 +278,19 @@ mod tests {
         }
     }
 
+    fn nudged_by(nudges: &watch::Sender<u64>) -> WorkerNews {
+        WorkerNews { nudge: nudges.subscribe(), due: watch::Sender::new(0).subscribe() }
+    }
+
     /// The times between the steps of a worker that nudges itself all the time. The worker begins
     /// between two ticks of the timers.
     async fn waits<const PACE_MS: u64>() -> Vec<Duration> {
         tokio::time::advance(Duration::from_micros(500)).await;
         let (stepped, mut seen) = watch::channel(Vec::new());
         let (nudges, stop) = (watch::Sender::new(0), CancellationToken::new());
-        let nudge = nudges.subscribe();
+        let news = nudged_by(&nudges);
         let worker = Nudged::<PACE_MS> { nudges, stepped };
-        let running = tokio::spawn(run_worker(worker, nudge, stop.clone()));
+        let running = tokio::spawn(run_worker(worker, news, stop.clone()));
         let steps = seen.wait_for(|steps| steps.len() >= 3).await.unwrap().clone();
         stop.cancel();
         running.await.unwrap();
@@ -334,7 +383,7 @@ mod tests {
         let stop = CancellationToken::new();
         let nudges = watch::Sender::new(0);
         let worker = Hanging { steps: 0, stepped };
-        let running = tokio::spawn(run_worker(worker, nudges.subscribe(), stop.clone()));
+        let running = tokio::spawn(run_worker(worker, nudged_by(&nudges), stop.clone()));
         seen.wait_for(|steps| *steps == 2).await.unwrap();
         stop.cancel();
         running.await.unwrap();

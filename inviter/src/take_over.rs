@@ -31,6 +31,7 @@ impl TakeOver {
 impl Worker for TakeOver {
     const NAME: &'static str = "invites";
     const WAKES: WakeOn = WakeOn::Timer;
+    const FIRST_DUE: Option<&'static str> = Some("select min(due_at) from open_invites");
     type Error = InviteError;
 
     /// Takes one invite at a time. Each ends long before its turn does, so no other worker takes

@@ -114,12 +114,13 @@ impl NoticeWorker {
 impl Worker for NoticeWorker {
     const NAME: &'static str = "notices";
     const WAKES: WakeOn = WakeOn::Timer;
+    const FIRST_DUE: Option<&'static str> = Some("select min(due_at) from notices");
     type Error = AppendError;
 
     async fn step(&mut self) -> Result<NextStep, AppendError> {
         let Self(notifier) = self;
         if notifier.clock.fault().is_some() {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         }
         let now = notifier.clock.now();
         let queued = notifier.queue_new(now).await?;

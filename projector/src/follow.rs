@@ -167,7 +167,7 @@ impl<P: Projection> Worker for Follower<P> {
         }
         let mut transaction = self.store.connections().begin().await?;
         let Some(after) = checkpoint::lock_position(&mut transaction, P::NAME).await? else {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         };
         if !self.fence.still_holds(look) {
             return Ok(NextStep::Busy);

@@ -14,8 +14,8 @@ use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::{Dispatcher, SenderMembership};
 use eventstore::log_tail::LogTailCheck;
-use eventstore::relay_nudges;
 use eventstore::worker::run_on;
+use eventstore::{Pulse, relay_nudges};
 use inviter::TakeOver;
 use notifier::NoticeWorker;
 use projector::audit::AuditLog;
@@ -53,7 +53,14 @@ pub(crate) fn spawn_workers(
         let health = system.service.pools.health.clone();
         let pool = pool.clone();
         let nudge = store.nudge().clone();
-        async move { tokio::join!(clock.keep_measured(health), relay_nudges(pool, nudge)) }
+        let pulse = Pulse::new(store.clone(), clock.clone());
+        async move {
+            tokio::join!(
+                clock.keep_measured(health),
+                relay_nudges(pool, nudge),
+                pulse.keep_beating()
+            )
+        }
     };
     let ended = stop.clone();
     tasks.spawn(async move {
@@ -185,7 +192,7 @@ mod tests {
         let expected = [
             ("deliveries", WakeOn::AnyEvent),
             ("audit_log", WakeOn::OtherEvents),
-            ("seals", WakeOn::Timer),
+            ("seals", WakeOn::AnyEvent),
             ("checkpoints", WakeOn::Timer),
             ("verification", WakeOn::Timer),
             ("partials", WakeOn::Timer),

@@ -12,6 +12,7 @@ mod injected;
 mod lock_order;
 mod lost_rows;
 mod outages;
+mod pulse;
 mod races;
 mod server_lives;
 mod stuck_lanes;

@@ -535,7 +535,8 @@ fn usual(mails: &TempDir) -> SystemSetup {
 /// Steps a worker until it has nothing more to do. Appends that are not settled yet (other tests
 /// write to the same cluster) are waited for.
 pub(crate) async fn drain<W: Worker>(mut worker: W) {
-    while worker.step().await.map_err(|error| error.to_string()).unwrap() != NextStep::IDLE {}
+    let rests = [NextStep::IDLE, NextStep::HELD_UP];
+    while !rests.contains(&worker.step().await.map_err(|error| error.to_string()).unwrap()) {}
 }
 
 async fn answer(router: &Router, mut request: Request<Body>) -> Answer {

@@ -24,7 +24,7 @@ use anyhow::Context;
 use clap::Args;
 use cluster::Cluster;
 use deliverer::send::SpreadWorker;
-use eventstore::worker::run_worker;
+use eventstore::worker::run_on;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -144,7 +144,6 @@ fn workers(system: &System, stop: &CancellationToken) -> JoinSet<()> {
     nix::unistd::sync();
     let mut tasks = start_workers(system, ProcessRole::Projector, stop);
     let spread = SpreadWorker::new(system.deliverer.clone());
-    let nudge = system.deliverer.store.nudge().subscribe_to_deliveries();
-    tasks.spawn(run_worker(spread, nudge, stop.clone()));
+    tasks.spawn(run_on(spread, system.deliverer.store.nudge(), stop.clone()));
     tasks
 }

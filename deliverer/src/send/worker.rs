@@ -123,7 +123,7 @@ impl Worker for ClaimWorker {
         if stop.run_until_cancelled(dispatch.limits.any_permit()).await.is_none()
             || !dispatch.may_send()
         {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         }
         if !dispatch.limits.full_limits().is_empty() {
             // Noted before the claim, so that an answer during the claim wakes the next one.
@@ -145,15 +145,20 @@ impl Worker for ClaimWorker {
     }
 }
 
+/// The longest wait while limits keep rows out of a claim. Some of them end with time.
+const LIMITED_RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// The wait until a row is due. A due lane that was not claimed is locked by another process.
 async fn until_due(
     dispatch: &Dispatcher,
     floors: &mut ScanFloors,
 ) -> Result<Duration, DeliveryError> {
     let deliverer = &dispatch.deliverer;
+    let is_limited = !dispatch.limits.full_limits().is_empty();
+    let longest = if is_limited { LIMITED_RETRY_AFTER } else { Duration::MAX };
     let Some(due_at) = next_due_from(deliverer, &dispatch.limits, floors).await? else {
-        return Ok(Duration::MAX);
+        return Ok(longest);
     };
     let wait = (due_at - deliverer.clock.now().get()).to_std().ok().filter(|wait| !wait.is_zero());
-    Ok(wait.unwrap_or(HELD_LANE_RETRY_AFTER))
+    Ok(wait.unwrap_or(HELD_LANE_RETRY_AFTER).min(longest))
 }

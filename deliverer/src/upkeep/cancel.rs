@@ -54,13 +54,15 @@ impl CancelWorker {
 impl Worker for CancelWorker {
     const NAME: &'static str = "cancel";
     const WAKES: WakeOn = WakeOn::OtherEvents;
+    const FIRST_DUE: Option<&'static str> =
+        Some("select min(due_at) from lanes where due_at is not null and cancel_cause is not null");
     const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = DeliveryError;
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         // A clock that cannot be trusted ends no delivery (case E19).
         if self.deliverer.clock.fault().is_some() {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         }
         let now = self.deliverer.clock.now();
         let mut appending = self.deliverer.store.begin().await?;

@@ -31,17 +31,22 @@ use crate::tally;
 /// Leases of one step, so that its transaction stays well under 100 ms.
 const LEASES_PER_STEP: i64 = 500;
 
+/// The longest wait between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
 /// The worker.
 pub struct EndedLeaseWorker {
     deliverer: DelivererContext,
     floors: ScanFloors,
+    /// No lease ends before.
+    next_look: Option<Instant>,
 }
 
 impl EndedLeaseWorker {
     /// A worker of this outbox.
     #[must_use]
     pub fn new(deliverer: DelivererContext) -> Self {
-        Self { deliverer, floors: ScanFloors::default() }
+        Self { deliverer, floors: ScanFloors::default(), next_look: None }
     }
 }
 
@@ -52,7 +57,8 @@ impl Worker for EndedLeaseWorker {
 
     async fn step(&mut self) -> Result<NextStep, DeliveryError> {
         // A clock that cannot be trusted ends no lease (case E19).
-        if self.deliverer.clock.fault().is_some() {
+        let waits = self.next_look.is_some_and(|next| Instant::now() < next);
+        if waits || self.deliverer.clock.fault().is_some() {
             return Ok(NextStep::IDLE);
         }
         let now = self.deliverer.clock.now();
@@ -64,9 +70,14 @@ impl Worker for EndedLeaseWorker {
         let lane_ids = lanes_of_ended(connection, ended).await?;
         if lane_ids.is_empty() {
             let restarted = restart_overlong(&self.deliverer, connection, now.get()).await?;
+            let first_end = first_end_after(connection, now.get()).await?;
             appending.commit().await?;
             self.floors.note_scan(start.wakes_from_xid, None, now.get());
-            return Ok(if restarted { NextStep::Busy } else { NextStep::IDLE });
+            if restarted {
+                return Ok(NextStep::Busy);
+            }
+            self.next_look = Some(Instant::now() + self.wait_until(first_end, now));
+            return Ok(NextStep::IDLE);
         }
         let causes = lock_lanes(connection, &lane_ids).await?;
         let ended = ended_rows(connection, &lane_ids, ended).await?;
@@ -81,6 +92,16 @@ impl Worker for EndedLeaseWorker {
         appending.commit().await?;
         tally::count_interrupted(ended.len());
         Ok(NextStep::Busy)
+    }
+}
+
+impl EndedLeaseWorker {
+    /// The wait for the first end of a lease. A lease that begins meanwhile ends later than the
+    /// longest wait.
+    fn wait_until(&self, first_end: Option<DateTime<Utc>>, now: Timestamp) -> Duration {
+        let longest = LOOK_INTERVAL.min(self.deliverer.settings.scale.scaled_lease());
+        let until_end = first_end.map(|end| (end - now.get()).to_std().unwrap_or_default());
+        until_end.unwrap_or(longest).min(longest)
     }
 }
 
@@ -106,6 +127,20 @@ async fn lanes_of_ended(
     .bind(now)
     .bind(LEASES_PER_STEP)
     .fetch_all(connection)
+    .await
+}
+
+/// The first end of a lease after this time.
+async fn first_end_after(
+    connection: &mut PgConnection,
+    now: DateTime<Utc>,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select due_at from outbox where leased_at is not null and due_at > $1
+          order by due_at limit 1",
+    )
+    .bind(now)
+    .fetch_optional(connection)
     .await
 }
 

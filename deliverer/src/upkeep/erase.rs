@@ -137,7 +137,7 @@ impl EraseWorker {
         let mut appending = self.deliverer.store.begin().await?;
         let Some(position) = checkpoint::lock_position(appending.connection(), Self::NAME).await?
         else {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         };
         if position >= last.position {
             // Another process has carried them out meanwhile.

@@ -240,11 +240,12 @@ impl EpisodeTimer {
 impl Worker for EpisodeTimer {
     const NAME: &'static str = "episodes";
     const WAKES: WakeOn = WakeOn::Timer;
+    const FIRST_DUE: Option<&'static str> = Some("select min(due_at) from hook_episodes");
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
         if self.clock.fault().is_some() {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         }
         let now = self.clock.now();
         let mut transaction = self.store.pool().begin().await?;

@@ -2,39 +2,50 @@
 //! digests of the block's events, linked to the seal before. A block is sealed once, when no event
 //! can appear in it any more.
 
+use std::time::Duration;
+
 use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{GENESIS_HASH, Seal};
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{Fence, Store, checkpoint, proof};
+use eventstore::{CaughtUp, Fence, Store, checkpoint, proof};
 use sqlx::{FromRow, PgConnection};
 
 /// The number of blocks sealed at once. It keeps a transaction well under 100 ms.
 pub(crate) const BLOCKS_PER_STEP: i64 = 8;
 
+/// The shortest time between two steps. Seals may be late.
+const STEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
 /// The worker that seals the log.
 pub struct SealWorker {
     store: Store,
     fence: Fence,
+    done: CaughtUp,
 }
 
 impl SealWorker {
     /// Makes a worker that seals this log.
     #[must_use]
-    pub const fn new(store: Store, fence: Fence) -> Self {
-        Self { store, fence }
+    pub fn new(store: Store, fence: Fence) -> Self {
+        Self { store, fence, done: CaughtUp::default() }
     }
 }
 
 impl Worker for SealWorker {
     const NAME: &'static str = "seals";
-    const WAKES: WakeOn = WakeOn::Timer;
+    const WAKES: WakeOn = WakeOn::AnyEvent;
+    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
     type Error = sqlx::Error;
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
         let look = self.fence.look().await?;
+        let idle = if look.more { NextStep::HELD_UP } else { NextStep::IDLE };
+        if self.done.covers(look) {
+            return Ok(idle);
+        }
         let mut transaction = self.store.pool().begin().await?;
         let Some(after) = checkpoint::lock_position(&mut transaction, Self::NAME).await? else {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         };
         if !self.fence.still_holds(look) {
             return Ok(NextStep::Busy);
@@ -42,7 +53,8 @@ impl Worker for SealWorker {
         let blocks = ((look.settled - after) / Seal::POSITIONS_PER_BLOCK).min(BLOCKS_PER_STEP);
         if blocks <= 0 {
             transaction.rollback().await?;
-            return Ok(NextStep::IDLE);
+            self.done.up_to(look);
+            return Ok(idle);
         }
         let through = after + blocks * Seal::POSITIONS_PER_BLOCK;
         seal_between(&mut transaction, after, through).await?;

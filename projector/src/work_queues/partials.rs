@@ -93,11 +93,12 @@ impl PartialTimer {
 impl Worker for PartialTimer {
     const NAME: &'static str = "partials";
     const WAKES: WakeOn = WakeOn::Timer;
+    const FIRST_DUE: Option<&'static str> = Some("select min(due_at) from partials");
     type Error = AppendError;
 
     async fn step(&mut self) -> Result<NextStep, AppendError> {
         if self.clock.fault().is_some() {
-            return Ok(NextStep::IDLE);
+            return Ok(NextStep::HELD_UP);
         }
         let now = self.clock.now();
         let mut appending = self.store.begin().await?;
