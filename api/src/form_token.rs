@@ -1,4 +1,4 @@
-//! The token in each form of a session. A form of another session, or of another site, has none that
+//! The token in each form of a session. A form of another session or of another site has none that
 //! fits.
 
 use base64::Engine as _;

@@ -2,8 +2,8 @@
 //!
 //! [`Nudge`] wakes the workers of this process after each commit. [`relay_nudges`] sends a
 //! coalesced NOTIFY to the other processes, on a connection of its own, while there are other
-//! processes. A nudge may be lost. The [pulse](crate::Pulse) also looks each second, so a lost nudge
-//! costs a moment and never an event.
+//! processes. A nudge may be lost. The [pulse](crate::Pulse) also looks each second, so a lost
+//! nudge costs a moment and never an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

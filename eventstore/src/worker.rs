@@ -86,7 +86,7 @@ pub fn run_on<W: Worker>(
 ) -> impl Future<Output = ()> + Send + use<W> {
     run_worker(
         MovableWorker { worker, moves: nudge.server_moves() },
-        WorkerNews::of::<W>(nudge),
+        WorkerNews::subscribe::<W>(nudge),
         stop,
     )
 }
@@ -123,7 +123,7 @@ struct WorkerNews {
 }
 
 impl WorkerNews {
-    fn of<W: Worker>(nudge: &Nudge) -> Self {
+    fn subscribe<W: Worker>(nudge: &Nudge) -> Self {
         let due = match W::FIRST_DUE {
             Some(sql) => nudge.due_questions().add(sql),
             None => watch::Sender::new(0).subscribe(),

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use futures::StreamExt;
 
 use crate::error::Error;
-pub(crate) use fields::{BodyFields, FieldError};
+pub(crate) use fields::BodyFields;
 pub(crate) use json::JsonValue;
 
 /// Limits on the size of a body and on its time.

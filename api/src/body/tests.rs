@@ -5,6 +5,7 @@ use futures::stream;
 use rstest::rstest;
 use serde_json::value::RawValue;
 
+use super::fields::FieldError;
 use super::json::{parse_object, parse_properties, parse_value};
 use super::*;
 
