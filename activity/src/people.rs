@@ -23,20 +23,22 @@ impl GeneratedPerson {
     pub(super) fn new(random: &mut Random, firm: &GeneratedFirm, mark: Option<u64>) -> Self {
         let abroad = random.pick_one(&FOREIGN_LOCALES);
         let origin = if random.per_mille(600) { firm.home } else { abroad };
-        let (first_name, first) = random.pick_one(origin.first);
-        let (last_name, last) = random.pick_one(origin.last);
+        let (first_name, ascii_first) = random.pick_one(origin.first);
+        let (last_name, ascii_last) = random.pick_one(origin.last);
         let name = match origin.order {
             NameOrder::FirstLast => format!("{first_name} {last_name}"),
             NameOrder::LastFirst => format!("{last_name}{first_name}"),
         };
-        let mark =
+        let suffix =
             mark.map_or_else(|| random.draw_below(500).to_string(), |mark| format!("r{mark}"));
-        let email = format!("{first}.{last}.{mark}@{}", random.pick_one(&MAIL_DOMAINS));
+        let domain = random.pick_one(&MAIL_DOMAINS);
+        let email = format!("{ascii_first}.{ascii_last}.{suffix}@{domain}");
         let company = format!("{last_name} {}", random.pick_one(&TRADES));
         let phone = random.fill_digits(origin.phone);
-        let mut told = |often, text| if random.per_mille(often) { text } else { String::new() };
-        let phone = told(750, phone);
-        let company = told(600, company);
+        let mut text_or_empty =
+            |often, text| if random.per_mille(often) { text } else { String::new() };
+        let phone = text_or_empty(750, phone);
+        let company = text_or_empty(600, company);
         Self { origin, name, first_name, last_name, email, phone, company }
     }
 
@@ -48,15 +50,15 @@ impl GeneratedPerson {
 
     /// All contact fields in one line.
     pub(super) fn contact_line(&self) -> String {
-        let told = [&self.name, &self.email, &self.phone, &self.company];
-        let told: Vec<&str> =
-            told.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
-        told.join(", ")
+        let fields = [&self.name, &self.email, &self.phone, &self.company];
+        let filled: Vec<&str> =
+            fields.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        filled.join(", ")
     }
 
     pub(super) fn pick_sentence(&self, random: &mut Random) -> &'static str {
-        let of_anybody = random.per_mille(120);
-        if of_anybody {
+        let is_common = random.per_mille(120);
+        if is_common {
             random.pick_one(&COMMON_SENTENCES)
         } else {
             random.pick_one(self.origin.sentences)
@@ -99,9 +101,9 @@ impl PersonFate {
         }
     }
 
-    /// Whether the fate belongs to the address. Such an address must belong to one person only. A
-    /// repeated erasure takes responses that came in since, and reports about one address have an
-    /// order.
+    /// Whether the fate belongs to the address. Then no second person may have this address. A
+    /// repeated erasure would also erase the second person's responses. Two people's reports about
+    /// one address would have to keep an order.
     pub(super) const fn is_personal(self) -> bool {
         match self {
             Self::Unreachable | Self::PersonErased => true,

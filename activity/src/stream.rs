@@ -1,5 +1,6 @@
-//! The stream: the lines of firms and responses, in their order of arrival. A response is told when
-//! it begins and not before, so memory does not grow with the number of responses.
+//! The stream: the lines of firms and responses, in their order of arrival. The generator makes the
+//! lines of a response only when the response begins, so its memory does not grow with the number
+//! of responses.
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -11,7 +12,7 @@ use super::queue::LineQueue;
 use super::random::Random;
 use super::story;
 
-/// The row of draws for beginnings.
+/// The `kind` of the generator that draws when responses begin.
 const BEGINNING_DRAWS: u64 = 3;
 
 /// The state of a run.
@@ -52,18 +53,14 @@ impl EventGenerator {
         EventTime(Random::new(self.seed, BEGINNING_DRAWS, self.number).draw_between(from.0, to.0))
     }
 
-    /// Tells the next response. `None` if none is left.
-    fn tell_next(&mut self) -> Option<()> {
-        if self.begins == EventTime::NEVER {
-            return None;
-        }
-        let told = story::tell_response(self.seed, self.number, self.begins, &self.firms);
-        for line in told.into_iter().filter(|line| line.arrives_at <= self.span.until) {
+    /// Queues the lines of the next response.
+    fn queue_next_response(&mut self) {
+        let lines = story::tell_response(self.seed, self.number, self.begins, &self.firms);
+        for line in lines.into_iter().filter(|line| line.arrives_at <= self.span.until) {
             self.queue.push(line);
         }
         self.number += 1;
         self.begins = self.next_begin();
-        Some(())
     }
 }
 
@@ -79,7 +76,10 @@ impl Iterator for EventGenerator {
             if let Some(line) = self.queue.pop_due(self.begins) {
                 return Some(line);
             }
-            self.tell_next()?;
+            if self.begins == EventTime::NEVER {
+                return None;
+            }
+            self.queue_next_response();
         }
     }
 }

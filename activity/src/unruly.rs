@@ -17,21 +17,21 @@ pub(super) fn disorder_lines(teller: &mut EventTeller) {
     teller.lines.extend(repeats);
 }
 
-/// Moves one line before all lines that it follows from.
+/// Picks one line, and moves it before the first line if a line of its kind may arrive early.
 fn hurry_line(random: &mut Random, lines: &mut [EventLine], first: EventTime) {
-    let hurries = random.pick_index(lines.len());
-    let line = &mut lines[hurries];
+    let index = random.pick_index(lines.len());
+    let line = &mut lines[index];
     if may_hurry(line.kind) {
         line.arrives_at = first.after(-1);
     }
 }
 
-/// Lines of a response follow from its form, and lines of a state from each other. Erasure stays
-/// last.
+/// Whether a line of this kind may arrive before the lines that it depends on. Lines of a response
+/// need its form, lines about a state keep their order, and an erasure stays last.
 fn may_hurry(kind: &str) -> bool {
-    let of_state = ["report.changed", "address."];
-    let firm = ["response.", "person."];
-    !of_state.iter().chain(&firm).any(|start| kind.starts_with(start))
+    const OF_A_STATE: [&str; 2] = ["report.changed", "address."];
+    const OF_A_RESPONSE_OR_ERASURE: [&str; 2] = ["response.", "person."];
+    !OF_A_STATE.iter().chain(&OF_A_RESPONSE_OR_ERASURE).any(|start| kind.starts_with(start))
 }
 
 /// Repeats one line in eighty, under its id or under a new one.
@@ -41,6 +41,6 @@ fn repeat_line(random: &mut Random, line: &EventLine) -> Option<EventLine> {
         1 => random.draw_id(),
         _ => return None,
     };
-    let position = line.arrives_at.after(random.draw_between(SECOND, HOUR));
-    Some(EventLine { id, arrives_at: position, ..line.clone() })
+    let arrives_at = line.arrives_at.after(random.draw_between(SECOND, HOUR));
+    Some(EventLine { id, arrives_at, ..line.clone() })
 }

@@ -1,7 +1,7 @@
 //! A bundle: a range of one firm's audit log with its whole proof, in one file of lines.
 //!
 //! 1. The header: the firm, the first and last sequence of the range, and the hash before the
-//!    range. A bundle of a period names it.
+//!    range. The header of a bundle of a period also names the period.
 //! 2. The entries, each with its canonical bytes and its hash. Under a period they are the entries
 //!    in it, the entry before and the entry after, so that a verifier sees that none is left out.
 //! 3. The proof: the entry path, from the last entry to the root over the firm's entries. Then the

@@ -22,20 +22,20 @@ const ENTRIES_PER_PAGE: i64 = 1_000;
 /// written.
 pub async fn export(
     pool: &PgPool,
-    asked: ExportSelection,
+    selection: ExportSelection,
     line: fn(&EntryRow) -> String,
     mut to: impl Write + Send,
     progress: impl Fn(u64, u64) + Send,
 ) -> Result<(), AuditError> {
-    asked.period()?;
+    selection.period()?;
     let mut connection = pool.acquire().await?;
-    let Some(span) = asked.find_span(&mut connection).await? else {
+    let Some(span) = selection.find_span(&mut connection).await? else {
         return Ok(to.flush()?);
     };
     let mut next = span.first;
     while next <= span.last {
         let page = ChainSpan { first: next, last: span.last.min(next + ENTRIES_PER_PAGE - 1) };
-        for row in list_span(&mut connection, asked.firm_id, page).await? {
+        for row in list_span(&mut connection, selection.firm_id, page).await? {
             to.write_all(line(&row).as_bytes())?;
         }
         next = page.last + 1;
@@ -80,20 +80,20 @@ pub fn csv_line(fields: &[impl AsRef<str>]) -> String {
 /// The first characters of a formula, full-width ones too.
 const FORMULA_SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 
-/// Quotes a field, so that no program splits it or runs it as a formula. An apostrophe holds each
-/// part that could be a formula: spreadsheets of some countries split at semicolons, whatever the
-/// quotes.
+/// Quotes a field, so that no program splits it or runs it as a formula. Spreadsheets of some
+/// countries split a field at semicolons in spite of the quotes. So each part between semicolons
+/// that could be a formula gets an apostrophe in front.
 fn quote_field(field: &str) -> String {
     let printable = printable_text(field);
-    let held: Vec<_> = printable.split(';').map(hold_formula).collect();
-    let field = held.join(";");
+    let parts: Vec<_> = printable.split(';').map(escape_formula).collect();
+    let field = parts.join(";");
     if field.contains([',', '"', ';']) {
         return format!("\"{}\"", field.replace('"', "\"\""));
     }
     field
 }
 
-fn hold_formula(part: &str) -> Cow<'_, str> {
+fn escape_formula(part: &str) -> Cow<'_, str> {
     let is_formula = part.trim_start_matches([' ', '"']).starts_with(FORMULA_SIGNS);
     if is_formula { format!("'{part}").into() } else { part.into() }
 }
@@ -113,19 +113,22 @@ pub fn entry_json(row: &EntryRow) -> Value {
 /// An entry as a line of JSON, with the bytes that are hashed.
 #[must_use]
 pub fn ndjson(row: &EntryRow) -> String {
-    let mut line = entry_json(row);
-    line["entry"] = String::from_utf8_lossy(&row.entry).into();
-    format!("{}\n", printable_json(&line.to_string()))
+    finish_line(entry_json(row), row)
 }
 
-/// An entry as a line of a feed: as [`ndjson`], with its firm, its position and the place to go on
-/// after it.
+/// An entry as a line of a feed: [`ndjson`] with the entry's firm, its position, and the cursor
+/// from which a reader continues.
 #[must_use]
 pub fn feed(row: &EntryRow, cursor: i64) -> String {
     let mut line = entry_json(row);
     line["firm_id"] = json!(row.firm_id);
     line["position"] = row.position.into();
     line["cursor"] = cursor.into();
+    finish_line(line, row)
+}
+
+/// Adds the bytes that are hashed, and the end of the line.
+fn finish_line(mut line: Value, row: &EntryRow) -> String {
     line["entry"] = String::from_utf8_lossy(&row.entry).into();
     format!("{}\n", printable_json(&line.to_string()))
 }

@@ -27,7 +27,8 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// Prints the settings of `config show`. Its own flags are among them.
+/// Prints the settings that `serve` would read. `config show` takes the flags of `serve`, so the
+/// parsed command line of `config show` has all of them. A setting is an argument with a variable.
 pub(crate) fn show(
     how: ReportArgs,
     root: &Command,
@@ -39,7 +40,9 @@ pub(crate) fn show(
     let path = ["config", "show"];
     let command = path.iter().try_fold(&root, |command, name| command.find_subcommand(name));
     let matches = path.iter().try_fold(matches, |matches, name| matches.subcommand_matches(name));
-    let (Some(command), Some(matches)) = (command, matches) else { return };
+    let (Some(command), Some(matches)) = (command, matches) else {
+        unreachable!("clap has parsed `config show`");
+    };
     let settings = command.get_arguments().filter(|argument| argument.get_env().is_some());
     let rows = settings.filter_map(|argument| setting_row(argument, matches, given));
     SETTINGS.print(how.into(), rows.collect());
@@ -50,10 +53,12 @@ fn setting_row(argument: &Arg, matches: &ArgMatches, given: &ConfiguredArguments
     let id = argument.get_id().as_str();
     let texts = matches.get_raw(id).into_iter().flatten();
     let texts: Vec<_> = texts.map(|text| text.to_string_lossy().into_owned()).collect();
-    let value = match texts.is_empty() {
-        true => None,
-        false if argument.is_hide_env_values_set() => Some(HIDDEN.to_owned()),
-        false => Some(texts.join(",")),
+    let value = if texts.is_empty() {
+        None
+    } else if argument.is_hide_env_values_set() {
+        Some(HIDDEN.to_owned())
+    } else {
+        Some(texts.join(","))
     };
     let source = match matches.value_source(id) {
         _ if given.from_file.contains(name) => "file",

@@ -70,7 +70,7 @@ async fn run_on_system(system: &System, command: DeliveriesCommand) -> anyhow::R
         DeliveriesCommand::List(asked) => list_deliveries(system, asked).await?,
         DeliveriesCommand::Pause(asked) => pauses::pause(&system.service, asked).await?,
         DeliveriesCommand::Resume(asked) => pauses::resume(&system.service, asked).await?,
-        DeliveriesCommand::Paused(json) => pauses::list(&system.service, json).await?,
+        DeliveriesCommand::Paused(output) => pauses::list(&system.service, output).await?,
         DeliveriesCommand::Show(asked) => answers::show_delivery(&system.service, asked).await?,
         DeliveriesCommand::Why(asked) => why::explain_delivery(&system.service, asked).await?,
         DeliveriesCommand::Export(asked) => answers::export(&system.service, asked).await?,

@@ -14,12 +14,13 @@ use crate::outage;
 use crate::pool::answer_within;
 
 /// The interval between two measurements of the database's clock.
-const MEASURE_EVERY: Duration = Duration::from_secs(10);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A database that takes longer than this gives no measurement.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// A measurement is as wrong as half of its round trip. A shorter one than this is taken at once.
+/// A measurement is wrong by up to half of its round trip. A measurement with a round trip of at
+/// most this is not repeated.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(100);
 
 /// Round trips of one measurement, which takes the shortest.
@@ -30,14 +31,16 @@ const ROUND_TRIPS_MAX: u32 = 5;
 pub struct Clock(Arc<ClockState>);
 
 struct ClockState {
-    reading: RwLock<ClockMeasurement>,
+    measurement: RwLock<ClockMeasurement>,
     wall: Arc<dyn WallClock>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct ClockMeasurement {
+    /// The database's time at the moment `taken`.
     at: DateTime<Utc>,
     taken: Instant,
+    /// Whether time passes after the measurement. The clock of a test stands still.
     runs: bool,
     /// This machine's clock minus the database's clock.
     offset: TimeDelta,
@@ -54,7 +57,7 @@ pub trait WallClock: Send + Sync {
 struct MachineClock;
 
 impl WallClock for MachineClock {
-    #[expect(clippy::disallowed_methods, reason = "held against the database's, and nothing else")]
+    #[expect(clippy::disallowed_methods, reason = "only compared with the database's clock")]
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
     }
@@ -75,7 +78,7 @@ impl Clock {
         let machine = wall.now();
         let fault = ClockComparison { database: at, machine, expected: None }.fault();
         log_fault_change(None, fault);
-        Ok(Self::with_reading(
+        Ok(Self::with_measurement(
             ClockMeasurement { at, taken, runs: true, offset: machine - at, fault },
             wall,
         ))
@@ -84,18 +87,18 @@ impl Clock {
     /// Returns a clock that stands still until a test moves it.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Self {
-        let reading = ClockMeasurement {
+        let measurement = ClockMeasurement {
             at: at.get(),
             taken: Instant::now(),
             runs: false,
             offset: TimeDelta::zero(),
             fault: None,
         };
-        Self::with_reading(reading, Arc::new(MachineClock))
+        Self::with_measurement(measurement, Arc::new(MachineClock))
     }
 
-    fn with_reading(reading: ClockMeasurement, wall: Arc<dyn WallClock>) -> Self {
-        Self(Arc::new(ClockState { reading: RwLock::new(reading), wall }))
+    fn with_measurement(measurement: ClockMeasurement, wall: Arc<dyn WallClock>) -> Self {
+        Self(Arc::new(ClockState { measurement: RwLock::new(measurement), wall }))
     }
 
     /// Returns the time now, in whole milliseconds.
@@ -119,15 +122,15 @@ impl Clock {
 
     /// Moves a standing clock forward, for tests.
     pub fn advance(&self, by: Duration) {
-        let mut reading = self.0.reading.write().unwrap_or_else(PoisonError::into_inner);
-        reading.at += TimeDelta::from_std(by).unwrap_or(TimeDelta::MAX);
+        let mut measurement = self.0.measurement.write().unwrap_or_else(PoisonError::into_inner);
+        measurement.at += TimeDelta::from_std(by).unwrap_or(TimeDelta::MAX);
     }
 
     /// Measures at the interval until the future is dropped. A failed measurement is repeated at
     /// the next interval.
     pub async fn keep_measured(self, pool: PgPool) {
         loop {
-            tokio::time::sleep(MEASURE_EVERY).await;
+            tokio::time::sleep(MEASURE_INTERVAL).await;
             if let Err(error) = self.measure(&pool).await
                 && !outage::explains(&error)
             {
@@ -148,12 +151,12 @@ impl Clock {
         let fault = clocks.fault();
         log_fault_change(last.fault, fault);
         let new = ClockMeasurement { at, taken, runs: true, offset: machine - at, fault };
-        *self.0.reading.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.0.measurement.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 
     fn last_measurement(&self) -> ClockMeasurement {
-        *self.0.reading.read().unwrap_or_else(PoisonError::into_inner)
+        *self.0.measurement.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,8 +173,8 @@ impl ClockMeasurement {
     }
 }
 
-/// Returns the database's time and the local moment that belongs to it, of the shortest of some
-/// round trips.
+/// Makes up to five round trips and uses the shortest. Returns the database's time, and the moment
+/// of this machine at which it was read.
 async fn database_time(pool: &PgPool) -> Result<(DateTime<Utc>, Instant), sqlx::Error> {
     // The wait for a connection must not count as part of the measurement.
     let mut connection = pool.acquire().await?;

@@ -16,7 +16,8 @@ pub struct FollowerProgress {
     pub next_at: Option<DateTime<Utc>>,
 }
 
-/// The statement that measures the followers named by one condition against the events of another.
+/// The statement that measures followers. `$followed` chooses the events `e` that they follow, and
+/// `$named` the checkpoints `c` of the followers.
 macro_rules! progress_where {
     ($followed:literal, $named:literal) => {
         concat!(
@@ -40,13 +41,12 @@ const ERASURE_FOLLOWER: &str = "erase";
 pub async fn follower_progress(
     connection: &mut PgConnection,
 ) -> Result<Vec<FollowerProgress>, sqlx::Error> {
-    let mut all = of_everything(connection).await?;
-    let of_erasures = progress_where!("e.aggregate_type = 'Response'", "c.name = $1");
-    all.extend(of_one(connection, of_erasures, ERASURE_FOLLOWER).await?);
-    Ok(all)
+    let mut progress = full_log_progress(connection).await?;
+    progress.extend(erasure_progress(connection).await?);
+    Ok(progress)
 }
 
-async fn of_everything(
+async fn full_log_progress(
     connection: &mut PgConnection,
 ) -> Result<Vec<FollowerProgress>, sqlx::Error> {
     sqlx::query_as(progress_where!("true", "c.name <> $1"))
@@ -55,10 +55,11 @@ async fn of_everything(
         .await
 }
 
-async fn of_one(
+async fn erasure_progress(
     connection: &mut PgConnection,
-    statement: &'static str,
-    name: &'static str,
 ) -> Result<Option<FollowerProgress>, sqlx::Error> {
-    sqlx::query_as(statement).bind(name).fetch_optional(connection).await
+    sqlx::query_as(progress_where!("e.aggregate_type = 'Response'", "c.name = $1"))
+        .bind(ERASURE_FOLLOWER)
+        .fetch_optional(connection)
+        .await
 }

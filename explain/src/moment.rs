@@ -42,12 +42,13 @@ impl FromStr for PastMoment {
     }
 }
 
-/// A moment that may depend on the present, as a person writes it.
+/// The moment of a question about access, as a person writes it: a day, an instant, or a time
+/// before now. Unlike [`PastMoment`], a day means its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskedAccess {
     /// The end of a day, or an instant.
     Moment(AccessMoment),
-    /// `yesterday`, `2h` and the like. A day means its end here, too.
+    /// A time before now: `yesterday`, `2h` and the like.
     Past(When),
 }
 

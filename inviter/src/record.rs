@@ -17,36 +17,38 @@ use crate::settings::{InviteError, Inviter};
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Inviter {
-    /// Records a result that is known, now or in the background while the reservation lasts. The
-    /// caller is answered by the result: a mail that the server accepted must not be sent again.
+    /// Records a result now. If that fails, goes on in the background as long as the reservation
+    /// lasts, and the caller gets the result all the same. A mail that the server accepted must not
+    /// be sent again.
     pub(crate) async fn record_in_time(
         &self,
         context: &EventContext,
         of: InviteOf,
-        sent: &MailOutcome,
+        outcome: &MailOutcome,
         until: Instant,
     ) {
-        let Err(error) = self.record_result(context, of, sent).await else {
+        log_outcome(outcome);
+        let Err(error) = self.record_result(context, of, outcome).await else {
             return;
         };
         tracing::warn!(%error, "the result of an invite is not recorded yet");
         let inviter = self.clone();
         let context = context.clone();
-        let sent = sent.clone();
+        let outcome = outcome.clone();
         self.under_way
-            .spawn(async move { inviter.keep_recording(&context, of, &sent, until).await });
+            .spawn(async move { inviter.keep_recording(&context, of, &outcome, until).await });
     }
 
     async fn keep_recording(
         &self,
         context: &EventContext,
         of: InviteOf,
-        sent: &MailOutcome,
+        outcome: &MailOutcome,
         until: Instant,
     ) {
         while Instant::now() < until {
             sleep(RECORD_INTERVAL).await;
-            if self.record_result(context, of, sent).await.is_ok() {
+            if self.record_result(context, of, outcome).await.is_ok() {
                 return;
             }
         }
@@ -60,19 +62,13 @@ impl Inviter {
         &self,
         context: &EventContext,
         of: InviteOf,
-        sent: &MailOutcome,
+        outcome: &MailOutcome,
     ) -> Result<(), InviteError> {
         let context = as_system(context, self.clock.now());
-        let command = match sent {
+        let command = match outcome {
             MailOutcome::Accepted => InviteCommand::RecordSent(of),
-            MailOutcome::Refused { code } => {
-                tracing::info!(?code, "an invite's address was refused");
-                InviteCommand::RecordRefused(of)
-            }
-            MailOutcome::Failed(why) => {
-                tracing::warn!(why, "an invite could not be sent");
-                InviteCommand::GiveBack(of)
-            }
+            MailOutcome::Refused { .. } => InviteCommand::RecordRefused(of),
+            MailOutcome::Failed(_) => InviteCommand::GiveBack(of),
         };
         if !self.end_reservation(&context, of, command).await? {
             tracing::warn!(invite_id = %of.id(context.firm_id), "the invite had already ended");
@@ -140,5 +136,13 @@ impl Inviter {
         let bounce = PersonCommand::Bounce { time: context.recorded_at };
         let Ok(decided) = person.decide(&bounce);
         Ok(NewEvent::number_after(last, &stream, context, decided))
+    }
+}
+
+pub(crate) fn log_outcome(outcome: &MailOutcome) {
+    match outcome {
+        MailOutcome::Accepted => {}
+        MailOutcome::Refused { code } => tracing::info!(?code, "an invite's address was refused"),
+        MailOutcome::Failed(why) => tracing::warn!(why, "an invite could not be sent"),
     }
 }

@@ -17,7 +17,7 @@ use crate::settings::{InviteError, Inviter};
 /// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReserveOutcome {
-    /// This call has the reservation, and must send and record.
+    /// This call has reserved the day, and must send and record.
     Now,
     /// No mail is to be sent.
     Skipped(InviteSkip),
@@ -27,7 +27,7 @@ impl Inviter {
     /// Reserves the day for a form and a person.
     ///
     /// # Errors
-    /// [`InviteError::BeingSent`] while another call has it.
+    /// [`InviteError::BeingSent`] while another call has the reservation.
     pub(crate) async fn reserve_day(
         &self,
         context: &EventContext,
@@ -53,8 +53,9 @@ impl Inviter {
         }
     }
 
-    /// The answer for a full quota. The quota is checked before the stream. So a call that raced
-    /// for one invite must first hear of that invite (ruling 11).
+    /// The answer for a full quota. The append checks the quota before the stream. So a call that
+    /// lost a race for this very invite meets the quota first, although the answer must be about
+    /// the invite (ruling 11). Therefore the invite is looked up here.
     async fn when_quota_full(
         &self,
         context: &EventContext,

@@ -13,7 +13,7 @@ use vault::mails;
 
 use crate::settings::{InviteError, Inviter};
 
-/// The time for which a reserved mail is sent again (ruling 11).
+/// The age of a reservation up to which its mail is sent again (ruling 11).
 const RESEND_FOR: TimeDelta = TimeDelta::hours(1);
 
 /// The worker that takes over. It runs in processes that reserve invites, because they have the
@@ -34,8 +34,8 @@ impl Worker for TakeOver {
     const FIRST_DUE: Option<&'static str> = Some("select min(due_at) from open_invites");
     type Error = InviteError;
 
-    /// Takes one invite at a time. Each ends long before its turn does, so no other worker takes
-    /// the same invite.
+    /// Takes one invite at a time, and is done with it long before the 120 seconds are over in
+    /// which no other worker takes it.
     async fn step(&mut self) -> Result<NextStep, InviteError> {
         let Self(inviter) = self;
         let now = inviter.clock.now().get();
@@ -56,21 +56,16 @@ impl Inviter {
         if let Some(mail) = mail {
             return self.send_again(&context, invite, &mail).await;
         }
-        if self
-            .end_reservation(
-                &context,
-                invite.invite_of(),
-                InviteCommand::GiveBack(invite.invite_of()),
-            )
-            .await?
-        {
+        let of = invite.invite_of();
+        if self.end_reservation(&context, of, InviteCommand::GiveBack(of)).await? {
             tracing::warn!(invite_id = %invite.invite_id, "an invite was given back unsent");
         }
         Ok(())
     }
 
-    /// Sends the mail again. A mail that could not be sent stays reserved for a later turn. The
-    /// worker waits for no firm's turn at the mail server, so that other firms' invites go on.
+    /// Sends the mail again. A mail that could not be sent stays reserved, and is taken over once
+    /// more. The worker does not wait for a turn at the mail server, so that invites of other firms
+    /// go on.
     async fn send_again(
         &self,
         context: &EventContext,
@@ -86,7 +81,8 @@ impl Inviter {
                 self.record_result(context, invite.invite_of(), &sent).await
             }
             MailOutcome::Failed(why) => {
-                tracing::warn!(invite_id = %invite.invite_id, why, "an invite could not be sent and waits for its next turn");
+                let invite_id = invite.invite_id;
+                tracing::warn!(%invite_id, why, "an invite could not be sent, and is tried again");
                 Ok(())
             }
         }

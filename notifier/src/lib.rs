@@ -23,7 +23,7 @@ use domain::notice::{
 use domain::values::{EmailAddress, Timestamp};
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, Clock, NewEvent, Store, crash};
-use futures::future::try_join_all;
+use futures::future::join_all;
 use mailer::{MailOutcome, Mailer, NoTurn, NoticeContent, SenderAddress, compose_notice};
 use projector::firms::{self, NoticeReader};
 use projector::notices::{self, OpenNotice};
@@ -59,7 +59,7 @@ pub struct Notifier {
     pub mailer: Mailer,
     /// The address that sends the mails.
     pub sender: SenderAddress,
-    /// The speed of waits.
+    /// The factor by which waits are shortened, in the demo and in tests.
     pub scale: TimeScale,
     /// The addresses of the installation.
     pub places: NoticePlaces,
@@ -128,7 +128,10 @@ impl Worker for NoticeWorker {
         if queued == 0 && taken.is_empty() {
             return Ok(NextStep::IDLE);
         }
-        try_join_all(taken.iter().map(|open| notifier.mail_one(open, now))).await?;
+        // All hand-overs run to their end: a mail that the server took must be recorded, whatever
+        // happens to another one.
+        let mailed = join_all(taken.iter().map(|open| notifier.mail_one(open, now))).await;
+        mailed.into_iter().collect::<Result<(), _>>()?;
         Ok(NextStep::Busy)
     }
 }
@@ -157,7 +160,8 @@ impl Notifier {
         }
     }
 
-    /// The notice with its names. `None` if a closed firm had no subscription.
+    /// Loads the names of a notice's subscriptions and key. `None` for the notice of a closing that
+    /// removed no subscription, since such a notice has nothing to say.
     async fn load_notice(&self, open: &OpenNotice) -> Result<Option<Notice>, AppendError> {
         let OpenNotice { firm_id, facts: Json(facts), .. } = open;
         let mut connection = self.store.pool().acquire().await?;
@@ -178,9 +182,10 @@ impl Notifier {
         url: &str,
         now: Timestamp,
     ) -> Result<(), AppendError> {
-        let sent = self.sent_notice(notice.firm_id, &notice.facts, NoticeChannel::Operator, url);
         let firm_id = notice.firm_id;
-        let queued = QueuedNotice { firm_id, sent, body: notice.cloud_event(&self.places.source) };
+        let to_record = self.sent_notice(firm_id, &notice.facts, NoticeChannel::Operator, url);
+        let body = notice.cloud_event(&self.places.source);
+        let queued = QueuedNotice { firm_id, sent: to_record, body };
         let mut appending = self.store.begin().await?;
         let connection = appending.connection();
         if notices::note_queued(connection, queued.sent.notice_id).await? {
@@ -208,14 +213,14 @@ impl Notifier {
             to: &to,
             lang: reader.notices.lang,
         });
-        let sent = match self.mailer.take_turn(notice.firm_id, TURN_WAIT).await {
+        let outcome = match self.mailer.take_turn(notice.firm_id, TURN_WAIT).await {
             Ok(turn) => turn.send_mail(&mail).await,
             Err(NoTurn::Off) => return self.end_unsent(open, MailEnd::NoServer, now).await,
-            // No try was made. The notice is due again when nobody holds it any more.
+            // No try was made. The notice is due again two minutes after it was taken.
             Err(NoTurn::Busy) => return Ok(()),
         };
         crash::point("notice_mailed");
-        match sent {
+        match outcome {
             MailOutcome::Accepted => {
                 let address = to.to_string();
                 let channel = NoticeChannel::Mail;

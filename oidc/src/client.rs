@@ -20,7 +20,8 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct ProviderClient(reqwest::Client);
 
-/// A question without an answer. The sentence has no URL of ours and no secret.
+/// The reason why the provider gave no answer, as a text. It may name a URL of the provider, and
+/// names neither a URL of this installation nor a secret.
 #[derive(Debug)]
 pub(crate) struct NoProviderAnswer(String);
 
@@ -32,15 +33,20 @@ impl fmt::Display for NoProviderAnswer {
 
 impl Error for NoProviderAnswer {}
 
+/// An error with its causes, as a text.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 impl From<reqwest::Error> for NoProviderAnswer {
     fn from(error: reqwest::Error) -> Self {
-        let mut told = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            told = format!("{told}: {cause}");
-            source = cause.source();
-        }
-        Self(told)
+        Self(with_causes(&error))
     }
 }
 

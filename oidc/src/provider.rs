@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use url::Url;
 
-use crate::client::ProviderClient;
+use crate::client::{ProviderClient, with_causes};
 use crate::error::{SignInError, WrongSetting};
 use crate::settings::{ProviderSettings, safe_url};
 
@@ -45,8 +45,8 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
 /// counts no longer.
 const DESCRIPTION_AGE_MAX: TimeDelta = TimeDelta::hours(1);
 
-/// The time after the start of a reading of the description in which no other begins. It is longer
-/// than a reading takes, so calls that waited for one begin no other.
+/// The least time between the starts of two readings of the description. It is longer than a
+/// reading takes. So calls that waited for the lock during a reading use that reading.
 const READING_INTERVAL: TimeDelta = TimeDelta::seconds(15);
 
 /// The provider of the settings.
@@ -178,8 +178,8 @@ impl Provider {
         }
     }
 
-    /// A description that was read after this one. It is this one if the last reading was a moment
-    /// ago.
+    /// Returns a newer description than `former`, if there is one. Reads the description again,
+    /// unless the last reading was a moment ago: then `former` comes back.
     async fn described_after(
         &self,
         former: &Arc<CoreProviderMetadata>,
@@ -280,7 +280,7 @@ impl Provider {
         let code = code.ok_or_else(|| SignInError::Unproven("it has no code".to_owned()))?;
         let description = self.recent_description(now).await?;
         let token = self.exchange_code(&description, code, proof).await?;
-        let found = self.check_token(&token, proof, now).await?;
+        let found = self.check_token(description, &token, proof, now).await?;
         // A person at the browser can take the demand off the address of the provider.
         if demand == ProofDemand::Fresh && !is_fresh_proof(found.proven_at, now) {
             let why = "it does not tell, as auth_time, that you signed in just now";
@@ -327,11 +327,11 @@ impl Provider {
     /// since its description was read, so the description is then read again.
     async fn check_token(
         &self,
+        description: Arc<CoreProviderMetadata>,
         token: &CoreIdToken,
         proof: &ProofOfFlow,
         now: Timestamp,
     ) -> Result<ProvenUser, SignInError> {
-        let description = self.recent_description(now).await?;
         let found = match self.verify_claims(&description, token, proof, now) {
             Err(ClaimsVerificationError::SignatureVerification(_)) => {
                 let description = self.described_after(&description, now).await?;
@@ -422,16 +422,6 @@ fn error_code(text: &str) -> String {
     let is_code = (1..=64).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     if is_code { text.to_owned() } else { "for a reason it did not name".to_owned() }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        told = format!("{told}: {cause}");
-        source = cause.source();
-    }
-    told
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::error::WrongSetting;
 
-/// The path of the page to which the provider leads back.
+/// The path of the redirect URI: the page to which the provider sends the browser back.
 pub const RETURN_PATH: &str = "/console/sign-in/return";
 
 /// The longest time of one question, unless a test sets another. A sign-in asks up to five, and the

@@ -48,7 +48,7 @@ pub(crate) fn spawn_workers(
 ) {
     let store = &system.deliverer.store;
     let pool = store.pool();
-    let background = {
+    let clock_and_news = {
         let clock = system.service.clock.clone();
         let health = system.service.pools.health.clone();
         let pool = pool.clone();
@@ -62,9 +62,9 @@ pub(crate) fn spawn_workers(
             )
         }
     };
-    let ended = stop.clone();
+    let stopping = stop.clone();
     tasks.spawn(async move {
-        tokio::select! { () = ended.cancelled() => {}, _ = background => {} }
+        tokio::select! { () = stopping.cancelled() => {}, _ = clock_and_news => {} }
     });
     tasks.spawn(run_on(LogTailCheck::new(store.clone()), store.nudge(), stop.clone()));
     if matches!(role, ProcessRole::All | ProcessRole::Projector) {
@@ -188,6 +188,9 @@ mod tests {
             declared::<ClosedFirmWorker>(),
             declared::<EndedLeaseWorker>(),
             declared::<PurgeWorker>(),
+            declared::<NoticeWorker>(),
+            declared::<EpisodeTimer>(),
+            declared::<LogTailCheck>(),
         ];
         let expected = [
             ("deliveries", WakeOn::AnyEvent),
@@ -205,6 +208,9 @@ mod tests {
             ("closed_firms", WakeOn::Timer),
             ("ended_leases", WakeOn::Timer),
             ("purge", WakeOn::Timer),
+            ("notices", WakeOn::Timer),
+            ("episodes", WakeOn::Timer),
+            ("log_tail", WakeOn::Timer),
         ];
         assert_eq!(workers, expected);
     }

@@ -63,7 +63,7 @@ pub struct TraceSpan {
 }
 
 impl TraceSpan {
-    /// A call.
+    /// Begins the span of one call, from its head to its answer.
     #[must_use]
     pub fn call(TracedCall { door, method, route }: TracedCall, cause: CallerTrace) -> Self {
         let span = info_span!(
@@ -168,7 +168,7 @@ mod tests {
         Some(Traceparent { trace_id: [1; 16], parent_id: [2; 8], sampled: true })
     }
 
-    /// Our own trace goes on.
+    /// The trace context of our own caller is passed on, and the stranger's is not.
     #[test]
     fn h4_without_listeners_no_span_is_made() {
         let call = TracedCall { door: "internal", method: "POST", route: None };

@@ -15,6 +15,7 @@ pub async fn erase_responses(
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     for statement in [
+        // The respondent's row is found by its key, and the rows of further people by their index.
         "with gone as (
              delete from responses
               where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
@@ -46,8 +47,8 @@ pub async fn erase_responses(
     Ok(())
 }
 
-/// Deletes reports and bookings of erased responses, by firm and id. Finds also parts that arrived
-/// before their response was known.
+/// Deletes reports and bookings of erased responses, by firm and id. A part may have arrived before
+/// its response was known, so [`erase_responses`] cannot find it.
 pub async fn erase_parts(
     connection: &mut PgConnection,
     parts: &[(Uuid, Uuid)],

@@ -12,8 +12,8 @@
 //! - [`erasure`] deletes all rows of a response, [`FIRM_TABLES`] names those of a firm.
 //! - [`rewrap`] changes the wrapping key.
 //!
-//! [`installation`] tells whether the two databases belong together, and [`cell`] the number of
-//! this installation among those behind one address.
+//! [`installation`] tells whether the two databases belong together. Several installations can
+//! serve one public address, and [`cell`] tells the number of this one.
 //!
 //! No database holds the wrapping key. No other crate reads or writes the vault's tables. The vault
 //! decides nothing: callers say when data is stored, read and deleted.

@@ -41,7 +41,8 @@ pub async fn pause(
     let reason = super::parse_reason(reason)?;
     let scope = resolve_scope(service, which).await?;
     let pause_id = scope.pause_id();
-    execute_command(service, &scope.clone(), actor, PauseCommand::Pause { scope, reason }).await?;
+    let command = PauseCommand::Pause { scope: scope.clone(), reason };
+    execute_command(service, &scope, actor, command).await?;
     pauses::find(service.store.pool(), pause_id).await?.ok_or(Error::PauseNotFound)
 }
 
@@ -61,7 +62,8 @@ pub async fn resume(
     Ok(row)
 }
 
-/// Id of the pause of a scope, on or not. A subscription needs no look-up: only its id counts.
+/// Returns the id that a pause of this scope has or would have. `None` if the host is no name. The
+/// id of a subscription's pause does not depend on its firm, so nothing is looked up.
 #[must_use]
 pub fn id_of(which: &RequestedScope) -> Option<Uuid> {
     let scope = match which {
@@ -80,7 +82,7 @@ pub async fn list(service: &Service) -> Result<Vec<PauseRow>, Error> {
     Ok(pauses::list(service.store.pool()).await?)
 }
 
-/// Pause that holds each of these deliveries, for the deliveries that a pause holds.
+/// Maps each paused delivery of these rows to its pause.
 pub async fn holding_pauses(
     service: &Service,
     firm_id: Uuid,
@@ -93,15 +95,16 @@ pub async fn holding_pauses(
     }
     let pending = rows.iter().filter(|row| row.state == "pending");
     let pending: Vec<_> = pending.map(|row| (row.delivery_id, row.hook_id)).collect();
-    let mut holding = HashMap::new();
-    for one in deliveries::destinations_of(pool, &pending).await? {
-        let host = one.host.or_else(|| one.target_url.as_deref().map(host_of));
-        let held = DeliveryRoute { firm_id, hook_id: one.hook_id, host: host.as_deref() };
-        if let Some(pause) = pauses.iter().find(|pause| pause.scope().holds(held)) {
-            holding.insert(one.delivery_id, pause.pause_id);
+    let mut pause_ids = HashMap::new();
+    for destination in deliveries::destinations_of(pool, &pending).await? {
+        let host = destination.host.or_else(|| destination.target_url.as_deref().map(host_of));
+        let hook_id = destination.hook_id;
+        let route = DeliveryRoute { firm_id, hook_id, host: host.as_deref() };
+        if let Some(pause) = pauses.iter().find(|pause| pause.scope().holds(route)) {
+            pause_ids.insert(destination.delivery_id, pause.pause_id);
         }
     }
-    Ok(holding)
+    Ok(pause_ids)
 }
 
 async fn resolve_scope(service: &Service, which: &RequestedScope) -> Result<PauseScope, Error> {

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use domain::audit::{Action, AuditPeriod};
 use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::values::{Timestamp, parse_id};
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, stream};
 use projector::audit::{self, AuditFilter, ChainSpan};
 use projector::firms;
 use serde::Deserialize;
@@ -111,35 +111,29 @@ pub(super) async fn export(
         ..ReadingDetails::at(ReadingSubject::Audit, format.read_as())
     };
     firms::is_active(service.store.pool(), firm_id).await?.ok_or(Error::FirmNotFound)?;
-    let asked = ExportSelection { firm_id, since, until };
+    let selection = ExportSelection { firm_id, since, until };
     // A refused export is no export, so a bundle begins before the record.
-    let begun = if format.is_signed() {
-        Some(BegunBundle::new(&service, asked, number).await?)
+    let bundle = if format.is_signed() {
+        Some(BegunBundle::new(&service, selection, number).await?)
     } else {
         None
     };
     readings::record(&service, firm_id, reader.actor(), look).await?;
-    match (begun, format) {
+    match (bundle, format) {
         (Some(begun), AuditExportFormat::Cover) => return bundle::cover(service, begun).await,
         (Some(begun), _) => return Ok(bundle::file(service, begun)),
         (None, _) => {}
     }
     let pool = service.store.pool().clone();
-    let mut connection = pool.acquire().await?;
-    let span = audit::find_span(
-        &mut connection,
-        firm_id,
-        i64::MAX,
-        since.map(Timestamp::get),
-        until.map(Timestamp::get),
-    )
-    .await?;
-    drop(connection);
+    let (since, until) = (since.map(Timestamp::get), until.map(Timestamp::get));
+    let whole_chain = i64::MAX;
+    let span =
+        audit::find_span(&mut *pool.acquire().await?, firm_id, whole_chain, since, until).await?;
     let body = Body::from_stream(lines_of(pool, firm_id, span, format));
     Ok(([(CONTENT_TYPE, format.content_type())], body).into_response())
 }
 
-/// Entries that a list shows.
+/// The filter and the length of a page.
 struct AuditPage {
     filter: AuditFilter,
     limit: i64,
@@ -194,21 +188,20 @@ fn lines_of(
     format: AuditExportFormat,
 ) -> impl Stream<Item = Result<Bytes, sqlx::Error>> {
     let is_csv = format == AuditExportFormat::Csv;
-    let begin = if is_csv { lines::CSV_HEADER } else { "" };
+    let header = if is_csv { lines::CSV_HEADER } else { "" };
     let line = if is_csv { lines::csv } else { lines::ndjson };
-    stream::try_unfold((span, begin.to_owned()), move |(span, mut text)| {
+    let header = (!header.is_empty()).then(|| Ok(Bytes::from(header)));
+    let pages = stream::try_unfold(span, move |unread| {
         let pool = pool.clone();
         async move {
-            let Some(ChainSpan { first, last }) = span else {
-                return Ok((!text.is_empty()).then(|| (text.into(), (None, String::new()))));
-            };
+            let Some(ChainSpan { first, last }) = unread else { return Ok(None) };
             let page = ChainSpan { first, last: last.min(first + EXPORT_PAGE_ENTRIES - 1) };
             let mut connection = pool.acquire().await?;
-            for row in audit::list_span(&mut connection, firm_id, page).await? {
-                text.push_str(&line(&row));
-            }
+            let rows = audit::list_span(&mut connection, firm_id, page).await?;
+            let text: String = rows.iter().map(line).collect();
             let rest = (page.last < last).then_some(ChainSpan { first: page.last + 1, last });
-            Ok(Some((text.into(), (rest, String::new()))))
+            Ok(Some((text.into(), rest)))
         }
-    })
+    });
+    stream::iter(header).chain(pages)
 }

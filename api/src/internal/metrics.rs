@@ -23,7 +23,7 @@ pub trait Exposition: Send + Sync {
     fn metrics_text(&self) -> BoxFuture<'_, String>;
 }
 
-/// The route, for a router of the process. It answers before the databases do.
+/// The route `/metrics`. It answers from the start of the process, also while no database answers.
 pub fn metrics_router(exposition: Arc<dyn Exposition>, ids: RequestIds) -> Router {
     let routes = Router::new()
         .route("/metrics", get(show))

@@ -16,7 +16,7 @@ use crate::hosts::{Hosts, Manner};
 use crate::pace::{Pace, Reported, Reporter};
 use crate::sleeping::{add_sleeping_hosts, remove_sleeping_hosts};
 
-/// How long it may take until their deliveries are queued, or gone.
+/// The longest wait until deliveries of the hogs are queued, answered or cancelled.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The interval of looks at attempts under way.
@@ -74,7 +74,8 @@ impl Hogs {
         Ok(Self { shape, hosts, firms })
     }
 
-    /// Makes deliveries until so many are queued, and as many are out as ever will be.
+    /// Makes the shape's first deliveries, and waits until all are queued and the sender has used
+    /// its limits up.
     pub(super) async fn get_stuck(&self, world: &World) -> anyhow::Result<()> {
         add_sleeping_hosts(world, self.shape.sleeping_hosts).await?;
         if self.shape.answers_first {
@@ -88,11 +89,10 @@ impl Hogs {
             ensure!(began.elapsed() < PATIENCE, "deliveries are not queued");
             sleep(LOOK_INTERVAL).await;
         }
-        if self.shape.answers_first {
-            return Ok(());
+        if !self.shape.answers_first {
+            // Within a second the sender has as many attempts under way as its limits allow.
+            sleep(Duration::from_secs(1)).await;
         }
-        // Whatever can be out is.
-        sleep(Duration::from_secs(1)).await;
         Ok(())
     }
 
@@ -117,8 +117,8 @@ impl Hogs {
             }
             by.steadily(&self.firms, Pace { per_second, time }).await
         };
-        let (_, out): (Vec<Reported>, _) = tokio::try_join!(more, self.look(time))?;
-        Ok(HogFigures::new(out, waiting(world, &self.firms).await?))
+        let (_reported, under_way): (Vec<Reported>, _) = tokio::try_join!(more, self.look(time))?;
+        Ok(HogFigures::new(under_way, waiting(world, &self.firms).await?))
     }
 
     async fn look(&self, time: Duration) -> anyhow::Result<Vec<usize>> {

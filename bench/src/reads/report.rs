@@ -59,7 +59,8 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn new(name: &str, calls: Calls, cpu: Cpu) -> Self {
-        let (count, seconds) = (calls.calls as f64, calls.took.as_secs_f64());
+        let count = calls.calls.max(1) as f64;
+        let seconds = calls.took.as_secs_f64();
         let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / count;
         Self {
             name: name.to_owned(),
@@ -108,16 +109,18 @@ impl Figure {
             self.counted,
             self.refused(),
         );
-        self.statements.iter().for_each(|of| self.print_statement(of));
+        self.statements.iter().for_each(|statement| self.print_statement(statement));
     }
 
     /// Prints a statement of the calls. Rare statements come from the workers and are left out.
-    fn print_statement(&self, of: &Statement) {
-        let each = of.calls as f64 / self.service.calls as f64;
-        if each > 0.1 {
-            let (took_us, rows) = (of.total_ms * 1e3, of.rows as f64 / of.calls as f64);
-            let us = took_us / of.calls as f64;
-            println!("{each:>16.2} a call, {us:>6.1} us and {rows:>5.1} rows each  {}", of.text);
+    fn print_statement(&self, statement: &Statement) {
+        let executions = statement.calls as f64;
+        let per_call = executions / self.service.calls as f64;
+        if per_call > 0.1 {
+            let us = statement.total_ms * 1e3 / executions;
+            let rows = statement.rows as f64 / executions;
+            let text = &statement.text;
+            println!("{per_call:>16.2} a call, {us:>6.1} us and {rows:>5.1} rows each  {text}");
         }
     }
 
@@ -156,7 +159,7 @@ impl Report {
         Ok(())
     }
 
-    /// Whether every call was answered, and counted by the rate limit.
+    /// Fails if a call was refused, or not counted by the rate limit.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         for figure in &self.figures {
             let Figure { name, called, counted, .. } = figure;

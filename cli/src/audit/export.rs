@@ -35,14 +35,15 @@ pub(crate) async fn run(storage: &StorageSettings, export: &ExportArgs) -> anyho
     let AuditPeriod { since, until } = export.time.period(system.service.clock.now())?;
     let out = export.out.as_deref().map(NewFile::create).transpose()?;
     let cover = export.cover.as_deref().map(NewFile::create).transpose()?;
-    let how = match export.format {
+    let read_as = match export.format {
         ExportFormat::Csv => ReadAs::Csv,
         ExportFormat::Ndjson => ReadAs::Ndjson,
         ExportFormat::Bundle => ReadAs::Bundle,
     };
-    let look = ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, how) };
+    let reading =
+        ReadingDetails { since, until, ..ReadingDetails::at(ReadingSubject::Audit, read_as) };
     let actor = system.service.operator();
-    readings::record(&system.service, firm_id, actor, look).await.map_err(terminal_error)?;
+    readings::record(&system.service, firm_id, actor, reading).await.map_err(terminal_error)?;
     let asked = ExportSelection { firm_id, since, until };
     let order = ExportOrder { storage, system: &system, export, asked };
     let written = match &out {
@@ -73,7 +74,7 @@ fn report_written(export: &ExportArgs, entries: u64) {
     WRITTEN.print(how, &json!({"file": file, "format": format, "entries": entries}));
 }
 
-/// An export and its place.
+/// One export: its arguments, the selected entries and the system that has them.
 struct ExportOrder<'a> {
     storage: &'a StorageSettings,
     system: &'a System,
@@ -81,17 +82,17 @@ struct ExportOrder<'a> {
     asked: ExportSelection,
 }
 
-/// What an export wrote.
+/// The content of a written export.
 struct Written {
     entries: u64,
-    /// A bundle in figures.
+    /// The counts and the hashes of a bundle.
     bundle: Option<BundleSummary>,
 }
 
 impl ExportOrder<'_> {
     async fn write_export(&self, mut to: impl Write + Send) -> anyhow::Result<Written> {
         let Self { storage, system, export, asked } = self;
-        // An export to standard output may be a person's, too.
+        // Progress goes to standard error, so it is shown beside an export to standard output.
         let how = OutputArgs { json: export.json, quiet: false };
         let bar = Progress::new("entries", how);
         let entries = AtomicU64::new(0);
@@ -118,8 +119,9 @@ impl ExportOrder<'_> {
             }
         };
         bar.finish();
-        // The neighbours of a period are in a bundle, and not in the period.
-        let entries = bundle.as_ref().map_or(entries.into_inner(), |all| all.proved.entries);
+        // A bundle of a period also has the entry before and the entry after the period. Only the
+        // entries of the period count.
+        let entries = bundle.as_ref().map_or(entries.into_inner(), |bundle| bundle.proved.entries);
         Ok(Written { entries, bundle })
     }
 

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use sqlx::{ConnectOptions, Executor};
 use tempfile::TempDir;
 
-/// Far more than anything here takes.
+/// The longest wait of a test, far longer than any step takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn is_root() -> bool {
@@ -64,8 +64,8 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The processes that have a folder in their command line or their environment, without ourselves
-/// and other users of the cluster.
+/// The processes of the server of this folder. Their command line or their environment has the
+/// path of `postgres` in the folder. Users of the cluster have only the path of the folder.
 pub(crate) fn servants_of(data_dir: &Path) -> Vec<i32> {
     let folder = data_dir.join("postgres").into_os_string().into_string().unwrap();
     let mentions = |pid: i32| {
@@ -118,8 +118,9 @@ impl Process {
         let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
         let copy = home.join("test-program");
         if !copy.exists() {
-            // Not by this process: another test may just have forked a child. The child would
-            // keep the copy open for writing, and such a program cannot be run.
+            // Another program makes the copy. A child that another test forks just now would
+            // inherit this process's open file, and a program that is open for writing cannot be
+            // run.
             let copied =
                 Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
             assert!(copied.unwrap().success());
@@ -184,7 +185,8 @@ impl Drop for Process {
     }
 }
 
-/// Not a test: the work of the other processes. Answers each line of its input.
+/// The program of the other processes, which run this one test of the same binary. Answers each
+/// line of its input. In an ordinary run it does nothing.
 #[test]
 fn another_process() {
     let Some(data_dir) = std::env::var_os("CLUSTER_TEST_DATA_DIR") else {

@@ -71,7 +71,7 @@ fn a_joined_user_keeps_the_server() {
     eventually("the server ends with its last user", || servants_of(folder.path()).is_empty());
 }
 
-/// The server may be stopping for the one while the other joins.
+/// The server may be stopping for the last user while the next user joins.
 #[tokio::test]
 async fn a_user_never_joins_a_dying_server() {
     let folder = folder();

@@ -25,7 +25,7 @@ struct SentTest {
     answer: Option<String>,
 }
 
-/// Sends a test.
+/// Sends a test. `find_firm` answers for a firm that is missing or no id.
 pub(crate) async fn send_test(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let firm_id = form.visit.path_part("firm").ok().and_then(domain::values::parse_id);
     let firm = visit::find_firm(&state, &form.visit.session, firm_id).await?;

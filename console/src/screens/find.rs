@@ -1,12 +1,12 @@
-//! Finds anything by a piece of it. The answer to the form shows the findings, so that no text of
-//! the box goes into a URL.
+//! Finds anything by a piece of it. The search box posts its text ([`begin`]), so that no text of
+//! the box goes into a URL. A program or a link may ask with the text in the URL ([`show`]).
+//! Then a secret is never looked up, and a whole key is cut first.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
 use domain::operations::search::harmless_text;
 use maud::{Markup, html};
 use serde::Deserialize;
-use url::form_urlencoded;
 use uuid::Uuid;
 
 use crate::SharedState;
@@ -27,7 +27,7 @@ struct FoundThing {
     label: String,
 }
 
-/// Begins a search. A single finding is shown at once.
+/// Answers the search box with a page of findings. Leads to the page of a single finding.
 pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let Some(text) = form.fields.optional_text("q") else {
         return Ok(Redirect::to("/console").into_response());
@@ -47,7 +47,8 @@ pub(crate) async fn begin(State(state): State<SharedState>, form: SentForm) -> P
     }
 }
 
-/// Shows the findings.
+/// Shows the findings for the text in the URL. A text with a whole key leads to the URL with the
+/// cut key, so that the key does not stay in the address bar.
 pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> PageAnswer {
     let Some(text) = visit.query_value("q") else {
         return Ok(visit.plain_page("Find", html! { p { "Write into the box above." } }));
@@ -119,10 +120,7 @@ impl FoundThing {
             "pause" => "/console/pauses".to_owned(),
             "token" => "/console/tokens".to_owned(),
             "receiver" => {
-                let query = form_urlencoded::Serializer::new(String::new())
-                    .append_pair("host", id)
-                    .finish();
-                format!("/console/receivers?{query}")
+                format!("/console/receivers?host={}", parts::encode_query(id))
             }
             // Both are named by the position of the event, which leads to the entry.
             "event" | "entry" => format!("/console/log/{id}"),

@@ -1,8 +1,9 @@
 //! Scan floors: where the scans of a worker begin.
 //!
-//! While a snapshot is held, the indexes of the queues keep the entries of everything that was
-//! taken. A worker remembers how far it found nothing, and does not look there again. The floors
-//! are an optimisation: once a minute, and in each life of the server, a scan begins without them.
+//! While a snapshot is held, the indexes of the queues keep dead entries of all rows that were
+//! taken. A scan from the beginning would read them each time. So a worker remembers below which
+//! point nothing was left, and begins there. The floors are an optimisation: once a minute, and in
+//! each new life of the server, a scan begins without them.
 
 use std::time::Duration;
 
@@ -53,8 +54,8 @@ pub(crate) struct ScanStart {
 }
 
 impl ScanFloors {
-    /// The start of a scan at `now`, in this life of the server. The database's clock may have gone
-    /// back.
+    /// The start of a scan at `now`, in this life of the server. The due floor is lowered if the
+    /// database's clock has gone back.
     pub(crate) fn start_scan(
         &mut self,
         now: DateTime<Utc>,
@@ -73,8 +74,8 @@ impl ScanFloors {
         }
     }
 
-    /// Notes where a scan at `now` found the first things that it may have left: the oldest
-    /// transaction of a wake, and the first due time.
+    /// Notes the result of a scan at `now`. The next scan begins no later than the first thing that
+    /// this scan may have left. These are the oldest transaction of a wake, and the first due time.
     pub(crate) fn note_scan(
         &mut self,
         wakes_from_xid: i64,

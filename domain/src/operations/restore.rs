@@ -1,5 +1,5 @@
-//! Comparisons of the main database with the keyring. Each can be restored by itself, and each can
-//! fail over by itself.
+//! Comparisons of the main database with the keyring. One of the two may be older than the other,
+//! because each can be restored by itself, and each can fail over by itself.
 
 use uuid::Uuid;
 
@@ -46,7 +46,8 @@ impl InstallationIds {
     }
 }
 
-/// The keyring's mark: the last erasure whose key was deleted there, sought in the log.
+/// The result of a look for the keyring's mark in the log. The mark names the erasure event whose
+/// key the keyring deleted last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErasureMark {
     /// The keyring has no mark.
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_restore_repeats_erasures() {
+    fn a_lost_or_older_mark_repeats_erasures() {
         let found = |position| ErasureMark::Found { position };
         for (mark, carried_out, after, is_behind) in [
             (found(7), 7, 7, false),

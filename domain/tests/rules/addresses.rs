@@ -1,4 +1,4 @@
-//! Which addresses are public (ruling 16, cases C6–C8).
+//! The rule that says which addresses are public (ruling 16, cases C6–C8).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -117,7 +117,7 @@ fn c8_metadata_addresses_are_not_public(#[case] ip: IpAddr) {
 }
 
 #[rstest]
-fn c6_ipv6_in_disguise_is_not_public(
+fn c6_special_ipv6_is_not_public(
     #[values(
         "::",
         "::1",

@@ -27,7 +27,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             self.writing.note_taken(result.as_ref().map_or(0, bytes), now);
             return Poll::Ready(result);
         }
-        self.state.mark_blocked(self.writing.note_blocked(&self.timeouts, now));
+        let behind_since = self.writing.note_blocked(&self.timeouts, now);
+        self.state.mark_blocked(behind_since);
         ready!(self.writing.poll_overdue(cx));
         count_refusal(self.door, "unread");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

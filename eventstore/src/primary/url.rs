@@ -76,8 +76,8 @@ impl FromStr for DatabaseHosts {
         let mut parts = UrlParts::new(url)?;
         parts.take_target()?;
         let hosts = parts.take_hosts()?;
-        let read = |(number, host): (usize, &HostPart)| parts.host_options(number + 1, host);
-        let hosts = hosts.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        let options = |(index, host): (usize, &HostPart)| parts.host_options(index + 1, host);
+        let hosts = hosts.iter().enumerate().map(options).collect::<Result<_, _>>()?;
         Ok(Self { hosts, in_use: 0 }.with_options(with_keepalives))
     }
 }
@@ -107,7 +107,8 @@ impl<'a> UrlParts<'a> {
         found
     }
 
-    /// The service always looks for a primary, so the wish for one changes nothing.
+    /// Takes `target_session_attrs` out. The service always looks for a primary. So a wish for
+    /// a primary changes nothing, and a wish for a standby is refused.
     fn take_target(&mut self) -> Result<(), UrlError> {
         match self.take_parameter("target_session_attrs") {
             None | Some("any" | "read-write" | "primary") => Ok(()),
@@ -134,14 +135,16 @@ impl<'a> UrlParts<'a> {
         Ok(hosts)
     }
 
-    /// The options for one host. Without a host, sqlx looks for a local server.
+    /// The options for one host. Without host, port and login, sqlx looks for the socket of a local
+    /// server.
     fn host_options(&self, number: usize, host: &HostPart) -> Result<PgConnectOptions, UrlError> {
         let port = host.port.as_deref().filter(|port| !port.is_empty());
         if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
             return Err(UrlError::Port(number));
         }
         let Self { scheme, login, path, parameters, .. } = self;
-        // A port or a login needs a host before it in a URL, so both become parameters without one.
+        // A URL cannot hold a port or a login without a host, so `localhost` takes the host's
+        // place.
         let authority = match (host.host.as_str(), port) {
             ("", None) if login.is_empty() => String::new(),
             ("", port) => format!("{login}localhost:{}", port.unwrap_or(DEFAULT_PORT)),
@@ -173,7 +176,8 @@ fn split_hosts(hosts: &str) -> Result<Vec<HostPart>, UrlError> {
     hosts.split(',').enumerate().map(split).collect()
 }
 
-/// A parameter holds a path as it is or percent-encoded. As a host it must be encoded.
+/// Encodes the slashes of a socket's path, because a host in a URL may have none. A parameter may
+/// have them.
 fn encode_slashes(host: &str) -> String {
     host.replace('/', "%2F")
 }
@@ -186,21 +190,15 @@ mod tests {
     fn read(url: &str) -> (String, Option<String>, String, Vec<String>) {
         let hosts: DatabaseHosts = url.parse().unwrap();
         let first = hosts.options();
-        let password = first.to_url_lossy_password();
+        let password = encoded_password(first);
         let places = hosts.hosts.iter().map(super::super::server_place).collect();
         let name = first.get_database().unwrap_or_default().to_owned();
         (first.get_username().to_owned(), password, name, places)
     }
 
-    trait Password {
-        fn to_url_lossy_password(&self) -> Option<String>;
-    }
-
-    impl Password for PgConnectOptions {
-        /// The password as it stands in a URL.
-        fn to_url_lossy_password(&self) -> Option<String> {
-            sqlx::ConnectOptions::to_url_lossy(self).password().map(str::to_owned)
-        }
+    /// The password as it stands in a URL.
+    fn encoded_password(options: &PgConnectOptions) -> Option<String> {
+        sqlx::ConnectOptions::to_url_lossy(options).password().map(str::to_owned)
     }
 
     #[test]

@@ -45,6 +45,7 @@ const VERIFICATION_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
 /// The remedies of a machine that may not sign.
 const SIGNER_ADVICE: &str = "name the signer's folders (--audit-keys-dir, --checkpoints-dir), or \
                              put lost files back; `audit checkpoint --new-series` begins anew";
+
 /// Age of a snapshot that an operator should know of. A dump or a proof takes as long.
 const SNAPSHOT_AGE_NOTICED: Duration = Duration::from_secs(15 * 60);
 
@@ -73,7 +74,7 @@ pub struct ReceiverState {
     pub attempts: i64,
     /// Attempts that were answered 2xx.
     pub delivered: i64,
-    /// Hosts that fail for a day, longest first.
+    /// Hosts that have failed for at least a day, longest first.
     pub failing: Vec<String>,
 }
 
@@ -214,15 +215,15 @@ impl Finding {
         }
     }
 
-    /// Checks the worker that seals, by the seals that it has not made, and by the age of a whole
-    /// block without a seal.
+    /// Checks the worker that seals. `foreign` is the number of seals that somebody else wrote, and
+    /// `unsealed` the age of the first whole block without a seal.
     #[must_use]
-    pub fn seal_lag(surplus: i64, unsealed: Option<Duration>) -> Self {
+    pub fn seal_lag(foreign: i64, unsealed: Option<Duration>) -> Self {
         let check = "seals";
-        match (surplus, unsealed) {
+        match (foreign, unsealed) {
             (1.., _) => Self::wrong(
                 check,
-                format!("{surplus} seals are of blocks that were not sealed: sealing fails"),
+                format!("{foreign} seals are of blocks that were not sealed: sealing fails"),
                 "run `firmforms audit verify`: somebody else has written them",
             ),
             (_, Some(age)) if age > FOLLOWER_LAG_MAX => Self::wrong(
@@ -355,7 +356,8 @@ impl Finding {
     }
 
     /// Checks the receivers. If no attempt of the last two hours arrived anywhere, the fault is
-    /// probably this installation's. Less than half is as much as the alert takes.
+    /// probably this installation's. If less than half arrived, the finding is a notice: the alert
+    /// in Prometheus has the same limit.
     #[must_use]
     pub fn receiver_faults(found: &ReceiverState) -> Self {
         let check = "receivers";
@@ -492,7 +494,7 @@ mod tests {
         ReceiverState { hosts: 2, attempts, delivered, failing }
     }
 
-    /// The others are counted.
+    /// The finding counts the receivers that it does not name.
     #[test]
     fn five_failing_receivers_are_named() {
         let hosts = ["a.example", "b.example", "c.example", "d.example", "e.example"];

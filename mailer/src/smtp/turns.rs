@@ -19,7 +19,8 @@ const PARALLEL_MAILS_PER_FIRM: usize = 4;
 /// The turns of one mail server.
 pub(crate) struct MailTurns {
     all: Arc<Semaphore>,
-    /// Turns of firms that have a mail under way. Each is dropped with its last mail.
+    /// Turns of firms that have a mail under way. A firm's turns are dropped with its last mail,
+    /// and its entry when the next firm gets one.
     firms: Mutex<HashMap<Uuid, Weak<Semaphore>>>,
 }
 

@@ -20,14 +20,14 @@ const STEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
 pub struct SealWorker {
     store: Store,
     fence: Fence,
-    done: CaughtUp,
+    caught_up: CaughtUp,
 }
 
 impl SealWorker {
     /// Makes a worker that seals this log.
     #[must_use]
     pub fn new(store: Store, fence: Fence) -> Self {
-        Self { store, fence, done: CaughtUp::default() }
+        Self { store, fence, caught_up: CaughtUp::default() }
     }
 }
 
@@ -39,8 +39,9 @@ impl Worker for SealWorker {
 
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
         let look = self.fence.look().await?;
+        // Events that are not settled yet will be settled soon.
         let idle = if look.more { NextStep::HELD_UP } else { NextStep::IDLE };
-        if self.done.covers(look) {
+        if self.caught_up.covers(look) {
             return Ok(idle);
         }
         let mut transaction = self.store.pool().begin().await?;
@@ -53,7 +54,7 @@ impl Worker for SealWorker {
         let blocks = ((look.settled - after) / Seal::POSITIONS_PER_BLOCK).min(BLOCKS_PER_STEP);
         if blocks <= 0 {
             transaction.rollback().await?;
-            self.done.up_to(look);
+            self.caught_up.up_to(look);
             return Ok(idle);
         }
         let through = after + blocks * Seal::POSITIONS_PER_BLOCK;
@@ -64,16 +65,17 @@ impl Worker for SealWorker {
     }
 }
 
-/// Seals the blocks between two ends of blocks.
+/// Seals the blocks whose positions are above `after`, up to `through`. Both are ends of blocks.
 pub(crate) async fn seal_between(
     connection: &mut PgConnection,
     after: i64,
     through: i64,
 ) -> Result<(), sqlx::Error> {
     let digests = proof::event_digests(connection, after, through).await?;
-    let last = last_seal(connection, through).await?;
-    let sealed = make_seals(after, through, &digests, last.map_or(GENESIS_HASH, |row| row.hash));
-    insert_seals(connection, &sealed).await
+    let previous = last_seal(connection, after).await?;
+    let previous_hash = previous.map_or(GENESIS_HASH, |seal| seal.hash);
+    let seals = make_seals(after, through, &digests, previous_hash);
+    insert_seals(connection, &seals).await
 }
 
 /// A row of the table `seals`.
@@ -185,7 +187,7 @@ pub async fn list_from(
     .await
 }
 
-/// Counts the seals, without a condition on their positions.
+/// Counts all seals.
 pub async fn count(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from seals").fetch_one(connection).await
 }

@@ -25,7 +25,8 @@ pub struct RebuildOrder {
     pub tries: u32,
 }
 
-/// The number of attempts that an operator may wait for: about half a minute.
+/// The number of attempts that an operator may wait for. The rebuild waits 400 ms between two of
+/// them, so all take about half a minute.
 pub const TRIES_MAX: u32 = 60;
 
 /// The act after a read model was filled.

@@ -17,7 +17,7 @@ use projector::{
     backups, invites, notices, pauses, receivers, replays, signatures, table_sizes, verifications,
 };
 use sqlx::{Connection, Executor, PgConnection, PgPool};
-use telemetry::metrics as told;
+use telemetry::metrics;
 
 use crate::roles::known_table;
 
@@ -143,45 +143,45 @@ impl ScrapeQuestion {
         at: DateTime<Utc>,
     ) -> Result<(), sqlx::Error> {
         match self {
-            Self::Pauses => told::PAUSES.set_count(&[], pauses::count(connection).await?),
+            Self::Pauses => metrics::PAUSES.set_count(&[], pauses::count(connection).await?),
             Self::Replays => {
                 let (running, paused) = replays::count_open(connection).await?;
-                told::REPLAYS.set_count(&[("state", "running")], running);
-                told::REPLAYS.set_count(&[("state", "paused")], paused);
+                metrics::REPLAYS.set_count(&[("state", "running")], running);
+                metrics::REPLAYS.set_count(&[("state", "paused")], paused);
             }
             Self::Receivers => {
                 let failing =
                     receivers::count_failing(connection, at - FAILING_AFTER, FAILURES_MIN);
-                told::FAILING_RECEIVERS.set_count(&[], failing.await?);
+                metrics::FAILING_RECEIVERS.set_count(&[], failing.await?);
             }
             Self::TableSizes => {
                 table_sizes::present_sizes(connection).await?.iter().for_each(tell_size);
             }
             Self::OpenInvites => {
-                told::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);
+                metrics::OPEN_INVITES.set_count(&[], invites::under_way(connection).await?);
             }
             Self::OpenNotices => {
                 let open = notices::backlog(connection).await?;
-                told::OPEN_NOTICES.set_count(&[("channel", "mail")], open.mails);
-                told::OPEN_NOTICES.set_count(&[("channel", "operator")], open.posts);
+                metrics::OPEN_NOTICES.set_count(&[("channel", "mail")], open.mails);
+                metrics::OPEN_NOTICES.set_count(&[("channel", "operator")], open.posts);
             }
             Self::Progress => {
                 follower_progress(connection).await?.iter().for_each(|of| tell_progress(of, at));
             }
             Self::Proof => tell_proof(connection, at).await?,
             Self::Senders => {
-                told::SENDERS.set_count(
+                metrics::SENDERS.set_count(
                     &[],
                     presence::count_members(connection, ProcessGroup::Sending).await?,
                 );
             }
             Self::Snapshots => tell_snapshot(checkup::oldest_snapshot(connection).await?),
             Self::Unspread => {
-                told::UNSPREAD.set_count(&[], backlog::count_unspread(connection).await?);
+                metrics::UNSPREAD.set_count(&[], backlog::count_unspread(connection).await?);
             }
             Self::LostTails => {
                 let lost = log_tail::unacknowledged_losses(connection).await?;
-                told::LOST_TAILS.set(&[], lost.len() as f64);
+                metrics::LOST_TAILS.set(&[], lost.len() as f64);
             }
             Self::Lanes => tell_lanes(backlog::count_lanes(connection, at).await?, at),
             Self::Backlog => tell_backlog(backlog::count_deliveries(connection, at).await?),
@@ -192,34 +192,35 @@ impl ScrapeQuestion {
 
 async fn tell_proof(connection: &mut PgConnection, at: DateTime<Utc>) -> Result<(), sqlx::Error> {
     let signed_at = signatures::last(connection).await?.map(|last| last.at.get());
-    told::SIGNATURE_AGE.set(&[], seconds_since(signed_at, at));
+    metrics::SIGNATURE_AGE.set(&[], seconds_since(signed_at, at));
     let taken_at = backups::last(connection).await?.map(|last| last.taken_at);
-    told::BACKUP_AGE.set(&[], seconds_since(taken_at, at));
+    metrics::BACKUP_AGE.set(&[], seconds_since(taken_at, at));
     let ended = verifications::state(connection).await?.ended;
-    told::VERIFICATION_AGE.set(&[], seconds_since(ended.as_ref().map(|ended| ended.at.get()), at));
-    told::VERIFIED_POSITION.set_count(&[], ended.as_ref().map_or(0, |ended| ended.position));
+    metrics::VERIFICATION_AGE
+        .set(&[], seconds_since(ended.as_ref().map(|ended| ended.at.get()), at));
+    metrics::VERIFIED_POSITION.set_count(&[], ended.as_ref().map_or(0, |ended| ended.position));
     let outcome = ended.map(|ended| ended.outcome);
     let is_broken = matches!(outcome, Some(VerificationOutcome::Broken(_)));
-    told::VERIFICATION_BROKEN.set(&[], f64::from(u8::from(is_broken)));
+    metrics::VERIFICATION_BROKEN.set(&[], f64::from(u8::from(is_broken)));
     Ok(())
 }
 
 /// Tells the size of a table that this build knows.
 fn tell_size(table: &TableSizeRow) {
     if let Some(name) = known_table(&table.table_name) {
-        told::TABLE_BYTES.set(&[("table", name)], table.bytes as f64);
+        metrics::TABLE_BYTES.set(&[("table", name)], table.bytes as f64);
     }
 }
 
 fn tell_snapshot(oldest: Option<HeldSnapshot>) {
     let age = oldest.as_ref().and_then(|held| held.held_for).unwrap_or_default();
-    told::SNAPSHOT_AGE.set(&[], age.as_secs_f64());
-    told::SNAPSHOT_TRANSACTIONS.set_count(&[], oldest.map_or(0, |held| held.transactions));
+    metrics::SNAPSHOT_AGE.set(&[], age.as_secs_f64());
+    metrics::SNAPSHOT_TRANSACTIONS.set_count(&[], oldest.map_or(0, |held| held.transactions));
 }
 
 fn tell_backlog(DeliveryCounts { due, waiting, in_flight }: DeliveryCounts) {
     for (state, count) in [("due", due), ("waiting", waiting), ("in_flight", in_flight)] {
-        told::BACKLOG.set_count(&[("state", state)], count);
+        metrics::BACKLOG.set_count(&[("state", state)], count);
     }
 }
 
@@ -227,18 +228,18 @@ fn tell_lanes(lanes: LaneCounts, at: DateTime<Utc>) {
     let LaneCounts { due, waiting, paused, closing, oldest_due_at } = lanes;
     let lanes = [("due", due), ("waiting", waiting), ("paused", paused), ("closing", closing)];
     for (state, count) in lanes {
-        told::LANES.set_count(&[("state", state)], count);
+        metrics::LANES.set_count(&[("state", state)], count);
     }
-    told::BACKLOG_AGE.set(&[], seconds_since(oldest_due_at, at));
+    metrics::BACKLOG_AGE.set(&[], seconds_since(oldest_due_at, at));
 }
 
 fn tell_progress(of: &FollowerProgress, at: DateTime<Utc>) {
     let Some((name, timely)) = FOLLOWERS.into_iter().find(|(name, _)| *name == of.name) else {
         return;
     };
-    told::FOLLOWER_POSITIONS.set_count(&[("follower", name)], of.behind);
+    metrics::FOLLOWER_POSITIONS.set_count(&[("follower", name)], of.behind);
     if timely {
-        told::FOLLOWER_SECONDS.set(&[("follower", name)], seconds_since(of.next_at, at));
+        metrics::FOLLOWER_SECONDS.set(&[("follower", name)], seconds_since(of.next_at, at));
     }
 }
 
