@@ -125,7 +125,8 @@ pub(super) async fn export(
         (None, _) => {}
     }
     let pool = service.store.pool().clone();
-    let (since, until) = (since.map(Timestamp::get), until.map(Timestamp::get));
+    let since = since.map(Timestamp::get);
+    let until = until.map(Timestamp::get);
     let whole_chain = i64::MAX;
     let span =
         audit::find_span(&mut *pool.acquire().await?, firm_id, whole_chain, since, until).await?;
