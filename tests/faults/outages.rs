@@ -171,6 +171,8 @@ async fn e16_slow_calls_delay_nothing_else() {
     let served = serve(&world.database, &[]).await;
     let me = ("GET", "/me");
     let mut transaction = world.pool().begin().await.unwrap();
+    let held_long = "set local idle_in_transaction_session_timeout = 0";
+    transaction.execute(held_long).await.unwrap();
     transaction.execute("lock table key_calls in exclusive mode").await.unwrap();
     let slow = join_all((0..100).map(async |_| {
         let asked = Instant::now();
