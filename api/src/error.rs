@@ -289,8 +289,9 @@ impl Error {
         }
     }
 
-    /// Logs the errors that an operator must look into. No other place logs them.
-    fn log_failure(&self) {
+    /// Logs the errors that an operator must look into. No other place logs them. A JSON answer is
+    /// logged by itself, and a page must ask for it.
+    pub fn log_failure(&self) {
         if let Self::Internal(detail) = self {
             tracing::error!(detail, "a call failed");
         } else if let Self::Unavailable(detail) | Self::NoKeyring(detail) = self

@@ -36,6 +36,9 @@ pub(crate) fn refused_page(state: &ConsoleState, back: &str, error: &FlowError) 
         FlowError::Provider(_) => StatusCode::FORBIDDEN,
         FlowError::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
+    if let FlowError::Service(error) = error {
+        error.log_failure();
+    }
     let fault = match error {
         FlowError::Provider(SignInError::NoRole { values, .. }) if values.is_empty() => {
             format!("{error}: the provider told no roles")

@@ -120,9 +120,8 @@ async fn act_after(
     fields: &str,
 ) -> Result<Markup, Refusal> {
     let session = sessions::resume(&state.service, &begun.cookie, TokenUse::Noted).await;
-    let session = session
-        .map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()))?
-        .ok_or_else(Refusal::no_page)?;
+    let session =
+        session.map_err(|error| Refusal::unanswered(&error))?.ok_or_else(Refusal::no_page)?;
     let fields = FormFields::read_json(fields).ok_or_else(Refusal::no_page)?;
     let form_token = session.form_token(&state.service);
     Ok(reproof::confirm_form(own_page(Some(path)), &fields, &form_token))

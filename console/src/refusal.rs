@@ -22,6 +22,12 @@ impl Refusal {
         Self { status, sentence: sentence.to_owned(), json: None }
     }
 
+    /// The service could not answer. The log tells why.
+    pub(crate) fn unanswered(error: &api::Error) -> Self {
+        error.log_failure();
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+    }
+
     /// An address without a page.
     pub(crate) fn no_page() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is no such page, or it is not yours to see")

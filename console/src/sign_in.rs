@@ -133,7 +133,7 @@ impl TokenRefusal {
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("Too many wrong tokens from this address: wait {seconds} seconds."),
             ),
-            _ => return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
+            _ => return Err(Refusal::unanswered(error)),
         };
         let wait_seconds = match error {
             api::Error::RateLimited(seconds) => Some(*seconds),
@@ -155,7 +155,7 @@ impl TokenRefusal {
 /// tokens, so a copy of such a cookie works until its end; the page of the sign-in says so.
 pub(crate) async fn sign_out(State(state): State<SharedState>, form: SentForm) -> PageAnswer {
     let ended = form.visit.session.end(&state.service).await;
-    ended.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()))?;
+    ended.map_err(|error| Refusal::unanswered(&error))?;
     let set = [BrowserChannel::Clear, BrowserChannel::Encrypted]
         .map(|one| (SET_COOKIE, one.cookie_header("", 0)));
     Ok((AppendHeaders(set), Redirect::to("/console/sign-in")).into_response())

@@ -114,12 +114,10 @@ pub(crate) async fn find_session(
     headers: &HeaderMap,
     token_use: TokenUse,
 ) -> Result<Option<FoundSession>, Refusal> {
-    let unavailable =
-        |error: api::Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
     for channel in BrowserChannel::new(headers).readable_channels() {
         for cookie in named_cookies(headers, channel.cookie_name()) {
             let found = sessions::resume(&state.service, cookie, token_use).await;
-            if let Some(session) = found.map_err(unavailable)? {
+            if let Some(session) = found.map_err(|error| Refusal::unanswered(&error))? {
                 return Ok(Some(FoundSession { session, channel: *channel }));
             }
         }

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use tests::{Answer, Firm, Receiver, Reply, World};
 use uuid::Uuid;
 
 use tests::process::firmforms;
@@ -32,37 +30,21 @@ impl Scene {
         let world = World::new().await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/?key=secret")).await;
-        let operator =
-            tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
-        Self { world, firm, receiver, hook, token: operator.token }
+        let token = world.new_token(HolderRole::Operator).await;
+        Self { world, firm, receiver, hook, token }
     }
 
     async fn get(&self, path: &str) -> Answer {
-        let request = Request::get(format!("/internal/v1/firms/{}/{path}", self.firm.id))
-            .header("authorization", format!("Bearer {}", self.token));
-        self.world.internal(request.body(Body::empty()).unwrap()).await
-    }
-
-    async fn position(&self) -> i64 {
-        sqlx::query_scalar("select max(position) from events")
-            .fetch_one(self.world.pool())
-            .await
-            .unwrap()
+        let path = format!("/firms/{}/{path}", self.firm.id);
+        self.world.get_internally(&self.token, &path).await
     }
 
     /// Draws positions that nothing is recorded at.
     async fn burn(&self, positions: i32) {
-        let draw = "select count(nextval('events_position_seq')) from generate_series(1, $1)";
-        let drawn: i64 =
-            sqlx::query_scalar(draw).bind(positions).fetch_one(self.world.pool()).await.unwrap();
-        assert_eq!(drawn, i64::from(positions));
-    }
-
-    async fn delivery_ids(&self) -> Vec<Uuid> {
-        sqlx::query_scalar("select delivery_id from deliveries")
-            .fetch_all(self.world.pool())
-            .await
-            .unwrap()
+        let draw = format!(
+            "select count(nextval('events_position_seq')) from generate_series(1, {positions})"
+        );
+        assert_eq!(self.world.ask_number(&draw).await, i64::from(positions));
     }
 
     /// Everything that is shown now; then time goes on.
@@ -71,7 +53,7 @@ impl Scene {
             ["hooks", "hooks?removed=true", "hooks?warned=true", "deliveries?limit=500"]
                 .map(str::to_owned)
                 .into();
-        paths.extend(self.delivery_ids().await.iter().map(|id| format!("deliveries/{id}")));
+        paths.extend(self.world.delivery_ids().await.iter().map(|id| format!("deliveries/{id}")));
         let mut shown = Vec::new();
         for path in paths {
             let answer = self.get(&path).await;
@@ -79,7 +61,7 @@ impl Scene {
             shown.push((path, answer.body));
         }
         let moment = Moment {
-            position: self.position().await,
+            position: self.world.last_position().await,
             at: self.world.clock.now().to_string(),
             shown,
         };
@@ -114,8 +96,7 @@ impl Scene {
         moments.push(self.moment().await);
         let other = self.world.subscribe(&self.firm, &self.receiver.url("/other")).await;
         self.world.submit(&self.firm).await;
-        let path = format!("/hooks/{other}");
-        assert_eq!(self.world.call(&self.firm.key, "DELETE", &path, Value::Null).await.status, 200);
+        self.world.remove_hook(&self.firm, other).await.ok();
         self.world.deliver().await;
         moments.push(self.moment().await);
         moments
@@ -147,7 +128,7 @@ async fn a_look_back_repeats_the_former_answers() {
                             body_sha256 = null, ended_at = null;
                      update hooks set removed_at = null, removed_position = null,
                             removal_reason = null";
-    sqlx::raw_sql(forgotten).execute(scene.world.pool()).await.unwrap();
+    scene.world.change_database(forgotten).await;
     for (place, moment) in moments.iter().enumerate() {
         for as_of in [moment.position.to_string(), moment.at.clone()] {
             for (path, shown) in &moment.shown {
@@ -164,7 +145,7 @@ async fn a_look_back_repeats_the_former_answers() {
 #[tokio::test]
 async fn a_history_ends_at_the_asked_position() {
     let scene = Scene::new().await;
-    let before = scene.position().await - 1;
+    let before = scene.world.last_position().await - 1;
     let moments = scene.told().await;
     let path = format!("hooks/{}/history", scene.hook);
     let mut states = Vec::new();
@@ -189,7 +170,7 @@ async fn a_look_back_reveals_nothing_erased() {
     let response_id = scene.world.submit(&scene.firm).await;
     scene.receiver.reply([Reply::status(400).body(b"an answer")]);
     scene.world.deliver().await;
-    let (position, id) = (scene.position().await, scene.delivery_ids().await[0]);
+    let (position, id) = (scene.world.last_position().await, scene.world.delivery_ids().await[0]);
     let (one, all) = (
         format!("{}&show_answer=a+fault", and(&format!("deliveries/{id}"), &position.to_string())),
         and("deliveries", &position.to_string()),
@@ -199,8 +180,7 @@ async fn a_look_back_reveals_nothing_erased() {
         (&shown["erased"], &shown["attempts"][0]["answer"]),
         (&json!(false), &json!("an answer"))
     );
-    let erased = activity(scene.firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(scene.world.report(&[erased]).await.status, 202);
+    scene.world.order_erasure(&scene.firm, response_id).await;
     scene.world.erase().await;
     let shown = scene.get(&one).await.body;
     assert_eq!((&shown["erased"], &shown["attempts"][0]["answer"]), (&json!(true), &Value::Null));
@@ -215,8 +195,8 @@ async fn a_look_back_finds_unfollowed_deliveries() {
     scene.deliver(200).await;
     let submitted = |_| tests::submitted(&scene.firm, scene.world.id());
     let many: Vec<Value> = (0..450).map(submitted).collect();
-    assert_eq!(scene.world.report(&many).await.status, 202);
-    let position = scene.position().await.to_string();
+    scene.world.report(&many).await.ok();
+    let position = scene.world.last_position().await.to_string();
     let listed = scene.get(&and("deliveries?limit=500", &position)).await.body;
     let states: Vec<&str> = listed["items"]
         .as_array()
@@ -229,7 +209,7 @@ async fn a_look_back_finds_unfollowed_deliveries() {
     let few = scene.get(&and("deliveries?limit=3", &position)).await.body;
     assert_eq!(few["items"].as_array().unwrap()[..], listed["items"].as_array().unwrap()[..3]);
     // To show one delivery, no read model is asked.
-    sqlx::query("delete from deliveries").execute(scene.world.pool()).await.unwrap();
+    scene.world.change_database("delete from deliveries").await;
     for state in ["pending", "delivered"] {
         let mut items = listed["items"].as_array().unwrap().iter();
         let one = items.find(|one| one["state"] == state).unwrap()["id"].as_str().unwrap();
@@ -243,7 +223,7 @@ async fn a_look_back_finds_unfollowed_deliveries() {
 async fn a_position_in_a_hole_is_answered() {
     let scene = Scene::new().await;
     scene.deliver(200).await;
-    let before = scene.position().await;
+    let before = scene.world.last_position().await;
     scene.burn(2_000).await;
     scene.deliver(200).await;
     let listed = scene.get(&and("deliveries", &(before + 1_500).to_string())).await;
@@ -260,11 +240,11 @@ async fn a_clock_set_back_hides_no_delivery() {
                    update events set recorded_at = recorded_at + interval '2 days'
                     where aggregate_type = 'Delivery';
                    update deliveries set created_at = created_at + interval '2 days'; commit";
-    sqlx::raw_sql(forward).execute(scene.world.pool()).await.unwrap();
-    let first = scene.position().await;
+    scene.world.change_database(forward).await;
+    let first = scene.world.last_position().await;
     scene.burn(2_000).await;
     scene.deliver(200).await;
-    for (position, deliveries) in [(scene.position().await, 2), (first, 1)] {
+    for (position, deliveries) in [(scene.world.last_position().await, 2), (first, 1)] {
         let listed = scene.get(&and("deliveries", &position.to_string())).await;
         assert_eq!(listed.body["items"].as_array().unwrap().len(), deliveries, "{position}");
     }
@@ -275,8 +255,8 @@ async fn a_clock_set_back_hides_no_delivery() {
 async fn future_and_malformed_times_are_refused() {
     let scene = Scene::new().await;
     scene.deliver(200).await;
-    let id = scene.delivery_ids().await[0];
-    let end = scene.position().await;
+    let id = scene.world.delivery_ids().await[0];
+    let end = scene.world.last_position().await;
     let (hook, one) = (format!("hooks/{}/history", scene.hook), format!("deliveries/{id}"));
     for path in ["hooks", &hook, "deliveries", &one] {
         for wrong in ["9999", "0", "-1", "yesterday", "2099-01-01T00:00:00Z", "2026-11-01", ""] {
@@ -286,25 +266,23 @@ async fn future_and_malformed_times_are_refused() {
     }
     let beyond = scene.get("deliveries?as_of=9999").await;
     assert!(beyond.text().contains("beyond the end of the log, which is at"), "{}", beyond.text());
-    assert_eq!(scene.get(&and(&one, "1")).await.code(), (404, "delivery_not_found"));
+    scene.get(&and(&one, "1")).await.refused(404, "delivery_not_found");
     assert_eq!(scene.get(&and(&one, &end.to_string())).await.status, 200);
     let other = Scene { firm: scene.world.firm().await, ..scene };
-    assert_eq!(other.get(&and(&one, &end.to_string())).await.code(), (404, "delivery_not_found"));
+    other.get(&and(&one, &end.to_string())).await.refused(404, "delivery_not_found");
 }
 
 /// `--as-of` at the terminal looks back as the internal door does.
 #[tokio::test]
 async fn operators_look_back_at_the_terminal() {
     let scene = Scene::new().await;
-    let made = scene.position().await.to_string();
+    let made = scene.world.last_position().await.to_string();
     scene.deliver(500).await;
-    let tried = scene.position().await.to_string();
+    let tried = scene.world.last_position().await.to_string();
     scene.world.pass(Duration::from_secs(60));
     scene.world.deliver().await;
-    let path = format!("/hooks/{}", scene.hook);
-    let removed = scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
-    assert_eq!(removed.status, 200);
-    let (firm, id) = (scene.firm.id.to_string(), scene.delivery_ids().await[0].to_string());
+    scene.world.remove_hook(&scene.firm, scene.hook).await.ok();
+    let (firm, id) = (scene.firm.id.to_string(), scene.world.delivery_ids().await[0].to_string());
     let ask = async |arguments: &[&str]| {
         let mut command = firmforms(&scene.world.database);
         let output = command.args(arguments).args(["--firm", &firm]).output().await.unwrap();

@@ -1,9 +1,9 @@
 //! The main database and its keyring: they belong together, and neither is older than the other.
 
 use deliverer::inspect::lost_keys::{KeyCoverage, check_newest};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sqlx::Executor;
-use tests::{TestDatabase, World, activity};
+use tests::{TestDatabase, World};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use uuid::Uuid;
 
@@ -70,13 +70,11 @@ async fn doctor_and_start_report_lost_newest_keys() {
     let coverage = async || check_newest(world.pool(), &world.service().keyring).await.unwrap();
     assert_eq!(coverage().await, KeyCoverage { looked: 4, lost: 0 });
     assert_eq!(doctor(&world.database, "newest_keys").await.0, "fine");
-    let erased = activity(firm.id, "response.erased", json!({"response_id": responses[0]}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
-    sqlx::query("delete from data_keys where subject_id = any($1)")
-        .bind(&responses[..3])
-        .execute(world.keys())
-        .await
-        .unwrap();
+    world.order_erasure(&firm, responses[0]).await;
+    for response_id in &responses[..3] {
+        let lost = format!("delete from data_keys where subject_id = '{response_id}'");
+        world.change_keyring(&lost).await;
+    }
     assert_eq!(coverage().await, KeyCoverage { looked: 4, lost: 2 }, "one of them is erased");
     let (verdict, says) = doctor(&world.database, "newest_keys").await;
     assert_eq!(verdict, "wrong");
@@ -98,11 +96,10 @@ async fn doctor_finds_a_keyring_missing_an_erasure() {
     let firm = world.firm().await;
     let response_id = world.submit(&firm).await;
     assert_eq!(doctor(&world.database, "erasures").await.0, "fine");
-    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.order_erasure(&firm, response_id).await;
     world.erase().await;
     assert_eq!(doctor(&world.database, "erasures").await.0, "fine");
-    world.keys().execute("delete from erased_up_to").await.unwrap();
+    world.change_keyring("delete from erased_up_to").await;
     assert_eq!(doctor(&world.database, "erasures").await.0, "wrong");
 }
 

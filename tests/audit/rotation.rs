@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use api::Error;
 use api::commands::secrets::{self, RevealedSecret};
-use axum::body::Body;
-use axum::http::Request;
 use deliverer::send::deliver_once;
 use domain::delivery::signature::{SignedRequest, verify_request};
 use domain::event::Actor;
 use futures::future::join_all;
 use serde_json::json;
-use tests::{Answer, Firm, Received, Receiver, Reply, TestDatabase, World, activity, later};
+use tests::{
+    Answer, Firm, Received, Receiver, Reply, TestDatabase, World, activity, later, make_request,
+};
 
 use tests::process::firmforms;
 
@@ -24,7 +24,7 @@ async fn reveal(world: &World, firm: &Firm) -> RevealedSecret {
 /// Rotates as the product; an empty body is none.
 async fn rotate(world: &World, firm: &Firm, body: &str) -> Answer {
     let path = format!("/internal/v1/firms/{}/webhook-secret/rotate", firm.id);
-    world.internal(Request::post(path).body(Body::from(body.to_owned())).unwrap()).await
+    world.internal(make_request("POST", &path, &[], body.to_owned())).await
 }
 
 /// Another process on the databases of a world, at the same time.
@@ -95,16 +95,9 @@ async fn a_rotation_logs_reason_and_no_secret() {
         }
         reasons.push(if body.contains("laptop") { json!("a stolen laptop") } else { json!(null) });
     }
-    let logged: Vec<(serde_json::Value, String)> = sqlx::query_as(
-        "select payload->'SecretRotated'->'reason', metadata->>'actor' from events
-          where event_type = 'SecretRotated' and firm_id = $1 order by position",
-    )
-    .bind(firm.id)
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
-    assert_eq!(logged.iter().map(|(reason, _)| reason.clone()).collect::<Vec<_>>(), reasons);
-    assert!(logged.iter().all(|(_, actor)| actor.starts_with("product:")), "{logged:?}");
+    let logged = world.events_of_type("SecretRotated").await;
+    assert!(logged.iter().map(|event| event.field("reason")).eq(&reasons), "{logged:?}");
+    assert!(logged.iter().all(|event| event.actor().starts_with("product:")), "{logged:?}");
     let long = json!({"reason": "é".repeat(201)}).to_string();
     for body in [r#"{"reason":""}"#, r#"{"reason":5}"#, r#"{"why":"x"}"#, "[]", &long] {
         assert_eq!(rotate(&world, &firm, body).await.code(), (400, "invalid_request"), "{body}");
@@ -120,14 +113,7 @@ async fn racing_rotations_all_happen_and_one_stands() {
         raced.iter().map(|answer| answer.body["secret"].as_str().unwrap()).collect();
     assert_eq!(secrets.len(), raced.len());
     assert!(secrets.contains(reveal(&world, &firm).await.secret.as_str()));
-    let rotations: i64 = sqlx::query_scalar(
-        "select count(*) from events where event_type = 'SecretRotated' and firm_id = $1",
-    )
-    .bind(firm.id)
-    .fetch_one(world.pool())
-    .await
-    .unwrap();
-    assert_eq!(rotations, 6);
+    assert_eq!(world.count_events("SecretRotated").await, 6);
 }
 
 /// A closed firm cannot rotate, and is shown its last secret.
@@ -136,8 +122,7 @@ async fn b5_a_suspended_firm_rotates_its_secret() {
     let world = World::new().await;
     let firm = world.firm().await;
     let report = async |kind, second| {
-        let event = later(activity(firm.id, kind, json!({})), second);
-        assert_eq!(world.report(&[event]).await.status, 202);
+        world.report_one(later(activity(firm.id, kind, json!({})), second)).await;
     };
     let nobody = Actor::Member(world.id());
     let refused = secrets::rotate(world.service(), firm.id, nobody, None).await;
@@ -146,10 +131,10 @@ async fn b5_a_suspended_firm_rotates_its_secret() {
     let rotated = rotate(&world, &firm, "").await;
     assert_eq!(rotated.status, 200);
     report("firm.closed", 2).await;
-    assert_eq!(rotate(&world, &firm, "").await.code(), (403, "firm_inactive"));
+    rotate(&world, &firm, "").await.refused(403, "firm_inactive");
     assert_eq!(reveal(&world, &firm).await.secret.as_str(), rotated.body["secret"]);
     let nobody = Firm { id: world.id(), ..firm.clone() };
-    assert_eq!(rotate(&world, &nobody, "").await.code(), (404, "firm_not_found"));
+    rotate(&world, &nobody, "").await.refused(404, "firm_not_found");
 }
 
 #[tokio::test]

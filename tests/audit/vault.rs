@@ -5,8 +5,10 @@ use std::time::Duration;
 use eventstore::{LifeWatch, connect};
 use futures::future::join_all;
 use serde_json::json;
-use sqlx::{Executor, PgPool};
-use tests::{ATTEMPTS, Firm, Receiver, Reply, World, activity, own_cluster};
+use sqlx::Executor;
+use tests::{
+    ATTEMPTS, Firm, Receiver, Reply, World, activity, count_rows, own_cluster, table_names,
+};
 use uuid::Uuid;
 use vault::{KeySubject, Keyring, KeyringHosts, SystemEntropy, WrappingKey, bodies, secrets};
 
@@ -20,32 +22,21 @@ async fn submit(world: &World, firm: &Firm, word: &str) -> Uuid {
         "answers": [{"id": word, "question": word, "type": "long_text", "answer": word}],
         "variables": {word: word}, "hidden": {word: word},
     });
-    let answer = world.report(&[activity(firm.id, "response.submitted", data)]).await;
-    assert_eq!(answer.status, 202, "{}", answer.text());
+    world.report_one(activity(firm.id, "response.submitted", data)).await;
     response_id
 }
 
-fn keyring_pool(world: &World) -> PgPool {
-    connect(world.database.keyring.clone(), 4)
-}
-
 async fn drop_data_key(world: &World, response_id: Uuid) {
-    let dropped = sqlx::query("delete from data_keys where subject_id = $1")
-        .bind(response_id)
-        .execute(&keyring_pool(world))
-        .await
-        .unwrap();
-    assert_eq!(dropped.rows_affected(), 1);
+    let deletion = format!("delete from data_keys where subject_id = '{response_id}'");
+    assert_eq!(world.change_keyring(&deletion).await, 1);
 }
 
 /// State, and outcome and error of each try, of the one delivery there is.
 async fn tries(world: &World) -> (String, Vec<(String, Option<String>)>) {
-    let (id, state): (Uuid, String) = sqlx::query_as("select delivery_id, state from deliveries")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
+    let id = world.first_delivery_id().await;
     let tries = world.attempts(id).await.into_iter();
-    (state, tries.map(|one| (one.outcome.name().to_owned(), one.error)).collect())
+    let tries = tries.map(|one| (one.outcome.name().to_owned(), one.error)).collect();
+    (world.history(id).await.0, tries)
 }
 
 /// Every table of both databases, as text and as hexadecimal.
@@ -54,35 +45,24 @@ async fn no_table_holds_answers_in_the_clear() {
     let world = World::new().await;
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let brand = json!({"brand": {"reply_to": "canary@example.com"}});
-    let changed = tests::later(activity(firm.id, "firm.changed", brand), 1);
-    assert_eq!(world.report(&[changed]).await.status, 202);
+    world.report_one(tests::later(activity(firm.id, "firm.changed", brand), 1)).await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     submit(&world, &firm, "canary").await;
     receiver.reply([Reply::status(503).body(b"canary")]);
     world.deliver().await;
     assert!(receiver.received()[0].json().to_string().contains("canary"));
-    for (pool, filled) in [
-        (world.pool(), "responses bodies answers firm_contacts"),
-        (&keyring_pool(&world), "data_keys"),
-    ] {
-        let tables: Vec<String> = sqlx::query_scalar(
-            "select relname::text from pg_class
-              where relkind = 'r' and relnamespace = 'public'::regnamespace",
-        )
-        .fetch_all(pool)
-        .await
-        .unwrap();
+    for (pool, filled) in
+        [(world.pool(), "responses bodies answers firm_contacts"), (world.keys(), "data_keys")]
+    {
+        let tables = table_names(pool).await;
         for table in filled.split(' ') {
             assert!(tables.iter().any(|name| name == table), "{table}");
-            let rows = format!("select count(*) from {table}");
-            assert_eq!(sqlx::query_scalar::<_, i64>(&rows).fetch_one(pool).await.unwrap(), 1);
+            assert_eq!(count_rows(pool, table).await, 1);
         }
         for table in tables {
-            let found = format!(
-                "select count(*) from {table} t where t::text ilike '%canary%'
-                    or t::text like '%' || encode('canary', 'hex') || '%'"
-            );
-            let found: i64 = sqlx::query_scalar(&found).fetch_one(pool).await.unwrap();
+            let holding = "t::text ilike '%canary%'
+                    or t::text like '%' || encode('canary', 'hex') || '%'";
+            let found = count_rows(pool, &format!("{table} t where {holding}")).await;
             assert_eq!(found, 0, "{table}");
         }
     }
@@ -135,8 +115,8 @@ async fn a_frozen_body_needs_its_data_key() {
 #[tokio::test]
 async fn e10_a_damaged_response_fails_alone() {
     for damage in [
-        "update responses set document = document || '\\x00' where response_id = $1",
-        "update responses set document = '' where response_id = $1",
+        r"update responses set document = document || '\x00'",
+        "update responses set document = ''",
     ] {
         let world = World::new().await;
         let (firm, other) = (world.firm().await, world.firm().await);
@@ -146,7 +126,7 @@ async fn e10_a_damaged_response_fails_alone() {
         }
         let damaged = submit(&world, &firm, "canary").await;
         let (sound, theirs) = (submit(&world, &firm, "x").await, submit(&world, &other, "x").await);
-        sqlx::query(damage).bind(damaged).execute(world.pool()).await.unwrap();
+        world.change_database(&format!("{damage} where response_id = '{damaged}'")).await;
         assert_eq!(world.deliver().await, 3);
         let mut arrived: Vec<_> =
             receiver.received().iter().map(|sent| sent.json()["response"]["id"].clone()).collect();
@@ -167,8 +147,8 @@ async fn e10_a_damaged_body_fails_alone() {
     submit(&world, &firm, "x").await;
     receiver.reply([Reply::status(503), Reply::status(503)]);
     assert_eq!(world.deliver().await, 2);
-    let damage = "update bodies set ciphertext = ciphertext || '\\x00' where response_id = $1";
-    sqlx::query(damage).bind(damaged).execute(world.pool()).await.unwrap();
+    let damage = r"update bodies set ciphertext = ciphertext || '\x00'";
+    world.change_database(&format!("{damage} where response_id = '{damaged}'")).await;
     world.pass(Duration::from_secs(60));
     assert_eq!(world.deliver().await, 2);
     assert_eq!(receiver.received().len(), 3);
@@ -184,11 +164,8 @@ async fn e10_a_damaged_secret_delays_one_firm() {
         world.subscribe(firm, &receiver.url("/hook")).await;
         submit(&world, firm, "x").await;
     }
-    sqlx::query("update webhook_secrets set secret = secret || '\\x00' where firm_id = $1")
-        .bind(damaged.id)
-        .execute(world.pool())
-        .await
-        .unwrap();
+    let damage = r"update webhook_secrets set secret = secret || '\x00'";
+    world.change_database(&format!("{damage} where firm_id = '{}'", damaged.id)).await;
     assert_eq!(world.deliver().await, 2);
     assert_eq!(receiver.received().len(), 1);
     assert_eq!(receiver.received()[0].json()["form"]["id"], json!(sound.form));
@@ -202,11 +179,8 @@ async fn e10_a_damaged_data_key_fails_alone() {
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let damaged = submit(&world, &firm, "x").await;
     submit(&world, &firm, "x").await;
-    sqlx::query("update data_keys set wrapped = wrapped || '\\x00' where subject_id = $1")
-        .bind(damaged)
-        .execute(&keyring_pool(&world))
-        .await
-        .unwrap();
+    let damage = r"update data_keys set wrapped = wrapped || '\x00'";
+    world.change_keyring(&format!("{damage} where subject_id = '{damaged}'")).await;
     assert_eq!(world.deliver().await, 2);
     assert_eq!(receiver.received().len(), 1);
 }
@@ -245,7 +219,8 @@ async fn another_wrapping_key_opens_nothing() {
     let response_id = submit(&world, &firm, "canary").await;
     let subjects = [KeySubject { firm_id: firm.id, subject_id: response_id }];
     let ours = &world.service().keyring;
-    let theirs = Keyring::new(keyring_pool(&world), WrappingKey::new(&[8; 32]));
+    let theirs =
+        Keyring::new(connect(world.database.keyring.clone(), 4), WrappingKey::new(&[8; 32]));
     for _ in 0..2 {
         ours.check_wrapping_key(&SystemEntropy).await.unwrap();
         assert!(theirs.check_wrapping_key(&SystemEntropy).await.is_err());
@@ -267,15 +242,9 @@ async fn a_data_key_opens_one_subject_only() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (mine, theirs) = (submit(&world, &firm, "x").await, submit(&world, &firm, "y").await);
-    sqlx::query(
-        "update data_keys set wrapped = (select wrapped from data_keys where subject_id = $2)
-          where subject_id = $1",
-    )
-    .bind(mine)
-    .bind(theirs)
-    .execute(&keyring_pool(&world))
-    .await
-    .unwrap();
+    let other = format!("select wrapped from data_keys where subject_id = '{theirs}'");
+    let moved = format!("update data_keys set wrapped = ({other}) where subject_id = '{mine}'");
+    world.change_keyring(&moved).await;
     let find = async |response_id| {
         let subject = KeySubject { firm_id: firm.id, subject_id: response_id };
         world.service().keyring.find_keys(&[subject]).await.is_ok_and(|keys| keys.len() == 1)
@@ -323,7 +292,7 @@ async fn two_bodies(world: &World, receiver: &Receiver) -> KeySubject {
     let firm = world.firm().await;
     for trigger in ["form_submitted", "report_approved"] {
         let hook = json!({"trigger": trigger, "target_url": receiver.url("/hook")});
-        assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);
+        world.create_hook(&firm, hook).await.ok();
     }
     let response_id = submit(world, &firm, "x").await;
     let report_id = world.id();
@@ -363,8 +332,8 @@ async fn encrypt_as_before(world: &World, subject: KeySubject) {
 async fn swap_bodies(world: &World) {
     let swapped = "update bodies a set ciphertext = b.ciphertext, sha256 = b.sha256
                      from bodies b where a.body_id <> b.body_id";
-    let swapped = sqlx::query(swapped).execute(world.pool()).await.unwrap();
-    assert_eq!(swapped.rows_affected(), 2);
+    let swapped = world.change_database(swapped).await;
+    assert_eq!(swapped, 2);
 }
 
 /// Core 14 (b): two bodies of one response were swapped in the table and sent. All bodies had one
@@ -382,12 +351,9 @@ async fn no_swapped_body_is_sent() {
         world.pass(Duration::from_secs(60));
         assert_eq!(world.deliver().await, 2);
         assert_eq!(receiver.received().len(), 2, "only the first attempts: {encrypted_before}");
-        let errors: Vec<Option<String>> =
-            sqlx::query_scalar(&format!("select error from {ATTEMPTS} where number = 2"))
-                .fetch_all(world.pool())
-                .await
-                .unwrap();
-        assert_eq!(errors, vec![Some("never_sent".to_owned()); 2], "{encrypted_before}");
+        let second = format!("{ATTEMPTS} where number = 2");
+        let unsent = world.count(&format!("{second} and error = 'never_sent'")).await;
+        assert_eq!((world.count(&second).await, unsent), (2, 2), "{encrypted_before}");
     }
 }
 
@@ -397,7 +363,7 @@ async fn no_body_with_another_digest_is_sent() {
     let receiver = Receiver::start().await;
     two_bodies(&world, &receiver).await;
     let changed = "update bodies set sha256 = sha256(sha256)";
-    sqlx::query(changed).execute(world.pool()).await.unwrap();
+    world.change_database(changed).await;
     world.pass(Duration::from_secs(60));
     assert_eq!(world.deliver().await, 2);
     assert_eq!(receiver.received().len(), 2, "only the first attempts");

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use api::commands::tokens::HolderRole;
 use deliverer::inspect::proof::{LogFilter, ProofReport, ProofScope, verify};
 use domain::audit::once::{DeliveryFault, DeliveryFaultKind};
 use serde_json::{Value, json};
@@ -44,9 +45,7 @@ impl Scene {
     }
 
     async fn remove(&self, hook: Uuid) {
-        let path = format!("/hooks/{hook}");
-        let answer = self.world.call(&self.firm.key, "DELETE", &path, Value::Null).await;
-        assert_eq!(answer.status, 200);
+        self.world.remove_hook(&self.firm, hook).await.ok();
     }
 
     async fn report(&self) -> ProofReport {
@@ -94,12 +93,8 @@ impl Scene {
         (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
     }
 
-    async fn count(&self, question: &str) -> i64 {
-        sqlx::query_scalar(question).fetch_one(self.world.pool()).await.unwrap()
-    }
-
     async fn queued(&self) -> i64 {
-        self.count("select count(*) from events where event_type = 'DeliveryQueued'").await
+        self.world.count_events("DeliveryQueued").await
     }
 }
 
@@ -139,8 +134,7 @@ async fn i1_every_end_of_deliveries_is_proven() {
     let other = world.subscribe(&scene.firm, &scene.receiver.url("/other")).await;
     let erased = world.submit(&scene.firm).await;
     scene.remove(other).await;
-    let erase = tests::activity(scene.firm.id, "response.erased", json!({"response_id": erased}));
-    assert_eq!(world.report(&[erase]).await.status, 202);
+    world.order_erasure(&scene.firm, erased).await;
     world.erase().await;
     scene.assert_proven().await;
     world.pass(Duration::from_secs(3_600));
@@ -152,15 +146,8 @@ async fn i1_every_end_of_deliveries_is_proven() {
 }
 
 async fn start_replay(world: &World, order: &Value) {
-    use api::commands::tokens::{self, HolderRole};
-    let token =
-        tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap().token;
-    let request = axum::http::Request::post("/internal/v1/replays")
-        .header("authorization", format!("Bearer {token}"))
-        .body(order.to_string().into())
-        .unwrap();
-    let answer = world.internal(request).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
+    let operator = world.new_token(HolderRole::Operator).await;
+    world.call_internally(&operator, "POST", "/replays", order.clone()).await.ok();
 }
 
 #[tokio::test]
@@ -168,7 +155,7 @@ async fn i1_a_repair_queues_only_missing_deliveries() {
     let scene = Scene::new().await;
     let narrow = json!({"target_url": scene.receiver.url("/narrow"), "trigger": "form_submitted",
                         "form_id": scene.firm.form});
-    scene.world.call(&scene.firm.key, "POST", "/hooks", narrow).await;
+    scene.world.create_hook(&scene.firm, narrow).await;
     scene.submit(2).await;
     scene.world.deliver().await;
     scene.submit(3).await;
@@ -191,19 +178,15 @@ async fn i1_a_repair_queues_only_missing_deliveries() {
     assert_eq!(scene.world.deliver().await, 6);
     assert_eq!(scene.receiver.received().len(), 10);
     scene.world.project().await;
-    let entries: Vec<(String, String, Value)> = sqlx::query_as(
-        "select actor_kind, reason, evidence - 'terminal' from audit_log
-          where action = 'deliveries_repaired'",
-    )
-    .fetch_all(scene.world.pool())
-    .await
-    .unwrap();
-    let expected = ("operator".to_owned(), "a restore".to_owned(), json!({"deliveries": 6}));
-    assert_eq!(entries, [expected]);
+    let entries = scene.world.audit_entries_of("deliveries_repaired").await;
+    let [entry] = &entries[..] else { panic!("{entries:?}") };
+    let told = (entry.actor_kind.as_str(), entry.reason.as_deref());
+    assert_eq!(told, ("operator", Some("a restore")));
+    assert_eq!(entry.evidence_but_terminal(), json!({"deliveries": 6}));
     let belonging = "select count(*) from events d join events r
                          on d.metadata->>'correlation_id' = r.aggregate_id
                       where r.event_type = 'DeliveriesRepaired' and d.event_type = 'DeliveryQueued'";
-    assert_eq!(scene.count(belonging).await, 6);
+    assert_eq!(scene.world.ask_number(belonging).await, 6);
 }
 
 #[tokio::test]
@@ -218,7 +201,7 @@ async fn i1_repairs_for_removed_subscriptions_are_cancelled() {
     assert_eq!(scene.world.deliver().await, 0);
     scene.assert_proven().await;
     let cause = "select count(*) from deliveries where cause = 'subscription_deleted'";
-    assert_eq!(scene.count(cause).await, 1);
+    assert_eq!(scene.world.ask_number(cause).await, 1);
 }
 
 /// Core 1: lost deliveries were found, and no tool put them back. A repair keeps their bytes and
@@ -245,7 +228,7 @@ async fn i1_a_repair_puts_lost_deliveries_back() {
     scene.world.project().await;
     let second = "select count(*) from events where event_type = 'DeliveryAttempted'
                      and sequence = 2 and payload->'DeliveryAttempted'->>'number' = '2'";
-    assert_eq!(scene.count(second).await, 1, "its tries go on");
+    assert_eq!(scene.world.ask_number(second).await, 1, "its tries go on");
     scene.assert_proven().await;
 }
 
@@ -260,10 +243,8 @@ async fn i1_a_lost_replayed_delivery_is_found() {
     scene.world.replay().await;
     scene.assert_proven().await;
     scene.tamper(&["delete from outbox where delivery_id = (select min(delivery_id::text)::uuid from outbox)"]).await;
-    let replay_id: Uuid = sqlx::query_scalar("select replay_id from replays")
-        .fetch_one(scene.world.pool())
-        .await
-        .unwrap();
+    let requested = scene.world.events_of_type("ReplayRequested").await;
+    let replay_id: Uuid = requested[0].aggregate_id.parse().unwrap();
     scene.assert_found(&[(DeliveryFault::ReplayLost(replay_id), 1)]).await;
     let other = LogFilter { firm_id: Some(scene.world.id()), ..ALL.part };
     let of_other = ProofScope { part: other, ..ALL };

@@ -51,8 +51,7 @@ impl CellScene {
 
     /// Number of unsubscribed people in this cell.
     async fn unsubscribed(&self) -> i64 {
-        let events = "select count(*) from events where event_type = 'AddressUnsubscribed'";
-        sqlx::query_scalar(events).fetch_one(self.world.pool()).await.unwrap()
+        self.world.count_events("AddressUnsubscribed").await
     }
 
     /// Requests of `/readyz` that were answered.
@@ -254,7 +253,7 @@ async fn both_doors_answer_during_an_alarm() {
     let lost = "insert into lost_tails (system_identifier, timeline, started_at, noticed_at,
                                         from_position, to_position)
                 values (1, '', now(), now(), 1, 1)";
-    sqlx::query(lost).execute(scene.world.pool()).await.unwrap();
+    scene.world.change_database(lost).await;
     let (status, told) = get(scene.served.internal, "/readyz").await;
     assert_eq!((status, told.contains(r#""name":"log_tail""#)), (StatusCode::OK, true), "{told}");
     // HAProxy takes a server away after two failed checks.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use api::commands::tokens::{self, CreatedToken, HolderRole};
 use axum::body::Body;
-use axum::http::Request;
 use futures::stream;
 use serde_json::{Value, json};
 use sqlx::Executor;
-use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
+use tests::{
+    Answer, Firm, Receiver, Reply, StoredEvent, World, activity, later, make_request, table_names,
+};
 use uuid::Uuid;
 
 use tests::process::firmforms;
@@ -20,25 +21,15 @@ async fn token(world: &World, role: HolderRole) -> CreatedToken {
 
 /// Calls the internal door; `null` sends no body.
 async fn call(world: &World, token: &str, (method, path): (&str, &str), body: &Value) -> Answer {
-    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("authorization", format!("Bearer {token}"))
-        .body(body)
-        .unwrap();
-    world.internal(request).await
+    let path = path.strip_prefix("/internal/v1").unwrap();
+    world.call_internally(token, method, path, body.clone()).await
 }
 
 /// Calls the internal door as the product, at a path of the firm.
 async fn of_firm(world: &World, firm: &Firm, call: (&str, &str), body: Value) -> Answer {
     let (method, path) = call;
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("/internal/v1/firms/{}{path}", firm.id))
-        .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
-        .unwrap();
-    world.internal(request).await
+    let path = format!("/firms/{}{path}", firm.id);
+    world.call_internally(world.token(), method, &path, body).await
 }
 
 /// Sends these bytes as the product, under these headers.
@@ -48,11 +39,7 @@ async fn send(
     headers: &[(&str, &str)],
     body: impl Into<Body>,
 ) -> Answer {
-    let mut request = Request::post(path);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    world.internal(request.body(body.into()).unwrap()).await
+    world.internal(make_request("POST", path, headers, body)).await
 }
 
 const ACTIVITY: &str = "/internal/v1/activity";
@@ -163,16 +150,11 @@ async fn a_revoked_token_reports_nothing_more() {
 
 /// Number of rows in each table to which a report writes.
 async fn kept(world: &World) -> [i64; 4] {
-    let count = async |pool, table| {
-        let sql = format!("select count(*) from {table}");
-        sqlx::query_scalar::<_, i64>(&sql).fetch_one(pool).await.unwrap()
-    };
-    let (main, keyring) = (world.pool(), world.service().keyring.pool());
     [
-        count(main, "events").await,
-        count(main, "subjects").await,
-        count(main, "reports").await,
-        count(keyring, "data_keys").await,
+        world.count("events").await,
+        world.count("subjects").await,
+        world.count("reports").await,
+        world.count_in_keyring("data_keys").await,
     ]
 }
 
@@ -257,19 +239,11 @@ async fn a_keys_text_is_kept_nowhere() {
     assert_eq!(world.call(&text, "GET", "/me", Value::Null).await.body["key"]["id"], json!(id));
     let listed = of_firm(&world, &firm, ("GET", "/keys"), Value::Null).await;
     assert!(!listed.text().contains(&text));
-    for table in tables(&world).await {
-        let statement = format!("select count(*) from {table} t where position($1 in t::text) > 0");
-        let found: i64 =
-            sqlx::query_scalar(&statement).bind(&text).fetch_one(world.pool()).await.unwrap();
+    for table in table_names(world.pool()).await {
+        let found =
+            world.count(&format!("{table} t where position('{text}' in t::text) > 0")).await;
         assert_eq!(found, 0, "{table}");
     }
-}
-
-async fn tables(world: &World) -> Vec<String> {
-    sqlx::query_scalar("select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace")
-        .fetch_all(world.pool())
-        .await
-        .unwrap()
 }
 
 #[tokio::test]
@@ -346,8 +320,7 @@ async fn a_key_needs_an_active_firms_manager() {
         assert_eq!(create(&firm, named(firm.owner)).await.0, 201);
     }
     assert_eq!(create(&firm, named(firm.owner)).await, is(409, "too_many_keys"));
-    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
-    assert_eq!(world.report(&[suspended]).await.status, 202);
+    world.suspend_firm(&firm).await;
     assert_eq!(create(&firm, named(firm.owner)).await, is(403, "firm_inactive"));
 }
 
@@ -368,14 +341,9 @@ async fn the_log_names_a_keys_real_maker() {
             HolderRole::Product | HolderRole::Auditor => format!("member:{}", firm.owner),
         });
     }
-    let actors: Vec<String> = sqlx::query_scalar(
-        "select metadata->>'actor' from events
-          where event_type = 'KeyCreated' and payload::text like '%\"made\"%' order by position",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
-    assert_eq!(actors, expected);
+    let created = world.events_of_type("KeyCreated").await;
+    let created = created.iter().filter(|event| event.field("name") == "made");
+    assert_eq!(created.map(StoredEvent::actor).collect::<Vec<_>>(), expected);
     let stranger = json!({"member_id": world.id(), "name": "made"});
     let operator = token(&world, HolderRole::Operator).await;
     let refused = call(&world, &operator.token, ("POST", &path), &stranger).await;
@@ -401,12 +369,11 @@ async fn readings_of_deliveries_are_audited() {
         .output();
     assert!(by_hand.await.unwrap().status.success());
     world.project().await;
-    let read: Vec<(String, Value)> = sqlx::query_as(
-        "select actor_id, evidence - 'terminal' from audit_log where action = 'audit_read' order by sequence",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
+    let entries = world.audit_entries_of("audit_read").await;
+    let read: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.actor_id.clone().unwrap(), entry.evidence_but_terminal()))
+        .collect();
     let (one, page) = (json!({"what": "delivery", "how": "page", "delivery_id": id}), "page");
     let expected = [
         (operator.id.to_string(), json!({"what": "deliveries", "how": page, "hook_id": hook})),
@@ -432,16 +399,11 @@ async fn each_showing_of_the_secret_is_logged() {
         actors.push(format!("{}:{}", role.name(), token.id));
     }
     assert!(secrets[0].starts_with("whsec_") && secrets[0] == secrets[1]);
-    let logged: Vec<(Uuid, String, String)> = sqlx::query_as(
-        "select firm_id, metadata->>'actor', payload::text from events
-          where event_type = 'SecretRevealed' order by position",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
-    let expected =
-        actors.into_iter().map(|actor| (firm.id, actor, r#"{"SecretRevealed":{}}"#.to_owned()));
-    assert_eq!(logged, expected.collect::<Vec<_>>());
+    let logged = world.events_of_type("SecretRevealed").await;
+    assert!(logged.iter().map(StoredEvent::actor).eq(&actors), "{logged:?}");
+    for event in logged {
+        assert_eq!((event.firm_id, event.payload), (firm.id, json!({"SecretRevealed": {}})));
+    }
     let nobody = Firm { id: world.id(), ..firm };
     let refused = of_firm(&world, &nobody, ("GET", "/webhook-secret"), Value::Null).await;
     assert_eq!(refused.code(), (404, "firm_not_found"));
@@ -548,14 +510,14 @@ async fn a_firms_deliveries_list_newest_first() {
 async fn health_is_asked_without_a_token() {
     let world = World::new().await;
     for path in ["/livez", "/readyz"] {
-        let request = Request::get(path).header("authorization", "").body(Body::empty()).unwrap();
+        let request = make_request("GET", path, &[("authorization", "")], Body::empty());
         let answer = world.internal(request).await;
         assert_eq!((answer.status.as_u16(), answer.text()), (200, r#"{"ok":true}"#));
     }
     world.service().store.connections().close().await;
-    let ask = |path: &str| Request::get(path).body(Body::empty()).unwrap();
-    assert_eq!(world.internal(ask("/livez")).await.status, 200);
-    let unready = world.internal(ask("/readyz")).await;
+    let alive = world.internal(make_request("GET", "/livez", &[], Body::empty())).await;
+    assert_eq!(alive.status, 200);
+    let unready = world.ask_readiness().await;
     assert_eq!(unready.code(), (503, "unavailable"));
     assert_eq!(unready.headers["retry-after"], "1");
 }
@@ -566,7 +528,7 @@ async fn a_ready_process_shows_its_alarms() {
     let world = World::new().await;
     world.firm().await;
     let alarms = async || {
-        let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+        let answer = world.ask_readiness().await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let alarms = answer.body["alarms"].as_array().cloned().unwrap_or_default();
         let names = alarms.iter().map(|alarm| alarm["name"].as_str().unwrap().to_owned());
@@ -574,13 +536,13 @@ async fn a_ready_process_shows_its_alarms() {
     };
     let wound = "insert into last_verification (ended_at, verified_to, outcome, reason)
                  values (now(), 1, 'broken', 'entry 1 of firm X')";
-    world.pool().execute(wound).await.unwrap();
+    world.change_database(wound).await;
     assert_eq!(alarms().await, ["verification"]);
     world.pass(Duration::from_secs(2 * 3_600));
     assert_eq!(alarms().await, ["verification"]);
     world.pass(Duration::from_secs(1));
     assert_eq!(alarms().await, ["verification", "checkpoints"], "nothing was signed");
-    let body = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    let body = world.ask_readiness().await;
     assert!(!body.text().contains("firm"), "no token was needed: {}", body.text());
 }
 
@@ -588,14 +550,14 @@ async fn a_ready_process_shows_its_alarms() {
 #[tokio::test]
 async fn an_unusable_schema_is_unready() {
     let ready = async |world: &World| {
-        let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+        let answer = world.ask_readiness().await;
         answer.code().0
     };
     let (main, keyring) = (World::new().await, World::new().await);
     let last = "delete from _sqlx_migrations
                  where version = (select max(version) from _sqlx_migrations)";
-    main.pool().execute(last).await.unwrap();
-    keyring.keys().execute("alter table wrapping_check rename to other").await.unwrap();
+    main.change_database(last).await;
+    keyring.change_keyring("alter table wrapping_check rename to other").await;
     assert_eq!((ready(&main).await, ready(&keyring).await), (503, 503));
 }
 
@@ -605,7 +567,7 @@ async fn unreadable_alarms_are_an_alarm() {
     let world = World::new().await;
     let mut locking = world.pool().begin().await.unwrap();
     locking.execute("lock table last_verification").await.unwrap();
-    let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    let answer = world.ask_readiness().await;
     assert_eq!(
         (answer.status.as_u16(), &answer.body["alarms"][0]["name"]),
         (200, &json!("alarms"))
@@ -679,7 +641,7 @@ async fn a7_oversized_bodies_get_413_and_close() {
         assert_eq!(refused.code(), (413, "invalid_request"), "{path}");
     }
     let many = "{}\n".repeat(1_001);
-    assert_eq!(send(&world, ACTIVITY, &[lines], many).await.code(), (413, "invalid_request"));
+    send(&world, ACTIVITY, &[lines], many).await.refused(413, "invalid_request");
     let answer =
         json!([{"id": "q", "question": "Q", "type": "t", "answer": "a".repeat(512 << 10)}]);
     let data = json!({"response_id": world.id(), "form_id": firm.form,

@@ -6,8 +6,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
 use deliverer::claim::claim_due;
 use deliverer::outbox::release::release_attempts;
 use domain::subscription::Trigger;
@@ -20,7 +18,7 @@ use sqlx::{Executor, PgPool};
 use tests::plans::{Sizes, is_tiny, read, sizes, write_down, wrong};
 use tests::{
     Connections, Firm, Receiver, Reply, Sending, Templates, TestDatabase, World, activity,
-    cluster_with, later, multiply, own_cluster,
+    cluster_with, later, make_request, multiply, own_cluster,
 };
 
 use crate::portal::open_pages;
@@ -58,10 +56,10 @@ async fn unfinished(world: &World) {
     let of = |kind, data| later(activity(firm.id, kind, data), 1);
     let reported =
         [of("firm.changed", reply_to), of("payment.received", paid), of("response.saved", saved)];
-    assert_eq!(world.report(&reported).await.status, 202);
+    world.report(&reported).await.ok();
     world.deliver().await;
     world.seal().await;
-    sqlx::raw_sql(A_MAIL).execute(world.pool()).await.unwrap();
+    world.change_database(A_MAIL).await;
 }
 
 /// A mail that is being handed over, and a step's headers.
@@ -90,8 +88,7 @@ async fn everything(world: &World) -> Firm {
 async fn closed(world: &World) {
     let firm = world.firm().await;
     world.submit(&firm).await;
-    let closed = later(activity(firm.id, "firm.closed", json!({})), 1);
-    assert_eq!(world.report(&[closed]).await.status, 202);
+    world.close_firm(&firm).await;
     world.deliver().await;
     world.pass(Duration::from_hours(30 * 24));
     world.drop_closed_firms().await;
@@ -111,7 +108,7 @@ async fn by_trigger(world: &World, firm: &Firm) {
 async fn busy(world: &World, firm: &Firm, receiver: &Receiver) {
     for name in ["ann", "bob"] {
         let said = said(world, firm, world.id(), &format!("{name}@example.com"));
-        assert_eq!(world.report(&said).await.status, 202);
+        world.report(&said).await.ok();
     }
     world.deliver().await;
     world.pass(Duration::from_secs(3_600));
@@ -164,14 +161,11 @@ async fn subscribed_twice(world: &World, firm: &Firm) {
     let body = json!({"trigger": "lead_hot", "target_url": "https://hooks.example.com/"});
     let mut made = Value::Null;
     for _ in 0..2 {
-        let request = Request::post("/api/v1/hooks")
-            .header("x-api-key", &firm.key)
-            .header("idempotency-key", "setup")
-            .body(Body::from(body.to_string()));
-        made = world.public(request.unwrap()).await.body;
+        let headers = [("x-api-key", &*firm.key), ("idempotency-key", "setup")];
+        let request = make_request("POST", "/api/v1/hooks", &headers, body.to_string());
+        made = world.public(request).await.body;
     }
-    let path = format!("/hooks/{}", made["id"].as_str().unwrap());
-    assert_eq!(world.call(&firm.key, "DELETE", &path, Value::Null).await.status, 200);
+    world.remove_hook(firm, made["id"].as_str().unwrap()).await.ok();
 }
 
 /// Statements of a bundle by HTTP. No checkpoint has signed the copied rows. The statements left
@@ -191,25 +185,22 @@ async fn operated(world: &World, firm: &Firm) {
     let operated =
         api::Service { store: service.store.with_pool(world.pool().clone()), ..service.clone() };
     let token = tokens::create(&operated, "operator", HolderRole::Operator).await.unwrap().token;
-    let get = async |path: &str| {
-        let request = Request::get(path).header("authorization", format!("Bearer {token}"));
-        world.internal(request.body(Body::empty()).unwrap()).await
-    };
+    let get = async |path: &str| world.get_internally(&token, path).await;
     let ask = async |path: String| {
         let answer = get(&path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         answer.body
     };
-    let of = format!("/internal/v1/firms/{}", firm.id);
+    let of = format!("/firms/{}", firm.id);
     for list in ["keys", "webhook-secret", "hooks"] {
         ask(format!("{of}/{list}")).await;
     }
     proved(world, firm).await;
     for feed in [format!("feed?firm={}&after=1&limit=5", firm.id), "feed?limit=5".to_owned()] {
-        let answer = get(&format!("/internal/v1/audit/{feed}")).await;
+        let answer = get(&format!("/audit/{feed}")).await;
         assert_eq!(answer.status, 200, "{feed}: {}", answer.text());
     }
-    ask("/internal/v1/audit/verification".to_owned()).await;
+    ask("/audit/verification".to_owned()).await;
     let hooks = world.get(firm, "/hooks").await.body;
     let hook = hooks[0]["id"].as_str().unwrap();
     for filter in audit_filters(firm, hook) {
@@ -239,15 +230,12 @@ async fn operated(world: &World, firm: &Firm) {
     }
     assert!(shown > 0, "no delivery is shown");
     ask(format!("{of}/hooks/{hook}/history")).await;
-    ask("/internal/v1/pauses".to_owned()).await;
+    ask("/pauses".to_owned()).await;
     for path in questions(world, firm, hook) {
-        ask(format!("/internal/v1{path}")).await;
+        ask(path).await;
     }
     let person = json!({"address": "ann@example.com", "reason": "asked for access"});
-    let request = Request::post(format!("{of}/people"))
-        .header("authorization", format!("Bearer {token}"))
-        .body(Body::from(person.to_string()));
-    assert_eq!(world.internal(request.unwrap()).await.status, 200);
+    world.call_internally(&token, "POST", &format!("{of}/people"), person).await.ok();
 }
 
 /// Filters of the audit log.
@@ -364,7 +352,7 @@ async fn no_statement_scans_a_growing_table() {
         let world = World::connected(database, connections).await;
         world.pass((clock.now().get() - world.clock.now().get()).to_std().unwrap());
         // In a real installation autovacuum has run by then.
-        world.pool().execute("vacuum").await.unwrap();
+        world.change_database("vacuum").await;
         everything(&world).await;
         operated(&world, &big).await;
         open_pages(&world, &big).await;
@@ -419,13 +407,13 @@ async fn kept_plans_read_no_long_queue_whole() {
     sent(&before, &firm, &receiver).await;
     // The one remaining row is at the end of the table, and so keeps the table large.
     for statement in [QUEUED, "delete from outbox where position < 20000", "vacuum analyze"] {
-        before.pool().execute(statement).await.unwrap();
+        before.change_database(statement).await;
     }
     let clock = before.clock.now().get();
     let world = World::connected(before.database, Connections::Apart).await;
     world.pass((clock - world.clock.now().get()).to_std().unwrap());
     sent(&world, &firm, &receiver).await;
-    world.pool().execute(QUEUED).await.unwrap();
+    world.change_database(QUEUED).await;
     let from = end(&cluster);
     sent(&world, &firm, &receiver).await;
     let long = Sizes::from([("outbox".to_owned(), 20_000.0)]);

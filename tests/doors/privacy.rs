@@ -2,9 +2,7 @@
 //! (docs/explanation/personal-data.md; case H4). A story has all kinds of data, and the test
 //! searches every column of both databases. An erasure leaves the log as it was.
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::subscription::Trigger;
@@ -20,7 +18,7 @@ async fn no_table_holds_personal_data_plainly() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for trigger in Trigger::ALL {
         let body = json!({"trigger": trigger.key(), "target_url": receiver.url("/")});
-        assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
+        assert_eq!(world.create_hook(&firm, body).await.status, 201);
     }
     let onward = |status| Reply::status(status).header("location", "/canary/canary@example.com");
     let busy = || Reply::status(500).header("retry-after", "canary").body(b"canary answer");
@@ -44,7 +42,7 @@ async fn no_table_holds_personal_data_plainly() {
     assert_unseen(&world).await;
     let erased = activity(firm.id, "person.erased", json!({"email": "canary@example.com"}));
     let of_response = activity(firm.id, "response.erased", json!({"response_id": gone}));
-    assert_eq!(world.report(&[erased, of_response]).await.status, 202);
+    world.report(&[erased, of_response]).await.ok();
     assert_unseen(&world).await;
     world.erase().await;
     world.deliver().await;
@@ -60,7 +58,7 @@ async fn assert_unseen(world: &World) {
 #[tokio::test]
 async fn a_word_in_any_disguise_is_found() {
     let world = World::new().await;
-    sqlx::query("create table told (told text, sealed bytea)").execute(world.pool()).await.unwrap();
+    world.change_database("create table told (told text, sealed bytea)").await;
     let before = ["", "a", "ab"].map(|before| STANDARD.encode(format!("{before}canary and more")));
     let hidden = ["a Canary".to_owned(), hex::encode("canary")];
     for text in hidden.iter().chain(&before) {
@@ -77,29 +75,23 @@ async fn a_word_in_any_disguise_is_found() {
                 [format!("told.{columns}")],
                 "{text}"
             );
-            sqlx::query("delete from told").execute(world.pool()).await.unwrap();
+            world.change_database("delete from told").await;
         }
     }
 }
 
 /// A workflow step about a response, with a secret of the firm in its headers.
 async fn step(world: &World, firm: &Firm, receiver: &Receiver, response_id: Uuid) {
-    let order = json!({
-        "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
-        "url": receiver.url("/step/canary?email=canary%40example.com"),
-        "headers": {"Authorization": "Bearer canary"},
-        "trigger": "form_submitted", "response_id": response_id,
-    });
-    let request = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
-    let answer = world.internal(request.unwrap()).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
+    let url = receiver.url("/step/canary?email=canary%40example.com");
+    let mut order = world.step_order(firm, &url, response_id);
+    order["headers"] = json!({"Authorization": "Bearer canary"});
+    world.order_step(&order).await.ok();
 }
 
 async fn invite(world: &World, firm: &Firm, email: &str) {
     let body = json!({"email": email, "name": "canary name", "first_name": "canary",
                       "message": "canary note", "hidden": {"partner": "canary", "canary": "x"}});
-    let answer = world.call(&firm.key, "POST", &format!("/forms/{}/send", firm.form), body).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
+    world.send_invite(firm, body).await.ok();
 }
 
 /// The log holds no erasable data, so that an erasure changes nothing in the log.
@@ -110,19 +102,19 @@ async fn an_erasure_leaves_the_log_verifiable() {
     world.subscribe(&firm, &receiver.url("/")).await;
     let response_id = world.id();
     let said = said(&world, &firm, response_id, "canary@example.com");
-    assert_eq!(world.report(&said).await.status, 202);
+    world.report(&said).await.ok();
     world.deliver().await;
     let (before, broken) = world.verify_log().await;
     assert_eq!((before > 10, broken), (true, vec![]));
-    let erased = activity(firm.id, "person.erased", json!({"email": "canary@example.com"}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    let event = activity(firm.id, "person.erased", json!({"email": "canary@example.com"}));
+    world.report_one(event).await;
     world.erase().await;
     world.deliver().await;
     let (after, broken) = world.verify_log().await;
     assert_eq!((after > before, broken), (true, vec![]));
     let tampered = "alter table events disable trigger user;
                     update events set sequence = 77 where position = 3";
-    sqlx::raw_sql(tampered).execute(world.pool()).await.unwrap();
+    world.change_database(tampered).await;
     assert_eq!(world.verify_log().await, (after, vec![3]), "an event that was changed is found");
 }
 
@@ -157,22 +149,13 @@ async fn an_erased_response_hides_its_answers() {
     receiver.reply([Reply::status(400).body(b"canary")]);
     let response_id = world.submit(&firm).await;
     world.deliver().await;
-    let operator =
-        tokens::create(world.service(), "ops", HolderRole::Operator).await.unwrap().token;
-    let shown = async || {
-        let delivery_id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
-            .fetch_one(world.pool())
-            .await
-            .unwrap();
-        let path = format!("/internal/v1/firms/{}/deliveries/{delivery_id}", firm.id);
-        let request = Request::get(format!("{path}?show_answer=a+fault"))
-            .header("authorization", format!("Bearer {operator}"));
-        world.internal(request.body(Body::empty()).unwrap()).await.body["attempts"][0]["answer"]
-            .clone()
-    };
+    let operator = world.new_token(HolderRole::Operator).await;
+    let delivery_id = world.first_delivery_id().await;
+    let path = format!("/firms/{}/deliveries/{delivery_id}?show_answer=a+fault", firm.id);
+    let shown =
+        async || world.get_internally(&operator, &path).await.body["attempts"][0]["answer"].clone();
     assert_eq!(shown().await, "canary");
-    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.order_erasure(&firm, response_id).await;
     assert_eq!(shown().await, Value::Null);
 }
 

@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::commands::keys;
 use axum::body::Body;
-use axum::http::Request;
-use domain::event::Actor;
 use domain::subscription::Trigger;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, TestDatabase, World, activity, later};
+use tests::{Answer, Firm, TestDatabase, World, activity, later, make_request};
 use uuid::Uuid;
 
 const TARGET: &str = "https://hooks.example.com/catch";
@@ -34,11 +31,7 @@ fn hook() -> Value {
 /// A request to the public door, with these header lines and no others.
 async fn send(world: &World, call: (&str, &str), headers: &[(&str, &str)], body: Body) -> Answer {
     let (method, path) = call;
-    let mut request = Request::builder().method(method).uri(format!("/api/v1{path}"));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    world.public(request.body(body).unwrap()).await
+    world.public(make_request(method, &format!("/api/v1{path}"), headers, body)).await
 }
 
 async fn report(world: &World, event: Value) {
@@ -86,7 +79,7 @@ async fn triggers_follow_the_plan_and_subscriptions_stay() {
     let world = World::new().await;
     let firm = world.firm().await;
     let hot = json!({"target_url": TARGET, "trigger": "lead_hot"});
-    let create = || world.call(&firm.key, "POST", "/hooks", hot.clone());
+    let create = || world.create_hook(&firm, hot.clone());
     assert_eq!(create().await.status, 201);
 
     let full = world.get(&firm, "/triggers").await;
@@ -103,7 +96,7 @@ async fn triggers_follow_the_plan_and_subscriptions_stay() {
     report(&world, later(activity(firm.id, "firm.changed", smaller), 1)).await;
     let fewer = world.get(&firm, "/triggers").await;
     assert_eq!(keys(&fewer), Trigger::ALL[..9].iter().map(|t| t.key()).collect::<Vec<_>>());
-    assert_eq!(create().await.code(), (400, "unknown_trigger"));
+    create().await.refused(400, "unknown_trigger");
     assert_eq!(world.get(&firm, "/hooks").await.body[0]["trigger"], "lead_hot");
 }
 
@@ -167,7 +160,7 @@ async fn hooks_are_listed_newest_first() {
     ];
     let mut made = Vec::new();
     for body in bodies {
-        let answer = world.call(&firm.key, "POST", "/hooks", body).await;
+        let answer = world.create_hook(&firm, body).await;
         assert_eq!(answer.status, 201);
         made.push(answer);
         world.pass(Duration::from_millis(1));
@@ -213,7 +206,7 @@ async fn a25_timestamps_have_three_digits() {
     ];
     for (step, at) in steps {
         world.pass(step);
-        let made = world.call(&firm.key, "POST", "/hooks", hook()).await;
+        let made = world.create_hook(&firm, hook()).await;
         assert_eq!(made.body["created_at"], at);
         let listed = world.get(&firm, "/hooks").await;
         let found =
@@ -238,14 +231,14 @@ async fn target_url_comes_back_exactly_as_sent() {
         &long,
     ] {
         let body = json!({"target_url": target, "trigger": "form_submitted"});
-        let made = world.call(&firm.key, "POST", "/hooks", body).await;
+        let made = world.create_hook(&firm, body).await;
         assert_eq!((made.status.as_u16(), &made.body["target_url"]), (201, &json!(target)));
         let path = format!("/hooks/{}", made.body["id"].as_str().unwrap());
         assert_eq!(world.get(&firm, "/hooks").await.body[0]["target_url"], target);
         assert_eq!(world.call(&firm.key, "DELETE", &path, Value::Null).await.status, 200);
     }
     let too_long = json!({"target_url": format!("{long}é"), "trigger": "form_submitted"});
-    let refused = world.call(&firm.key, "POST", "/hooks", too_long).await;
+    let refused = world.create_hook(&firm, too_long).await;
     assert_eq!(refused.code(), (400, "invalid_target"));
 }
 
@@ -258,7 +251,7 @@ async fn a18_upper_case_ids_are_the_same() {
     let shown = world.get(&firm, &format!("/forms/{upper}")).await;
     assert_eq!((shown.status.as_u16(), &shown.body["id"]), (200, &json!(firm.form)));
     let body = json!({"target_url": TARGET, "trigger": "form_submitted", "form_id": upper});
-    let made = world.call(&firm.key, "POST", "/hooks", body).await;
+    let made = world.create_hook(&firm, body).await;
     assert_eq!(made.body["form_id"], json!(firm.form));
     let path = format!("/hooks/{}", made.body["id"].as_str().unwrap().to_uppercase());
     let deleted = world.call(&firm.key, "DELETE", &path, Value::Null).await;
@@ -507,7 +500,7 @@ async fn b3_every_server_refuses_a_revoked_key() {
         let answer = other_server.call(&firm.key, method, &path, body).await;
         assert!(answer.status.is_success(), "{method} {path}");
     }
-    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
+    world.revoke_key(&firm, firm.key_id).await;
     for server in [&world, &other_server] {
         for (method, path, body) in calls(&firm, hook_id) {
             let answer = server.call(&firm.key, method, &path, body).await;
@@ -521,8 +514,8 @@ async fn b3_every_server_refuses_a_revoked_key() {
 async fn b5_an_inactive_firm_gets_403() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let revoked = keys::create(world.service(), firm.id, firm.owner, "old").await.unwrap();
-    keys::revoke(world.service(), firm.id, revoked.id, Actor::System).await.unwrap();
+    let revoked = world.new_key(&firm, "old").await;
+    world.revoke_key(&firm, revoked.id).await;
     let hook_id = world.subscribe(&firm, TARGET).await;
     let refused = async |why: &str| {
         for (method, path, body) in calls(&firm, hook_id) {
@@ -558,7 +551,7 @@ async fn b6_another_firms_form_looks_missing() {
 async fn b7_a_hook_needs_its_own_key() {
     let world = World::new().await;
     let (firm, foreign) = (world.firm().await, world.firm().await);
-    let second = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();
+    let second = world.new_key(&firm, "second").await;
     let hook_id = world.subscribe(&firm, TARGET).await;
     let path = format!("/hooks/{hook_id}");
     let delete = async |key: &str, path: &str| world.call(key, "DELETE", path, Value::Null).await;
@@ -579,7 +572,7 @@ async fn b8_another_firms_form_takes_no_subscription() {
     let (firm, other) = (world.firm().await, world.firm().await);
     let create = async |form_id: Uuid| {
         let body = json!({"target_url": TARGET, "trigger": "form_submitted", "form_id": form_id});
-        world.call(&firm.key, "POST", "/hooks", body).await
+        world.create_hook(&firm, body).await
     };
     let (theirs, missing) = (create(other.form).await, create(world.id()).await);
     assert_eq!(theirs.code(), (404, "form_not_found"));
@@ -632,7 +625,7 @@ async fn trigger_and_event_must_agree() {
     let firm = world.firm().await;
     let create = async |mut body: Value| {
         body["target_url"] = json!(TARGET);
-        let answer = world.call(&firm.key, "POST", "/hooks", body).await;
+        let answer = world.create_hook(&firm, body).await;
         (answer.status.as_u16(), answer.code().1.to_owned())
     };
     let (made, refused) = ((201, String::new()), (400, "invalid_request".to_owned()));
@@ -681,7 +674,7 @@ fn faulty(world: &World, faults: &[usize]) -> Value {
 async fn the_first_fault_decides_the_refusal() {
     let world = World::new().await;
     let (roomy, full) = (world.firm().await, world.firm().await);
-    let second = keys::create(world.service(), full.id, full.owner, "second").await.unwrap();
+    let second = world.new_key(&full, "second").await;
     for n in 0..100 {
         let key = if n % 2 == 0 { &full.key } else { second.key.as_str() };
         assert_eq!(world.call(key, "POST", "/hooks", hook()).await.status, 201);
@@ -690,7 +683,7 @@ async fn the_first_fault_decides_the_refusal() {
         for next in first..5 {
             let firm = if next == 4 { &full } else { &roomy };
             let body = faulty(&world, &[first, next]);
-            let answer = world.call(&firm.key, "POST", "/hooks", body).await;
+            let answer = world.create_hook(firm, body).await;
             assert_eq!(answer.code(), refusal, "{first} and {next}");
         }
     }
@@ -699,12 +692,11 @@ async fn the_first_fault_decides_the_refusal() {
     let listed = ids(&world.get(&full, "/hooks").await);
     assert_eq!(listed.len(), 50);
     let other_key = || world.call(second.key.as_str(), "POST", "/hooks", hook());
-    assert_eq!(other_key().await.code(), (409, "too_many_hooks"));
-    let path = format!("/hooks/{}", listed[0]);
-    assert_eq!(world.call(&full.key, "DELETE", &path, Value::Null).await.status, 200);
+    other_key().await.refused(409, "too_many_hooks");
+    world.remove_hook(&full, listed[0]).await.ok();
     assert_eq!(other_key().await.status, 201);
-    assert_eq!(other_key().await.code(), (409, "too_many_hooks"));
-    assert_eq!(world.call(&roomy.key, "POST", "/hooks", hook()).await.status, 201);
+    other_key().await.refused(409, "too_many_hooks");
+    assert_eq!(world.create_hook(&roomy, hook()).await.status, 201);
 }
 
 /// Ruling 14: the form is gone, and takes no new subscription.
@@ -713,13 +705,13 @@ async fn a_deleted_forms_subscriptions_stay() {
     let world = World::new().await;
     let firm = world.firm().await;
     let of_form = json!({"target_url": TARGET, "trigger": "form_submitted", "form_id": firm.form});
-    let made = world.call(&firm.key, "POST", "/hooks", of_form.clone()).await;
+    let made = world.create_hook(&firm, of_form.clone()).await;
     let deleted = activity(firm.id, "form.deleted", json!({"form_id": firm.form}));
     report(&world, later(deleted, 1)).await;
     let shown = world.get(&firm, &format!("/forms/{}", firm.form)).await;
     assert_eq!(shown.code(), (404, "form_not_found"));
     assert_eq!(world.get(&firm, "/forms").await.text(), "[]");
-    let again = world.call(&firm.key, "POST", "/hooks", of_form).await;
+    let again = world.create_hook(&firm, of_form).await;
     assert_eq!(again.code(), (404, "form_not_found"));
     assert_eq!(world.get(&firm, "/hooks").await.body, json!([made.body]));
 }

@@ -3,14 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use api::commands::keys;
 use api::public::PeerAddress;
 use axum::body::Body;
 use axum::http::Request;
-use domain::event::Actor;
 use eventstore::Clock;
-use serde_json::{Value, json};
-use tests::{Answer, Firm, TestDatabase, World, activity, later};
+use serde_json::Value;
+use tests::{Answer, Firm, TestDatabase, World};
 
 /// A call to `GET /me` from this address, with these hops in `X-Forwarded-For`.
 async fn from(world: &World, peer: &str, key: Option<&str>, hops: &[&str]) -> Answer {
@@ -71,15 +69,14 @@ async fn the_rate_is_checked_before_the_firm() {
     for _ in 0..120 {
         assert_eq!(me(&world, &firm).await, 200);
     }
-    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
-    assert_eq!(world.report(&[suspended]).await.status, 202);
+    world.suspend_firm(&firm).await;
     for (method, path) in [("GET", "/me"), ("GET", "/nothing"), ("PUT", "/me"), ("POST", "/hooks")]
     {
         let refused = world.call(&firm.key, method, path, Value::Null).await;
         assert_eq!(refused.code(), (429, "rate_limited"), "{method} {path}");
     }
     world.pass(Duration::from_secs(60));
-    assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
+    world.get(&firm, "/me").await.refused(403, "firm_inactive");
 }
 
 /// B13: wrong keys count by address and minute. A good key still works.
@@ -87,8 +84,8 @@ async fn the_rate_is_checked_before_the_firm() {
 async fn b13_the_21st_wrong_key_gets_429() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let revoked = keys::create(world.service(), firm.id, firm.owner, "old").await.unwrap();
-    keys::revoke(world.service(), firm.id, revoked.id, Actor::System).await.unwrap();
+    let revoked = world.new_key(&firm, "old").await;
+    world.revoke_key(&firm, revoked.id).await;
     let (sprayer, other) = ("192.0.2.1", "192.0.2.2");
     for n in 0..18 {
         assert_eq!(from(&world, sprayer, Some(&wrong_key(n)), &[]).await.status, 401);
@@ -176,11 +173,7 @@ async fn b14_addresses_with_one_counter_share_it() {
     }
     assert_eq!(from(&world, &two, Some(&wrong_key(1)), &[]).await.status, 429);
     assert_eq!(from(&world, &two, Some(&firm.key), &[]).await.status, 200);
-    let rows: i64 = sqlx::query_scalar("select count(*) from wrong_keys")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(rows, 1);
+    assert_eq!(world.count("wrong_keys").await, 1);
 }
 
 /// Two addresses with one counter.

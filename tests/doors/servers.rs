@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use api::commands::keys;
 use futures::future::join_all;
 use serde_json::json;
 use tests::{Firm, TestDatabase, World};
@@ -45,7 +44,7 @@ fn retry_after(answer: &str) -> u64 {
 }
 
 async fn another_key(world: &World, firm: &Firm) -> String {
-    let key = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();
+    let key = world.new_key(firm, "second").await;
     key.key.as_str().to_owned()
 }
 

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use api::commands::keys;
 use domain::access::ApiKey;
-use domain::event::Actor;
 use serde_json::{Value, json};
 use sqlx::{Executor, Postgres, Transaction};
-use tests::{Answer, DatabaseProxy, Fault, Firm, TestDatabase, World, activity, later};
+use tests::{Answer, DatabaseProxy, Fault, Firm, TestDatabase, World, until_blocked};
 use tokio::task::{JoinHandle, yield_now};
 use uuid::Uuid;
 
@@ -31,7 +29,7 @@ impl Scene {
         let mut made = Vec::with_capacity(count);
         for number in 0..count {
             let (firm, name) = (&self.firm, format!("Key {number}"));
-            let key = keys::create(self.world.service(), firm.id, firm.owner, &name).await.unwrap();
+            let key = self.world.new_key(firm, &name).await;
             made.push(key.key);
         }
         made
@@ -44,7 +42,7 @@ impl Scene {
         let mut calls = Vec::new();
         for (waiting, key) in (1..).zip(keys) {
             calls.push(self.call(key.as_str(), "/me"));
-            self.until_waiting(waiting).await;
+            until_blocked(self.world.pool(), waiting).await;
         }
         (held, calls)
     }
@@ -55,25 +53,9 @@ impl Scene {
         tokio::spawn(async move { world.call(&key, "GET", path, Value::Null).await })
     }
 
-    async fn until_waiting(&self, count: i64) {
-        let waiting = async || -> i64 {
-            sqlx::query_scalar(
-                "select count(*) from pg_stat_activity
-                  where datname = current_database() and wait_event_type = 'Lock'",
-            )
-            .fetch_one(self.world.pool())
-            .await
-            .unwrap()
-        };
-        while waiting().await != count {}
-    }
-
     /// Number of transactions that wrote the current rings.
     async fn statements(&self) -> i64 {
-        sqlx::query_scalar("select count(distinct xmin::text) from key_calls")
-            .fetch_one(self.world.pool())
-            .await
-            .unwrap()
+        self.world.ask_number("select count(distinct xmin::text) from key_calls").await
     }
 
     /// Number of counted calls after the end of every statement under way. A statement may go on
@@ -89,13 +71,9 @@ impl Scene {
 
     /// Ends the connections that wait for a lock.
     async fn break_off(&self) {
-        sqlx::query(
-            "select pg_terminate_backend(pid) from pg_stat_activity
-              where datname = current_database() and wait_event_type = 'Lock'",
-        )
-        .execute(self.world.pool())
-        .await
-        .unwrap();
+        let statement = "select pg_terminate_backend(pid) from pg_stat_activity
+              where datname = current_database() and wait_event_type = 'Lock'";
+        self.world.change_database(statement).await;
     }
 }
 
@@ -125,16 +103,14 @@ async fn b12_waiting_calls_share_one_statement() {
     for _ in 0..120 {
         assert_eq!(world.call(at_its_limit.as_str(), "GET", "/me", Value::Null).await.status, 200);
     }
-    let service = world.service();
     let id: Uuid = sqlx::query_scalar("select key_id from key_auth where sha256 = $1")
         .bind(revoked.hash())
         .fetch_one(world.pool())
         .await
         .unwrap();
-    keys::revoke(service, scene.firm.id, id, Actor::System).await.unwrap();
+    world.revoke_key(&scene.firm, id).await;
     let suspended = world.firm().await;
-    let told = later(activity(suspended.id, "firm.suspended", json!({})), 1);
-    assert_eq!(world.report(&[told]).await.status, 202);
+    world.suspend_firm(&suspended).await;
 
     let (held, first) = scene.hold(&keys[2..4]).await;
     let wrong = format!("ffk_{}A", "0".repeat(42));
@@ -186,7 +162,7 @@ async fn e12_a_failed_statement_fails_its_callers() {
     come().await;
     scene.break_off().await;
     assert_eq!(statuses(first).await, [503; 2]);
-    scene.until_waiting(1).await;
+    until_blocked(scene.world.pool(), 1).await;
     scene.break_off().await;
     assert_eq!(statuses(others).await, [503; 8]);
     held.rollback().await.unwrap();
@@ -224,7 +200,7 @@ async fn e22_a_silent_database_is_asked_again() {
     let firm = world.firm().await;
     assert_eq!(world.get(&firm, "/hooks").await.status, 200);
     proxy.set(Fault::BlackHole);
-    assert_eq!(world.get(&firm, "/hooks").await.code(), (503, "unavailable"));
+    world.get(&firm, "/hooks").await.refused(503, "unavailable");
     proxy.set(Fault::None);
     assert_eq!(world.get(&firm, "/hooks").await.status, 200);
 }

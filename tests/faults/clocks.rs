@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use api::commands::keys;
-use axum::body::Body;
-use axum::http::Request;
 use chrono::{DateTime, TimeDelta, Utc};
 use deliverer::send::deliver;
 use deliverer::{Dispatcher, SenderCount};
@@ -81,7 +78,7 @@ fn delivering(world: &World) -> (CancellationToken, JoinHandle<()>) {
 
 /// The status of `/readyz`, and its first alarm.
 async fn ready(world: &World) -> (u16, String) {
-    let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    let answer = world.ask_readiness().await;
     let alarm = answer.body["alarms"][0]["name"].as_str().unwrap_or_default();
     (answer.status.as_u16(), alarm.to_owned())
 }
@@ -118,8 +115,7 @@ async fn e18_a_wrong_wall_clock_stops_sending() {
         assert_eq!(ready(&world).await, (200, "clock".to_owned()), "callers are served");
         let off = world.clock.now().get() - Wall::default().now();
         assert!(off.abs() < TimeDelta::seconds(5), "the time is the database's: {off}");
-        let key = keys::create(world.service(), firm.id, firm.owner, "while it is off").await;
-        assert!(key.is_ok(), "callers are served");
+        world.new_key(&firm, "while it is off").await;
     }
     wall.0.store(0, Ordering::Relaxed);
     let right_again = world.clock.now().get();
@@ -192,21 +188,19 @@ async fn e19_nothing_falls_due_by_wrong_clocks() {
     });
     world.report(&[activity(firm.id, "response.saved", saved)]).await;
     let past = "update partials set due_at = due_at - interval '2 hours'";
-    assert_eq!(world.pool().execute(past).await.unwrap().rows_affected(), 1);
-    let waiting = async || -> i64 {
+    assert_eq!(world.change_database(past).await, 1);
+    let waiting = async || {
         world.time_out().await;
-        let left = sqlx::query_scalar("select count(*) from partials").fetch_one(world.pool());
-        left.await.unwrap()
+        world.count("partials").await
     };
     assert_eq!(waiting().await, 1);
     world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
     world.submit(&firm).await;
     let long_ago = "update lanes set paused_at = now() - interval '73 hours'";
-    assert_eq!(world.pool().execute(long_ago).await.unwrap().rows_affected(), 1);
-    let queued = async || -> i64 {
+    assert_eq!(world.change_database(long_ago).await, 1);
+    let queued = async || {
         world.cancel().await;
-        let left = sqlx::query_scalar("select count(*) from outbox").fetch_one(world.pool());
-        left.await.unwrap()
+        world.count("outbox").await
     };
     assert_eq!(queued().await, 1, "nor is a suspended firm's queue cancelled");
     wall.0.store(0, Ordering::Relaxed);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use api::commands::pauses::{self, RequestedScope};
 use domain::event::Actor;
 use eventstore::checkup::{oldest_appender, oldest_snapshot};
+use eventstore::connect;
 use serde_json::Value;
-use sqlx::{ConnectOptions, Connection, Executor};
-use tests::{TestDatabase, World, cluster_with};
+use sqlx::{Connection, Executor};
+use tests::{TestDatabase, World, cluster_with, count_rows};
 
 use crate::injected::disk::{FULL, KEYRING_FULL};
 use tests::process::firmforms;
@@ -67,9 +68,9 @@ async fn a_sound_installation_has_nothing_wrong() {
     );
     let verified = "insert into last_verification (ended_at, verified_to, outcome)
                     values (now(), 1, 'intact')";
-    world.pool().execute(verified).await.unwrap();
+    world.change_database(verified).await;
     let backed_up = "insert into last_backup (taken_at, position, bytes) values (now(), 1, 1)";
-    world.pool().execute(backed_up).await.unwrap();
+    world.change_database(backed_up).await;
     assert_eq!(found(&world.database).await, (0, vec![]));
     let pause =
         pauses::pause(world.service(), &RequestedScope::All, "maintenance", Actor::System).await;
@@ -86,7 +87,7 @@ async fn doctor_finds_each_standstill() {
     world.submit(&firm).await;
     world.deliver().await;
     let break_it = async |statement: &'static str| {
-        world.pool().execute(statement).await.unwrap();
+        world.change_database(statement).await;
         let (code, mut found) = found(&world.database).await;
         found.retain(|one| ![NO_BACKUP, UNSIGNED, UNVERIFIED].contains(&one.as_str()));
         assert_eq!(code, 1, "{statement}");
@@ -147,7 +148,7 @@ async fn doctor_finds_a_position_sequence_left_behind() {
     let world = World::real_time(TestDatabase::new().await).await;
     world.firm().await;
     world.deliver().await;
-    world.pool().execute("alter sequence events_position_seq restart").await.unwrap();
+    world.change_database("alter sequence events_position_seq restart").await;
     let (code, found) = found(&world.database).await;
     assert_eq!(
         (code, found),
@@ -159,7 +160,7 @@ async fn doctor_finds_a_position_sequence_left_behind() {
         )
     );
     let advised = "select setval('events_position_seq', (select max(position) from events))";
-    world.pool().execute(advised).await.unwrap();
+    world.change_database(advised).await;
     assert_eq!(doctor(&world.database).await.1["positions"], "fine");
     world.firm().await;
 }
@@ -187,15 +188,12 @@ async fn doctor_finds_another_key_or_schema() {
         ("update _sqlx_migrations set version = 999 where version = 11", "newer version"),
         ("delete from _sqlx_migrations where version = 999", "1 migrations are missing"),
     ] {
-        world.pool().execute(statement).await.unwrap();
+        world.change_database(statement).await;
         let output = firmforms(&world.database).args(["doctor", "--json"]).output().await.unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(wrong), "{said}");
-        let left: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations")
-            .fetch_one(world.pool())
-            .await
-            .unwrap();
+        let left = world.count("_sqlx_migrations").await;
         assert!(left >= 10, "it migrates nothing");
     }
 }
@@ -267,10 +265,8 @@ async fn looking_writes_nothing_down() {
     let database = TestDatabase::new().await;
     let (code, _) = doctor(&database).await;
     assert_ne!(code, 2, "it could look");
-    let mut keyring = database.keyring.connect().await.unwrap();
+    let keyring = connect(database.keyring.clone(), 1);
     for table in ["wrapping_check", "identity_key", "data_keys"] {
-        let question = format!("select count(*) from {table}");
-        let rows: i64 = sqlx::query_scalar(&question).fetch_one(&mut keyring).await.unwrap();
-        assert_eq!(rows, 0, "{table}");
+        assert_eq!(count_rows(&keyring, table).await, 0, "{table}");
     }
 }

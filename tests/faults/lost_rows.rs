@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use chrono::{DateTime, Utc};
 use deliverer::claim::claim_due;
 use domain::delivery::LEASE_TIME;
@@ -43,17 +41,12 @@ impl Scene {
         let world = World::new().await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         world.subscribe(&firm, &receiver.url("/hook")).await;
-        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
-        Self { world, firm, receiver, operator: made.token }
+        let operator = world.new_token(HolderRole::Operator).await;
+        Self { world, firm, receiver, operator }
     }
 
     async fn post(&self, path: &str, body: &Value) -> Answer {
-        let request = Request::post(format!("/internal/v1{path}"))
-            .header("authorization", format!("Bearer {}", self.operator))
-            .body(Body::from(body.to_string()));
-        let answer = self.world.internal(request.unwrap()).await;
-        assert_eq!(answer.status, 202, "{}", answer.body);
-        answer
+        self.world.call_internally(&self.operator, "POST", path, body.clone()).await.ok()
     }
 
     /// A delivery to the subscription that ended with 404.
@@ -94,8 +87,8 @@ impl Scene {
     /// Loses the only row of the outbox, and returns it.
     async fn lose(&self) -> Row {
         let row = self.row().await;
-        sqlx::query("delete from outbox").execute(self.world.pool()).await.unwrap();
-        sqlx::query("delete from lane_wakes").execute(self.world.pool()).await.unwrap();
+        self.world.change_database("delete from outbox").await;
+        self.world.change_database("delete from lane_wakes").await;
         row
     }
 
@@ -110,8 +103,7 @@ impl Scene {
             let expected = format!("repaired: {count} deliveries queued");
             assert!(text.contains(&expected), "{text}");
         }
-        let repairs = "select count(*) from events where event_type = 'DeliveriesRepaired'";
-        assert_eq!(self.count(repairs).await, 1);
+        assert_eq!(self.world.count_events("DeliveriesRepaired").await, 1);
         self.row().await
     }
 
@@ -120,10 +112,6 @@ impl Scene {
     async fn deliver(&self) -> usize {
         self.world.pass(Duration::from_secs(400 * 86_400));
         self.world.deliver().await
-    }
-
-    async fn count(&self, question: &str) -> i64 {
-        sqlx::query_scalar(question).fetch_one(self.world.pool()).await.unwrap()
     }
 }
 
@@ -159,7 +147,7 @@ async fn i1_posting_again_queues_a_lost_step() {
     assert_eq!(scene.row().await, lost);
     assert_eq!(scene.world.deliver().await, 1);
     scene.post("/workflow-steps", &order).await;
-    assert_eq!(scene.count("select count(*) from outbox").await, 0, "an ended one is not queued");
+    assert_eq!(scene.world.count("outbox").await, 0, "an ended one is not queued");
 }
 
 /// A retried step begins its schedule again. A repair keeps its attempts and its bytes.
@@ -207,8 +195,7 @@ async fn i1_a_repaired_replay_ends_as_delivered() {
     assert_eq!(but_its_due_time(row, &lost), lost);
     assert_eq!(scene.deliver().await, 1);
     assert_eq!(scene.last(), ended);
-    let outcome = "select count(*) from replay_items where outcome = 'delivered'";
-    assert_eq!(scene.count(outcome).await, 1);
+    assert_eq!(scene.world.count("replay_items where outcome = 'delivered'").await, 1);
 }
 
 #[tokio::test]

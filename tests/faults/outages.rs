@@ -7,7 +7,7 @@ use futures::future::join_all;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Executor};
 use tempfile::TempDir;
-use tests::{DatabaseProxy, Fault, Receiver, TestDatabase, World, raw};
+use tests::{DatabaseProxy, Fault, Receiver, TestDatabase, World, raw, until_blocked};
 
 use tokio::time::timeout;
 
@@ -179,7 +179,7 @@ async fn e16_slow_calls_delay_nothing_else() {
         (call(served.public, me, &firm.key, "").await, asked.elapsed())
     }));
     let beside = async {
-        until_waiting(&world, CALLERS).await;
+        until_blocked(world.pool(), CALLERS).await;
         for _ in 0..5 {
             assert_eq!(get(served.internal, "/readyz").await.0, 200);
         }
@@ -257,20 +257,6 @@ async fn an_outage_is_logged_once() {
 
 /// Statements of a service under way at once that identify the caller.
 const CALLERS: i64 = 2;
-
-/// Waits until so many connections wait for a lock.
-async fn until_waiting(world: &World, count: i64) {
-    let waiting = async || -> i64 {
-        sqlx::query_scalar(
-            "select count(*) from pg_stat_activity
-              where datname = current_database() and wait_event_type = 'Lock'",
-        )
-        .fetch_one(world.pool())
-        .await
-        .unwrap()
-    };
-    while waiting().await < count {}
-}
 
 /// Every submission failed meanwhile, and readiness and metrics told nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,6 @@ use domain::subscription::{
 use eventstore::{AppendError, CommandError, Store};
 use futures::future::join_all;
 use serde_json::json;
-use sqlx::Executor;
 use tests::{Firm, Handicap, Receiver, World, activity};
 use uuid::Uuid;
 
@@ -82,7 +81,7 @@ async fn compatible_racing_commands_all_happen() {
 async fn b9_racing_creates_stop_at_100_hooks() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let other = keys::create(world.service(), firm.id, firm.owner, "Other").await.unwrap();
+    let other = world.new_key(&firm, "Other").await;
     let store = &world.service().store;
     let creates = join_all((0..150).map(|n| {
         let key_id = if n % 2 == 0 { firm.key_id } else { other.id };
@@ -94,16 +93,11 @@ async fn b9_racing_creates_stop_at_100_hooks() {
         let full = matches!(create, CommandError::Append(AppendError::QuotaFull(Quota::Hooks)));
         assert!(full, "{create}");
     }
-    let live: i64 = sqlx::query_scalar("select count(*) from hooks where removed_at is null")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(live, 100);
+    assert_eq!(world.count("hooks where removed_at is null").await, 100);
 
-    let hooks = world.call(&firm.key, "GET", "/hooks", serde_json::Value::Null).await;
+    let hooks = world.get(&firm, "/hooks").await;
     let one = hooks.body[0]["id"].as_str().unwrap();
-    let deleted = world.call(&firm.key, "DELETE", &format!("/hooks/{one}"), ().into()).await;
-    assert_eq!(deleted.status, 200);
+    world.remove_hook(&firm, one).await.ok();
     create_hook(store, world.id(), by_key(&world, &firm, other.id)).await.unwrap();
 }
 
@@ -118,8 +112,8 @@ async fn b10_racing_keys_stop_at_25() {
     for refused in made.into_iter().filter_map(Result::err) {
         assert!(matches!(refused, api::Error::TooManyKeys), "{refused:?}");
     }
-    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
-    keys::create(world.service(), firm.id, firm.owner, "one more").await.unwrap();
+    world.revoke_key(&firm, firm.key_id).await;
+    world.new_key(&firm, "one more").await;
 }
 
 /// B4: 1,000 seeds
@@ -132,8 +126,7 @@ async fn b4_no_hook_outlives_its_revoked_key() {
         let races = (0..20_u64).map(|place| {
             let (world, firm, seed) = (&world, &firm, round * 20 + place);
             async move {
-                let key =
-                    keys::create(world.service(), firm.id, firm.owner, "racer").await.unwrap();
+                let key = world.new_key(firm, "racer").await;
                 let store = &world.service().store;
                 let delay = |by: u64| tokio::time::sleep(Duration::from_micros(by));
                 let create = async {
@@ -154,14 +147,13 @@ async fn b4_no_hook_outlives_its_revoked_key() {
         created_first += won;
         revoked_first += created.len() - won;
     }
-    let alive: i64 = sqlx::query_scalar(
-        "select count(*) from hooks h join key_auth k on k.key_id = h.key_id
-          where h.removed_at is null and k.revoked_at is not null",
-    )
-    .fetch_one(world.pool())
-    .await
-    .unwrap();
-    assert_eq!(alive, 0, "{created_first} creates came first, {revoked_first} revocations");
+    let alive =
+        "hooks join key_auth using (key_id) where removed_at is null and revoked_at is not null";
+    assert_eq!(
+        world.count(alive).await,
+        0,
+        "{created_first} creates came first, {revoked_first} revocations"
+    );
     assert!(created_first > 0 && revoked_first > 0, "{created_first}:{revoked_first} is no race");
 }
 
@@ -185,7 +177,7 @@ async fn a_racing_submission_cancels_an_unclaimed_partial() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for trigger in ["partial_submission", "form_submitted"] {
         let body = json!({"trigger": trigger, "target_url": receiver.url("/")});
-        assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
+        world.create_hook(&firm, body).await.ok();
     }
     let (mut sent, seeds, mut handicap) = (0, 200_u64, Handicap::default());
     for seed in 0..seeds {
@@ -206,8 +198,7 @@ async fn a_racing_submission_cancels_an_unclaimed_partial() {
         };
         let submission = async {
             handicap.second().await;
-            let submitted = activity(firm.id, "response.submitted", finished);
-            assert_eq!(world.report(&[submitted]).await.status, 202);
+            world.report_one(activity(firm.id, "response.submitted", finished)).await;
         };
         tokio::join!(claim, submission);
         world.deliver().await;
@@ -299,7 +290,7 @@ async fn lose_races(world: &World, times: i64, sqlstate: &str) {
          create or replace trigger lose before insert on events
              for each statement execute function lose()"
     );
-    world.pool().execute(statements.as_str()).await.unwrap();
+    world.change_database(&statements).await;
 }
 
 /// A lost race runs again five times.
@@ -312,13 +303,9 @@ async fn e24_a_sixth_lost_race_gets_503() {
     for sqlstate in ["40001", "40P01", "23505"] {
         for (lost, status, tries) in [(5, 201, 6), (6, 503, 6)] {
             lose_races(&world, lost, sqlstate).await;
-            let answer = world.call(&firm.key, "POST", "/hooks", body.clone()).await;
+            let answer = world.create_hook(&firm, body.clone()).await;
             assert_eq!(answer.status, status, "{sqlstate} {}", answer.text());
-            let tried: i64 = sqlx::query_scalar("select last_value from lost")
-                .fetch_one(world.pool())
-                .await
-                .unwrap();
-            assert_eq!(tried, tries, "{sqlstate}");
+            assert_eq!(world.ask_number("select last_value from lost").await, tries, "{sqlstate}");
             if status == 503 {
                 assert_eq!(answer.code().1, "unavailable");
                 assert_eq!(answer.headers["retry-after"], "1");
@@ -336,5 +323,5 @@ async fn e24_a_revocation_reruns_after_lost_races() {
     let defect = keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await;
     assert!(matches!(defect, Err(api::Error::Internal(_))), "{defect:?}");
     lose_races(&world, 5, "40001").await;
-    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
+    world.revoke_key(&firm, firm.key_id).await;
 }

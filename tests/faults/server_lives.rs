@@ -11,7 +11,7 @@ use eventstore::{
     AppendError, DatabaseHosts, Fence, LifeWatch, NewEvent, Nudge, PrimaryFollower, Store,
 };
 use sqlx::{ConnectOptions, Executor};
-use tests::{ReplicatedServer, ServerProcess, Templates, TestDatabase, cluster_with};
+use tests::{ReplicatedServer, ServerProcess, Templates, TestDatabase, cluster_with, count_rows};
 use uuid::Uuid;
 
 /// From one look to the next.
@@ -165,9 +165,7 @@ async fn a_long_append_behind_cursors_is_refused() {
     sqlx::query(slow).bind(seconds).execute(append.connection()).await.unwrap();
     let refused = append.commit().await.unwrap_err();
     assert!(matches!(refused, AppendError::Conflict), "{refused}");
-    let events = "select count(*) from events";
-    let events: i64 = sqlx::query_scalar(events).fetch_one(log.store.pool()).await.unwrap();
-    assert_eq!(events, 0);
+    assert_eq!(count_rows(log.store.pool(), "events").await, 0);
     let again = log.store.append(vec![event(1)]).await.unwrap();
     assert!(again[0].position > position, "it is decided again, and succeeds");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use eventstore::connect;
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions, Connection, Executor};
-use tests::{Copies, Receiver, TestDatabase, World, activity, settles, submitted};
+use tests::{Copies, Receiver, TestDatabase, World, count_rows, settles, submitted};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -210,8 +210,7 @@ async fn doctor_and_audit_log_name_a_backup() {
     let finding = found.iter().find(|one| one["check"] == "backup").unwrap();
     assert!(finding["verdict"] == "fine", "{finding}");
     world.project().await;
-    let entries = "select count(*) from audit_log where action = 'backup_ordered'";
-    assert_eq!(sqlx::query_scalar::<_, i64>(entries).fetch_one(world.pool()).await.unwrap(), 1);
+    assert_eq!(world.audit_entries_of("backup_ordered").await.len(), 1);
 
     use std::os::unix::fs::PermissionsExt;
     for (path, mode) in [(backup.clone(), 0o700), (backup.join("wrapping.key"), 0o600)] {
@@ -246,15 +245,14 @@ async fn h3_a_restore_completes_a_pending_erasure() {
     let Some((world, folder)) = world().await else { return };
     let firm = world.firm().await;
     let response_id = world.submit(&firm).await;
-    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.order_erasure(&firm, response_id).await;
     let backup = folder.path().join("backup");
     back_up(&world.database, &backup).await;
     let database = TestDatabase::without_schema().await;
     assert_eq!(restored(&restore(&database, &backup).await)["erasures"], 1);
     let keys = connect(database.keyring.clone(), 1);
-    let left = sqlx::query_scalar::<_, i64>("select count(*) from data_keys where subject_id = $1");
-    assert_eq!(left.bind(response_id).fetch_one(&keys).await.unwrap(), 0);
+    let left = format!("data_keys where subject_id = '{response_id}'");
+    assert_eq!(count_rows(&keys, &left).await, 0);
 }
 
 /// Runs a command with this standard input.
@@ -300,8 +298,7 @@ async fn a_keyless_archive_restores_through_a_pipe() {
     restored(&output);
     assert!(told(&output).contains("migrate --roles"), "{}", told(&output));
     let pool = connect(database.main.clone(), 1);
-    let guards = "select count(*) from pg_policies";
-    assert_eq!(sqlx::query_scalar::<_, i64>(guards).fetch_one(&pool).await.unwrap(), 0);
+    assert_eq!(count_rows(&pool, "pg_policies").await, 0);
 }
 
 /// Copies a backup, and changes the copy.
@@ -391,7 +388,7 @@ async fn an_unrestorable_backup_is_not_begun() {
     strange.env("FIRMFORMS_WRAPPING_KEY", "08".repeat(32));
     let output = strange.arg("backup").arg(&backup).output().await.unwrap();
     assert!(told(&output).contains("with another wrapping key"), "{}", told(&output));
-    world.keys().execute("delete from wrapping_check").await.unwrap();
+    world.change_keyring("delete from wrapping_check").await;
     let output = run(&world.database, &["backup", backup.to_str().unwrap()]).await;
     assert!(told(&output).contains("the keyring was never used"), "{}", told(&output));
     assert!(!backup.exists());
@@ -404,14 +401,14 @@ async fn a_refused_backup_names_the_needed_rights() {
     assert!(run(&world.database, &["migrate", "--roles"]).await.status.success());
     let role = format!("backup_{}", world.database.main.get_database().unwrap());
     let create = format!("create role {role} login password 'x' in role firmforms_service");
-    world.pool().execute(create.as_str()).await.unwrap();
+    world.change_database(&create).await;
     let mut command = command(&world.database);
     let login = world.database.main.clone().username(&role).password("x");
     command.env("DATABASE_URL", login.to_url_lossy().as_str());
     let output = command.arg("backup").arg(folder.path().join("no")).output().await.unwrap();
     assert!(told(&output).contains("BYPASSRLS and pg_read_all_data"), "{}", told(&output));
     let allowed = format!("alter role {role} bypassrls; grant pg_read_all_data to {role}");
-    world.pool().execute(allowed.as_str()).await.unwrap();
+    world.change_database(&allowed).await;
     let output = command.arg("--json").output().await.unwrap();
     assert!(!output.status.success(), "the folder has the begun backup");
     std::fs::remove_dir_all(folder.path().join("no")).unwrap();

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use sqlx::Executor;
 use tests::World;
 use tokio::process::Command;
 
@@ -130,12 +129,10 @@ async fn serve_check_finds_faults_and_changes_nothing() {
 
     let older =
         "delete from _sqlx_migrations where version = (select max(version) from _sqlx_migrations)";
-    world.pool().execute(older).await.unwrap();
+    world.change_database(older).await;
     let (code, text, told) = said(&mut check(&[])).await;
     assert!(code == 0 && text.contains("; the main database has schema "), "{text}{told}");
-    let done = "select count(*) from _sqlx_migrations where version = 1";
-    let done: i64 = sqlx::query_scalar(done).fetch_one(world.pool()).await.unwrap();
-    assert_eq!(done, 1);
+    assert_eq!(world.count("_sqlx_migrations where version = 1").await, 1);
     let (_, again, _) = said(&mut check(&[])).await;
     assert_eq!(again, text, "the first check changed nothing");
 

@@ -21,8 +21,7 @@ async fn generated(seed: &str) -> Vec<Value> {
 async fn report(world: &World, events: &[Value]) -> (u64, u64) {
     let mut sum = (0, 0);
     for chunk in events.chunks(1_000) {
-        let answer = world.report(chunk).await;
-        assert_eq!(answer.status, 202, "{}", answer.body);
+        let answer = world.report(chunk).await.ok();
         sum.0 += answer.body["accepted"].as_u64().unwrap();
         let unchanged = ["duplicates", "stale"].map(|name| answer.body[name].as_u64().unwrap());
         sum.1 += unchanged.iter().sum::<u64>();
@@ -31,7 +30,7 @@ async fn report(world: &World, events: &[Value]) -> (u64, u64) {
 }
 
 async fn in_the_log(world: &World) -> i64 {
-    sqlx::query_scalar("select count(*) from events").fetch_one(world.pool()).await.unwrap()
+    world.count("events").await
 }
 
 /// A lead that is not hot is nothing to tell, and no duplicate either.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use domain::delivery::signature::{WebhookSecret, sign_body};
 use serde_json::{Value, json};
-use tests::{Receiver, TestDatabase, World};
+use tests::{Receiver, TestDatabase, World, make_request};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
@@ -212,7 +212,7 @@ async fn the_javascript_quickstart_gets_a_delivery() {
 /// Deliveries leave from these addresses. Without the setting, the path is like any unknown one.
 #[tokio::test]
 async fn egress_addresses_are_public_without_a_key() {
-    let get = |path: &str| axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+    let get = |path: &str| make_request("GET", path, &[], "");
     let list = "/.well-known/firmforms-egress.json";
     let clock = eventstore::Clock::standing_at("2026-11-01T12:00:00.000Z".parse().unwrap());
     let egress: Vec<std::net::IpAddr> =

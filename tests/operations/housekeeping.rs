@@ -11,7 +11,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
 async fn seen(world: &World) -> i64 {
-    sqlx::query_scalar("select count(*) from activity_seen").fetch_one(world.pool()).await.unwrap()
+    world.count("activity_seen").await
 }
 
 fn housekeeping(world: &World) -> HousekeepingWorker {
@@ -68,13 +68,11 @@ async fn invite_tries_before_yesterday_are_forgotten() {
     let world = World::new().await;
     let insert = "insert into invite_tries values (gen_random_uuid(), '2026-10-30', 7),
                                                   (gen_random_uuid(), '2026-10-31', 7)";
-    sqlx::query(insert).execute(world.pool()).await.unwrap();
+    world.change_database(insert).await;
     assert_eq!(housekeeping(&world).step().await.unwrap(), NextStep::IDLE);
-    let days: Vec<String> = sqlx::query_scalar("select day::text from invite_tries")
-        .fetch_all(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(days, ["2026-10-31"], "yesterday is kept for calls that began then");
+    let kept = world.count("invite_tries where day = '2026-10-31'").await;
+    assert_eq!(kept, 1, "yesterday is kept for calls that began then");
+    assert_eq!(world.count("invite_tries").await, 1);
 }
 
 /// A fact waited for ever for a response that never came.
@@ -86,13 +84,9 @@ async fn waiting_facts_are_forgotten_after_90_days() {
     let paid = async || {
         let data = json!({"payment_id": world.id(), "response_id": response_id, "amount": 1,
                           "currency": "EUR", "at": "2026-11-01T11:00:00Z"});
-        let answer = world.report(&[activity(firm.id, "payment.received", data)]).await;
-        assert_eq!(answer.status, 202, "{}", answer.body);
+        world.report_one(activity(firm.id, "payment.received", data)).await;
     };
-    let waiting = async || -> i64 {
-        let count = sqlx::query_scalar("select count(*) from waiting_facts");
-        count.fetch_one(world.pool()).await.unwrap()
-    };
+    let waiting = async || world.count("waiting_facts").await;
     paid().await;
     world.pass(90 * DAY);
     assert_eq!(housekeeping(&world).step().await.unwrap(), NextStep::IDLE);
@@ -101,8 +95,7 @@ async fn waiting_facts_are_forgotten_after_90_days() {
     world.pass(HOUR);
     assert_eq!(housekeeping(&world).step().await.unwrap(), NextStep::IDLE);
     assert_eq!(waiting().await, 1, "the second one waits");
-    let submitted = tests::submitted(&firm, response_id);
-    assert_eq!(world.report(&[submitted]).await.status, 202);
+    world.report_one(tests::submitted(&firm, response_id)).await;
     assert_eq!(waiting().await, 0, "and finds its response");
 }
 
@@ -130,10 +123,7 @@ async fn ended_replays_lose_items_after_30_days() {
         .await
         .unwrap();
     };
-    let items = async || -> i64 {
-        let count = sqlx::query_scalar("select count(*) from replay_items");
-        count.fetch_one(world.pool()).await.unwrap()
-    };
+    let items = async || world.count("replay_items").await;
     replay(1_200, "finished").await;
     replay(3, "stopped").await;
     replay(5, "running").await;

@@ -7,8 +7,6 @@ use api::commands::pauses::{self, RequestedScope};
 use api::commands::reissue::{NewReissue, reissue};
 use api::commands::replays::{self, NewReplay};
 use api::commands::{keys, readings, secrets};
-use axum::body::Body;
-use axum::http::Request;
 use domain::delivery::replay::{ReplayCommand, ReplaySelection};
 use domain::event::Actor;
 use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
@@ -33,7 +31,7 @@ pub async fn tell(world: &World) -> Firm {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     for trigger in Trigger::ALL {
         let body = json!({"trigger": trigger.key(), "target_url": receiver.url("/?key=secret")});
-        assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
+        world.create_hook(&firm, body).await.ok();
     }
     settings(world, &firm).await;
     deliveries(world, &firm, &receiver).await;
@@ -47,11 +45,6 @@ pub async fn tell(world: &World) -> Firm {
     firm
 }
 
-async fn report(world: &World, events: &[Value]) {
-    let answer = world.report(events).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
-}
-
 /// Firms, members and forms that change, keys that go, secrets that rotate.
 async fn settings(world: &World, firm: &Firm) {
     let of = |kind, data, second| later(activity(firm.id, kind, data), second);
@@ -60,9 +53,8 @@ async fn settings(world: &World, firm: &Firm) {
         "form_id": form, "title": "Old", "slug": "old", "url": "https://forms.test/f/old",
         "status": "draft", "hidden_fields": [], "created_at": "2026-10-01T09:30:00.000Z",
     });
-    report(
-        world,
-        &[
+    world
+        .report(&[
             of("firm.changed", json!({"name": "Harrow & Lane", "invites_enabled": true}), 1),
             of("member.joined", json!({"member_id": admin, "role": "admin"}), 1),
             of("member.joined", json!({"member_id": world.id(), "role": "member"}), 1),
@@ -71,22 +63,21 @@ async fn settings(world: &World, firm: &Firm) {
             of("form.changed", json!({"form_id": form, "title": "New"}), 3),
             of("form.unpublished", json!({"form_id": form}), 4),
             of("form.deleted", json!({"form_id": form}), 5),
-        ],
-    )
-    .await;
+        ])
+        .await
+        .ok();
     let key = keys::create(world.service(), firm.id, admin, "gone soon").await.unwrap();
     let hook = json!({"trigger": "form_submitted", "target_url": "https://example.com/"});
     assert_eq!(world.call(key.key.as_str(), "POST", "/hooks", hook).await.status, 201);
-    report(
-        world,
-        &[
+    world
+        .report(&[
             of("member.role_changed", json!({"member_id": admin, "role": "owner"}), 6),
             of("member.disabled", json!({"member_id": admin}), 7),
             of("member.enabled", json!({"member_id": admin}), 8),
             of("member.left", json!({"member_id": admin}), 9),
-        ],
-    )
-    .await;
+        ])
+        .await
+        .ok();
     let operator = Actor::Operator(Uuid::nil());
     let (what, how) = (ReadingSubject::Audit, ReadAs::Page);
     let look = ReadingDetails::at(what, how);
@@ -111,9 +102,8 @@ async fn deliveries(world: &World, firm: &Firm, receiver: &Receiver) {
         world.submit(firm).await;
         world.deliver().await;
     }
-    let path = format!("/hooks/{hook}");
     world.submit(firm).await;
-    assert_eq!(world.call(&firm.key, "DELETE", &path, Value::Null).await.status, 200);
+    world.remove_hook(firm, hook).await.ok();
     world.deliver().await;
 }
 
@@ -121,20 +111,14 @@ async fn deliveries(world: &World, firm: &Firm, receiver: &Receiver) {
 async fn steps(world: &World, firm: &Firm, receiver: &Receiver) {
     let response_id = world.submit(firm).await;
     world.deliver().await;
-    let (run, step) = (world.id(), world.id());
-    let order = json!({
-        "firm_id": firm.id, "run_id": run, "step_id": step, "method": "POST",
-        "url": receiver.url("/step"), "headers": {"Authorization": "Bearer x"},
-        "trigger": "form_submitted", "response_id": response_id,
-    });
-    let call = |path: String, body: Value| {
-        let request = Request::post(format!("/internal/v1/workflow-steps{path}"));
-        world.internal(request.body(Body::from(body.to_string())).unwrap())
-    };
-    assert_eq!(call(String::new(), order).await.status, 202);
+    let mut order = world.step_order(firm, &receiver.url("/step"), response_id);
+    order["headers"] = json!({"Authorization": "Bearer x"});
+    world.order_step(&order).await.ok();
     receiver.reply([Reply::status(400)]);
     world.deliver().await;
-    assert_eq!(call(format!("/{run}/{step}/retry"), Value::Null).await.status, 202);
+    let step = ["run_id", "step_id"].map(|name| order[name].as_str().unwrap()).join("/");
+    let path = format!("/workflow-steps/{step}/retry");
+    world.call_internally(world.token(), "POST", &path, Value::Null).await.ok();
     world.deliver().await;
 }
 
@@ -142,21 +126,19 @@ async fn steps(world: &World, firm: &Firm, receiver: &Receiver) {
 async fn people(world: &World, firm: &Firm) {
     let of = |kind, data, second| later(activity(firm.id, kind, data), second);
     let email = |name: &str| json!({"email": format!("{name}@example.com")});
-    let path = format!("/forms/{}/send", firm.form);
     for name in ["ann", "bob", "zoe"] {
-        assert_eq!(world.call(&firm.key, "POST", &path, email(name)).await.status, 202);
+        world.send_invite(firm, email(name)).await.ok();
     }
-    report(
-        world,
-        &[
+    world
+        .report(&[
             of("address.unsubscribed", email("ann"), 1),
             of("address.bounced", email("bob"), 1),
             of("address.restored", email("bob"), 2),
             of("person.erased", email("zoe"), 3),
             of("response.erased", json!({"response_id": world.submit(firm).await}), 3),
-        ],
-    )
-    .await;
+        ])
+        .await
+        .ok();
     world.erase().await;
     world.deliver().await;
 }
@@ -216,7 +198,7 @@ async fn ends(world: &World) {
         world.subscribe(&firm, &receiver.url("/")).await;
         world.submit(&firm).await;
         for (second, kind) in (1..).zip(kinds) {
-            report(world, &[later(activity(firm.id, kind, json!({})), second)]).await;
+            world.report_one(later(activity(firm.id, kind, json!({})), second)).await;
             world.deliver().await;
         }
     }
@@ -232,6 +214,6 @@ pub async fn many(world: &World, firm: &Firm) {
         });
         activity(other.id, "response.submitted", data)
     };
-    report(world, &(0..1_000).map(submitted).collect::<Vec<_>>()).await;
+    world.report(&(0..1_000).map(submitted).collect::<Vec<_>>()).await.ok();
     world.submit(firm).await;
 }

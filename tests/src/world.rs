@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use api::Service;
-use api::commands::keys;
 use api::commands::tokens::{HolderRole, TOKEN_PREFIX};
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::http::Request;
 use axum::http::header::CONTENT_LENGTH;
-use axum::http::{HeaderMap, Request, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use deliverer::DelivererContext;
@@ -21,15 +20,12 @@ use deliverer::upkeep::EraseWorker;
 use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::{DelivererSettings, SendLimits};
-use domain::delivery::Attempt;
 use domain::subscription::AllowedTargets;
-use domain::values::AsOf;
 use eventstore::worker::{NextStep, Worker};
 use eventstore::{Clock, Store, connect};
 use inviter::TakeOver;
 use mailer::Mailer;
 use notifier::{NoticeWorker, Notifier};
-use projector::as_of::{had_happened, stream_attempts};
 use projector::audit::AuditLog;
 use projector::deliveries::DeliveryProjection;
 use projector::episodes::EpisodeTimer;
@@ -37,7 +33,7 @@ use projector::follow::Follower;
 use projector::partials::PartialTimer;
 use projector::seals::SealWorker;
 use projector::tokens::NewToken;
-use serde_json::{Value, json};
+use serde_json::Value;
 use service::{System, SystemSetup};
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
@@ -47,6 +43,7 @@ use tower::ServiceExt;
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
+use crate::answer::Answer;
 use crate::database::{Connections, TestDatabase};
 use crate::pools::WorldPools;
 use crate::routed::{RoutedDoor, proxy_network, routed_cell};
@@ -87,65 +84,6 @@ pub enum FirstClaim {
     InAppend,
     /// A claim of its own.
     FromOutbox,
-}
-
-/// A firm with an owner, a published form and a key.
-#[derive(Debug, Clone)]
-pub struct Firm {
-    /// The firm.
-    pub id: Uuid,
-    /// Its owner.
-    pub owner: Uuid,
-    /// Its form.
-    pub form: Uuid,
-    /// The id of its key.
-    pub key_id: Uuid,
-    /// The key.
-    pub key: String,
-}
-
-/// The answer of a door.
-#[derive(Debug, Clone)]
-pub struct Answer {
-    /// The status.
-    pub status: StatusCode,
-    /// The headers.
-    pub headers: HeaderMap,
-    /// The body as it was sent.
-    pub bytes: Bytes,
-    /// The body as JSON; null when there is none.
-    pub body: Value,
-}
-
-impl Answer {
-    fn new(status: StatusCode, headers: HeaderMap, bytes: Bytes) -> Self {
-        // Null too for a page.
-        let body = serde_json::from_slice(&bytes).unwrap_or_default();
-        Self { status, headers, bytes, body }
-    }
-
-    /// The status and the error's code; an empty one when there is none.
-    #[must_use]
-    pub fn code(&self) -> (u16, &str) {
-        let code = self.body["code"].as_str().unwrap_or_default();
-        (self.status.as_u16(), code)
-    }
-
-    /// The headers, without those that differ from call to call.
-    #[must_use]
-    pub fn lasting_headers(&self) -> HeaderMap {
-        let mut headers = self.headers.clone();
-        for name in ["x-request-id", "ratelimit"] {
-            assert!(headers.remove(name).is_some(), "{name}");
-        }
-        headers
-    }
-
-    /// The body's text.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        str::from_utf8(&self.bytes).unwrap()
-    }
 }
 
 impl World {
@@ -269,52 +207,10 @@ impl World {
         SystemEntropy.new_id()
     }
 
-    /// A firm with an owner, a published form and a key.
-    pub async fn firm(&self) -> Firm {
-        let (id, owner, form) = (self.id(), self.id(), self.id());
-        let answer = self
-            .report(&[
-                activity(
-                    id,
-                    "firm.opened",
-                    json!({"name": "Harrow Lane", "plan": {"leads_in_full": true}}),
-                ),
-                activity(id, "member.joined", json!({"member_id": owner, "role": "owner"})),
-                activity(id, "form.created", form_data(form)),
-            ])
-            .await;
-        assert_eq!(answer.status, 202, "{}", answer.body);
-        let key = keys::create(self.service(), id, owner, "Zapier").await.unwrap();
-        Firm { id, owner, form, key_id: key.id, key: key.key.as_str().to_owned() }
-    }
-
     /// Its token for the internal door.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
-    }
-
-    /// Reports activity by the internal door.
-    pub async fn report(&self, events: &[Value]) -> Answer {
-        self.report_by(&self.token, events).await
-    }
-
-    /// Reports activity by the internal door, as the holder of this token.
-    pub async fn report_by(&self, token: &str, events: &[Value]) -> Answer {
-        let request = Request::post("/internal/v1/activity")
-            .header("authorization", format!("Bearer {token}"))
-            .header("content-type", "application/cloudevents-batch+json")
-            .body(Body::from(serde_json::to_vec(events).unwrap()))
-            .unwrap();
-        answer(&self.internal, request).await
-    }
-
-    /// Reports a submitted response; returns its id.
-    pub async fn submit(&self, firm: &Firm) -> Uuid {
-        let response_id = self.id();
-        let answer = self.report(&[submitted(firm, response_id)]).await;
-        assert_eq!(answer.status, 202, "{}", answer.body);
-        response_id
     }
 
     /// Calls the public door with a key; `null` sends no body.
@@ -327,11 +223,6 @@ impl World {
             .body(body)
             .unwrap();
         self.public(request).await
-    }
-
-    /// Reads from the public door with the firm's key.
-    pub async fn get(&self, firm: &Firm, path: &str) -> Answer {
-        self.call(&firm.key, "GET", path, Value::Null).await
     }
 
     /// Sends any request to the public door.
@@ -357,14 +248,6 @@ impl World {
     /// Its internal door, for a socket.
     pub fn internal_door(&self) -> Router {
         self.internal.clone()
-    }
-
-    /// Subscribes a target to `form_submitted`; returns the subscription's id.
-    pub async fn subscribe(&self, firm: &Firm, target_url: &str) -> Uuid {
-        let body = json!({"target_url": target_url, "trigger": "form_submitted"});
-        let answer = self.call(&firm.key, "POST", "/hooks", body).await;
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        answer.body["id"].as_str().unwrap().parse().unwrap()
     }
 
     /// Spreads the occurrences that had too many deliveries for their transactions.
@@ -419,12 +302,6 @@ impl World {
     pub async fn replay(&self) {
         let mut worker = ReplayWorker::new(self.deliverer().clone());
         while worker.step().await.map_err(|error| error.to_string()).unwrap() == NextStep::Busy {}
-    }
-
-    /// Deletes the leased rows of the outbox.
-    pub async fn drop_in_flight(&self) {
-        let statement = "delete from outbox where leased_at is not null";
-        sqlx::query(statement).execute(self.pool()).await.unwrap();
     }
 
     /// Finishes invites that nobody finished in time.
@@ -485,25 +362,6 @@ impl World {
     pub fn pass(&self, time: Duration) {
         self.clock.advance(time);
     }
-
-    /// The state of a delivery, and the outcomes of its tries.
-    pub async fn history(&self, delivery_id: Uuid) -> (String, Vec<String>) {
-        let state: String =
-            sqlx::query_scalar("select state from deliveries where delivery_id = $1")
-                .bind(delivery_id)
-                .fetch_one(self.pool())
-                .await
-                .unwrap();
-        let tries = self.attempts(delivery_id).await.into_iter();
-        (state, tries.map(|attempt| attempt.outcome.name().to_owned()).collect())
-    }
-
-    /// The tries of a delivery, as they are shown.
-    pub async fn attempts(&self, delivery_id: Uuid) -> Vec<Attempt> {
-        let mut connection = self.pool().acquire().await.unwrap();
-        let stream = had_happened(&mut connection, "Delivery", &[delivery_id], AsOf::NOW).await;
-        stream.unwrap().first().map(|stream| stream_attempts(stream)).unwrap_or_default()
-    }
 }
 
 /// A token of the product without an event, so that a story begins with an empty log.
@@ -548,51 +406,6 @@ async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
     Answer::new(parts.status, parts.headers, bytes)
-}
-
-/// A CloudEvent at noon, with an id of its own.
-#[must_use]
-#[expect(clippy::needless_pass_by_value, reason = "called with json!")]
-pub fn activity(firm_id: Uuid, kind: &str, data: Value) -> Value {
-    json!({
-        "specversion": "1.0", "id": SystemEntropy.new_id(), "source": "urn:tests", "type": kind,
-        "time": "2026-11-01T12:00:00.000Z", "firmid": firm_id, "data": data,
-    })
-}
-
-/// A response submitted to the firm's form.
-#[must_use]
-pub fn submitted(firm: &Firm, response_id: Uuid) -> Value {
-    activity(firm.id, "response.submitted", response_data(response_id, firm.form))
-}
-
-/// This event, so many seconds later.
-#[must_use]
-pub fn later(mut event: Value, seconds: u32) -> Value {
-    event["time"] = json!(format!("2026-11-01T12:00:{seconds:02}.000Z"));
-    event
-}
-
-fn form_data(form_id: Uuid) -> Value {
-    json!({
-        "form_id": form_id, "title": "New client enquiry", "slug": "enquiry",
-        "url": "https://forms.test/f/enquiry", "status": "published",
-        "hidden_fields": [{"key": "partner", "label": "Partner"}],
-        "created_at": "2026-10-01T09:30:00.000Z",
-    })
-}
-
-fn response_data(response_id: Uuid, form_id: Uuid) -> Value {
-    json!({
-        "response_id": response_id, "form_id": form_id,
-        "submitted_at": "2026-11-01T11:59:58.250Z",
-        "device": "mobile", "lang": "fr", "ending": "default",
-        "respondent": {"name": "Zoé Lefèvre", "first_name": "Zoé", "last_name": "Lefèvre",
-                       "email": "zoe@example.com", "phone": "", "company": ""},
-        "answers": [{"id": "q1", "question": "Pourquoi ?", "type": "long_text",
-                     "answer": "Parce que… 🎉 \"oui\""}],
-        "variables": {"score": 7}, "hidden": {"utm_source": "news"},
-    })
 }
 
 /// The TLS provider of the process; the first test installs it.

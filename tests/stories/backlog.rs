@@ -12,7 +12,6 @@ use deliverer::send::{deliver, deliver_once};
 use deliverer::{Dispatcher, SendLimits, SenderCount};
 use domain::delivery::pressure::HostCaps;
 use serde_json::json;
-use sqlx::Executor;
 use tests::{Receiver, Reply, World, activity};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -74,7 +73,7 @@ async fn an_unclaimable_row_stops_no_other_lane() {
         "alter table outbox add constraint refused check (lane_id <> '{}' or leased_at is null)",
         firms[0]
     );
-    world.pool().execute(refuse.as_str()).await.unwrap();
+    world.change_database(&refuse).await;
     let (deliverer, nudge) = (world.deliverer().clone(), world.service().store.nudge().clone());
     let (stop, patience) = (CancellationToken::new(), Duration::from_secs(20));
     let (dispatch, answers) = Dispatcher::new(deliverer, SenderCount::alone(), stop.clone());
@@ -82,7 +81,7 @@ async fn an_unclaimable_row_stops_no_other_lane() {
     let sending = tokio::spawn(async move { deliver(dispatch, answers, &told).await });
     let sent = timeout(patience, receiver.wait_for(2)).await.unwrap();
     assert!(sent.iter().all(|request| request.uri.path() != "/refused"));
-    world.pool().execute("alter table outbox drop constraint refused").await.unwrap();
+    world.change_database("alter table outbox drop constraint refused").await;
     world.pass(Duration::from_secs(61));
     nudge.wake_all();
     let sent = timeout(patience, receiver.wait_for(3)).await.unwrap();
@@ -235,8 +234,7 @@ async fn f9_a_hundred_subscriptions_share_one_body() {
         "response_id": world.id(), "form_id": firm.form, "submitted_at": "2026-11-01T12:00:00Z",
         "answers": [{"id": "q", "question": "Q?", "type": "long_text", "answer": answer}],
     });
-    let event = activity(firm.id, "response.submitted", data);
-    assert_eq!(world.report(&[event]).await.status, 202);
+    world.report_one(activity(firm.id, "response.submitted", data)).await;
     let wide = HostCaps { per_firm_and_host: 1_000, per_host: 1_000 };
     let claimed = {
         let deliverer = deliverer(&world, 512, wide);
@@ -246,9 +244,7 @@ async fn f9_a_hundred_subscriptions_share_one_body() {
     let bytes: Vec<_> = claimed.iter().map(|one| &one.body.as_ref().unwrap().bytes).collect();
     assert!(bytes[0].len() > 1_000_000, "{} bytes", bytes[0].len());
     assert!(bytes.iter().all(|other| other.as_ptr() == bytes[0].as_ptr()), "one piece of memory");
-    let stored: i64 =
-        sqlx::query_scalar("select count(*) from bodies").fetch_one(world.pool()).await.unwrap();
-    assert_eq!(stored, 1);
+    assert_eq!(world.count("bodies").await, 1);
 }
 
 /// F9: more bytes are due than a claim may hold, and the next claims take the rest. A body is twice
@@ -265,8 +261,7 @@ async fn f9_a_claim_keeps_its_byte_limit() {
             "submitted_at": "2026-11-01T12:00:00Z",
             "answers": [{"id": "q", "question": "Q?", "type": "long_text", "answer": answer}],
         });
-        let event = activity(firm.id, "response.submitted", data);
-        assert_eq!(world.report(&[event]).await.status, 202);
+        world.report_one(activity(firm.id, "response.submitted", data)).await;
     }
     let mut deliverer =
         deliverer(&world, 512, HostCaps { per_firm_and_host: 1_000, per_host: 1_000 });

@@ -1,12 +1,11 @@
 //! Errors that name the culprit and never quote a value, and calls that were refused or repeated
 //! for small reasons.
 
-use api::commands::tokens::{self, HolderRole};
+use api::commands::tokens::HolderRole;
 use axum::body::Body;
-use axum::http::Request;
 use domain::audit::Action;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, World, activity};
+use tests::{Answer, Firm, World, activity, make_request};
 
 struct Office {
     world: World,
@@ -18,20 +17,14 @@ impl Office {
     async fn new() -> Self {
         let world = World::new().await;
         let firm = world.firm().await;
-        let operator = tokens::create(world.service(), "operator", HolderRole::Operator).await;
-        Self { operator: operator.unwrap().token, world, firm }
+        let operator = world.new_token(HolderRole::Operator).await;
+        Self { operator, world, firm }
     }
 
     /// Calls the internal door as an operator, below the firm.
     async fn call(&self, method: &str, rest: &str, body: Value) -> Answer {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/internal/v1/firms/{}{rest}", self.firm.id))
-            .header("authorization", format!("Bearer {}", self.operator))
-            .body(body)
-            .unwrap();
-        self.world.internal(request).await
+        let path = format!("/firms/{}{rest}", self.firm.id);
+        self.world.call_internally(&self.operator, method, &path, body).await
     }
 
     async fn refusal(&self, method: &str, rest: &str, body: Value) -> String {
@@ -41,8 +34,7 @@ impl Office {
     }
 
     async fn readings(&self) -> i64 {
-        let count = "select count(*) from events where event_type = 'AuditRead'";
-        sqlx::query_scalar(count).fetch_one(self.world.pool()).await.unwrap()
+        self.world.count_events("AuditRead").await
     }
 }
 
@@ -128,25 +120,24 @@ async fn an_error_names_similar_properties_and_routes() {
     let Office { world, firm, .. } = Office::new().await;
     let error = |answer: &Answer| answer.body["error"].as_str().unwrap().to_owned();
     let hook = json!({"event": "form_submitted", "hookUrl": "https://hooks.example.com/"});
-    let refused = world.call(&firm.key, "POST", "/hooks", hook).await;
+    let refused = world.create_hook(&firm, hook).await;
     assert_eq!(refused.code(), (400, "invalid_request"));
     assert_eq!(
         error(&refused),
         "`target_url` is missing; `hookUrl` is no property of this endpoint"
     );
     let extra = json!({"email": "ann@example.com", "subject": "x"});
-    let send = format!("/forms/{}/send", firm.form);
-    let refused = world.call(&firm.key, "POST", &send, extra).await;
+    let refused = world.send_invite(&firm, extra).await;
     assert_eq!(
         error(&refused),
         "the body has a property that this endpoint does not take: `subject`"
     );
     let strange = json!({"email": "ann@example.com", "bob@example.com": "x"});
-    let refused = world.call(&firm.key, "POST", &send, strange).await;
+    let refused = world.send_invite(&firm, strange).await;
     assert_eq!(error(&refused), "the body has a property that this endpoint does not take");
     for path in ["/hooks", "/api/v1/hooks/", "/v1/hooks"] {
-        let request = Request::get(path).header("x-api-key", &firm.key).body(Body::empty());
-        let missing = world.public(request.unwrap()).await;
+        let request = make_request("GET", path, &[("x-api-key", &firm.key)], Body::empty());
+        let missing = world.public(request).await;
         assert_eq!(missing.code(), (404, "not_found"), "{path}");
         assert_eq!(error(&missing), "there is no such thing here; did you mean /api/v1/hooks?");
     }
@@ -156,11 +147,8 @@ async fn an_error_names_similar_properties_and_routes() {
 async fn allow_is_for_callers_with_a_key() {
     let Office { world, firm, .. } = Office::new().await;
     let put = |key: Option<&str>| {
-        let mut request = Request::put("/api/v1/hooks");
-        if let Some(key) = key {
-            request = request.header("x-api-key", key);
-        }
-        world.public(request.body(Body::empty()).unwrap())
+        let headers: Vec<_> = key.map(|key| ("x-api-key", key)).into_iter().collect();
+        world.public(make_request("PUT", "/api/v1/hooks", &headers, Body::empty()))
     };
     let (with, without) = (put(Some(&firm.key)).await, put(None).await);
     assert_eq!((with.status.as_u16(), with.headers.contains_key("allow")), (405, true));
@@ -171,15 +159,11 @@ async fn allow_is_for_callers_with_a_key() {
 async fn a_body_may_name_its_charset() {
     let Office { world, firm, .. } = Office::new().await;
     let hook = json!({"target_url": "https://hooks.example.com/", "trigger": "form_submitted"});
-    let request = Request::post("/api/v1/hooks")
-        .header("x-api-key", &firm.key)
-        .header("content-type", "application/json; charset=utf8")
-        .body(Body::from(hook.to_string()))
-        .unwrap();
+    let content_type = ("content-type", "application/json; charset=utf8");
+    let headers = [("x-api-key", &*firm.key), content_type];
+    let request = make_request("POST", "/api/v1/hooks", &headers, hook.to_string());
     assert_eq!(world.public(request).await.status, 201);
-    let batch = Request::post("/internal/v1/activity")
-        .header("content-type", "application/cloudevents-batch+json; charset=UTF8")
-        .body(Body::from("[]"))
-        .unwrap();
+    let content_type = ("content-type", "application/cloudevents-batch+json; charset=UTF8");
+    let batch = make_request("POST", "/internal/v1/activity", &[content_type], "[]");
     assert_eq!(world.internal(batch).await.status, 202);
 }

@@ -60,7 +60,7 @@ impl Scene {
     }
 
     async fn lives(&self) -> bool {
-        let hooks = self.world.call(&self.firm.key, "GET", "/hooks", Value::Null).await;
+        let hooks = self.world.get(&self.firm, "/hooks").await;
         hooks.body != json!([])
     }
 

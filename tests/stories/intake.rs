@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use api::commands::keys;
 use axum::body::Body;
-use axum::http::Request;
 use domain::aggregate::event_id;
 use domain::event::Actor;
 use domain::subscription::{Subscription, SubscriptionCommand, Trigger};
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
+use tests::{Answer, Firm, Receiver, Reply, World, activity, later, make_request};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -20,11 +19,8 @@ const DEMO: &str = include_str!("../../demo/activity.ndjson");
 
 /// Reports line by line.
 async fn lines(world: &World, text: impl Into<Body>) -> Answer {
-    let request = Request::post("/internal/v1/activity")
-        .header("content-type", "application/x-ndjson")
-        .body(text.into())
-        .unwrap();
-    world.internal(request).await
+    let headers = [("content-type", "application/x-ndjson")];
+    world.internal(make_request("POST", "/internal/v1/activity", &headers, text)).await
 }
 
 /// Reports a batch that is taken in: how many activities changed something, how many did not.
@@ -102,23 +98,16 @@ fn submitted(firm: &Firm, id: Uuid) -> Value {
     response(firm, "response.submitted", id, 1)
 }
 
-async fn count(world: &World, statement: &str) -> i64 {
-    sqlx::query_scalar(statement).fetch_one(world.pool()).await.unwrap()
-}
-
 #[tokio::test]
 async fn the_demo_can_be_taken_in_twice() {
     let world = World::new().await;
     // The demonstration ends on 19 November.
     world.pass(Duration::from_secs(20 * 86_400));
     assert_eq!(counts(&lines(&world, DEMO).await), (57, 1), "a submission is there twice");
-    let events = count(&world, "select count(*) from events").await;
+    let events = world.count("events").await;
     assert_eq!(counts(&lines(&world, DEMO).await), (0, 58));
-    assert_eq!(count(&world, "select count(*) from events").await, events);
-    assert_eq!(
-        count(&world, "select count(*) from responses where submitted_at is not null").await,
-        30
-    );
+    assert_eq!(world.count("events").await, events);
+    assert_eq!(world.count("responses where submitted_at is not null").await, 30);
 }
 
 /// The error names the bad activity by its index.
@@ -136,7 +125,7 @@ async fn a_bad_activity_refuses_its_whole_batch() {
     let mut no_time = submitted(&firm, world.id());
     no_time.as_object_mut().unwrap().remove("time");
     let unknown_form = Firm { form: world.id(), ..firm.clone() };
-    let before = count(&world, "select count(*) from events").await;
+    let before = world.count("events").await;
     for (bad, why) in [
         (no_time, "event 4: time: missing"),
         (
@@ -155,8 +144,8 @@ async fn a_bad_activity_refuses_its_whole_batch() {
         let body = json!({"error": why, "code": "invalid_request", "index": 4});
         assert_eq!((refused.status.as_u16(), refused.body), (400, body));
     }
-    assert_eq!(count(&world, "select count(*) from events").await, before);
-    assert_eq!(count(&world, "select count(*) from responses").await, 0);
+    assert_eq!(world.count("events").await, before);
+    assert_eq!(world.count("responses").await, 0);
     assert_eq!(take(&world, &good).await, (4, 0), "their ids were not remembered either");
 }
 
@@ -189,9 +178,9 @@ async fn a_report_cannot_reach_into_another_firm() {
         later(activity(other.id, "form.deleted", json!({"form_id": firm.form})), 5),
         later(form(other.id, firm.form), 5),
     ] {
-        assert_eq!(world.report(&[bad]).await.code(), (400, "invalid_request"));
+        world.report(&[bad]).await.refused(400, "invalid_request");
     }
-    assert_eq!(world.get(&firm, &format!("/forms/{}", firm.form)).await.status, 200);
+    world.get(&firm, &format!("/forms/{}", firm.form)).await.ok();
     let shared_id = world.id();
     let same = [submitted(&firm, shared_id), submitted(&other, shared_id)];
     assert_eq!(take(&world, &same).await, (2, 0), "ids of two firms are two ids");
@@ -242,13 +231,13 @@ async fn racing_copies_are_recorded_once() {
         }
         copy
     };
-    let before = count(&world, "select count(*) from events").await;
+    let before = world.count("events").await;
     let copies: Vec<_> = (0..8).map(copy).collect();
     let taken = join_all(copies.iter().map(|copy| take(&world, copy))).await;
     assert_eq!(taken.iter().map(|(accepted, _)| accepted).sum::<u64>(), 42, "{taken:?}");
     assert_eq!(taken.iter().map(|(_, duplicates)| duplicates).sum::<u64>(), 7 * 42, "{taken:?}");
-    assert_eq!(count(&world, "select count(*) from events").await, before + 42);
-    assert_eq!(count(&world, "select count(*) from responses").await, 20);
+    assert_eq!(world.count("events").await, before + 42);
+    assert_eq!(world.count("responses").await, 20);
 }
 
 /// Makes a key and a hook for a member while the firm reports that the member left, and returns the
@@ -295,9 +284,13 @@ async fn b4_no_key_or_hook_outlives_membership() {
         *made.entry(got).or_default() += 1;
     }
     assert!(made.len() > 1, "{made:?} is no race");
-    assert_eq!(count(&world, "select count(*) from key_auth where revoked_at is null").await, 0);
-    assert_eq!(count(&world, "select count(*) from hooks where removed_at is null").await, 0);
-    assert_eq!(count(&world, "select sum(used)::bigint from quotas").await, 0, "places are free");
+    assert_eq!(world.count("key_auth where revoked_at is null").await, 0);
+    assert_eq!(world.count("hooks where removed_at is null").await, 0);
+    assert_eq!(
+        world.ask_number("select sum(used)::bigint from quotas").await,
+        0,
+        "places are free"
+    );
 }
 
 #[derive(sqlx::FromRow)]
@@ -332,7 +325,7 @@ async fn the_log_keeps_order_and_causes() {
     let world = World::new().await;
     let firm = world.firm().await;
     world.subscribe(&firm, "https://hooks.example.com/").await;
-    let last = count(&world, "select max(position) from events").await;
+    let last = world.last_position().await;
     let retitled = json!({"form_id": firm.form, "title": "New title"});
     let batch = [
         submitted(&firm, world.id()),
@@ -377,12 +370,8 @@ async fn a_batchs_order_decides_its_deliveries() {
     let batch = [submitted(&firm, before), left(firm.id, firm.owner), submitted(&firm, after)];
     assert_eq!(take(&world, &batch).await, (3, 0));
     assert_eq!(world.deliver().await, 0);
-    let deliveries: Vec<(Uuid, String, String)> =
-        sqlx::query_as("select response_id, state, cause from deliveries")
-            .fetch_all(world.pool())
-            .await
-            .unwrap();
-    assert_eq!(deliveries, [(before, "cancelled".to_owned(), "key_revoked".to_owned())]);
+    let cancelled = format!("deliveries where response_id = '{before}' and cause = 'key_revoked'");
+    assert_eq!((world.count("deliveries").await, world.count(&cancelled).await), (1, 1));
 }
 
 #[tokio::test]
@@ -411,10 +400,10 @@ async fn stale_and_duplicate_activities_change_nothing() {
         opened(firm.id),
         form(firm.id, firm.form),
     ];
-    let before = count(&world, "select count(*) from events").await;
+    let before = world.count("events").await;
     let answer = world.report(&old).await;
     assert_eq!(answer.body, json!({"accepted": 0, "duplicates": 5, "stale": 3}));
-    assert_eq!(count(&world, "select count(*) from events").await, before);
+    assert_eq!(world.count("events").await, before);
     assert_eq!(world.get(&firm, "/me").await.body["firm"]["name"], "New");
     assert_eq!(world.get(&firm, "/forms").await.body[0]["title"], "New");
 }
@@ -437,7 +426,7 @@ async fn a_second_activity_of_one_time_counts() {
     let suspended = later(activity(firm.id, "firm.suspended", json!({})), 5);
     let named = later(activity(firm.id, "firm.changed", json!({"name": "New"})), 5);
     assert_eq!(take(&world, &[named, suspended]).await, (2, 0));
-    assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
+    world.get(&firm, "/me").await.refused(403, "firm_inactive");
     let resumed = later(activity(firm.id, "firm.resumed", json!({})), 6);
     assert_eq!(take(&world, &[resumed, report("report.created", true)]).await, (2, 0));
     let paid = report("report.changed", false);
@@ -470,23 +459,20 @@ async fn activity_ids_belong_to_firm_and_source() {
 async fn a_final_closing_removes_the_firms_hooks() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let second = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();
+    let second = world.new_key(&firm, "second").await;
     world.subscribe(&firm, "https://hooks.example.com/1").await;
     let by_second = Firm { key: second.key.as_str().to_owned(), ..firm.clone() };
     world.subscribe(&by_second, "https://hooks.example.com/2").await;
     let closed = later(activity(firm.id, "firm.closed", json!({})), 5);
     assert_eq!(take(&world, std::slice::from_ref(&closed)).await, (1, 0));
-    let reasons: Vec<String> = sqlx::query_scalar("select removal_reason from hooks")
-        .fetch_all(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(reasons, ["firm_closed", "firm_closed"]);
-    assert_eq!(count(&world, "select count(*) from key_auth where revoked_at is null").await, 2);
-    assert_eq!(count(&world, "select used::bigint from quotas where kind = 'hooks'").await, 0);
+    let closed_hooks = world.count("hooks where removal_reason = 'firm_closed'").await;
+    assert_eq!((world.count("hooks").await, closed_hooks), (2, 2));
+    assert_eq!(world.count("key_auth where revoked_at is null").await, 2);
+    assert_eq!(world.ask_number("select used::bigint from quotas where kind = 'hooks'").await, 0);
     let back = [later(activity(firm.id, "firm.resumed", json!({})), 6), opened(firm.id), closed];
     let answer = world.report(&back).await;
     assert_eq!(answer.body, json!({"accepted": 0, "duplicates": 2, "stale": 1}));
-    assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
+    world.get(&firm, "/me").await.refused(403, "firm_inactive");
 }
 
 /// One batch closes the hook's firm and ends the hook's key.
@@ -497,8 +483,7 @@ async fn a_hook_is_removed_once() {
     world.subscribe(&firm, "https://hooks.example.com/").await;
     let closed = later(activity(firm.id, "firm.closed", json!({})), 5);
     assert_eq!(take(&world, &[closed, left(firm.id, firm.owner)]).await, (2, 0));
-    let removed = "select count(*) from events where event_type = 'SubscriptionRemoved'";
-    assert_eq!(count(&world, removed).await, 1);
+    assert_eq!(world.count_events("SubscriptionRemoved").await, 1);
 }
 
 /// A member that loses the right for a moment within a batch loses the keys for good.
@@ -510,8 +495,8 @@ async fn b4_reenabled_members_get_no_key_back() {
         |kind, second| later(activity(firm.id, kind, json!({"member_id": firm.owner})), second);
     let batch = [member("member.disabled", 1), member("member.enabled", 2)];
     assert_eq!(take(&world, &batch).await, (2, 0));
-    assert_eq!(world.get(&firm, "/me").await.code(), (401, "unauthorized"));
-    keys::create(world.service(), firm.id, firm.owner, "new").await.unwrap();
+    world.get(&firm, "/me").await.refused(401, "unauthorized");
+    world.new_key(&firm, "new").await;
 }
 
 /// Every place where a person may stand, in a story that touches every kind of event.
@@ -548,12 +533,11 @@ async fn the_log_and_answers_hold_nothing_personal() {
     let last = [left(firm.id, firm.owner), later(activity(firm.id, "firm.closed", json!({})), 9)];
     assert_eq!(take(&world, &last).await, (2, 0));
 
-    let events = "select count(*) from events e where e::text ilike '%canary%'";
-    assert_eq!(count(&world, events).await, 0);
+    assert_eq!(world.count("events e where e::text ilike '%canary%'").await, 0);
     let hidden =
         "select count(*) from events e where e::text like '%' || encode('canary', 'hex') || '%'
                      or e::text like '%Y2FuYXJ5%'";
-    assert_eq!(count(&world, hidden).await, 0);
+    assert_eq!(world.ask_number(hidden).await, 0);
     for wrong in [
         json!({"submitted_at": "canary"}),
         json!({"respondent": {"email": ["canary"]}}),
@@ -578,17 +562,12 @@ async fn a_batch_holds_a_thousand_activities() {
     let responses: Vec<Uuid> = (0..1_000).map(|_| world.id()).collect();
     let mut batch: Vec<_> = responses.iter().map(|id| submitted(&firm, *id)).collect();
     assert_eq!(take(&world, &batch).await, (1_000, 0));
-    let logged: Vec<String> = sqlx::query_scalar(
-        "select payload->'OccurrenceRecorded'->>'response_id' from events
-          where event_type = 'OccurrenceRecorded' order by position",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
-    assert!(logged.iter().eq(responses.iter().map(Uuid::to_string).collect::<Vec<_>>().iter()));
+    let logged = world.events_of_type("OccurrenceRecorded").await;
+    let logged: Vec<_> = logged.iter().map(|event| event.field("response_id").clone()).collect();
+    assert!(logged.into_iter().eq(responses.iter().map(|id| json!(id))));
     assert_eq!(take(&world, &batch).await, (0, 1_000));
     batch.push(submitted(&firm, world.id()));
-    assert_eq!(world.report(&batch).await.code(), (413, "invalid_request"));
+    world.report(&batch).await.refused(413, "invalid_request");
     assert_eq!(take(&world, &[]).await, (0, 0));
 }
 

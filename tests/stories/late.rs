@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use deliverer::DelivererContext;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
@@ -45,12 +43,11 @@ type Try = (i32, String, Option<i32>, bool);
 
 async fn tries(world: &World) -> (String, Vec<Try>) {
     world.project().await;
-    let state = sqlx::query_scalar("select state from deliveries").fetch_one(world.pool());
+    let state = world.delivery_states().await.remove(0).0;
     let tries = format!(
         "select number, outcome, status, late is not null from {ATTEMPTS} order by number, 4"
     );
-    let tries = sqlx::query_as(&tries).fetch_all(world.pool());
-    (state.await.unwrap(), tries.await.unwrap())
+    (state, sqlx::query_as(&tries).fetch_all(world.pool()).await.unwrap())
 }
 
 fn a_try(number: i32, outcome: &str, status: Option<i32>, late: bool) -> Try {
@@ -109,11 +106,9 @@ async fn e21_history_shows_late_answers() {
     write_down(&world, &second, 200).await;
     world.pass(Duration::from_secs(1));
     write_down(&world, &first, 503).await;
-    let operator = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
-    let one = format!("/internal/v1/firms/{}/deliveries/{}", first.firm_id, first.delivery_id);
-    let asked = Request::get(format!("{one}?show_answer=a+fault"))
-        .header("authorization", format!("Bearer {}", operator.token));
-    let shown = world.internal(asked.body(Body::empty()).unwrap()).await;
+    let operator = world.new_token(HolderRole::Operator).await;
+    let one = format!("/firms/{}/deliveries/{}", first.firm_id, first.delivery_id);
+    let shown = world.get_internally(&operator, &format!("{one}?show_answer=a+fault")).await;
     let a_try = |number: u32, (from, to): (&str, &str), outcome: &str, status: Option<u16>| {
         json!({
             "number": number, "started_at": format!("2026-11-01T12:{from}.000Z"),
@@ -157,11 +152,8 @@ async fn a_late_answer_loses_no_requeued_delivery() {
         // The claim is not in the database that took over, and its occurrence is.
         let lost = "update outbox set lease = null, leased_at = null, tries = 0, body_id = null,
                                       body_sha256 = null, due_at = '2026-11-01T12:00:00Z'";
-        sqlx::query(lost).execute(world.pool()).await.unwrap();
-        sqlx::query("update lanes set due_at = '2026-11-01T12:00:00Z'")
-            .execute(world.pool())
-            .await
-            .unwrap();
+        world.change_database(lost).await;
+        world.change_database("update lanes set due_at = '2026-11-01T12:00:00Z'").await;
         write_down(&world, &first, late).await;
         assert_eq!(tries(&world).await.0, state);
         let second = claim_due(world.deliverer(), &world.limits(16)).await.unwrap();
@@ -182,7 +174,7 @@ async fn a_late_answer_without_delivery_is_dropped() {
     world.subscribe(&firm, "http://127.0.0.1:7777/hook").await;
     world.submit(&firm).await;
     let claimed = one_claim(&world).await;
-    sqlx::query("delete from outbox").execute(world.pool()).await.unwrap();
+    world.change_database("delete from outbox").await;
     write_down(&world, &claimed, 200).await;
     assert_eq!(tries(&world).await, ("pending".to_owned(), vec![]));
 }
@@ -232,7 +224,7 @@ async fn e19_a_future_lease_begins_anew() {
     one_claim(&world).await;
     let ahead =
         "update outbox set leased_at = now() + interval '1 h', due_at = now() + interval '62 min'";
-    sqlx::query(ahead).execute(world.pool()).await.unwrap();
+    world.change_database(ahead).await;
     assert_eq!(world.deliver().await, 0);
     world.pass(Duration::from_secs(119));
     assert_eq!(world.deliver().await, 0, "a lease is 120 s");
@@ -264,14 +256,10 @@ async fn a_locked_lane_holds_up_no_other() {
     world.submit(&held).await;
     world.submit(&other).await;
     sending.answered(3).await;
-    let mut locked = world.pool().begin().await.unwrap();
-    let lock = "select 1 from lanes where lane_id = $1 for update";
-    sqlx::query(lock).bind(lane).execute(&mut *locked).await.unwrap();
+    let locked = world.hold_lane(lane).await;
     let recorded = async || -> Vec<Uuid> {
-        sqlx::query_scalar("select firm_id from events where event_type = 'DeliveryAttempted'")
-            .fetch_all(world.pool())
-            .await
-            .unwrap()
+        let attempted = world.events_of_type("DeliveryAttempted").await;
+        attempted.iter().map(|event| event.firm_id).collect()
     };
     let meanwhile = async {
         while recorded().await.is_empty() {}

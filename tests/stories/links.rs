@@ -1,7 +1,7 @@
 //! `POST /forms/{id}/links` (contract; rulings 7 and 8).
 
 use serde_json::{Value, json};
-use tests::{Answer, Firm, World, activity};
+use tests::{Answer, Firm, World, activity, make_request};
 
 const FORM: &str = "https://forms.test/f/enquiry";
 
@@ -50,8 +50,8 @@ async fn a11_numbers_go_out_as_they_came() {
     for number in ["42", "1.50", "-0", "1e400", "123456789012345678901234567890"] {
         let body = format!(r#"{{"hidden":{{"partner":{number}}},"lang":"de"}}"#);
         let path = format!("/api/v1/forms/{}/links", firm.form);
-        let request = axum::http::Request::post(path).header("x-api-key", &firm.key);
-        let made = world.public(request.body(body.into()).unwrap()).await;
+        let request = make_request("POST", &path, &[("x-api-key", &firm.key)], body);
+        let made = world.public(request).await;
         assert_eq!(made.body["hidden"]["partner"], number);
         assert_eq!(made.body["url"], format!("{FORM}?partner={number}"));
     }
@@ -62,9 +62,9 @@ async fn a11_numbers_go_out_as_they_came() {
 async fn a17_a_draft_has_links_too() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let unpublished =
+    let event =
         tests::later(activity(firm.id, "form.unpublished", json!({"form_id": firm.form})), 1);
-    assert_eq!(world.report(&[unpublished]).await.status, 202);
+    world.report_one(event).await;
     let made = link(&world, &firm, Value::Null).await;
     assert_eq!((made.status.as_u16(), &made.body["published"]), (201, &json!(false)));
 }
@@ -93,6 +93,6 @@ async fn link_refusals_come_in_order() {
     assert_eq!(missing.code(), (404, "form_not_found"));
     for form in [other.form.to_string(), "abc".to_owned()] {
         assert_eq!(elsewhere(form.clone(), Value::Null).await.bytes, missing.bytes);
-        assert_eq!(elsewhere(form, json!({"x": 1})).await.code(), (400, "invalid_request"));
+        elsewhere(form, json!({"x": 1})).await.refused(400, "invalid_request");
     }
 }

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use tests::{Answer, Firm, Receiver, Reply, World};
 use uuid::Uuid;
 
 use tests::process::firmforms;
@@ -35,29 +33,21 @@ impl Scene {
             assert_eq!(world.deliver().await, 1);
             world.pass(Duration::from_secs(1));
         }
-        let step = json!({
-            "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
-            "url": receiver.url("/step"), "headers": {}, "trigger": "form_submitted",
-            "response_id": response_id,
-        });
-        let step = Request::post("/internal/v1/workflow-steps").body(Body::from(step.to_string()));
-        assert_eq!(world.internal(step.unwrap()).await.status, 202);
+        let step = world.step_order(&firm, &receiver.url("/step"), response_id);
+        world.order_step(&step).await.ok();
         assert_eq!(world.deliver().await, 1);
         world.pass(Duration::from_secs(1));
         let second = world.subscribe(&firm, &receiver.url("/second")).await;
         receiver.reply([Reply::status(503), Reply::status(503)]);
         world.submit(&firm).await;
         assert_eq!(world.deliver().await, 2);
-        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
-        Self { world, firm, hooks: [first, second], operator: made.token, began }
+        let operator = world.new_token(HolderRole::Operator).await;
+        Self { world, firm, hooks: [first, second], operator, began }
     }
 
     async fn list(&self, query: &str) -> Answer {
-        let firm = self.firm.id;
-        let request = Request::get(format!("/internal/v1/firms/{firm}/deliveries{query}"))
-            .header("authorization", format!("Bearer {}", self.operator))
-            .body(Body::empty());
-        self.world.internal(request.unwrap()).await
+        let path = format!("/firms/{}/deliveries{query}", self.firm.id);
+        self.world.get_internally(&self.operator, &path).await
     }
 
     async fn count(&self, query: &str) -> usize {
@@ -158,8 +148,7 @@ async fn the_terminal_lists_by_the_same_filters() {
     let lanes = scene.terminal(&["lanes", "list", "--host", "127.0.0.1"]).await;
     let held = lanes.iter().find(|lane| lane["lane_id"] == json!(second)).unwrap();
     assert_eq!((&held["state"], &held["reason"]), (&json!("paused"), &json!("a test")));
-    let suspended = tests::later(activity(scene.firm.id, "firm.suspended", json!({})), 1);
-    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    scene.world.suspend_firm(&scene.firm).await;
     let lanes = scene.terminal(&["lanes", "list"]).await;
     assert!(lanes.iter().all(|lane| lane["state"] == "suspended"));
 }
@@ -174,8 +163,7 @@ async fn a_lane_shows_claimed_and_cancelled_work() {
     let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == claimed[0].lane_id).unwrap();
     assert_eq!((lane.in_flight, lane.waiting, lanes.len()), (1, 0, 2));
-    let path = format!("/hooks/{}", scene.hooks[0]);
-    scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
+    scene.world.remove_hook(&scene.firm, scene.hooks[0]).await.ok();
     let lanes = deliverer::inspect::lane_list::list(scene.world.pool(), &wanted).await.unwrap();
     let lane = lanes.iter().find(|lane| lane.lane_id == scene.hooks[0]).unwrap();
     assert_eq!(lane.cancel_cause.as_deref(), Some("subscription_deleted"));

@@ -88,7 +88,7 @@ async fn finish(world: &World, lane_id: Uuid) {
     for statement in
         [lease, "delete from outbox", &wake, "delete from lane_wakes", &lanes, idle, "analyze"]
     {
-        world.pool().execute(statement).await.unwrap();
+        world.change_database(statement).await;
     }
 }
 
@@ -129,17 +129,13 @@ async fn cancelling_a_long_queue_takes_linear_work() {
     let cluster = own_cluster().await;
     let (world, firm, hook_id) = written_down(&cluster, "http://127.0.0.1:7777/hook").await;
     queue(&world, hook_id, "-1 minute").await;
-    world.pool().execute("vacuum analyze").await.unwrap();
-    let path = format!("/hooks/{hook_id}");
-    let removed = world.call(&firm.key, "DELETE", &path, serde_json::Value::Null).await;
-    assert_eq!(removed.status, 200);
+    world.change_database("vacuum analyze").await;
+    world.remove_hook(&firm, hook_id).await.ok();
     let _held = hold(&world).await;
     let from = end(&cluster);
     let mut worker = CancelWorker::new(world.deliverer().clone());
     while worker.step().await.unwrap() == NextStep::Busy {}
-    let left: i64 =
-        sqlx::query_scalar("select count(*) from outbox").fetch_one(world.pool()).await.unwrap();
-    assert_eq!(left, 0);
+    assert_eq!(world.count("outbox").await, 0);
     let plans = read(&cluster.log(), from);
     for statement in ["delete from outbox", "update lanes l set due_at"] {
         let steps = plans.iter().filter(|plan| plan.statement.contains(statement));
@@ -192,7 +188,7 @@ async fn a_claim_skips_lanes_of_full_hosts() {
     .execute(world.pool())
     .await
     .unwrap();
-    world.pool().execute("vacuum analyze").await.unwrap();
+    world.change_database("vacuum analyze").await;
     let from = end(&cluster);
     let second = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(lanes_of(&second), [other, other], "the other host has room");
@@ -225,7 +221,7 @@ async fn a_claim_skips_lanes_of_paused_hosts() {
             .to_owned(),
         "vacuum analyze".to_owned(),
     ] {
-        world.pool().execute(statement.as_str()).await.unwrap();
+        world.change_database(&statement).await;
     }
     let from = end(&cluster);
     assert_eq!(claim_due(world.deliverer(), &world.limits(16)).await.unwrap().len(), 1);

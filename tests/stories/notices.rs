@@ -57,8 +57,7 @@ impl Scene {
 
     /// The product reports other settings of the firm.
     async fn change(&self, data: Value, second: u32) {
-        let event = later(activity(self.firm.id, "firm.changed", data), second);
-        assert_eq!(self.world.report(&[event]).await.status, 202);
+        self.world.report_one(later(activity(self.firm.id, "firm.changed", data), second)).await;
     }
 
     async fn subscribe(&self, path: &str) -> Uuid {
@@ -102,11 +101,6 @@ impl Scene {
     fn subjects(&self) -> Vec<String> {
         self.mail.mails().iter().map(|mail| header(mail, "Subject")).collect()
     }
-
-    async fn count(&self, table: &str) -> i64 {
-        let statement = format!("select count(*) from {table}");
-        sqlx::query_scalar(&statement).fetch_one(self.world.pool()).await.unwrap()
-    }
 }
 
 /// A thousand failing attempts make one mail and one call of the operator.
@@ -143,7 +137,7 @@ async fn an_episode_makes_one_notice_each_way() {
     scene.answer(&[200]).await;
     scene.answer(&[200]).await;
     assert_eq!(scene.kinds(), ["subscription.failing", "subscription.recovered"]);
-    assert_eq!(scene.count("hook_episodes").await, 0);
+    assert_eq!(scene.world.count("hook_episodes").await, 0);
 }
 
 #[tokio::test]
@@ -181,7 +175,7 @@ async fn a_returning_operator_gets_each_notice_once() {
     scene.operator.reply(vec![Reply::status(503); 3 * 6]);
     scene.answer(&[410, 410, 410]).await;
     let lanes = "lanes where kind = 'notice' and due_at is not null";
-    assert_eq!(scene.count(lanes).await, 1, "the lane waits");
+    assert_eq!(scene.world.count(lanes).await, 1, "the lane waits");
     for minutes in [1, 2, 4, 8, 16, 32] {
         scene.world.pass(MINUTE * minutes);
         scene.work().await;
@@ -196,7 +190,7 @@ async fn a_returning_operator_gets_each_notice_once() {
         assert_eq!(tries.len(), 7, "six refusals and one success");
         assert!(tries.iter().all(|body| *body == tries[0]), "the same bytes");
     }
-    assert_eq!(scene.count("outbox").await, 0);
+    assert_eq!(scene.world.count("outbox").await, 0);
     scene.world.pass(DAY);
     scene.work().await;
     assert_eq!(scene.operator.received().len(), 21);
@@ -232,11 +226,11 @@ async fn notices_of_many_firms_leave_permits() {
     for _ in 0..40 {
         let firm = scene.world.firm().await;
         let left = activity(firm.id, "member.left", json!({"member_id": firm.owner}));
-        assert_eq!(scene.world.report(&[later(left, 2)]).await.status, 202);
+        scene.world.report_one(later(left, 2)).await;
     }
     scene.world.deliver().await;
     scene.world.notify().await;
-    assert_eq!(scene.count("outbox where notice is not null").await, 40);
+    assert_eq!(scene.world.count("outbox where notice is not null").await, 40);
     let claimed = claim_due(scene.world.deliverer(), &scene.world.limits(256)).await.unwrap();
     assert_eq!(claimed.len(), 32, "the limit of one firm and host");
 }
@@ -270,7 +264,7 @@ async fn a_refused_notice_makes_no_other_notice() {
     scene.world.pass(DAY);
     scene.work().await;
     assert_eq!(scene.kinds(), ["subscription.warned"], "no notice is about a notice");
-    assert_eq!(scene.count("outbox").await, 0);
+    assert_eq!(scene.world.count("outbox").await, 0);
 }
 
 /// The notice names all subscriptions that went along.
@@ -279,8 +273,7 @@ async fn b4_a_revoked_key_makes_one_notice() {
     let scene = Scene::new().await;
     let (one, two) = (scene.subscribe("/a").await, scene.subscribe("/b").await);
     let left = json!({"member_id": scene.firm.owner});
-    let left = later(activity(scene.firm.id, "member.left", left), 2);
-    assert_eq!(scene.world.report(&[left]).await.status, 202);
+    scene.world.report_one(later(activity(scene.firm.id, "member.left", left), 2)).await;
     scene.work().await;
     assert_eq!(scene.kinds(), ["key.revoked"]);
     let event = &scene.events()[0];
@@ -300,11 +293,8 @@ async fn a_closing_makes_one_notice() {
     let deleted = scene.subscribe("/a").await;
     scene.subscribe("/b").await;
     scene.subscribe("/c").await;
-    let path = format!("/hooks/{deleted}");
-    let answer = scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
-    assert_eq!(answer.status, 200);
-    let closed = later(activity(scene.firm.id, "firm.closed", json!({})), 9);
-    assert_eq!(scene.world.report(&[closed]).await.status, 202);
+    scene.world.remove_hook(&scene.firm, deleted).await.ok();
+    scene.world.report_one(later(activity(scene.firm.id, "firm.closed", json!({})), 9)).await;
     scene.work().await;
     assert_eq!(scene.kinds(), ["subscription.removed", "subscription.removed"]);
     let events = scene.events();
@@ -343,12 +333,12 @@ async fn a_deferred_mail_is_sent_later() {
     scene.subscribe("/hook").await;
     scene.mail.turn_once("RCPT", Turn::Say("451 later"));
     scene.answer(&[410]).await;
-    assert_eq!((scene.mail.mails().len(), scene.count("notices").await), (0, 1));
+    assert_eq!((scene.mail.mails().len(), scene.world.count("notices").await), (0, 1));
     scene.work().await;
     assert_eq!(scene.mail.mails().len(), 0, "not before a minute");
     scene.world.pass(MINUTE);
     scene.work().await;
-    assert_eq!((scene.mail.mails().len(), scene.count("notices").await), (1, 0));
+    assert_eq!((scene.mail.mails().len(), scene.world.count("notices").await), (1, 0));
     assert_eq!(scene.kinds(), ["subscription.warned"]);
 }
 
@@ -359,10 +349,10 @@ async fn an_unreachable_firms_notice_ends() {
     scene.subscribe("/hook").await;
     scene.mail.turn_once("RCPT", Turn::Say("550 nobody"));
     scene.answer(&[410]).await;
-    assert_eq!((scene.mail.mails().len(), scene.count("notices").await), (0, 0));
+    assert_eq!((scene.mail.mails().len(), scene.world.count("notices").await), (0, 0));
     scene.change(json!({"brand": {}}), 2).await;
     scene.answer(&[410]).await;
-    assert_eq!((scene.mail.mails().len(), scene.count("notices").await), (0, 0));
+    assert_eq!((scene.mail.mails().len(), scene.world.count("notices").await), (0, 0));
     assert_eq!(scene.kinds().len(), 2);
 }
 
@@ -372,12 +362,11 @@ async fn a_suspension_holds_no_operator_notice() {
     scene.subscribe("/hook").await;
     scene.operator.reply([Reply::status(503)]);
     scene.answer(&[410]).await;
-    let suspended = later(activity(scene.firm.id, "firm.suspended", json!({})), 5);
-    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    scene.world.report_one(later(activity(scene.firm.id, "firm.suspended", json!({})), 5)).await;
     scene.world.pass(MINUTE);
     scene.work().await;
     assert_eq!(scene.operator.received().len(), 2);
-    assert_eq!(scene.count("outbox").await, 0);
+    assert_eq!(scene.world.count("outbox").await, 0);
 }
 
 #[tokio::test]
@@ -409,7 +398,7 @@ async fn the_proof_counts_no_notice_as_lost() {
     scene.subscribe("/hook").await;
     scene.operator.reply([Reply::status(503)]);
     scene.answer(&[410]).await;
-    assert_eq!(scene.count("outbox where notice is not null").await, 1);
+    assert_eq!(scene.world.count("outbox where notice is not null").await, 1);
     let scope = ProofScope { from: 1, to: i64::MAX, part: LogFilter::default(), examples: 1 };
     let report = proof::verify(scene.world.pool(), scope, |_, _| {}).await.unwrap();
     assert!(report.is_proven(), "{report:?}");

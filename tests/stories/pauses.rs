@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
 use deliverer::claim::{claim_due, next_due};
@@ -31,19 +29,12 @@ impl Scene {
         let world = World::new().await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
-        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
-        Self { world, firm, hook, receiver, operator: made.token }
+        let operator = world.new_token(HolderRole::Operator).await;
+        Self { world, firm, hook, receiver, operator }
     }
 
     async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/internal/v1{path}"))
-            .header("authorization", format!("Bearer {}", self.operator))
-            .body(body)
-            .unwrap();
-        self.world.internal(request).await
+        self.world.call_internally(&self.operator, method, path, body).await
     }
 
     /// Pauses the scope and returns the pause's id.
@@ -78,14 +69,9 @@ impl Scene {
 
     /// The actions of a chain, with their reasons.
     async fn audited(&self, chain: Uuid) -> Vec<(String, Option<String>)> {
-        sqlx::query_as(
-            "select action, reason from audit_log
-              where firm_id = $1 and action like 'deliveries_%' order by sequence",
-        )
-        .bind(chain)
-        .fetch_all(self.world.pool())
-        .await
-        .unwrap()
+        let entries = self.world.audit_entries(chain).await.into_iter();
+        let entries = entries.filter(|entry| entry.action.starts_with("deliveries_"));
+        entries.map(|entry| (entry.action, entry.reason)).collect()
     }
 
     async fn terminal(&self, arguments: &[&str]) -> (i32, Value) {
@@ -114,10 +100,7 @@ async fn a_pause_holds_its_scope_alone() {
         world.submit(&scene.firm).await;
         world.submit(&other).await;
         assert_eq!(world.deliver().await, goes_on, "{scope}");
-        let queued: i64 = sqlx::query_scalar("select count(*) from outbox")
-            .fetch_one(world.pool())
-            .await
-            .unwrap();
+        let queued = world.count("outbox").await;
         assert_eq!(queued, 2 - i64::try_from(goes_on).unwrap(), "queueing goes on: {scope}");
         assert!(scene.held().await.contains(&json!(id)), "{scope}");
         let due = next_due(world.deliverer(), &world.limits(8)).await.unwrap();
@@ -210,14 +193,9 @@ async fn a_removal_cancels_paused_deliveries() {
     scene.pause(json!({"all": true})).await;
     scene.world.submit(&scene.firm).await;
     assert_eq!(scene.world.deliver().await, 0);
-    let path = format!("/hooks/{}", scene.hook);
-    assert_eq!(scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await.status, 200);
+    scene.world.remove_hook(&scene.firm, scene.hook).await.ok();
     assert_eq!(scene.world.deliver().await, 0);
-    let state: String = sqlx::query_scalar("select state from deliveries")
-        .fetch_one(scene.world.pool())
-        .await
-        .unwrap();
-    assert_eq!(state, "cancelled");
+    assert_eq!(scene.world.delivery_states().await[0].0, "cancelled");
 }
 
 /// The subscription is removed by its own key or by its receiver. All other pauses stay.
@@ -232,8 +210,7 @@ async fn a_pause_ends_with_its_subscription() {
     };
     let of_host = scene.pause(json!({"host": "held.example.com"})).await;
     let of_hook = scene.pause(json!({"hook_id": scene.hook})).await;
-    let path = format!("/hooks/{}", scene.hook);
-    assert_eq!(world.call(&scene.firm.key, "DELETE", &path, Value::Null).await.status, 200);
+    world.remove_hook(&scene.firm, scene.hook).await.ok();
     assert_eq!(listed().await, [of_host.as_str()]);
     let resumed = scene.call("DELETE", &format!("/pauses/{of_hook}"), Value::Null).await;
     assert_eq!(resumed.code(), (404, "pause_not_found"));
@@ -328,8 +305,8 @@ async fn a_pause_needs_a_complete_order() {
         assert_eq!(refused.code(), (404, "pause_not_found"));
     }
     for (method, path) in [("POST", "/pauses"), ("GET", "/pauses"), ("DELETE", "/pauses/x")] {
-        let by_product = Request::builder().method(method).uri(format!("/internal/v1{path}"));
-        let refused = scene.world.internal(by_product.body(Body::empty()).unwrap()).await;
+        let product = scene.world.token();
+        let refused = scene.world.call_internally(product, method, path, Value::Null).await;
         assert_eq!(refused.code(), (403, "forbidden"), "{method}");
     }
 }
@@ -381,8 +358,7 @@ async fn g14_a_paused_process_sends_nothing() {
     let invite = json!({"email": "ann@example.com"}).to_string();
     let (status, said) = call(paused.public, ("POST", &send), &scene.firm.key, &invite).await;
     assert_eq!(status, 502, "{said}");
-    let queued = "select count(*) = 1 from replay_items where outcome is null";
-    assert!(sqlx::query_scalar::<_, bool>(queued).fetch_one(world.pool()).await.unwrap());
+    assert_eq!(world.count("replay_items where outcome is null").await, 1);
     assert_eq!(scene.receiver.received().len(), 1);
     drop(paused);
 

@@ -187,11 +187,8 @@ async fn retries_elsewhere(world: &World, hosts: usize) {
         world.subscribe(&firm, &format!("http://127.1.{}.{}:7777/", host / 250, host % 250)).await;
     }
     submit(world, &firm, 1).await;
-    sqlx::query("update outbox set tries = 1 where firm_id = $1")
-        .bind(firm.id)
-        .execute(world.pool())
-        .await
-        .unwrap();
+    let retried = format!("update outbox set tries = 1 where firm_id = '{}'", firm.id);
+    world.change_database(&retried).await;
 }
 
 async fn submit(world: &World, firm: &Firm, responses: usize) {
@@ -201,7 +198,7 @@ async fn submit(world: &World, firm: &Firm, responses: usize) {
         activity(firm.id, "response.submitted", data)
     };
     let events: Vec<_> = (0..responses).map(|_| submitted(world.id())).collect();
-    assert_eq!(world.report(&events).await.status, 202);
+    world.report(&events).await.ok();
 }
 
 /// They take half of the permits. A process that starts while many hosts are silent knows none of
@@ -241,12 +238,8 @@ async fn an_answer_unparks_a_silent_hosts_lanes() {
     note_silence(&limits, "127.0.0.1", 1);
     let back = busy_firm(&world, "127.0.0.1", 1, 2).await;
     assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
-    let parked: Option<String> =
-        sqlx::query_scalar("select parked_in from lanes where host = '127.0.0.1'")
-            .fetch_one(world.pool())
-            .await
-            .unwrap();
-    assert_eq!(parked.as_deref(), Some("u:127.0.0.1"));
+    let parked = "lanes where host = '127.0.0.1' and parked_in = 'u:127.0.0.1'";
+    assert_eq!(world.count(parked).await, 1);
     assert!(claim_due(&deliverer, &limits).await.unwrap().is_empty());
     note_answer(&limits, "127.0.0.1");
     assert!(next_due(&deliverer, &limits).await.unwrap().is_some());
@@ -289,7 +282,7 @@ async fn a_paused_hosts_lanes_hide_no_others() {
     .unwrap();
     let claimed = claim_due(&deliverer, &limits).await.unwrap();
     assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 1)]));
-    sqlx::query("delete from pauses").execute(world.pool()).await.unwrap();
+    world.change_database("delete from pauses").await;
     let mut claimed = HashMap::new();
     for _ in 0..300 {
         claimed.extend(by_firm(&claim_due(&deliverer, &limits).await.unwrap()));
@@ -306,25 +299,24 @@ async fn a_long_suspension_cancels_the_queue() {
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.submit(&firm).await;
     let report = async |kind, second| {
-        let event = later(activity(firm.id, kind, json!({})), second);
-        assert_eq!(world.report(&[event]).await.status, 202);
+        world.report_one(later(activity(firm.id, kind, json!({})), second)).await;
     };
     report("firm.suspended", 1).await;
     world.pass(Duration::from_secs(72 * 3_600 - 1));
     assert_eq!(world.deliver().await, 0);
-    assert_eq!(states(&world).await, [("pending".to_owned(), None)]);
+    assert_eq!(world.delivery_states().await, [("pending".to_owned(), None)]);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.deliver().await, 0);
     let cancelled = ("cancelled".to_owned(), Some("firm_suspended".to_owned()));
-    assert_eq!(states(&world).await, std::slice::from_ref(&cancelled));
+    assert_eq!(world.delivery_states().await, std::slice::from_ref(&cancelled));
     world.submit(&firm).await;
     world.deliver().await;
-    assert_eq!(states(&world).await, [cancelled.clone(), cancelled.clone()]);
+    assert_eq!(world.delivery_states().await, [cancelled.clone(), cancelled.clone()]);
     report("firm.resumed", 2).await;
     world.submit(&firm).await;
     assert_eq!(world.deliver().await, 1);
     let delivered = ("delivered".to_owned(), None);
-    assert_eq!(states(&world).await, [cancelled.clone(), cancelled, delivered]);
+    assert_eq!(world.delivery_states().await, [cancelled.clone(), cancelled, delivered]);
 }
 
 /// A suspension that was reported again once gave the queue another 72 hours.
@@ -347,22 +339,15 @@ async fn a_repeated_suspension_extends_no_wait() {
     world.pass(Duration::from_hours(24));
     assert_eq!(world.deliver().await, 0);
     let cancelled = ("cancelled".to_owned(), Some("firm_suspended".to_owned()));
-    assert_eq!(states(&world).await, std::slice::from_ref(&cancelled));
+    assert_eq!(world.delivery_states().await, std::slice::from_ref(&cancelled));
 
     report(&[of_firm("firm.resumed", 10), of_firm("firm.suspended", 11)], 2).await;
     world.submit(&firm).await;
     world.pass(Duration::from_hours(71));
     assert_eq!(world.deliver().await, 0);
     let waiting = ("pending".to_owned(), None);
-    assert_eq!(states(&world).await, [cancelled.clone(), waiting], "this one began anew");
+    assert_eq!(world.delivery_states().await, [cancelled.clone(), waiting], "this one began anew");
     world.pass(Duration::from_hours(1));
     world.deliver().await;
-    assert_eq!(states(&world).await, [cancelled.clone(), cancelled]);
-}
-
-async fn states(world: &World) -> Vec<(String, Option<String>)> {
-    sqlx::query_as("select state, cause from deliveries order by created_at, state")
-        .fetch_all(world.pool())
-        .await
-        .unwrap()
+    assert_eq!(world.delivery_states().await, [cancelled.clone(), cancelled]);
 }

@@ -1,19 +1,22 @@
 //! Reissues (ruling 31): an ended delivery is made anew, with a body that is read anew and an id of
 //! its own.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use domain::activity::reissue_id;
 use domain::delivery::LEASE_TIME;
 use serde_json::{Value, json};
 use tests::invariants::{self, Acknowledged, Run};
-use tests::{Answer, Firm, Receiver, Reply, World, activity, later, place_witness};
+use tests::{Answer, AuditEntry, Firm, Receiver, Reply, World, activity, later, place_witness};
 use uuid::Uuid;
 
 use tests::process::firmforms;
+
+fn reissue_path(firm: &Firm, delivery_id: impl Display) -> String {
+    format!("/firms/{}/deliveries/{delivery_id}/reissue", firm.id)
+}
 
 /// A world with an operator, a firm with a subscription, and a receiver.
 struct Scene {
@@ -30,8 +33,8 @@ impl Scene {
         place_witness(world.pool()).await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
-        let made = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
-        Self { world, firm, hook, receiver, operator: made.token }
+        let operator = world.new_token(HolderRole::Operator).await;
+        Self { world, firm, hook, receiver, operator }
     }
 
     /// A delivery that ended with this status, and its response.
@@ -48,14 +51,9 @@ impl Scene {
         last.header("x-service-delivery").parse().unwrap()
     }
 
-    async fn call(&self, delivery_id: impl ToString, order: &Value) -> Answer {
-        let (firm, delivery_id) = (self.firm.id, delivery_id.to_string());
-        let request =
-            Request::post(format!("/internal/v1/firms/{firm}/deliveries/{delivery_id}/reissue"))
-                .header("authorization", format!("Bearer {}", self.operator))
-                .body(Body::from(order.to_string()))
-                .unwrap();
-        self.world.internal(request).await
+    async fn call(&self, delivery_id: impl Display, order: &Value) -> Answer {
+        let path = reissue_path(&self.firm, delivery_id);
+        self.world.call_internally(&self.operator, "POST", &path, order.clone()).await
     }
 
     /// Makes one anew; the new one's id.
@@ -66,11 +64,8 @@ impl Scene {
     }
 
     async fn show(&self, delivery_id: Uuid) -> Value {
-        let firm = self.firm.id;
-        let request = Request::get(format!("/internal/v1/firms/{firm}/deliveries/{delivery_id}"))
-            .header("authorization", format!("Bearer {}", self.operator))
-            .body(Body::empty());
-        self.world.internal(request.unwrap()).await.body
+        let path = format!("/firms/{}/deliveries/{delivery_id}", self.firm.id);
+        self.world.get_internally(&self.operator, &path).await.body
     }
 
     async fn assert_held(&self) {
@@ -93,8 +88,7 @@ async fn i1_a_reissue_has_its_own_id() {
         let (old, _) = scene.ended(status).await;
         let renamed = json!({"form_id": scene.firm.form, "title": format!("After {status}")});
         let renamed = activity(scene.firm.id, "form.changed", renamed);
-        let renamed = later(renamed, u32::from(status % 100 + 1));
-        assert_eq!(scene.world.report(&[renamed]).await.status, 202);
+        scene.world.report_one(later(renamed, u32::from(status % 100 + 1))).await;
         let new = scene.reissue(old).await;
         assert_eq!(scene.world.deliver().await, 1);
         let received = scene.receiver.received();
@@ -154,13 +148,9 @@ async fn a_repeated_request_makes_one_reissue() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     assert_eq!(terminal(&["--request-id", &request]).await, expected);
-    let queued = async || -> i64 {
-        let queued = sqlx::query_scalar("select count(*) from outbox");
-        queued.fetch_one(scene.world.pool()).await.unwrap()
-    };
-    assert_eq!(queued().await, 0);
+    assert_eq!(scene.world.count("outbox").await, 0);
     assert_ne!(terminal(&[]).await["id"], expected["id"], "another request");
-    assert_eq!(queued().await, 1);
+    assert_eq!(scene.world.count("outbox").await, 1);
 }
 
 #[tokio::test]
@@ -169,16 +159,13 @@ async fn the_audit_log_explains_each_reissue() {
     let (old, _) = scene.ended(404).await;
     let new = scene.reissue(old).await;
     scene.world.deliver().await;
-    let (subject, reason, actor, evidence): (String, String, String, Value) = sqlx::query_as(
-        "select subject_id, reason, actor_kind, evidence from audit_log
-          where firm_id = $1 and action = 'delivery_reissued'",
-    )
-    .bind(scene.firm.id)
-    .fetch_one(scene.world.pool())
-    .await
-    .unwrap();
-    assert_eq!((subject, reason.as_str()), (new.to_string(), "the report was wrong"));
-    assert_eq!((actor.as_str(), &evidence["reissue_of"]), ("operator", &json!(old)));
+    let entries = scene.world.audit_entries_of("delivery_reissued").await;
+    let [AuditEntry { subject_id, reason, actor_kind, evidence, .. }] = &entries[..] else {
+        panic!("{entries:?}")
+    };
+    assert_eq!(*subject_id, Some(new.to_string()));
+    assert_eq!(reason.as_deref(), Some("the report was wrong"));
+    assert_eq!((actor_kind.as_str(), &evidence["reissue_of"]), ("operator", &json!(old)));
     assert_eq!(evidence["hook_id"], json!(scene.hook));
 }
 
@@ -206,22 +193,15 @@ async fn an_unfit_delivery_is_not_reissued() {
     let (pending, _) = scene.ended(503).await;
     not(scene.call(pending, &order).await, "has not ended");
     let (erased, response_id) = scene.ended(404).await;
-    let erasure = activity(scene.firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(scene.world.report(&[erasure]).await.status, 202);
+    scene.world.order_erasure(&scene.firm, response_id).await;
     not(scene.call(erased, &order).await, "was erased");
     let (removed, response_id) = scene.ended(404).await;
-    let step = json!({
-        "firm_id": scene.firm.id, "run_id": scene.world.id(), "step_id": scene.world.id(),
-        "method": "POST", "url": scene.receiver.url("/step"), "headers": {},
-        "trigger": "form_submitted", "response_id": response_id,
-    });
+    let step = scene.world.step_order(&scene.firm, &scene.receiver.url("/step"), response_id);
     scene.receiver.reply([Reply::status(404)]);
-    let step = Request::post("/internal/v1/workflow-steps").body(Body::from(step.to_string()));
-    assert_eq!(scene.world.internal(step.unwrap()).await.status, 202);
+    scene.world.order_step(&step).await.ok();
     assert_eq!(scene.world.deliver().await, 1);
     not(scene.call(scene.last(), &order).await, "only a subscription's");
-    let path = format!("/hooks/{}", scene.hook);
-    scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await;
+    scene.world.remove_hook(&scene.firm, scene.hook).await.ok();
     not(scene.call(removed, &order).await, "was removed");
 }
 
@@ -241,26 +221,21 @@ async fn a_reissue_needs_a_complete_order() {
     }
     let order = json!({"reason": "a test"});
     for unknown in ["x".to_owned(), scene.world.id().to_string()] {
-        assert_eq!(scene.call(unknown, &order).await.code(), (404, "delivery_not_found"));
+        scene.call(unknown, &order).await.refused(404, "delivery_not_found");
     }
     let other = scene.world.firm().await;
-    let path = |firm: &Firm| format!("/internal/v1/firms/{}/deliveries/{old}/reissue", firm.id);
-    let request = |firm: &Firm| Request::post(path(firm));
-    let by_product = request(&scene.firm).body(Body::from(order.to_string())).unwrap();
-    assert_eq!(scene.world.internal(by_product).await.code(), (403, "forbidden"));
+    let post = async |token: &str, firm: &Firm, order: &Value| {
+        scene.world.call_internally(token, "POST", &reissue_path(firm, old), order.clone()).await
+    };
+    post(scene.world.token(), &scene.firm, &order).await.refused(403, "forbidden");
     let made = json!({"reason": "a test", "request_id": scene.world.id()});
     assert_eq!(scene.call(old, &made).await.status, 202);
     // Also of a request that was answered before.
     for order in [order.clone(), made] {
-        let of_other = request(&other)
-            .header("authorization", format!("Bearer {}", scene.operator))
-            .body(Body::from(order.to_string()));
-        let refused = scene.world.internal(of_other.unwrap()).await;
-        assert_eq!(refused.code(), (404, "delivery_not_found"), "{order}");
+        post(&scene.operator, &other, &order).await.refused(404, "delivery_not_found");
     }
-    let closed = later(activity(scene.firm.id, "firm.closed", json!({})), 1);
-    assert_eq!(scene.world.report(&[closed]).await.status, 202);
-    assert_eq!(scene.call(old, &order).await.code(), (403, "firm_inactive"));
+    scene.world.close_firm(&scene.firm).await;
+    scene.call(old, &order).await.refused(403, "firm_inactive");
 }
 
 /// A reissue is queued while its firm is suspended. It is cancelled when its subscription goes, as
@@ -269,12 +244,10 @@ async fn a_reissue_needs_a_complete_order() {
 async fn a_suspended_firms_reissue_waits() {
     let scene = Scene::new().await;
     let (old, _) = scene.ended(404).await;
-    let suspended = later(activity(scene.firm.id, "firm.suspended", json!({})), 1);
-    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    scene.world.suspend_firm(&scene.firm).await;
     let new = scene.reissue(old).await;
     assert_eq!(scene.world.deliver().await, 0);
-    let closed = later(activity(scene.firm.id, "firm.closed", json!({})), 2);
-    assert_eq!(scene.world.report(&[closed]).await.status, 202);
+    scene.world.report_one(later(activity(scene.firm.id, "firm.closed", json!({})), 2)).await;
     assert_eq!(scene.world.deliver().await, 0);
     assert_eq!(scene.world.history(new).await.0, "cancelled");
     scene.assert_held().await;

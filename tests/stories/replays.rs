@@ -4,12 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use deliverer::inspect::proof::{LogFilter, ProofScope, verify};
 use serde_json::{Value, json};
-use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use tests::{Answer, Firm, Receiver, Reply, World};
 use uuid::Uuid;
 
 use tests::process::firmforms;
@@ -28,8 +26,7 @@ impl Scene {
         let world = World::new().await;
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
-        let token =
-            tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap().token;
+        let token = world.new_token(HolderRole::Operator).await;
         Self { world, firm, hook, receiver, token }
     }
 
@@ -52,14 +49,7 @@ impl Scene {
     }
 
     async fn internal(&self, method: &str, path: &str, body: Value) -> Answer {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/internal/v1{path}"))
-            .header("authorization", format!("Bearer {}", self.token))
-            .body(body)
-            .unwrap();
-        self.world.internal(request).await
+        self.world.call_internally(&self.token, method, path, body).await
     }
 
     /// Begins a replay.
@@ -102,8 +92,7 @@ impl Scene {
                 .fetch_one(self.world.pool())
                 .await
                 .unwrap();
-        let erased = activity(self.firm.id, "response.erased", json!({"response_id": response}));
-        assert_eq!(self.world.report(&[erased]).await.status, 202);
+        self.world.order_erasure(&self.firm, response).await;
     }
 
     /// Everything is where it must be, by the log.
@@ -210,9 +199,7 @@ async fn g8_concurrent_calls_begin_one_replay() {
     let ids: BTreeSet<String> =
         calls.iter().map(|answer| answer.body["id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ids.len(), 1, "{ids:?}");
-    let count = "select count(*) from events where event_type = 'ReplayRequested'";
-    let requested: i64 = sqlx::query_scalar(count).fetch_one(scene.world.pool()).await.unwrap();
-    assert_eq!(requested, 1);
+    assert_eq!(scene.world.count_events("ReplayRequested").await, 1);
     assert_eq!(scene.send().await, 1);
 }
 
@@ -251,10 +238,8 @@ async fn g10_a_skip_names_its_reason() {
     assert_eq!(named.body["skipped"], json!([{"delivery_id": nobodys, "why": "not_selected"}]));
 
     // Erased and removed between the request and its turn.
-    let path = format!("/hooks/{removed}");
-    assert_eq!(scene.world.call(&scene.firm.key, "DELETE", &path, Value::Null).await.status, 200);
-    let hook = format!("/hooks/{}", scene.hook);
-    assert_eq!(scene.world.call(&scene.firm.key, "DELETE", &hook, Value::Null).await.status, 200);
+    scene.world.remove_hook(&scene.firm, removed).await.ok();
+    scene.world.remove_hook(&scene.firm, scene.hook).await.ok();
     let before = scene.receiver.received().len();
     assert_eq!(scene.send().await, 0);
     assert_eq!(scene.receiver.received().len(), before);
@@ -265,7 +250,7 @@ async fn g10_a_skip_names_its_reason() {
 
 async fn world_hook(scene: &Scene) -> Uuid {
     let body = json!({"target_url": scene.receiver.url("/other"), "trigger": "report_sent"});
-    let answer = scene.world.call(&scene.firm.key, "POST", "/hooks", body).await;
+    let answer = scene.world.create_hook(&scene.firm, body).await;
     answer.body["id"].as_str().unwrap().parse().unwrap()
 }
 
@@ -466,11 +451,11 @@ async fn a_replay_needs_reason_and_operator() {
         assert_eq!(scene.call("POST", "", order.clone()).await.code(), expected, "{order}");
     }
     let unknown = format!("/{}", scene.world.id());
-    assert_eq!(scene.call("GET", &unknown, Value::Null).await.code(), (404, "replay_not_found"));
-    assert_eq!(scene.call("GET", "/x", Value::Null).await.code(), (404, "replay_not_found"));
-    let by_product = Request::post("/internal/v1/replays").body(Body::from(order.to_string()));
-    let refused = scene.world.internal(by_product.unwrap()).await;
-    assert_eq!(refused.code(), (403, "forbidden"));
+    scene.call("GET", &unknown, Value::Null).await.refused(404, "replay_not_found");
+    scene.call("GET", "/x", Value::Null).await.refused(404, "replay_not_found");
+    let product = scene.world.token();
+    let by_product = scene.world.call_internally(product, "POST", "/replays", order.clone()).await;
+    by_product.refused(403, "forbidden");
     let dry = scene.call("POST", "", with("dry_run", json!(true))).await;
     assert_eq!((dry.status.as_u16(), &dry.body["id"]), (200, &Value::Null));
 }

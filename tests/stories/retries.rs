@@ -4,8 +4,6 @@
 use std::time::Duration;
 
 use api::commands::secrets;
-use axum::body::Body;
-use axum::http::Request;
 use domain::delivery::ANSWER_KEPT_BYTES;
 use domain::event::Actor;
 use rstest::rstest;
@@ -153,13 +151,9 @@ async fn d11_a_signature_tells_its_second() {
 }
 
 async fn order_step(world: &World, firm: &Firm, url: &str, response_id: Uuid) {
-    let order = json!({
-        "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
-        "url": url, "trigger": "form_submitted", "response_id": response_id,
-        "headers": {"Authorization": "Bearer x", "X-Team": "tax"},
-    });
-    let request = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
-    assert_eq!(world.internal(request.unwrap()).await.status, 202);
+    let mut order = world.step_order(firm, url, response_id);
+    order["headers"] = json!({"Authorization": "Bearer x", "X-Team": "tax"});
+    world.order_step(&order).await.ok();
 }
 
 /// A redirect to another host loses the extra headers of a step, its idempotency key and its
@@ -195,23 +189,17 @@ async fn e10_an_unbuildable_delivery_fails_unseen() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let damaged = world.submit(&firm).await;
-    sqlx::query("update responses set document = '' where response_id = $1")
-        .bind(damaged)
-        .execute(world.pool())
-        .await
-        .unwrap();
+    let damage = format!("update responses set document = '' where response_id = '{damaged}'");
+    world.change_database(&damage).await;
     for _ in 0..8 {
         assert_eq!(world.deliver().await, 1);
         world.pass(Duration::from_secs(3_600));
     }
     assert_eq!(world.deliver().await, 0);
     assert_eq!(receiver.received().len(), 0);
-    let id = sqlx::query_scalar("select delivery_id from deliveries").fetch_one(world.pool()).await;
-    let (state, outcomes) = world.history(id.unwrap()).await;
+    let (state, outcomes) = world.history(world.first_delivery_id().await).await;
     assert_eq!((state.as_str(), outcomes.len()), ("failed", 8));
-    let unseen = format!("select count(*) from {ATTEMPTS} where error = 'never_sent'");
-    let unseen: i64 = sqlx::query_scalar(&unseen).fetch_one(world.pool()).await.unwrap();
-    assert_eq!(unseen, 8);
+    assert_eq!(world.count(&format!("{ATTEMPTS} where error = 'never_sent'")).await, 8);
 }
 
 /// Steps at most, and twelve parts of the twelve seconds their first wait may lie in.

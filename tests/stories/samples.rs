@@ -26,8 +26,7 @@ async fn submit_at(world: &World, firm: &Firm, form: Uuid, at: &str) -> Uuid {
         "response_id": response_id, "form_id": form, "submitted_at": at,
         "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": at}],
     });
-    let report = world.report(&[activity(firm.id, "response.submitted", data)]).await;
-    assert_eq!(report.status, 202);
+    world.report_one(activity(firm.id, "response.submitted", data)).await;
     response_id
 }
 
@@ -37,7 +36,7 @@ async fn another_form(world: &World, firm: &Firm) -> Uuid {
         "form_id": form_id, "title": "Second", "slug": "second", "url": "https://forms.test/f/2",
         "status": "draft", "hidden_fields": [], "created_at": "2026-10-02T09:30:00.000Z",
     });
-    assert_eq!(world.report(&[activity(firm.id, "form.created", data)]).await.status, 202);
+    world.report_one(activity(firm.id, "form.created", data)).await;
     form_id
 }
 
@@ -186,7 +185,7 @@ async fn a_trigger_outside_the_plan_is_unknown() {
     let world = World::new().await;
     let firm = world.firm().await;
     let change = activity(firm.id, "firm.changed", json!({"plan": {"leads_in_full": false}}));
-    assert_eq!(world.report(&[tests::later(change, 1)]).await.status, 202);
+    world.report_one(tests::later(change, 1)).await;
     let answer = world.get(&firm, "/triggers/lead_hot/sample").await;
     assert_eq!(answer.code(), (404, "unknown_trigger"));
     sample(&world, &firm, "form_submitted/sample").await;

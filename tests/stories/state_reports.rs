@@ -12,8 +12,7 @@ use uuid::Uuid;
 
 /// Accepted, duplicates and stale.
 async fn take(world: &World, events: &[Value]) -> [u64; 3] {
-    let answer = world.report(events).await;
-    assert_eq!(answer.status, 202, "{}", answer.text());
+    let answer = world.report(events).await.ok();
     ["accepted", "duplicates", "stale"].map(|name| answer.body[name].as_u64().unwrap())
 }
 
@@ -26,8 +25,7 @@ fn of_firm(firm: &Firm, second: u32, kind: &str, data: Value) -> Value {
 }
 
 async fn send(world: &World, firm: &Firm, email: &str) -> Answer {
-    let path = format!("/forms/{}/send", firm.form);
-    world.call(&firm.key, "POST", &path, json!({"email": email})).await
+    world.send_invite(firm, json!({"email": email})).await
 }
 
 #[tokio::test]
@@ -38,18 +36,14 @@ async fn a_late_suspension_stops_the_keys() {
     assert_eq!(take(&world, &[named]).await, ACCEPTED);
     let suspended = |second| of_firm(&firm, second, "firm.suspended", json!({}));
     assert_eq!(take(&world, &[suspended(5)]).await, ACCEPTED);
-    assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
+    world.get(&firm, "/me").await.refused(403, "firm_inactive");
     assert_eq!(take(&world, &[suspended(5)]).await, DUPLICATE);
     assert_eq!(take(&world, &[of_firm(&firm, 4, "firm.resumed", json!({}))]).await, STALE);
     let old = of_firm(&firm, 8, "firm.changed", json!({"name": "Old", "invites_enabled": false}));
     assert_eq!(take(&world, slice::from_ref(&old)).await, ACCEPTED, "one of two settings is news");
     assert_eq!(take(&world, &[old]).await, DUPLICATE, "its id is known");
-    let name: String = sqlx::query_scalar("select name from firms where firm_id = $1")
-        .bind(firm.id)
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(name, "New");
+    let named = format!("firms where firm_id = '{}' and name = 'New'", firm.id);
+    assert_eq!(world.count(&named).await, 1);
 }
 
 #[tokio::test]
@@ -59,10 +53,10 @@ async fn a_late_disabling_ends_the_members_keys() {
     let role = json!({"member_id": firm.owner, "role": "admin"});
     let disabled = json!({"member_id": firm.owner});
     assert_eq!(take(&world, &[of_firm(&firm, 9, "member.role_changed", role)]).await, ACCEPTED);
-    assert_eq!(world.get(&firm, "/me").await.status, 200);
+    world.get(&firm, "/me").await.ok();
     let disabled = of_firm(&firm, 5, "member.disabled", disabled);
     assert_eq!(take(&world, &[disabled]).await, ACCEPTED);
-    assert_eq!(world.get(&firm, "/me").await.code(), (401, "unauthorized"));
+    world.get(&firm, "/me").await.refused(401, "unauthorized");
 }
 
 #[tokio::test]
@@ -101,7 +95,7 @@ async fn a_closing_counts_whatever_its_date() {
     assert_eq!(take(&world, &[closed]).await, ACCEPTED);
     assert_eq!(take(&world, &[of_firm(&firm, 9, "firm.resumed", json!({}))]).await, STALE);
     assert_eq!(take(&world, &[of_firm(&firm, 9, "firm.closed", json!({}))]).await, DUPLICATE);
-    assert_eq!(world.get(&firm, "/me").await.code(), (403, "firm_inactive"));
+    world.get(&firm, "/me").await.refused(403, "firm_inactive");
 }
 
 fn booked(firm: &Firm, booking_id: Uuid, response_id: Uuid, title: &str) -> Value {
@@ -183,9 +177,7 @@ async fn brackets_do_not_change_an_address() {
     take(&world, &[response("<ann@example.com>"), response("ann@example.com. ")]).await;
     let erased = activity(firm.id, "person.erased", json!({"email": " Ann@Example.com"}));
     assert_eq!(take(&world, &[erased]).await, ACCEPTED);
-    let erased = "select count(*) from events where event_type = 'ResponseErased'";
-    let count: i64 = sqlx::query_scalar(erased).fetch_one(world.pool()).await.unwrap();
-    assert_eq!(count, 2);
+    assert_eq!(world.count_events("ResponseErased").await, 2);
 }
 
 /// The log of an older build: nothing was checked.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::commands::{keys, secrets};
+use api::commands::secrets;
 use domain::delivery::signature::{SignedRequest, verify_request};
 use domain::event::Actor;
 use rstest::rstest;
@@ -79,9 +79,9 @@ async fn each_matching_subscription_gets_one_delivery(
         json!({"target_url": receiver.url("/form"), "trigger": "form_submitted",
                "form_id": form})
     };
-    world.call(&firm.key, "POST", "/hooks", of_form(Some(firm.form))).await;
+    world.create_hook(&firm, of_form(Some(firm.form))).await;
     let other_trigger = json!({"target_url": receiver.url("/x"), "trigger": "report_sent"});
-    world.call(&firm.key, "POST", "/hooks", other_trigger).await;
+    world.create_hook(&firm, other_trigger).await;
     let event = activity(
         firm.id,
         "response.submitted",
@@ -218,7 +218,7 @@ async fn d9_two_410s_remove_the_subscription(
         world.submit(&firm).await;
         world.deliver().await;
     }
-    let hooks = world.call(&firm.key, "GET", "/hooks", Value::Null).await;
+    let hooks = world.get(&firm, "/hooks").await;
     assert_eq!(hooks.body.as_array().unwrap().len(), 1, "410, 200, 410, 404: it lives");
     world.submit(&firm).await;
     world.deliver().await;
@@ -226,19 +226,14 @@ async fn d9_two_410s_remove_the_subscription(
     world.submit(&firm).await;
     world.deliver().await;
 
-    let hooks = world.call(&firm.key, "GET", "/hooks", Value::Null).await;
+    let hooks = world.get(&firm, "/hooks").await;
     assert_eq!(hooks.body, json!([]), "410, 404, 410: it is removed");
     assert_eq!(world.history(waiting).await.0, "cancelled");
-    let removed: Value = sqlx::query_scalar(
-        "select payload from events where event_type = 'SubscriptionRemoved' and aggregate_id = $1",
-    )
-    .bind(hook_id.to_string())
-    .fetch_one(world.pool())
-    .await
-    .unwrap();
-    let removed = &removed["SubscriptionRemoved"];
-    assert_eq!(removed["reason"], "target_gone");
-    let evidence: Vec<Uuid> = removed["evidence"]
+    let removed = world.events_of_type("SubscriptionRemoved").await.remove(0);
+    assert_eq!(removed.aggregate_id, hook_id.to_string());
+    assert_eq!(removed.field("reason"), "target_gone");
+    let evidence: Vec<Uuid> = removed
+        .field("evidence")
         .as_array()
         .unwrap()
         .iter()
@@ -266,13 +261,8 @@ async fn d10_concurrent_410s_make_one_removal(
     world.deliver().await;
     let waiting = delivery_id(&receiver.received()[0]);
     assert_eq!(world.history(waiting).await.0, "cancelled", "what was queued beside them");
-    let count = |name| {
-        sqlx::query_scalar::<_, i64>("select count(*) from events where event_type = $1")
-            .bind(name)
-            .fetch_one(world.pool())
-    };
-    assert_eq!(count("SubscriptionRemoved").await.unwrap(), 1);
-    assert_eq!(count("TargetGone").await.unwrap(), 2);
+    assert_eq!(world.count_events("SubscriptionRemoved").await, 1);
+    assert_eq!(world.count_events("TargetGone").await, 2);
 }
 
 #[rstest]
@@ -287,15 +277,13 @@ async fn a_revoked_key_takes_its_subscriptions_along(
     world.submit(&firm).await;
     world.deliver().await;
     let id = delivery_id(&receiver.received()[0]);
-    keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
-    let me = world.call(&firm.key, "GET", "/me", Value::Null).await;
+    world.revoke_key(&firm, firm.key_id).await;
+    let me = world.get(&firm, "/me").await;
     assert_eq!((me.status.as_u16(), &me.body["code"]), (401, &json!("unauthorized")));
     world.pass(Duration::from_secs(60));
     assert_eq!(world.deliver().await, 0);
     assert_eq!(world.history(id).await.0, "cancelled");
-    let cause: String =
-        sqlx::query_scalar("select cause from deliveries").fetch_one(world.pool()).await.unwrap();
-    assert_eq!(cause, "key_revoked");
+    assert_eq!(world.delivery_states().await[0].1.as_deref(), Some("key_revoked"));
 }
 
 /// B4
@@ -313,18 +301,15 @@ async fn b4_a_leaving_member_loses_the_keys(
         world.report(&[left]).await.body,
         json!({"accepted": 1, "duplicates": 0, "stale": 0})
     );
-    assert_eq!(world.call(&firm.key, "GET", "/me", Value::Null).await.status, 401);
-    let causes: Vec<(String, Value)> = sqlx::query_as(
-        "select event_type, metadata from events
-          where event_type in ('MemberLeft', 'KeyRevoked', 'SubscriptionRemoved')
-          order by position",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
-    let names: Vec<&str> = causes.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["MemberLeft", "KeyRevoked", "SubscriptionRemoved"]);
-    assert!(causes[1].1["causation_id"].is_string() && causes[2].1["causation_id"].is_string());
+    assert_eq!(world.get(&firm, "/me").await.status, 401);
+    let mut last = 0;
+    for name in ["MemberLeft", "KeyRevoked", "SubscriptionRemoved"] {
+        let events = world.events_of_type(name).await;
+        let [event] = &events[..] else { panic!("{events:?}") };
+        assert!(event.position > last, "{name}");
+        assert!(last == 0 || event.metadata["causation_id"].is_string(), "{name} has a cause");
+        last = event.position;
+    }
     world.submit(&firm).await;
     assert_eq!(world.deliver().await, 0);
 }
@@ -341,10 +326,10 @@ async fn suspensions_hold_and_closings_cancel_deliveries(
     let report = async |kind, second| {
         let mut event = activity(firm.id, kind, json!({}));
         event["time"] = json!(format!("2026-11-01T12:00:{second:02}Z"));
-        assert_eq!(world.report(&[event]).await.status, 202);
+        world.report_one(event).await;
     };
     report("firm.suspended", 1).await;
-    let me = world.call(&firm.key, "GET", "/me", Value::Null).await;
+    let me = world.get(&firm, "/me").await;
     assert_eq!((me.status.as_u16(), &me.body["code"]), (403, &json!("firm_inactive")));
     world.submit(&firm).await;
     assert_eq!(world.deliver().await, 0, "it waits");
@@ -358,7 +343,7 @@ async fn suspensions_hold_and_closings_cancel_deliveries(
     assert_eq!(world.deliver().await, 0);
     let id = delivery_id(&receiver.received()[1]);
     assert_eq!(world.history(id).await.0, "cancelled");
-    assert_eq!(world.call(&firm.key, "GET", "/me", Value::Null).await.status, 403);
+    assert_eq!(world.get(&firm, "/me").await.status, 403);
 }
 
 /// E4, E5: the process dies after its claim. The delivery is sent again when its lease ends.
@@ -401,10 +386,7 @@ async fn an_interrupted_last_attempt_fails_the_delivery() {
         deliverer::claim::claim_due(world.deliverer(), &world.limits(10)).await.unwrap().is_empty()
     );
     world.project().await;
-    let id: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
+    let id = world.first_delivery_id().await;
     let (state, outcomes) = world.history(id).await;
     assert_eq!((state.as_str(), outcomes.len()), ("failed", 8));
     assert!(outcomes.iter().all(|outcome| outcome == "interrupted"));
@@ -421,8 +403,7 @@ async fn a_removal_allows_no_retry() {
     }
     let claimed = deliverer::claim::claim_due(world.deliverer(), &world.limits(10)).await.unwrap();
     let [arrives, fails, lost] = <[_; 3]>::try_from(claimed).ok().unwrap();
-    let path = format!("/hooks/{hook_id}");
-    world.call(&firm.key, "DELETE", &path, Value::Null).await;
+    world.remove_hook(&firm, hook_id).await.ok();
     let batch = [finished(&world, &arrives, 200), finished(&world, &fails, 503)];
     deliverer::record::record_batch(world.deliverer(), &batch).await.unwrap();
     world.deliver().await;
@@ -432,9 +413,7 @@ async fn a_removal_allows_no_retry() {
     world.pass(Duration::from_secs(120));
     assert_eq!(world.deliver().await, 0);
     assert_eq!(world.history(lost.delivery_id).await.0, "cancelled");
-    let left: i64 =
-        sqlx::query_scalar("select count(*) from outbox").fetch_one(world.pool()).await.unwrap();
-    assert_eq!(left, 0);
+    assert_eq!(world.count("outbox").await, 0);
 }
 
 /// A backlog in the lane: its holder set the time before it could see the new work.

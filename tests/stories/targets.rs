@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::{DeliveryBridge, Service, TargetDns as Asked};
-use axum::body::Body;
-use axum::http::Request;
 use deliverer::outgoing::{AttemptBudget, DnsServers, OutgoingClient, OutgoingConfig};
 use domain::subscription::{AllowedTargets, Target};
 use domain::values::AsOf;
 use futures::future::BoxFuture;
 use projector::as_of;
 use serde_json::{Value, json};
-use tests::{Firm, Receiver, World};
+use tests::{Firm, Receiver, World, make_request};
 use tower::ServiceExt;
 use uuid::Uuid;
 
@@ -49,7 +47,7 @@ async fn c11_a_fragment_is_never_sent() {
     let port = receiver.address().port();
     let target = format!("http://\u{430}pple.example:{port}/%0d%0aX:%20y?a=%23b#part");
     let body = json!({"target_url": target, "trigger": "form_submitted"});
-    let made = world.call(&firm.key, "POST", "/hooks", body).await;
+    let made = world.create_hook(&firm, body).await;
     assert_eq!((made.status.as_u16(), &made.body["target_url"]), (201, &json!(target)));
     world.submit(&firm).await;
     assert_eq!(world.deliver().await, 1);
@@ -79,8 +77,9 @@ async fn subscribed(world: &World, firm: &Firm, dns: &NameServer) -> (u16, Strin
     let deliveries = DeliveryBridge { target_dns: names, ..service.deliveries.clone() };
     let door = api::public::router(Service { deliveries, ..service });
     let body = json!({"target_url": "https://hooks.example/in", "trigger": "form_submitted"});
-    let request = Request::post("/api/v1/hooks").header("x-api-key", &firm.key);
-    let answer = door.oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+    let headers = [("x-api-key", &*firm.key)];
+    let request = make_request("POST", "/api/v1/hooks", &headers, body.to_string());
+    let answer = door.oneshot(request).await.unwrap();
     let status = answer.status().as_u16();
     let bytes = axum::body::to_bytes(answer.into_body(), 65_536).await.unwrap();
     let body: Value = serde_json::from_slice(&bytes).unwrap();

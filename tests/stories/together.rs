@@ -5,18 +5,17 @@
 
 mod tokens;
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::Duration;
 
 use api::CallBatchers;
-use axum::body::Body;
-use axum::http::Request;
 use eventstore::Clock;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use service::SystemSetup;
-use sqlx::{Executor, Postgres, Transaction};
-use tests::{Answer, Firm, TestDatabase, World, activity, later, submitted};
+use sqlx::{Postgres, Transaction};
+use tests::{Answer, Firm, TestDatabase, World, activity, later, submitted, until_blocked};
 use uuid::Uuid;
 
 /// A world where turns last until they are freed.
@@ -39,15 +38,7 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     async fn both(world: &'a World, firm: &'a Firm) -> Self {
         let responses = [world.id(), world.id()];
-        let mut holder = world.pool().begin().await.unwrap();
-        for response in responses {
-            sqlx::query("insert into subjects (firm_id, subject_id) values ($1, $2)")
-                .bind(firm.id)
-                .bind(response)
-                .execute(&mut *holder)
-                .await
-                .unwrap();
-        }
+        let holder = world.hold_responses(firm, &responses).await;
         Self { world, firm, responses, holder }
     }
 
@@ -60,11 +51,11 @@ impl<'a> Held<'a> {
         });
         let waiting = calls.len();
         let calls = async {
-            blocked(world, 2).await;
+            until_blocked(world.pool(), 2).await;
             join_all(calls).await
         };
         let free = async {
-            blocked(world, 2).await;
+            until_blocked(world.pool(), 2).await;
             while world.service().admission.batchers.calls_waiting() < waiting {
                 tokio::task::yield_now().await;
             }
@@ -72,15 +63,6 @@ impl<'a> Held<'a> {
         };
         let (_, answers, ()) = tokio::join!(join_all(firsts), calls, free);
         answers
-    }
-}
-
-/// Waits until so many transactions wait for a lock.
-async fn blocked(world: &World, transactions: i64) {
-    let waits = "select count(*) from pg_stat_activity
-                  where datname = current_database() and wait_event_type = 'Lock'";
-    while sqlx::query_scalar::<_, i64>(waits).fetch_one(world.pool()).await.unwrap() < transactions
-    {
     }
 }
 
@@ -122,7 +104,7 @@ async fn break_together(world: &World, how: &str) {
          create trigger break_together after insert on events
              referencing new table as added for each statement execute function break_together()"
     );
-    world.pool().execute(&*broken).await.unwrap();
+    world.change_database(&broken).await;
 }
 
 /// Each call gets the answer about its own activities.
@@ -145,15 +127,11 @@ async fn concurrent_calls_share_one_transaction() {
     assert!([[(1, 0), (1, 1)], [(0, 1), (2, 0)]].contains(&[told[0], told[20]]), "{told:?}");
     assert!([[(1, 0), (0, 1)], [(0, 1), (1, 0)]].contains(&[told[21], told[22]]), "{told:?}");
     assert_eq!(transactions(&world, &responses).await.len(), 1);
-    let causes: i64 = sqlx::query_scalar(
-        "select count(distinct metadata ->> 'correlation_id') from events
-          where event_type = 'OccurrenceRecorded'",
-    )
-    .fetch_one(world.pool())
-    .await
-    .unwrap();
+    let occurrences = world.events_of_type("OccurrenceRecorded").await.into_iter();
+    let causes: BTreeSet<_> =
+        occurrences.map(|event| event.metadata["correlation_id"].to_string()).collect();
     // The first call has none if another call reported its response before.
-    assert_eq!(causes, if told[0] == (1, 0) { 23 } else { 22 }, "each call has its own");
+    assert_eq!(causes.len(), if told[0] == (1, 0) { 23 } else { 22 }, "each call has its own");
 }
 
 /// The tables have forgotten a response that the log or the vault knows. Calls that come together
@@ -176,16 +154,15 @@ async fn a_forgotten_response_is_recorded_once() {
     for (known, again) in [(in_vault(world.id()), (1, 0)), (in_log(world.id()), (0, 1))] {
         let response = known["data"]["response_id"].as_str().unwrap().parse().unwrap();
         assert_eq!(counts(&world.report(&[known]).await), (1, 0));
-        world.pool().execute("delete from subjects").await.unwrap();
+        world.change_database("delete from subjects").await;
         let held = Held::both(&world, &firm).await;
         let responses = [response, world.id(), world.id()];
         let calls = responses.map(|response| call(&world, vec![submitted(&firm, response)]));
         let told: Vec<_> = held.meanwhile(calls.into()).await.iter().map(counts).collect();
         assert_eq!(told, [again, (1, 0), (1, 0)]);
         assert_eq!(transactions(&world, &responses).await.len(), 3);
-        let submitted = "select submitted_at is not null from responses where response_id = $1";
-        let submitted = sqlx::query_scalar::<_, bool>(submitted).bind(response);
-        assert!(submitted.fetch_one(world.pool()).await.unwrap());
+        let submitted = format!("response_id = '{response}' and submitted_at is not null");
+        assert_eq!(world.count(&format!("responses where {submitted}")).await, 1);
     }
 }
 
@@ -254,7 +231,7 @@ async fn an_untakeable_call_fails_alone() {
         "alter table responses add constraint refuses check (response_id <> '{}')",
         responses[2]
     );
-    world.pool().execute(&*refuses).await.unwrap();
+    world.change_database(&refuses).await;
     let calls = responses.iter().map(|response| call(&world, vec![submitted(&firm, *response)]));
     let answers = held.meanwhile(calls.collect()).await;
     for (answer, response) in answers.iter().zip(&responses) {
@@ -294,9 +271,7 @@ async fn a_keyring_that_is_away_leaves_nothing() {
     let answer = world.report(&[submitted(&firm, response)]).await;
     assert_eq!(answer.code(), (503, "unavailable"), "{}", answer.text());
     assert!(transactions(&world, &[response]).await.is_empty());
-    let sql = "select (select count(*) from responses) + (select count(*) from subjects)";
-    let kept: i64 = sqlx::query_scalar(sql).fetch_one(world.pool()).await.unwrap();
-    assert_eq!(kept, 0);
+    assert_eq!((world.count("responses").await, world.count("subjects").await), (0, 0));
 }
 
 /// A23: the call is in its own task, and its place among the others is kept.
@@ -333,8 +308,7 @@ fn hanging_up<'a>(world: &'a World, mut call: Call<'a>) -> Call<'a> {
             answer = &mut call => return answer,
             () = waits => drop(call),
         }
-        let nothing = Request::get("/internal/v1/nothing").body(Body::empty()).unwrap();
-        world.internal(nothing).await
+        world.get_internally(world.token(), "/nothing").await
     })
 }
 
@@ -343,23 +317,18 @@ fn hanging_up<'a>(world: &'a World, mut call: Call<'a>) -> Call<'a> {
 async fn a_callers_calls_stay_in_order() {
     let world = patient().await;
     let firms: Vec<Firm> = join_all((0..8).map(|_| world.firm())).await;
+    let named = |second: u32| json!(second.to_string());
     let caller = async |firm: &Firm| {
         for second in 1..10 {
-            let named = activity(firm.id, "firm.changed", json!({"name": second.to_string()}));
-            assert_eq!(counts(&world.report(&[later(named, second)]).await), (1, 0));
+            let change = activity(firm.id, "firm.changed", json!({"name": named(second)}));
+            assert_eq!(counts(&world.report(&[later(change, second)]).await), (1, 0));
         }
     };
     join_all(firms.iter().map(caller)).await;
     for firm in firms {
-        let names: Vec<String> = sqlx::query_scalar(
-            "select payload -> 'FirmChanged' ->> 'name' from events
-              where event_type = 'FirmChanged' and firm_id = $1 order by position",
-        )
-        .bind(firm.id)
-        .fetch_all(world.pool())
-        .await
-        .unwrap();
-        assert_eq!(names, (1..10).map(|name| name.to_string()).collect::<Vec<_>>());
+        let changes = world.events_of_type("FirmChanged").await.into_iter();
+        let changes = changes.filter(|event| event.firm_id == firm.id);
+        assert!(changes.map(|event| event.field("name").clone()).eq((1..10).map(named)));
     }
 }
 
@@ -391,11 +360,11 @@ async fn a_locked_firm_delays_no_other_firm() {
     let Held { responses, holder, .. } = Held::both(&world, &firm).await;
     let waiting = responses.map(|response| call(&world, vec![submitted(&firm, response)]));
     let meanwhile = async {
-        blocked(&world, 2).await;
+        until_blocked(world.pool(), 2).await;
         for _ in 0..3 {
             world.submit(&other).await;
         }
-        blocked(&world, 2).await;
+        until_blocked(world.pool(), 2).await;
         holder.rollback().await.unwrap();
     };
     let (answers, ()) = tokio::join!(join_all(waiting), meanwhile);

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use api::commands::secrets;
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use domain::delivery::signature::{SignedRequest, verify_request};
 use domain::event::Actor;
 use serde_json::{Value, json};
@@ -40,17 +38,7 @@ impl Step {
 }
 
 async fn call(world: &World, method: &str, path: &str, body: Value) -> Answer {
-    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("/internal/v1/workflow-steps{path}"))
-        .body(body)
-        .unwrap();
-    world.internal(request).await
-}
-
-async fn post(world: &World, order: Value) -> Answer {
-    call(world, "POST", "", order).await
+    world.call_internally(world.token(), method, &format!("/workflow-steps{path}"), body).await
 }
 
 fn outcomes(shown: &Answer) -> Vec<(u64, &str)> {
@@ -72,8 +60,7 @@ async fn d14_a_step_is_sent_signed() {
         order["method"] = json!(method);
         order["test"] = json!(test);
         order["headers"] = json!({"Authorization": "Bearer canary-token", "X-Team": "tax"});
-        let accepted = post(&world, order).await;
-        assert_eq!(accepted.status, 202, "{}", accepted.body);
+        let accepted = world.order_step(&order).await.ok();
         assert_eq!(accepted.body["state"], "pending");
         assert_eq!(world.deliver().await, 1);
 
@@ -105,12 +92,12 @@ async fn a_repeated_step_is_sent_once() {
     let response_id = world.submit(&firm).await;
     let (step, url) = (Step::new(&world), receiver.url("/step"));
     for _ in 0..3 {
-        assert_eq!(post(&world, step.order(&firm, &url, response_id)).await.status, 202);
+        world.order_step(&step.order(&firm, &url, response_id)).await.ok();
         world.deliver().await;
     }
     assert_eq!(receiver.received().len(), 1);
     let other = Step { run_id: step.run_id, step_id: world.id() };
-    assert_eq!(post(&world, other.order(&firm, &url, response_id)).await.status, 202);
+    world.order_step(&other.order(&firm, &url, response_id)).await.ok();
     assert_eq!(world.deliver().await, 1, "another step of the run is another delivery");
 }
 
@@ -123,15 +110,14 @@ async fn an_erased_responses_step_is_accepted_again() {
     let response_id = world.submit(&firm).await;
     let step = Step::new(&world);
     let order = step.order(&firm, &receiver.url("/step"), response_id);
-    assert_eq!(post(&world, order.clone()).await.status, 202);
+    world.order_step(&order).await.ok();
     world.deliver().await;
-    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
-    let again = post(&world, order.clone()).await;
+    world.order_erasure(&firm, response_id).await;
+    let again = world.order_step(&order).await;
     assert_eq!((again.status.as_u16(), &again.body["state"]), (202, &json!("delivered")));
     let other = world.firm().await;
     let response_id = world.submit(&other).await;
-    let stolen = post(&world, step.order(&other, &receiver.url("/step"), response_id)).await;
+    let stolen = world.order_step(&step.order(&other, &receiver.url("/step"), response_id)).await;
     assert_eq!(stolen.code(), (400, "invalid_request"), "a run is one firm's");
 }
 
@@ -145,13 +131,11 @@ async fn an_echoed_header_is_kept_masked() {
     let mut order = step.order(&firm, &receiver.url("/step"), response_id);
     order["headers"] = json!({"Authorization": "Bearer canary-token"});
     receiver.reply([Reply::status(404).body(b"you said: Bearer canary-token")]);
-    let delivery = post(&world, order).await.body["delivery_id"].as_str().unwrap().to_owned();
+    let delivery = world.order_step(&order).await.body["delivery_id"].as_str().unwrap().to_owned();
     assert_eq!(world.deliver().await, 1);
-    let token =
-        tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap().token;
-    let path = format!("/internal/v1/firms/{}/deliveries/{delivery}?show_answer=a+fault", firm.id);
-    let shown = Request::get(path).header("authorization", format!("Bearer {token}"));
-    let shown = world.internal(shown.body(Body::empty()).unwrap()).await;
+    let operator = world.new_token(HolderRole::Operator).await;
+    let path = format!("/firms/{}/deliveries/{delivery}?show_answer=a+fault", firm.id);
+    let shown = world.get_internally(&operator, &path).await;
     assert_eq!(shown.body["attempts"][0]["answer"], "you said: [masked]");
     assert_eq!(shown.body["run_id"], json!(step.run_id));
 }
@@ -164,15 +148,13 @@ async fn a_step_shows_its_deliverys_state() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
     let step = Step::new(&world);
-    let queued = post(&world, step.order(&firm, &receiver.url("/step"), response_id)).await;
-    let one = format!("/internal/v1/firms/{}/deliveries/", firm.id);
+    let queued = world.order_step(&step.order(&firm, &receiver.url("/step"), response_id)).await;
+    let one = format!("/firms/{}/deliveries/", firm.id);
     let one = one + queued.body["delivery_id"].as_str().unwrap();
-    let operator = tokens::create(world.service(), "operator", HolderRole::Operator).await.unwrap();
+    let operator = world.new_token(HolderRole::Operator).await;
     let next_try = async || {
         let step = step.show(&world).await.body;
-        let request =
-            Request::get(&one).header("authorization", format!("Bearer {}", operator.token));
-        let delivery = world.internal(request.body(Body::empty()).unwrap()).await.body;
+        let delivery = world.get_internally(&operator, &one).await.body;
         for told in ["state", "cause", "next_try_at"] {
             assert_eq!(step[told], delivery[told], "{told}");
         }
@@ -194,13 +176,13 @@ async fn d7_a_retry_gives_five_more_attempts() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
     let step = Step::new(&world);
-    assert_eq!(step.show(&world).await.code(), (404, "delivery_not_found"));
-    assert_eq!(step.retry(&world).await.code(), (404, "delivery_not_found"));
-    post(&world, step.order(&firm, &receiver.url("/step"), response_id)).await;
+    step.show(&world).await.refused(404, "delivery_not_found");
+    step.retry(&world).await.refused(404, "delivery_not_found");
+    world.order_step(&step.order(&firm, &receiver.url("/step"), response_id)).await;
     receiver.reply((0..9).map(|_| Reply::status(503)));
     for round in 0..2 {
         assert_eq!(world.deliver().await, 1);
-        assert_eq!(step.retry(&world).await.code(), (409, "not_failed"));
+        step.retry(&world).await.refused(409, "not_failed");
         for seconds in [30, 120, 480, 1_920] {
             let shown = step.show(&world).await;
             let at = |name: &str| {
@@ -228,7 +210,7 @@ async fn d7_a_retry_gives_five_more_attempts() {
     assert!(sent.iter().all(|one| one.body == sent[0].body), "the same bytes after a retry");
     let same = |name: &str| sent.iter().all(|one| one.header(name) == sent[0].header(name));
     assert!(same("x-service-delivery") && same("idempotency-key"));
-    assert_eq!(step.retry(&world).await.code(), (409, "not_failed"));
+    step.retry(&world).await.refused(409, "not_failed");
 }
 
 /// D9: for a step 410 is as final as any other 4xx, and counts nowhere.
@@ -242,7 +224,7 @@ async fn d9_a_410_fails_the_step() {
     for _ in 0..3 {
         let step = Step::new(&world);
         receiver.reply([Reply::status(410)]);
-        post(&world, step.order(&firm, &receiver.url("/hook"), response_id)).await;
+        world.order_step(&step.order(&firm, &receiver.url("/hook"), response_id)).await;
         assert_eq!(world.deliver().await, 1);
         let shown = step.show(&world).await;
         assert_eq!(
@@ -281,11 +263,11 @@ async fn an_unsendable_step_is_refused() {
         (with("headers", json!({"X-A": "b\r\nHost: c"})), (400, "invalid_request")),
         (with("surprise", json!(1)), (400, "invalid_request")),
     ] {
-        let answer = post(&world, order.clone()).await;
+        let answer = world.order_step(&order).await;
         assert_eq!(answer.code(), expected, "{order}");
     }
-    assert_eq!(step.show(&world).await.code(), (404, "delivery_not_found"));
-    assert_eq!(call(&world, "GET", "/a/b", Value::Null).await.code(), (404, "delivery_not_found"));
+    step.show(&world).await.refused(404, "delivery_not_found");
+    call(&world, "GET", "/a/b", Value::Null).await.refused(404, "delivery_not_found");
 }
 
 /// Ruling 28 for steps.
@@ -295,18 +277,15 @@ async fn suspensions_hold_and_closings_cancel_steps() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     let response_id = world.submit(&firm).await;
     let report = async |kind: &str, at: u32| {
-        assert_eq!(
-            world.report(&[later(activity(firm.id, kind, json!({})), at)]).await.status,
-            202
-        );
+        world.report_one(later(activity(firm.id, kind, json!({})), at)).await;
     };
     let url = receiver.url("/step");
     let early = Step::new(&world);
-    post(&world, early.order(&firm, &url, response_id)).await;
+    world.order_step(&early.order(&firm, &url, response_id)).await;
     report("firm.suspended", 1).await;
     let late = Step::new(&world);
     let elsewhere = format!("http://127.0.0.2:{}/a", 9_999);
-    assert_eq!(post(&world, late.order(&firm, &elsewhere, response_id)).await.status, 202);
+    world.order_step(&late.order(&firm, &elsewhere, response_id)).await.ok();
     assert_eq!(world.deliver().await, 0);
     report("firm.resumed", 2).await;
     assert_eq!(world.deliver().await, 2);
@@ -317,9 +296,9 @@ async fn suspensions_hold_and_closings_cancel_steps() {
     let shown = late.show(&world).await;
     let cancelled = (&json!("cancelled"), &json!("firm_closed"));
     assert_eq!((&shown.body["state"], &shown.body["cause"]), cancelled);
-    assert_eq!(late.retry(&world).await.code(), (403, "firm_inactive"));
+    late.retry(&world).await.refused(403, "firm_inactive");
     let after = Step::new(&world);
-    let refused = post(&world, after.order(&firm, &url, response_id)).await;
+    let refused = world.order_step(&after.order(&firm, &url, response_id)).await;
     assert_eq!(refused.code(), (403, "firm_inactive"));
     assert_eq!(receiver.received().len(), 1);
 }
@@ -334,25 +313,18 @@ async fn h1_an_erased_response_cancels_its_steps() {
     let mut order = step.order(&firm, &receiver.url("/step"), response_id);
     order["headers"] = json!({"X-Team": "tax"});
     receiver.reply([Reply::status(503)]);
-    post(&world, order.clone()).await;
+    world.order_step(&order).await;
     assert_eq!(world.deliver().await, 1);
-    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.order_erasure(&firm, response_id).await;
     world.erase().await;
     world.pass(Duration::from_secs(3_600));
     assert_eq!(world.deliver().await, 0);
     let shown = step.show(&world).await;
     let cancelled = (&json!("cancelled"), &json!("source_erased"));
     assert_eq!((&shown.body["state"], &shown.body["cause"]), cancelled);
-    let left: i64 = sqlx::query_scalar(
-        "select (select count(*) from step_headers) + (select count(*) from bodies)",
-    )
-    .fetch_one(world.pool())
-    .await
-    .unwrap();
-    assert_eq!(left, 0);
+    assert_eq!((world.count("step_headers").await, world.count("bodies").await), (0, 0));
     let again = Step::new(&world);
-    let answer = post(&world, again.order(&firm, &receiver.url("/step"), response_id)).await;
+    let answer = world.order_step(&again.order(&firm, &receiver.url("/step"), response_id)).await;
     assert_eq!(answer.code(), (404, "response_not_found"));
 }
 
@@ -366,27 +338,12 @@ async fn h2_a_purged_step_is_not_retried() {
     let mut order = step.order(&firm, &receiver.url("/step"), response_id);
     order["headers"] = json!({"X-Team": "tax"});
     receiver.reply([Reply::status(404)]);
-    post(&world, order).await;
+    world.order_step(&order).await;
     assert_eq!(world.deliver().await, 1);
     world.pass(Duration::from_secs(31 * 86_400));
     world.purge().await;
-    assert_eq!(step.retry(&world).await.code(), (409, "body_purged"));
-    let left: i64 = sqlx::query_scalar("select count(*) from step_headers")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(left, 0);
-}
-
-/// The events of a step as the log holds them.
-async fn stored(world: &World, event_type: &str) -> Vec<(String, Value)> {
-    sqlx::query_as(
-        "select event_version, payload::jsonb from events where event_type = $1 order by position",
-    )
-    .bind(event_type)
-    .fetch_all(world.pool())
-    .await
-    .unwrap()
+    step.retry(&world).await.refused(409, "body_purged");
+    assert_eq!(world.count("step_headers").await, 0);
 }
 
 /// Workflow builders put answers of people into URLs, and the log is for ever (ruling 44). The URL
@@ -399,7 +356,7 @@ async fn no_table_shows_a_steps_url() {
     let url = receiver.url("/canary/in?email=canary%40example.com");
     let step = Step::new(&world);
     receiver.reply([Reply::status(503), Reply::status(404)]);
-    assert_eq!(post(&world, step.order(&firm, &url, response_id)).await.status, 202);
+    world.order_step(&step.order(&firm, &url, response_id)).await.ok();
     assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
     assert_eq!(world.deliver().await, 1);
     world.pass(Duration::from_secs(60));
@@ -414,20 +371,20 @@ async fn no_table_shows_a_steps_url() {
     );
     for path in ["/elsewhere", "/canary/in?email=canary%40example.com"] {
         let order = Step::new(&world).order(&firm, &receiver.url(path), response_id);
-        assert_eq!(post(&world, order).await.status, 202);
+        world.order_step(&order).await.ok();
     }
     world.project().await;
     assert_eq!(world.columns_holding("canary").await, Vec::<String>::new());
 
-    let queued = stored(&world, "StepQueued").await;
-    let target = |n: usize| &queued[n].1["StepQueued"]["target"]["in_vault"];
-    assert!(queued.iter().all(|(version, _)| version == "2.0"), "{queued:?}");
+    let queued = world.events_of_type("StepQueued").await;
+    let target = |n: usize| &queued[n].field("target")["in_vault"];
+    assert!(queued.iter().all(|event| event.event_version == "2.0"), "{queued:?}");
     assert_eq!(target(0)["origin"], receiver.url(""));
     assert_eq!(target(0)["digest"].as_str().unwrap().len(), 64);
     assert_eq!(target(0), target(2), "equal URLs have equal digests");
     assert_ne!(target(0)["digest"], target(1)["digest"]);
-    let retried = stored(&world, "StepRetried").await;
-    assert_eq!(&retried[0].1["StepRetried"]["order"]["target"]["in_vault"], target(0));
+    let retried = world.events_of_type("StepRetried").await;
+    assert_eq!(&retried[0].field("order")["target"]["in_vault"], target(0));
     let shown = step.show(&world).await;
     assert_eq!(shown.body["attempts"][0]["hops"][0]["url"], receiver.url("/…"));
     assert!(!shown.text().contains("canary"), "{}", shown.text());
@@ -447,18 +404,15 @@ async fn a_swapped_step_url_is_never_sent() {
     ] {
         let steps = [Step::new(&world), Step::new(&world)];
         for (step, path) in steps.iter().zip(["/one", "/two"]) {
-            post(&world, step.order(&firm, &receiver.url(path), response_id)).await;
+            world.order_step(&step.order(&firm, &receiver.url(path), response_id)).await;
         }
-        sqlx::query(damage).execute(world.pool()).await.unwrap();
+        world.change_database(damage).await;
         assert_eq!(world.deliver().await, 2);
         for step in steps {
             let attempt = step.show(&world).await.body["attempts"][0].clone();
             assert_eq!(attempt["error"], "never_sent", "{damage}");
         }
-        sqlx::raw_sql("delete from outbox; delete from step_headers")
-            .execute(world.pool())
-            .await
-            .unwrap();
+        world.change_database("delete from outbox; delete from step_headers").await;
     }
     assert!(receiver.received().is_empty());
 }
@@ -471,7 +425,7 @@ async fn c19_a_redirect_joins_the_steps_url() {
     let response_id = world.submit(&firm).await;
     let step = Step::new(&world);
     receiver.reply([Reply::status(307).header("location", "next?canary")]);
-    post(&world, step.order(&firm, &receiver.url("/canary/in"), response_id)).await;
+    world.order_step(&step.order(&firm, &receiver.url("/canary/in"), response_id)).await;
     assert_eq!(world.deliver().await, 1);
     assert_eq!(receiver.received()[1].uri.to_string(), "/canary/next?canary");
     let shown = step.show(&world).await;
@@ -487,7 +441,7 @@ async fn c19_a_redirect_joins_the_steps_url() {
 /// Makes a step's rows as builds before ruling 44 wrote them: the URL is in its event and in its
 /// order.
 async fn queue_as_before(world: &World, step: &Step, url: &str) {
-    sqlx::raw_sql("alter table events disable trigger user").execute(world.pool()).await.unwrap();
+    world.change_database("alter table events disable trigger user").await;
     let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
     for statement in [
         "update events set event_version = '1.0',
@@ -508,7 +462,7 @@ async fn queue_as_before(world: &World, step: &Step, url: &str) {
             .unwrap();
         assert_eq!(written.rows_affected(), 1, "{statement}");
     }
-    sqlx::query("update step_headers set url = null").execute(world.pool()).await.unwrap();
+    world.change_database("update step_headers set url = null").await;
 }
 
 /// It is also shown and retried.
@@ -520,9 +474,9 @@ async fn an_older_builds_step_is_sent() {
     let (step, url) = (Step::new(&world), receiver.url("/in?a=b"));
     let mut order = step.order(&firm, &url, response_id);
     order["headers"] = json!({"X-Team": "tax"});
-    post(&world, order.clone()).await;
+    world.order_step(&order).await;
     queue_as_before(&world, &step, &url).await;
-    assert_eq!(post(&world, order).await.status, 202, "posted again");
+    assert_eq!(world.order_step(&order).await.status, 202, "posted again");
     receiver.reply([Reply::status(404)]);
     assert_eq!(world.deliver().await, 1);
     let shown = step.show(&world).await;
@@ -552,17 +506,12 @@ async fn h1_an_erased_step_says_its_cause() {
     let response_id = world.submit(&firm).await;
     let step = Step::new(&world);
     receiver.reply([Reply::status(404)]);
-    post(&world, step.order(&firm, &receiver.url("/in?canary"), response_id)).await;
+    world.order_step(&step.order(&firm, &receiver.url("/in?canary"), response_id)).await;
     assert_eq!(world.deliver().await, 1);
-    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.order_erasure(&firm, response_id).await;
     world.erase().await;
     world.project().await;
-    let left: i64 = sqlx::query_scalar("select count(*) from step_headers")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(left, 0, "the URL is gone");
+    assert_eq!(world.count("step_headers").await, 0, "the URL is gone");
     assert_eq!(step.retry(&world).await.status, 202);
     assert_eq!(world.deliver().await, 0);
     let shown = step.show(&world).await;

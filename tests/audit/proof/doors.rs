@@ -1,20 +1,14 @@
 //! Questions of auditors and operators, at the internal door and at the terminal.
 
-use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
+use api::commands::tokens::HolderRole;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use tests::{Answer, Firm, Receiver, Reply, World};
 
 use super::audit;
 
 async fn get(world: &World, role: HolderRole, firm: &Firm, path: &str) -> Answer {
-    let token = tokens::create(world.service(), "reader", role).await.unwrap().token;
-    let request = Request::get(format!("/internal/v1/firms/{}{path}", firm.id))
-        .header("authorization", format!("Bearer {token}"))
-        .body(Body::empty())
-        .unwrap();
-    world.internal(request).await
+    let token = world.new_token(role).await;
+    world.get_internally(&token, &format!("/firms/{}{path}", firm.id)).await
 }
 
 fn actions(answer: &Answer) -> Vec<&str> {
@@ -40,8 +34,7 @@ async fn g5_audit_lists_are_filtered_and_paged() {
     let world = World::new().await;
     let firm = world.firm().await;
     let hook = world.subscribe(&firm, "https://hooks.example.com/box?token=canary").await;
-    let delete = format!("/hooks/{hook}");
-    world.call(&firm.key, "DELETE", &delete, Value::Null).await;
+    world.remove_hook(&firm, hook).await.ok();
     world.project().await;
     let all = get(&world, HolderRole::Auditor, &firm, "/audit").await;
     assert_eq!(all.status, 200, "{}", all.body);
@@ -143,12 +136,7 @@ async fn an_operator_sees_targets_for_a_reason() {
     let hook = world.subscribe(&firm, &url).await;
     let response_id = world.submit(&firm).await;
     let step = receiver.url("/step?email=canary");
-    let order = json!({
-        "firm_id": firm.id, "run_id": world.id(), "step_id": world.id(), "method": "POST",
-        "url": step, "headers": {}, "trigger": "form_submitted", "response_id": response_id,
-    });
-    let ordered = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
-    assert_eq!(world.internal(ordered.unwrap()).await.status, 202);
+    world.order_step(&world.step_order(&firm, &step, response_id)).await.ok();
     assert_eq!(world.deliver().await, 2);
     world.project().await;
     let why = format!("/hooks/{hook}/history?show_target=");
@@ -194,8 +182,7 @@ async fn an_operator_sees_targets_for_a_reason() {
     assert!(entries.iter().all(|entry| entry["actor"]["kind"] == "operator"), "{entries:?}");
     assert_eq!(entries[5]["evidence"]["hook_id"], json!(hook));
 
-    let erased = activity(firm.id, "response.erased", json!({"response_id": response_id}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.order_erasure(&firm, response_id).await;
     let of_step = deliveries.body["items"].as_array().unwrap();
     let of_step = of_step.iter().find(|one| one["run_id"].is_string()).unwrap();
     let path = format!("/deliveries/{}?show_target=x", of_step["id"].as_str().unwrap());
@@ -270,7 +257,7 @@ async fn g5_one_answer_explains_a_hook_removal() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let other = world.firm().await;
-    assert_eq!(get(&world, HolderRole::Auditor, &other, &path).await.code(), (404, "not_found"));
+    get(&world, HolderRole::Auditor, &other, &path).await.refused(404, "not_found");
     let unknown = audit(&world, &["hooks", "why", &world.id().to_string()]).await;
     assert_eq!(unknown.0, 1);
 }
@@ -302,13 +289,10 @@ async fn g5_lists_of_removed_subscriptions_have_pages() {
     let mut hooks = Vec::new();
     for number in 0..3 {
         let hook = world.subscribe(&firm, &format!("https://hooks.example.com/{number}")).await;
-        world.call(&firm.key, "DELETE", &format!("/hooks/{hook}"), Value::Null).await;
+        world.remove_hook(&firm, hook).await.ok();
         hooks.push(json!(hook));
     }
-    let end: i64 = sqlx::query_scalar("select max(position) from events")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
+    let end = world.last_position().await;
     for as_of in [String::new(), format!("&as_of={end}")] {
         let path = format!("/hooks?removed=true&limit=2{as_of}");
         let page = get(&world, HolderRole::Auditor, &firm, &path).await.body;
@@ -339,7 +323,7 @@ async fn a_list_goes_on_after_a_removal() {
     let page = get(&world, HolderRole::Auditor, &firm, "/hooks?limit=1").await.body;
     assert_eq!(ids(&page), [&newer]);
     let last = page["next"].as_str().unwrap();
-    world.call(&firm.key, "DELETE", &format!("/hooks/{last}"), Value::Null).await;
+    world.remove_hook(&firm, last).await.ok();
     let next = format!("/hooks?limit=1&after={last}");
     assert_eq!(ids(&get(&world, HolderRole::Auditor, &firm, &next).await.body), [&older]);
     let foreign = get(&world, HolderRole::Auditor, &other, &next).await;

@@ -25,14 +25,11 @@ async fn installation(id: &str) -> World {
     let firm = world.firm().await;
     read(&world, &firm).await;
     world.project().await;
-    sqlx::query(
-        "insert into installation (installation_id) values ($1::uuid)
-             on conflict (single) do update set installation_id = excluded.installation_id",
-    )
-    .bind(id)
-    .execute(world.pool())
-    .await
-    .unwrap();
+    let named = format!(
+        "insert into installation (installation_id) values ('{id}')
+             on conflict (single) do update set installation_id = excluded.installation_id"
+    );
+    world.change_database(&named).await;
     assert_eq!(audit(&world, &CHECKPOINT).await.0, 0);
     world
 }
@@ -74,10 +71,8 @@ async fn a_series_without_ids_stays_without() {
     world.project().await;
     tamper(&world, &["delete from installation"]).await;
     assert_eq!(audit(&world, &CHECKPOINT).await.0, 0, "as a build before 0.3.0 signs");
-    sqlx::query("insert into installation (installation_id) values (gen_random_uuid())")
-        .execute(world.pool())
-        .await
-        .unwrap();
+    let statement = "insert into installation (installation_id) values (gen_random_uuid())";
+    world.change_database(statement).await;
     assert_eq!(audit(&world, &CHECKPOINT).await.0, 0);
     let files = notary_in(&data_dir(&world.database)).checkpoints.list_after(0, 9).unwrap();
     let ids: Vec<bool> =

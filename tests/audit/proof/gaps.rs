@@ -27,7 +27,7 @@ async fn miss(world: &World, firm: &Firm) -> i64 {
     read(world, firm).await;
     let pass = "update checkpoints set position = (select max(position) from events)
                  where name = 'audit_log' returning position";
-    let missed = sqlx::query_scalar(pass).fetch_one(world.pool()).await.unwrap();
+    let missed = world.ask_number(pass).await;
     read(world, firm).await;
     world.project().await;
     missed
@@ -115,9 +115,8 @@ async fn a_mended_log_verifies_and_rebuilds_equal() {
     assert!(code == 0 && text.contains(&line) && text.contains("missing"), "{text}");
     let (code, text) = mend(&world, &firm, &[]).await;
     assert!(code == 2 && text.contains("1 missing entries") && text.contains("--yes"), "{text}");
-    let statements = "select count(*) from events where aggregate_type = 'LateEntry'";
-    let count: i64 = sqlx::query_scalar(statements).fetch_one(world.pool()).await.unwrap();
-    assert_eq!(count, 0, "nothing was stated");
+    let stated = world.count("events where aggregate_type = 'LateEntry'").await;
+    assert_eq!(stated, 0, "nothing was stated");
 
     let (code, text) = mend(&world, &firm, &["--yes"]).await;
     assert!(code == 0 && text.contains("added"), "{text}");
@@ -136,15 +135,10 @@ async fn a_mended_log_verifies_and_rebuilds_equal() {
     assert!(text.contains("1 entries were added late:"), "{text}");
     let late = format!("audit_read of 2026-11-01T12:00:00.000Z, position {missed}; operator ann");
     assert!(text.contains(&late) && text.contains(": a backend died"), "{text}");
-    let last: Vec<(String, i64)> = sqlx::query_as(
-        "select action, position from audit_log where firm_id = $1 order by sequence desc limit 2",
-    )
-    .bind(firm.id)
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
-    assert_eq!(last[0], ("audit_read".into(), missed));
-    assert_eq!(last[1].0, "late_entry_added");
+    let entries = world.audit_entries(firm.id).await;
+    let [.., stated, late] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!((late.action.as_str(), late.position), ("audit_read", missed));
+    assert_eq!(stated.action, "late_entry_added");
 
     for command in ["verify", "rebuild"] {
         let (code, text) = audit(&world, &["projections", command, "audit_log"]).await;
@@ -180,7 +174,7 @@ async fn a_mend_adds_a_missed_statement_too() {
     assert_eq!(mend(&world, &firm, &["--yes"]).await.0, 0);
     let pass = "update checkpoints set position = (select max(position) from events)
                  where name = 'audit_log'";
-    sqlx::query(pass).execute(world.pool()).await.unwrap();
+    world.change_database(pass).await;
     read(&world, &firm).await;
     world.project().await;
     assert_eq!(audit(&world, &VERIFY).await.0, 1, "the statement is missing");
@@ -250,11 +244,8 @@ async fn a_wrong_statement_stops_no_follower() {
     world.service().store.append(events).await.unwrap();
     read(&world, &firm).await;
     world.project().await;
-    let last = "select max(position) from events";
-    let last: i64 = sqlx::query_scalar(last).fetch_one(world.pool()).await.unwrap();
-    let followed = "select max(position) from audit_log";
-    let followed: i64 = sqlx::query_scalar(followed).fetch_one(world.pool()).await.unwrap();
-    assert_eq!(followed, last);
+    let followed = world.ask_number("select max(position) from audit_log").await;
+    assert_eq!(followed, world.last_position().await);
     let (code, text) = audit(&world, &VERIFY).await;
     assert!(code == 1 && text.contains("BROKEN: entry"), "{text}");
 }

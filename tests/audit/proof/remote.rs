@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
 use auditor::{CheckpointFolder, KeyFolder, Notary};
-use axum::body::Body;
-use axum::http::Request;
 use domain::access::TokenScope;
 use domain::audit::{EndedVerification, VerificationOutcome};
 use eventstore::Clock;
@@ -57,11 +55,7 @@ impl Remote {
     }
 
     async fn get_by(&self, token: &str, path: &str) -> Answer {
-        let request = Request::get(format!("/internal/v1{path}"))
-            .header("authorization", format!("Bearer {token}"))
-            .body(Body::empty())
-            .unwrap();
-        self.world.internal(request).await
+        self.world.get_internally(token, path).await
     }
 
     /// The lines of a feed, and the place to go on after.
@@ -259,9 +253,8 @@ async fn a_firm_token_reaches_no_other_proof() {
             assert!(expected == 200 || !answer.text().contains(&other.id.to_string()));
         }
     }
-    assert_eq!(remote.get_by(&token, "/audit/feed").await.code(), (403, "forbidden"));
-    let product = tokens::create(remote.world.service(), "product", HolderRole::Product).await;
-    let product = product.unwrap().token;
+    remote.get_by(&token, "/audit/feed").await.refused(403, "forbidden");
+    let product = remote.world.new_token(HolderRole::Product).await;
     for path in ["/audit/keys", "/audit/checkpoints", "/audit/verification", "/audit/feed"] {
         assert_eq!(remote.get_by(&product, path).await.code(), (403, "forbidden"), "{path}");
     }

@@ -231,18 +231,10 @@ async fn a_new_series_enters_the_audit_log() {
     assert_eq!(signer.run(&world, &CHECKPOINT).await.0, 0, "and it goes on");
     let (code, text) = signer.run(&world, &VERIFY).await;
     assert!(code == 0 && text.contains("2 checkpoints"), "{text}");
-    let (reason, evidence): (String, serde_json::Value) = sqlx::query_as(
-        "select reason, evidence from audit_log where action = 'checkpoint_series_begun'",
-    )
-    .fetch_one(world.pool())
-    .await
-    .unwrap();
-    assert_eq!((reason.as_str(), &evidence["ended"]["number"]), ("the disk died", &1.into()));
-    let series: i32 = sqlx::query_scalar("select series from last_signature")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(series, 2);
+    let begun = world.audit_entries_of("checkpoint_series_begun").await.remove(0);
+    assert_eq!(begun.reason.as_deref(), Some("the disk died"));
+    assert_eq!(begun.evidence["ended"]["number"], 1);
+    assert_eq!(world.ask_number("select series::bigint from last_signature").await, 2);
 }
 
 /// The order of two exports and a signer: each has its turn.

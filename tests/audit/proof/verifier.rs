@@ -111,9 +111,9 @@ async fn another_process_resumes_the_daily_verification() {
 
     drop(first);
     log.world.pass(Duration::from_secs(61));
-    let place = "select count(*) from pg_locks where locktype = 'advisory' and classid = 44
+    let place = "pg_locks where locktype = 'advisory' and classid = 44
                    and database = (select oid from pg_database where datname = current_database())";
-    while sqlx::query_scalar::<_, i64>(place).fetch_one(log.world.pool()).await.unwrap() > 0 {
+    while log.world.count(place).await > 0 {
         tokio::task::yield_now().await;
     }
     second.step().await.unwrap();

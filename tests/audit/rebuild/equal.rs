@@ -2,7 +2,7 @@
 
 use projector::rebuild::{ReadModel, RebuildOutcome, list_statuses};
 
-use super::{assert_equal, count, digests, rebuild, verify};
+use super::{assert_equal, digests, rebuild, verify};
 use tests::whole_story;
 
 /// I7 and G12: after everything that can happen, each read model agrees with the log. Two rebuilds
@@ -11,7 +11,7 @@ use tests::whole_story;
 async fn g12_a_rebuild_repeats_every_read_model() {
     let (world, firm) = whole_story::told().await;
     let kinds = "select count(distinct aggregate_type) from events";
-    assert_eq!(count(&world, kinds).await, 12, "every kind of stream");
+    assert_eq!(world.ask_number(kinds).await, 12, "every kind of stream");
     let queues = queues(&world).await;
     let compared = verify(&world).await;
     assert_equal(&compared);
@@ -46,7 +46,7 @@ async fn queues(world: &tests::World) -> Vec<i64> {
         "select count(*) from replays where fed_until is not null",
         "select count(*) from events",
     ] {
-        counts.push(count(world, asked).await);
+        counts.push(world.ask_number(asked).await);
     }
     assert!(counts[5] > 0 && counts[6] > 0, "nothing was purged or replayed: {counts:?}");
     counts
@@ -64,17 +64,13 @@ async fn a_swap_keeps_each_table_definition() {
          create policy mine on forms for select to {role} using (firm_id is not null);
          alter table people set (fillfactor = 70)"
     );
-    sqlx::raw_sql(&granted).execute(world.pool()).await.unwrap();
+    world.change_database(&granted).await;
     let before = definitions(&world).await;
     assert!(before.len() > 60);
     rebuild(&world).await;
     assert_eq!(definitions(&world).await, before);
-    let left = "select count(*) from pg_namespace where nspname = 'shadow'";
-    assert_eq!(count(&world, left).await, 0);
-    sqlx::raw_sql(&format!("drop owned by {role}; drop role {role}"))
-        .execute(world.pool())
-        .await
-        .unwrap();
+    assert_eq!(world.count("pg_namespace where nspname = 'shadow'").await, 0);
+    world.change_database(&format!("drop owned by {role}; drop role {role}")).await;
 }
 
 /// Everything that defines the tables of the schema.

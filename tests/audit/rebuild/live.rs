@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use api::commands::keys;
 use projector::rebuild::{ReadModel, RebuildAct, RebuildError, RebuildOrder, rebuild_models};
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor};
 use tests::{Firm, Receiver, TestDatabase, World, activity, own_cluster, settles};
 
-use super::{assert_equal, count, make, verify};
+use super::{assert_equal, make, verify};
 use crate::newer::write_news;
 use tests::process::{Served, call, crash, firmforms, report, serve};
 
@@ -31,9 +30,7 @@ async fn traffic(world: &World, served: &Served, (firm, stop): (&Firm, &AtomicBo
     while !stop.load(Ordering::Relaxed) {
         // A key has 120 calls a minute.
         if rounds % 35 == 34 {
-            let another =
-                keys::create(world.service(), firm.id, firm.owner, "another").await.unwrap();
-            key = another.key.as_str().to_owned();
+            key = world.new_key(firm, "another").await.key.as_str().to_owned();
         }
         let made = call(served.public, ("POST", "/hooks"), &key, &hook.to_string()).await;
         assert_eq!(made.0, 201, "{}", made.1);
@@ -111,7 +108,8 @@ async fn tables(world: &World) -> Vec<(String, i64)> {
     .unwrap()
 }
 
-const SHADOW: &str = "select count(*) from pg_namespace where nspname = 'shadow'";
+/// The schema of a rebuild, as a condition of a count.
+const SHADOW: &str = "pg_namespace where nspname = 'shadow'";
 
 /// The rebuild is killed while it fills, or in the middle of a swap. The live tables stay, and the
 /// next rebuild clears the rest away.
@@ -126,13 +124,13 @@ async fn f10_a_killed_rebuild_changes_nothing() {
         let mut command = firmforms(&world.database);
         command.args(["projections", "rebuild", "--all"]);
         crash(command, point).await;
-        assert_eq!(count(&world, SHADOW).await, 1, "{point}: it had begun");
+        assert_eq!(world.count(SHADOW).await, 1, "{point}: it had begun");
         assert_eq!(tables(&world).await, before, "{point}");
         until_forgotten(&world).await;
     }
     let done = projections(&world, &["rebuild", "--all"]).await;
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    assert_eq!(count(&world, SHADOW).await, 0);
+    assert_eq!(world.count(SHADOW).await, 0);
     assert_ne!(tables(&world).await, before);
     assert_equal(&verify(&world).await);
 }
@@ -177,7 +175,7 @@ async fn e9_an_unreadable_event_stops_a_rebuild() {
             "{why}"
         );
     }
-    assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
+    assert_eq!((tables(&world).await, world.count(SHADOW).await), (before, 0));
 }
 
 /// Exit code 2 is for a wrong order, 1 for a difference that was only found, and 0 for the rest.
@@ -259,9 +257,9 @@ async fn a_swap_undoes_no_migration() {
         let before = tables(&world).await;
         let failed = rebuild_models(world.pool(), &order, &migrate).await.unwrap_err();
         assert!(matches!(failed.why, RebuildError::Redefined(ReadModel::Firms)), "{failed}");
-        assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
+        assert_eq!((tables(&world).await, world.count(SHADOW).await), (before, 0));
         make(&world, &[ReadModel::Firms], RebuildAct::Replace).await.unwrap();
-        world.pool().execute(undo).await.unwrap();
+        world.change_database(undo).await;
     }
 }
 
@@ -271,15 +269,14 @@ async fn a_swap_that_fails_changes_nothing() {
     let world = World::new().await;
     world.firm().await;
     super::tamper(&world, "update firms set name = 'Mallory'").await;
-    world.pool().execute("create view somebodys as select name from firms").await.unwrap();
+    world.change_database("create view somebodys as select name from firms").await;
     let before = tables(&world).await;
     let failed = projections(&world, &["rebuild", "firms"]).await;
     assert_eq!(failed.status.code(), Some(2));
     assert!(text(&failed.stderr).contains("cannot drop table"), "{}", text(&failed.stderr));
-    assert_eq!((tables(&world).await, count(&world, SHADOW).await), (before, 0));
-    let kept = "select count(*) from somebodys where name = 'Mallory'";
-    assert_eq!(count(&world, kept).await, 1);
-    world.pool().execute("drop view somebodys").await.unwrap();
+    assert_eq!((tables(&world).await, world.count(SHADOW).await), (before, 0));
+    assert_eq!(world.count("somebodys where name = 'Mallory'").await, 1);
+    world.change_database("drop view somebodys").await;
     assert_eq!(projections(&world, &["rebuild", "firms"]).await.status.code(), Some(0));
 }
 
@@ -305,7 +302,7 @@ async fn a_rebuild_takes_in_few_unsettled_events() {
                from (select * from events where event_type = 'KeyCreated' limit 1) one
               cross join generate_series(1, {number})"
         );
-        sqlx::query(&statement).execute(world.pool()).await.unwrap();
+        world.change_database(&statement).await;
     };
     many(600).await;
     assert_equal(&make(&world, &[ReadModel::Firms], RebuildAct::Verify).await.unwrap());

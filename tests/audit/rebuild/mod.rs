@@ -42,13 +42,8 @@ fn assert_equal(reports: &[RebuildReport]) {
     }
 }
 
-/// One number.
-async fn count(world: &World, statement: &str) -> i64 {
-    sqlx::query_scalar(statement).fetch_one(world.pool()).await.unwrap()
-}
-
 /// Changes something behind the service's back, as a superuser can.
 async fn tamper(world: &World, statement: &str) {
     let forge = format!("begin; set local session_replication_role = replica; {statement}; commit");
-    sqlx::raw_sql(&forge).execute(world.pool()).await.unwrap();
+    world.change_database(&forge).await;
 }

@@ -28,13 +28,12 @@ async fn past_access_shows_members_keys_and_uses() {
     let (firm, admin) = (&desk.firm, desk.world.id());
     desk.world.pass(DAY);
     let joins = json!({"member_id": admin, "role": "admin"});
-    let joined = later(activity(firm.id, "member.joined", joins), 1);
-    assert_eq!(desk.world.report(&[joined]).await.status, 202);
+    desk.world.report_one(later(activity(firm.id, "member.joined", joins), 1)).await;
     let key = keys::create(desk.world.service(), firm.id, admin, "Reports").await.unwrap();
     assert_eq!(desk.world.call(key.key.as_str(), "GET", "/me", Value::Null).await.status, 200);
     desk.world.pass(DAY);
-    let left = later(activity(firm.id, "member.left", json!({"member_id": admin})), 2);
-    assert_eq!(desk.world.report(&[left]).await.status, 202);
+    let event = later(activity(firm.id, "member.left", json!({"member_id": admin})), 2);
+    desk.world.report_one(event).await;
 
     let first = desk.ask_firm("/access?as_of=2026-11-01").await;
     assert_eq!(
@@ -87,7 +86,7 @@ async fn access_lists_valid_tokens_and_seen_operators() {
     assert!(!seen.text().contains(&other.id.to_string()), "{}", seen.text());
     assert_eq!(names(&seen.body), ["auditor", "limited", "limited", "operator"]);
     let elsewhere = format!("/firms/{}/access", other.id);
-    assert_eq!(desk.get(&limited, &elsewhere).await.code(), (404, "firm_not_found"));
+    desk.get(&limited, &elsewhere).await.refused(404, "firm_not_found");
     assert_eq!(desk.get(&both, &elsewhere).await.status, 200);
 
     let terminal = Terminal { host: "h".into(), login: "l".into(), user: "u".into() };
@@ -115,7 +114,7 @@ async fn access_refuses_bad_dates_roles_and_firms() {
     let today = desk.ask_firm("/access?as_of=2026-11-01").await;
     assert_eq!(ids(&today["members"]), [desk.firm.owner]);
     let product = desk.token(HolderRole::Product).await;
-    assert_eq!(desk.get(&product, &path).await.code(), (403, "forbidden"));
+    desk.get(&product, &path).await.refused(403, "forbidden");
     let missing = format!("/firms/{}/access", desk.world.id());
-    assert_eq!(desk.get(&desk.auditor, &missing).await.code(), (404, "firm_not_found"));
+    desk.get(&desk.auditor, &missing).await.refused(404, "firm_not_found");
 }

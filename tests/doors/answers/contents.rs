@@ -49,11 +49,11 @@ async fn each_reading_is_recorded_with_its_reason() {
     assert_eq!((action.as_str(), reason.as_deref()), ("answer_read", Some("a fault")));
     for wrong in ["show_body=", "show_answer=%20", &format!("show_body={}", "x".repeat(201))] {
         let path = format!("/firms/{}{path}?{wrong}", desk.firm.id);
-        assert_eq!(desk.get(&desk.auditor, &path).await.code(), (400, "invalid_request"));
+        desk.get(&desk.auditor, &path).await.refused(400, "invalid_request");
     }
     let product = desk.token(HolderRole::Product).await;
     let path = format!("/firms/{}{path}?show_body=mine", desk.firm.id);
-    assert_eq!(desk.get(&product, &path).await.code(), (403, "forbidden"));
+    desk.get(&product, &path).await.refused(403, "forbidden");
 }
 
 #[tokio::test]
@@ -76,8 +76,8 @@ async fn missing_content_says_purged_erased_or_empty() {
 
     let (erased, _) = refused(&desk, &receiver).await;
     let response = desk.ask_firm(&format!("/deliveries/{erased}")).await["response_id"].clone();
-    let order = activity(desk.firm.id, "response.erased", json!({"response_id": response}));
-    assert_eq!(desk.world.report(&[order]).await.status, 202);
+    let order = activity(desk.firm.id, "response.erased", json!({ "response_id": response }));
+    desk.world.report_one(order).await;
     let shown = desk.ask_firm(&asked(erased)).await;
     assert_eq!(states(&shown), (&json!("erased"), &json!("erased")));
     assert_eq!(
@@ -142,10 +142,10 @@ async fn an_export_has_one_line_per_attempt() {
         assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
     }
     let both = format!("{path}?hook_id={hook}&host=127.0.0.1");
-    assert_eq!(desk.get(&desk.auditor, &both).await.code(), (400, "invalid_request"));
+    desk.get(&desk.auditor, &both).await.refused(400, "invalid_request");
     assert_eq!(desk.last_entry().await, exported, "a refused export is no export");
     let missing = format!("/firms/{}/deliveries/export", desk.world.id());
-    assert_eq!(desk.get(&desk.auditor, &missing).await.code(), (404, "firm_not_found"));
+    desk.get(&desk.auditor, &missing).await.refused(404, "firm_not_found");
 }
 
 /// The time of an export once selected deliveries by their queuing. The export of a month then had

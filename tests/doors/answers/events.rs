@@ -9,11 +9,7 @@ use super::Desk;
 
 /// The position of the first event with this name.
 async fn position_of(desk: &Desk, name: &str) -> i64 {
-    sqlx::query_scalar("select min(position) from events where event_type = $1")
-        .bind(name)
-        .fetch_one(desk.world.pool())
-        .await
-        .unwrap()
+    desk.world.events_of_type(name).await[0].position
 }
 
 fn names(steps: &Value) -> Vec<&str> {
@@ -26,8 +22,7 @@ async fn abandoned() -> (Desk, Uuid) {
     let receiver = Receiver::start().await;
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/in?token=secret")).await;
     let left = json!({"member_id": desk.firm.owner});
-    let left = later(activity(desk.firm.id, "member.left", left), 1);
-    assert_eq!(desk.world.report(&[left]).await.status, 202);
+    desk.world.report_one(later(activity(desk.firm.id, "member.left", left), 1)).await;
     desk.world.project().await;
     (desk, hook)
 }
@@ -66,7 +61,7 @@ async fn a_streams_events_are_listed_in_order() {
     let rest = desk.ask(&format!("{path}&limit=1&after={next}")).await;
     assert_eq!(names(&rest["items"]), ["SubscriptionRemoved"]);
     let none = format!("{path}&kind=firm");
-    assert_eq!(desk.get(&desk.auditor, &none).await.code(), (404, "not_found"));
+    desk.get(&desk.auditor, &none).await.refused(404, "not_found");
     for wrong in
         ["", "?stream=x", &format!("?stream={hook}&kind=x"), &format!("?stream={hook}&limit=0")]
     {
@@ -87,7 +82,7 @@ async fn foreign_and_unknown_events_are_refused() {
         assert_eq!(desk.get(&limited, &path).await.code(), (404, "not_found"), "{path}");
         assert_eq!(desk.get(&own, &path).await.status, 200, "{path}");
         let product = desk.token(HolderRole::Product).await;
-        assert_eq!(desk.get(&product, &path).await.code(), (403, "forbidden"));
+        desk.get(&product, &path).await.refused(403, "forbidden");
     }
     for unknown in ["999999", "0", "-1", "x", &desk.world.id().to_string()] {
         let missing = desk.get(&desk.auditor, &format!("/events/{unknown}")).await;
@@ -168,5 +163,5 @@ async fn a_limited_token_finds_only_its_firms() {
     let own = [("firm".to_owned(), other.id.to_string())];
     assert_eq!(found(&desk, &limited, "harrow").await, own);
     let product = desk.token(HolderRole::Product).await;
-    assert_eq!(desk.get(&product, "/find?q=harrow").await.code(), (403, "forbidden"));
+    desk.get(&product, "/find?q=harrow").await.refused(403, "forbidden");
 }

@@ -6,7 +6,7 @@ use api::SendingMode;
 use domain::access::HolderRole;
 use domain::delivery::signature::{SignedRequest, WebhookSecret, verify_request};
 use serde_json::{Value, json};
-use tests::{Receiver, Reply, World, activity};
+use tests::{AuditEntry, Receiver, Reply, World, activity};
 use uuid::Uuid;
 
 use super::Desk;
@@ -49,26 +49,15 @@ async fn a_sample_is_signed_and_kept_nowhere() {
     let sample = desk.world.get(&desk.firm, "/triggers/form_submitted/sample").await;
     assert_eq!(request.json(), sample.body[0]);
 
-    let (action, reason, evidence) = {
-        desk.world.project().await;
-        let of_test = "select action, reason, evidence from audit_log where subject_id = $1
-                        order by sequence desc limit 1";
-        sqlx::query_as::<_, (String, Option<String>, Value)>(of_test)
-            .bind(hook.to_string())
-            .fetch_one(desk.world.pool())
-            .await
-            .unwrap()
-    };
-    let told = (action.as_str(), reason.as_deref());
+    desk.world.project().await;
+    let entries = desk.world.audit_entries(desk.firm.id).await;
+    let of_hook = |entry: &&AuditEntry| entry.subject_id == Some(hook.to_string());
+    let tested = entries.iter().rfind(of_hook).unwrap();
+    let told = (tested.action.as_str(), tested.reason.as_deref());
     assert_eq!(told, ("hook_tested", Some("the receiver was mended")));
-    assert_eq!(evidence, json!({"trigger": "form_submitted", "sample_id": id}));
+    assert_eq!(tested.evidence, json!({"trigger": "form_submitted", "sample_id": id}));
     assert!(desk.ask_firm("/deliveries").await["items"].as_array().unwrap().is_empty());
-    let kept: i64 =
-        sqlx::query_scalar("select (select count(*) from answers) + (select count(*) from bodies)")
-            .fetch_one(desk.world.pool())
-            .await
-            .unwrap();
-    assert_eq!(kept, 0);
+    assert_eq!((desk.world.count("answers").await, desk.world.count("bodies").await), (0, 0));
 }
 
 /// The test of a deleted form's subscription once sent a submission of another form.
@@ -79,7 +68,7 @@ async fn a_sample_uses_its_subscriptions_form() {
     let Desk { world, firm, .. } = &desk;
     let asked = json!({"target_url": receiver.url("/"), "trigger": "form_submitted",
                        "form_id": firm.form});
-    let made = world.call(&firm.key, "POST", "/hooks", asked).await;
+    let made = world.create_hook(firm, asked).await;
     let hook: Uuid = made.body["id"].as_str().unwrap().parse().unwrap();
     let other = world.id();
     let created = json!({
@@ -89,7 +78,7 @@ async fn a_sample_uses_its_subscriptions_form() {
     let deleted = activity(firm.id, "form.deleted", json!({"form_id": firm.form}));
     let elsewhere = tests::submitted(&tests::Firm { form: other, ..firm.clone() }, world.id());
     let created = activity(firm.id, "form.created", created);
-    assert_eq!(world.report(&[created, deleted, elsewhere]).await.status, 202);
+    world.report(&[created, deleted, elsewhere]).await.ok();
     assert_eq!(test(&desk, &desk.operator, hook, why()).await.status, 200);
     let made_up = receiver.received()[0].json();
     assert_eq!(made_up["form"]["id"], json!(firm.form));
@@ -128,11 +117,7 @@ async fn a_sample_passes_the_delivery_guards() {
     for (target, error) in
         [("https://10.0.0.1/", "target_refused"), ("https://does-not-exist.invalid/", "dns")]
     {
-        sqlx::query("update hooks set target_url = $1")
-            .bind(target)
-            .execute(desk.world.pool())
-            .await
-            .unwrap();
+        desk.world.change_database(&format!("update hooks set target_url = '{target}'")).await;
         let sent = test(&desk, &desk.operator, hook, why()).await;
         assert_eq!((sent.status.as_u16(), &sent.body["error"]), (200, &json!(error)), "{target}");
         assert_eq!((&sent.body["status"], &sent.body["answer"]), (&Value::Null, &Value::Null));
@@ -152,22 +137,20 @@ async fn a_sample_needs_operator_and_reason() {
         assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
     }
     for token in [&desk.auditor, &desk.token(HolderRole::Product).await] {
-        assert_eq!(test(&desk, token, hook, why()).await.code(), (403, "forbidden"));
+        test(&desk, token, hook, why()).await.refused(403, "forbidden");
     }
     let other = desk.world.firm().await;
     let limited = desk.limited(vec![other.id]).await;
-    assert_eq!(test(&desk, &limited, hook, why()).await.code(), (404, "firm_not_found"));
+    test(&desk, &limited, hook, why()).await.refused(404, "firm_not_found");
     let foreign = format!("/firms/{}/hooks/{hook}/test", other.id);
     let refused = desk.call("POST", &desk.operator, &foreign, why()).await;
     assert_eq!(refused.code(), (404, "not_found"));
     let unknown = desk.world.id();
-    assert_eq!(test(&desk, &desk.operator, unknown, why()).await.code(), (404, "not_found"));
-    let path = format!("/hooks/{hook}");
-    assert_eq!(desk.world.call(&desk.firm.key, "DELETE", &path, Value::Null).await.status, 200);
-    assert_eq!(test(&desk, &desk.operator, hook, why()).await.code(), (404, "not_found"));
-    let closed = tests::later(activity(desk.firm.id, "firm.closed", json!({})), 1);
-    assert_eq!(desk.world.report(&[closed]).await.status, 202);
-    assert_eq!(test(&desk, &desk.operator, hook, why()).await.code(), (403, "firm_inactive"));
+    test(&desk, &desk.operator, unknown, why()).await.refused(404, "not_found");
+    desk.world.remove_hook(&desk.firm, hook).await.ok();
+    test(&desk, &desk.operator, hook, why()).await.refused(404, "not_found");
+    desk.world.close_firm(&desk.firm).await;
+    test(&desk, &desk.operator, hook, why()).await.refused(403, "firm_inactive");
     assert!(receiver.received().is_empty());
 }
 

@@ -12,8 +12,8 @@ async fn firms_are_listed_by_name_in_pages() {
     let mut named = vec![("Harrow Lane".to_owned(), desk.firm.id)];
     for name in ["Zinc", "Ash", "Harrow Lane"] {
         let firm = desk.world.firm().await;
-        let renamed = later(activity(firm.id, "firm.changed", json!({"name": name})), 1);
-        assert_eq!(desk.world.report(&[renamed]).await.status, 202);
+        let event = later(activity(firm.id, "firm.changed", json!({"name": name})), 1);
+        desk.world.report_one(event).await;
         named.push((name.to_owned(), firm.id));
     }
     named.sort();
@@ -60,9 +60,9 @@ async fn a_limited_token_lists_only_its_firms() {
     assert_eq!(desk.ask("/tokens").await["items"].as_array().unwrap().len(), 6);
     assert!(!tokens.to_string().contains(&other.id.to_string()));
 
-    assert_eq!(desk.get(&limited, "/replays").await.code(), (400, "invalid_request"));
+    desk.get(&limited, "/replays").await.refused(400, "invalid_request");
     let of = |firm: Uuid| format!("/replays?firm_id={firm}");
-    assert_eq!(desk.get(&limited, &of(other.id)).await.code(), (404, "firm_not_found"));
+    desk.get(&limited, &of(other.id)).await.refused(404, "firm_not_found");
     for token in [&limited, &both] {
         assert_eq!(desk.get(token, &of(desk.firm.id)).await.status, 200);
     }
@@ -78,7 +78,7 @@ async fn members_show_roles_and_forms_show_titles() {
     };
     let left = later(activity(desk.firm.id, "member.left", json!({"member_id": gone})), 1);
     let reported = [joined(admin, "admin"), joined(gone, "member"), left];
-    assert_eq!(desk.world.report(&reported).await.status, 202);
+    desk.world.report(&reported).await.ok();
     let members = desk.ask_firm("/members").await;
     assert_eq!(
         members["items"],
@@ -94,7 +94,7 @@ async fn members_show_roles_and_forms_show_titles() {
     assert_eq!(ids(&desk.ask_firm("/keys").await), [desk.firm.key_id]);
     for list in ["members", "forms"] {
         let path = format!("/firms/{}/{list}", desk.world.id());
-        assert_eq!(desk.get(&desk.auditor, &path).await.code(), (404, "firm_not_found"));
+        desk.get(&desk.auditor, &path).await.refused(404, "firm_not_found");
     }
 }
 

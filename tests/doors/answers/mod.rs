@@ -12,8 +12,6 @@ mod stats;
 mod why;
 
 use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
 use domain::access::TokenScope;
 use serde_json::Value;
 use tests::{Answer, Firm, World};
@@ -36,17 +34,14 @@ impl Desk {
 
     async fn on(world: World) -> Self {
         let firm = world.firm().await;
-        let token = async |role: HolderRole| {
-            tokens::create(world.service(), role.name(), role).await.unwrap().token
-        };
-        let (operator, auditor) =
-            (token(HolderRole::Operator).await, token(HolderRole::Auditor).await);
+        let operator = world.new_token(HolderRole::Operator).await;
+        let auditor = world.new_token(HolderRole::Auditor).await;
         Self { world, firm, operator, auditor }
     }
 
     /// A token of this role for all firms.
     async fn token(&self, role: HolderRole) -> String {
-        tokens::create(self.world.service(), role.name(), role).await.unwrap().token
+        self.world.new_token(role).await
     }
 
     /// A token of an operator for these firms alone.
@@ -61,13 +56,7 @@ impl Desk {
     }
 
     async fn call(&self, method: &str, token: &str, path: &str, body: Value) -> Answer {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/internal/v1{path}"))
-            .header("authorization", format!("Bearer {token}"))
-            .header("content-type", "application/json");
-        self.world.internal(request.body(body).unwrap()).await
+        self.world.call_internally(token, method, path, body).await
     }
 
     /// The answer to an auditor.
@@ -85,14 +74,8 @@ impl Desk {
     /// The action and reason of the firm's last audit entry.
     async fn last_entry(&self) -> (String, Option<String>, Value) {
         self.world.project().await;
-        sqlx::query_as(
-            "select action, reason, evidence from audit_log where firm_id = $1
-              order by sequence desc limit 1",
-        )
-        .bind(self.firm.id)
-        .fetch_one(self.world.pool())
-        .await
-        .unwrap()
+        let last = self.world.audit_entries(self.firm.id).await.pop().unwrap();
+        (last.action, last.reason, last.evidence)
     }
 
     /// The exit code, the output and the errors of a command.

@@ -17,8 +17,7 @@ async fn submit(desk: &Desk, address: &str) -> Uuid {
         "respondent": {"email": address},
         "answers": [{"id": "q", "question": "Q?", "type": "short_text", "answer": "a"}],
     });
-    let report = activity(desk.firm.id, "response.submitted", data);
-    assert_eq!(desk.world.report(&[report]).await.status, 202);
+    desk.world.report_one(activity(desk.firm.id, "response.submitted", data)).await;
     response_id
 }
 
@@ -40,8 +39,7 @@ async fn everything_about_a_person_is_listed() {
     let response = submit(&desk, ADDRESS).await;
     submit(&desk, "bob@example.com").await;
     let invite = json!({"email": ADDRESS});
-    let path = format!("/forms/{}/send", desk.firm.form);
-    assert_eq!(desk.world.call(&desk.firm.key, "POST", &path, invite).await.status, 202);
+    desk.world.send_invite(&desk.firm, invite).await.ok();
     desk.world.deliver().await;
 
     let told = trail(&desk, "  Canary@Example.com ").await;
@@ -59,7 +57,7 @@ async fn everything_about_a_person_is_listed() {
 
     let unsubscribed = activity(desk.firm.id, "address.unsubscribed", json!({"email": ADDRESS}));
     let erased = activity(desk.firm.id, "person.erased", json!({"email": ADDRESS}));
-    assert_eq!(desk.world.report(&[unsubscribed, erased]).await.status, 202);
+    desk.world.report(&[unsubscribed, erased]).await.ok();
     desk.world.erase().await;
     let told = trail(&desk, ADDRESS).await;
     assert_eq!((&told["responses"], &told["mail"]), (&json!([]), &json!("unsubscribed")));
@@ -94,9 +92,9 @@ async fn a_firm_knows_only_its_own_people() {
         assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
     }
     let product = desk.token(HolderRole::Product).await;
-    assert_eq!(ask(&product, desk.firm.id, whole.clone()).await.code(), (403, "forbidden"));
+    ask(&product, desk.firm.id, whole.clone()).await.refused(403, "forbidden");
     let limited = desk.limited(vec![other.id]).await;
     let hidden = ask(&limited, desk.firm.id, whole.clone()).await;
     assert_eq!(hidden.code(), (404, "firm_not_found"));
-    assert_eq!(ask(&desk.auditor, desk.world.id(), whole).await.code(), (404, "firm_not_found"));
+    ask(&desk.auditor, desk.world.id(), whole).await.refused(404, "firm_not_found");
 }

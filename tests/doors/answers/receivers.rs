@@ -19,13 +19,11 @@ async fn told(desk: &Desk, host: &str, statuses: &[u16]) -> Uuid {
         desk.world.pass(Duration::from_secs(1));
     }
     // All receivers of the tests are one host.
-    let renamed = "update receivers set host = $1 where host = '127.0.0.1'";
-    sqlx::query(renamed).bind(host).execute(desk.world.pool()).await.unwrap();
-    let renamed = "update receiver_hours set host = $1 where host = '127.0.0.1'";
-    sqlx::query(renamed).bind(host).execute(desk.world.pool()).await.unwrap();
-    let path = format!("/hooks/{hook}");
-    let removed = desk.world.call(&desk.firm.key, "DELETE", &path, Value::Null).await;
-    assert_eq!(removed.status, 200);
+    for table in ["receivers", "receiver_hours"] {
+        let renamed = format!("update {table} set host = '{host}' where host = '127.0.0.1'");
+        desk.world.change_database(&renamed).await;
+    }
+    desk.world.remove_hook(&desk.firm, hook).await.ok();
     hook
 }
 
@@ -60,7 +58,7 @@ async fn receivers_failing_longest_come_first() {
     let refused = desk.get(&desk.auditor, "/receivers?host=a/b").await;
     assert_eq!(refused.code(), (400, "invalid_request"));
     let limited = desk.limited(vec![desk.firm.id]).await;
-    assert_eq!(desk.get(&limited, "/receivers").await.code(), (403, "forbidden"));
+    desk.get(&limited, "/receivers").await.refused(403, "forbidden");
 }
 
 #[tokio::test]
@@ -124,7 +122,7 @@ async fn doctor_names_receivers_failing_for_a_day() {
     let found = desk.ask("/receivers").await;
     assert_eq!(found["items"][0]["failing"], true);
     let forward = "update receivers set failing_since = now() - interval '25 hours'";
-    sqlx::query(forward).execute(desk.world.pool()).await.unwrap();
+    desk.world.change_database(forward).await;
     let receivers = async || {
         let (_, out, error) = desk.run(&["doctor", "--json"]).await;
         let findings: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{error}"));
@@ -138,7 +136,7 @@ async fn doctor_names_receivers_failing_for_a_day() {
         "{found}"
     );
     let now = "update receiver_hours set hour = date_trunc('hour', now())";
-    sqlx::query(now).execute(desk.world.pool()).await.unwrap();
+    desk.world.change_database(now).await;
     assert_eq!(receivers().await["verdict"], "wrong", "nothing arrived anywhere");
 }
 
@@ -155,7 +153,7 @@ async fn a_thousand_receivers_list_within_a_second() {
         select n || '.example', timestamptz '2026-11-01 12:00Z' - h * interval '1 hour', 20, 19
           from generate_series(1, 1000) n, generate_series(0, 47) h;
         analyze receivers, receiver_hours";
-    sqlx::raw_sql(many).execute(desk.world.pool()).await.unwrap();
+    desk.world.change_database(many).await;
     desk.ask("/receivers?limit=500").await;
     let begun = Instant::now();
     let listed = desk.ask("/receivers?limit=500").await;

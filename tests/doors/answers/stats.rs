@@ -30,16 +30,12 @@ async fn growth_is_measured_from_noted_sizes() {
     assert!(table(&first, "events")["bytes"].as_i64() > Some(0), "{first}");
     sweep(&desk).await;
     sweep(&desk).await;
-    let days: Vec<(i64, i64)> =
-        sqlx::query_as("select count(*), count(distinct day) from table_sizes")
-            .fetch_all(desk.world.pool())
-            .await
-            .unwrap();
     let tables = i64::try_from(first["main"]["tables"].as_array().unwrap().len()).unwrap();
-    assert_eq!(days, [(tables, 1)]);
+    let days = async || desk.world.ask_number("select count(distinct day) from table_sizes").await;
+    assert_eq!((desk.world.count("table_sizes").await, days().await), (tables, 1));
     let smaller =
         "update table_sizes set bytes = bytes - 4096, rows = 0 where table_name = 'events'";
-    sqlx::query(smaller).execute(desk.world.pool()).await.unwrap();
+    desk.world.change_database(smaller).await;
     desk.world.pass(Duration::from_hours(4 * 24));
     let events = table(&desk.ask("/stats").await, "events");
     let growth = &events["growth"];
@@ -50,11 +46,7 @@ async fn growth_is_measured_from_noted_sizes() {
     assert_eq!(growth["bytes_in_30_days"], now + 30 * bytes);
     desk.world.pass(Duration::from_hours(97 * 24));
     sweep(&desk).await;
-    let left: i64 = sqlx::query_scalar("select count(distinct day) from table_sizes")
-        .fetch_one(desk.world.pool())
-        .await
-        .unwrap();
-    assert_eq!(left, 1, "of the last hundred days");
+    assert_eq!(days().await, 1, "of the last hundred days");
 }
 
 /// A table that the server had never analyzed once had 0 rows here.
@@ -77,7 +69,7 @@ async fn small_tables_are_counted_and_not_estimated() {
 async fn sizes_are_for_readers_of_all_firms() {
     let desk = Desk::new().await;
     let limited = desk.limited(vec![desk.firm.id]).await;
-    assert_eq!(desk.get(&limited, "/stats").await.code(), (403, "forbidden"));
+    desk.get(&limited, "/stats").await.refused(403, "forbidden");
     let wrong = desk.call("POST", &desk.operator, "/stats", json!({})).await;
     assert_eq!(wrong.status, 405);
 }

@@ -28,14 +28,10 @@ async fn member_leaves(desk: &Desk) -> (Uuid, Uuid) {
     let hook = desk.world.subscribe(&desk.firm, &receiver.url("/in?token=secret")).await;
     desk.world.submit(&desk.firm).await;
     let leaves = json!({"member_id": desk.firm.owner});
-    let left = later(activity(desk.firm.id, "member.left", leaves), 1);
-    assert_eq!(desk.world.report(&[left]).await.status, 202);
+    desk.world.report_one(later(activity(desk.firm.id, "member.left", leaves), 1)).await;
     desk.world.deliver().await;
     desk.world.project().await;
-    let delivery: Uuid = sqlx::query_scalar("select delivery_id from deliveries")
-        .fetch_one(desk.world.pool())
-        .await
-        .unwrap();
+    let delivery = desk.world.first_delivery_id().await;
     (hook, delivery)
 }
 
@@ -108,7 +104,7 @@ async fn a_step_shows_the_reported_time() {
     let mut left = activity(desk.firm.id, "member.left", json!({"member_id": desk.firm.owner}));
     left["time"] = json!("2026-11-01T12:30:00.000Z");
     desk.world.pass(Duration::from_hours(1));
-    assert_eq!(desk.world.report(&[left]).await.status, 202);
+    desk.world.report_one(left).await;
     let told = desk.ask_firm(&format!("/hooks/{hook}/history")).await;
     let step = &told["steps"][1];
     assert_eq!(
@@ -135,10 +131,10 @@ async fn a_key_history_names_its_revoker() {
     assert!(end["sentence"].as_str().unwrap().ends_with("was revoked on request"));
     assert_eq!(end["by"], "an operator with the token \"operator\"");
     let missing = format!("/firms/{}/keys/{}/history", desk.firm.id, desk.world.id());
-    assert_eq!(desk.get(&desk.auditor, &missing).await.code(), (404, "not_found"));
+    desk.get(&desk.auditor, &missing).await.refused(404, "not_found");
     let other = desk.world.firm().await;
     let foreign = format!("/firms/{}/keys/{}/history", desk.firm.id, other.key_id);
-    assert_eq!(desk.get(&desk.auditor, &foreign).await.code(), (404, "not_found"));
+    desk.get(&desk.auditor, &foreign).await.refused(404, "not_found");
 }
 
 #[tokio::test]
@@ -187,7 +183,7 @@ async fn a_waiting_delivery_names_attempt_and_pause() {
     assert_eq!((&told["held"]["id"], &told["held"]["reason"]), (&paused["id"], &json!("a drill")));
     assert_eq!(desk.last_entry().await.2["delivery_id"], id);
     let missing = format!("/firms/{}/deliveries/{}/history", desk.firm.id, desk.world.id());
-    assert_eq!(desk.get(&desk.auditor, &missing).await.code(), (404, "delivery_not_found"));
+    desk.get(&desk.auditor, &missing).await.refused(404, "delivery_not_found");
 }
 
 /// Erasure, suspension and a submission before the first attempt end deliveries, too.
@@ -197,8 +193,7 @@ async fn a_cancelled_delivery_names_its_ending_event() {
     let receiver = Receiver::start().await;
     desk.world.subscribe(&desk.firm, &receiver.url("/")).await;
     let erased = desk.world.submit(&desk.firm).await;
-    let order = activity(desk.firm.id, "response.erased", json!({"response_id": erased}));
-    assert_eq!(desk.world.report(&[order]).await.status, 202);
+    desk.world.order_erasure(&desk.firm, erased).await;
     desk.world.erase().await;
     desk.world.project().await;
     let newest = async || {
@@ -212,11 +207,9 @@ async fn a_cancelled_delivery_names_its_ending_event() {
 
     desk.world.pass(Duration::from_secs(1));
     desk.world.submit(&desk.firm).await;
-    let suspended = later(activity(desk.firm.id, "firm.suspended", json!({})), 2);
-    assert_eq!(desk.world.report(&[suspended]).await.status, 202);
+    desk.world.report_one(later(activity(desk.firm.id, "firm.suspended", json!({})), 2)).await;
     desk.world.pass(Duration::from_hours(48));
-    let again = later(activity(desk.firm.id, "firm.suspended", json!({})), 3);
-    assert_eq!(desk.world.report(&[again]).await.status, 202);
+    desk.world.report_one(later(activity(desk.firm.id, "firm.suspended", json!({})), 3)).await;
     desk.world.pass(Duration::from_hours(25));
     desk.world.deliver().await;
     let told = newest().await;

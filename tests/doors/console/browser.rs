@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::{env, fs};
 
-use api::commands::tokens::{self, HolderRole};
+use api::commands::tokens::HolderRole;
 use auditor::{CheckpointFolder, KeyFolder, Notary};
 use door::{Door, DoorSettings};
 use eventstore::Clock;
@@ -103,9 +103,9 @@ impl Walk {
     }
 
     async fn sign_in(&mut self, role: HolderRole) {
-        let token = tokens::create(self.scene.world.service(), role.name(), role).await.unwrap();
+        let token = self.scene.world.new_token(role).await;
         self.go("/console").await;
-        self.browser.write("token", &token.token).await;
+        self.browser.write("token", &token).await;
         self.browser.click("button", "Sign in").await;
         let text = self.browser.text().await;
         assert!(text.contains("Needs a decision"), "{text}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::commands::tokens::HolderRole;
 use serde_json::Value;
-use tests::{Answer, Reply};
+use tests::{Answer, AuditEntry, Reply};
 
 use super::{Scene, Visitor, post, value_of};
 
@@ -24,14 +24,13 @@ async fn a_pause_and_its_end_keep_reasons() {
     assert_eq!(operator.send(&end, &[("reason", "it is well again")]).await.status, 303);
     assert_eq!(operator.get("/console/pauses.json").await.body["items"], Value::Array(vec![]));
     scene.world.project().await;
-    let reasons: Vec<Option<String>> = sqlx::query_scalar(
-        "select reason from audit_log where action in ('deliveries_paused', 'deliveries_resumed')
-          order by position",
-    )
-    .fetch_all(scene.world.pool())
-    .await
-    .unwrap();
-    assert_eq!(reasons, [Some("they asked".to_owned()), Some("it is well again".to_owned())]);
+    for (action, reason) in
+        [("deliveries_paused", "they asked"), ("deliveries_resumed", "it is well again")]
+    {
+        let entries = scene.world.audit_entries_of(action).await;
+        let [AuditEntry { reason: given, .. }] = &entries[..] else { panic!("{entries:?}") };
+        assert_eq!(given.as_deref(), Some(reason));
+    }
 }
 
 #[tokio::test]
@@ -154,10 +153,7 @@ async fn no_command_comes_from_a_foreign_form() {
 
 /// Number of events except readings.
 async fn events(scene: &Scene) -> i64 {
-    sqlx::query_scalar("select count(*) from events where event_type <> 'AuditRead'")
-        .fetch_one(scene.world.pool())
-        .await
-        .unwrap()
+    scene.world.count("events where event_type <> 'AuditRead'").await
 }
 
 #[tokio::test]
@@ -407,9 +403,7 @@ async fn a_target_shows_before_the_first_attempt() {
     let operator = scene.visitor(HolderRole::Operator).await;
     scene.world.submit(&scene.firm).await;
     scene.world.project().await;
-    let untried = "select delivery_id from deliveries where state = 'pending'";
-    let untried: uuid::Uuid =
-        sqlx::query_scalar(untried).fetch_one(scene.world.pool()).await.unwrap();
+    let untried = scene.deliveries().await[0];
     let path = scene.at(&format!("/deliveries/{untried}/reveal"));
     let shown = operator.send(&path, &[("what", "target"), ("reason", "case 10")]).await;
     assert!(shown.text().contains("/hook?secret=abc"), "{}", shown.text());

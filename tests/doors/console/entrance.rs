@@ -12,7 +12,7 @@ use super::{Scene, Visitor, cookie_of, get, post, sign_in};
 #[tokio::test]
 async fn a_token_becomes_an_eight_hour_cookie() {
     let world = World::new().await;
-    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    let token = world.new_token(HolderRole::Operator).await;
     let answer = sign_in(&world, &token, &[]).await;
     assert_eq!(
         (answer.status.as_u16(), &answer.headers["location"]),
@@ -52,14 +52,14 @@ async fn a_foreign_cookie_hides_no_session() {
 #[tokio::test]
 async fn a_rewritten_host_allows_the_sign_in() {
     let scene = Scene::new().await;
-    let made = tokens::create(scene.world.service(), "op", HolderRole::Operator).await.unwrap();
+    let token = scene.world.new_token(HolderRole::Operator).await;
     let rewritten = [("origin", "https://console.example"), ("host", "10.0.0.7:8081")];
     let same = [&[("sec-fetch-site", "same-origin")][..], &rewritten].concat();
-    assert_eq!(sign_in(&scene.world, &made.token, &same).await.status, 303);
-    let old = sign_in(&scene.world, &made.token, &rewritten).await;
+    assert_eq!(sign_in(&scene.world, &token, &same).await.status, 303);
+    let old = sign_in(&scene.world, &token, &rewritten).await;
     assert_eq!(old.status, 403, "a browser without this header is compared with the host");
     let foreign = [&[("sec-fetch-site", "cross-site")][..], &rewritten].concat();
-    assert_eq!(sign_in(&scene.world, &made.token, &foreign).await.status, 403);
+    assert_eq!(sign_in(&scene.world, &token, &foreign).await.status, 403);
 }
 
 /// Revoked and unknown tokens are refused, too.
@@ -167,7 +167,7 @@ async fn a_cookie_without_prefix_fails_behind_tls() {
 #[tokio::test]
 async fn after_20_wrong_tokens_an_address_waits() {
     let world = World::new().await;
-    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    let token = world.new_token(HolderRole::Operator).await;
     for _ in 0..20 {
         assert_eq!(sign_in(&world, "fft_wrong", &[]).await.status, 401);
     }
@@ -208,7 +208,7 @@ async fn pages_without_session_lead_to_sign_in() {
 #[tokio::test]
 async fn sign_in_leads_to_the_wanted_page() {
     let world = World::new().await;
-    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    let token = world.new_token(HolderRole::Operator).await;
     for (back, led_to) in [
         ("/console/proof", "/console/proof"),
         ("https://evil.example/", "/console"),

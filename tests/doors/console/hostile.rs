@@ -1,6 +1,5 @@
 //! Foreign text on pages: names, labels, reasons, URLs and parameters stay text.
 
-use api::commands::keys;
 use api::commands::tokens::HolderRole;
 use serde_json::json;
 use tests::{Reply, activity};
@@ -19,9 +18,8 @@ fn assert_tame(page: &str, path: &str) {
 async fn names_labels_reasons_and_targets_stay_text() {
     let scene = Scene::new().await;
     let firm = &scene.firm;
-    let renamed = activity(firm.id, "firm.changed", json!({ "name": SCRIPT }));
-    assert_eq!(scene.world.report(&[renamed]).await.status, 202);
-    keys::create(scene.world.service(), firm.id, firm.owner, SCRIPT).await.unwrap();
+    scene.world.report_one(activity(firm.id, "firm.changed", json!({ "name": SCRIPT }))).await;
+    scene.world.new_key(firm, SCRIPT).await;
     let target = scene.receiver.url("/%22%3E%3Cscript%3Ealert(1)?a=<script>alert(1)</script>");
     scene.world.subscribe(firm, &target).await;
     scene.receiver.reply([Reply::status(500).header("content-type", "text/html")]);

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
 use axum::body::Body;
-use axum::http::Request;
 use domain::access::TokenScope;
 use serde_json::json;
-use tests::{Answer, Firm, Receiver, Reply, World, activity};
+use tests::{Answer, Firm, Receiver, Reply, World, activity, make_request};
 use uuid::Uuid;
 
 /// A world with a firm, a subscription, a receiver, and a delivery that arrived.
@@ -79,19 +78,13 @@ impl Scene {
     /// The actions of the firm's chain with their reasons, newest first.
     pub(crate) async fn entries(&self) -> Vec<(String, Option<String>)> {
         self.world.project().await;
-        sqlx::query_as(
-            "select action, reason from audit_log where firm_id = $1 order by sequence desc",
-        )
-        .bind(self.firm.id)
-        .fetch_all(self.world.pool())
-        .await
-        .unwrap()
+        let entries = self.world.audit_entries(self.firm.id).await.into_iter().rev();
+        entries.map(|entry| (entry.action, entry.reason)).collect()
     }
 
     /// A visitor with a session of a token of this role.
     pub(crate) async fn visitor(&self, role: HolderRole) -> Visitor<'_> {
-        let token = tokens::create(self.world.service(), role.name(), role).await.unwrap();
-        Visitor::with(&self.world, &token.token).await
+        Visitor::with(&self.world, &self.world.new_token(role).await).await
     }
 
     /// A visitor whose token reaches these firms only.
@@ -110,9 +103,8 @@ impl Scene {
 /// A firm with this name, without members and forms.
 pub(crate) async fn firm_named(world: &World, name: &str) -> Uuid {
     let id = world.id();
-    let opened =
-        activity(id, "firm.opened", json!({"name": name, "plan": {"leads_in_full": true}}));
-    assert_eq!(world.report(&[opened]).await.status, 202);
+    let event = activity(id, "firm.opened", json!({"name": name, "plan": {"leads_in_full": true}}));
+    world.report_one(event).await;
     id
 }
 
@@ -171,11 +163,7 @@ pub(crate) fn value_of(page: &str, name: &str) -> String {
 }
 
 pub(crate) async fn get(world: &World, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = Request::get(path);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    world.internal(request.body(Body::empty()).unwrap()).await
+    world.internal(make_request("GET", path, headers, Body::empty())).await
 }
 
 pub(crate) async fn post(
@@ -184,12 +172,8 @@ pub(crate) async fn post(
     headers: &[(&str, &str)],
     fields: &[(&str, &str)],
 ) -> Answer {
-    let mut request =
-        Request::post(path).header("content-type", "application/x-www-form-urlencoded");
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    world.internal(request.body(Body::from(form_body(fields))).unwrap()).await
+    let headers = [&[("content-type", "application/x-www-form-urlencoded")][..], headers].concat();
+    world.internal(make_request("POST", path, &headers, form_body(fields))).await
 }
 
 /// The parameters of an address.

@@ -1,9 +1,7 @@
 //! Pages: all of them open, show the API's data, and obey the rules of the API.
 
 use api::commands::tokens::HolderRole;
-use axum::body::Body;
-use axum::http::Request;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tests::Reply;
 
 use super::{Scene, firm_named};
@@ -83,10 +81,9 @@ async fn page_data_equals_the_api_answer() {
         let page = scene.at(path.trim_end_matches("/history"));
         let shown = visitor.get(&format!("{page}.json?")).await;
         assert_eq!(shown.status, 200, "{page}");
-        let request = Request::get(format!("/internal/v1/firms/{}{path}", scene.firm.id));
-        let token = tests_token(&scene).await;
-        let request = request.header("authorization", token).body(Body::empty()).unwrap();
-        let api = scene.world.internal(request).await;
+        let operator = scene.world.new_token(HolderRole::Operator).await;
+        let path = format!("/firms/{}{path}", scene.firm.id);
+        let api = scene.world.get_internally(&operator, &path).await;
         let without_use = |mut body: Value| {
             for name in ["last_used_at", "tokens", "entries"] {
                 strike(&mut body, name);
@@ -100,12 +97,6 @@ async fn page_data_equals_the_api_answer() {
     assert!(csv.text().lines().count() == 2 && csv.text().contains(&delivery.to_string()));
     let lines = visitor.get(&format!("{}.ndjson", scene.at("/audit"))).await;
     assert!(lines.text().lines().count() > 3, "{}", lines.text());
-}
-
-async fn tests_token(scene: &Scene) -> String {
-    let role = HolderRole::Operator;
-    let made = api::commands::tokens::create(scene.world.service(), "api", role).await.unwrap();
-    format!("Bearer {}", made.token)
 }
 
 /// Removes a field at any depth.
@@ -156,13 +147,9 @@ async fn a_delivery_page_explains_its_state() {
 #[tokio::test]
 async fn a_workflow_step_has_five_attempts() {
     let scene = Scene::new().await;
-    let order = json!({
-        "firm_id": scene.firm.id, "run_id": scene.world.id(), "step_id": scene.world.id(),
-        "method": "POST", "url": scene.receiver.url("/step"), "headers": {},
-        "trigger": "form_submitted", "response_id": scene.world.submit(&scene.firm).await,
-    });
-    let request = Request::post("/internal/v1/workflow-steps").body(Body::from(order.to_string()));
-    assert_eq!(scene.world.internal(request.unwrap()).await.status, 202);
+    let response_id = scene.world.submit(&scene.firm).await;
+    let step = scene.world.step_order(&scene.firm, &scene.receiver.url("/step"), response_id);
+    scene.world.order_step(&step).await.ok();
     scene.world.deliver().await;
     scene.world.project().await;
     let visitor = scene.visitor(HolderRole::Auditor).await;

@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::commands::tokens::{self, HolderRole};
+use api::commands::tokens::HolderRole;
 use api::sessions;
+use domain::delivery::INSTALLATION_FIRM_ID;
 use futures::future::join_all;
 use rstest::rstest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use sqlx::Executor;
 use tests::{Answer, Firm, World, raw};
 use tokio::net::TcpListener;
 
@@ -88,14 +88,8 @@ impl Console {
     /// Action, actor and evidence of the entries of the installation's chain.
     async fn entries(&self) -> Vec<(String, String, Value)> {
         self.world.project().await;
-        sqlx::query_as(
-            "select action, actor_kind || ':' || actor_id, evidence from audit_log
-              where firm_id = $1 order by sequence",
-        )
-        .bind(domain::delivery::INSTALLATION_FIRM_ID)
-        .fetch_all(self.world.pool())
-        .await
-        .unwrap()
+        let entries = self.world.audit_entries(INSTALLATION_FIRM_ID).await.into_iter();
+        entries.map(|entry| (entry.action.clone(), entry.actor(), entry.evidence)).collect()
     }
 }
 
@@ -165,10 +159,9 @@ async fn the_access_report_lists_provider_users() {
     let world = &console.world;
     let (firm, other) = (world.firm().await, world.firm().await);
     let at = async |firm: &Firm, as_of: &str| {
-        let path = format!("/internal/v1/firms/{}/access?as_of={as_of}", firm.id);
-        let token = tokens::create(world.service(), "aud", HolderRole::Auditor).await.unwrap();
-        let bearer = format!("Bearer {}", token.token);
-        let found = get(world, &path, &[("authorization", &bearer)]).await;
+        let path = format!("/firms/{}/access?as_of={as_of}", firm.id);
+        let auditor = world.new_token(HolderRole::Auditor).await;
+        let found = world.get_internally(&auditor, &path).await;
         assert_eq!(found.status, 200, "{}", found.text());
         found.body["users"].clone()
     };
@@ -218,15 +211,11 @@ async fn an_operator_ends_a_users_sessions() {
     assert_eq!(again, api::Error::NotFound);
     assert_eq!(sessions::of_users(service).await.unwrap(), []);
     console.world.project().await;
-    let entries: Vec<(String, String, Option<String>)> = sqlx::query_as(
-        "select action, actor_kind, reason from audit_log where firm_id = $1 order by sequence",
-    )
-    .bind(domain::delivery::INSTALLATION_FIRM_ID)
-    .fetch_all(console.world.pool())
-    .await
-    .unwrap();
-    let ended = ("user_signed_out".into(), "operator".into(), Some("left the company".into()));
-    assert_eq!(entries[2..], [ended.clone(), ended]);
+    let entries = console.world.audit_entries(INSTALLATION_FIRM_ID).await;
+    let ended: Vec<_> =
+        entries[2..].iter().map(|entry| (entry.action.as_str(), entry.reason.as_deref())).collect();
+    assert_eq!(ended, [("user_signed_out", Some("left the company")); 2]);
+    assert!(entries[2..].iter().all(|entry| entry.actor_kind == "operator"), "{entries:?}");
     assert_eq!(console.travel().await.status, 200, "the provider decides who comes back");
 }
 
@@ -236,7 +225,7 @@ async fn the_terminal_lists_and_signs_out_users() {
     console.travel().await;
     // The program has the time of this machine.
     let hour = "update sign_ins set ends_at = now() + interval '1 hour', last_used_at = now()";
-    console.world.pool().execute(hour).await.unwrap();
+    console.world.change_database(hour).await;
     let program = async |arguments: &[&str]| {
         let output = firmforms(&console.world.database).args(arguments).output().await.unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -325,10 +314,10 @@ async fn older_sessions_count_from_their_sign_in() {
     let console = Console::new().await;
     let cookie = cookie_of(&console.travel().await);
     let former = "update sign_ins set last_used_at = null, proven_at = null";
-    console.world.pool().execute(former).await.unwrap();
+    console.world.change_database(former).await;
     console.world.pass(Duration::from_mins(29));
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 200);
-    console.world.pool().execute(former).await.unwrap();
+    console.world.change_database(former).await;
     console.world.pass(Duration::from_mins(1));
     assert_eq!(console.open(&cookie, "/console/firms").await.status, 303);
 }
@@ -670,7 +659,7 @@ async fn tokens_sign_in_while_the_provider_fails() {
     let world = world_with(settings).await;
     let leave = async || get(&world, "/console/sign-in/provider", &[]).await;
     assert_refused(&leave().await, 502, "the provider cannot be asked");
-    let token = tokens::create(world.service(), "op", HolderRole::Operator).await.unwrap().token;
+    let token = world.new_token(HolderRole::Operator).await;
     assert_eq!(sign_in(&world, &token, &[]).await.status, 303);
     let _back = IdentityProvider::on(TcpListener::bind(addr).await.unwrap(), "127.0.0.1");
     assert_refused(&leave().await, 502, "the provider cannot be asked");
@@ -736,16 +725,16 @@ async fn failed_sign_ins_count_by_caller_address() {
         let (query, flow) = leave(caller, more).await;
         let back = provider.authorize(&query).unwrap();
         let path = back.strip_prefix(ORIGIN).unwrap();
-        ask(caller, path, &format!("{more}Cookie: {flow}\r\n")).await.0
+        ask(caller, path, &format!("{more}Cookie: {flow}\r\n")).await
     };
     let (one, other) = ("X-Forwarded-For: 198.51.100.1\r\n", "X-Forwarded-For: 198.51.100.2\r\n");
     // All at once, because failures count for a minute.
     let forged = join_all((0..20).flat_map(|_| [forge(2, ""), forge(9, one)])).await;
     assert!(forged.iter().all(|status| *status == 403), "{forged:?}");
-    assert_eq!(sign_in(2, "").await, 429);
-    assert_eq!(sign_in(9, one).await, 429, "behind the proxy");
-    assert_eq!(sign_in(3, "").await, 200);
-    assert_eq!(sign_in(9, other).await, 200, "behind the proxy");
+    for (caller, more, expected) in [(2, "", 429), (9, one, 429), (3, "", 200), (9, other, 200)] {
+        let (status, answer) = sign_in(caller, more).await;
+        assert_eq!(status, expected, "{answer}{}", served.log.lock().unwrap());
+    }
 }
 
 /// Wrong API keys, or an outage of the provider, once locked all users out.
@@ -886,6 +875,14 @@ async fn a_session_ends_with_its_grant() {
 
 /// The real process with this provider, whose users of the group `ops` are operators.
 async fn serve_for(provider: &IdentityProvider, more: &[&str]) -> Served {
+    serve_on(&tests::TestDatabase::new().await, provider, more).await
+}
+
+async fn serve_on(
+    database: &tests::TestDatabase,
+    provider: &IdentityProvider,
+    more: &[&str],
+) -> Served {
     provider.settings(ORIGIN, &[]);
     // The process has the time of today.
     provider.claim(&json!({"exp": 4_000_000_000_u64}));
@@ -899,13 +896,39 @@ async fn serve_for(provider: &IdentityProvider, more: &[&str]) -> Served {
     ]
     .concat();
     let secret = [("FIRMFORMS_OIDC_CLIENT_SECRET", CLIENT_SECRET)];
-    serve_with(&tests::TestDatabase::new().await, &[&arguments, more].concat(), &secret).await
+    serve_with(database, &[&arguments, more].concat(), &secret).await
 }
 
 /// The value of a header of a whole answer, without attributes.
 fn header_of(answer: &str, name: &str) -> String {
     let value = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     value.split(';').next().unwrap().to_owned()
+}
+
+/// The page of such a sign-in said that something went wrong, and the log said nothing.
+#[tokio::test]
+async fn the_log_explains_a_failed_sign_in() {
+    let (world, provider) = (World::new().await, IdentityProvider::start().await);
+    let served = serve_on(&world.database, &provider, &[]).await;
+    world.change_database("drop table sign_ins cascade").await;
+    let ask = async |path: &str, more: &str| {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: test\r\n{more}Connection: close\r\n\r\n");
+        raw::exchange(served.internal, &request).await.unwrap()
+    };
+    let (_, left) = ask("/console/sign-in/provider", "").await;
+    let flow = format!("Cookie: {}\r\n", header_of(&left, "set-cookie: "));
+    let back = provider.authorize(&query_of(&header_of(&left, "location: "))).unwrap();
+    let (code, page) = ask(back.strip_prefix(ORIGIN).unwrap(), &flow).await;
+    assert_eq!(code, 503, "{page}");
+    let log = || served.log.lock().unwrap().clone();
+    let told = async {
+        while !log().contains("a call failed") {
+            ask("/livez", "").await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    assert!(log().contains("sign_ins"), "{}", log());
 }
 
 /// The real process, whose log a person reads.

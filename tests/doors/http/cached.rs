@@ -1,16 +1,12 @@
 //! `ETag` and `If-None-Match`, and the one answer that pages of other origins may read.
 
 use axum::body::Body;
-use axum::http::Request;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, World, activity, later};
+use tests::{Answer, Firm, World, activity, later, make_request};
 
 async fn get(world: &World, path: &str, firm: &Firm, headers: &[(&str, &str)]) -> Answer {
-    let mut request = Request::get(path).header("x-api-key", &firm.key);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    world.public(request.body(Body::empty()).unwrap()).await
+    let headers = [&[("x-api-key", &*firm.key)][..], headers].concat();
+    world.public(make_request("GET", path, &headers, Body::empty())).await
 }
 
 /// A caller that polls once read the whole list each time.
@@ -41,8 +37,7 @@ async fn a_known_etag_gets_304_until_changed() {
     let before = get(&world, "/api/v1/forms", &firm, &[]).await;
     let tag = before.headers["etag"].to_str().unwrap();
     let renamed = json!({"form_id": firm.form, "title": "Renamed"});
-    let renamed = later(activity(firm.id, "form.changed", renamed), 1);
-    assert_eq!(world.report(&[renamed]).await.status, 202);
+    world.report_one(later(activity(firm.id, "form.changed", renamed), 1)).await;
     let after = get(&world, "/api/v1/forms", &firm, &[("if-none-match", tag)]).await;
     assert_eq!((after.status.as_u16(), &after.body[0]["title"]), (200, &json!("Renamed")));
     assert_eq!(after.headers["cache-control"], "private, no-cache");

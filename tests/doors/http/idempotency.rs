@@ -2,27 +2,19 @@
 
 use std::time::Duration;
 
-use api::commands::keys;
-use axum::body::Body;
-use axum::http::Request;
-use domain::event::Actor;
 use eventstore::worker::{NextStep, Worker};
 use futures::future::join_all;
 use projector::housekeeping::HousekeepingWorker;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, World, activity, later};
+use tests::{Answer, Firm, World, make_request};
 
 fn body() -> Value {
     json!({"trigger": "form_submitted", "target_url": "https://hooks.example.com/catch"})
 }
 
 async fn subscribe(world: &World, key: &str, name: &str, body: &Value) -> Answer {
-    let request = Request::post("/api/v1/hooks")
-        .header("x-api-key", key)
-        .header("idempotency-key", name)
-        .body(Body::from(body.to_string()))
-        .unwrap();
-    world.public(request).await
+    let headers = [("x-api-key", key), ("idempotency-key", name)];
+    world.public(make_request("POST", "/api/v1/hooks", &headers, body.to_string())).await
 }
 
 async fn made(world: &World, firm: &Firm, name: &str) -> String {
@@ -36,8 +28,7 @@ async fn hooks(world: &World, firm: &Firm) -> usize {
 }
 
 async fn remembered(world: &World) -> i64 {
-    let count = sqlx::query_scalar("select count(*) from hook_requests");
-    count.fetch_one(world.pool()).await.unwrap()
+    world.count("hook_requests").await
 }
 
 /// A retry after a lost 201 once made a second subscription, which doubled every delivery.
@@ -78,13 +69,9 @@ async fn a_bad_idempotency_key_is_refused() {
         let refused = subscribe(&world, &firm.key, &name, &body()).await;
         assert_eq!(refused.code(), (400, "invalid_request"), "{name:?}");
     }
-    let twice = Request::post("/api/v1/hooks")
-        .header("x-api-key", &firm.key)
-        .header("idempotency-key", "a")
-        .header("idempotency-key", "a")
-        .body(Body::from(body().to_string()))
-        .unwrap();
-    assert_eq!(world.public(twice).await.code(), (400, "invalid_request"));
+    let headers = [("x-api-key", &*firm.key), ("idempotency-key", "a"), ("idempotency-key", "a")];
+    let twice = make_request("POST", "/api/v1/hooks", &headers, body().to_string());
+    world.public(twice).await.refused(400, "invalid_request");
     assert_eq!((hooks(&world, &firm).await, remembered(&world).await), (0, 0));
     made(&world, &firm, &"a".repeat(255)).await;
 }
@@ -94,14 +81,7 @@ async fn concurrent_repetitions_make_one_subscription() {
     let world = World::new().await;
     let firm = world.firm().await;
     // One place is left, so that a second subscription of the request would exceed the limit.
-    sqlx::query(
-        "insert into quotas (firm_id, kind, period, used) values ($1, 'hooks', '-infinity', 99)
-             on conflict (firm_id, kind, period) do update set used = excluded.used",
-    )
-    .bind(firm.id)
-    .execute(world.pool())
-    .await
-    .unwrap();
+    world.set_quota(&firm, "hooks", "-infinity", 99).await;
     let ids = join_all((0..8).map(|_| made(&world, &firm, "one"))).await;
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!((hooks(&world, &firm).await, remembered(&world).await), (1, 1));
@@ -112,7 +92,7 @@ async fn repetitions_after_removal_make_one_subscription() {
     let world = World::new().await;
     let firm = world.firm().await;
     let first = made(&world, &firm, "one").await;
-    let removed = world.call(&firm.key, "DELETE", &format!("/hooks/{first}"), Value::Null).await;
+    let removed = world.remove_hook(&firm, &first).await;
     assert_eq!(removed.status, 200);
     let other = json!({"trigger": "lead_hot", "target_url": "https://hooks.example.com/catch"});
     let refused = subscribe(&world, &firm.key, "one", &other).await;
@@ -129,18 +109,11 @@ async fn a_refused_request_is_not_remembered() {
     let private = json!({"trigger": "form_submitted", "target_url": "https://10.0.0.1/"});
     let refused = subscribe(&world, &firm.key, "one", &private).await;
     assert_eq!(refused.code(), (400, "invalid_target"));
-    sqlx::query(
-        "insert into quotas (firm_id, kind, period, used) values ($1, 'hooks', '-infinity', 100)
-             on conflict (firm_id, kind, period) do update set used = excluded.used",
-    )
-    .bind(firm.id)
-    .execute(world.pool())
-    .await
-    .unwrap();
+    world.set_quota(&firm, "hooks", "-infinity", 100).await;
     let full = subscribe(&world, &firm.key, "one", &body()).await;
     assert_eq!(full.code(), (409, "too_many_hooks"));
     assert_eq!(remembered(&world).await, 0);
-    sqlx::query("update quotas set used = 0").execute(world.pool()).await.unwrap();
+    world.change_database("update quotas set used = 0").await;
     made(&world, &firm, "one").await;
 }
 
@@ -166,17 +139,13 @@ async fn a_request_is_remembered_for_24_hours() {
 async fn revoked_keys_and_closed_firms_forget_requests() {
     let world = World::new().await;
     let (firm, other) = (world.firm().await, world.firm().await);
-    let second = keys::create(world.service(), firm.id, firm.owner, "second").await.unwrap();
+    let second = world.new_key(&firm, "second").await;
     for key in [&*firm.key, second.key.as_str(), &*other.key] {
         assert_eq!(subscribe(&world, key, "one", &body()).await.status, 201);
     }
-    keys::revoke(world.service(), firm.id, second.id, Actor::System).await.unwrap();
+    world.revoke_key(&firm, second.id).await;
     assert_eq!(remembered(&world).await, 2, "the second key's is gone");
-    let closed = later(activity(firm.id, "firm.closed", json!({})), 1);
-    assert_eq!(world.report(&[closed]).await.status, 202);
-    let left: Vec<uuid::Uuid> = sqlx::query_scalar("select firm_id from hook_requests")
-        .fetch_all(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(left, [other.id]);
+    world.close_firm(&firm).await;
+    let of_other = world.count(&format!("hook_requests where firm_id = '{}'", other.id)).await;
+    assert_eq!((remembered(&world).await, of_other), (1, 1));
 }

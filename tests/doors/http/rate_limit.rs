@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::Request;
 use serde_json::{Value, json};
-use tests::{Answer, World, activity, later};
+use tests::{Answer, World, make_request};
 
 fn rate(answer: &Answer) -> Option<&str> {
     let policy = answer.headers.get("ratelimit-policy").map(|policy| policy.to_str().unwrap());
@@ -33,10 +32,9 @@ async fn answers_tell_a_key_its_remaining_rate() {
         assert_eq!(rate(&answer).unwrap(), format!(r#""key";r={left};t=60"#), "{method} {path}");
     }
     let long = json!({"trigger": "x".repeat(65 << 10)});
-    let long = world.call(&firm.key, "POST", "/hooks", long).await;
+    let long = world.create_hook(&firm, long).await;
     assert_eq!((long.status.as_u16(), rate(&long)), (413, Some(r#""key";r=112;t=60"#)));
-    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
-    assert_eq!(world.report(&[suspended]).await.status, 202);
+    world.suspend_firm(&firm).await;
     for (left, path) in [(111, "/me"), (110, "/hooks")] {
         let answer = world.get(&firm, path).await;
         assert_eq!(answer.code(), (403, "firm_inactive"));
@@ -46,7 +44,7 @@ async fn answers_tell_a_key_its_remaining_rate() {
         let answer = world.call(key, "GET", "/me", Value::Null).await;
         assert_eq!((answer.status.as_u16(), rate(&answer)), (401, None), "{key}");
     }
-    let open = Request::get("/api/v1/openapi.json").body(Body::empty()).unwrap();
+    let open = make_request("GET", "/api/v1/openapi.json", &[], Body::empty());
     assert_eq!(rate(&world.public(open).await), None);
 }
 
@@ -91,17 +89,15 @@ async fn the_remaining_rate_stays_within_bounds() {
         "array[timestamptz '2030-01-01']",
     ] {
         for place in [1, 2, 60, 61, 119, 120] {
-            sqlx::query(&format!(
+            let calls = format!(
                 "insert into key_calls (key_id, calls, place)
-                 select $1, calls, least($2, cardinality(calls) + 1) from (select {ring} as calls) r
+                 select '{}', calls, least({place}, cardinality(calls) + 1)
+                   from (select {ring} as calls) r
                      on conflict (key_id) do update
-                    set calls = excluded.calls, place = excluded.place"
-            ))
-            .bind(firm.key_id)
-            .bind(place)
-            .execute(world.pool())
-            .await
-            .unwrap();
+                    set calls = excluded.calls, place = excluded.place",
+                firm.key_id
+            );
+            world.change_database(&calls).await;
             let answer = world.get(&firm, "/me").await;
             assert_eq!(answer.status, 200, "{ring} {place}");
             let rate = rate(&answer).unwrap();

@@ -1,18 +1,15 @@
 //! Request ids (ruling 38).
 
 use axum::body::Body;
-use axum::http::Request;
 use serde_json::Value;
-use tests::{Answer, World};
+use tests::{Answer, World, make_request};
 use uuid::Uuid;
 
 /// A call to a path of either door, with these request ids.
 async fn call(world: &World, path: &str, key: &str, ids: &[&str]) -> Answer {
-    let mut request = Request::get(path).header("x-api-key", key);
-    for id in ids {
-        request = request.header("x-request-id", *id);
-    }
-    let request = request.body(Body::empty()).unwrap();
+    let mut headers = vec![("x-api-key", key)];
+    headers.extend(ids.iter().map(|id| ("x-request-id", *id)));
+    let request = make_request("GET", path, &headers, Body::empty());
     if path.starts_with("/api") || path == "/docs" {
         world.public(request).await
     } else {
@@ -50,11 +47,10 @@ async fn every_answer_has_a_request_id() {
         }
     }
     for (key, lines, status) in [("wrong", 1, 401), (&*firm.key, 101, 431)] {
-        let mut request = Request::get("/api/v1/me").header("x-api-key", key);
-        for _ in 0..lines {
-            request = request.header("x-more", "a");
-        }
-        let refused = world.public(request.body(Body::empty()).unwrap()).await;
+        let mut headers = vec![("x-more", "a"); lines];
+        headers.push(("x-api-key", key));
+        let request = make_request("GET", "/api/v1/me", &headers, Body::empty());
+        let refused = world.public(request).await;
         assert_eq!(refused.status, status);
         assert!(refused.headers.contains_key("x-request-id"), "{status}");
     }
@@ -65,7 +61,7 @@ async fn every_answer_has_a_request_id() {
 async fn a_500_sentence_names_its_request_id() {
     let world = World::new().await;
     let firm = world.firm().await;
-    sqlx::query("alter table forms rename to forms_of_before").execute(world.pool()).await.unwrap();
+    world.change_database("alter table forms rename to forms_of_before").await;
     let answer = call(&world, "/api/v1/forms", &firm.key, &["caller:1"]).await;
     assert_eq!(answer.code(), (500, "internal_error"));
     assert_eq!(answer.body["error"], "something went wrong on our side (request caller:1)");

@@ -1,9 +1,25 @@
 //! The description as tests read it.
 
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex};
+
 use api::openapi::document;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use tests::{Answer, BASE_URL};
+
+static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| document(BASE_URL));
+
+/// The components of the description, with closed schemas of answers.
+static COMPONENTS: LazyLock<Value> = LazyLock::new(|| closed(description()["components"].clone()));
+
+/// Validators by the texts of their schemas. It takes longer to make one than to make a call.
+static VALIDATORS: Mutex<BTreeMap<String, Validator>> = Mutex::new(BTreeMap::new());
+
+/// The description of the service of a world.
+pub(super) fn description() -> &'static Value {
+    &DESCRIPTION
+}
 
 /// An operation of the description.
 #[derive(Debug, Clone)]
@@ -21,10 +37,15 @@ pub(super) struct Outcome {
     pub(super) code: String,
 }
 
+impl Outcome {
+    pub(super) fn is_rate_limited(&self) -> bool {
+        self.code == "rate_limited"
+    }
+}
+
 impl Operation {
     pub(super) fn all() -> Vec<Self> {
-        let document = document(BASE_URL);
-        let paths = document["paths"].as_object().unwrap();
+        let paths = description()["paths"].as_object().unwrap();
         let operations = paths.iter().flat_map(|(path, methods)| {
             methods.as_object().unwrap().iter().map(|(method, described)| Self {
                 method: method.to_uppercase(),
@@ -109,7 +130,7 @@ impl Operation {
 pub(super) fn resolved(value: &Value) -> Value {
     match value["$ref"].as_str() {
         None => value.clone(),
-        Some(reference) => document(BASE_URL).pointer(&reference[1..]).unwrap().clone(),
+        Some(reference) => description().pointer(&reference[1..]).unwrap().clone(),
     }
 }
 
@@ -120,9 +141,12 @@ pub(super) fn read(text: &str, schema: &Value) -> Value {
 
 /// A validator whose references lead into the description. Formats are checked, too.
 pub(super) fn validator(schema: &Value) -> Validator {
-    let components = closed(document(BASE_URL)["components"].clone());
-    let root = json!({"components": components, "allOf": [schema]});
-    jsonschema::draft202012::options().should_validate_formats(true).build(&root).unwrap()
+    let make = || {
+        let root = json!({"components": *COMPONENTS, "allOf": [schema]});
+        jsonschema::draft202012::options().should_validate_formats(true).build(&root).unwrap()
+    };
+    let mut made = VALIDATORS.lock().unwrap();
+    made.entry(schema.to_string()).or_insert_with(make).clone()
 }
 
 pub(super) fn conforms(schema: &Value, value: &Value, what: &str) {

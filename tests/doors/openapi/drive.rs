@@ -8,7 +8,7 @@ use eventstore::Clock;
 use mailer::{Mailer, SmtpSettings};
 use serde_json::{Value, json};
 use service::SystemSetup;
-use tests::{Answer, Firm, TestDatabase, World, activity, later};
+use tests::{Answer, Firm, TestDatabase, World, activity};
 use uuid::Uuid;
 
 use super::described::{Operation, Outcome};
@@ -48,12 +48,12 @@ impl Stage {
     pub(super) async fn new() -> Self {
         let world = World::new().await;
         let (firm, asleep, full) = (world.firm().await, world.firm().await, world.firm().await);
-        let suspended = later(activity(asleep.id, "firm.suspended", json!({})), 1);
-        assert_eq!(world.report(&[suspended]).await.status, 202);
-        use_up(&world, &full).await;
+        world.suspend_firm(&asleep).await;
+        world.set_quota(&full, "hooks", "-infinity", 100).await;
+        world.set_quota(&full, "invites", "2026-11-01", 300).await;
         let draft = draft(&world, &firm).await;
         let broken = with_firm(World::new().await).await;
-        sqlx::query("drop table key_auth cascade").execute(broken.0.pool()).await.unwrap();
+        broken.0.change_database("drop table key_auth cascade").await;
         let cut_off = with_firm(World::new().await).await;
         cut_off.0.service().store.connections().close().await;
         Self {
@@ -70,8 +70,12 @@ impl Stage {
 
     /// Makes an operation give this outcome. `None` if no way is known.
     pub(super) async fn drive(&self, operation: &Operation, outcome: &Outcome) -> Option<Answer> {
-        // Each call begins with a full rate.
-        self.world.pass(Duration::from_secs(60));
+        // Each call begins with a full rate, or with a spent one.
+        if outcome.is_rate_limited() {
+            self.spend().await;
+        } else {
+            self.world.pass(Duration::from_secs(60));
+        }
         let mut call = self.call(operation).await;
         match (outcome.status, outcome.code.as_str()) {
             (200..300, "") => {}
@@ -94,10 +98,7 @@ impl Stage {
             (409, "too_many_hooks") => call.key = Some(&self.full.key),
             (409, "form_not_published") => call.path = operation.at(|_| self.draft.to_string()),
             (413, "invalid_request") => call.body["x"] = json!("x".repeat(64 << 10)),
-            (429, "rate_limited") => {
-                self.spend().await;
-                call.key = Some(&self.asleep.key);
-            }
+            (429, "rate_limited") => call.key = Some(&self.asleep.key),
             (429, "invite_limit_reached") => {
                 call.key = Some(&self.full.key);
                 call.path = operation.at(|_| self.full.form.to_string());
@@ -152,9 +153,12 @@ impl Stage {
 
     /// Uses up the rate of a suspended firm's key. The rate is checked before the firm.
     async fn spend(&self) {
-        for _ in 0..120 {
-            self.world.get(&self.asleep, "/me").await;
+        for _ in 0..=120 {
+            if self.world.get(&self.asleep, "/me").await.status == 429 {
+                return;
+            }
         }
+        panic!("the rate of a key has no end");
     }
 }
 
@@ -205,20 +209,6 @@ async fn draft(world: &World, firm: &Firm) -> Uuid {
         "url": "https://forms.test/f/draft", "hidden_fields": [],
         "created_at": "2026-10-01T09:30:00.000Z",
     });
-    let created = activity(firm.id, "form.created", data);
-    assert_eq!(world.report(&[created]).await.status, 202);
+    world.report_one(activity(firm.id, "form.created", data)).await;
     form_id
-}
-
-/// Uses up a firm's subscriptions and invites of the day.
-async fn use_up(world: &World, firm: &Firm) {
-    sqlx::query(
-        "insert into quotas (firm_id, kind, period, used)
-         values ($1, 'hooks', '-infinity', 100), ($1, 'invites', '2026-11-01', 300)
-             on conflict (firm_id, kind, period) do update set used = excluded.used",
-    )
-    .bind(firm.id)
-    .execute(world.pool())
-    .await
-    .unwrap();
 }

@@ -5,9 +5,8 @@ use std::process::Command;
 
 use api::openapi::document;
 use axum::body::Body;
-use axum::http::Request;
-use serde_json::{Value, json};
-use tests::{BASE_URL, World, activity, later};
+use serde_json::Value;
+use tests::{BASE_URL, World, make_request};
 
 use super::described::Operation;
 
@@ -56,19 +55,17 @@ fn the_description_names_version_and_server() {
 async fn b5_the_description_needs_no_key() {
     let world = World::new().await;
     let firm = world.firm().await;
-    let suspended = later(activity(firm.id, "firm.suspended", json!({})), 1);
-    assert_eq!(world.report(&[suspended]).await.status, 202);
+    world.suspend_firm(&firm).await;
     let url = "/api/v1/openapi.json";
     for key in [None, Some(&*firm.key), Some("wrong")] {
-        let request =
-            key.map_or(Request::get(url), |key| Request::get(url).header("x-api-key", key));
-        let served = world.public(request.body(Body::empty()).unwrap()).await;
+        let headers: Vec<_> = key.map(|key| ("x-api-key", key)).into_iter().collect();
+        let served = world.public(make_request("GET", url, &headers, Body::empty())).await;
         assert_eq!(served.status, 200, "{key:?}");
         assert_eq!(served.headers["content-type"], "application/json");
         assert_eq!(served.body, document(BASE_URL));
     }
-    let posted = world.public(Request::post(url).body(Body::empty()).unwrap()).await;
-    assert_eq!(posted.code(), (401, "unauthorized"));
+    let posted = world.public(make_request("POST", url, &[], Body::empty())).await;
+    posted.refused(401, "unauthorized");
 }
 
 /// `Allow` of every described path names exactly the described methods.

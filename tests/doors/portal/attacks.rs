@@ -1,8 +1,7 @@
 //! Attacks: other firms, former managers, forms of other sites, frames, foreign text.
 
-use api::commands::keys;
 use serde_json::json;
-use tests::{Reply, activity};
+use tests::{Reply, activity, make_request};
 
 use super::{PortalScene, PortalVisitor, get, path_of, post, refs};
 
@@ -67,8 +66,8 @@ async fn a_demoted_or_former_member_is_refused() {
         scene.report_owner("member.joined", json!({"role": "admin"}), second + 1).await;
         assert_eq!(owner.get("/portal/keys").await.status, 200, "an admin again");
     }
-    let suspended = tests::later(activity(scene.firm.id, "firm.suspended", json!({})), 9);
-    assert_eq!(scene.world.report(&[suspended]).await.status, 202);
+    let event = tests::later(activity(scene.firm.id, "firm.suspended", json!({})), 9);
+    scene.world.report_one(event).await;
     assert_eq!(owner.get("/portal/keys").await.status, 401, "of a suspended firm");
 }
 
@@ -119,12 +118,8 @@ async fn a_form_of_another_type_is_refused() {
     let scene = PortalScene::new().await;
     let owner = scene.owner().await;
     let headers = [("cookie", &*owner.cookie), ("content-type", "text/plain")];
-    let mut request = axum::http::Request::post("/portal/keys");
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    let body = axum::body::Body::from("name=a");
-    let refused = scene.world.public(request.body(body).unwrap()).await;
+    let request = make_request("POST", "/portal/keys", &headers, "name=a");
+    let refused = scene.world.public(request).await;
     assert_eq!(refused.status, 415);
 }
 
@@ -166,9 +161,9 @@ async fn names_labels_reasons_and_targets_stay_text() {
     let scene = PortalScene::new().await;
     let firm = &scene.firm;
     let brand = json!({"color": "red;}</style><script>", "logo_url": "javascript:alert(1)"});
-    let renamed = activity(firm.id, "firm.changed", json!({"name": SCRIPT, "brand": brand}));
-    assert_eq!(scene.world.report(&[renamed]).await.status, 202);
-    keys::create(scene.world.service(), firm.id, firm.owner, SCRIPT).await.unwrap();
+    let event = activity(firm.id, "firm.changed", json!({"name": SCRIPT, "brand": brand}));
+    scene.world.report_one(event).await;
+    scene.world.new_key(firm, SCRIPT).await;
     let target = scene.receiver.url("/%22%3E%3Cscript%3Ealert(1)?a=<script>alert(1)</script>");
     let hook = scene.world.subscribe(firm, &target).await;
     let answer = Reply::status(500).header("content-type", "text/html").body(SCRIPT.as_bytes());

@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::{env, fs};
 
-use api::commands::keys;
 use axum::Router;
 use axum::response::Html;
 use axum::routing::get;
@@ -36,8 +35,8 @@ impl PortalWalk {
         let world = World::with(TestDatabase::new().await, clock, change).await;
         let scene = PortalScene::from_world(world).await;
         let brand = json!({"color": "#7a1f5c"});
-        let branded = activity(scene.firm.id, "firm.changed", json!({ "brand": brand }));
-        assert_eq!(scene.world.report(&[branded]).await.status, 202);
+        let event = activity(scene.firm.id, "firm.changed", json!({ "brand": brand }));
+        scene.world.report_one(event).await;
         let stop = CancellationToken::new();
         let router = scene.world.public_door();
         tokio::spawn(door.serve(router, DoorSettings::default(), stop.clone()));
@@ -186,8 +185,7 @@ async fn every_portal_page_is_readable() {
     if axe.is_none() {
         println!("SKIPPED: axe-core, because FIRMFORMS_AXE names no script");
     }
-    let (firm, service) = (&walk.scene.firm, walk.scene.world.service());
-    keys::create(service, firm.id, firm.owner, "A key that nobody uses").await.unwrap();
+    walk.scene.world.new_key(&walk.scene.firm, "A key that nobody uses").await;
     walk.scene.world.project().await;
     let mut faults = Vec::new();
     let mut pages = walk.scene.pages();

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
-use axum::body::Body;
-use axum::http::Request;
 use domain::values::Timestamp;
 use projector::housekeeping::HousekeepingWorker;
 use serde_json::json;
@@ -20,8 +18,8 @@ async fn only_managers_get_a_portal_link() {
     let (world, firm) = (&scene.world, &scene.firm);
     let (admin, member) = (world.id(), world.id());
     for (id, role) in [(admin, "admin"), (member, "member")] {
-        let joined = activity(firm.id, "member.joined", json!({"member_id": id, "role": role}));
-        assert_eq!(world.report(&[joined]).await.status, 202);
+        let event = activity(firm.id, "member.joined", json!({"member_id": id, "role": role}));
+        world.report_one(event).await;
     }
     let made = scene.order(admin, json!({})).await;
     assert_eq!(made.status, 201, "{}", made.body);
@@ -48,22 +46,20 @@ async fn only_managers_get_a_portal_link() {
         let refused = scene.order(firm.owner, wrong.clone()).await;
         assert_eq!(refused.code(), (400, "invalid_request"), "{wrong}");
     }
-    let suspended = activity(firm.id, "firm.suspended", json!({}));
-    assert_eq!(world.report(&[suspended]).await.status, 202);
-    assert_eq!(scene.order(firm.owner, json!({})).await.code(), (403, "firm_inactive"));
+    world.report_one(activity(firm.id, "firm.suspended", json!({}))).await;
+    scene.order(firm.owner, json!({})).await.refused(403, "firm_inactive");
 }
 
 #[tokio::test]
 async fn auditors_and_foreign_tokens_get_no_link() {
     let scene = PortalScene::new().await;
+    let path = format!("/firms/{}/portal-links", scene.firm.id);
     let order = async |token: &str| {
-        let request = Request::post(format!("/internal/v1/firms/{}/portal-links", scene.firm.id))
-            .header("authorization", format!("Bearer {token}"));
-        let body = json!({"member_id": scene.firm.owner}).to_string();
-        scene.world.internal(request.body(Body::from(body)).unwrap()).await
+        let body = json!({"member_id": scene.firm.owner});
+        scene.world.call_internally(token, "POST", &path, body).await
     };
-    let auditor = tokens::create(scene.world.service(), "a", HolderRole::Auditor).await.unwrap();
-    assert_eq!(order(&auditor.token).await.code(), (403, "forbidden"));
+    let auditor = scene.world.new_token(HolderRole::Auditor).await;
+    order(&auditor).await.refused(403, "forbidden");
     let scope = domain::access::TokenScope {
         name: "elsewhere".into(),
         role: HolderRole::Product,
@@ -71,8 +67,8 @@ async fn auditors_and_foreign_tokens_get_no_link() {
         firm_ids: Some(vec![scene.world.firm().await.id]),
     };
     let limited = tokens::create_limited(scene.world.service(), scope).await.unwrap();
-    assert_eq!(order(&limited.token).await.code(), (404, "firm_not_found"));
-    assert_eq!(order("fft_none").await.code(), (401, "unauthorized"));
+    order(&limited.token).await.refused(404, "firm_not_found");
+    order("fft_none").await.refused(401, "unauthorized");
 }
 
 /// Of two visits at once, one gets the session.
@@ -238,11 +234,7 @@ async fn ended_links_and_sessions_are_forgotten() {
         let clock = scene.world.clock.clone();
         let mut worker = HousekeepingWorker::new(scene.world.pool().clone(), clock);
         while worker.step().await.unwrap() == NextStep::Busy {}
-        let left: i64 = sqlx::query_scalar("select count(*) from portal_sessions")
-            .fetch_one(scene.world.pool())
-            .await
-            .unwrap();
-        left
+        scene.world.count("portal_sessions").await
     };
     assert_eq!(sweep().await, 2);
     scene.world.pass(Duration::from_secs(60));
@@ -300,8 +292,7 @@ async fn a_used_link_shows_inside_its_frame() {
     assert!(!again.headers.contains_key("set-cookie"));
     let admin = scene.world.id();
     let joined = json!({"member_id": admin, "role": "admin"});
-    let joined = activity(scene.firm.id, "member.joined", joined);
-    assert_eq!(scene.world.report(&[joined]).await.status, 202);
+    scene.world.report_one(activity(scene.firm.id, "member.joined", joined)).await;
     let other = path_of(&scene.order(admin, json!({})).await);
     let other = PortalVisitor::with(&scene.world, &other).await;
     let strange = other.get(&link).await;

@@ -12,11 +12,10 @@ mod refusals;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::Request;
 use chrono::{DateTime, Utc};
 use domain::values::Timestamp;
 use serde_json::{Value, json};
-use tests::{Answer, Firm, Receiver, Reply, World, activity, later};
+use tests::{Answer, Firm, Receiver, Reply, World, activity, later, make_request};
 use uuid::Uuid;
 
 use crate::console::{form_body, value_of};
@@ -47,14 +46,10 @@ impl PortalScene {
         world.deliver().await;
         world.pass(Duration::from_secs(1));
         let (run, step) = (world.id(), world.id());
-        let order = json!({
-            "firm_id": firm.id, "run_id": run, "step_id": step, "method": "POST",
-            "url": receiver.url("/step?secret=abc"), "headers": {}, "trigger": "form_submitted",
-            "response_id": response,
-        });
-        let request = Request::post("/internal/v1/workflow-steps");
-        let queued = world.internal(request.body(Body::from(order.to_string())).unwrap()).await;
-        assert_eq!(queued.status, 202, "{}", queued.body);
+        let mut order = world.step_order(&firm, &receiver.url("/step?secret=abc"), response);
+        order["run_id"] = json!(run);
+        order["step_id"] = json!(step);
+        world.order_step(&order).await.ok();
         receiver.reply([Reply::status(404)]);
         world.deliver().await;
         world.pass(Duration::from_secs(1));
@@ -89,8 +84,7 @@ impl PortalScene {
     /// Reports a change of the owner at this second after noon.
     async fn report_owner(&self, kind: &str, mut data: Value, second: u32) {
         data["member_id"] = json!(self.firm.owner);
-        let event = later(activity(self.firm.id, kind, data), second);
-        assert_eq!(self.world.report(&[event]).await.status, 202);
+        self.world.report_one(later(activity(self.firm.id, kind, data), second)).await;
     }
 
     /// All pages of the session.
@@ -142,20 +136,13 @@ impl PortalScene {
     /// The entries of the firm's log: actions with their actors, oldest first.
     async fn entries(&self) -> Vec<(String, String)> {
         self.world.project().await;
-        sqlx::query_as(
-            "select action, actor_kind || ':' || coalesce(actor_id, '') from audit_log
-              where firm_id = $1 order by sequence",
-        )
-        .bind(self.firm.id)
-        .fetch_all(self.world.pool())
-        .await
-        .unwrap()
+        let entries = self.world.audit_entries(self.firm.id).await.into_iter();
+        entries.map(|entry| (entry.action.clone(), entry.actor())).collect()
     }
 
     /// Number of events in the log.
     async fn events(&self) -> i64 {
-        let count = sqlx::query_scalar("select count(*) from events");
-        count.fetch_one(self.world.pool()).await.unwrap()
+        self.world.count("events").await
     }
 }
 
@@ -164,8 +151,8 @@ async fn order_link(world: &World, firm: Uuid, member: Uuid, more: Value) -> Ans
     for (name, value) in more.as_object().unwrap() {
         order[name] = value.clone();
     }
-    let request = Request::post(format!("/internal/v1/firms/{firm}/portal-links"));
-    world.internal(request.body(Body::from(order.to_string())).unwrap()).await
+    let path = format!("/firms/{firm}/portal-links");
+    world.call_internally(world.token(), "POST", &path, order).await
 }
 
 /// A link for the owner of a firm, as a path.
@@ -269,11 +256,7 @@ async fn get(world: &World, path: &str, headers: &[(&str, &str)]) -> Answer {
 }
 
 async fn ask(world: &World, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = Request::builder().method(method).uri(path);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    world.public(request.body(Body::empty()).unwrap()).await
+    world.public(make_request(method, path, headers, Body::empty())).await
 }
 
 async fn post(
@@ -282,12 +265,8 @@ async fn post(
     headers: &[(&str, &str)],
     fields: &[(&str, &str)],
 ) -> Answer {
-    let mut request =
-        Request::post(path).header("content-type", "application/x-www-form-urlencoded");
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    world.public(request.body(Body::from(form_body(fields))).unwrap()).await
+    let headers = [&[("content-type", "application/x-www-form-urlencoded")][..], headers].concat();
+    world.public(make_request("POST", path, &headers, form_body(fields))).await
 }
 
 fn refs<'a>(fields: &'a [(&'a str, String)]) -> Vec<(&'a str, &'a str)> {

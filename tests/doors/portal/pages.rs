@@ -229,8 +229,8 @@ async fn lists_go_on_at_the_next_page() {
 async fn pages_wear_the_firms_brand() {
     let scene = PortalScene::new().await;
     let brand = json!({"color": "#ffcc00", "logo_url": "https://cdn.example/a.png?b=c&d=e"});
-    let branded = activity(scene.firm.id, "firm.changed", json!({ "brand": brand }));
-    assert_eq!(scene.world.report(&[branded]).await.status, 202);
+    let event = activity(scene.firm.id, "firm.changed", json!({ "brand": brand }));
+    scene.world.report_one(event).await;
     let owner = scene.owner().await;
     let page = owner.get("/portal/keys").await;
     for part in [

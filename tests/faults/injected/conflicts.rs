@@ -2,7 +2,6 @@
 //! for ever.
 
 use serde_json::json;
-use sqlx::Executor;
 use tests::{TestDatabase, World};
 
 use super::Scene;
@@ -24,7 +23,7 @@ fn stumbling(times: u32, sqlstate: &str) -> String {
 }
 
 async fn appends(world: &World) -> i64 {
-    sqlx::query_scalar("select last_value from stumbles").fetch_one(world.pool()).await.unwrap()
+    world.ask_number("select last_value from stumbles").await
 }
 
 /// A lost race runs again five times. Then the caller gets 503 and is told to come back.
@@ -32,30 +31,30 @@ async fn appends(world: &World) -> i64 {
 async fn e24_a_sixth_lost_race_writes_nothing() {
     let scene = Scene::on(TestDatabase::new().await).await;
     let (world, firm) = (&scene.world, &scene.firm);
-    world.pool().execute("create sequence stumbles").await.unwrap();
+    world.change_database("create sequence stumbles").await;
     let hook = json!({"target_url": scene.receiver.url("/"), "trigger": "form_submitted"});
     let response = |id| vec![super::submitted(firm, id)];
     for sqlstate in ["40001", "40P01"] {
-        world.pool().execute(&*stumbling(5, sqlstate)).await.unwrap();
-        let made = world.call(&firm.key, "POST", "/hooks", hook.clone()).await;
+        world.change_database(&stumbling(5, sqlstate)).await;
+        let made = world.create_hook(firm, hook.clone()).await;
         assert_eq!((made.status.as_u16(), appends(world).await), (201, 6), "{sqlstate}");
-        world.pool().execute(&*stumbling(5, sqlstate)).await.unwrap();
+        world.change_database(&stumbling(5, sqlstate)).await;
         let taken_in = world.report(&response(world.id())).await;
         assert_eq!((taken_in.status.as_u16(), appends(world).await), (202, 6), "{sqlstate}");
 
-        let before = scene.count("select count(*) from events").await;
-        world.pool().execute(&*stumbling(6, sqlstate)).await.unwrap();
-        let refused = world.call(&firm.key, "POST", "/hooks", hook.clone()).await;
+        let before = scene.world.count("events").await;
+        world.change_database(&stumbling(6, sqlstate)).await;
+        let refused = world.create_hook(firm, hook.clone()).await;
         assert_eq!((refused.code(), appends(world).await), ((503, "unavailable"), 6), "{sqlstate}");
         assert!(refused.headers.contains_key("retry-after"));
-        world.pool().execute(&*stumbling(6, sqlstate)).await.unwrap();
+        world.change_database(&stumbling(6, sqlstate)).await;
         let refused = world.report(&response(world.id())).await;
         assert_eq!((refused.code(), appends(world).await), ((503, "unavailable"), 6), "{sqlstate}");
-        assert_eq!(scene.count("select count(*) from events").await, before, "{sqlstate}");
+        assert_eq!(scene.world.count("events").await, before, "{sqlstate}");
     }
     assert_eq!(world.get(firm, "/hooks").await.body.as_array().map(Vec::len), Some(3));
     // The workers try again by themselves.
-    world.pool().execute(&*stumbling(0, "40001")).await.unwrap();
+    world.change_database(&stumbling(0, "40001")).await;
     assert_ne!(world.deliver().await, 0);
     scene.assert_held().await;
 }

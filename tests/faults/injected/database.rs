@@ -87,8 +87,7 @@ async fn e13_a_slow_database_turns_callers_away() {
     let answers = join_all((0..20).map(|_| me())).await;
     assert!(answers.iter().all(|(status, _)| *status == 200));
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    let open =
-        scene.count("select count(*) from pg_stat_activity where datname = current_database()");
+    let open = scene.world.count("pg_stat_activity where datname = current_database()");
     assert!(open.await <= 16 + 10 + 10, "the pools' own, and this test's");
 }
 
@@ -107,7 +106,7 @@ async fn e14_a_lost_commit_answer_repeats_nothing() {
     assert_eq!(status, 503, "{answer}");
     assert!(answer.contains("retry-after: ") && answer.contains("unavailable"), "{answer}");
     assert_eq!(proxy.lost_commits(), 1);
-    assert_eq!(scene.count("select count(*) from hooks where target_url like '%/kept'").await, 1);
+    assert_eq!(scene.world.count("hooks where target_url like '%/kept'").await, 1);
     let deliverer = [&FAST[..], &["--role", "deliverer"]].concat();
     let _worker = work(scene.database(), &deliverer, &through).await;
     let _history = work(scene.database(), &["--role", "projector"], &[]).await;
@@ -125,5 +124,8 @@ async fn e14_a_lost_commit_answer_repeats_nothing() {
     assert_eq!(scene.receiver.received().len(), 21, "nothing was sent twice");
     let tries = format!("select count(*) from {ATTEMPTS}");
     let delivered = format!("{tries} where outcome = 'delivered'");
-    assert_eq!((scene.count(&delivered).await, scene.count(&tries).await), (21, 21));
+    assert_eq!(
+        (scene.world.ask_number(&delivered).await, scene.world.ask_number(&tries).await),
+        (21, 21)
+    );
 }

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::Request;
 use deliverer::attempt::ClaimedAttempt;
 use deliverer::attempt::FinishedAttempt;
 use deliverer::claim::claim_due;
@@ -56,7 +54,7 @@ const ROOM_AGAIN: &str = "
     drop trigger disk_full on outbox";
 
 async fn refused(world: &World) -> i64 {
-    sqlx::query_scalar("select last_value from refused").fetch_one(world.pool()).await.unwrap()
+    world.ask_number("select last_value from refused").await
 }
 
 /// Tries of all that is queued, as the outbox counts them.
@@ -67,7 +65,7 @@ async fn tries(world: &World) -> Vec<i32> {
 
 /// The answer of `/readyz`, and the name of its only alarm.
 async fn ready(world: &World) -> (u16, String) {
-    let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+    let answer = world.ask_readiness().await;
     let alarms = answer.body["alarms"].as_array().cloned().unwrap_or_default();
     assert!(alarms.len() < 2, "{}", answer.text());
     let alarm = alarms.first().map_or("", |alarm| alarm["name"].as_str().unwrap());
@@ -95,10 +93,10 @@ async fn e15_a_full_disk_only_delays_work() {
     let under_way = claim_due(world.deliverer(), &world.limits(1)).await.unwrap();
     world.submit(&firm).await;
     world.submit(&firm).await;
-    world.pool().execute(FULL).await.unwrap();
+    world.change_database(FULL).await;
 
     let hook = json!({"target_url": receiver.url("/more"), "trigger": "form_submitted"});
-    let made = world.call(&firm.key, "POST", "/hooks", hook.clone()).await;
+    let made = world.create_hook(&firm, hook.clone()).await;
     let taken_in = world.report(&[super::submitted(&firm, world.id())]).await;
     for answer in [made, taken_in] {
         assert_eq!(answer.code(), (503, "unavailable"));
@@ -119,20 +117,15 @@ async fn e15_a_full_disk_only_delays_work() {
     tokio::time::timeout(Duration::from_secs(30), looked_at).await.unwrap();
     assert_eq!((receiver.received().len(), tries(&world).await), (0, vec![0, 0, 1]));
 
-    world.pool().execute(ROOM_AGAIN).await.unwrap();
+    world.change_database(ROOM_AGAIN).await;
     record_batch(world.deliverer(), &answers).await.unwrap();
     let sent = tokio::time::timeout(Duration::from_secs(30), receiver.wait_for(2)).await.unwrap();
     assert_eq!(sent.len(), 2, "the two that were queued");
-    assert_eq!(world.call(&firm.key, "POST", "/hooks", hook).await.status, 201);
+    world.create_hook(&firm, hook).await.ok();
     stop.cancel();
     sending.await.unwrap();
     world.project().await;
-    let states: Vec<(String, i64)> =
-        sqlx::query_as("select state, count(*) from deliveries group by state")
-            .fetch_all(world.pool())
-            .await
-            .unwrap();
-    assert_eq!(states, [("delivered".to_owned(), 3)]);
+    assert_eq!(world.delivery_states().await, vec![("delivered".to_owned(), None); 3]);
 }
 
 /// A full disk refused every report, and `/readyz` told nothing.
@@ -148,23 +141,18 @@ async fn e15_failing_reports_make_a_process_unready() {
         database.execute(full).await.unwrap();
         assert_eq!(ready(&world).await.0, 200, "no report was refused yet");
         let report = [super::submitted(&firm, world.id())];
-        assert_eq!(world.report(&report).await.code(), (503, "unavailable"));
+        world.report(&report).await.refused(503, "unavailable");
         for _ in 0..2 {
-            let answer = world.internal(Request::get("/readyz").body(Body::empty()).unwrap()).await;
+            let answer = world.ask_readiness().await;
             assert_eq!(answer.code(), (503, "unavailable"));
             assert!(answer.text().contains("the disk of a database is full"), "{}", answer.text());
             assert_eq!(answer.headers["retry-after"], "1");
         }
-        assert_eq!(world.get(&firm, "/me").await.status, 200);
+        world.get(&firm, "/me").await.ok();
         database.execute(room).await.unwrap();
         assert_eq!(ready(&world).await, (200, "disk".to_owned()), "nobody reported meanwhile");
-        assert_eq!(world.report(&report).await.status, 202);
-        let trials: i64 =
-            sqlx::query_scalar("select count(*) from events where event_type = 'Tried'")
-                .fetch_one(world.pool())
-                .await
-                .unwrap();
-        assert_eq!(trials, 0, "a trial leaves nothing");
+        world.report(&report).await.ok();
+        assert_eq!(world.count_events("Tried").await, 0, "a trial leaves nothing");
     }
 }
 
@@ -172,12 +160,12 @@ async fn e15_failing_reports_make_a_process_unready() {
 async fn e15_some_refused_reports_raise_an_alarm() {
     let world = World::new().await;
     let firm = world.firm().await;
-    world.pool().execute(NEARLY_FULL).await.unwrap();
+    world.change_database(NEARLY_FULL).await;
     let refused = world.report(&[super::submitted(&firm, world.id())]).await;
     assert_eq!(refused.code(), (503, "unavailable"));
     assert_eq!(ready(&world).await, (200, "disk".to_owned()));
     let joined = json!({"member_id": world.id(), "role": "admin"});
-    assert_eq!(world.report(&[activity(firm.id, "member.joined", joined)]).await.status, 202);
+    world.report_one(activity(firm.id, "member.joined", joined)).await;
     assert_eq!(ready(&world).await, (200, "disk".to_owned()));
 }
 
@@ -189,13 +177,13 @@ async fn e15_full_disk_refusals_are_counted() {
     let served = serve(&world.database, &[]).await;
     let counted = |scrape: &Scrape| scrape.value("firmforms_disk_full_refusals_total");
     assert_eq!(counted(&Scrape::new(served.internal).await), 0.0);
-    world.pool().execute(FULL).await.unwrap();
+    world.change_database(FULL).await;
     let batch = json!([super::submitted(&firm, world.id())]).to_string();
     let report = async || raw::report(served.internal, world.token(), &batch).await.unwrap();
     assert_eq!(report().await, 503);
     until(served.internal, "/readyz", 503).await;
     assert!(counted(&Scrape::new(served.internal).await) >= 2.0, "the report and the trial");
-    world.pool().execute(ROOM_AGAIN).await.unwrap();
+    world.change_database(ROOM_AGAIN).await;
     until(served.internal, "/readyz", 200).await;
     assert_eq!(report().await, 202);
 }

@@ -111,7 +111,7 @@ impl Kill {
         crash(serving(scene.database(), &role, &[]), point).await;
         drop(turn);
 
-        let queued = scene.count("select count(*) from outbox").await;
+        let queued = scene.world.count("outbox").await;
         assert!(self.left.0.contains(&queued), "{point}: {queued} are queued");
         let seen = scene.receiver.received().len();
         assert!(self.left.1.contains(&seen), "{point}: {seen} requests before the end");
@@ -146,27 +146,26 @@ impl Scene {
         drop(claim_due(self.world.deliverer(), &limits).await.unwrap());
         let ended = "update outbox set leased_at = now() - interval '3 min',
                                        due_at = now() - interval '1 min'";
-        sqlx::query(ended).execute(self.world.pool()).await.unwrap();
-        sqlx::query("update witness.claims set ends_at = now() - interval '1 min'")
-            .execute(self.world.pool())
-            .await
-            .unwrap();
+        self.world.change_database(ended).await;
+        let statement = "update witness.claims set ends_at = now() - interval '1 min'";
+        self.world.change_database(statement).await;
     }
 
     /// Tries without a recorded result.
     async fn interrupted(&self) -> i64 {
-        self.count(
-            "select count(*) from events where event_type = 'DeliveryAttempted'
+        self.world
+            .count(
+                "events where event_type = 'DeliveryAttempted'
                 and payload->'DeliveryAttempted'->>'outcome' = 'interrupted'",
-        )
-        .await
+            )
+            .await
     }
 
     /// Removals in the log, and closed lanes.
     async fn removals(&self) -> (i64, i64) {
         let logged = "select count(*) from events where event_type = 'SubscriptionRemoved'";
         let closed = "select count(*) from lanes where cancel_cause is not null";
-        (self.count(logged).await, self.count(closed).await)
+        (self.world.ask_number(logged).await, self.world.ask_number(closed).await)
     }
 
     /// The only delivery came so often, the second time when its lease had ended.

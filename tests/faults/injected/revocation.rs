@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use api::commands::keys;
-use domain::event::Actor;
 use futures::future::{join, join_all};
 use tests::{Firm, TestDatabase, World};
 use uuid::Uuid;
@@ -20,9 +18,7 @@ const HOOKS: u64 = 4;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e27_no_claim_follows_a_racing_revocation() {
     let mut scene = Scene::on(TestDatabase::new().await).await;
-    let revoked =
-        keys::revoke(scene.world.service(), scene.firm.id, scene.firm.key_id, Actor::System);
-    revoked.await.unwrap();
+    scene.world.revoke_key(&scene.firm, scene.firm.key_id).await;
     for round in 0..ROUNDS {
         scene.firm = scene.world.firm().await;
         let racers = racers(&scene).await;
@@ -31,15 +27,14 @@ async fn e27_no_claim_follows_a_racing_revocation() {
         let revocations = racers.iter().zip(0..).map(async |((key_id, _), place)| {
             let delay = Duration::from_micros((round * KEYS + place) * 1_013 % 9_000);
             tokio::time::sleep(delay).await;
-            keys::revoke(world.service(), firm.id, *key_id, Actor::System).await.unwrap();
+            world.revoke_key(firm, *key_id).await;
         });
         join(join_all(revocations), claims(world, round)).await;
         scene.world.deliver().await;
         scene.acknowledged.removed_hooks.extend(racers.into_iter().flat_map(|(_, hooks)| hooks));
     }
-    let sent = scene.count("select count(*) from deliveries where state = 'delivered'").await;
-    let cancelled =
-        scene.count("select count(*) from deliveries where cause = 'key_revoked'").await;
+    let sent = scene.world.count("deliveries where state = 'delivered'").await;
+    let cancelled = scene.world.count("deliveries where cause = 'key_revoked'").await;
     assert_eq!(u64::try_from(sent + cancelled).unwrap(), ROUNDS * KEYS * HOOKS);
     assert!(sent > 50 && cancelled > 50, "{sent} sent, {cancelled} cancelled: no race");
     scene.assert_held().await;
@@ -50,7 +45,7 @@ async fn racers(scene: &Scene) -> Vec<(Uuid, Vec<Uuid>)> {
     let (world, firm) = (&scene.world, &scene.firm);
     let mut racers = Vec::new();
     for _ in 0..KEYS {
-        let key = keys::create(world.service(), firm.id, firm.owner, "racer").await.unwrap();
+        let key = world.new_key(firm, "racer").await;
         let of_key = Firm { key_id: key.id, key: key.key.as_str().to_owned(), ..firm.clone() };
         let mut hooks = Vec::new();
         for _ in 0..HOOKS {

@@ -3,7 +3,7 @@
 use eventstore::connect;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection, PgPool};
-use tests::TestDatabase;
+use tests::{TestDatabase, table_names};
 
 use super::{DENIED, GROUPS, Scene, migrate, refused, said};
 use tests::process::firmforms;
@@ -21,16 +21,6 @@ const VAULT: [&str; 10] = [
     "webhook_secrets",
     "firm_contacts",
 ];
-
-async fn tables(pool: &PgPool) -> Vec<String> {
-    sqlx::query_scalar(
-        "select relname::text from pg_class
-          where relnamespace = 'public'::regnamespace and relkind = 'r' order by relname",
-    )
-    .fetch_all(pool)
-    .await
-    .unwrap()
-}
 
 fn changes(table: &str) -> Vec<String> {
     let column = if table == "seals" { "events" } else { "sequence" };
@@ -164,7 +154,7 @@ async fn g1_the_owner_cannot_change_the_log() {
 async fn b16_auditors_only_read_outside_the_vault() {
     let scene = Scene::new().await;
     let mut auditor = scene.connection("auditor").await;
-    for table in tables(scene.world.pool()).await {
+    for table in table_names(scene.world.pool()).await {
         for statement in [
             format!("insert into {table} default values"),
             format!("delete from {table}"),

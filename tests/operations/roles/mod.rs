@@ -35,7 +35,7 @@ impl Scene {
             let login = format!(
                 "create role {prefix}_{group}_login login password 'secret' in role {prefix}_{group}"
             );
-            world.pool().execute(login.as_str()).await.unwrap();
+            world.change_database(&login).await;
         }
         Self { world, prefix }
     }

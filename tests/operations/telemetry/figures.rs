@@ -140,7 +140,7 @@ async fn h4_a_scrape_answers_during_database_locks() {
     let age = "firmforms_database_figures_age_seconds";
     let held = "insert into pauses (pause_id, kind, reason, actor, paused_at)
                 values (gen_random_uuid(), 'all', 'r', 'system', now())";
-    world.pool().execute(held).await.unwrap();
+    world.change_database(held).await;
     let told = Scrape::until(served.internal, |told| {
         told.value(age) >= 5.0 && told.value("firmforms_pauses") == 1.0
     })
@@ -179,7 +179,7 @@ async fn h6_the_age_of_the_backlog_grows() {
     // A delivery that an operator holds is counted, and not late.
     let held = "insert into pauses (pause_id, kind, host, reason, actor, paused_at)
                 values (gen_random_uuid(), 'host', 'canary.invalid', 'r', 'system', now())";
-    world.pool().execute(held).await.unwrap();
+    world.change_database(held).await;
     Scrape::until(served.internal, |told| {
         told.value("firmforms_backlog_oldest_due_seconds") == 0.0
             && told.value("firmforms_pauses") == 1.0

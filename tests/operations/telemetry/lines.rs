@@ -7,7 +7,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
-use sqlx::Executor;
 use tests::{Firm, Receiver, Reply, TestDatabase, World, activity, raw};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -209,7 +208,7 @@ async fn b15_telemetry_holds_no_secret() {
     receiver.reply([Reply::status(500).body(b"canary answer"), Reply::status(410).body(b"canary")]);
     let held = "insert into pauses (pause_id, kind, host, reason, actor, paused_at)
                 values (gen_random_uuid(), 'host', 'canary.example', 'canary', 'system', now())";
-    world.pool().execute(held).await.unwrap();
+    world.change_database(held).await;
     let talking = Talking::start(&world, &collector).await;
     calls(&talking, &firm, &receiver).await;
     activities(&talking, &world, &firm).await;
@@ -249,7 +248,7 @@ async fn failed_calls_log_their_request_id() {
     let world = World::real_time(TestDatabase::new().await).await;
     let (firm, collector) = (world.firm().await, Receiver::start().await);
     let talking = Talking::start(&world, &collector).await;
-    world.pool().execute("alter table forms rename to forms_of_before").await.unwrap();
+    world.change_database("alter table forms rename to forms_of_before").await;
     let request = format!(
         "GET /api/v1/forms HTTP/1.1\r\nHost: test\r\nX-API-Key: {}\r\nX-Request-Id: caller:1\r\n\
          Connection: close\r\n\r\n",

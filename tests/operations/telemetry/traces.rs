@@ -52,14 +52,8 @@ async fn subscribe(served: &Served, key: &str, url: &str) {
 
 /// The places that events of these types carry, in their order.
 async fn places(world: &World, event_type: &str) -> Vec<Option<Traceparent>> {
-    let kept: Vec<Option<String>> = sqlx::query_scalar(
-        "select metadata ->> 'traceparent' from events where event_type = $1 order by position",
-    )
-    .bind(event_type)
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
-    kept.into_iter().map(|kept| kept.map(|kept| place(&kept))).collect()
+    let events = world.events_of_type(event_type).await;
+    events.iter().map(|event| event.metadata["traceparent"].as_str().map(place)).collect()
 }
 
 fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {

@@ -136,7 +136,7 @@ async fn leases_ahead_take_no_other_firms_slot() {
 async fn f3_a_burst_keeps_no_lane_waiting() {
     let scene = Scene::new().await;
     let other = json!({"target_url": scene.receiver.url("/paid"), "trigger": "payment_received"});
-    assert_eq!(scene.world.call(&scene.firm.key, "POST", "/hooks", other).await.status, 201);
+    scene.world.create_hook(&scene.firm, other).await.ok();
     let lead = scene.world.id();
     let process = scene.process(settings);
     scene.report(&[submitted(&scene.firm, lead)]).await;
@@ -180,7 +180,7 @@ async fn a_hanging_host_loses_its_leases_ahead() {
     let scene = Scene::new().await;
     let soon = Duration::from_millis(200);
     let process = scene.quick_with(|deliverer| deliverer.settings.slot_wait_max = soon).await;
-    scene.world.pool().execute(FULL_ONCE).await.unwrap();
+    scene.world.change_database(FULL_ONCE).await;
     let leased_at = scene.world.clock.now().get();
     assert_eq!(scene.queue_after_unanswered(9).await, (10, 0));
     scene.world.pass(Duration::from_secs(1));

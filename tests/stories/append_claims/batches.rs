@@ -1,7 +1,9 @@
 //! Leases in a batch: which deliveries its transaction leases, and how they end if the batch fails,
 //! is sent twice or is erased.
 
-use super::gate::{Gate, ROWS, until_blocked};
+use tests::until_blocked;
+
+use super::gate::{Gate, ROWS};
 use super::*;
 
 /// A response of the scene's firm, as the product reports on it.
@@ -86,8 +88,7 @@ async fn of_every_trigger() -> Scene {
     let scene = Scene::new().await;
     for trigger in Trigger::ALL.into_iter().filter(|one| *one != Trigger::FormSubmitted) {
         let hook = json!({"target_url": scene.receiver.url("/"), "trigger": trigger.key()});
-        let made = scene.world.call(&scene.firm.key, "POST", "/hooks", hook).await;
-        assert_eq!(made.status, 201, "{}", made.text());
+        scene.world.create_hook(&scene.firm, hook).await.ok();
     }
     scene
 }
@@ -253,11 +254,9 @@ async fn a_partly_leased_occurrence_is_queued_whole() {
 async fn a_firms_unspread_occurrences_keep_their_turn() {
     let scene = Scene::new().await;
     let process = scene.process(|_| {});
-    sqlx::query("insert into unspread (firm_id, position, occurrence_id) values ($1, 1, $1)")
-        .bind(scene.firm.id)
-        .execute(scene.world.pool())
-        .await
-        .unwrap();
+    let row = format!("values ('{0}', 1, '{0}')", scene.firm.id);
+    let unspread = format!("insert into unspread (firm_id, position, occurrence_id) {row}");
+    scene.world.change_database(&unspread).await;
     assert_eq!(scene.queue_after_another().await, (0, 1));
     let other = scene.world.firm().await;
     scene.world.subscribe(&other, &scene.receiver.url("/other")).await;
@@ -306,16 +305,9 @@ async fn two_concurrent_posts_make_one_delivery() {
     let process = scene.process(|_| {});
     for round in 1..=10 {
         let response = scene.world.id();
-        let mut holder = scene.world.pool().begin().await.unwrap();
-        sqlx::query("insert into subjects (firm_id, subject_id) values ($1, $2)")
-            .bind(scene.firm.id)
-            .bind(response)
-            .execute(&mut *holder)
-            .await
-            .unwrap();
+        let holder = scene.world.hold_responses(&scene.firm, &[response]).await;
         let post = async || {
-            let told = scene.world.report(&[submitted(&scene.firm, response)]).await;
-            assert_eq!(told.status, 202, "{}", told.text());
+            let told = scene.world.report_one(submitted(&scene.firm, response)).await;
             ["accepted", "duplicates"].map(|count| told.body[count].as_u64().unwrap())
         };
         let release = async {
@@ -352,9 +344,8 @@ async fn h1_an_erasure_cancels_unleased_deliveries() {
     histories.sort();
     assert_eq!(histories, [("cancelled".to_owned(), Vec::new()), once()]);
     assert_eq!(scene.receiver.received().len(), 1);
-    assert_eq!(scene.count("select count(*) from bodies").await, 0);
-    let keys = sqlx::query_scalar::<_, i64>("select count(*) from data_keys");
-    assert_eq!(keys.fetch_one(scene.world.keys()).await.unwrap(), 0);
+    assert_eq!(scene.world.count("bodies").await, 0);
+    assert_eq!(scene.world.count_in_keyring("data_keys").await, 0);
 }
 
 /// H1: the batch erases the response that it brings.

@@ -1,6 +1,6 @@
 //! A gate: inserts wait before it, so that a test decides the events in between.
 
-use sqlx::{Connection, Executor, PgConnection, PgPool};
+use sqlx::{Connection, Executor, PgConnection};
 use tests::World;
 
 /// Tables and event types whose inserts wait for the gate.
@@ -35,14 +35,5 @@ impl Gate {
 
     pub(super) async fn open(self) {
         self.0.close().await.unwrap();
-    }
-}
-
-/// Waits until so many transactions of this database wait for a lock.
-pub(super) async fn until_blocked(pool: &PgPool, transactions: i64) {
-    let waits = "select count(*) from pg_stat_activity
-                  where datname = current_database() and wait_event_type = 'Lock'";
-    while sqlx::query_scalar::<_, i64>(waits).fetch_one(pool).await.unwrap() < transactions {
-        tokio::task::yield_now().await;
     }
 }

@@ -1,6 +1,8 @@
 //! A claim in the append that the database refuses: the batch is taken in without the claim.
 
-use super::gate::{Gate, ROWS, until_blocked};
+use tests::until_blocked;
+
+use super::gate::{Gate, ROWS};
 use super::*;
 
 /// A lease that the database refused once failed the whole batch.
@@ -31,17 +33,12 @@ async fn h1_a_refused_batch_keeps_no_key() {
     let gate = Gate::before(&scene.world, ROWS).await;
     let revoking = async {
         until_blocked(scene.world.pool(), 1).await;
-        sqlx::query("update tokens set revoked_at = now()")
-            .execute(scene.world.pool())
-            .await
-            .unwrap();
+        scene.world.change_database("update tokens set revoked_at = now()").await;
         gate.open().await;
     };
     let batch = [submitted(&scene.firm, scene.world.id()), submitted(&scene.firm, erased)];
     let (refused, ()) = tokio::join!(scene.world.report(&batch), revoking);
     assert_eq!(refused.code(), (401, "unauthorized"), "{}", refused.text());
     process.ends(&scene.world).await;
-    let keys = sqlx::query_scalar::<_, i64>("select count(*) from data_keys where subject_id = $1");
-    let left = keys.bind(erased).fetch_one(scene.world.keys()).await.unwrap();
-    assert_eq!(left, 0);
+    assert_eq!(scene.world.count_data_keys_of(erased).await, 0);
 }

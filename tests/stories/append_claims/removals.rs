@@ -4,30 +4,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use eventstore::connect;
+use tests::until_blocked;
 use tokio::time::timeout;
 
-use super::gate::{Gate, OCCURRENCES, REMOVALS, ROWS, until_blocked};
+use super::gate::{Gate, OCCURRENCES, REMOVALS, ROWS};
 use super::*;
 
 impl Scene {
     pub(super) async fn remove(&self, hook: Uuid) {
-        let path = format!("/hooks/{hook}");
-        let removed = self.world.call(&self.firm.key, "DELETE", &path, Value::Null).await;
-        assert_eq!(removed.status, 200, "{}", removed.text());
+        self.world.remove_hook(&self.firm, hook).await.ok();
     }
 
     /// Fails unless `count` deliveries were cancelled for this cause before their first attempt.
     pub(super) async fn assert_all_cancelled(&self, count: usize, cause: &str) {
         assert_eq!(self.histories().await, vec![("cancelled".to_owned(), Vec::new()); count]);
         let of_another = format!("select count(*) from deliveries where cause <> '{cause}'");
-        assert_eq!(self.count(&of_another).await, 0);
+        assert_eq!(self.world.ask_number(&of_another).await, 0);
         assert!(self.receiver.received().is_empty());
         self.assert_nothing_is_left().await;
     }
 
     async fn assert_nothing_is_left(&self) {
         assert_eq!((self.queue().await, self.wakes().await), ((0, 0), 0));
-        assert_eq!(self.count("select count(*) from lanes where due_at is not null").await, 0);
+        assert_eq!(self.world.count("lanes where due_at is not null").await, 0);
     }
 }
 
@@ -134,7 +133,7 @@ async fn a_leaving_member_takes_only_own_subscriptions() {
     let key = api::commands::keys::create(scene.world.service(), scene.firm.id, member, "Theirs");
     let key = key.await.unwrap().key.as_str().to_owned();
     let theirs = json!({"target_url": scene.receiver.url("/theirs"), "trigger": "form_submitted"});
-    assert_eq!(scene.world.call(&key, "POST", "/hooks", theirs).await.status, 201);
+    scene.world.call(&key, "POST", "/hooks", theirs).await.ok();
     let left = later(activity(scene.firm.id, "member.left", json!({"member_id": member})), 1);
     let [before, after] = [(); 2].map(|()| submitted(&scene.firm, scene.world.id()));
     scene.report(&[before, left, after]).await;
@@ -153,13 +152,13 @@ async fn a_leaving_member_takes_only_own_subscriptions() {
 async fn cancelling_absorbs_the_wakes_of_closed_lanes() {
     let scene = Scene::new().await;
     scene.submit(1).await;
-    scene.world.pool().execute("update lanes set due_at = null").await.unwrap();
+    scene.world.change_database("update lanes set due_at = null").await;
     scene.remove(scene.hook).await;
     let wake = "insert into lane_wakes (lane_id) select lane_id from lanes, generate_series(1, 20)";
-    scene.world.pool().execute(wake).await.unwrap();
+    scene.world.change_database(wake).await;
     assert_eq!(scene.wakes().await, 21);
     scene.world.cancel().await;
-    scene.world.pool().execute(wake).await.unwrap();
+    scene.world.change_database(wake).await;
     scene.world.cancel().await;
     scene.assert_all_cancelled(1, "subscription_deleted").await;
 }

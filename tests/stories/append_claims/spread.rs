@@ -60,8 +60,8 @@ impl Scene {
             with queued as (delete from outbox returning firm_id, position, occurrence_id)
             insert into unspread (firm_id, position, occurrence_id)
             select distinct firm_id, position, occurrence_id from queued";
-        self.world.pool().execute(gather).await.unwrap();
-        self.world.pool().execute("delete from lane_wakes").await.unwrap();
+        self.world.change_database(gather).await;
+        self.world.change_database("delete from lane_wakes").await;
         assert_eq!(self.queue().await, (0, 0));
     }
 
@@ -87,7 +87,7 @@ async fn a_sending_process_leases_at_the_spread() {
     process.ends(&scene.world).await;
     scene.assert_all_arrived_once(24).await;
     assert_eq!(scene.lanes().await, lanes, "no lane is written");
-    assert_eq!(scene.count("select count(*) from bodies").await, 12, "built once");
+    assert_eq!(scene.world.count("bodies").await, 12, "built once");
 }
 
 /// Such deliveries are left to a claim. A process that stops leases nothing either.
@@ -105,14 +105,14 @@ async fn paused_due_and_full_lanes_stay_unleased() {
     let pause = scene.pause(json!({"firm_id": scene.firm.id})).await;
     assert_eq!(scene.queue_after_spread(1, &mut process).await, (0, 1), "held");
     scene.absorb_wakes().await;
-    scene.operate("DELETE", &pause, String::new()).await;
+    scene.operate("DELETE", &pause, Value::Null).await;
     assert_eq!(scene.queue_after_another().await, (0, 2));
     let newest = "with newest as (
                       delete from outbox where position = (select max(position) from outbox)
                       returning firm_id, position, occurrence_id)
                   insert into unspread (firm_id, position, occurrence_id)
                   select * from newest";
-    scene.world.pool().execute(newest).await.unwrap();
+    scene.world.change_database(newest).await;
     process.spreads(&scene).await;
     assert_eq!(scene.queue().await, (0, 2), "its lane is due");
     scene.world.deliver().await;
@@ -130,7 +130,7 @@ async fn a_spread_partial_submission_awaits_a_claim() {
     let scene = Scene::new().await;
     let hook =
         json!({"target_url": scene.receiver.url("/partial"), "trigger": "partial_submission"});
-    assert_eq!(scene.world.call(&scene.firm.key, "POST", "/hooks", hook).await.status, 201);
+    scene.world.create_hook(&scene.firm, hook).await.ok();
     let saved = json!({
         "response_id": scene.world.id(), "form_id": scene.firm.form,
         "saved_at": "2026-11-01T12:00:00Z",
@@ -163,8 +163,8 @@ async fn h1_an_erasure_cancels_unspread_deliveries() {
     let histories = scene.histories().await;
     assert_eq!(histories, [("cancelled".to_owned(), Vec::new())], "it was not tried");
     let of_erasure = "select count(*) from deliveries where cause = 'source_erased'";
-    assert_eq!(scene.count(of_erasure).await, 1);
-    assert_eq!(scene.count("select count(*) from bodies").await, 0);
+    assert_eq!(scene.world.ask_number(of_erasure).await, 1);
+    assert_eq!(scene.world.count("bodies").await, 0);
 }
 
 /// Ruling 29: the subscription is removed after the occurrences were recorded.

@@ -13,8 +13,7 @@ use uuid::Uuid;
 
 /// Takes a batch in and returns how many of its activities changed something.
 async fn take(world: &World, events: &[Value]) -> u64 {
-    let answer = world.report(events).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
+    let answer = world.report(events).await.ok();
     answer.body["accepted"].as_u64().unwrap()
 }
 

@@ -5,7 +5,7 @@ use domain::operations::ErasureMark;
 use domain::values::Timestamp;
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
-use tests::{Copies, Firm, Receiver, Reply, TestDatabase, World, activity};
+use tests::{Copies, Firm, Receiver, Reply, TestDatabase, World};
 use uuid::Uuid;
 use vault::{DataKeys, KeySubject, answers, bodies, bookings, reports, responses};
 
@@ -128,16 +128,11 @@ async fn a_start_cancels_an_erased_responses_deliveries() {
     let (firm, receiver) = (world.firm().await, Receiver::start().await);
     world.subscribe(&firm, &receiver.url("/")).await;
     let queued = submit(&world, &firm, "a@example.com").await;
-    let erased = activity(firm.id, "response.erased", json!({"response_id": queued}));
-    assert_eq!(world.report(&[erased]).await.status, 202);
+    world.order_erasure(&firm, queued).await;
     assert_eq!(upkeep::redo_erasures(world.deliverer()).await.unwrap(), 1);
     world.project().await;
     assert_eq!(causes(&world).await, ["source_erased"]);
-    let due: i64 = sqlx::query_scalar("select count(*) from lanes where due_at is not null")
-        .fetch_one(world.pool())
-        .await
-        .unwrap();
-    assert_eq!(due, 0, "and its lane sleeps");
+    assert_eq!(world.count("lanes where due_at is not null").await, 0, "and its lane sleeps");
     assert_eq!(left(&world, queued).await, (0, 0));
 }
 
@@ -160,7 +155,7 @@ async fn an_ordinary_start_repeats_no_erasure() {
     world.erase().await;
     assert_eq!(redo().await, 0);
     // A build from before the mark has carried them out, and marked none.
-    sqlx::query("delete from erased_up_to").execute(world.keys()).await.unwrap();
+    world.change_keyring("delete from erased_up_to").await;
     assert_eq!((redo().await, redo().await), (4, 0), "once");
 }
 

@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 
 use nix::sys::signal::Signal;
 use service::SystemSetup;
-use sqlx::Executor;
 use tests::smtp_server::Turn;
 use tokio::task::JoinSet;
 
@@ -18,7 +17,7 @@ const TAKE_OVER: Duration = Duration::from_secs(121);
 
 async fn rename(world: &World, from: &str, to: &str) {
     let rename = format!("alter table {from} rename to {to}");
-    world.pool().execute(rename.as_str()).await.unwrap();
+    world.change_database(&rename).await;
 }
 
 /// Does something to the database while the mail is under way.
@@ -92,7 +91,7 @@ async fn refused_recipients_are_limited_a_day() {
     server.turn("RCPT", Turn::Say("550 5.1.1 no such user"));
     assert_eq!(outcome(&invite(&world, &firm, "a@example.com").await), skipped("bounced"));
     let tried = "update invite_tries set tries = 999 where tries = 1";
-    world.pool().execute(tried).await.unwrap();
+    world.change_database(tried).await;
     assert_eq!(outcome(&invite(&world, &firm, "b@example.com").await), skipped("bounced"));
     let full = invite(&world, &firm, "c@example.com").await;
     assert_eq!(full.code(), (429, "invite_limit_reached"));
@@ -150,8 +149,7 @@ async fn invites_fail_without_a_mail_server() {
     assert_eq!(answer.code(), (502, "send_failed"));
     assert_eq!((used(&world, &firm).await, under_way(&world).await), (0, (0, 0)));
     let data = json!({"email": "ann@example.com"});
-    let unsubscribed = tests::activity(firm.id, "address.unsubscribed", data);
-    assert_eq!(world.report(&[unsubscribed]).await.status, 202);
+    world.report_one(tests::activity(firm.id, "address.unsubscribed", data)).await;
     let skip = invite(&world, &firm, "ann@example.com").await;
     assert_eq!(outcome(&skip), skipped("unsubscribed"), "skips come first");
 }

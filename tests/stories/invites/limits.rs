@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use api::commands::keys;
-use domain::event::Actor;
 use futures::future::join_all;
 use tests::smtp_server::Turn;
 use tests::{activity, later};
@@ -11,12 +9,8 @@ use tests::{activity, later};
 use super::*;
 
 async fn set_used(world: &World, firm: &Firm, used: i32) {
-    sqlx::query("update quotas set used = $2 where firm_id = $1 and kind = 'invites'")
-        .bind(firm.id)
-        .bind(used)
-        .execute(world.pool())
-        .await
-        .unwrap();
+    let invites = format!("firm_id = '{}' and kind = 'invites'", firm.id);
+    world.change_database(&format!("update quotas set used = {used} where {invites}")).await;
 }
 
 #[tokio::test]
@@ -73,11 +67,11 @@ async fn a_revoked_key_ends_no_begun_invite() {
         while under_way(&world).await == (0, 0) {
             tokio::task::yield_now().await;
         }
-        keys::revoke(world.service(), firm.id, firm.key_id, Actor::System).await.unwrap();
+        world.revoke_key(&firm, firm.key_id).await;
     };
     let (answer, ()) = tokio::join!(invite(&world, &firm, "ann@example.com"), revoke);
     assert_eq!((outcome(&answer), under_way(&world).await), (SENT, (0, 0)));
-    assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (401, "unauthorized"));
+    invite(&world, &firm, "ann@example.com").await.refused(401, "unauthorized");
 }
 
 /// A call that waited for another begins anew: a bounce or an unsubscription meanwhile counts.
@@ -103,8 +97,7 @@ async fn a_waiting_call_learns_about_the_address() {
             tokio::task::yield_now().await;
         }
         let data = json!({"email": "bob@example.com"});
-        let unsubscribed = activity(firm.id, "address.unsubscribed", data);
-        assert_eq!(world.report(&[unsubscribed]).await.status, 202);
+        world.report_one(activity(firm.id, "address.unsubscribed", data)).await;
         let answer = invite(&world, &firm, "bob@example.com").await;
         assert_eq!(outcome(&answer), skipped("unsubscribed"));
     };
@@ -130,7 +123,7 @@ async fn a_waiting_call_learns_about_the_form() {
         let waits = invite(&world, &firm, "ann@example.com");
         let taken_back = async {
             let unpublished = activity(firm.id, "form.unpublished", json!({"form_id": firm.form}));
-            assert_eq!(world.report(&[later(unpublished, 1)]).await.status, 202);
+            world.report_one(later(unpublished, 1)).await;
         };
         let (answer, ()) = tokio::join!(waits, taken_back);
         assert_eq!(answer.code(), (409, "form_not_published"));
@@ -183,8 +176,7 @@ async fn a_keyring_failure_changes_no_sent_answer() {
         while under_way(&world).await == (0, 0) {
             tokio::task::yield_now().await;
         }
-        let keyring = eventstore::connect(world.database.keyring.clone(), 1);
-        sqlx::query("alter table data_keys rename to gone").execute(&keyring).await.unwrap();
+        world.change_keyring("alter table data_keys rename to gone").await;
     };
     let (answer, ()) = tokio::join!(invite(&world, &firm, "ann@example.com"), break_it);
     assert_eq!((outcome(&answer), server.mails().len()), (SENT, 1));
@@ -197,7 +189,7 @@ async fn no_key_of_a_mail_stays() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     server.turn_once("RCPT", Turn::Say("450 4.2.1 later"));
-    assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (502, "send_failed"));
+    invite(&world, &firm, "ann@example.com").await.refused(502, "send_failed");
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
     assert_eq!(
         outcome(&invite(&world, &firm, "ann@example.com").await),
@@ -205,8 +197,5 @@ async fn no_key_of_a_mail_stays() {
     );
     set_used(&world, &firm, 300).await;
     assert_eq!(invite(&world, &firm, "bob@example.com").await.code().0, 429);
-    let keyring = eventstore::connect(world.database.keyring.clone(), 1);
-    let keys: i64 =
-        sqlx::query_scalar("select count(*) from data_keys").fetch_one(&keyring).await.unwrap();
-    assert_eq!(keys, 0);
+    assert_eq!(world.count_in_keyring("data_keys").await, 0);
 }

@@ -68,8 +68,7 @@ async fn answers_go_to_the_firm() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     let brand = json!({"brand": {"color": "#123456", "reply_to": "office@harrow.example"}});
-    let changed = tests::later(tests::activity(firm.id, "firm.changed", brand), 1);
-    assert_eq!(world.report(&[changed]).await.status, 202);
+    world.report_one(tests::later(tests::activity(firm.id, "firm.changed", brand), 1)).await;
     invite(&world, &firm, "ann@example.com").await;
     let mail = &server.mails()[0];
     assert_eq!(header(mail, "Reply-To"), "office@harrow.example");
@@ -118,20 +117,19 @@ async fn invite_refusals_come_in_order() {
     let (world, server) = world().await;
     let (firm, other) = (world.firm().await, world.firm().await);
     let draft = json!({"form_id": firm.form});
-    let draft = tests::later(tests::activity(firm.id, "form.unpublished", draft), 1);
-    assert_eq!(world.report(&[draft]).await.status, 202);
+    world.report_one(tests::later(tests::activity(firm.id, "form.unpublished", draft), 1)).await;
     let to = async |form: String, body: Value| {
         world.call(&firm.key, "POST", &format!("/forms/{form}/send"), body).await
     };
     let good = json!({"email": "ann@example.com"});
     let (own, missing) = (firm.form.to_string(), world.id().to_string());
-    assert_eq!(to(own.clone(), good.clone()).await.code(), (409, "form_not_published"));
+    to(own.clone(), good.clone()).await.refused(409, "form_not_published");
     for form in [missing, other.form.to_string(), "abc".to_owned()] {
-        assert_eq!(to(form.clone(), good.clone()).await.code(), (404, "form_not_found"));
-        assert_eq!(to(form, json!({})).await.code(), (400, "invalid_request"));
+        to(form.clone(), good.clone()).await.refused(404, "form_not_found");
+        to(form, json!({})).await.refused(400, "invalid_request");
     }
     for bad in [Value::Null, json!({"email": "ann@example.com", "x": 1}), json!([])] {
-        assert_eq!(to(own.clone(), bad).await.code(), (400, "invalid_request"));
+        to(own.clone(), bad).await.refused(400, "invalid_request");
     }
     assert!(server.mails().is_empty());
     assert_eq!(used(&world, &firm).await, 0);
@@ -144,8 +142,7 @@ async fn no_table_holds_address_name_or_note() {
     let (world, server) = world().await;
     let firm = world.firm().await;
     let brand = json!({"brand": {"reply_to": "canary@harrow.example"}});
-    let changed = tests::later(tests::activity(firm.id, "firm.changed", brand), 1);
-    assert_eq!(world.report(&[changed]).await.status, 202);
+    world.report_one(tests::later(tests::activity(firm.id, "firm.changed", brand), 1)).await;
     let canary = json!({"email": "canary.person@example.com", "name": "Canary Name",
                         "message": "canary note", "hidden": {"partner": "canary value"}});
     server.turn("CONTENT", Turn::After(Duration::from_secs(1)));

@@ -43,7 +43,7 @@ fn impatient(setup: Wiring) -> Wiring {
 }
 
 async fn send(world: &World, firm: &Firm, body: Value) -> Answer {
-    world.call(&firm.key, "POST", &format!("/forms/{}/send", firm.form), body).await
+    world.send_invite(firm, body).await
 }
 
 async fn invite(world: &World, firm: &Firm, email: &str) -> Answer {
@@ -94,14 +94,12 @@ pub(crate) fn header(mail: &Received, name: &str) -> String {
 }
 
 /// How many invites of a day are counted for a firm.
-async fn used(world: &World, firm: &Firm) -> i32 {
-    let used =
-        "select coalesce(sum(used), 0)::int from quotas where firm_id = $1 and kind = 'invites'";
-    sqlx::query_scalar(used).bind(firm.id).fetch_one(world.pool()).await.unwrap()
+async fn used(world: &World, firm: &Firm) -> i64 {
+    let invites = format!("quotas where firm_id = '{}' and kind = 'invites'", firm.id);
+    world.ask_number(&format!("select coalesce(sum(used), 0)::bigint from {invites}")).await
 }
 
 /// How many invites, mails and keys of mails are under way.
 async fn under_way(world: &World) -> (i64, i64) {
-    let counts = "select (select count(*) from open_invites), (select count(*) from mails)";
-    sqlx::query_as(counts).fetch_one(world.pool()).await.unwrap()
+    (world.count("open_invites").await, world.count("mails").await)
 }

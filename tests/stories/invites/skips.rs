@@ -11,8 +11,7 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn report(world: &World, firm: &Firm, kind: &str, data: Value, second: u32) {
-    let event = later(activity(firm.id, kind, data), second);
-    assert_eq!(world.report(&[event]).await.status, 202);
+    world.report_one(later(activity(firm.id, kind, data), second)).await;
 }
 
 #[tokio::test]
@@ -80,13 +79,7 @@ async fn a_refused_address_bounces_for_good() {
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("bounced"));
     report(&world, &firm, "address.restored", json!({"email": "ann@example.com"}), 1).await;
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), SENT);
-    let events: Vec<String> = sqlx::query_scalar(
-        "select event_type from events where aggregate_type in ('Invite', 'Person')
-          order by position",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap();
+    let events = world.event_types_in(&["Invite", "Person"]).await;
     let expected = [
         "InviteReserved",
         "InviteRefused",
@@ -131,7 +124,7 @@ async fn e23_a_silent_server_keeps_the_id() {
     let firm = world.firm().await;
     // It took the mail, and its answer was lost.
     server.turn_once("CONTENT", Turn::Silence);
-    assert_eq!(invite(&world, &firm, "ann@example.com").await.code(), (502, "send_failed"));
+    invite(&world, &firm, "ann@example.com").await.refused(502, "send_failed");
     assert_eq!((used(&world, &firm).await, under_way(&world).await), (0, (0, 0)));
     let sent = invite(&world, &firm, "ann@example.com").await;
     assert_eq!(outcome(&sent), SENT);

@@ -1,7 +1,6 @@
 //! The link in the mail: looking changes nothing, the button acts, and no other link does.
 
-use axum::body::Body;
-use axum::http::Request;
+use tests::make_request;
 
 use super::*;
 
@@ -13,8 +12,7 @@ fn link(mail: &Received) -> String {
 }
 
 async fn page(world: &World, method: &str, path: &str, body: &'static str) -> Answer {
-    let request = Request::builder().method(method).uri(path);
-    world.public(request.body(Body::from(body)).unwrap()).await
+    world.public(make_request(method, path, &[], body)).await
 }
 
 /// The page shows the firm's name. Looking at the page changes nothing.
@@ -42,15 +40,9 @@ async fn only_the_links_button_unsubscribes() {
         assert!(done.text().contains("You are unsubscribed"), "{}", done.text());
     }
     assert_eq!(outcome(&invite(&world, &firm, "ann@example.com").await), skipped("unsubscribed"));
-    let (events, actor): (i64, String) = sqlx::query_as(
-        "select count(*), min(metadata ->> 'actor') from events
-          where event_type = 'AddressUnsubscribed'",
-    )
-    .fetch_one(world.pool())
-    .await
-    .unwrap();
-    assert_eq!(events, 1, "asked twice, recorded once");
-    assert!(actor.starts_with("person:"), "{actor}");
+    let events = world.events_of_type("AddressUnsubscribed").await;
+    assert_eq!(events.len(), 1, "asked twice, recorded once");
+    assert!(events[0].actor().starts_with("person:"), "{events:?}");
 }
 
 #[tokio::test]
@@ -81,10 +73,5 @@ async fn a_foreign_link_changes_nothing() {
             assert!(answer.text().contains("This link does not work"));
         }
     }
-    let events: i64 =
-        sqlx::query_scalar("select count(*) from events where aggregate_type = 'Person'")
-            .fetch_one(world.pool())
-            .await
-            .unwrap();
-    assert_eq!(events, 0);
+    assert_eq!(world.count("events where aggregate_type = 'Person'").await, 0);
 }

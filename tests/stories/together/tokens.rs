@@ -34,6 +34,6 @@ async fn a_revoked_tokens_call_fails_alone() {
         }
         assert!(transactions(&world, &bad).await.is_empty());
         assert_eq!(transactions(&world, &good).await.len(), 1, "the others go on together");
-        assert_eq!(by(world.id()).await.code(), (401, "unauthorized"));
+        by(world.id()).await.refused(401, "unauthorized");
     }
 }

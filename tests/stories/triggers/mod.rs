@@ -36,7 +36,7 @@ impl Story {
         let (firm, receiver) = (world.firm().await, Receiver::start().await);
         for trigger in Trigger::ALL {
             let body = json!({"trigger": trigger.key(), "target_url": receiver.url("/")});
-            assert_eq!(world.call(&firm.key, "POST", "/hooks", body).await.status, 201);
+            world.create_hook(&firm, body).await.ok();
         }
         let (response, report, booking) = (world.id(), world.id(), world.id());
         Self { world, firm, receiver, response, report, booking }
@@ -47,8 +47,7 @@ impl Story {
     }
 
     async fn report(&self, events: &[Value]) -> (u64, u64) {
-        let answer = self.world.report(events).await;
-        assert_eq!(answer.status, 202, "{}", answer.body);
+        let answer = self.world.report(events).await.ok();
         let count = |name: &str| answer.body[name].as_u64().unwrap();
         (count("accepted"), count("duplicates"))
     }

@@ -19,7 +19,7 @@ impl Story {
         for trigger in Trigger::ALL {
             let body = json!({"trigger": trigger.key(), "target_url": self.receiver.url("/"),
                               "form_id": self.firm.form});
-            assert_eq!(self.world.call(&self.firm.key, "POST", "/hooks", body).await.status, 201);
+            self.world.create_hook(&self.firm, body).await.ok();
         }
     }
 
@@ -207,9 +207,5 @@ async fn any_order_comes_to_the_same_deliveries() {
     let missing = expected.iter().find(|(delivery, _)| !queued.contains(*delivery));
     assert_eq!(missing, None, "and its seed");
     assert_eq!(queued.len(), expected.len());
-    let waiting: i64 = sqlx::query_scalar("select count(*) from waiting_facts")
-        .fetch_one(story.world.pool())
-        .await
-        .unwrap();
-    assert_eq!(waiting, 0);
+    assert_eq!(story.world.count("waiting_facts").await, 0);
 }

@@ -146,10 +146,7 @@ async fn a_response_belongs_to_one_form(
             assert_eq!(one.json()["form"]["title"], title, "{event}, saved first: {saved_first}");
         }
         let first = if saved_first { json!(story.firm.form) } else { form["form_id"].clone() };
-        let kept: Uuid = sqlx::query_scalar("select form_id from responses")
-            .fetch_one(story.world.pool())
-            .await
-            .unwrap();
-        assert_eq!(json!(kept), first);
+        let kept = format!("responses where form_id = '{}'", first.as_str().unwrap());
+        assert_eq!(story.world.count(&kept).await, 1);
     }
 }

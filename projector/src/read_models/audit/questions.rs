@@ -7,7 +7,7 @@ use domain::audit::AuditPeriod;
 use domain::audit::merkle::Hash;
 use domain::values::Timestamp;
 use sqlx::types::JsonValue;
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{AuditLog, EntryRow};
@@ -15,12 +15,12 @@ use crate::follow::Projection;
 
 /// The statement that reads the [`EntryRow`]s that meet this condition.
 macro_rules! entries_where {
-    ($condition:literal) => {
+    ($($condition:expr),+) => {
         concat!(
             "select firm_id, sequence, position, at, action, actor_kind, actor_id, subject_kind,
                     subject_id, reason, evidence, entry, previous_hash, hash
                from audit_log where ",
-            $condition
+            $($condition),+
         )
     };
 }
@@ -42,6 +42,110 @@ pub struct AuditFilter {
     pub before: Option<i64>,
 }
 
+/// The statement of the newest `$8` entries of the firm `$1` that meet a filter. The sequence of
+/// the cursor is `$2`, and the filter is `$3` to `$7`: actions, actor, subject, since and until.
+/// What is not asked for is null.
+///
+/// With a column, the statement reads an index of this column and the time. It compares the column
+/// by its order, not for equality. PostgreSQL would guess otherwise that the end of the chain has
+/// enough such entries, and read all of a chain that has few.
+macro_rules! newest_entries {
+    () => {
+        newest_entries!("", "", "", "")
+    };
+    ($column:literal, $value:literal) => {
+        newest_entries!(
+            concat!(" and ", $column, " between ", $value, " and ", $value),
+            concat!($column, ", "),
+            concat!($value, ", "),
+            concat!($column, " desc, ")
+        )
+    };
+    ($condition:expr, $column:expr, $value:expr, $order:expr) => {
+        concat!(
+            "(",
+            entries_where!(
+                "firm_id = $1
+                 and ($3::text[] is null or action = any($3))
+                 and ($4::text is null or actor_kind = $4 or actor_id = $4)
+                 and ($5::text is null or subject_kind = $5 or subject_id = $5)
+                 and at >= coalesce($6, '-infinity'::timestamptz)
+                 and at < coalesce($7, 'infinity'::timestamptz)",
+                $condition,
+                " and (",
+                $column,
+                "at, sequence) < (",
+                $value,
+                "case when $2::bigint is null then 'infinity'
+                      else (select at from audit_log where firm_id = $1 and sequence = $2) end,
+                 coalesce($2, 9223372036854775807))
+                 order by ",
+                $order,
+                "at desc, sequence desc limit $8)"
+            )
+        )
+    };
+}
+
+/// The statement of the newest `$8` of these entries.
+macro_rules! newest_of {
+    ($($entries:expr),+) => {
+        concat!(
+            "select entry.* from (", $($entries),+,
+            ") entry order by at desc, sequence desc limit $8"
+        )
+    };
+}
+
+/// Actions that are looked up one by one, at most. More of them are most of a chain.
+const ACTIONS_LOOKED_UP_MAX: usize = 8;
+
+/// The index that leads to few entries that do not meet the filter.
+#[derive(Debug, Clone, Copy)]
+enum EntryIndex {
+    Time,
+    Action,
+    Actor,
+    Subject,
+}
+
+impl EntryIndex {
+    fn for_filter(filter: &AuditFilter) -> Self {
+        let AuditFilter { actions, actor, subject, .. } = filter;
+        let few_actions =
+            actions.as_ref().is_some_and(|actions| actions.len() <= ACTIONS_LOOKED_UP_MAX);
+        match (subject, actor, actions) {
+            (Some(_), _, _) => Self::Subject,
+            (None, Some(_), _) if !few_actions => Self::Actor,
+            (None, _, Some(_)) => Self::Action,
+            (None, _, None) => Self::Time,
+        }
+    }
+
+    /// The statement that reads by this index. An actor and a subject are asked for by kind or by
+    /// id, and each has an index of its own.
+    const fn statement(self) -> &'static str {
+        match self {
+            Self::Time => newest_entries!(),
+            Self::Action => newest_of!(
+                "select one.* from unnest($3) wanted (action) cross join lateral ",
+                newest_entries!("action", "wanted.action"),
+                " one"
+            ),
+            Self::Actor => newest_of!(
+                newest_entries!("actor_kind", "$4"),
+                " union ",
+                newest_entries!("actor_id", "$4")
+            ),
+            Self::Subject => newest_of!(
+                newest_entries!("subject_kind", "$5"),
+                " union ",
+                newest_entries!("subject_id", "$5")
+            ),
+        }
+    }
+}
+
 /// Lists up to `limit` entries of a firm, newest first: by their time if anything is filtered, else
 /// by their place in the chain. The two orders differ only where clocks of machines do.
 pub async fn list_entries(
@@ -50,162 +154,38 @@ pub async fn list_entries(
     filter: &AuditFilter,
     limit: i64,
 ) -> Result<Vec<EntryRow>, sqlx::Error> {
-    EntryList { firm_id, filter, limit }.build_statement().build_query_as().fetch_all(pool).await
+    let AuditFilter { actions, actor, subject, since, until, before } = filter;
+    if matches!((actions, actor, subject, since, until), (None, None, None, None, None)) {
+        return list_before(pool, firm_id, *before, limit).await;
+    }
+    // An action named twice would give its entries twice.
+    let actions = actions.as_ref().map(|actions| Vec::from_iter(BTreeSet::from_iter(actions)));
+    sqlx::query_as(EntryIndex::for_filter(filter).statement())
+        .bind(firm_id)
+        .bind(before)
+        .bind(actions)
+        .bind(actor)
+        .bind(subject)
+        .bind(since)
+        .bind(until)
+        .bind(limit)
+        .fetch_all(pool)
+        .await
 }
 
-/// Actions that are looked up one by one, at most. More of them are most of a chain.
-const ACTIONS_LOOKED_UP_MAX: usize = 8;
-
-/// A list of entries.
-struct EntryList<'a> {
+/// Lists up to `limit` entries of a chain before this place, newest first.
+async fn list_before(
+    pool: &PgPool,
     firm_id: Uuid,
-    filter: &'a AuditFilter,
+    before: Option<i64>,
     limit: i64,
-}
-
-/// A column of an actor or a subject, and its value.
-type ColumnValue<'a> = (&'static str, &'a str);
-
-/// The index by which the entries are read from their end. A column is compared by its order, not
-/// for equality. PostgreSQL would guess otherwise that the end of the chain has enough such
-/// entries, and read all of a chain that has few.
-#[derive(Clone, Copy)]
-enum EntryIndex<'a> {
-    /// By place.
-    Place,
-    /// By time.
-    Time,
-    /// By actor or subject, then by time.
-    Column(ColumnValue<'a>),
-    /// By the action `wanted.action` of the statement around it, then by time.
-    WantedAction,
-}
-
-impl<'a> EntryList<'a> {
-    fn build_statement(&self) -> QueryBuilder<'a, Postgres> {
-        let AuditFilter { actions, actor, subject, since, until, .. } = self.filter;
-        let is_of_chain = actions.is_none()
-            && [since, until].iter().all(|time| time.is_none())
-            && [actor, subject].iter().all(|one| one.is_none());
-        let is_by_action = actions.as_ref().is_some_and(|actions| {
-            let has_few = actions.len() <= ACTIONS_LOOKED_UP_MAX;
-            subject.is_none() && (has_few || actor.is_none())
-        });
-        let mut statement = QueryBuilder::new("select entry.* from (");
-        let mut between = "";
-        for actor in kind_or_id(["actor_kind", "actor_id"], actor.as_deref()) {
-            for subject in kind_or_id(["subject_kind", "subject_id"], subject.as_deref()) {
-                let index = match subject.or(actor) {
-                    _ if is_of_chain => EntryIndex::Place,
-                    _ if is_by_action => EntryIndex::WantedAction,
-                    Some(column) => EntryIndex::Column(column),
-                    None => EntryIndex::Time,
-                };
-                statement.push(between);
-                self.push_entries(&mut statement, index, [actor, subject]);
-                between = " union ";
-            }
-        }
-        let order = if is_of_chain { "sequence desc" } else { "at desc, sequence desc" };
-        statement.push(") entry order by ").push(order).push(" limit ").push_bind(self.limit);
-        statement
-    }
-
-    /// The newest entries by an index, with these actors and subjects.
-    fn push_entries(
-        &self,
-        statement: &mut QueryBuilder<'a, Postgres>,
-        index: EntryIndex<'a>,
-        parties: [Option<ColumnValue<'a>>; 2],
-    ) {
-        if let (EntryIndex::WantedAction, Some(actions)) = (index, &self.filter.actions) {
-            statement.push("(select one.* from unnest(").push_bind(distinct_actions(actions));
-            statement.push("::text[]) wanted (action) cross join lateral ");
-            self.push_by_index(statement, index, parties);
-            statement.push(" one)");
-        } else {
-            self.push_by_index(statement, index, parties);
-        }
-    }
-
-    fn push_by_index(
-        &self,
-        statement: &mut QueryBuilder<'a, Postgres>,
-        index: EntryIndex<'a>,
-        parties: [Option<ColumnValue<'a>>; 2],
-    ) {
-        let AuditFilter { actions, since, until, before, .. } = self.filter;
-        statement.push(concat!("(", entries_where!("firm_id = "))).push_bind(self.firm_id);
-        let (column, value) = match index {
-            EntryIndex::Place | EntryIndex::Time => (None, None),
-            EntryIndex::Column((column, value)) => (Some(column), Some(value)),
-            EntryIndex::WantedAction => (Some("action"), None),
-        };
-        let push_value = |statement: &mut QueryBuilder<'a, Postgres>| match value {
-            Some(value) => drop(statement.push_bind(value)),
-            None => drop(statement.push("wanted.action")),
-        };
-        if let Some(column) = column {
-            statement.push(format!(" and {column} between "));
-            push_value(statement);
-            statement.push(" and ");
-            push_value(statement);
-        }
-        if let Some(before) = *before {
-            let columns = column.map_or(String::new(), |column| format!("{column}, "));
-            if matches!(index, EntryIndex::Place) {
-                statement.push(" and sequence < ").push_bind(before);
-            } else {
-                statement.push(format!(" and ({columns}at, sequence) < ("));
-                if column.is_some() {
-                    push_value(statement);
-                    statement.push(", ");
-                }
-                statement.push("(select at from audit_log where firm_id = ");
-                statement.push_bind(self.firm_id).push(" and sequence = ").push_bind(before);
-                statement.push("), ").push_bind(before).push(")");
-            }
-        }
-        if !matches!(index, EntryIndex::WantedAction)
-            && let Some(actions) = actions
-        {
-            statement.push(" and action = any(").push_bind(distinct_actions(actions)).push(")");
-        }
-        for (column, value) in parties.into_iter().flatten() {
-            if !matches!(index, EntryIndex::Column((own, _)) if own == column) {
-                statement.push(format!(" and {column} = ")).push_bind(value);
-            }
-        }
-        if let Some(since) = since {
-            statement.push(" and at >= ").push_bind(*since);
-        }
-        if let Some(until) = until {
-            statement.push(" and at < ").push_bind(*until);
-        }
-        let order = match (index, column) {
-            (EntryIndex::Place, _) => "sequence desc".to_owned(),
-            (_, Some(column)) => format!("{column} desc, at desc, sequence desc"),
-            (_, None) => "at desc, sequence desc".to_owned(),
-        };
-        statement.push(format!(" order by {order} limit ")).push_bind(self.limit).push(")");
-    }
-}
-
-/// The columns to look an actor or a subject up by, each with an index of its own; one without a
-/// column if none is asked for.
-fn kind_or_id<'a>(
-    columns: [&'static str; 2],
-    value: Option<&'a str>,
-) -> Vec<Option<ColumnValue<'a>>> {
-    match value {
-        Some(value) => columns.map(|column| Some((column, value))).into(),
-        None => vec![None],
-    }
-}
-
-/// The actions, each once: an action named twice would give its entries twice.
-fn distinct_actions(actions: &[&'static str]) -> Vec<&'static str> {
-    actions.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
+) -> Result<Vec<EntryRow>, sqlx::Error> {
+    sqlx::query_as(entries_where!("firm_id = $1 and sequence < $2 order by sequence desc limit $3"))
+        .bind(firm_id)
+        .bind(before.unwrap_or(i64::MAX))
+        .bind(limit)
+        .fetch_all(pool)
+        .await
 }
 
 /// Lists all entries about a subject, oldest first.
