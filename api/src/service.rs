@@ -10,13 +10,13 @@ use domain::delivery::Hop;
 use domain::delivery::signature::SignedSample;
 use domain::event::{Actor, EventContext, EventWords, OperatorName, Terminal};
 use domain::subscription::{AllowedTargets, Target};
-use eventstore::{AppendError, Clock, RecordedEvent, Store};
+use eventstore::{AppendError, AppendTransaction, Clock, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
 use oidc::Provider;
 use projector::receivers::HostBacklog;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgPool;
 use telemetry::request_id::RequestIds;
 use telemetry::trace;
 use uuid::Uuid;
@@ -138,7 +138,7 @@ pub trait AppendClaimer: Send + Sync {
     /// Queues the deliveries of these occurrences, and claims those that can be sent at once.
     fn queue_and_claim<'a>(
         &'a self,
-        connection: &'a mut PgConnection,
+        appending: &'a mut AppendTransaction<'_>,
         occurrences: &'a [RecordedEvent],
         submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>>;

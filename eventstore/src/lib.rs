@@ -5,6 +5,7 @@
 //! - [`Store`] appends events and runs commands. [`WithAppend`] is a table that changes in the same
 //!   transaction, and [`Outbox`] queues the deliveries of occurrences at the commit. An append
 //!   happens as a whole or not at all.
+//! - [`JoinedWrites`] sends the last writes of a transaction together.
 //! - [`load_aggregate`] reads streams inside a transaction. It locks nothing: a decision holds if
 //!   its append gets the next sequence of each stream.
 //! - [`Fence`] finds the position below which no transaction can add an event any more. It never
@@ -46,6 +47,7 @@ mod failure;
 mod fence;
 pub mod firm_rows;
 mod held;
+mod joined;
 mod life;
 mod load;
 pub mod log_tail;
@@ -75,6 +77,7 @@ pub use event::{NewEvent, RecordedEvent};
 pub use failure::Failure;
 pub use fence::{CaughtUp, Fence, RunningWriters, SettledUpTo};
 pub use held::{ConnectionCache, ReusedConnection};
+pub use joined::JoinedWrites;
 pub use life::{LifeNumber, LifeWatch, SeenEvent, ServerLife};
 pub use load::{StreamName, load_aggregate, load_all, load_first, load_many, load_recorded_at};
 pub use nudge::{Nudge, WakeScope, announce_news, relay_nudges};

@@ -15,6 +15,7 @@ use crate::crash;
 use crate::error::AppendError;
 use crate::event::{NewEvent, RecordedEvent};
 use crate::held::{ConnectionCache, ReusedConnection};
+use crate::joined::JoinedWrites;
 use crate::life::{LifeWatch, SeenEvent};
 use crate::nudge::{Nudge, WakeScope};
 use crate::positions;
@@ -151,6 +152,7 @@ impl Store {
             transaction,
             began: Instant::now(),
             occurrences: Vec::new(),
+            writes: JoinedWrites::default(),
             first_position: None,
             newest: None,
             news: None,
@@ -177,6 +179,7 @@ pub struct AppendTransaction<'a> {
     began: Instant,
     /// Occurrences that list a subscription and are not queued yet.
     occurrences: Vec<RecordedEvent>,
+    writes: JoinedWrites,
     /// The lowest position of this transaction.
     first_position: Option<i64>,
     /// The newest event of this transaction.
@@ -189,6 +192,24 @@ impl AppendTransaction<'_> {
     /// Returns the connection, for reads and writes of the same transaction.
     pub fn connection(&mut self) -> &mut PgConnection {
         &mut self.transaction
+    }
+
+    /// Returns the writes that are sent together before the commit.
+    pub const fn writes(&mut self) -> &mut JoinedWrites {
+        &mut self.writes
+    }
+
+    /// Returns the connection, and the writes that are sent together before the commit.
+    pub fn connection_and_writes(&mut self) -> (&mut PgConnection, &mut JoinedWrites) {
+        (&mut self.transaction, &mut self.writes)
+    }
+
+    /// Sends the joined writes now, because their failure has a meaning for the caller.
+    ///
+    /// # Errors
+    /// [`AppendError`]; the transaction must be dropped then.
+    pub async fn send_writes(&mut self) -> Result<(), AppendError> {
+        Ok(self.writes.execute(&mut self.transaction).await?)
     }
 
     /// Appends all events. A taken place in a stream is a conflict.
@@ -275,7 +296,7 @@ impl AppendTransaction<'_> {
         Ok(())
     }
 
-    /// Queues the deliveries of its occurrences, commits, and wakes the followers if there are new
+    /// Queues the deliveries of its occurrences, sends the joined writes, commits, and wakes the followers if there are new
     /// events.
     ///
     /// # Errors
@@ -287,6 +308,7 @@ impl AppendTransaction<'_> {
             outbox.queue_deliveries(&mut self.transaction, &occurrences).await?;
             self.deliveries_wait();
         }
+        self.send_writes().await?;
         self.require_unpassed().await?;
         crash::point("committing");
         self.transaction.commit().await?;

@@ -11,10 +11,10 @@ use deliverer::send::{SampleExchange, send_sample};
 use deliverer::{AppendLeaser, Dispatcher, LeasedInAppend};
 use domain::delivery::signature::SignedSample;
 use domain::subscription::Target;
-use eventstore::{AppendError, Clock, RecordedEvent};
+use eventstore::{AppendError, AppendTransaction, Clock, RecordedEvent};
 use futures::future::BoxFuture;
 use projector::receivers::HostBacklog;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgPool;
 use vault::responses::NewSubmission;
 
 /// The claim in the append, for the sender of this process.
@@ -23,12 +23,12 @@ struct AppendClaims(AppendLeaser);
 impl AppendClaimer for AppendClaims {
     fn queue_and_claim<'a>(
         &'a self,
-        connection: &'a mut PgConnection,
+        appending: &'a mut AppendTransaction<'_>,
         occurrences: &'a [RecordedEvent],
         submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>> {
         Box::pin(async move {
-            let leased = self.0.queue_deliveries(connection, occurrences, submissions).await?;
+            let leased = self.0.queue_deliveries(appending, occurrences, submissions).await?;
             Ok(Box::new(AppendLease(leased)) as Box<dyn ClaimedInAppend>)
         })
     }

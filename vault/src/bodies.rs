@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
+use eventstore::JoinedWrites;
 use sha2::{Digest, Sha256};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -34,9 +35,9 @@ pub struct StoredBody {
     pub bytes: Vec<u8>,
 }
 
-/// Stores bodies, each encrypted under the data key of its response.
-pub async fn put(
-    connection: &mut PgConnection,
+/// Adds a write that stores bodies, each encrypted under the data key of its response.
+pub fn write(
+    writes: &mut JoinedWrites,
     keys: &DataKeys,
     bodies: &[StoredBody],
     at: DateTime<Utc>,
@@ -47,18 +48,19 @@ pub async fn put(
         let key = keys.get(&body.subject).ok_or(BrokenSeal)?;
         sealed.push(key.seal(&body_purpose(body.body_id), &body.bytes, entropy)?);
     }
-    sqlx::query(
-        "insert into bodies (body_id, firm_id, response_id, sha256, ciphertext, created_at)
-         select t.*, $6 from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[], $5::bytea[]) t",
-    )
-    .bind(bodies.iter().map(|body| body.body_id).collect::<Vec<_>>())
-    .bind(bodies.iter().map(|body| body.subject.firm_id).collect::<Vec<_>>())
-    .bind(bodies.iter().map(|body| body.subject.subject_id).collect::<Vec<_>>())
-    .bind(bodies.iter().map(|body| body.sha256.to_vec()).collect::<Vec<_>>())
-    .bind(sealed)
-    .bind(at)
-    .execute(connection)
-    .await?;
+    writes
+        .add(
+            "frozen as (
+                 insert into bodies (body_id, firm_id, response_id, sha256, ciphertext, created_at)
+                 select t.*, $6::timestamptz
+                   from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[], $5::bytea[]) t)",
+        )
+        .bind(bodies.iter().map(|body| body.body_id).collect::<Vec<_>>())
+        .bind(bodies.iter().map(|body| body.subject.firm_id).collect::<Vec<_>>())
+        .bind(bodies.iter().map(|body| body.subject.subject_id).collect::<Vec<_>>())
+        .bind(bodies.iter().map(|body| body.sha256.to_vec()).collect::<Vec<_>>())
+        .bind(sealed)
+        .bind(at);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use domain::activity::ResponseDocument;
 use domain::delivery::FormPart;
+use eventstore::JoinedWrites;
 use sqlx::{FromRow, PgConnection, PgExecutor};
 use uuid::Uuid;
 
@@ -75,7 +76,7 @@ pub struct ResponseBatch<'a> {
 macro_rules! put_sql {
     ($of_a_response:literal, $of_a_person:literal) => {
         concat!(
-            "with kept as (
+            "kept as (
                  insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at,
                                              document, person_id)
                  select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
@@ -89,25 +90,9 @@ macro_rules! put_sql {
                         as n(firm_id, person_id, response_id)
                         left join kept k using (firm_id, response_id) ",
             $of_a_person,
-            ") select firm_id, response_id from kept"
+            ")"
         )
     };
-}
-
-/// The statement for a prior content.
-const fn put_statement(before: PriorContent) -> &'static str {
-    match before {
-        PriorContent::Nothing => put_sql!("", ""),
-        PriorContent::Anything => put_sql!(
-            "on conflict (firm_id, response_id) do update
-                set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
-                    document = excluded.document,
-                    person_id = coalesce(r.person_id, excluded.person_id)
-              where r.submitted_at is null
-                and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)",
-            "on conflict (firm_id, person_id, response_id) do nothing"
-        ),
-    }
 }
 
 /// Stores responses and returns the responses that changed.
@@ -116,13 +101,45 @@ const fn put_statement(before: PriorContent) -> &'static str {
 /// response; the form stays the first one. `batch.responses` holds a response at most once. The
 /// people that a response names are stored in the same statement. One person of a new response is
 /// kept in the response's own row, so that the response is found by that person's id.
+///
+/// With [`PriorContent::Nothing`] all responses are new. They are then stored with the joined
+/// writes of the transaction.
 pub async fn put(
     connection: &mut PgConnection,
+    writes: &mut JoinedWrites,
     keys: &DataKeys,
     batch: ResponseBatch<'_>,
     entropy: &dyn Entropy,
 ) -> Result<Vec<KeySubject>, VaultError> {
-    let ResponseBatch { responses, named, before } = batch;
+    if batch.before == PriorContent::Nothing {
+        add_values(writes.add(put_sql!("", "")), keys, batch, entropy)?;
+        return Ok(batch.responses.iter().map(StoredResponse::subject).collect());
+    }
+    let mut news = JoinedWrites::default();
+    let stored = put_sql!(
+        "on conflict (firm_id, response_id) do update
+            set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
+                document = excluded.document,
+                person_id = coalesce(r.person_id, excluded.person_id)
+          where r.submitted_at is null
+            and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)",
+        "on conflict (firm_id, person_id, response_id) do nothing"
+    );
+    add_values(news.add(stored), keys, batch, entropy)?;
+    let news: Vec<(Uuid, Uuid)> =
+        news.fetch_all(connection, "firm_id, response_id from kept").await?;
+    Ok(news
+        .into_iter()
+        .map(|(firm_id, response_id)| KeySubject { firm_id, subject_id: response_id })
+        .collect())
+}
+
+fn add_values(
+    writes: &mut JoinedWrites,
+    keys: &DataKeys,
+    ResponseBatch { responses, named, .. }: ResponseBatch<'_>,
+    entropy: &dyn Entropy,
+) -> Result<(), VaultError> {
     let mut sealed = Vec::with_capacity(responses.len());
     for response in responses {
         let bytes = serde_json::to_vec(&response.document)?;
@@ -131,23 +148,18 @@ pub async fn put(
     }
     let one_of_each: HashMap<KeySubject, Uuid> =
         named.iter().map(|one| (one.subject(), one.person_id)).collect();
-    let news: Vec<(Uuid, Uuid)> = sqlx::query_as(put_statement(before))
+    writes
         .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
         .bind(responses.iter().map(|r| r.response_id).collect::<Vec<_>>())
         .bind(responses.iter().map(|r| r.form_id).collect::<Vec<_>>())
         .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
         .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
         .bind(sealed)
-        .bind(responses.iter().map(|r| one_of_each.get(&r.subject())).collect::<Vec<_>>())
+        .bind(responses.iter().map(|r| one_of_each.get(&r.subject()).copied()).collect::<Vec<_>>())
         .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
         .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
-        .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>())
-        .fetch_all(connection)
-        .await?;
-    Ok(news
-        .into_iter()
-        .map(|(firm_id, response_id)| KeySubject { firm_id, subject_id: response_id })
-        .collect())
+        .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>());
+    Ok(())
 }
 
 #[derive(FromRow)]

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use eventstore::AppendTransaction;
 use projector::partials::{self, PartialRow};
 use projector::subjects::SubjectId;
 use sqlx::PgConnection;
@@ -63,12 +64,13 @@ impl BatchIntake<'_> {
     /// Puts the content of the batch into the vault.
     pub(super) async fn keep_content(
         &self,
-        connection: &mut PgConnection,
+        appending: &mut AppendTransaction<'_>,
         plan: BatchPlan,
         encryption: VaultEncryption<'_>,
     ) -> Result<VaultOutcome, IntakeError> {
         let entropy = &*self.service.entropy;
         let keys = encryption.keys;
+        let connection = appending.connection();
         let (reports, places): (Vec<_>, Vec<_>) = plan.reports.into_values().unzip();
         let effects = reports::put(connection, keys, &reports, entropy).await?;
         let mut told_nothing =
@@ -81,7 +83,7 @@ impl BatchIntake<'_> {
         bookings::move_to(connection, &plan.moves).await?;
         bookings::cancel(connection, &plan.cancelled).await?;
         let mut kept =
-            self.keep_responses(connection, plan.responses, &plan.named, encryption).await?;
+            self.keep_responses(appending, plan.responses, &plan.named, encryption).await?;
         kept.unchanged.extend(told_nothing);
         let of_reports =
             reports.iter().map(|report| (report.subject.firm_id, report.subject.subject_id));
@@ -96,7 +98,7 @@ impl BatchIntake<'_> {
     /// Stores responses and names. Skips a submission that the log already has.
     async fn keep_responses(
         &self,
-        connection: &mut PgConnection,
+        appending: &mut AppendTransaction<'_>,
         reported: BTreeMap<KeySubject, ReportedResponse>,
         named: &BTreeSet<NamedOn>,
         VaultEncryption { keys, before, recorded }: VaultEncryption<'_>,
@@ -114,7 +116,8 @@ impl BatchIntake<'_> {
             new.into_iter().map(|reported| (reported.response, reported.places)).unzip();
         let entropy = &*self.service.entropy;
         let batch = ResponseBatch { responses: &put, named, before };
-        let news = responses::put(connection, keys, batch, entropy).await?;
+        let (connection, writes) = appending.connection_and_writes();
+        let news = responses::put(connection, writes, keys, batch, entropy).await?;
         let news: HashSet<KeySubject> = news.into_iter().collect();
         let is_news = |response: &&StoredResponse| news.contains(&response.subject());
         self.begin_hour(connection, put.iter().filter(is_news)).await?;

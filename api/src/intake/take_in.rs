@@ -151,7 +151,7 @@ impl<'a> BatchIntake<'a> {
         unchanged.duplicates.extend(decided.placed.duplicate_places(&recorded, &now_waiting));
         let encryption =
             VaultEncryption { keys: &keys, before: decided.before, recorded: &recorded };
-        let kept = self.keep_content(connection, decided.plan, encryption).await?;
+        let kept = self.keep_content(&mut decided.appending, decided.plan, encryption).await?;
         unchanged.extend(kept.unchanged);
         let claimed = match mode {
             ClaimMode::InAppend => {
@@ -208,9 +208,9 @@ impl<'a> BatchIntake<'a> {
         if occurrences.is_empty() {
             return Ok(None);
         }
-        let claimed =
-            claims.queue_and_claim(appending.connection(), &occurrences, submissions).await;
+        let claimed = claims.queue_and_claim(appending, &occurrences, submissions).await;
         let claimed = claimed.map_err(IntakeError::of_claim)?;
+        appending.send_writes().await.map_err(IntakeError::of_claim)?;
         if claimed.needs_worker() {
             appending.deliveries_wait();
         }

@@ -11,6 +11,7 @@ use domain::delivery::signature::WebhookSecret;
 use domain::delivery::{EventPayload, FormPart, PayloadSource};
 use domain::subscription::Trigger;
 use domain::values::Timestamp;
+use eventstore::JoinedWrites;
 use projector::forms::{self, FormRow};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
@@ -110,7 +111,9 @@ impl ComposeInputs {
         let step_secrets = step_headers::read(connection, keys, &step_ids).await?;
         let mut bodies = thaw_bodies(connection, keys, rows).await?;
         let built = BuiltBodies::new(rows, |row| self.build_body(row), &*deliverer.entropy, now);
-        bodies.extend(freeze_bodies(deliverer, connection, keys, built).await?);
+        let mut writes = JoinedWrites::default();
+        bodies.extend(freeze_bodies(deliverer, &mut writes, keys, built)?);
+        writes.execute(connection).await?;
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
         let targets = deliverer.targets.read_for_hooks(connection, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
@@ -208,9 +211,9 @@ impl<'a> BuiltBodies<'a> {
 }
 
 /// Freezes the built bodies in the vault. Answers with the frozen bodies by delivery.
-pub(super) async fn freeze_bodies(
+pub(super) fn freeze_bodies(
     deliverer: &DelivererContext,
-    connection: &mut PgConnection,
+    writes: &mut JoinedWrites,
     keys: &DataKeys,
     built: BuiltBodies<'_>,
 ) -> Result<HashMap<Uuid, FrozenBody>, DeliveryError> {
@@ -219,7 +222,7 @@ pub(super) async fn freeze_bodies(
         return Ok(HashMap::new());
     }
     let bodies: Vec<StoredBody> = by_occurrence.values().cloned().collect();
-    bodies::put(connection, keys, &bodies, built_at.get(), &*deliverer.entropy).await?;
+    bodies::write(writes, keys, &bodies, built_at.get(), &*deliverer.entropy)?;
     let frozen: HashMap<Uuid, FrozenBody> = by_occurrence
         .into_iter()
         .map(|(occurrence_id, body)| (occurrence_id, to_frozen(body)))

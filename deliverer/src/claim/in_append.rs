@@ -7,8 +7,7 @@
 use std::collections::HashSet;
 
 use domain::subscription::Trigger;
-use eventstore::{RecordedEvent, crash};
-use sqlx::PgConnection;
+use eventstore::{AppendTransaction, RecordedEvent, crash};
 use vault::responses::NewSubmission;
 
 use super::leased::LeasedClaim;
@@ -16,7 +15,7 @@ use super::leasing::{BodySource, RowLeasing, SubmissionsBySubject};
 use crate::error::DeliveryError;
 use crate::limits::SendLimits;
 use crate::outbox::queue::{ListedRows, due_at, list_rows};
-use crate::outbox::row::{NewOutboxRow, OutboxRow, insert_rows};
+use crate::outbox::row::{NewOutboxRow, OutboxRow, write_rows};
 use crate::outbox::unspread::{leave_unspread, occurrences_of};
 use crate::settings::DelivererContext;
 
@@ -42,13 +41,14 @@ pub(crate) struct LeaseContext<'a> {
 
 /// Inserts the rows that these occurrences list. Leases a row only if its submission is at hand,
 /// its lane is open, not locked and without a due row, its firm has nothing unspread, and the
-/// limits have room. Without a lease context every row waits.
+/// limits have room. Without a lease context every row waits. Bodies and rows are inserted with the
+/// joined writes of the append.
 ///
 /// # Errors
 /// [`DeliveryError`]; the transaction must be rolled back then.
 pub(crate) async fn queue_and_lease(
     lease_context: Option<LeaseContext<'_>>,
-    connection: &mut PgConnection,
+    appending: &mut AppendTransaction<'_>,
     occurrences: &[RecordedEvent],
     submissions: &[NewSubmission<'_>],
 ) -> Result<QueuedInAppend, DeliveryError> {
@@ -58,11 +58,12 @@ pub(crate) async fn queue_and_lease(
     let (leasable, mut waiting): (Vec<_>, Vec<_>) =
         rows.into_iter().partition(|row| may_be_leased(row, &submissions));
     let now = due_at(occurrences);
+    let (connection, writes) = appending.connection_and_writes();
     let mut new = Vec::with_capacity(leasable.len() + waiting.len());
     let leased = match lease_context {
         Some(LeaseContext { deliverer, limits }) => {
             let leasing = RowLeasing { deliverer, limits, now };
-            let source = BodySource::AtHand(&submissions);
+            let source = BodySource::AtHand(&submissions, writes);
             let rows = leasing.lease_rows(connection, leasable, source).await?;
             waiting.extend(rows.waiting);
             new.extend(leasing.new_rows(&rows.leased));
@@ -81,7 +82,7 @@ pub(crate) async fn queue_and_lease(
     }
     leave_unspread(connection, &unspread).await?;
     new.extend(waiting.into_iter().map(|row| NewOutboxRow { row, due_at: now, lease: None }));
-    insert_rows(connection, &new).await?;
+    write_rows(writes, &new);
     crash::point("leasing");
     Ok(QueuedInAppend { leased, waits })
 }

@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use domain::delivery::signature::WebhookSecret;
 use domain::subscription::Trigger;
 use domain::values::Timestamp;
+use eventstore::JoinedWrites;
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -33,8 +34,8 @@ pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a NewSubmis
 
 /// The source of bodies.
 pub(crate) enum BodySource<'a, 'b> {
-    /// Submissions at hand. The vault is not read.
-    AtHand(&'a SubmissionsBySubject<'a, 'b>),
+    /// Submissions at hand. The vault is not read, and the bodies are among these joined writes.
+    AtHand(&'a SubmissionsBySubject<'a, 'b>, &'a mut JoinedWrites),
     /// The vault, read as in a claim from the outbox.
     Vault,
 }
@@ -64,8 +65,8 @@ impl RowLeasing<'_> {
         let (leased, waiting) = self.reserve_rows(rows, &lanes);
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
         let composed = match source {
-            BodySource::AtHand(submissions) => {
-                self.compose_at_hand(connection, &rows, submissions, &lanes).await?
+            BodySource::AtHand(submissions, writes) => {
+                self.compose_at_hand(writes, &rows, submissions, &lanes)?
             }
             BodySource::Vault => {
                 compose_deliveries(self.deliverer, connection, &rows, self.now.into()).await?
@@ -123,9 +124,9 @@ impl RowLeasing<'_> {
     }
 
     /// Builds and freezes the bodies of submissions at hand.
-    async fn compose_at_hand(
+    fn compose_at_hand(
         &self,
-        connection: &mut PgConnection,
+        writes: &mut JoinedWrites,
         rows: &[&OutboxRow],
         submissions: &SubmissionsBySubject<'_, '_>,
         lanes: &HashMap<Uuid, OpenLane>,
@@ -142,7 +143,7 @@ impl RowLeasing<'_> {
             payload_bytes(Trigger::FormSubmitted, (*form).clone(), response, None, None)
         };
         let built = BuiltBodies::new(rows, build, &*deliverer.entropy, now);
-        let bodies = freeze_bodies(deliverer, connection, &keys, built).await?;
+        let bodies = freeze_bodies(deliverer, writes, &keys, built)?;
         let mut secrets: HashMap<Uuid, WebhookSecret> = HashMap::new();
         let mut targets = HashMap::new();
         for row in rows {
@@ -200,7 +201,7 @@ async fn open_lanes(
     ))
     .bind(lanes.into_iter().collect::<Vec<_>>())
     .bind(now)
-    .bind(matches!(source, BodySource::AtHand(_)))
+    .bind(matches!(source, BodySource::AtHand(..)))
     .fetch_all(connection)
     .await?;
     Ok(open.into_iter().map(|lane| (lane.lane_id, lane)).collect())

@@ -14,7 +14,7 @@ use domain::event::{EventContext, Traceparent};
 use domain::notice::QueuedNotice;
 use domain::subscription::Trigger;
 use domain::values::Timestamp;
-use eventstore::{NewEvent, RecordedEvent};
+use eventstore::{JoinedWrites, NewEvent, RecordedEvent};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -160,52 +160,59 @@ pub(crate) async fn insert_rows(
     connection: &mut PgConnection,
     rows: &[NewOutboxRow],
 ) -> Result<(), sqlx::Error> {
+    let mut writes = JoinedWrites::default();
+    write_rows(&mut writes, rows);
+    writes.execute(connection).await
+}
+
+/// Adds the write that inserts rows, and wakes the lanes of rows without a lease.
+pub(crate) fn write_rows(writes: &mut JoinedWrites, rows: &[NewOutboxRow]) {
     if rows.is_empty() {
-        return Ok(());
+        return;
     }
     let each = || rows.iter().map(|new| &new.row);
     let leases = || rows.iter().map(|new| new.lease);
     let woken = lanes_to_wake(rows);
-    sqlx::query(
-        "with woken as (
-             insert into lane_wakes (lane_id, due_at)
-             select * from unnest($21::uuid[], $22::timestamptz[]))
-         insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                             response_id, report_id, booking_id, position, sequence, tries,
-                             tries_max, replay_id, traceparent, body_id, body_sha256, due_at,
-                             lease, leased_at, step)
-         select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
-                              $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[], $10::bigint[],
-                              $11::bigint[], $12::int[], $13::int[], $14::uuid[], $15::text[],
-                              $16::uuid[], $17::bytea[], $18::timestamptz[], $19::bigint[],
-                              $20::timestamptz[], $23::jsonb[])",
-    )
-    .bind(each().map(|row| row.delivery_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.lane_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.firm_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.occurrence_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.trigger.as_str()).collect::<Vec<_>>())
-    .bind(each().map(|row| row.form_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.response_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.report_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.booking_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.position).collect::<Vec<_>>())
-    .bind(each().map(|row| row.sequence).collect::<Vec<_>>())
-    .bind(each().map(|row| row.tries).collect::<Vec<_>>())
-    .bind(each().map(|row| row.tries_max).collect::<Vec<_>>())
-    .bind(each().map(|row| row.replay_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.traceparent.as_deref()).collect::<Vec<_>>())
-    .bind(each().map(|row| row.body_id).collect::<Vec<_>>())
-    .bind(each().map(|row| row.body_sha256.as_deref()).collect::<Vec<_>>())
-    .bind(rows.iter().map(|new| new.due_at).collect::<Vec<_>>())
-    .bind(leases().map(|lease| lease.map(|lease| lease.token)).collect::<Vec<_>>())
-    .bind(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect::<Vec<_>>())
-    .bind(woken.keys().copied().collect::<Vec<_>>())
-    .bind(woken.values().copied().collect::<Vec<_>>())
-    .bind(each().map(step_order).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
+    writes
+        .add(
+            "woken as (
+                 insert into lane_wakes (lane_id, due_at)
+                 select * from unnest($21::uuid[], $22::timestamptz[])),
+             queued as (
+                 insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+                                     response_id, report_id, booking_id, position, sequence, tries,
+                                     tries_max, replay_id, traceparent, body_id, body_sha256,
+                                     due_at, lease, leased_at, step)
+                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
+                                      $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[],
+                                      $10::bigint[], $11::bigint[], $12::int[], $13::int[],
+                                      $14::uuid[], $15::text[], $16::uuid[], $17::bytea[],
+                                      $18::timestamptz[], $19::bigint[], $20::timestamptz[],
+                                      $23::jsonb[]))",
+        )
+        .bind(each().map(|row| row.delivery_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.lane_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.firm_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.occurrence_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.trigger.as_str()).collect::<Vec<_>>())
+        .bind(each().map(|row| row.form_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.response_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.report_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.booking_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.position).collect::<Vec<_>>())
+        .bind(each().map(|row| row.sequence).collect::<Vec<_>>())
+        .bind(each().map(|row| row.tries).collect::<Vec<_>>())
+        .bind(each().map(|row| row.tries_max).collect::<Vec<_>>())
+        .bind(each().map(|row| row.replay_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.traceparent.as_deref()).collect::<Vec<_>>())
+        .bind(each().map(|row| row.body_id).collect::<Vec<_>>())
+        .bind(each().map(|row| row.body_sha256.as_deref()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|new| new.due_at).collect::<Vec<_>>())
+        .bind(leases().map(|lease| lease.map(|lease| lease.token)).collect::<Vec<_>>())
+        .bind(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect::<Vec<_>>())
+        .bind(woken.keys().copied().collect::<Vec<_>>())
+        .bind(woken.values().copied().collect::<Vec<_>>())
+        .bind(each().map(step_order).collect::<Vec<_>>());
 }
 
 fn step_order(row: &OutboxRow) -> Option<Json<&StepOrder>> {

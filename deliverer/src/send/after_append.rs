@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use eventstore::{RecordedEvent, crash};
-use sqlx::PgConnection;
+use eventstore::{AppendTransaction, RecordedEvent, crash};
 use telemetry::metrics::CLAIM_SECONDS;
 use vault::responses::NewSubmission;
 
@@ -31,7 +30,7 @@ impl AppendLeaser {
     /// [`DeliveryError`]; the transaction must be rolled back then.
     pub async fn queue_deliveries(
         &self,
-        connection: &mut PgConnection,
+        appending: &mut AppendTransaction<'_>,
         occurrences: &[RecordedEvent],
         submissions: &[NewSubmission<'_>],
     ) -> Result<LeasedInAppend, DeliveryError> {
@@ -40,7 +39,7 @@ impl AppendLeaser {
             .as_deref()
             .map(|Dispatcher { deliverer, limits, .. }| LeaseContext { deliverer, limits });
         let QueuedInAppend { leased, waits } =
-            queue_and_lease(lease_context, connection, occurrences, submissions).await?;
+            queue_and_lease(lease_context, appending, occurrences, submissions).await?;
         Ok(LeasedInAppend { leased: dispatch.zip(leased), waits })
     }
 }

@@ -225,7 +225,7 @@ impl Worker for SpreadWorker {
         let batch = self.spread_next(sender.as_deref()).await?;
         let Some(SpreadBatch { last_firm_id, effect }) = batch else {
             // Firms before the last one may have new occurrences.
-            let last_firm_id = std::mem::replace(&mut self.last_firm_id, Uuid::nil());
+            let last_firm_id = std::mem::take(&mut self.last_firm_id);
             return Ok(if last_firm_id.is_nil() { NextStep::IDLE } else { NextStep::Busy });
         };
         self.last_firm_id = last_firm_id;
