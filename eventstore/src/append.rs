@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::digest::{DigestInput, canonical_json, event_digest};
 use crate::error::AppendError;
 use crate::event::{NewEvent, RecordedEvent};
+use crate::joined::JoinedWrites;
 use crate::positions::{self, cursor_column};
 
 /// The treatment of an event whose sequence is taken in its stream.
@@ -23,9 +24,11 @@ pub(crate) enum OnConflict {
     Skip,
 }
 
-/// Inserts the events in order and returns the new ones with their positions.
+/// Inserts the events in order and returns the new ones with their positions. The joined writes are
+/// sent with them.
 pub(crate) async fn insert_events(
     connection: &mut PgConnection,
+    writes: &mut JoinedWrites,
     events: Vec<NewEvent>,
     taken: OnConflict,
 ) -> Result<Vec<RecordedEvent>, AppendError> {
@@ -33,19 +36,26 @@ pub(crate) async fn insert_events(
         return Ok(Vec::new());
     }
     let columns = EventColumns::new(&events)?;
-    let statement = match taken {
-        OnConflict::Refuse => {
-            concat!(insert_sql!(), " returning position, ", cursor_column!())
-        }
-        OnConflict::Skip => concat!(
-            insert_sql!(),
-            " on conflict (aggregate_type, aggregate_id, sequence) do nothing
-              returning position, ",
-            cursor_column!(),
-            ", aggregate_type, aggregate_id, sequence"
-        ),
-    };
-    let rows = sqlx::query(statement)
+    writes
+        .add(match taken {
+            OnConflict::Refuse => {
+                concat!(
+                    "appended as (",
+                    insert_sql!(),
+                    " returning position, ",
+                    cursor_column!(),
+                    ")"
+                )
+            }
+            OnConflict::Skip => concat!(
+                "appended as (",
+                insert_sql!(),
+                " on conflict (aggregate_type, aggregate_id, sequence) do nothing
+                  returning position, ",
+                cursor_column!(),
+                ", aggregate_type, aggregate_id, sequence)"
+            ),
+        })
         .bind(columns.aggregate_types)
         .bind(columns.aggregate_ids)
         .bind(columns.sequences)
@@ -55,9 +65,8 @@ pub(crate) async fn insert_events(
         .bind(columns.metadata)
         .bind(columns.firm_ids)
         .bind(columns.recorded_at)
-        .bind(&columns.digests)
-        .fetch_all(&mut *connection)
-        .await?;
+        .bind(columns.digests.clone());
+    let rows = writes.fetch_all(connection, "* from appended").await?;
     if let Some(first) = rows.first() {
         positions::require_above(connection, first.try_get(0)?, first.try_get(1)?).await?;
     }

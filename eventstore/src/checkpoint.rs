@@ -6,6 +6,8 @@
 
 use sqlx::PgConnection;
 
+use crate::joined::JoinedWrites;
+
 /// Locks a follower's checkpoint and returns its position. Returns `None` if another process holds
 /// it.
 pub async fn lock_position(
@@ -43,6 +45,14 @@ pub async fn position(
         .bind(name)
         .fetch_optional(connection)
         .await
+}
+
+/// Adds the write that moves a locked checkpoint.
+pub fn write_move(writes: &mut JoinedWrites, name: &'static str, position: i64) {
+    writes
+        .add("moved as (update checkpoints set position = $2 where name = $1)")
+        .bind(name)
+        .bind(position);
 }
 
 /// Moves a locked checkpoint.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::{Arguments, Encode, FromRow, PgConnection, Postgres, Type};
+use sqlx::{Arguments, Encode, PgConnection, Postgres, Type};
 
 /// Writes whose results nobody reads. Each owner of a table adds its own.
 #[derive(Default)]
@@ -70,13 +70,13 @@ impl JoinedWrites {
     ///
     /// # Errors
     /// If one of the writes fails, none is done.
-    pub async fn fetch_all<R: for<'r> FromRow<'r, PgRow> + Send + Unpin>(
-        mut self,
+    pub async fn fetch_all(
+        &mut self,
         connection: &mut PgConnection,
         selected: &'static str,
-    ) -> Result<Vec<R>, sqlx::Error> {
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
         let (statement, arguments) = self.take_statement(selected)?;
-        sqlx::query_as_with(&statement, arguments).fetch_all(connection).await
+        sqlx::query_with(&statement, arguments).fetch_all(connection).await
     }
 
     fn take_statement(&mut self, selected: &str) -> Result<(String, PgArguments), sqlx::Error> {

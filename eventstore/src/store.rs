@@ -194,12 +194,12 @@ impl AppendTransaction<'_> {
         &mut self.transaction
     }
 
-    /// Returns the writes that are sent together before the commit.
+    /// Returns the writes that are sent together, with the next events or before the commit.
     pub const fn writes(&mut self) -> &mut JoinedWrites {
         &mut self.writes
     }
 
-    /// Returns the connection, and the writes that are sent together before the commit.
+    /// Returns the connection and the joined writes.
     pub fn connection_and_writes(&mut self) -> (&mut PgConnection, &mut JoinedWrites) {
         (&mut self.transaction, &mut self.writes)
     }
@@ -242,7 +242,8 @@ impl AppendTransaction<'_> {
         for table in self.store.with_append.iter() {
             table.prepare_append(&mut self.transaction, &mut events).await?;
         }
-        let recorded = insert_events(&mut self.transaction, events, taken).await?;
+        let recorded =
+            insert_events(&mut self.transaction, &mut self.writes, events, taken).await?;
         for event in &recorded {
             self.news.get_or_insert_default().add_event(&event.event);
             self.first_position.get_or_insert(event.position);
@@ -296,8 +297,8 @@ impl AppendTransaction<'_> {
         Ok(())
     }
 
-    /// Queues the deliveries of its occurrences, sends the joined writes, commits, and wakes the followers if there are new
-    /// events.
+    /// Queues the deliveries of its occurrences, sends the joined writes, commits, and wakes the
+    /// followers if there are new events.
     ///
     /// # Errors
     /// [`AppendError`]. If the connection was lost, the caller does not know whether the commit

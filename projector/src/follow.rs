@@ -7,7 +7,8 @@
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{
-    CaughtUp, Clock, Fence, LifeNumber, RecordedEvent, SeenEvent, Store, checkpoint, crash,
+    CaughtUp, Clock, Fence, JoinedWrites, LifeNumber, RecordedEvent, SeenEvent, Store, checkpoint,
+    crash,
 };
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
@@ -74,10 +75,11 @@ pub trait Projection: Send + Sync {
     ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
 
     /// Counts a batch that was applied, in the same transaction. A rebuild applies events again and
-    /// counts none.
+    /// counts none. The joined writes are sent with the move of the checkpoint.
     fn count_batch<'a>(
         &'a self,
         _connection: &'a mut PgConnection,
+        _writes: &'a mut JoinedWrites,
         _events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async { Ok(()) })
@@ -191,12 +193,15 @@ impl<P: Projection> Worker for Follower<P> {
             events_within(read.events[..ready].iter().map(|event| self.projection.rows_max(event)));
         let reached = read.events.get(taken).map_or(read.until, |first| first.position - 1);
         if reached > after {
+            let mut writes = JoinedWrites::default();
             if taken > 0 {
-                self.projection.apply_batch(&mut transaction, &read.events[..taken]).await?;
-                self.projection.count_batch(&mut transaction, &read.events[..taken]).await?;
+                let events = &read.events[..taken];
+                self.projection.apply_batch(&mut transaction, events).await?;
+                self.projection.count_batch(&mut transaction, &mut writes, events).await?;
             }
             crash::point("following");
-            checkpoint::move_to(&mut transaction, P::NAME, reached).await?;
+            checkpoint::write_move(&mut writes, P::NAME, reached);
+            writes.execute(&mut transaction).await?;
             transaction.commit().await?;
         } else {
             // A dropped transaction would hold the checkpoint for some time, and the next look

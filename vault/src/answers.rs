@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
+use eventstore::JoinedWrites;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -29,9 +30,9 @@ pub struct ReceiverAnswer<'a> {
     pub text: String,
 }
 
-/// Stores answers. An attempt that already has an answer keeps it.
-pub async fn put(
-    connection: &mut PgConnection,
+/// Adds a write that stores answers. An attempt that already has an answer keeps it.
+pub fn write(
+    writes: &mut JoinedWrites,
     answers: &[ReceiverAnswer<'_>],
     at: DateTime<Utc>,
     entropy: &dyn Entropy,
@@ -43,19 +44,20 @@ pub async fn put(
         .iter()
         .map(|answer| answer.key.seal(PURPOSE, answer.text.as_bytes(), entropy))
         .collect::<Result<Vec<_>, _>>()?;
-    sqlx::query(
-        "insert into answers (delivery_id, number, firm_id, response_id, answer, received_at)
-         select t.*, $6 from unnest($1::uuid[], $2::int[], $3::uuid[], $4::uuid[], $5::bytea[]) t
-             on conflict do nothing",
-    )
-    .bind(answers.iter().map(|answer| answer.delivery_id).collect::<Vec<_>>())
-    .bind(answers.iter().map(|answer| answer.number).collect::<Vec<_>>())
-    .bind(answers.iter().map(|answer| answer.subject.firm_id).collect::<Vec<_>>())
-    .bind(answers.iter().map(|answer| answer.subject.subject_id).collect::<Vec<_>>())
-    .bind(sealed)
-    .bind(at)
-    .execute(connection)
-    .await?;
+    writes
+        .add(
+            "answered as (
+                 insert into answers (delivery_id, number, firm_id, response_id, answer, received_at)
+                 select t.*, $6::timestamptz
+                   from unnest($1::uuid[], $2::int[], $3::uuid[], $4::uuid[], $5::bytea[]) t
+                     on conflict do nothing)",
+        )
+        .bind(answers.iter().map(|answer| answer.delivery_id).collect::<Vec<_>>())
+        .bind(answers.iter().map(|answer| answer.number).collect::<Vec<_>>())
+        .bind(answers.iter().map(|answer| answer.subject.firm_id).collect::<Vec<_>>())
+        .bind(answers.iter().map(|answer| answer.subject.subject_id).collect::<Vec<_>>())
+        .bind(sealed)
+        .bind(at);
     Ok(())
 }
 

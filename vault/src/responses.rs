@@ -6,7 +6,8 @@ use chrono::{DateTime, Utc};
 use domain::activity::ResponseDocument;
 use domain::delivery::FormPart;
 use eventstore::JoinedWrites;
-use sqlx::{FromRow, PgConnection, PgExecutor};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, PgConnection, PgExecutor, Row};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
@@ -126,12 +127,10 @@ pub async fn put(
         "on conflict (firm_id, person_id, response_id) do nothing"
     );
     add_values(news.add(stored), keys, batch, entropy)?;
-    let news: Vec<(Uuid, Uuid)> =
-        news.fetch_all(connection, "firm_id, response_id from kept").await?;
-    Ok(news
-        .into_iter()
-        .map(|(firm_id, response_id)| KeySubject { firm_id, subject_id: response_id })
-        .collect())
+    let news = news.fetch_all(connection, "firm_id, response_id from kept").await?;
+    let subject =
+        |row: &PgRow| Ok(KeySubject { firm_id: row.try_get(0)?, subject_id: row.try_get(1)? });
+    Ok(news.iter().map(subject).collect::<Result<_, sqlx::Error>>()?)
 }
 
 fn add_values(

@@ -219,14 +219,14 @@ impl<'a> RecordEffects<'a> {
         deliverer: &DelivererContext,
         appending: &mut AppendTransaction<'_>,
     ) -> Result<(), DeliveryError> {
+        let now = deliverer.clock.now().get();
+        rows::write_due_again(appending.writes(), &self.due_again);
+        answers::write(appending.writes(), &self.answers, now, &*deliverer.entropy)?;
         appending.append(self.events).await?;
         let connection = appending.connection();
         drop_rows(connection, &self.ended).await?;
-        rows::put_due_again(connection, &self.due_again).await?;
         rows::move_streams(connection, &self.noted).await?;
         replays::write_outcomes(connection, &self.replayed).await?;
-        let now = deliverer.clock.now().get();
-        answers::put(connection, &self.answers, now, &*deliverer.entropy).await?;
         lanes::due_by(connection, &self.due, now).await?;
         Ok(())
     }

@@ -41,8 +41,8 @@ pub(super) async fn record_notices(
         }
     }
     drop_rows(connection, &effects.ended).await?;
-    rows::put_due_again(connection, &effects.due_again).await?;
     lanes::due_by(connection, &effects.due, deliverer.clock.now().get()).await?;
+    rows::write_due_again(appending.writes(), &effects.due_again);
     appending.append_new(effects.events).await?;
     appending.deliveries_wait();
     appending.commit().await?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use domain::delivery::{AnswerVerdict, OutboxPresence};
+use eventstore::JoinedWrites;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -66,26 +67,23 @@ pub(super) fn row_is_kept(finished: &FinishedAttempt) -> bool {
     finished.exchange.answer.verdict() == AnswerVerdict::Retry
 }
 
-/// Makes these rows due again.
-pub(super) async fn put_due_again(
-    connection: &mut PgConnection,
-    due_again: &[(Uuid, DateTime<Utc>, i64)],
-) -> Result<(), sqlx::Error> {
+/// Adds the write that makes these rows due again.
+pub(super) fn write_due_again(writes: &mut JoinedWrites, due_again: &[(Uuid, DateTime<Utc>, i64)]) {
     if due_again.is_empty() {
-        return Ok(());
+        return;
     }
-    sqlx::query(
-        "update outbox o set due_at = t.due_at, sequence = t.sequence, lease = null, leased_at = null
-           from unnest($1::uuid[], $2::timestamptz[], $3::bigint[])
-                as t(delivery_id, due_at, sequence)
-          where o.delivery_id = t.delivery_id and o.delivery_id = any($1)",
-    )
-    .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-    .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
-    .bind(due_again.iter().map(|(.., sequence)| *sequence).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
+    writes
+        .add(
+            "due_again as (
+                 update outbox o
+                    set due_at = t.due_at, sequence = t.sequence, lease = null, leased_at = null
+                   from unnest($1::uuid[], $2::timestamptz[], $3::bigint[])
+                        as t(delivery_id, due_at, sequence)
+                  where o.delivery_id = t.delivery_id and o.delivery_id = any($1))",
+        )
+        .bind(due_again.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+        .bind(due_again.iter().map(|(_, at, _)| *at).collect::<Vec<_>>())
+        .bind(due_again.iter().map(|(.., sequence)| *sequence).collect::<Vec<_>>());
 }
 
 /// Moves the stream ends of these rows.

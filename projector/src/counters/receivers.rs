@@ -9,7 +9,7 @@ use domain::delivery::{Attempt, DeliveryEvent};
 use domain::event::Event;
 use domain::subscription::host_of;
 use domain::values::Timestamp;
-use eventstore::RecordedEvent;
+use eventstore::{JoinedWrites, RecordedEvent};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -29,6 +29,7 @@ pub struct HostBacklog {
 /// Counts the attempts among these events. Their deliveries are in the read model.
 pub(crate) async fn count_attempts(
     connection: &mut PgConnection,
+    writes: &mut JoinedWrites,
     events: &[RecordedEvent],
 ) -> Result<(), sqlx::Error> {
     let attempts: Vec<(Uuid, &Attempt)> = events.iter().filter_map(delivery_attempt).collect();
@@ -43,8 +44,11 @@ pub(crate) async fn count_attempts(
         }
     }
     tallies.retain(|_, tally| tally.last.is_some());
-    note_last(connection, &tallies).await?;
-    add_hours(connection, &tallies).await
+    if !tallies.is_empty() {
+        write_last(writes, &tallies);
+        write_hours(writes, &tallies);
+    }
+    Ok(())
 }
 
 fn delivery_attempt(recorded: &RecordedEvent) -> Option<(Uuid, &Attempt)> {
@@ -100,14 +104,13 @@ async fn known_deliveries(
 }
 
 /// A batch without a success continues the run of failures before it.
-async fn note_last(
-    connection: &mut PgConnection,
-    tallies: &BTreeMap<&str, ReceiverTally>,
-) -> Result<(), sqlx::Error> {
+fn write_last(writes: &mut JoinedWrites, tallies: &BTreeMap<&str, ReceiverTally>) {
     let of = || tallies.values();
     let last = || of().map(|tally| tally.last.as_ref());
-    sqlx::query(
-        "insert into receivers as r (host, attempted_at, last_status, last_error, succeeded_at,
+    writes
+        .add(
+            "noted as (
+         insert into receivers as r (host, attempted_at, last_status, last_error, succeeded_at,
                                      failing_since, failures)
          select host, attempted_at, last_status, last_error, succeeded_at,
                 coalesce(failing_since, 'infinity'), failures
@@ -123,42 +126,35 @@ async fn note_last(
                                      then excluded.failing_since
                                      else least(r.failing_since, excluded.failing_since) end,
                 failures = excluded.failures
-                           + case when excluded.succeeded_at is null then r.failures else 0 end",
-    )
-    .bind(tallies.keys().copied().collect::<Vec<_>>())
-    .bind(last().map(|last| last.map(|last| last.at.get())).collect::<Vec<_>>())
-    .bind(last().map(|last| last?.status.map(i32::from)).collect::<Vec<_>>())
-    .bind(last().map(|last| last?.error.clone()).collect::<Vec<_>>())
-    .bind(of().map(|tally| tally.succeeded_at.map(Timestamp::get)).collect::<Vec<_>>())
-    .bind(of().map(|tally| tally.failing_since.map(Timestamp::get)).collect::<Vec<_>>())
-    .bind(of().map(|tally| tally.failures).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
+                           + case when excluded.succeeded_at is null then r.failures else 0 end)",
+        )
+        .bind(tallies.keys().copied().collect::<Vec<_>>())
+        .bind(last().map(|last| last.map(|last| last.at.get())).collect::<Vec<_>>())
+        .bind(last().map(|last| last?.status.map(i32::from)).collect::<Vec<_>>())
+        .bind(last().map(|last| last?.error.clone()).collect::<Vec<_>>())
+        .bind(of().map(|tally| tally.succeeded_at.map(Timestamp::get)).collect::<Vec<_>>())
+        .bind(of().map(|tally| tally.failing_since.map(Timestamp::get)).collect::<Vec<_>>())
+        .bind(of().map(|tally| tally.failures).collect::<Vec<_>>());
 }
 
-async fn add_hours(
-    connection: &mut PgConnection,
-    tallies: &BTreeMap<&str, ReceiverTally>,
-) -> Result<(), sqlx::Error> {
+fn write_hours(writes: &mut JoinedWrites, tallies: &BTreeMap<&str, ReceiverTally>) {
     let rows: Vec<_> = tallies
         .iter()
         .flat_map(|(host, tally)| tally.hours.iter().map(move |(hour, count)| (host, hour, count)))
         .collect();
-    sqlx::query(
-        "insert into receiver_hours as h (host, hour, attempts, delivered)
+    writes
+        .add(
+            "counted as (
+         insert into receiver_hours as h (host, hour, attempts, delivered)
          select * from unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[])
              on conflict (host, hour) do update
             set attempts = h.attempts + excluded.attempts,
-                delivered = h.delivered + excluded.delivered",
-    )
-    .bind(rows.iter().map(|(host, ..)| **host).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(_, hour, _)| **hour).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(.., count)| count.attempts).collect::<Vec<_>>())
-    .bind(rows.iter().map(|(.., count)| count.delivered).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
+                delivered = h.delivered + excluded.delivered)",
+        )
+        .bind(rows.iter().map(|(host, ..)| **host).collect::<Vec<_>>())
+        .bind(rows.iter().map(|(_, hour, _)| **hour).collect::<Vec<_>>())
+        .bind(rows.iter().map(|(.., count)| count.attempts).collect::<Vec<_>>())
+        .bind(rows.iter().map(|(.., count)| count.delivered).collect::<Vec<_>>());
 }
 
 /// A host that deliveries were sent to.

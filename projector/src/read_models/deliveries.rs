@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use domain::activity::OccurrenceEvent;
 use domain::event::Event;
-use eventstore::RecordedEvent;
 use eventstore::worker::WakeOn;
+use eventstore::{JoinedWrites, RecordedEvent};
 use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
@@ -74,10 +74,11 @@ impl Projection for DeliveryProjection {
     fn count_batch<'a>(
         &'a self,
         connection: &'a mut PgConnection,
+        writes: &'a mut JoinedWrites,
         events: &'a [RecordedEvent],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            receivers::count_attempts(connection, events).await?;
+            receivers::count_attempts(connection, writes, events).await?;
             episodes::take_events(connection, events).await
         })
     }
