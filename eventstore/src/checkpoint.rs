@@ -58,13 +58,10 @@ pub fn write_move(writes: &mut JoinedWrites, name: &'static str, position: i64) 
 /// Moves a locked checkpoint.
 pub async fn move_to(
     connection: &mut PgConnection,
-    name: &str,
+    name: &'static str,
     position: i64,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query("update checkpoints set position = $2 where name = $1")
-        .bind(name)
-        .bind(position)
-        .execute(connection)
-        .await?;
-    Ok(())
+    let mut writes = JoinedWrites::default();
+    write_move(&mut writes, name, position);
+    writes.execute(connection).await
 }

@@ -170,7 +170,8 @@ async fn a_look_back_reveals_nothing_erased() {
     let response_id = scene.world.submit(&scene.firm).await;
     scene.receiver.reply([Reply::status(400).body(b"an answer")]);
     scene.world.deliver().await;
-    let (position, id) = (scene.world.last_position().await, scene.world.delivery_ids().await[0]);
+    let position = scene.world.last_position().await;
+    let id = scene.world.first_delivery_id().await;
     let (one, all) = (
         format!("{}&show_answer=a+fault", and(&format!("deliveries/{id}"), &position.to_string())),
         and("deliveries", &position.to_string()),
@@ -255,7 +256,7 @@ async fn a_clock_set_back_hides_no_delivery() {
 async fn future_and_malformed_times_are_refused() {
     let scene = Scene::new().await;
     scene.deliver(200).await;
-    let id = scene.world.delivery_ids().await[0];
+    let id = scene.world.first_delivery_id().await;
     let end = scene.world.last_position().await;
     let (hook, one) = (format!("hooks/{}/history", scene.hook), format!("deliveries/{id}"));
     for path in ["hooks", &hook, "deliveries", &one] {
@@ -282,7 +283,8 @@ async fn operators_look_back_at_the_terminal() {
     scene.world.pass(Duration::from_secs(60));
     scene.world.deliver().await;
     scene.world.remove_hook(&scene.firm, scene.hook).await.ok();
-    let (firm, id) = (scene.firm.id.to_string(), scene.world.delivery_ids().await[0].to_string());
+    let firm = scene.firm.id.to_string();
+    let id = scene.world.first_delivery_id().await.to_string();
     let ask = async |arguments: &[&str]| {
         let mut command = firmforms(&scene.world.database);
         let output = command.args(arguments).args(["--firm", &firm]).output().await.unwrap();

@@ -9,8 +9,6 @@ use sqlx::{ConnectOptions, Executor};
 use tempfile::TempDir;
 use tests::{DatabaseProxy, Fault, Receiver, TestDatabase, World, raw, until_blocked};
 
-use tokio::time::timeout;
-
 use crate::health::health;
 use tests::process::{Listening, Served, call, firmforms, get, serve, serve_with, until};
 use tests::scrape::Scrape;
@@ -196,14 +194,6 @@ async fn e16_slow_calls_delay_nothing_else() {
     assert_eq!(call(served.public, me, &firm.key, "").await.0, 200);
 }
 
-/// Waits until the service has logged this text so many times.
-async fn until_logged(served: &Served, text: &str, count: usize) {
-    let logged = || served.log.lock().unwrap().matches(text).count() >= count;
-    let asked = async { while !logged() && get(served.internal, "/livez").await.0 == 200 {} };
-    timeout(Duration::from_secs(60), asked).await.unwrap();
-    assert!(logged(), "{text}");
-}
-
 /// The failed steps of all workers.
 async fn failed_steps(served: &Served) -> u64 {
     let (_, metrics) = get(served.internal, "/metrics").await;
@@ -234,7 +224,7 @@ async fn an_outage_is_logged_once() {
     assert_eq!(raw::report(served.internal, world.token(), "[]").await.unwrap(), 202);
 
     proxy.set(Fault::Reset);
-    until_logged(&served, "does not answer", 2).await;
+    served.until_logged("does not answer", 2).await;
     while failed_steps(&served).await < 30 {
         assert_eq!(call(served.public, ("GET", "/me"), &firm.key, "").await.0, 503);
     }
@@ -247,7 +237,7 @@ async fn an_outage_is_logged_once() {
 
     proxy.set(Fault::None);
     until(served.internal, "/readyz", 200).await;
-    until_logged(&served, "is back", 2).await;
+    served.until_logged("is back", 2).await;
     let log = served.log.lock().unwrap().clone();
     let loud = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
     let lines: Vec<&str> = log.lines().filter(loud).collect();

@@ -46,11 +46,7 @@ async fn lock(database: &PgConnectOptions, lane_id: Uuid) -> PgConnection {
 
 /// Waits until the service has put so many batches aside.
 async fn put_aside(service: &Served, times: usize) {
-    let is_done =
-        || service.log.lock().unwrap().matches("each lane is recorded alone").count() >= times;
-    while !is_done() {
-        tokio::task::yield_now().await;
-    }
+    service.until_logged("each lane is recorded alone", times).await;
 }
 
 /// The outcomes of a subscription's attempts.

@@ -29,7 +29,9 @@ pub struct Firm {
 impl World {
     /// A firm with an owner, a published form and a key.
     pub async fn firm(&self) -> Firm {
-        let (id, owner, form) = (self.id(), self.id(), self.id());
+        let id = self.id();
+        let owner = self.id();
+        let form = self.id();
         let answer = self
             .report(&[
                 activity(

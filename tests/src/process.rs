@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use sqlx::ConnectOptions;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
+use tokio::time::timeout;
 
 /// The real binary, told where the data is.
 pub fn firmforms(database: &TestDatabase) -> Command {
@@ -48,6 +49,21 @@ pub struct Served {
     pub internal: SocketAddr,
     /// Everything it has logged so far.
     pub log: Arc<Mutex<String>>,
+}
+
+impl Served {
+    /// Waits until the service has logged this text so many times.
+    pub async fn until_logged(&self, text: &str, count: usize) {
+        let logged = || self.log.lock().unwrap().matches(text).count() >= count;
+        let asked = async {
+            while !logged()
+                && matches!(raw::get(self.internal, "/livez").await, Some((StatusCode::OK, _)))
+            {
+            }
+        };
+        timeout(Duration::from_secs(60), asked).await.unwrap();
+        assert!(logged(), "{text}");
+    }
 }
 
 /// A service on free ports, where loopback targets are open.
@@ -150,7 +166,7 @@ pub async fn get(door: SocketAddr, path: &str) -> (StatusCode, String) {
 /// Asks until a door answers with this status.
 pub async fn until(door: SocketAddr, path: &str, status: u16) {
     let asked = async { while get(door, path).await.0 != status {} };
-    tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
+    timeout(Duration::from_secs(60), asked).await.unwrap();
 }
 
 /// One call on a connection of its own; its status, and all of the answer.
@@ -225,7 +241,7 @@ pub async fn crash(mut command: Command, point: &str) {
         panic!("debug builds alone have crash points");
     }
     command.env("CRASH_AT", point).stdout(Stdio::null()).stderr(Stdio::null());
-    let ended = tokio::time::timeout(Duration::from_secs(60), command.status()).await;
+    let ended = timeout(Duration::from_secs(60), command.status()).await;
     assert_killed(ended.expect("it came to its crash point").unwrap(), point);
 }
 

@@ -37,7 +37,7 @@ impl StoredEvent {
         &self.payload[self.event_type.as_str()][name]
     }
 
-    /// Who caused it.
+    /// The actor that caused it.
     #[must_use]
     pub fn actor(&self) -> &str {
         self.metadata["actor"].as_str().unwrap()
@@ -130,7 +130,7 @@ impl World {
 
     /// The position of the log's last event.
     pub async fn last_position(&self) -> i64 {
-        sqlx::query_scalar("select max(position) from events").fetch_one(self.pool()).await.unwrap()
+        self.ask_number("select max(position) from events").await
     }
 
     /// The ids of all deliveries in history, the oldest first.

@@ -116,7 +116,7 @@ pub async fn put(
         add_values(writes.add(put_sql!("", "")), keys, batch, entropy)?;
         return Ok(batch.responses.iter().map(StoredResponse::subject).collect());
     }
-    let mut news = JoinedWrites::default();
+    let mut write = JoinedWrites::default();
     let stored = put_sql!(
         "on conflict (firm_id, response_id) do update
             set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
@@ -126,8 +126,8 @@ pub async fn put(
             and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)",
         "on conflict (firm_id, person_id, response_id) do nothing"
     );
-    add_values(news.add(stored), keys, batch, entropy)?;
-    let news = news.fetch_all(connection, "firm_id, response_id from kept").await?;
+    add_values(write.add(stored), keys, batch, entropy)?;
+    let news = write.fetch_all(connection, "firm_id, response_id from kept").await?;
     let subject =
         |row: &PgRow| Ok(KeySubject { firm_id: row.try_get(0)?, subject_id: row.try_get(1)? });
     Ok(news.iter().map(subject).collect::<Result<_, sqlx::Error>>()?)

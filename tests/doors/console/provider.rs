@@ -908,7 +908,8 @@ fn header_of(answer: &str, name: &str) -> String {
 /// The page of such a sign-in said that something went wrong, and the log said nothing.
 #[tokio::test]
 async fn the_log_explains_a_failed_sign_in() {
-    let (world, provider) = (World::new().await, IdentityProvider::start().await);
+    let world = World::new().await;
+    let provider = IdentityProvider::start().await;
     let served = serve_on(&world.database, &provider, &[]).await;
     world.change_database("drop table sign_ins cascade").await;
     let ask = async |path: &str, more: &str| {
@@ -921,14 +922,9 @@ async fn the_log_explains_a_failed_sign_in() {
     let back = provider.authorize(&query_of(&header_of(&left, "location: "))).unwrap();
     let (code, page) = ask(back.strip_prefix(ORIGIN).unwrap(), &flow).await;
     assert_eq!(code, 503, "{page}");
-    let log = || served.log.lock().unwrap().clone();
-    let told = async {
-        while !log().contains("a call failed") {
-            ask("/livez", "").await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
-    assert!(log().contains("sign_ins"), "{}", log());
+    served.until_logged("a call failed", 1).await;
+    let log = served.log.lock().unwrap().clone();
+    assert!(log.contains("sign_ins"), "{log}");
 }
 
 /// The real process, whose log a person reads.
@@ -961,14 +957,8 @@ async fn the_log_explains_refusals_without_secrets() {
             secrets.push(header_of(&page, "set-cookie: ").split_once('=').unwrap().1.to_owned());
         }
     }
-    let log = || served.log.lock().unwrap().clone();
-    let told = async {
-        while !log().contains("nobody signed in by the provider") {
-            ask("/livez", "").await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
-    let log = log();
+    served.until_logged("nobody signed in by the provider", 1).await;
+    let log = served.log.lock().unwrap().clone();
     assert!(log.contains("the provider cannot be asked: "), "{log}");
     assert!(log.contains("it answered 500 Internal Server Error"), "{log}");
     assert!(log.contains("a user of the provider has no role here, and was refused"), "{log}");

@@ -44,7 +44,7 @@ pub struct AuditFilter {
 
 /// The statement of the newest `$8` entries of the firm `$1` that meet a filter. The sequence of
 /// the cursor is `$2`, and the filter is `$3` to `$7`: actions, actor, subject, since and until.
-/// What is not asked for is null.
+/// A part that the filter lacks is null.
 ///
 /// With a column, the statement reads an index of this column and the time. It compares the column
 /// by its order, not for equality. PostgreSQL would guess otherwise that the end of the chain has
