@@ -4,6 +4,7 @@
 //! that it can use, and a full disk does not refuse every report. An alarm is a fault that an
 //! operator must end while callers are served.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -21,6 +22,12 @@ use crate::service::Service;
 
 /// Longest wait for a database.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Longest wait for the alarms. The answer must come long before a proxy gives its check up.
+const ALARMS_WITHIN: Duration = Duration::from_millis(500);
+
+/// Longest look at the alarms. A server that is cut off would never answer it.
+const ALARM_LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// A fault that takes no caller away. The texts are for everybody at the internal door, so they
 /// name no firm, no host and no cause.
@@ -63,8 +70,7 @@ pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Err
     let keyring = in_time("the keyring", async {
         vault::ask_keyring(&mut *service.pools.keyring_health.acquire().await?).await
     });
-    let alarms = timeout(ANSWER_WITHIN, raised_alarms(service));
-    let (main, keyring, alarms) = tokio::join!(main, keyring, alarms);
+    let (main, keyring, alarms) = tokio::join!(main, keyring, alarms_in_time(service));
     let missing = main.map_err(Error::Unavailable)?.missing;
     if missing > 0 {
         return Err(Error::Unavailable(format!("the main database lacks {missing} migrations")));
@@ -81,8 +87,7 @@ pub(crate) async fn check_readiness(service: &Service) -> Result<Vec<Alarm>, Err
             }
         }
     }
-    // A slow question takes no caller away.
-    Ok(alarms.ok().and_then(Result::ok).unwrap_or_else(|| vec![ALARMS]))
+    Ok(alarms)
 }
 
 /// Returns the answer of a database, or why there is none in time.
@@ -107,9 +112,25 @@ async fn try_disks(service: &Service) -> Result<DiskSpace, sqlx::Error> {
     }
 }
 
+/// Returns the alarms that are on, or that they could not be read in time. A late look goes on by
+/// itself and the next one waits for it, so slow looks hold one connection together. A look that is
+/// dropped would keep its connection from the pool, and the next would take another one.
+async fn alarms_in_time(service: &Service) -> Vec<Alarm> {
+    let service = service.clone();
+    let look = async move {
+        let turn = Arc::clone(&service.admission.alarm_turn).lock_owned().await;
+        tokio::spawn(async move {
+            let _turn = turn;
+            timeout(ALARM_LOOK_MAX, raised_alarms(&service)).await.ok()?.ok()
+        })
+        .await
+    };
+    let read = timeout(ALARMS_WITHIN, look).await.ok().and_then(Result::ok).flatten();
+    read.unwrap_or_else(|| vec![ALARMS])
+}
+
 /// Returns the alarms that are on.
 async fn raised_alarms(service: &Service) -> Result<Vec<Alarm>, sqlx::Error> {
-    let _turn = service.admission.alarm_turn.lock().await;
     let now = service.clock.now().get();
     let main = &mut *service.pools.health.acquire().await?;
     let states = [

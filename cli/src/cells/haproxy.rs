@@ -41,6 +41,7 @@ defaults
     http-check send meth GET uri /readyz
     http-check expect status 200
     default-server check inter 2s fall 2 rise 1
+    timeout check 5s
     timeout connect 3s
     timeout http-request 30s
     timeout http-keep-alive 60s
