@@ -290,6 +290,39 @@ async fn a_paused_hosts_lanes_hide_no_others() {
     assert_eq!(claimed, HashMap::from([(paused.id, 1)]));
 }
 
+/// A claim takes a few queues of silent hosts. Queues in which all lanes are paused take no place.
+#[tokio::test]
+async fn a_paused_firm_hides_no_silent_host() {
+    let world = World::new().await;
+    let deliverer = deliverer(&world, HostCaps::default());
+    let limits = responsive(&world, 16);
+    let other = busy_firm(&world, "127.0.0.2", 1, 1).await;
+    let park = "with woken as (delete from lane_wakes)
+                update lanes set parked_in = 'u:' || host, due_at = $1";
+    sqlx::query(park).bind(world.clock.now().get()).execute(world.pool()).await.unwrap();
+    sqlx::query(
+        "insert into lanes (lane_id, firm_id, kind, host, due_at, parked_in)
+         select gen_random_uuid(), $2, 'hook', '0.0.0.' || n, $1, 'u:0.0.0.' || n
+           from generate_series(1, 20) n",
+    )
+    .bind(world.clock.now().get())
+    .bind(Uuid::nil())
+    .execute(world.pool())
+    .await
+    .unwrap();
+    sqlx::query(
+        "insert into pauses (pause_id, kind, firm_id, reason, actor, paused_at)
+         select gen_random_uuid(), 'firm', $2, 'test', 'operator:ann', $1",
+    )
+    .bind(world.clock.now().get())
+    .bind(Uuid::nil())
+    .execute(world.pool())
+    .await
+    .unwrap();
+    let claimed = claim_due(&deliverer, &limits).await.unwrap();
+    assert_eq!(by_firm(&claimed), HashMap::from([(other.id, 1)]));
+}
+
 /// Ruling 28: waiting deliveries of a suspended firm are cancelled after 72 hours, and so are later
 /// ones.
 #[tokio::test]

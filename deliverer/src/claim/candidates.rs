@@ -61,6 +61,26 @@ macro_rules! first_due {
     };
 }
 
+/// SQL condition: a queue of parked lanes has a due lane with spare capacity.
+macro_rules! is_claimable {
+    ($queue:literal) => {
+        concat!(
+            "exists (select from (select lane_id, firm_id, host from lanes
+                                   where ",
+            open!(),
+            "                        and parked_in = ",
+            $queue,
+            ".parked_in and due_at <= $5
+                                   order by due_at limit ",
+            lanes_in_window!(),
+            ") waiting
+                      where ",
+            has_capacity!(),
+            ") "
+        )
+    };
+}
+
 /// The lanes with spare capacity that are due at `$5`, `$7` of each kind: `near` are not parked,
 /// and `far` are parked.
 ///
@@ -142,11 +162,16 @@ macro_rules! due_lanes {
                                             where kind = 'firm')
                      and parked_in not in (select 'p:' || hook_id::text from pauses
                                             where kind = 'hook')
-                   order by due_at limit $7)
+                     and ",
+            is_claimable!("queues"),
+            "      order by due_at limit $7)
                  union
                  (select parked_in from visited
                    where due_at <= $5 and parked_in not in (select 'u:' || unnest($2))
-                   limit least($7, $8))
+                     and parked_in not in (select 'u:' || host from pauses where kind = 'host')
+                     and ",
+            is_claimable!("visited"),
+            "      limit least($7, $8))
                  union
                  select parked_in from recovered
                   where due_at <= $5 and parked_in not in (select 'u:' || unnest($2))
