@@ -133,11 +133,13 @@ pub async fn resume(
     Ok(holder.map(|holder| Session { holder, kind, proven_at }))
 }
 
-/// Begins the session of a user, with its entry in the audit log. Returns the text of a new cookie,
-/// or `None` if this way to the provider has led to a session before.
+/// Begins the session of a user, with its entry in the audit log, and ends the session of the
+/// replaced cookie. Returns the text of a new cookie, or `None` if this way to the provider has led
+/// to a session before.
 pub(crate) async fn begin_for_user(
     service: &Service,
     flow_sha256: [u8; 32],
+    replaced: Option<[u8; 32]>,
     scope: &SignInScope,
     proven_at: Option<Timestamp>,
 ) -> Result<Option<String>, Error> {
@@ -162,6 +164,11 @@ pub(crate) async fn begin_for_user(
         return Ok(None);
     }
     sign_ins::name_user(appending.connection(), new).await?;
+    if let Some(replaced) = replaced {
+        let now = service.clock.now().get();
+        let ended = sign_ins::end(appending.connection(), replaced, now).await?;
+        append_ends(service, &mut appending, &ended, holder.actor(), None).await?;
+    }
     let command = SignInCommand::Begin(scope.clone());
     let events = SignIn::default().decide(&command);
     let events = events.map_err(|error| Error::Internal(error.to_string()))?;
@@ -214,14 +221,15 @@ pub async fn end_of_user(service: &Service, user_id: Uuid, reason: &str) -> Resu
     if ended.is_empty() {
         return Err(Error::NotFound);
     }
-    record_ends(service, appending, &ended, service.operator(), reason).await?;
+    append_ends(service, &mut appending, &ended, service.operator(), reason).await?;
+    appending.commit().await?;
     Ok(ended.len())
 }
 
 /// Appends the ends of these sign-ins, whose rows the transaction has changed.
-async fn record_ends(
+async fn append_ends(
     service: &Service,
-    mut appending: AppendTransaction<'_>,
+    appending: &mut AppendTransaction<'_>,
     sign_ins: &[Uuid],
     actor: Actor,
     reason: Option<String>,
@@ -237,7 +245,6 @@ async fn record_ends(
         let events = events.map_err(|error| Error::Internal(error.to_string()))?;
         appending.append(NewEvent::number_after(last, &stream, &context, events)).await?;
     }
-    appending.commit().await?;
     Ok(())
 }
 
@@ -302,7 +309,17 @@ impl Session {
         // The row is changed first, so one of two calls ends the session.
         let now = service.clock.now().get();
         let ended = sign_ins::end(appending.connection(), cookie_sha256, now).await?;
-        record_ends(service, appending, &ended, self.actor(), None).await
+        append_ends(service, &mut appending, &ended, self.actor(), None).await?;
+        Ok(appending.commit().await?)
+    }
+
+    /// SHA-256 of the cookie of a user's session.
+    #[must_use]
+    pub const fn user_cookie(&self) -> Option<[u8; 32]> {
+        match self.kind {
+            SessionKind::OfToken(_) => None,
+            SessionKind::OfUser { cookie_sha256, .. } => Some(cookie_sha256),
+        }
     }
 
     /// Whether the holder may act.

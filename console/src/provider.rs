@@ -89,7 +89,7 @@ pub(crate) async fn come_back(
         (SET_COOKIE, flow_cookie(provider, "", 0)),
     ]);
     let (next, head) = match flow.as_ref().map(SignInFlow::purpose) {
-        Some(FlowPurpose::Act { path, fields }) => {
+        Some(FlowPurpose::Act { path, fields, .. }) => {
             (act_after(&state, &begun, path, fields).await?, html! {})
         }
         Some(FlowPurpose::Page(_)) | None => (

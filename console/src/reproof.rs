@@ -92,7 +92,8 @@ impl SentForm {
         if fields.len() > FIELDS_BYTES_MAX {
             return Err(Refusal::invalid("the form is too long to be kept on the way"));
         }
-        let purpose = FlowPurpose::Act { path, fields };
+        let replaced = self.visit.session.user_cookie();
+        let purpose = FlowPurpose::Act { path, fields, replaced };
         let flow = SignInFlow::begin(&state.service, purpose);
         let address = match flow.provider_address(&state.service, provider).await {
             Ok(address) => address,

@@ -41,6 +41,8 @@ pub enum FlowPurpose {
         path: String,
         /// The fields of its form, as a query.
         fields: String,
+        /// SHA-256 of the cookie of the session that the sign-in ends.
+        replaced: Option<[u8; 32]>,
     },
 }
 
@@ -49,15 +51,32 @@ impl FlowPurpose {
     fn cookie_text(&self) -> String {
         match self {
             Self::Page(page) => page.clone(),
-            Self::Act { path, fields } => format!("act {path} {fields}"),
+            Self::Act { path, fields, replaced: None } => format!("act {path} {fields}"),
+            Self::Act { path, fields, replaced: Some(replaced) } => {
+                format!("act {} {path} {fields}", URL_SAFE_NO_PAD.encode(replaced))
+            }
         }
     }
 
     fn read(text: &str) -> Self {
-        let act = text.strip_prefix("act ").and_then(|act| act.split_once(' '));
-        match act {
-            Some((path, fields)) => Self::Act { path: path.to_owned(), fields: fields.to_owned() },
-            None => Self::Page(text.to_owned()),
+        Self::read_act(text).unwrap_or_else(|| Self::Page(text.to_owned()))
+    }
+
+    fn read_act(text: &str) -> Option<Self> {
+        let act = text.strip_prefix("act ")?;
+        let (replaced, form) = match act.split_once(' ')? {
+            (first, _) if first.starts_with('/') => (None, act),
+            (first, form) => (Some(URL_SAFE_NO_PAD.decode(first).ok()?.try_into().ok()?), form),
+        };
+        let (path, fields) = form.split_once(' ')?;
+        Some(Self::Act { path: path.to_owned(), fields: fields.to_owned(), replaced })
+    }
+
+    /// SHA-256 of the cookie of the session that the sign-in ends.
+    const fn replaced(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Page(_) => None,
+            Self::Act { replaced, .. } => *replaced,
         }
     }
 
@@ -210,7 +229,9 @@ impl SignInFlow {
         };
         drop(asked);
         let scope = user.session_scope(role, (now.get() + SESSION_TIME).into());
-        let cookie = sessions::begin_for_user(service, self.sha256(), &scope, proven_at).await?;
+        let replaced = self.purpose.replaced();
+        let cookie =
+            sessions::begin_for_user(service, self.sha256(), replaced, &scope, proven_at).await?;
         let cookie = cookie.ok_or(FlowError::NoFlow)?;
         Ok(BegunSession { cookie, name: scope.name })
     }
@@ -250,11 +271,14 @@ mod tests {
     async fn the_cookie_keeps_the_act_that_waits() {
         let service = nowhere();
         let fields = "reason=a+b%0Ac&prefix=ffk_x".to_owned();
-        let act = FlowPurpose::Act { path: "/console/pauses/begin".to_owned(), fields };
-        let flow = SignInFlow::begin(&service, act.clone());
-        let read = SignInFlow::read(&service, &flow.cookie(&service)).unwrap();
-        assert_eq!(*read.purpose(), act);
-        assert_eq!(act.proof_demand(), ProofDemand::Fresh);
+        for replaced in [None, Some([7; 32])] {
+            let (path, fields) = ("/console/pauses/begin".to_owned(), fields.clone());
+            let act = FlowPurpose::Act { path, fields, replaced };
+            let flow = SignInFlow::begin(&service, act.clone());
+            let read = SignInFlow::read(&service, &flow.cookie(&service)).unwrap();
+            assert_eq!(*read.purpose(), act);
+            assert_eq!(act.proof_demand(), ProofDemand::Fresh);
+        }
         let page = flow_to(&service, "/console/act now").purpose().proof_demand();
         assert_eq!(page, ProofDemand::Any);
     }

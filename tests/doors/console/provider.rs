@@ -391,6 +391,8 @@ async fn an_act_continues_after_a_new_proof() {
     assert!(answer.text().contains("a drill &amp; more"), "{}", answer.text());
     let new = cookie_of(&answer);
     assert_ne!(new, cookie);
+    let old = console.open(&cookie, "/console/pauses.json").await;
+    assert_eq!(old.status, 401, "the session before has ended");
     let token = value_of(answer.text(), "form_token");
     assert_eq!(value_of(answer.text(), "all"), "ALL");
     let back = value_of(answer.text(), "back");
