@@ -26,14 +26,6 @@ const WAITING_EVENTS_MAX: usize = 20_000;
 /// The number of positions that one step passes, however few of their events it reads.
 const POSITIONS_PER_STEP: i64 = 10_000;
 
-/// The shortest time from one step to the step that a nudge asks for. A busy follower does not
-/// wait. A read model is behind the log by up to this much.
-const STEP_INTERVAL_MIN: Duration = Duration::from_millis(100);
-
-/// The longest time between two looks while events keep coming. A delivery that begins and ends
-/// within this time is written once.
-const STEP_INTERVAL_MAX: Duration = Duration::from_millis(300);
-
 /// An event older than this is not held back.
 const HOLD_FOR: Duration = Duration::from_millis(300);
 
@@ -55,6 +47,13 @@ pub trait Projection: Send + Sync {
     /// The names of events that this read model does not use. The follower does not read them. An
     /// event with an unknown name is read, and stops the follower.
     const PASSES: &'static [&'static str];
+
+    /// The shortest time from one step to the step that a nudge asks for. A busy follower does not
+    /// wait. The read model is behind the log by up to this much.
+    const STEP_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+    /// The longest time between two looks while events keep coming.
+    const STEP_INTERVAL_MAX: Duration = Duration::from_millis(300);
 
     /// Returns the largest number of rows that an event writes.
     fn rows_max(&self, _event: &RecordedEvent) -> usize {
@@ -157,13 +156,13 @@ impl<P: Projection> Follower<P> {
 impl<P: Projection> Worker for Follower<P> {
     const NAME: &'static str = P::NAME;
     const WAKES: WakeOn = P::WAKES;
-    const STEP_INTERVAL_MIN: Duration = STEP_INTERVAL_MIN;
-    const STEP_INTERVAL_MAX: Duration = STEP_INTERVAL_MAX;
+    const STEP_INTERVAL_MIN: Duration = P::STEP_INTERVAL_MIN;
+    const STEP_INTERVAL_MAX: Duration = P::STEP_INTERVAL_MAX;
     type Error = TailError;
 
     async fn step(&mut self) -> Result<NextStep, TailError> {
         let look = self.fence.look().await?;
-        let idle = if look.more { NextStep::IdleFor(STEP_INTERVAL_MIN) } else { NextStep::IDLE };
+        let idle = if look.more { NextStep::IdleFor(P::STEP_INTERVAL_MIN) } else { NextStep::IDLE };
         if self.done.covers(look) {
             return Ok(idle);
         }
@@ -215,7 +214,7 @@ impl<P: Projection> Worker for Follower<P> {
             return Ok(NextStep::Busy);
         }
         if let Some((_, left)) = held {
-            return Ok(NextStep::IdleFor(left.min(STEP_INTERVAL_MAX)));
+            return Ok(NextStep::IdleFor(left.min(HOLD_FOR)));
         }
         self.done.up_to(look);
         Ok(idle)

@@ -7,6 +7,7 @@ mod of_hook;
 mod writer;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use domain::activity::OccurrenceEvent;
@@ -34,6 +35,11 @@ impl Projection for DeliveryProjection {
     const NAME: &'static str = "deliveries";
     const WAKES: WakeOn = WakeOn::AnyEvent;
     const PASSES: &'static [&'static str] = &[];
+
+    /// Each step has a dozen round trips. With one step a second they cost little, however few
+    /// events there are.
+    const STEP_INTERVAL_MIN: Duration = Duration::from_millis(900);
+    const STEP_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
     /// Counts one row for each delivery that the event begins or changes.
     fn rows_max(&self, event: &RecordedEvent) -> usize {
