@@ -10,7 +10,7 @@ use domain::delivery::Hop;
 use domain::delivery::signature::SignedSample;
 use domain::event::{Actor, EventContext, EventWords, OperatorName, Terminal};
 use domain::subscription::{AllowedTargets, Target};
-use eventstore::{AppendError, AppendTransaction, Clock, RecordedEvent, Store};
+use eventstore::{AppendError, Clock, OpenAppend, RecordedEvent, Store};
 use futures::future::BoxFuture;
 use inviter::Inviter;
 use ipnet::IpNet;
@@ -138,7 +138,7 @@ pub trait AppendClaimer: Send + Sync {
     /// Queues the deliveries of these occurrences, and claims those that can be sent at once.
     fn queue_and_claim<'a>(
         &'a self,
-        appending: &'a mut AppendTransaction<'_>,
+        appending: OpenAppend<'a>,
         occurrences: &'a [RecordedEvent],
         submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>>;

@@ -45,6 +45,8 @@ pub struct ClaimedAttempt {
     pub subject: KeySubject,
     /// The data key of that response, until it is erased.
     pub key: Option<DataKey>,
+    /// The last sequence of the delivery's stream at the claim.
+    pub sequence: i64,
     /// Number of this attempt. The first one is 1.
     pub number: u32,
     /// Number of this attempt since the delivery was queued or retried. The first one is 1.

@@ -34,7 +34,7 @@ impl DeliveryError {
         }
     }
 
-    fn is_conflict(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Append(AppendError::Conflict))
     }
 

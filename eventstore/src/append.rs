@@ -36,36 +36,27 @@ pub(crate) async fn insert_events(
         return Ok(Vec::new());
     }
     let columns = EventColumns::new(&events)?;
-    writes
-        .add(match taken {
-            OnConflict::Refuse => {
-                concat!(
-                    "appended as (",
-                    insert_sql!(),
-                    " returning position, ",
-                    cursor_column!(),
-                    ")"
-                )
-            }
-            OnConflict::Skip => concat!(
+    let digests = columns.digests.clone();
+    let insert = writes.add(match taken {
+        OnConflict::Refuse => {
+            concat!(
                 "appended as (",
-                insert_sql!(),
-                " on conflict (aggregate_type, aggregate_id, sequence) do nothing
-                  returning position, ",
+                insert_sql!(""),
+                " returning position, ",
                 cursor_column!(),
-                ", aggregate_type, aggregate_id, sequence)"
-            ),
-        })
-        .bind(columns.aggregate_types)
-        .bind(columns.aggregate_ids)
-        .bind(columns.sequences)
-        .bind(columns.event_types)
-        .bind(columns.event_versions)
-        .bind(columns.payloads)
-        .bind(columns.metadata)
-        .bind(columns.firm_ids)
-        .bind(columns.recorded_at)
-        .bind(columns.digests.clone());
+                ")"
+            )
+        }
+        OnConflict::Skip => concat!(
+            "appended as (",
+            insert_sql!(""),
+            " on conflict (aggregate_type, aggregate_id, sequence) do nothing
+              returning position, ",
+            cursor_column!(),
+            ", aggregate_type, aggregate_id, sequence)"
+        ),
+    });
+    columns.bind(insert);
     let rows = writes.fetch_all(connection, "* from appended").await?;
     if let Some(first) = rows.first() {
         positions::require_above(connection, first.try_get(0)?, first.try_get(1)?).await?;
@@ -74,12 +65,41 @@ pub(crate) async fn insert_events(
         OnConflict::Refuse => in_order(&events, &rows)?,
         OnConflict::Skip => by_sequence(&events, &rows)?,
     };
-    Ok(recorded_events(events, columns.digests, positions))
+    Ok(recorded_events(events, digests, positions))
+}
+
+/// Inserts the events in order, in one statement with the joined writes, and returns them with
+/// their positions. The statement is a transaction of its own, so it is refused as a conflict
+/// unless the conditions of the writes hold and no follower has passed its positions. The writes
+/// can read `(select all_of_them from positions)`, the positions of the events in their order.
+pub(crate) async fn insert_at_once(
+    connection: &mut PgConnection,
+    mut writes: JoinedWrites,
+    events: Vec<NewEvent>,
+) -> Result<Vec<RecordedEvent>, AppendError> {
+    let columns = EventColumns::new(&events)?;
+    let digests = columns.digests.clone();
+    columns.bind(writes.add(concat!(
+        "appended as (",
+        insert_sql!("where (select holds from fresh)"),
+        " returning position),
+         positions as materialized (
+             select array_agg(position order by position) as all_of_them from appended)"
+    )));
+    let confirmed = "all_of_them, confirm_append(all_of_them[1], (select holds from fresh))
+                     from positions";
+    let row = writes.fetch_confirmed(connection, confirmed).await?;
+    let positions: Vec<i64> = row.try_get(0)?;
+    if positions.len() != events.len() {
+        return Err(sqlx::Error::RowNotFound.into());
+    }
+    Ok(recorded_events(events, digests, positions.into_iter().map(Some).collect()))
 }
 
 macro_rules! insert_sql {
-    () => {
-        "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
+    ($condition:literal) => {
+        concat!(
+            "insert into events (aggregate_type, aggregate_id, sequence, event_type, event_version,
                              payload, metadata, firm_id, recorded_at, digest)
          select t.aggregate_type, t.aggregate_id, t.sequence, t.event_type, t.event_version,
                 t.payload::json, t.metadata::json, t.firm_id, t.recorded_at, t.digest
@@ -87,8 +107,10 @@ macro_rules! insert_sql {
                        $7::text[], $8::uuid[], $9::timestamptz[], $10::bytea[])
                 with ordinality
                 as t(aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
-                     metadata, firm_id, recorded_at, digest, place)
-          order by t.place"
+                     metadata, firm_id, recorded_at, digest, place) ",
+            $condition,
+            " order by t.place"
+        )
     };
 }
 use insert_sql;
@@ -150,6 +172,20 @@ struct EventColumns {
 }
 
 impl EventColumns {
+    fn bind(self, insert: &mut JoinedWrites) {
+        insert
+            .bind(self.aggregate_types)
+            .bind(self.aggregate_ids)
+            .bind(self.sequences)
+            .bind(self.event_types)
+            .bind(self.event_versions)
+            .bind(self.payloads)
+            .bind(self.metadata)
+            .bind(self.firm_ids)
+            .bind(self.recorded_at)
+            .bind(self.digests);
+    }
+
     fn new(events: &[NewEvent]) -> Result<Self, AppendError> {
         let mut columns = Self::default();
         for event in events {

@@ -24,6 +24,9 @@ pub enum AppendError {
     Unreadable(String),
 }
 
+/// The SQL state of an append in one statement that `confirm_append` refused.
+const NOT_CONFIRMED: &str = "FF001";
+
 /// The reason why reading stopped. No event is ever skipped.
 #[derive(Debug, thiserror::Error)]
 pub enum TailError {
@@ -41,13 +44,14 @@ pub enum TailError {
 }
 
 impl From<sqlx::Error> for AppendError {
-    /// A conflict is a taken place in a stream, a serialization failure or a deadlock. Any other
-    /// violated constraint is a defect and no conflict.
+    /// A conflict is a taken place in a stream, a serialization failure, a deadlock, or an append
+    /// in one statement whose conditions do not hold. Any other violated constraint is a defect and
+    /// no conflict.
     fn from(error: sqlx::Error) -> Self {
         let conflict =
             error.as_database_error().is_some_and(|error| match error.code().as_deref() {
                 Some("23505") => error.constraint() == Some("events_pkey"),
-                Some("40001" | "40P01") => true,
+                Some("40001" | "40P01" | NOT_CONFIRMED) => true,
                 Some(_) | None => false,
             });
         if conflict { Self::Conflict } else { Self::Database(error) }

@@ -220,30 +220,44 @@ impl Fence {
 
 /// The transactions that run at a moment, and write. A worker that deletes rows waits for them: a
 /// transaction that decided before the moment may still insert such rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningWriters {
-    /// All of them have lower ids.
+    /// All of them have lower ids, or none yet.
     below: i64,
+    /// The transactions that were about to write the table. A transaction of one statement has its
+    /// lock before its snapshot, and its id after it.
+    starting: Vec<String>,
 }
 
 impl RunningWriters {
-    /// The transactions that run now. A transaction counts once it has locked or written a row.
-    pub async fn now(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
-        let below =
-            sqlx::query_scalar("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint");
-        Ok(Self { below: below.fetch_one(connection).await? })
+    /// The transactions that run now and write this table. A transaction counts once it has locked
+    /// the table for writes, or has locked or written a row.
+    pub async fn now(connection: &mut PgConnection, table: &str) -> Result<Self, sqlx::Error> {
+        let (below, starting) = sqlx::query_as(
+            "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+                    array(select virtualtransaction from pg_locks
+                           where locktype = 'relation' and mode = 'RowExclusiveLock'
+                             and relation = $1::regclass
+                             and database = (select oid from pg_database
+                                              where datname = current_database()))",
+        )
+        .bind(table)
+        .fetch_one(connection)
+        .await?;
+        Ok(Self { below, starting })
     }
 
     /// Returns whether all of them that have read or written this table have ended. Transactions of
     /// other tables and of other databases of the server are not waited for.
     pub async fn have_left(
-        self,
+        &self,
         connection: &mut PgConnection,
         table: &str,
     ) -> Result<bool, sqlx::Error> {
         // A lock shows only the lower 32 bits of an id, as in `have_ended`.
         sqlx::query_scalar(
-            "select case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
+            "select not exists (select from pg_locks where virtualtransaction = any($3))
+                and case when pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1 then true
                     else not exists (
                         select from pg_locks
                          where locktype = 'transactionid' and mode = 'ExclusiveLock'
@@ -257,6 +271,7 @@ impl RunningWriters {
         )
         .bind(self.below)
         .bind(table)
+        .bind(&self.starting)
         .fetch_one(connection)
         .await
     }

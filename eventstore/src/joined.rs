@@ -1,5 +1,7 @@
 //! Joined writes: inserts of one transaction that are sent together, as one statement. To send a
 //! statement and to wait for its answer costs the service and the server more than most inserts.
+//!
+//! Writes with conditions can be a transaction by themselves ([`crate::Store::append_at_once`]).
 
 use std::fmt::Write;
 
@@ -12,6 +14,8 @@ use sqlx::{Arguments, Encode, PgConnection, Postgres, Type};
 pub struct JoinedWrites {
     /// Common table expressions, with the numbers of their parameters.
     expressions: String,
+    /// What must hold for the writes, as one SQL condition.
+    conditions: String,
     arguments: PgArguments,
     /// The first value that could not be encoded.
     error: Option<BoxDynError>,
@@ -21,21 +25,20 @@ impl JoinedWrites {
     /// Adds a write: common table expressions as in `name as (insert …)`, whose parameters begin at
     /// `$1`. The names are those of no other write. The values follow by [`Self::bind`].
     pub fn add(&mut self, expressions: &'static str) -> &mut Self {
-        let before = self.arguments.len();
-        let separator = if self.is_empty() { "with " } else { ", " };
-        self.expressions.push_str(separator);
-        let mut parts = expressions.split('$');
-        self.expressions.push_str(parts.next().unwrap_or_default());
-        for part in parts {
-            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-            let (number, rest) = part.split_at(digits);
-            let number = number.parse().map_or(0, |number: usize| number + before);
-            let _ = write!(self.expressions, "${number}{rest}");
-        }
+        self.expressions.push_str(if self.is_empty() { "" } else { ", " });
+        push_renumbered(&mut self.expressions, expressions, self.arguments.len());
         self
     }
 
-    /// Adds the next value of the last write.
+    /// Adds a condition that must hold for the writes. Its parameters begin at `$1`, and it may
+    /// name any of the writes. The values follow by [`Self::bind`].
+    pub fn require(&mut self, condition: &'static str) -> &mut Self {
+        self.conditions.push_str(if self.conditions.is_empty() { "" } else { " and " });
+        push_renumbered(&mut self.conditions, condition, self.arguments.len());
+        self
+    }
+
+    /// Adds the next value of the last write or condition.
     pub fn bind<'q, T: Encode<'q, Postgres> + Type<Postgres> + 'q>(
         &mut self,
         value: T,
@@ -79,12 +82,59 @@ impl JoinedWrites {
         sqlx::query_with(&statement, arguments).fetch_all(connection).await
     }
 
+    /// Sends all writes, and returns the row of `select` with these columns and tables. They and
+    /// the writes can read from `fresh` whether the conditions hold. A write can also name a later
+    /// one.
+    pub(crate) async fn fetch_confirmed(
+        mut self,
+        connection: &mut PgConnection,
+        selected: &'static str,
+    ) -> Result<PgRow, sqlx::Error> {
+        let conditions = self.take_conditions();
+        let _ = write!(self.expressions, ", fresh as materialized (select {conditions} as holds)");
+        let (statement, arguments) = self.take_statement(selected)?;
+        let statement = statement.replacen("with ", "with recursive ", 1);
+        sqlx::query_with(&statement, arguments).fetch_one(connection).await
+    }
+
+    /// Returns whether the conditions hold. Nothing may be written with them.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn conditions_hold(
+        mut self,
+        connection: &mut PgConnection,
+    ) -> Result<bool, sqlx::Error> {
+        let conditions = self.take_conditions();
+        let (statement, arguments) = self.take_statement(&conditions)?;
+        sqlx::query_scalar_with(&statement, arguments).fetch_one(connection).await
+    }
+
+    /// Takes the conditions as one SQL condition.
+    fn take_conditions(&mut self) -> String {
+        let conditions = std::mem::take(&mut self.conditions);
+        if conditions.is_empty() { "true".to_owned() } else { conditions }
+    }
+
     fn take_statement(&mut self, selected: &str) -> Result<(String, PgArguments), sqlx::Error> {
-        let Self { expressions, arguments, error } = std::mem::take(self);
-        match error {
-            Some(error) => Err(sqlx::Error::Encode(error)),
-            None => Ok((expressions + " select " + selected, arguments)),
+        let Self { expressions, arguments, error, .. } = std::mem::take(self);
+        if let Some(error) = error {
+            return Err(sqlx::Error::Encode(error));
         }
+        let with = if expressions.is_empty() { "" } else { "with " };
+        Ok((format!("{with}{expressions} select {selected}"), arguments))
+    }
+}
+
+/// Adds a text whose parameters begin at `$1`, and numbers them after the parameters before.
+fn push_renumbered(statement: &mut String, text: &str, before: usize) {
+    let mut parts = text.split('$');
+    statement.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        let number = number.parse().map_or(0, |number: usize| number + before);
+        let _ = write!(statement, "${number}{rest}");
     }
 }
 
@@ -97,12 +147,15 @@ mod tests {
         let mut writes = JoinedWrites::default();
         assert!(writes.is_empty());
         writes.add("a as (insert into a values ($1, $2))").bind(1_i64).bind("x");
+        writes.require("d = $2").require("e = $1");
         writes.add("b as (insert into b select $2, $1 from a where c = $10)").bind(2_i64);
         assert_eq!(
             writes.expressions,
-            "with a as (insert into a values ($1, $2)), \
+            "a as (insert into a values ($1, $2)), \
              b as (insert into b select $4, $3 from a where c = $12)"
         );
         assert!(!writes.is_empty());
+        assert_eq!(writes.take_conditions(), "d = $4 and e = $3");
+        assert_eq!(writes.take_conditions(), "true");
     }
 }

@@ -84,6 +84,9 @@ pub use nudge::{Nudge, WakeScope, announce_news, relay_nudges};
 pub use pool::{answer_within, bring_up, connect, connect_guarded, main_migrations, migrate};
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
 pub use pulse::Pulse;
-pub use store::{AppendTransaction, CHECKED_AFTER, Outbox, Store, WithAppend};
+pub use store::{
+    AppendTransaction, CHECKED_AFTER, EventPositions, OpenAppend, Outbox, StatementAppend, Store,
+    WithAppend, lists_somebody,
+};
 pub use sweep::SweepTimer;
 pub use upcast::Upcasters;

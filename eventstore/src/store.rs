@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::append::{OnConflict, insert_events};
+use crate::append::{OnConflict, insert_at_once, insert_events};
 use crate::crash;
 use crate::error::AppendError;
 use crate::event::{NewEvent, RecordedEvent};
@@ -169,6 +169,78 @@ impl Store {
         appending.commit().await?;
         Ok(recorded)
     }
+
+    /// Appends in one round trip. An ordinary append needs one for its begin, for its commit, and
+    /// for each of its reads and writes.
+    ///
+    /// # Errors
+    /// [`AppendError::Conflict`] if a condition of the writes does not hold, or a row is taken.
+    /// Nothing was appended then. If the connection was lost, the caller does not know whether the
+    /// append happened.
+    pub async fn append_at_once(
+        &self,
+        StatementAppend { events, writes, deliveries_wait }: StatementAppend,
+    ) -> Result<Vec<RecordedEvent>, AppendError> {
+        crash::point("begin");
+        let mut connection = self.connections.take().await?;
+        crash::point("inserted");
+        crash::point("committing");
+        let recorded = match insert_at_once(&mut connection, writes, events).await {
+            Ok(recorded) => recorded,
+            Err(error) => {
+                let error = taken_row(error);
+                if matches!(error, AppendError::Conflict) {
+                    self.connections.give_back(connection);
+                }
+                return Err(error);
+            }
+        };
+        connection.require_this_life()?;
+        crash::point("committed");
+        self.connections.give_back(connection);
+        let mut news = WakeScope { deliveries: deliveries_wait, ..WakeScope::default() };
+        for event in &recorded {
+            news.add_event(&event.event);
+        }
+        if let Some(newest) = recorded.last() {
+            self.life().remember_event(SeenEvent::new(newest));
+        }
+        self.nudge.signal(news);
+        Ok(recorded)
+    }
+}
+
+/// An append under way, for those who queue its deliveries.
+pub struct OpenAppend<'a> {
+    /// A connection. It is in the append's transaction, unless the append is one statement.
+    pub connection: &'a mut PgConnection,
+    /// The writes that are sent with the append.
+    pub writes: &'a mut JoinedWrites,
+    /// The meaning of the positions of its events.
+    pub positions: EventPositions,
+}
+
+/// The meaning of an event's position while its append is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventPositions {
+    /// The event is inserted, and has its position.
+    Known,
+    /// The event is inserted by the statement of the writes. Its position is its place among the
+    /// events, from 1, and `(select all_of_them from positions)[place]` in the writes.
+    OfStatement,
+}
+
+/// An append that is one statement, and so a transaction by itself. Its tables are among its
+/// writes: no [`WithAppend`] is asked, and no [`Outbox`].
+#[derive(Default)]
+pub struct StatementAppend {
+    /// The events, one at least.
+    pub events: Vec<NewEvent>,
+    /// The writes and their conditions. They can read the positions of the events, in their order:
+    /// `(select all_of_them from positions)`.
+    pub writes: JoinedWrites,
+    /// Whether deliveries of these writes wait for a worker.
+    pub deliveries_wait: bool,
 }
 
 /// A transaction that can append. Nothing happens if it is dropped without
@@ -202,6 +274,15 @@ impl AppendTransaction<'_> {
     /// Returns the connection and the joined writes.
     pub fn connection_and_writes(&mut self) -> (&mut PgConnection, &mut JoinedWrites) {
         (&mut self.transaction, &mut self.writes)
+    }
+
+    /// Returns this append for those who queue its deliveries.
+    pub fn open(&mut self) -> OpenAppend<'_> {
+        OpenAppend {
+            connection: &mut self.transaction,
+            writes: &mut self.writes,
+            positions: EventPositions::Known,
+        }
     }
 
     /// Sends the joined writes now, because their failure has a meaning for the caller.
@@ -337,6 +418,18 @@ impl AppendTransaction<'_> {
     }
 }
 
-fn lists_somebody(event: &Event) -> bool {
+/// Classifies a taken row as a conflict. The writes of a statement expect none.
+fn taken_row(error: AppendError) -> AppendError {
+    match error {
+        AppendError::Database(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+            AppendError::Conflict
+        }
+        other => other,
+    }
+}
+
+/// Returns whether the event is an occurrence that lists a subscription.
+#[must_use]
+pub fn lists_somebody(event: &Event) -> bool {
     event.happening().is_some_and(|happening| !happening.hooks.is_empty())
 }

@@ -2,6 +2,7 @@
 //! events that do not hold the SHA-256, so this table is no read model.
 
 use chrono::{DateTime, Utc};
+use eventstore::JoinedWrites;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -118,6 +119,23 @@ pub async fn authenticate(
     .bind(now)
     .fetch_all(connection)
     .await
+}
+
+/// Adds the condition that the tokens with these SHA-256 are active.
+pub fn require_active(writes: &mut JoinedWrites, sha256: Vec<[u8; 32]>, now: DateTime<Utc>) {
+    if sha256.is_empty() {
+        return;
+    }
+    let count = i64::try_from(sha256.len()).unwrap_or(i64::MAX);
+    writes
+        .require(
+            "(select count(*) from tokens
+               where sha256 = any($1) and revoked_at is null
+                 and coalesce(expires_at > $2, true)) = $3",
+        )
+        .bind(sha256)
+        .bind(now)
+        .bind(count);
 }
 
 /// Notes a use of a token. A process asks at most once a minute per token.

@@ -11,7 +11,7 @@ use deliverer::send::{SampleExchange, send_sample};
 use deliverer::{AppendLeaser, Dispatcher, LeasedInAppend};
 use domain::delivery::signature::SignedSample;
 use domain::subscription::Target;
-use eventstore::{AppendError, AppendTransaction, Clock, RecordedEvent};
+use eventstore::{AppendError, Clock, OpenAppend, RecordedEvent};
 use futures::future::BoxFuture;
 use projector::receivers::HostBacklog;
 use sqlx::PgPool;
@@ -23,7 +23,7 @@ struct AppendClaims(AppendLeaser);
 impl AppendClaimer for AppendClaims {
     fn queue_and_claim<'a>(
         &'a self,
-        appending: &'a mut AppendTransaction<'_>,
+        appending: OpenAppend<'a>,
         occurrences: &'a [RecordedEvent],
         submissions: &'a [NewSubmission<'a>],
     ) -> BoxFuture<'a, Result<Box<dyn ClaimedInAppend>, AppendError>> {

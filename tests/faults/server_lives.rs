@@ -8,7 +8,8 @@ use domain::values::Timestamp;
 use eventstore::log_tail::LogTailCheck;
 use eventstore::worker::{NextStep, Worker};
 use eventstore::{
-    AppendError, DatabaseHosts, Fence, LifeWatch, NewEvent, Nudge, PrimaryFollower, Store,
+    AppendError, DatabaseHosts, Fence, JoinedWrites, LifeWatch, NewEvent, Nudge, PrimaryFollower,
+    StatementAppend, Store,
 };
 use sqlx::{ConnectOptions, Executor};
 use tests::{ReplicatedServer, ServerProcess, Templates, TestDatabase, cluster_with, count_rows};
@@ -150,6 +151,32 @@ async fn an_append_below_a_cursor_is_refused() {
     move_cursor(&log, "audit_log", 40).await;
     log.store.append(vec![event(2)]).await.unwrap_err();
     assert_eq!(log.store.append(vec![event(2)]).await.unwrap()[0].position, 41);
+}
+
+/// Nothing of the statement stays, and the ordinary append after it draws higher positions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_below_a_cursor_is_refused() {
+    let log = WatchedLog::start().await;
+    let at_once = |condition| {
+        let mut writes = JoinedWrites::default();
+        writes.add("noted as (insert into checkpoints values ('noted', 0))").require(condition);
+        StatementAppend { events: vec![event(1), event(2)], writes, ..StatementAppend::default() }
+    };
+    let untrue = log.store.append_at_once(at_once("1 = 2")).await;
+    move_cursor(&log, "audit_log", 9).await;
+    let passed = log.store.append_at_once(at_once("1 = 1")).await;
+    for refused in [untrue, passed] {
+        assert!(matches!(refused, Err(AppendError::Conflict)), "{refused:?}");
+    }
+    assert_eq!(count_rows(log.store.pool(), "events").await, 0);
+    assert_eq!(count_rows(log.store.pool(), "checkpoints where name = 'noted'").await, 0);
+    log.store.append(vec![event(1)]).await.unwrap_err();
+    log.store.append(vec![event(1)]).await.unwrap();
+    let appended = log.store.append_at_once(at_once("1 = 1")).await;
+    assert!(matches!(appended, Err(AppendError::Conflict)), "the stream has its first event");
+    let others = StatementAppend { events: vec![event(3), event(4)], ..at_once("1 = 1") };
+    let appended = log.store.append_at_once(others).await.unwrap();
+    assert_eq!(appended.iter().map(|one| one.position).collect::<Vec<_>>(), [12, 13]);
 }
 
 /// A cursor that passes an append under way passes its events for good.

@@ -22,6 +22,9 @@ use crate::server_messages::ServerMessages;
 /// The instruction of a socket filter (BPF) that keeps no byte of a packet.
 const DROP_PACKET: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
+/// The server's message that it is ready, and in no transaction.
+const READY_IDLE: &[u8] = b"Z\0\0\0\x05I";
+
 /// A fault that the proxy causes in the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -34,9 +37,9 @@ pub enum Fault {
     /// Every connection is reset, and every new one.
     Reset,
     /// The COMMIT of a transaction in which this text was sent reaches the server and is carried
-    /// out; its answer is lost with the connection.
+    /// out; its answer is lost with the connection. A statement without a BEGIN commits by itself.
     ResetAfterCommitOf(&'static str),
-    /// Loses the answer to the COMMIT of every transaction.
+    /// Loses the answer to the COMMIT of every transaction that appends.
     ResetAfterCommit,
     /// A connection ends after so many bytes of answers.
     CutAfter(usize),
@@ -295,11 +298,15 @@ impl Shared {
             passed += count;
             let before_commit = messages.find_commit(&bytes[..count]);
             let fault = *self.fault.borrow();
+            let is_meant = *is_meant.borrow();
             let loses_commit = match fault {
                 Fault::ResetAfterCommit => true,
-                Fault::ResetAfterCommitOf(_) => *is_meant.borrow(),
+                Fault::ResetAfterCommitOf(_) => is_meant,
                 _ => false,
             };
+            // After a statement of several, the server is ready within the transaction.
+            let is_by_itself = loses_commit && is_meant && bytes[..count].ends_with(READY_IDLE);
+            let before_commit = before_commit.or(is_by_itself.then_some(0));
             if let Some(before) = before_commit.filter(|_| loses_commit) {
                 client.write_all(&bytes[..before]).await?;
                 self.lost_commits.fetch_add(1, Ordering::SeqCst);
@@ -317,8 +324,12 @@ impl Shared {
 
     /// Whether the fault is about a transaction in which this is sent.
     fn is_meant(&self, asked: &[u8]) -> bool {
-        let Fault::ResetAfterCommitOf(text) = *self.fault.borrow() else { return false };
-        asked.windows(text.len()).any(|bytes| bytes == text.as_bytes())
+        let has = |text: &str| asked.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+        match *self.fault.borrow() {
+            Fault::ResetAfterCommitOf(text) => has(text),
+            Fault::ResetAfterCommit => has("OccurrenceRecorded") || has("DeliveryAttempted"),
+            _ => false,
+        }
     }
 
     async fn out_of_the_hole(&self) {

@@ -2,6 +2,7 @@
 //! their lanes have no other work. Otherwise a later claim leases them.
 
 mod ahead;
+mod at_once;
 mod batches;
 mod gate;
 mod refused;
@@ -61,6 +62,14 @@ impl Scene {
     async fn submit(&self, count: usize) {
         let all: Vec<Value> = (0..count).map(|_| submitted(&self.firm, self.world.id())).collect();
         self.report(&all).await;
+    }
+
+    /// Reports a response in a batch that needs a transaction of several statements.
+    async fn submit_in_steps(&self) {
+        let saved = json!({"response_id": self.world.id(), "form_id": self.firm.form,
+                           "saved_at": "2026-11-01T12:00:00Z", "answers": []});
+        let saved = activity(self.firm.id, "response.saved", saved);
+        self.report(&[submitted(&self.firm, self.world.id()), saved]).await;
     }
 
     async fn report(&self, events: &[Value]) {

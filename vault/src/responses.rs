@@ -113,7 +113,7 @@ pub async fn put(
     entropy: &dyn Entropy,
 ) -> Result<Vec<KeySubject>, VaultError> {
     if batch.before == PriorContent::Nothing {
-        add_values(writes.add(put_sql!("", "")), keys, batch, entropy)?;
+        write_new(writes, keys, batch, entropy)?;
         return Ok(batch.responses.iter().map(StoredResponse::subject).collect());
     }
     let mut write = JoinedWrites::default();
@@ -131,6 +131,16 @@ pub async fn put(
     let subject =
         |row: &PgRow| Ok(KeySubject { firm_id: row.try_get(0)?, subject_id: row.try_get(1)? });
     Ok(news.iter().map(subject).collect::<Result<_, sqlx::Error>>()?)
+}
+
+/// Adds the write that stores new responses and the people that they name.
+pub fn write_new(
+    writes: &mut JoinedWrites,
+    keys: &DataKeys,
+    batch: ResponseBatch<'_>,
+    entropy: &dyn Entropy,
+) -> Result<(), VaultError> {
+    add_values(writes.add(put_sql!("", "")), keys, batch, entropy)
 }
 
 fn add_values(

@@ -7,12 +7,14 @@
 //!
 //! `plan` decides without I/O; `parts`, `facts`, `reported` and `consequences` are its subjects. A
 //! *part* is a report or a booking; its response may come later. `take_in` carries the plan out in
-//! one transaction, and `keep` writes to the vault.
+//! one transaction, and `keep` writes to the vault. `at_once` needs one statement for submissions
+//! of new responses.
 //!
 //! When [`accept()`] has returned, every activity is in the log, in the vault, or a known
 //! duplicate.
 
 mod accept;
+mod at_once;
 mod batch;
 mod calls;
 mod cloudevents;

@@ -9,6 +9,7 @@ use projector::subjects::{self, SubjectId};
 use projector::{activity_ids, firms, partials};
 use sqlx::PgConnection;
 use telemetry::metrics::WORKER_FAILURES;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::responses::{NewSubmission, PriorContent, StoredResponse};
@@ -50,8 +51,9 @@ pub(super) async fn take_in(
     batch: &IntakeBatch,
     trusted: TrustedSource,
 ) -> Result<Vec<IntakeCounts>, IntakeError> {
-    let intake = BatchIntake { service, batch, trusted, subjects: subjects_of(batch) };
-    let mut taken = intake.take_batch_in(intake.begin_append().await?, ClaimMode::InAppend).await;
+    let subjects = subjects_of(batch);
+    let intake = BatchIntake { service, batch, trusted, subjects, keys: OnceCell::new() };
+    let mut taken = intake.take_in_shortest().await;
     if let Err(IntakeError::ClaimRefused(error)) = &taken {
         tracing::warn!(%error, "a claim in an append was refused; its deliveries wait for a claim");
         WORKER_FAILURES.count(&[("worker", "claim_in_append")]);
@@ -92,14 +94,16 @@ pub(super) struct BatchIntake<'a> {
     pub(super) batch: &'a IntakeBatch,
     trusted: TrustedSource,
     /// Subjects whose personal data the batch holds.
-    subjects: Vec<KeySubject>,
+    pub(super) subjects: Vec<KeySubject>,
+    /// Their keys, once they are made.
+    keys: OnceCell<DataKeys>,
 }
 
 /// A batch that was taken in.
-struct TakenBatch {
-    accepted: Vec<IntakeCounts>,
+pub(super) struct TakenBatch {
+    pub(super) accepted: Vec<IntakeCounts>,
     /// Erased subjects whose data the batch held.
-    erased: Vec<KeySubject>,
+    pub(super) erased: Vec<KeySubject>,
 }
 
 /// A batch that is decided and holds its locks.
@@ -115,6 +119,14 @@ struct DecidedBatch<'a> {
 }
 
 impl<'a> BatchIntake<'a> {
+    /// Takes the batch in by one statement if that is possible, otherwise by a transaction of many.
+    async fn take_in_shortest(&self) -> Result<TakenBatch, IntakeError> {
+        if let Some(taken) = self.take_in_at_once().await? {
+            return Ok(taken);
+        }
+        self.take_batch_in(self.begin_append().await?, ClaimMode::InAppend).await
+    }
+
     /// Takes the batch in: decides, appends, stores, leases, commits, sends.
     ///
     /// The keys are made while the batch is decided. The keyring is a database of its own with its
@@ -149,13 +161,12 @@ impl<'a> BatchIntake<'a> {
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut unchanged = std::mem::take(&mut decided.plan.unchanged);
         unchanged.duplicates.extend(decided.placed.duplicate_places(&recorded, &now_waiting));
-        let encryption =
-            VaultEncryption { keys: &keys, before: decided.before, recorded: &recorded };
+        let encryption = VaultEncryption { keys, before: decided.before, recorded: &recorded };
         let kept = self.keep_content(&mut decided.appending, decided.plan, encryption).await?;
         unchanged.extend(kept.unchanged);
         let claimed = match mode {
             ClaimMode::InAppend => {
-                let submissions = self.new_submissions(&decided.known, &kept.submitted, &keys);
+                let submissions = self.new_submissions(&decided.known, &kept.submitted, keys);
                 self.claim_deliveries(&mut decided.appending, &submissions).await?
             }
             ClaimMode::Later => None,
@@ -172,7 +183,7 @@ impl<'a> BatchIntake<'a> {
 
     /// Submissions whose deliveries can be composed here. Their responses are new, and the batch
     /// reports no state of their firm, its members or its forms.
-    fn new_submissions<'b>(
+    pub(super) fn new_submissions<'b>(
         &self,
         known: &'b KnownState,
         submitted: &'b [StoredResponse],
@@ -208,7 +219,7 @@ impl<'a> BatchIntake<'a> {
         if occurrences.is_empty() {
             return Ok(None);
         }
-        let claimed = claims.queue_and_claim(appending, &occurrences, submissions).await;
+        let claimed = claims.queue_and_claim(appending.open(), &occurrences, submissions).await;
         let claimed = claimed.map_err(IntakeError::of_claim)?;
         appending.send_writes().await.map_err(IntakeError::of_claim)?;
         if claimed.needs_worker() {
@@ -217,11 +228,13 @@ impl<'a> BatchIntake<'a> {
         Ok(Some(claimed))
     }
 
-    async fn make_keys(&self) -> Result<DataKeys, IntakeError> {
-        if self.subjects.is_empty() {
-            return Ok(DataKeys::new());
-        }
-        Ok(self.service.keyring.make_keys(&self.subjects, &*self.service.entropy).await?)
+    /// The keys of the batch, made once for all ways to take it in.
+    pub(super) async fn make_keys(&self) -> Result<&DataKeys, IntakeError> {
+        let make = async || match &*self.subjects {
+            [] => Ok(DataKeys::new()),
+            subjects => self.service.keyring.make_keys(subjects, &*self.service.entropy).await,
+        };
+        Ok(self.keys.get_or_try_init(make).await?)
     }
 
     /// Begins the transaction, and first confirms every token that only the cache vouches for.

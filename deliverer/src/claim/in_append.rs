@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use domain::subscription::Trigger;
-use eventstore::{AppendTransaction, RecordedEvent, crash};
+use eventstore::{OpenAppend, RecordedEvent, crash};
 use vault::responses::NewSubmission;
 
 use super::leased::LeasedClaim;
@@ -48,7 +48,7 @@ pub(crate) struct LeaseContext<'a> {
 /// [`DeliveryError`]; the transaction must be rolled back then.
 pub(crate) async fn queue_and_lease(
     lease_context: Option<LeaseContext<'_>>,
-    appending: &mut AppendTransaction<'_>,
+    OpenAppend { connection, writes, positions }: OpenAppend<'_>,
     occurrences: &[RecordedEvent],
     submissions: &[NewSubmission<'_>],
 ) -> Result<QueuedInAppend, DeliveryError> {
@@ -58,12 +58,11 @@ pub(crate) async fn queue_and_lease(
     let (leasable, mut waiting): (Vec<_>, Vec<_>) =
         rows.into_iter().partition(|row| may_be_leased(row, &submissions));
     let now = due_at(occurrences);
-    let (connection, writes) = appending.connection_and_writes();
     let mut new = Vec::with_capacity(leasable.len() + waiting.len());
     let leased = match lease_context {
         Some(LeaseContext { deliverer, limits }) => {
             let leasing = RowLeasing { deliverer, limits, now };
-            let source = BodySource::AtHand(&submissions, writes);
+            let source = BodySource::AtHand { submissions: &submissions, writes, positions };
             let rows = leasing.lease_rows(connection, leasable, source).await?;
             waiting.extend(rows.waiting);
             new.extend(leasing.new_rows(&rows.leased));
@@ -80,9 +79,9 @@ pub(crate) async fn queue_and_lease(
         let has_no_lease = |row: &mut OutboxRow| !with_lease.contains(&row.position);
         unspread.extend(occurrences_of(&waiting.extract_if(.., has_no_lease).collect::<Vec<_>>()));
     }
-    leave_unspread(connection, &unspread).await?;
+    leave_unspread(writes, &unspread, positions);
     new.extend(waiting.into_iter().map(|row| NewOutboxRow { row, due_at: now, lease: None }));
-    write_rows(writes, &new);
+    write_rows(writes, &new, positions);
     crash::point("leasing");
     Ok(QueuedInAppend { leased, waits })
 }

@@ -126,6 +126,7 @@ fn to_attempt(
         trigger: row.trigger.parse().ok(),
         subject: row.subject(),
         key: composed.keys.get(&row.subject()).cloned(),
+        sequence: row.sequence,
         number,
         nth: number,
         origin,

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use domain::delivery::signature::WebhookSecret;
 use domain::subscription::Trigger;
 use domain::values::Timestamp;
-use eventstore::JoinedWrites;
+use eventstore::{EventPositions, JoinedWrites};
 use sqlx::{FromRow, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -35,7 +35,11 @@ pub(crate) type SubmissionsBySubject<'a, 'b> = HashMap<KeySubject, &'a NewSubmis
 /// The source of bodies.
 pub(crate) enum BodySource<'a, 'b> {
     /// Submissions at hand. The vault is not read, and the bodies are among these joined writes.
-    AtHand(&'a SubmissionsBySubject<'a, 'b>, &'a mut JoinedWrites),
+    AtHand {
+        submissions: &'a SubmissionsBySubject<'a, 'b>,
+        writes: &'a mut JoinedWrites,
+        positions: EventPositions,
+    },
     /// The vault, read as in a claim from the outbox.
     Vault,
 }
@@ -65,7 +69,10 @@ impl RowLeasing<'_> {
         let (leased, waiting) = self.reserve_rows(rows, &lanes);
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
         let composed = match source {
-            BodySource::AtHand(submissions, writes) => {
+            BodySource::AtHand { submissions, writes, positions } => {
+                if positions == EventPositions::OfStatement {
+                    require_open(writes, &rows, self.now);
+                }
                 self.compose_at_hand(writes, &rows, submissions, &lanes)?
             }
             BodySource::Vault => {
@@ -172,9 +179,42 @@ struct OpenLane {
     secret: Option<Vec<u8>>,
 }
 
-/// The open lanes of these rows that have no due row, locked. Lanes that another transaction has
-/// locked against this lock are left out. For an append, unspread occurrences of a firm come first,
-/// so the lanes of this firm are left out too.
+/// SQL: the open lanes among `$1` that have no due row at `$2`, locked. With `$3`, also none whose
+/// firm has unspread occurrences, which come first for an append.
+macro_rules! open_lanes_sql {
+    ($lock:literal) => {
+        concat!(
+            "open as materialized (
+                 select lane_id, firm_id, host from lanes
+                  where lane_id = any($1) and cancel_cause is null and paused_at is null
+                    and (due_at is null or due_at > $2) and parked_in is null
+                    and ",
+            not_held!(),
+            "       and not ($3 and exists (select from unspread u
+                                             where u.firm_id = lanes.firm_id)) ",
+            $lock,
+            ")"
+        )
+    };
+}
+
+/// SQL: the targets of the open lanes.
+macro_rules! open_targets_sql {
+    ($lock:literal) => {
+        concat!(
+            "with ",
+            open_lanes_sql!($lock),
+            " select open.lane_id, open.host, h.target_url, s.secret
+                from open
+                join hooks h on h.hook_id = open.lane_id
+                left join webhook_secrets s on s.firm_id = open.firm_id"
+        )
+    };
+}
+
+/// The open lanes of these rows that have no due row. They are locked, unless a later statement
+/// appends: it locks them then ([`require_open`]). Lanes that another transaction has locked
+/// against this lock are left out.
 async fn open_lanes(
     connection: &mut PgConnection,
     rows: &[OutboxRow],
@@ -185,24 +225,32 @@ async fn open_lanes(
         return Ok(HashMap::new());
     }
     let lanes: BTreeSet<Uuid> = rows.iter().map(|row| row.lane_id).collect();
-    let open: Vec<OpenLane> = sqlx::query_as(concat!(
-        "with open as materialized (
-             select lane_id, firm_id, host from lanes
-              where lane_id = any($1) and cancel_cause is null and paused_at is null
-                and (due_at is null or due_at > $2) and parked_in is null
-                and ",
-        not_held!(),
-        "       and not ($3 and exists (select from unspread u where u.firm_id = lanes.firm_id))
-                for key share skip locked)
-         select open.lane_id, open.host, h.target_url, s.secret
-           from open
-           join hooks h on h.hook_id = open.lane_id
-           left join webhook_secrets s on s.firm_id = open.firm_id"
-    ))
-    .bind(lanes.into_iter().collect::<Vec<_>>())
-    .bind(now)
-    .bind(matches!(source, BodySource::AtHand(..)))
-    .fetch_all(connection)
-    .await?;
+    let statement = match source {
+        BodySource::AtHand { positions: EventPositions::OfStatement, .. } => open_targets_sql!(""),
+        BodySource::AtHand { .. } | BodySource::Vault => {
+            open_targets_sql!("for key share skip locked")
+        }
+    };
+    let open: Vec<OpenLane> = sqlx::query_as(statement)
+        .bind(lanes.into_iter().collect::<Vec<_>>())
+        .bind(now)
+        .bind(matches!(source, BodySource::AtHand { .. }))
+        .fetch_all(connection)
+        .await?;
     Ok(open.into_iter().map(|lane| (lane.lane_id, lane)).collect())
+}
+
+/// Adds the lock of the lanes of these rows, and the condition that all are still open.
+fn require_open(writes: &mut JoinedWrites, rows: &[&OutboxRow], now: DateTime<Utc>) {
+    let lanes: BTreeSet<Uuid> = rows.iter().map(|row| row.lane_id).collect();
+    if lanes.is_empty() {
+        return;
+    }
+    let count = i64::try_from(lanes.len()).unwrap_or(i64::MAX);
+    writes
+        .add(open_lanes_sql!("for key share skip locked"))
+        .bind(lanes.into_iter().collect::<Vec<_>>())
+        .bind(now)
+        .bind(true);
+    writes.require("(select count(*) from open) = $1").bind(count);
 }

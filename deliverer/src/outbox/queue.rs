@@ -9,13 +9,13 @@ use std::collections::HashMap;
 
 use domain::activity::Happening;
 use domain::values::Timestamp;
-use eventstore::{AppendError, Outbox, RecordedEvent};
+use eventstore::{AppendError, EventPositions, JoinedWrites, Outbox, RecordedEvent};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::begun;
-use super::row::{NewOutboxRow, OutboxRow, insert_rows};
+use super::row::{NewOutboxRow, OutboxRow, write_rows};
 use super::unspread::{UnspreadOccurrence, leave_unspread};
 
 /// Rows that one call's transaction inserts for its occurrences, at most.
@@ -44,10 +44,13 @@ impl Outbox for AppendQueuer {
     ) -> BoxFuture<'a, Result<(), AppendError>> {
         Box::pin(async move {
             let ListedRows { rows, unspread } = list_rows(occurrences);
-            leave_unspread(connection, &unspread).await?;
             let due =
                 |row: OutboxRow| NewOutboxRow { due_at: due_at(occurrences), row, lease: None };
-            Ok(insert_rows(connection, &rows.into_iter().map(due).collect::<Vec<_>>()).await?)
+            let rows: Vec<_> = rows.into_iter().map(due).collect();
+            let mut writes = JoinedWrites::default();
+            leave_unspread(&mut writes, &unspread, EventPositions::Known);
+            write_rows(&mut writes, &rows, EventPositions::Known);
+            Ok(writes.execute(connection).await?)
         })
     }
 

@@ -14,7 +14,7 @@ use domain::event::{EventContext, Traceparent};
 use domain::notice::QueuedNotice;
 use domain::subscription::Trigger;
 use domain::values::Timestamp;
-use eventstore::{JoinedWrites, NewEvent, RecordedEvent};
+use eventstore::{EventPositions, JoinedWrites, NewEvent, RecordedEvent};
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
@@ -161,12 +161,49 @@ pub(crate) async fn insert_rows(
     rows: &[NewOutboxRow],
 ) -> Result<(), sqlx::Error> {
     let mut writes = JoinedWrites::default();
-    write_rows(&mut writes, rows);
+    write_rows(&mut writes, rows, EventPositions::Known);
     writes.execute(connection).await
 }
 
+/// SQL expression: the positions of an array of places among the events of the same statement.
+macro_rules! positions_of {
+    ($places:literal) => {
+        concat!(
+            "(select array_agg(all_of_them[place] order by nth)
+                from positions, unnest(",
+            $places,
+            ") with ordinality as p(place, nth))"
+        )
+    };
+}
+pub(crate) use positions_of;
+
+/// SQL expression: inserts rows with these positions.
+macro_rules! queue_sql {
+    ($positions:expr) => {
+        concat!(
+            "queued as (
+                 insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+                                     response_id, report_id, booking_id, position, sequence, tries,
+                                     tries_max, replay_id, traceparent, body_id, body_sha256,
+                                     due_at, lease, leased_at, step)
+                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
+                                      $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[], ",
+            $positions,
+            ", $11::bigint[], $12::int[], $13::int[],
+                                      $14::uuid[], $15::text[], $16::uuid[], $17::bytea[],
+                                      $18::timestamptz[], $19::bigint[], $20::timestamptz[],
+                                      $21::jsonb[]))"
+        )
+    };
+}
+
 /// Adds the write that inserts rows, and wakes the lanes of rows without a lease.
-pub(crate) fn write_rows(writes: &mut JoinedWrites, rows: &[NewOutboxRow]) {
+pub(crate) fn write_rows(
+    writes: &mut JoinedWrites,
+    rows: &[NewOutboxRow],
+    positions: EventPositions,
+) {
     if rows.is_empty() {
         return;
     }
@@ -174,22 +211,10 @@ pub(crate) fn write_rows(writes: &mut JoinedWrites, rows: &[NewOutboxRow]) {
     let leases = || rows.iter().map(|new| new.lease);
     let woken = lanes_to_wake(rows);
     writes
-        .add(
-            "woken as (
-                 insert into lane_wakes (lane_id, due_at)
-                 select * from unnest($21::uuid[], $22::timestamptz[])),
-             queued as (
-                 insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                                     response_id, report_id, booking_id, position, sequence, tries,
-                                     tries_max, replay_id, traceparent, body_id, body_sha256,
-                                     due_at, lease, leased_at, step)
-                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
-                                      $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[],
-                                      $10::bigint[], $11::bigint[], $12::int[], $13::int[],
-                                      $14::uuid[], $15::text[], $16::uuid[], $17::bytea[],
-                                      $18::timestamptz[], $19::bigint[], $20::timestamptz[],
-                                      $23::jsonb[]))",
-        )
+        .add(match positions {
+            EventPositions::Known => queue_sql!("$10::bigint[]"),
+            EventPositions::OfStatement => queue_sql!(positions_of!("$10::bigint[]")),
+        })
         .bind(each().map(|row| row.delivery_id).collect::<Vec<_>>())
         .bind(each().map(|row| row.lane_id).collect::<Vec<_>>())
         .bind(each().map(|row| row.firm_id).collect::<Vec<_>>())
@@ -210,9 +235,19 @@ pub(crate) fn write_rows(writes: &mut JoinedWrites, rows: &[NewOutboxRow]) {
         .bind(rows.iter().map(|new| new.due_at).collect::<Vec<_>>())
         .bind(leases().map(|lease| lease.map(|lease| lease.token)).collect::<Vec<_>>())
         .bind(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect::<Vec<_>>())
-        .bind(woken.keys().copied().collect::<Vec<_>>())
-        .bind(woken.values().copied().collect::<Vec<_>>())
         .bind(each().map(step_order).collect::<Vec<_>>());
+    // Each part of a statement has a price, also without rows. Most rows come with a lease.
+    if woken.is_empty() {
+        return;
+    }
+    writes
+        .add(
+            "woken as (
+                 insert into lane_wakes (lane_id, due_at)
+                 select * from unnest($1::uuid[], $2::timestamptz[]))",
+        )
+        .bind(woken.keys().copied().collect::<Vec<_>>())
+        .bind(woken.values().copied().collect::<Vec<_>>());
 }
 
 fn step_order(row: &OutboxRow) -> Option<Json<&StepOrder>> {

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use eventstore::{EventPositions, JoinedWrites};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::row::OutboxRow;
+use super::row::{OutboxRow, positions_of};
 
 /// Rows that the occurrences of one step list, at most, so that its transaction stays well under
 /// 100 ms. Firms share them.
@@ -34,25 +35,37 @@ pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = Unsprea
     occurrences.into_values()
 }
 
-/// Leaves occurrences to the spread worker.
-pub(crate) async fn leave_unspread(
-    connection: &mut PgConnection,
+/// SQL expression: inserts unspread occurrences with these positions.
+macro_rules! unspread_sql {
+    ($positions:expr) => {
+        concat!(
+            "left_unspread as (
+                 insert into unspread (firm_id, position, occurrence_id, rows_listed)
+                 select * from unnest($1::uuid[], ",
+            $positions,
+            ", $3::uuid[], $4::int[]))"
+        )
+    };
+}
+
+/// Adds the write that leaves occurrences to the spread worker.
+pub(crate) fn leave_unspread(
+    writes: &mut JoinedWrites,
     unspread: &[UnspreadOccurrence],
-) -> Result<(), sqlx::Error> {
+    positions: EventPositions,
+) {
     if unspread.is_empty() {
-        return Ok(());
+        return;
     }
-    sqlx::query(
-        "insert into unspread (firm_id, position, occurrence_id, rows_listed)
-         select * from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::int[])",
-    )
-    .bind(unspread.iter().map(|one| one.firm_id).collect::<Vec<_>>())
-    .bind(unspread.iter().map(|one| one.position).collect::<Vec<_>>())
-    .bind(unspread.iter().map(|one| one.occurrence_id).collect::<Vec<_>>())
-    .bind(unspread.iter().map(|one| one.rows_listed).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
+    writes
+        .add(match positions {
+            EventPositions::Known => unspread_sql!("$2::bigint[]"),
+            EventPositions::OfStatement => unspread_sql!(positions_of!("$2::bigint[]")),
+        })
+        .bind(unspread.iter().map(|one| one.firm_id).collect::<Vec<_>>())
+        .bind(unspread.iter().map(|one| one.position).collect::<Vec<_>>())
+        .bind(unspread.iter().map(|one| one.occurrence_id).collect::<Vec<_>>())
+        .bind(unspread.iter().map(|one| one.rows_listed).collect::<Vec<_>>());
 }
 
 /// Takes the next unspread occurrences, of firms after this one in turn. It takes the oldest of

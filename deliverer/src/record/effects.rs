@@ -11,7 +11,7 @@ use domain::delivery::{
 use domain::event::{Actor, EventContext};
 use domain::subscription::{GoneAnswer, SubscriptionCommand, SubscriptionEvent};
 use domain::values::Timestamp;
-use eventstore::{AppendTransaction, NewEvent};
+use eventstore::{AppendTransaction, JoinedWrites, NewEvent};
 use projector::replays;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -212,6 +212,17 @@ impl<'a> RecordEffects<'a> {
         if lane.withdrawn.is_some() {
             lane.subscription = None;
         }
+    }
+
+    /// The events and the joined writes of successes. They have no other effects.
+    pub(super) fn into_events_and_writes(
+        self,
+        deliverer: &DelivererContext,
+    ) -> Result<(Vec<NewEvent>, JoinedWrites), DeliveryError> {
+        let mut writes = JoinedWrites::default();
+        let now = deliverer.clock.now().get();
+        answers::write(&mut writes, &self.answers, now, &*deliverer.entropy)?;
+        Ok((self.events, writes))
     }
 
     pub(super) async fn write_all(

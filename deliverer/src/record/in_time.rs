@@ -5,6 +5,7 @@ use telemetry::metrics::RECORD_SECONDS;
 use tokio::time::Instant;
 
 use super::after::{drop_what_was_erased, settle_warned};
+use super::arrived::{record_arrived, split_batch};
 use super::beside;
 use super::effects::{RecordEffects, SubscriptionOf, erasures_that_matter};
 use super::lane::{firms_with_gone, lanes_of, lock_quotas};
@@ -31,8 +32,15 @@ pub async fn record_batch(
     if batch.is_empty() {
         return Ok(());
     }
-    for late in record_in_time(deliverer, &batch).await? {
-        record_late(deliverer, late).await?;
+    let (arrived, mut others) = split_batch(batch);
+    if !arrived.is_empty() && !record_arrived(deliverer, &arrived).await? {
+        others.extend(arrived);
+        others.sort_by_key(|finished| finished.finished_at);
+    }
+    if !others.is_empty() {
+        for late in record_in_time(deliverer, &others).await? {
+            record_late(deliverer, late).await?;
+        }
     }
     RECORD_SECONDS.observe(&[], began.elapsed());
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use domain::delivery::{AnswerVerdict, CancelCause};
 use domain::subscription::{GoneAnswer, Subscription};
 use domain::values::Timestamp;
-use eventstore::load_all;
+use eventstore::{JoinedWrites, load_all};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -43,6 +43,17 @@ pub(super) struct RecordedSuccess {
 }
 
 impl LaneState {
+    /// An open lane without a 410 since its last success, not locked.
+    pub(super) fn calm() -> Self {
+        Self {
+            is_locked: false,
+            subscription: None,
+            withdrawn: None,
+            subscription_sequence: 0,
+            beside: AnswersBeside::default(),
+        }
+    }
+
     /// Whether the lane has 410s that may be two in a row, once other answers are recorded.
     pub(super) fn is_undecided(&self) -> bool {
         let gone = self.subscription.as_ref().map_or(&[][..], Subscription::gone_answers);
@@ -133,6 +144,17 @@ pub(super) async fn read_lanes(
     lane_ids: &[Uuid],
 ) -> Result<Vec<LaneStateRow>, sqlx::Error> {
     sqlx::query_as(lane_state_columns!()).bind(lane_ids).fetch_all(connection).await
+}
+
+/// Adds the condition that these lanes are open, and that none has a 410 since its last success.
+pub(super) fn require_calm(writes: &mut JoinedWrites, lane_ids: &HashSet<Uuid>) {
+    writes
+        .require(
+            "(select count(*) from lanes
+               where lane_id = any($1) and cancel_cause is null and gone is null) = $2",
+        )
+        .bind(lane_ids.iter().copied().collect::<Vec<_>>())
+        .bind(i64::try_from(lane_ids.len()).unwrap_or(i64::MAX));
 }
 
 /// When the ends of subscriptions' streams are read under the lock.

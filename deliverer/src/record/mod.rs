@@ -4,7 +4,8 @@
 //!
 //! - `batcher` takes answers from the dispatcher as they come, and records them in batches. `stuck`
 //!   records the lanes of a refused batch one by one. Both keep to the bounds in `bounded`.
-//! - `in_time` records attempts that hold their leases. `late` records all others: an answer counts
+//! - `arrived` records successes in one statement, if nothing else must be decided. `in_time`
+//!   records all other attempts that hold their leases. `late` records the rest: an answer counts
 //!   once.
 //! - `notices` records attempts to reach the operator's URL, apart from all others.
 //! - `effects` collects the changes of a batch. `event` makes the attempt event.
@@ -16,6 +17,7 @@
 //! retries or removals, [`domain`] does.
 
 mod after;
+mod arrived;
 mod batcher;
 mod beside;
 mod bounded;

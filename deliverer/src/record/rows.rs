@@ -50,6 +50,26 @@ pub(super) async fn take_held_rows(
     Ok(rows)
 }
 
+/// Adds the write that deletes the rows of these attempts, all of which end their deliveries. Each
+/// must hold its lease, and no event may have come to its stream since its claim.
+pub(super) fn write_ended(writes: &mut JoinedWrites, batch: &[&FinishedAttempt]) {
+    let mut batch = batch.to_vec();
+    batch.sort_by_key(|one| one.claimed.delivery_id);
+    writes
+        .add(
+            "held as (
+                 delete from outbox
+                  where delivery_id = any($1) and lease = any($2)
+                    and sequence = ($3::bigint[])[width_bucket(delivery_id, $1::uuid[])]
+                 returning 1)",
+        )
+        .bind(batch.iter().map(|one| one.claimed.delivery_id).collect::<Vec<_>>())
+        .bind(batch.iter().map(|one| one.claimed.lease).collect::<Vec<_>>())
+        .bind(batch.iter().map(|one| one.claimed.sequence).collect::<Vec<_>>());
+    let count = i64::try_from(batch.len()).unwrap_or(i64::MAX);
+    writes.require("(select count(*) from held) = $1").bind(count);
+}
+
 /// Whether the outbox has a row for the delivery's own attempts, not for a replay.
 pub(super) async fn outbox_presence(
     connection: &mut PgConnection,

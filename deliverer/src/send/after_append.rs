@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use eventstore::{AppendTransaction, RecordedEvent, crash};
+use eventstore::{OpenAppend, RecordedEvent, crash};
 use telemetry::metrics::CLAIM_SECONDS;
 use vault::responses::NewSubmission;
 
@@ -30,7 +30,7 @@ impl AppendLeaser {
     /// [`DeliveryError`]; the transaction must be rolled back then.
     pub async fn queue_deliveries(
         &self,
-        appending: &mut AppendTransaction<'_>,
+        appending: OpenAppend<'_>,
         occurrences: &[RecordedEvent],
         submissions: &[NewSubmission<'_>],
     ) -> Result<LeasedInAppend, DeliveryError> {

@@ -47,6 +47,9 @@ const UNAWARE_WARNING_AFTER: Duration = Duration::from_secs(30);
 /// The wait between two steps. An erased response is not sent meanwhile.
 const STEP_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
+/// Claims, records and appends with deliveries all write this table.
+const AWAITED_TABLE: &str = "outbox";
+
 /// The worker.
 pub struct EraseWorker {
     deliverer: DelivererContext,
@@ -156,7 +159,7 @@ async fn are_all_aware(
 ) -> Result<bool, DeliveryError> {
     let connections = deliverer.store.connections();
     let mut connection = connections.take().await?;
-    let have_left = begun.unaware.have_left(&mut connection, "outbox").await?;
+    let have_left = begun.unaware.have_left(&mut connection, AWAITED_TABLE).await?;
     connections.give_back(connection);
     Ok(have_left)
 }
@@ -177,7 +180,9 @@ impl EraseWorker {
         let batch =
             ErasureBatch::read_after(&self.deliverer, &mut connection, after, settled).await?;
         let read = match batch {
-            Some(batch) => Some((batch, RunningWriters::now(&mut connection).await?)),
+            Some(batch) => {
+                Some((batch, RunningWriters::now(&mut connection, AWAITED_TABLE).await?))
+            }
             None => None,
         };
         connections.give_back(connection);

@@ -22,6 +22,7 @@ pub use lives::{
     HookLife, find_live, firm_of_live, is_live, life_positions, list_live, list_removed,
     list_warned, of_host,
 };
+pub use matching::{SubmissionMatch, list_matched, match_submissions, require_matches};
 pub use stored::StoredHook;
 
 /// The writer of the table `hooks`, which also lists the subscriptions in each occurrence.

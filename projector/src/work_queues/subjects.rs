@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::activity::Fact;
+use eventstore::JoinedWrites;
 use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
@@ -89,6 +90,31 @@ pub async fn lock(
     .await
 }
 
+/// Adds the write that inserts new responses with their links, and the condition that all are new.
+/// A rival that reports one of them may make the insert wait. What the statement read would then be
+/// old, so it must not have waited long.
+pub fn write_new(writes: &mut JoinedWrites, reported: &BTreeMap<SubjectId, SubjectLinks>) {
+    let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = reported.keys().copied().unzip();
+    writes
+        .add(
+            "reported as (
+                 insert into subjects (firm_id, subject_id, response_id, form_id)
+                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[])
+                     on conflict (firm_id, subject_id) do nothing returning 1)",
+        )
+        .bind(firm_ids)
+        .bind(subject_ids)
+        .bind(reported.values().map(|links| links.response_id).collect::<Vec<_>>())
+        .bind(reported.values().map(|links| links.form_id).collect::<Vec<_>>());
+    let count = i64::try_from(reported.len()).unwrap_or(i64::MAX);
+    writes
+        .require(
+            "(select count(*) from reported) = $1
+             and clock_timestamp() < statement_timestamp() + interval '250 ms'",
+        )
+        .bind(count);
+}
+
 /// Lists the reports and calls of these responses.
 pub async fn parts_of(
     connection: &mut PgConnection,
@@ -138,6 +164,23 @@ pub async fn erased_among(
     .bind(response_ids)
     .fetch_all(connection)
     .await
+}
+
+/// Adds the condition that none of these responses is erased.
+pub fn require_unerased(writes: &mut JoinedWrites, responses: &[SubjectId]) {
+    if responses.is_empty() {
+        return;
+    }
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    writes
+        .require(
+            "not exists (
+                 select from unnest($1::uuid[], $2::uuid[]) as asked(firm_id, subject_id)
+                  where (select erased from subjects s
+                          where s.firm_id = asked.firm_id and s.subject_id = asked.subject_id))",
+        )
+        .bind(firm_ids)
+        .bind(response_ids);
 }
 
 /// Writes the links of locked subjects.

@@ -103,10 +103,11 @@ pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update"
 
 /// Our functions. Those with their owner's rights are for the doors alone, which ask them for a
 /// key's owner.
-pub(super) const KNOWN_FUNCTIONS: [&str; 7] = [
+pub(super) const KNOWN_FUNCTIONS: [&str; 8] = [
     "admit_keys(bytea[], timestamp with time zone, integer, double precision)",
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
+    "confirm_append(bigint, boolean)",
     "events_draw_xid()",
     "events_refuse_change()",
     "has_left_window(timestamp with time zone, timestamp with time zone, double precision)",

@@ -198,14 +198,14 @@ async fn a_firms_state_report_prevents_its_leases() {
     assert_eq!((received.len(), theirs.received().len()), (5, 4));
 }
 
-/// The append fails after it has leased, so nothing is sent. A process with four permits leases
-/// three for a firm: a lost permit would show.
+/// The append fails after it has leased, as one statement and then in steps, so nothing is sent. A
+/// process with four permits leases three for a firm: a lost permit would show.
 #[tokio::test]
 async fn a_failed_append_gives_its_permits_back() {
     let scene = Scene::new().await;
     let process = scene.process(|deliverer| deliverer.settings.permits = 4);
     scene.receiver.hold();
-    fail_commits(&scene, 3, "P0001").await;
+    fail_commits(&scene, 6, "P0001").await;
     for _ in 0..3 {
         let failed = scene.world.report(&[submitted(&scene.firm, scene.world.id())]).await;
         assert_eq!(failed.status, 500);

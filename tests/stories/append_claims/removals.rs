@@ -43,7 +43,7 @@ async fn an_append_after_a_removal_is_cancelled() {
         scene.world.cancel().await;
         gate.open().await;
     };
-    tokio::join!(scene.submit(1), removal);
+    tokio::join!(scene.submit_in_steps(), removal);
     assert_eq!(scene.queue().await, (0, 1), "a closed lane is not leased from");
     assert_eq!(scene.wakes().await, 1);
     scene.world.cancel().await;
