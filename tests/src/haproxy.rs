@@ -79,7 +79,8 @@ pub async fn printed_configuration(folder: &Path, plan: &str) -> Result<String, 
 /// A loopback address for this proxy only. Two proxies could bind one address, and would share its
 /// calls.
 fn own_address() -> IpAddr {
-    let number = STARTED.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    // An odd number ends in neither 0 nor 254.
+    let number = (2 * STARTED.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes();
     let process = std::process::id().to_be_bytes()[3];
-    Ipv4Addr::new(127, 64 | (process >> 1), number[2], number[3] | 1).into()
+    Ipv4Addr::new(127, 64 | (process >> 1), number[2], number[3]).into()
 }
