@@ -27,7 +27,7 @@ pub(crate) struct Queues {
     #[arg(long, default_value_t = 20, value_parser = value_parser!(u16).range(1..=1_000))]
     pub(super) rate: u16,
     /// Times of each measurement.
-    #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(5..=1_000))]
+    #[arg(long, default_value_t = 300, value_parser = value_parser!(u32).range(5..=1_000))]
     pub(super) rounds: u32,
 }
 
