@@ -14,7 +14,7 @@ use sqlx::{Arguments, Encode, PgConnection, Postgres, Type};
 pub struct JoinedWrites {
     /// Common table expressions, with the numbers of their parameters.
     expressions: String,
-    /// What must hold for the writes, as one SQL condition.
+    /// The conditions of the writes, as one SQL condition.
     conditions: String,
     arguments: PgArguments,
     /// The first value that could not be encoded.

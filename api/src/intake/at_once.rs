@@ -4,7 +4,7 @@
 //! then stores everything, on the condition that this state is still so. If a condition does not
 //! hold, nothing is stored, and the batch is taken in the ordinary way, which decides alike.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use domain::activity::Activity;
 use domain::delivery::FormPart;
@@ -14,7 +14,7 @@ use eventstore::{
 };
 use projector::firms::KnownFirm;
 use projector::hooks::{self, SubmissionMatch};
-use projector::subjects::{self, LockedSubject, SubjectRow};
+use projector::subjects::{self, LockedSubject, SubjectId, SubjectLinks, SubjectRow};
 use projector::tokens;
 use telemetry::metrics::WORKER_FAILURES;
 use vault::DataKeys;
@@ -27,6 +27,9 @@ use super::plan::{BatchPlan, plan_batch};
 use super::take_in::{BatchIntake, TakenBatch};
 use crate::service::{AppendClaimer, ClaimedInAppend};
 
+/// The reported subjects of a batch, with their links.
+type ReportedLinks = BTreeMap<SubjectId, SubjectLinks>;
+
 impl BatchIntake<'_> {
     /// Takes the batch in by one statement. `None` if it has something else than submissions of new
     /// responses, or if the state has changed meanwhile.
@@ -38,8 +41,10 @@ impl BatchIntake<'_> {
         let found = tokio::join!(self.match_forms(), self.make_keys());
         let matched = found.0?;
         let keys = found.1?;
-        let Some((plan, known)) = self.plan_submissions(&matched) else { return Ok(None) };
-        let mut writes = self.conditions(&matched);
+        let reported = reported_of(self.batch);
+        let planned = self.plan_submissions(&matched, &reported);
+        let Some((plan, known)) = planned else { return Ok(None) };
+        let mut writes = self.conditions(&matched, &reported);
         let mut events = plan.events;
         hooks::list_matched(&mut events, &matched);
         let submitted: Vec<StoredResponse> =
@@ -83,14 +88,18 @@ impl BatchIntake<'_> {
 
     /// Plans the batch as if all its responses were new. `None` if a form is not known, or if an
     /// activity is refused: the ordinary way checks the tokens before it says so.
-    fn plan_submissions(&self, matched: &[SubmissionMatch]) -> Option<(BatchPlan, KnownState)> {
+    fn plan_submissions(
+        &self,
+        matched: &[SubmissionMatch],
+        reported: &ReportedLinks,
+    ) -> Option<(BatchPlan, KnownState)> {
         let mut found = FoundReferences::default();
         for SubmissionMatch { firm_id, form_id, title, url, .. } in matched {
             found.add_firm(KnownFirm { firm_id: *firm_id, is_dropped: false });
             let part = FormPart { id: (*form_id).into(), title: title.clone(), url: url.clone() };
             found.forms.insert((*firm_id, *form_id), part);
         }
-        let new = reported_of(self.batch).into_iter().map(|((firm_id, subject_id), links)| {
+        let new = reported.iter().map(|(&(firm_id, subject_id), links)| {
             let form_id = links.form_id;
             let row = SubjectRow { firm_id, subject_id, response_id: None, form_id, erased: false };
             LockedSubject { row, is_new: true }
@@ -100,10 +109,10 @@ impl BatchIntake<'_> {
         plan_batch(self.batch, Vec::new(), known, identity).ok()
     }
 
-    /// What the statement stores of the subjects, and its conditions.
-    fn conditions(&self, matched: &[SubmissionMatch]) -> JoinedWrites {
+    /// The write of the subjects, and the conditions of the statement.
+    fn conditions(&self, matched: &[SubmissionMatch], reported: &ReportedLinks) -> JoinedWrites {
         let mut writes = JoinedWrites::default();
-        subjects::write_new(&mut writes, &reported_of(self.batch));
+        subjects::write_new(&mut writes, reported);
         let presented = self.batch.unconfirmed_tokens().into_iter().collect();
         tokens::require_active(&mut writes, presented, self.batch.last_call_at());
         hooks::require_matches(&mut writes, matched);
@@ -142,8 +151,7 @@ impl BatchIntake<'_> {
     }
 }
 
-/// What a failed statement means: the batch is taken in the ordinary way, unless the database is
-/// lost.
+/// Lets the ordinary way take the batch after a failed statement, unless the database is lost.
 fn refused_statement(error: AppendError) -> Result<(), IntakeError> {
     match IntakeError::of_claim(error) {
         IntakeError::ClaimRefused(error) => {

@@ -272,7 +272,8 @@ mod tests {
         let service = nowhere();
         let fields = "reason=a+b%0Ac&prefix=ffk_x".to_owned();
         for replaced in [None, Some([7; 32])] {
-            let (path, fields) = ("/console/pauses/begin".to_owned(), fields.clone());
+            let path = "/console/pauses/begin".to_owned();
+            let fields = fields.clone();
             let act = FlowPurpose::Act { path, fields, replaced };
             let flow = SignInFlow::begin(&service, act.clone());
             let read = SignInFlow::read(&service, &flow.cookie(&service)).unwrap();

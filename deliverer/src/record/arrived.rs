@@ -56,8 +56,8 @@ pub(super) async fn record_arrived(
     Ok(true)
 }
 
-/// What a failed statement means: the batch is recorded in the ordinary way, unless the database is
-/// away or busy.
+/// Lets the ordinary way record the batch after a failed statement, unless the database is away or
+/// busy.
 fn refused_statement(error: DeliveryError) -> Result<bool, DeliveryError> {
     if error.is_conflict() {
         return Ok(false);
