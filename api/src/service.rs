@@ -26,7 +26,7 @@ use vault::{Entropy, Keyring};
 use crate::audit_access::AuditAccess;
 use crate::batching::key_batcher::KeyBatchers;
 use crate::batching::token_cache::TokenCache;
-use crate::intake::{self, IntakeBatcher, RefusedReports};
+use crate::intake::{self, IntakeBatcher, KnownMatches, RefusedReports};
 use crate::portal::PortalRates;
 use crate::public::wrong_keys::WrongKeys;
 use crate::sign_in::rates::SignInRates;
@@ -99,6 +99,8 @@ pub struct CallAdmission {
     pub batchers: CallBatchers,
     /// Wrong keys that this server saw.
     pub wrong_keys: Arc<WrongKeys>,
+    /// Matches of submissions that this process remembers.
+    pub matches: Arc<KnownMatches>,
     /// Rates of the portal.
     pub portal_rates: PortalRates,
     /// Rates of sign-ins by the provider.
@@ -151,6 +153,9 @@ pub trait ClaimedInAppend: Send {
 
     /// Sends the deliveries, after the commit of the append.
     fn send_claimed(self: Box<Self>);
+
+    /// Notes that the append was refused. The next claim reads its lanes anew.
+    fn note_refusal(self: Box<Self>);
 }
 
 /// Batchers of intake calls and token look-ups. Clones share them.

@@ -33,6 +33,7 @@ mod tally;
 mod targets;
 pub mod upkeep;
 
+pub use claim::KnownLanes;
 pub use error::DeliveryError;
 pub use limits::{SendLimits, SenderCount, SenderMembership};
 pub use outbox::lane_events::LaneWriter;

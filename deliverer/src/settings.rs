@@ -10,6 +10,7 @@ use domain::firm::CLOSED_FIRM_KEPT_FOR;
 use eventstore::{Clock, Store};
 use vault::{Entropy, Keyring};
 
+use crate::claim::KnownLanes;
 use crate::outgoing::OutgoingClient;
 use crate::targets::KnownTargets;
 
@@ -30,6 +31,8 @@ pub struct DelivererContext {
     pub settings: DelivererSettings,
     /// The targets of subscriptions.
     pub targets: Arc<KnownTargets>,
+    /// Lanes that were open.
+    pub lanes: Arc<KnownLanes>,
     /// The operator's URL for notices, if there is one.
     pub notices: Option<Arc<NoticeTarget>>,
 }

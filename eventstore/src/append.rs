@@ -37,25 +37,28 @@ pub(crate) async fn insert_events(
     }
     let columns = EventColumns::new(&events)?;
     let digests = columns.digests.clone();
-    let insert = writes.add(match taken {
-        OnConflict::Refuse => {
-            concat!(
+    let insert = writes.add_rows(
+        events.len(),
+        match taken {
+            OnConflict::Refuse => {
+                concat!(
+                    "appended as (",
+                    insert_sql!(""),
+                    " returning position, ",
+                    cursor_column!(),
+                    ")"
+                )
+            }
+            OnConflict::Skip => concat!(
                 "appended as (",
                 insert_sql!(""),
-                " returning position, ",
-                cursor_column!(),
-                ")"
-            )
-        }
-        OnConflict::Skip => concat!(
-            "appended as (",
-            insert_sql!(""),
-            " on conflict (aggregate_type, aggregate_id, sequence) do nothing
+                " on conflict (aggregate_type, aggregate_id, sequence) do nothing
               returning position, ",
-            cursor_column!(),
-            ", aggregate_type, aggregate_id, sequence)"
-        ),
-    });
+                cursor_column!(),
+                ", aggregate_type, aggregate_id, sequence)"
+            ),
+        },
+    );
     columns.bind(insert);
     let rows = writes.fetch_all(connection, "* from appended").await?;
     if let Some(first) = rows.first() {
@@ -79,13 +82,14 @@ pub(crate) async fn insert_at_once(
 ) -> Result<Vec<RecordedEvent>, AppendError> {
     let columns = EventColumns::new(&events)?;
     let digests = columns.digests.clone();
-    columns.bind(writes.add(concat!(
+    let insert = concat!(
         "appended as (",
         insert_sql!("where (select holds from fresh)"),
         " returning position),
          positions as materialized (
              select array_agg(position order by position) as all_of_them from appended)"
-    )));
+    );
+    columns.bind(writes.add_rows(events.len(), insert));
     let confirmed = "all_of_them, confirm_append(all_of_them[1], (select holds from fresh))
                      from positions";
     let row = writes.fetch_confirmed(connection, confirmed).await?;
@@ -103,9 +107,8 @@ macro_rules! insert_sql {
                              payload, metadata, firm_id, recorded_at, digest)
          select t.aggregate_type, t.aggregate_id, t.sequence, t.event_type, t.event_version,
                 t.payload::json, t.metadata::json, t.firm_id, t.recorded_at, t.digest
-           from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[],
-                       $7::text[], $8::uuid[], $9::timestamptz[], $10::bytea[])
-                with ordinality
+           from rows($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::text, $7::text,
+                     $8::uuid, $9::timestamptz, $10::bytea, $11::bigint)
                 as t(aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
                      metadata, firm_id, recorded_at, digest, place) ",
             $condition,
@@ -173,17 +176,19 @@ struct EventColumns {
 
 impl EventColumns {
     fn bind(self, insert: &mut JoinedWrites) {
+        let places = (1..).take(self.sequences.len()).collect::<Vec<i64>>();
         insert
-            .bind(self.aggregate_types)
-            .bind(self.aggregate_ids)
-            .bind(self.sequences)
-            .bind(self.event_types)
-            .bind(self.event_versions)
-            .bind(self.payloads)
-            .bind(self.metadata)
-            .bind(self.firm_ids)
-            .bind(self.recorded_at)
-            .bind(self.digests);
+            .bind_column(self.aggregate_types)
+            .bind_column(self.aggregate_ids)
+            .bind_column(self.sequences)
+            .bind_column(self.event_types)
+            .bind_column(self.event_versions)
+            .bind_column(self.payloads)
+            .bind_column(self.metadata)
+            .bind_column(self.firm_ids)
+            .bind_column(self.recorded_at)
+            .bind_column(self.digests)
+            .bind_column(places);
     }
 
     fn new(events: &[NewEvent]) -> Result<Self, AppendError> {

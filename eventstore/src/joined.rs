@@ -16,6 +16,8 @@ pub struct JoinedWrites {
     expressions: String,
     /// The conditions of the writes, as one SQL condition.
     conditions: String,
+    /// Whether the last write has a single row.
+    has_one_row: bool,
     arguments: PgArguments,
     /// The first value that could not be encoded.
     error: Option<BoxDynError>,
@@ -25,9 +27,36 @@ impl JoinedWrites {
     /// Adds a write: common table expressions as in `name as (insert …)`, whose parameters begin at
     /// `$1`. The names are those of no other write. The values follow by [`Self::bind`].
     pub fn add(&mut self, expressions: &'static str) -> &mut Self {
+        self.has_one_row = false;
+        self.push_write(expressions)
+    }
+
+    /// Adds a write of that many rows. It reads them from `rows($1::uuid, …) as t`, whose columns
+    /// follow by [`Self::bind_column`]. A single row is no array, which costs the server less.
+    pub fn add_rows(&mut self, count: usize, expressions: &'static str) -> &mut Self {
+        self.has_one_row = count == 1;
+        self.push_write(&spelled_rows(expressions, count))
+    }
+
+    fn push_write(&mut self, expressions: &str) -> &mut Self {
         self.expressions.push_str(if self.is_empty() { "" } else { ", " });
         push_renumbered(&mut self.expressions, expressions, self.arguments.len());
         self
+    }
+
+    /// Adds the values of the next column of [`Self::add_rows`].
+    pub fn bind_column<'q, T>(&mut self, mut column: Vec<T>) -> &mut Self
+    where
+        T: Encode<'q, Postgres> + Type<Postgres> + 'q,
+        Vec<T>: Encode<'q, Postgres> + Type<Postgres>,
+    {
+        match column.pop() {
+            Some(value) if self.has_one_row => self.bind(value),
+            last => {
+                column.extend(last);
+                self.bind(column)
+            }
+        }
     }
 
     /// Adds a condition that must hold for the writes. Its parameters begin at `$1`, and it may
@@ -126,6 +155,21 @@ impl JoinedWrites {
     }
 }
 
+/// Spells `rows($1::uuid, …)` out: as values if there is one row, else as arrays.
+fn spelled_rows(expressions: &str, count: usize) -> String {
+    let mut parts = expressions.split("rows(");
+    let mut spelled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (columns, rest) = part.split_once(')').unwrap_or((part, ""));
+        if count == 1 {
+            let _ = write!(spelled, "(values ({columns})){rest}");
+        } else {
+            let _ = write!(spelled, "unnest({}[]){rest}", columns.replace(',', "[],"));
+        }
+    }
+    spelled
+}
+
 /// Adds a text whose parameters begin at `$1`, and numbers them after the parameters before.
 fn push_renumbered(statement: &mut String, text: &str, before: usize) {
     let mut parts = text.split('$');
@@ -141,6 +185,20 @@ fn push_renumbered(statement: &mut String, text: &str, before: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_row_is_no_array() {
+        let text = "a as (insert into a select t.*, $3 from rows($1::uuid, $2::text) as t)";
+        let mut writes = JoinedWrites::default();
+        writes.add_rows(1, text).bind_column(vec![1_i64]).bind_column(vec!["x"]).bind(true);
+        writes.add_rows(2, text).bind_column(vec![1_i64, 2]).bind_column(vec!["x", "y"]);
+        assert_eq!(
+            writes.expressions,
+            "a as (insert into a select t.*, $3 from (values ($1::uuid, $2::text)) as t), \
+             a as (insert into a select t.*, $6 from unnest($4::uuid[], $5::text[]) as t)"
+        );
+        assert_eq!(writes.arguments.len(), 5);
+    }
 
     #[test]
     fn parameters_are_numbered_through() {

@@ -61,6 +61,7 @@ pub mod progress;
 pub mod proof;
 mod pulse;
 pub mod related;
+mod remembered;
 mod repository;
 mod store;
 mod stored_event;
@@ -84,6 +85,7 @@ pub use nudge::{Nudge, WakeScope, announce_news, relay_nudges};
 pub use pool::{answer_within, bring_up, connect, connect_guarded, main_migrations, migrate};
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
 pub use pulse::Pulse;
+pub use remembered::RememberedRows;
 pub use store::{
     AppendTransaction, CHECKED_AFTER, EventPositions, OpenAppend, Outbox, StatementAppend, Store,
     WithAppend, lists_somebody,

@@ -86,6 +86,11 @@ impl fmt::Display for ServerLife {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LifeNumber(u64);
 
+#[cfg(test)]
+impl LifeNumber {
+    pub(crate) const FIRST: Self = Self(1);
+}
+
 /// A committed event that this process has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenEvent {

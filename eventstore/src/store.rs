@@ -16,7 +16,7 @@ use crate::error::AppendError;
 use crate::event::{NewEvent, RecordedEvent};
 use crate::held::{ConnectionCache, ReusedConnection};
 use crate::joined::JoinedWrites;
-use crate::life::{LifeWatch, SeenEvent};
+use crate::life::{LifeNumber, LifeWatch, SeenEvent};
 use crate::nudge::{Nudge, WakeScope};
 use crate::positions;
 use crate::upcast::Upcasters;
@@ -179,10 +179,14 @@ impl Store {
     /// append happened.
     pub async fn append_at_once(
         &self,
-        StatementAppend { events, writes, deliveries_wait }: StatementAppend,
+        StatementAppend { events, writes, deliveries_wait, decided_in }: StatementAppend,
     ) -> Result<Vec<RecordedEvent>, AppendError> {
         crash::point("begin");
         let mut connection = self.connections.take().await?;
+        if decided_in.is_some_and(|life| life != connection.life()) {
+            self.connections.give_back(connection);
+            return Err(AppendError::Conflict);
+        }
         crash::point("inserted");
         crash::point("committing");
         let recorded = match insert_at_once(&mut connection, writes, events).await {
@@ -241,6 +245,9 @@ pub struct StatementAppend {
     pub writes: JoinedWrites,
     /// Whether deliveries of these writes wait for a worker.
     pub deliveries_wait: bool,
+    /// The life of the server that this was decided in, if that matters. In another life positions
+    /// are drawn again, so the append is a conflict.
+    pub decided_in: Option<LifeNumber>,
 }
 
 /// A transaction that can append. Nothing happens if it is dropped without

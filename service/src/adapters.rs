@@ -45,6 +45,10 @@ impl ClaimedInAppend for AppendLease {
     fn send_claimed(self: Box<Self>) {
         self.0.send_leased();
     }
+
+    fn note_refusal(self: Box<Self>) {
+        self.0.forget_lanes();
+    }
 }
 
 /// Makes the doors of this process claim for its sender in their appends.

@@ -204,6 +204,7 @@ impl System {
             entropy: Arc::clone(&entropy),
             outgoing: outgoing_client(&setup)?,
             targets: Arc::default(),
+            lanes: Arc::default(),
             settings: setup.settings,
             notices: setup.notices.clone().map(Arc::new),
         };

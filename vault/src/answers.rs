@@ -45,18 +45,19 @@ pub fn write(
         .map(|answer| answer.key.seal(PURPOSE, answer.text.as_bytes(), entropy))
         .collect::<Result<Vec<_>, _>>()?;
     writes
-        .add(
+        .add_rows(
+            answers.len(),
             "answered as (
                  insert into answers (delivery_id, number, firm_id, response_id, answer, received_at)
                  select t.*, $6::timestamptz
-                   from unnest($1::uuid[], $2::int[], $3::uuid[], $4::uuid[], $5::bytea[]) t
+                   from rows($1::uuid, $2::int, $3::uuid, $4::uuid, $5::bytea) as t
                      on conflict do nothing)",
         )
-        .bind(answers.iter().map(|answer| answer.delivery_id).collect::<Vec<_>>())
-        .bind(answers.iter().map(|answer| answer.number).collect::<Vec<_>>())
-        .bind(answers.iter().map(|answer| answer.subject.firm_id).collect::<Vec<_>>())
-        .bind(answers.iter().map(|answer| answer.subject.subject_id).collect::<Vec<_>>())
-        .bind(sealed)
+        .bind_column(answers.iter().map(|answer| answer.delivery_id).collect())
+        .bind_column(answers.iter().map(|answer| answer.number).collect())
+        .bind_column(answers.iter().map(|answer| answer.subject.firm_id).collect())
+        .bind_column(answers.iter().map(|answer| answer.subject.subject_id).collect())
+        .bind_column(sealed)
         .bind(at);
     Ok(())
 }

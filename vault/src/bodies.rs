@@ -49,17 +49,18 @@ pub fn write(
         sealed.push(key.seal(&body_purpose(body.body_id), &body.bytes, entropy)?);
     }
     writes
-        .add(
+        .add_rows(
+            bodies.len(),
             "frozen as (
                  insert into bodies (body_id, firm_id, response_id, sha256, ciphertext, created_at)
                  select t.*, $6::timestamptz
-                   from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[], $5::bytea[]) t)",
+                   from rows($1::uuid, $2::uuid, $3::uuid, $4::bytea, $5::bytea) as t)",
         )
-        .bind(bodies.iter().map(|body| body.body_id).collect::<Vec<_>>())
-        .bind(bodies.iter().map(|body| body.subject.firm_id).collect::<Vec<_>>())
-        .bind(bodies.iter().map(|body| body.subject.subject_id).collect::<Vec<_>>())
-        .bind(bodies.iter().map(|body| body.sha256.to_vec()).collect::<Vec<_>>())
-        .bind(sealed)
+        .bind_column(bodies.iter().map(|body| body.body_id).collect())
+        .bind_column(bodies.iter().map(|body| body.subject.firm_id).collect())
+        .bind_column(bodies.iter().map(|body| body.subject.subject_id).collect())
+        .bind_column(bodies.iter().map(|body| body.sha256.to_vec()).collect())
+        .bind_column(sealed)
         .bind(at);
     Ok(())
 }

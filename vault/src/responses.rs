@@ -74,23 +74,32 @@ pub struct ResponseBatch<'a> {
     pub before: PriorContent,
 }
 
+/// SQL: stores responses. [`JoinedWrites::add_rows`] spells `rows(…)` out.
 macro_rules! put_sql {
-    ($of_a_response:literal, $of_a_person:literal) => {
+    ($on_conflict:literal) => {
         concat!(
             "kept as (
                  insert into responses as r (firm_id, response_id, form_id, saved_at, submitted_at,
                                              document, person_id)
-                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[],
-                                      $5::timestamptz[], $6::bytea[], $7::uuid[]) ",
-            $of_a_response,
-            " returning firm_id, response_id, person_id),
-             named as (
+                 select * from rows($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::timestamptz,
+                                    $6::bytea, $7::uuid) as t ",
+            $on_conflict,
+            " returning firm_id, response_id, person_id)"
+        )
+    };
+}
+
+/// SQL: stores the people that responses name. `further` is false for the person in the row of the
+/// response itself.
+macro_rules! name_sql {
+    ($on_conflict:literal) => {
+        concat!(
+            "named as (
                  insert into response_people (firm_id, person_id, response_id, further)
                  select n.*, k.person_id is distinct from n.person_id
-                   from unnest($8::uuid[], $9::uuid[], $10::uuid[])
-                        as n(firm_id, person_id, response_id)
+                   from rows($1::uuid, $2::uuid, $3::uuid) as n(firm_id, person_id, response_id)
                         left join kept k using (firm_id, response_id) ",
-            $of_a_person,
+            $on_conflict,
             ")"
         )
     };
@@ -117,16 +126,16 @@ pub async fn put(
         return Ok(batch.responses.iter().map(StoredResponse::subject).collect());
     }
     let mut write = JoinedWrites::default();
-    let stored = put_sql!(
+    let put = put_sql!(
         "on conflict (firm_id, response_id) do update
             set saved_at = excluded.saved_at, submitted_at = excluded.submitted_at,
                 document = excluded.document,
                 person_id = coalesce(r.person_id, excluded.person_id)
           where r.submitted_at is null
-            and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)",
-        "on conflict (firm_id, person_id, response_id) do nothing"
+            and (excluded.submitted_at is not null or excluded.saved_at > r.saved_at)"
     );
-    add_values(write.add(stored), keys, batch, entropy)?;
+    let name = name_sql!("on conflict (firm_id, person_id, response_id) do nothing");
+    add_values(&mut write, [put, name], keys, batch, entropy)?;
     let news = write.fetch_all(connection, "firm_id, response_id from kept").await?;
     let subject =
         |row: &PgRow| Ok(KeySubject { firm_id: row.try_get(0)?, subject_id: row.try_get(1)? });
@@ -140,11 +149,12 @@ pub fn write_new(
     batch: ResponseBatch<'_>,
     entropy: &dyn Entropy,
 ) -> Result<(), VaultError> {
-    add_values(writes.add(put_sql!("", "")), keys, batch, entropy)
+    add_values(writes, [put_sql!(""), name_sql!("")], keys, batch, entropy)
 }
 
 fn add_values(
     writes: &mut JoinedWrites,
+    [put, name]: [&'static str; 2],
     keys: &DataKeys,
     ResponseBatch { responses, named, .. }: ResponseBatch<'_>,
     entropy: &dyn Entropy,
@@ -158,16 +168,22 @@ fn add_values(
     let one_of_each: HashMap<KeySubject, Uuid> =
         named.iter().map(|one| (one.subject(), one.person_id)).collect();
     writes
-        .bind(responses.iter().map(|r| r.firm_id).collect::<Vec<_>>())
-        .bind(responses.iter().map(|r| r.response_id).collect::<Vec<_>>())
-        .bind(responses.iter().map(|r| r.form_id).collect::<Vec<_>>())
-        .bind(responses.iter().map(|r| r.saved_at).collect::<Vec<_>>())
-        .bind(responses.iter().map(|r| r.submitted_at).collect::<Vec<_>>())
-        .bind(sealed)
-        .bind(responses.iter().map(|r| one_of_each.get(&r.subject()).copied()).collect::<Vec<_>>())
-        .bind(named.iter().map(|one| one.firm_id).collect::<Vec<_>>())
-        .bind(named.iter().map(|one| one.person_id).collect::<Vec<_>>())
-        .bind(named.iter().map(|one| one.response_id).collect::<Vec<_>>());
+        .add_rows(responses.len(), put)
+        .bind_column(responses.iter().map(|r| r.firm_id).collect())
+        .bind_column(responses.iter().map(|r| r.response_id).collect())
+        .bind_column(responses.iter().map(|r| r.form_id).collect())
+        .bind_column(responses.iter().map(|r| r.saved_at).collect())
+        .bind_column(responses.iter().map(|r| r.submitted_at).collect())
+        .bind_column(sealed)
+        .bind_column(responses.iter().map(|r| one_of_each.get(&r.subject()).copied()).collect());
+    // Each part of a statement has a price, also without rows.
+    if !named.is_empty() {
+        writes
+            .add_rows(named.len(), name)
+            .bind_column(named.iter().map(|one| one.firm_id).collect())
+            .bind_column(named.iter().map(|one| one.person_id).collect())
+            .bind_column(named.iter().map(|one| one.response_id).collect());
+    }
     Ok(())
 }
 
@@ -254,7 +270,7 @@ pub async fn sizes(
 }
 
 /// The responses among `subjects` that are submitted. No other transaction can submit one of the
-/// rest before this transaction ends.
+/// other stored responses before this transaction ends. A response without a row is not locked.
 pub async fn lock_submitted(
     connection: &mut PgConnection,
     subjects: &HashSet<KeySubject>,

@@ -1,22 +1,25 @@
 //! Submissions of new responses, taken in by one statement. Most batches have nothing else.
 //!
-//! The state is read first, without a transaction: forms, subscriptions and lanes. The statement
-//! then stores everything, on the condition that this state is still so. If a condition does not
-//! hold, nothing is stored, and the batch is taken in the ordinary way, which decides alike.
+//! The state comes first, without a transaction: forms, subscriptions and lanes. It is remembered
+//! from the batch before, or read. The statement then stores everything, on the condition that this
+//! state is still so. If a condition does not hold, nothing is stored, the state is forgotten, and
+//! the batch is taken in the ordinary way, which decides alike.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Instant;
 
 use domain::activity::Activity;
 use domain::delivery::FormPart;
 use eventstore::{
-    AppendError, AsConflict, EventPositions, JoinedWrites, NewEvent, OpenAppend, RecordedEvent,
-    StatementAppend, lists_somebody,
+    AppendError, AsConflict, EventPositions, JoinedWrites, LifeNumber, NewEvent, OpenAppend,
+    RecordedEvent, RememberedRows, StatementAppend, lists_somebody,
 };
 use projector::firms::KnownFirm;
 use projector::hooks::{self, SubmissionMatch};
 use projector::subjects::{self, LockedSubject, SubjectId, SubjectLinks, SubjectRow};
 use projector::tokens;
 use telemetry::metrics::WORKER_FAILURES;
+use uuid::Uuid;
 use vault::DataKeys;
 use vault::responses::{self, PriorContent, ResponseBatch, StoredResponse};
 
@@ -26,6 +29,9 @@ use super::known::{FoundReferences, KnownState};
 use super::plan::{BatchPlan, plan_batch};
 use super::take_in::{BatchIntake, TakenBatch};
 use crate::service::{AppendClaimer, ClaimedInAppend};
+
+/// Matches of submissions that this process remembers, by firm and form.
+pub type KnownMatches = RememberedRows<(Uuid, Uuid), SubmissionMatch>;
 
 /// The reported subjects of a batch, with their links.
 type ReportedLinks = BTreeMap<SubjectId, SubjectLinks>;
@@ -38,7 +44,8 @@ impl BatchIntake<'_> {
         let Some(claims) = claims.filter(|_| self.has_only_submissions()) else {
             return Ok(None);
         };
-        let found = tokio::join!(self.match_forms(), self.make_keys());
+        let life = self.service.pools.intake.life().life_number();
+        let found = tokio::join!(self.match_forms(life), self.make_keys());
         let matched = found.0?;
         let keys = found.1?;
         let reported = reported_of(self.batch);
@@ -58,8 +65,10 @@ impl BatchIntake<'_> {
         let claimed = self.claim_at_once(&**claims, &mut writes, &events, &known, &submitted, keys);
         let Some(claimed) = claimed.await? else { return Ok(None) };
         let deliveries_wait = claimed.needs_worker();
-        let append = StatementAppend { events, writes, deliveries_wait };
+        let append = StatementAppend { events, writes, deliveries_wait, decided_in: Some(life) };
         if let Err(error) = self.service.pools.intake.append_at_once(append).await {
+            claimed.note_refusal();
+            self.service.admission.matches.forget(&BatchReferences::named_by(self.batch).forms);
             return refused_statement(error).map(|()| None);
         }
         claimed.send_claimed();
@@ -76,13 +85,22 @@ impl BatchIntake<'_> {
         })
     }
 
-    async fn match_forms(&self) -> Result<Vec<SubmissionMatch>, sqlx::Error> {
+    /// The matches of the batch's forms: from memory if all are known, else read.
+    async fn match_forms(&self, life: LifeNumber) -> Result<Vec<SubmissionMatch>, sqlx::Error> {
+        let forms = BatchReferences::named_by(self.batch).forms;
+        let remembered = &self.service.admission.matches;
+        let begun = Instant::now();
+        let known = remembered.get(life, begun, &forms);
+        if known.len() == forms.len() {
+            return Ok(known.into_values().collect());
+        }
         let connections = self.service.pools.intake.connections();
         let mut connection = connections.take().await?;
-        let forms = BatchReferences::named_by(self.batch).forms;
         let responses = self.subjects.iter().map(|one| (one.firm_id, one.subject_id));
         let matched = hooks::match_submissions(&mut connection, &forms, responses).await?;
         connections.give_back(connection);
+        let rows = matched.iter().map(|one| ((one.firm_id, one.form_id), one.clone()));
+        remembered.remember(life, begun, rows);
         Ok(matched)
     }
 

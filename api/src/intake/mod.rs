@@ -32,6 +32,7 @@ mod take_in;
 
 pub use accept::accept;
 pub(crate) use accept::{IntakeBatcher, SMALL_CALL_BYTES_MAX, accept_with_others, intake_batcher};
+pub use at_once::KnownMatches;
 pub use calls::IntakeCounts;
 pub use cloudevents::{CloudEvent, EventFormat, parse_events};
 pub use error::{BadEvent, IntakeError};

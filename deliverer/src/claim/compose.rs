@@ -115,7 +115,8 @@ impl ComposeInputs {
         bodies.extend(freeze_bodies(deliverer, &mut writes, keys, built)?);
         writes.execute(connection).await?;
         let hooks = rows.iter().filter(|row| row.step.is_none()).map(|row| row.lane_id);
-        let targets = deliverer.targets.read_for_hooks(connection, hooks.collect()).await?;
+        let life = deliverer.store.life().life_number();
+        let targets = deliverer.targets.read_for_hooks(connection, life, hooks.collect()).await?;
         let Self { keys, secrets, .. } = self;
         Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets, notices: None })
     }

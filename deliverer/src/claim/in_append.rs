@@ -65,6 +65,8 @@ pub(crate) async fn queue_and_lease(
             let source = BodySource::AtHand { submissions: &submissions, writes, positions };
             let rows = leasing.lease_rows(connection, leasable, source).await?;
             waiting.extend(rows.waiting);
+            // Behind these rows the lanes are not open.
+            deliverer.lanes.forget(waiting.iter().map(|row| &row.lane_id));
             new.extend(leasing.new_rows(&rows.leased));
             Some(rows.leased)
         }

@@ -46,6 +46,11 @@ impl LeasedClaim {
         self.leased.is_empty()
     }
 
+    /// The lanes of the leased rows.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Uuid> {
+        self.leased.iter().map(|one| &one.row.lane_id)
+    }
+
     /// Time of the claim, on this machine's steady clock.
     pub(crate) const fn claimed_instant(&self) -> Instant {
         self.claimed_instant

@@ -13,7 +13,7 @@ use domain::delivery::signature::WebhookSecret;
 use domain::subscription::Trigger;
 use domain::values::Timestamp;
 use eventstore::{EventPositions, JoinedWrites};
-use sqlx::{FromRow, PgConnection};
+use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::responses::NewSubmission;
@@ -23,9 +23,9 @@ use super::compose::{
     BuiltBodies, ComposedDeliveries, compose_deliveries, freeze_bodies, payload_bytes,
 };
 use super::leased::{LeasedClaim, LeasedRow};
+use super::open_lanes::{AfterUnspread, OpenLane, lock_open, require_open};
 use crate::error::DeliveryError;
 use crate::limits::{SendLimits, SendReservation};
-use crate::outbox::lanes::not_held;
 use crate::outbox::row::{NewLease, NewOutboxRow, OutboxRow, new_lease};
 use crate::settings::DelivererContext;
 
@@ -65,13 +65,15 @@ impl RowLeasing<'_> {
         rows: Vec<OutboxRow>,
         source: BodySource<'_, '_>,
     ) -> Result<LeasedAndWaitingRows, DeliveryError> {
-        let lanes = open_lanes(connection, &rows, self.now, &source).await?;
+        let lanes = self.open_lanes(connection, &rows, &source).await?;
         let (leased, waiting) = self.reserve_rows(rows, &lanes);
         let rows: Vec<&OutboxRow> = leased.iter().map(|one| &one.row).collect();
         let composed = match source {
             BodySource::AtHand { submissions, writes, positions } => {
                 if positions == EventPositions::OfStatement {
-                    require_open(writes, &rows, self.now);
+                    let used: BTreeSet<Uuid> = rows.iter().map(|row| row.lane_id).collect();
+                    let open: Vec<&OpenLane> = used.iter().filter_map(|id| lanes.get(id)).collect();
+                    require_open(writes, &open, self.now);
                 }
                 self.compose_at_hand(writes, &rows, submissions, &lanes)?
             }
@@ -86,6 +88,27 @@ impl RowLeasing<'_> {
             claimed_instant: Instant::now(),
         };
         Ok(LeasedAndWaitingRows { leased, waiting })
+    }
+
+    /// The open lanes of these rows. They are locked, unless a later statement appends: it checks
+    /// and locks them then.
+    async fn open_lanes(
+        &self,
+        connection: &mut PgConnection,
+        rows: &[OutboxRow],
+        source: &BodySource<'_, '_>,
+    ) -> Result<HashMap<Uuid, OpenLane>, sqlx::Error> {
+        let lanes = rows.iter().map(|row| row.lane_id).collect();
+        match source {
+            BodySource::AtHand { positions: EventPositions::OfStatement, .. } => {
+                let life = self.deliverer.store.life().life_number();
+                self.deliverer.lanes.find_open(connection, life, lanes, self.now).await
+            }
+            BodySource::AtHand { .. } => {
+                lock_open(connection, lanes, self.now, AfterUnspread::Yes).await
+            }
+            BodySource::Vault => lock_open(connection, lanes, self.now, AfterUnspread::No).await,
+        }
     }
 
     /// The leased rows as they are inserted, each with its body.
@@ -167,90 +190,4 @@ impl RowLeasing<'_> {
         let step_secrets = HashMap::new();
         Ok(ComposedDeliveries { keys, bodies, secrets, targets, step_secrets, notices: None })
     }
-}
-
-/// A lane that rows may be leased from.
-#[derive(FromRow)]
-struct OpenLane {
-    lane_id: Uuid,
-    host: String,
-    target_url: String,
-    /// The signing secret of the firm, as ciphertext.
-    secret: Option<Vec<u8>>,
-}
-
-/// SQL: the open lanes among `$1` that have no due row at `$2`, locked. With `$3`, also none whose
-/// firm has unspread occurrences, which come first for an append.
-macro_rules! open_lanes_sql {
-    ($lock:literal) => {
-        concat!(
-            "open as materialized (
-                 select lane_id, firm_id, host from lanes
-                  where lane_id = any($1) and cancel_cause is null and paused_at is null
-                    and (due_at is null or due_at > $2) and parked_in is null
-                    and ",
-            not_held!(),
-            "       and not ($3 and exists (select from unspread u
-                                             where u.firm_id = lanes.firm_id)) ",
-            $lock,
-            ")"
-        )
-    };
-}
-
-/// SQL: the targets of the open lanes.
-macro_rules! open_targets_sql {
-    ($lock:literal) => {
-        concat!(
-            "with ",
-            open_lanes_sql!($lock),
-            " select open.lane_id, open.host, h.target_url, s.secret
-                from open
-                join hooks h on h.hook_id = open.lane_id
-                left join webhook_secrets s on s.firm_id = open.firm_id"
-        )
-    };
-}
-
-/// The open lanes of these rows that have no due row. They are locked, unless a later statement
-/// appends: it locks them then ([`require_open`]). Lanes that another transaction has locked
-/// against this lock are left out.
-async fn open_lanes(
-    connection: &mut PgConnection,
-    rows: &[OutboxRow],
-    now: DateTime<Utc>,
-    source: &BodySource<'_, '_>,
-) -> Result<HashMap<Uuid, OpenLane>, sqlx::Error> {
-    if rows.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let lanes: BTreeSet<Uuid> = rows.iter().map(|row| row.lane_id).collect();
-    let statement = match source {
-        BodySource::AtHand { positions: EventPositions::OfStatement, .. } => open_targets_sql!(""),
-        BodySource::AtHand { .. } | BodySource::Vault => {
-            open_targets_sql!("for key share skip locked")
-        }
-    };
-    let open: Vec<OpenLane> = sqlx::query_as(statement)
-        .bind(lanes.into_iter().collect::<Vec<_>>())
-        .bind(now)
-        .bind(matches!(source, BodySource::AtHand { .. }))
-        .fetch_all(connection)
-        .await?;
-    Ok(open.into_iter().map(|lane| (lane.lane_id, lane)).collect())
-}
-
-/// Adds the lock of the lanes of these rows, and the condition that all are still open.
-fn require_open(writes: &mut JoinedWrites, rows: &[&OutboxRow], now: DateTime<Utc>) {
-    let lanes: BTreeSet<Uuid> = rows.iter().map(|row| row.lane_id).collect();
-    if lanes.is_empty() {
-        return;
-    }
-    let count = i64::try_from(lanes.len()).unwrap_or(i64::MAX);
-    writes
-        .add(open_lanes_sql!("for key share skip locked"))
-        .bind(lanes.into_iter().collect::<Vec<_>>())
-        .bind(now)
-        .bind(true);
-    writes.require("(select count(*) from open) = $1").bind(count);
 }

@@ -1,7 +1,7 @@
 //! A row of the outbox: a delivery that has not ended, due at a time or leased.
 //!
-//! The list of the table's columns is written here, once for statements that read rows and once
-//! for [`insert_rows`].
+//! The table's columns are listed here for statements that read rows, and again for
+//! [`insert_rows`]. That insert has no `notice`: `notices.rs` inserts the rows of notices.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ impl OutboxRow {
         }
     }
 
-    /// The position of the delivery in a trace.
+    /// The trace that the delivery continues.
     pub(crate) fn traceparent(&self) -> Option<Traceparent> {
         self.traceparent.as_ref()?.parse().ok()
     }
@@ -165,35 +165,37 @@ pub(crate) async fn insert_rows(
     writes.execute(connection).await
 }
 
-/// SQL expression: the positions of an array of places among the events of the same statement.
-macro_rules! positions_of {
-    ($places:literal) => {
-        concat!(
-            "(select array_agg(all_of_them[place] order by nth)
-                from positions, unnest(",
-            $places,
-            ") with ordinality as p(place, nth))"
-        )
+/// SQL expression: the log position of the n-th event of the statement. The column `position` holds
+/// n, from 1.
+macro_rules! counted_position {
+    () => {
+        "(select all_of_them[position] from positions)"
     };
 }
-pub(crate) use positions_of;
+pub(crate) use counted_position;
 
-/// SQL expression: inserts rows with these positions.
+/// SQL: inserts rows with this position.
 macro_rules! queue_sql {
-    ($positions:expr) => {
+    ($position:expr) => {
         concat!(
             "queued as (
                  insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                                     response_id, report_id, booking_id, position, sequence, tries,
-                                     tries_max, replay_id, traceparent, body_id, body_sha256,
-                                     due_at, lease, leased_at, step)
-                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[],
-                                      $6::uuid[], $7::uuid[], $8::uuid[], $9::uuid[], ",
-            $positions,
-            ", $11::bigint[], $12::int[], $13::int[],
-                                      $14::uuid[], $15::text[], $16::uuid[], $17::bytea[],
-                                      $18::timestamptz[], $19::bigint[], $20::timestamptz[],
-                                      $21::jsonb[]))"
+                                     response_id, report_id, booking_id, sequence, tries, tries_max,
+                                     replay_id, traceparent, body_id, body_sha256, due_at, lease,
+                                     leased_at, step, position)
+                 select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+                        response_id, report_id, booking_id, sequence, tries, tries_max,
+                        replay_id, traceparent, body_id, body_sha256, due_at, lease,
+                        leased_at, step, ",
+            $position,
+            "      from rows($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::text, $6::uuid,
+                             $7::uuid, $8::uuid, $9::uuid, $10::bigint, $11::int, $12::int,
+                             $13::uuid, $14::text, $15::uuid, $16::bytea, $17::timestamptz,
+                             $18::bigint, $19::timestamptz, $20::jsonb, $21::bigint)
+                        as t(delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
+                             response_id, report_id, booking_id, sequence, tries, tries_max,
+                             replay_id, traceparent, body_id, body_sha256, due_at, lease,
+                             leased_at, step, position))"
         )
     };
 }
@@ -211,31 +213,34 @@ pub(crate) fn write_rows(
     let leases = || rows.iter().map(|new| new.lease);
     let woken = lanes_to_wake(rows);
     writes
-        .add(match positions {
-            EventPositions::Known => queue_sql!("$10::bigint[]"),
-            EventPositions::OfStatement => queue_sql!(positions_of!("$10::bigint[]")),
-        })
-        .bind(each().map(|row| row.delivery_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.lane_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.firm_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.occurrence_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.trigger.as_str()).collect::<Vec<_>>())
-        .bind(each().map(|row| row.form_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.response_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.report_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.booking_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.position).collect::<Vec<_>>())
-        .bind(each().map(|row| row.sequence).collect::<Vec<_>>())
-        .bind(each().map(|row| row.tries).collect::<Vec<_>>())
-        .bind(each().map(|row| row.tries_max).collect::<Vec<_>>())
-        .bind(each().map(|row| row.replay_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.traceparent.as_deref()).collect::<Vec<_>>())
-        .bind(each().map(|row| row.body_id).collect::<Vec<_>>())
-        .bind(each().map(|row| row.body_sha256.as_deref()).collect::<Vec<_>>())
-        .bind(rows.iter().map(|new| new.due_at).collect::<Vec<_>>())
-        .bind(leases().map(|lease| lease.map(|lease| lease.token)).collect::<Vec<_>>())
-        .bind(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect::<Vec<_>>())
-        .bind(each().map(step_order).collect::<Vec<_>>());
+        .add_rows(
+            rows.len(),
+            match positions {
+                EventPositions::Known => queue_sql!("position"),
+                EventPositions::OfStatement => queue_sql!(counted_position!()),
+            },
+        )
+        .bind_column(each().map(|row| row.delivery_id).collect())
+        .bind_column(each().map(|row| row.lane_id).collect())
+        .bind_column(each().map(|row| row.firm_id).collect())
+        .bind_column(each().map(|row| row.occurrence_id).collect())
+        .bind_column(each().map(|row| row.trigger.as_str()).collect())
+        .bind_column(each().map(|row| row.form_id).collect())
+        .bind_column(each().map(|row| row.response_id).collect())
+        .bind_column(each().map(|row| row.report_id).collect())
+        .bind_column(each().map(|row| row.booking_id).collect())
+        .bind_column(each().map(|row| row.sequence).collect())
+        .bind_column(each().map(|row| row.tries).collect())
+        .bind_column(each().map(|row| row.tries_max).collect())
+        .bind_column(each().map(|row| row.replay_id).collect())
+        .bind_column(each().map(|row| row.traceparent.as_deref()).collect())
+        .bind_column(each().map(|row| row.body_id).collect())
+        .bind_column(each().map(|row| row.body_sha256.as_deref()).collect())
+        .bind_column(rows.iter().map(|new| new.due_at).collect())
+        .bind_column(leases().map(|lease| lease.map(|lease| lease.token)).collect())
+        .bind_column(leases().map(|lease| lease.map(|lease| lease.leased_at)).collect())
+        .bind_column(each().map(step_order).collect())
+        .bind_column(each().map(|row| row.position).collect());
     // Each part of a statement has a price, also without rows. Most rows come with a lease.
     if woken.is_empty() {
         return;

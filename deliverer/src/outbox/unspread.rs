@@ -7,7 +7,7 @@ use eventstore::{EventPositions, JoinedWrites};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::row::{OutboxRow, positions_of};
+use super::row::{OutboxRow, counted_position};
 
 /// Rows that the occurrences of one step list, at most, so that its transaction stays well under
 /// 100 ms. Firms share them.
@@ -35,15 +35,17 @@ pub(crate) fn occurrences_of(rows: &[OutboxRow]) -> impl Iterator<Item = Unsprea
     occurrences.into_values()
 }
 
-/// SQL expression: inserts unspread occurrences with these positions.
+/// SQL: inserts unspread occurrences with this position.
 macro_rules! unspread_sql {
-    ($positions:expr) => {
+    ($position:expr) => {
         concat!(
             "left_unspread as (
                  insert into unspread (firm_id, position, occurrence_id, rows_listed)
-                 select * from unnest($1::uuid[], ",
-            $positions,
-            ", $3::uuid[], $4::int[]))"
+                 select firm_id, ",
+            $position,
+            ", occurrence_id, rows_listed
+                   from rows($1::uuid, $2::bigint, $3::uuid, $4::int)
+                        as t(firm_id, position, occurrence_id, rows_listed))"
         )
     };
 }
@@ -58,14 +60,17 @@ pub(crate) fn leave_unspread(
         return;
     }
     writes
-        .add(match positions {
-            EventPositions::Known => unspread_sql!("$2::bigint[]"),
-            EventPositions::OfStatement => unspread_sql!(positions_of!("$2::bigint[]")),
-        })
-        .bind(unspread.iter().map(|one| one.firm_id).collect::<Vec<_>>())
-        .bind(unspread.iter().map(|one| one.position).collect::<Vec<_>>())
-        .bind(unspread.iter().map(|one| one.occurrence_id).collect::<Vec<_>>())
-        .bind(unspread.iter().map(|one| one.rows_listed).collect::<Vec<_>>());
+        .add_rows(
+            unspread.len(),
+            match positions {
+                EventPositions::Known => unspread_sql!("position"),
+                EventPositions::OfStatement => unspread_sql!(counted_position!()),
+            },
+        )
+        .bind_column(unspread.iter().map(|one| one.firm_id).collect())
+        .bind_column(unspread.iter().map(|one| one.position).collect())
+        .bind_column(unspread.iter().map(|one| one.occurrence_id).collect())
+        .bind_column(unspread.iter().map(|one| one.rows_listed).collect());
 }
 
 /// Takes the next unspread occurrences, of firms after this one in turn. It takes the oldest of

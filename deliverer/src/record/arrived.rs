@@ -46,7 +46,7 @@ pub(super) async fn record_arrived(
     rows::write_ended(&mut writes, batch);
     require_untouched(&mut writes, batch);
     crash::point("recording");
-    let append = StatementAppend { events, writes, deliveries_wait: false };
+    let append = StatementAppend { events, writes, ..StatementAppend::default() };
     if let Err(error) = deliverer.store.append_at_once(append).await {
         return refused_statement(error.into());
     }

@@ -57,6 +57,13 @@ impl LeasedInAppend {
         self.waits
     }
 
+    /// Forgets the lanes of the leased deliveries, after the append was refused.
+    pub fn forget_lanes(self) {
+        if let Some((dispatch, taken)) = &self.leased {
+            dispatch.deliverer.lanes.forget(taken.lanes());
+        }
+    }
+
     /// Sends the leased deliveries. The append must have committed. Deliveries that come too late
     /// to be sent are released.
     pub fn send_leased(self) {

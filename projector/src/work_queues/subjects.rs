@@ -96,16 +96,17 @@ pub async fn lock(
 pub fn write_new(writes: &mut JoinedWrites, reported: &BTreeMap<SubjectId, SubjectLinks>) {
     let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = reported.keys().copied().unzip();
     writes
-        .add(
+        .add_rows(
+            reported.len(),
             "reported as (
                  insert into subjects (firm_id, subject_id, response_id, form_id)
-                 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[])
+                 select * from rows($1::uuid, $2::uuid, $3::uuid, $4::uuid) as t
                      on conflict (firm_id, subject_id) do nothing returning 1)",
         )
-        .bind(firm_ids)
-        .bind(subject_ids)
-        .bind(reported.values().map(|links| links.response_id).collect::<Vec<_>>())
-        .bind(reported.values().map(|links| links.form_id).collect::<Vec<_>>());
+        .bind_column(firm_ids)
+        .bind_column(subject_ids)
+        .bind_column(reported.values().map(|links| links.response_id).collect())
+        .bind_column(reported.values().map(|links| links.form_id).collect());
     let count = i64::try_from(reported.len()).unwrap_or(i64::MAX);
     writes
         .require(
