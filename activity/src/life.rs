@@ -19,7 +19,7 @@ impl FirmLife {
 
     /// Three times in order, before any firm closes.
     pub(super) fn ordered_moments(&mut self) -> [EventTime; 3] {
-        let width = self.span.length() / 16 * 5;
+        let width = self.span.response_time() / 16 * 5;
         [0, 1, 2].map(|number| {
             let after = self.teller.random.draw_between(SECOND, width - HOUR);
             self.span.settled.after(number * width + after)

@@ -1,4 +1,4 @@
-//! The stream: the lines of firms and responses, in their order of arrival. The generator makes the
+//! The generator makes the lines of firms and responses, in their order of arrival. It makes the
 //! lines of a response only when the response begins, so its memory does not grow with the number
 //! of responses.
 
@@ -12,7 +12,7 @@ use super::queue::LineQueue;
 use super::random::Random;
 use super::story;
 
-/// The `kind` of the generator that draws when responses begin.
+/// The row of draws for the beginnings of responses.
 const BEGINNING_DRAWS: u64 = 3;
 
 /// The state of a run.

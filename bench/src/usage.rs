@@ -1,5 +1,6 @@
-//! The cost of a run, from `/proc`: CPU of the service (this process, all threads), of PostgreSQL
-//! and of the peer (the process at the other end: receiver or caller), and the memory of a process.
+//! The cost of a run, from `/proc`: the CPU of the service, of PostgreSQL and of the peer, and the
+//! memory of a process. The peer is the process at the other end: receiver or caller. With
+//! [`Processes`] this process is the service. With [`spent`] it is the peer.
 //!
 //! PostgreSQL's CPU is the postmaster's own, the CPU of its children, and `cutime + cstime`. There
 //! the kernel adds a child's CPU when the postmaster has waited for it, so children that ended in
@@ -60,7 +61,7 @@ impl Cpu {
         }
     }
 
-    /// Of each of so many, in microseconds.
+    /// The CPU of each of `count` deliveries, in microseconds.
     pub(crate) fn each(self, count: usize) -> CpuEach {
         let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / count.max(1) as f64;
         CpuEach {
@@ -76,12 +77,12 @@ impl Cpu {
 pub(crate) struct CpuEach {
     pub(crate) service_cpu_us: f64,
     pub(crate) postgres_cpu_us: f64,
-    /// Of the caller or the receiver.
+    /// The CPU of the caller or the receiver.
     pub(crate) peer_cpu_us: f64,
 }
 
 impl CpuEach {
-    /// Of service and PostgreSQL.
+    /// The CPU of service and PostgreSQL.
     pub(crate) fn both_us(self) -> f64 {
         self.service_cpu_us + self.postgres_cpu_us
     }
@@ -105,7 +106,8 @@ struct Stat {
 }
 
 impl Stat {
-    /// Fields 4 and 14 to 17 of proc(5); the name before them may hold anything.
+    /// Reads fields 4 and 14 to 17 of proc(5). Field 2, the name, may hold anything, so `fields`
+    /// begins with field 3.
     fn new(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
@@ -125,7 +127,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Of this process.
+    /// The memory of this process.
     pub(crate) fn look() -> anyhow::Result<Self> {
         Self::new(std::process::id())
     }

@@ -51,8 +51,8 @@ pub(crate) fn require_consent(
     if is_consent(&answer, word) { Ok(()) } else { Err(NoConsent::Refused) }
 }
 
-/// Whether the answer is the word, or the word as it was shown. Nobody can type a mark without a
-/// shape.
+/// Whether the answer is the word, or the word as it was shown. The shown word has escapes for
+/// invisible characters, which nobody can type.
 fn is_consent(answer: &str, word: &str) -> bool {
     let answer = answer.trim();
     answer == word.trim() || answer == printable_text(word.trim())
@@ -62,7 +62,7 @@ fn is_consent(answer: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A name with a mark without a shape could not be typed.
+    /// A name with invisible characters can be typed as it is shown.
     #[test]
     fn a_name_with_invisible_marks_is_typeable() {
         let name = "Harrow\u{200e} Lane\u{200f}";

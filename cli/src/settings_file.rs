@@ -46,7 +46,8 @@ pub(crate) struct ConfiguredArguments {
 }
 
 impl ConfiguredArguments {
-    /// The settings file that gives the argument, or else its variable.
+    /// The source to name for an argument: the settings file, the variable of the credentials, or
+    /// else the argument's own variable.
     pub(crate) fn argument_source(&self, argument: &Arg) -> Option<String> {
         let is_from_file = argument.get_long().is_some_and(|name| self.from_file.contains(name));
         let is_credential =
@@ -109,8 +110,8 @@ fn add_credentials(
     added
 }
 
-/// Whether a credential is missing, or blank. A unit that names credentials for everybody has a
-/// blank default for each, since systemd starts no unit without one of its credentials.
+/// Whether a credential is missing, or blank. systemd starts no unit without one of its
+/// credentials, so a unit that serves many machines has a blank default for each.
 fn is_blank(file: &Path) -> bool {
     !file.is_file() || std::fs::read(file).is_ok_and(|text| text.trim_ascii().is_empty())
 }
@@ -230,7 +231,7 @@ fn twin_name(name: &str) -> String {
     name.strip_suffix(IN_A_FILE).map_or_else(|| format!("{name}{IN_A_FILE}"), str::to_owned)
 }
 
-/// The names of all settings. A switch is in the set, too.
+/// The settings by name: all flags with a variable, switches too. `--config` is not among them.
 fn known_settings(root: &Command) -> BTreeMap<String, Arg> {
     let mut waiting = vec![root];
     let mut known = BTreeMap::new();
@@ -250,7 +251,7 @@ fn parse_settings(
     known: &BTreeMap<String, Arg>,
 ) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
     let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-        // Its own words repeat the line, which may hold a secret.
+        // `Display` of this error quotes the line, which may hold a secret. `message` does not.
         let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
         let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         anyhow!("{line}{}", error.message())

@@ -16,7 +16,8 @@ use crate::account::ServerAccount;
 use crate::error::{AtPath, ClusterError};
 use crate::files::{POLL_INTERVAL, remove_if_there};
 
-/// A child has executed long before so many [`POLL_INTERVAL`]s have passed.
+/// How often a hold is looked at before it counts as another user's. A child that this process
+/// forks has a copy of its own hold until its exec, which comes long before the last look.
 const COPY_CHECKS: u32 = 20;
 
 /// One user's write end of the lifeline. The server lives at least as long.
@@ -35,7 +36,8 @@ pub(crate) enum LifelineState {
     Unwatched,
 }
 
-/// Takes hold of a running server's lifeline. Only under the cluster's lock (see [`crate::files`]).
+/// Takes hold of a running server's lifeline. The line that it writes tells a guard that is just
+/// stopping that this process has joined. The caller holds the cluster's lock ([`crate::files`]).
 pub(crate) fn take_hold(path: &Path) -> Result<LifelineState, ClusterError> {
     let opened = no_follow_options(OFlag::O_NONBLOCK).write(true).open(path);
     let written = opened.and_then(|mut pipe| pipe.write_all(b"\n").map(|()| pipe));
@@ -66,7 +68,7 @@ pub(crate) fn make(
 }
 
 /// Whether another user holds the lifeline. A child that this process starts has a copy between
-/// its fork and its exec, so only a hold that lasts counts. Only under the cluster's lock.
+/// its fork and its exec, so only a hold that lasts counts. The caller holds the cluster's lock.
 pub(crate) async fn stays_held(path: &Path) -> bool {
     for _ in 0..COPY_CHECKS {
         if !is_held(path) {
@@ -77,8 +79,8 @@ pub(crate) async fn stays_held(path: &Path) -> bool {
     is_held(path)
 }
 
-/// Whether anything holds the lifeline. Only under the cluster's lock, so that no user takes hold
-/// meanwhile.
+/// Whether anything holds the lifeline. A read of a held pipe gives a byte or would block. A read
+/// of a pipe that nobody holds gives none. The caller holds the cluster's lock.
 fn is_held(path: &Path) -> bool {
     let read = no_follow_options(OFlag::O_NONBLOCK)
         .read(true)

@@ -32,8 +32,8 @@ pub(crate) struct RunningServer {
     pub(crate) socket_folder: PathBuf,
 }
 
-/// Joins the running server, waits for a server that is stopping, or starts one. Only under the
-/// cluster's lock.
+/// Joins the running server, waits for a server that is stopping, or starts one. The caller holds
+/// the cluster's lock.
 pub(crate) async fn join_or_start(
     files: &ClusterFiles,
     config: &ClusterConfig,
@@ -48,11 +48,13 @@ pub(crate) async fn join_or_start(
                         socket_folder: postmaster.socket_folder,
                     });
                 }
+                // The server does not answer. This hold is dropped, and the loop goes on.
                 false
             }
             LifelineState::Absent => false,
             LifelineState::Unwatched => true,
         };
+        // The log's lock is free only when no process of a former server is alive.
         if let Some(log) = files.free_log()? {
             return start_server(files, config, log).await;
         }

@@ -89,9 +89,11 @@ impl<'r> StoredEvent<'r> {
 
     /// Computes the digest again, and reads the event.
     pub(crate) fn into_checked(self, upcasters: &Upcasters) -> CheckedEvent {
-        let whole = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
-        let whole = whole && self.is_canonical().unwrap_or_default();
-        let computed = whole.then(|| self.computed_digest().ok()).flatten();
+        // The digest covers whole milliseconds and JSON values. Any other part of a row could be
+        // changed without a change of its digest.
+        let has_whole_millis = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
+        let is_covered = has_whole_millis && self.is_canonical().unwrap_or_default();
+        let computed = is_covered.then(|| self.computed_digest().ok()).flatten();
         CheckedEvent {
             position: self.position,
             firm_id: self.firm_id,

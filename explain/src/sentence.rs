@@ -1,5 +1,6 @@
-//! Events as sentences for a person, for operators and auditors. A sentence holds no personal data:
-//! ids, keys' labels, masked targets and reasons, as the audit log has them.
+//! Events as sentences, for operators and auditors. A sentence has what the audit log has: ids,
+//! labels of keys, masked targets, reasons, and names of operators and auditors. It holds no
+//! personal data of a respondent.
 
 use domain::access::sign_in::{SignInEvent, SignInScope};
 use domain::access::{AccessTokenEvent, HolderRole, KeyEvent, RevocationReason, TokenScope};

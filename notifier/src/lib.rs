@@ -259,6 +259,7 @@ impl Notifier {
         now: Timestamp,
     ) -> Result<(), AppendError> {
         let tries = u32::try_from(open.mail_tries).unwrap_or(u32::MAX).saturating_add(1);
+        // A mail server sends no `Retry-After`, and only workflow steps have jitter.
         let Some(wait) = RetrySchedule::RestHook.wait_after(tries, None, 0.0) else {
             return self.end_unsent(open, MailEnd::GivenUp, now).await;
         };

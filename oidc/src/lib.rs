@@ -5,7 +5,9 @@
 //! - [`Provider::prove_user`] exchanges the code that came back, checks the ID token and gives the
 //!   role.
 //!
-//! The caller keeps nothing between the two steps but a [`ProofOfFlow`], which it derives anew.
+//! Both steps need the same [`ProofOfFlow`]. The caller derives it anew for the second step, so it
+//! need not keep it.
+//!
 //! This crate knows no session and no database. Its client asks the provider alone.
 
 mod client;

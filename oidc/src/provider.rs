@@ -41,8 +41,8 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
-/// The longest time that a description with its keys counts. A key that the provider withdrew
-/// counts no longer.
+/// The longest time for which a description and its keys are used. A key that the provider has
+/// withdrawn is trusted no longer than this.
 const DESCRIPTION_AGE_MAX: TimeDelta = TimeDelta::hours(1);
 
 /// The least time between the starts of two readings of the description. It is longer than a
@@ -281,7 +281,7 @@ impl Provider {
         let description = self.recent_description(now).await?;
         let token = self.exchange_code(&description, code, proof).await?;
         let found = self.check_token(description, &token, proof, now).await?;
-        // A person at the browser can take the demand off the address of the provider.
+        // The person could remove the demand from the URL, so the ID token must show it.
         if demand == ProofDemand::Fresh && !is_fresh_proof(found.proven_at, now) {
             let why = "it does not tell, as auth_time, that you signed in just now";
             return Err(SignInError::Unproven(why.to_owned()));
@@ -323,8 +323,8 @@ impl Provider {
         token.ok_or_else(|| SignInError::Unproven("it has no ID token".to_owned()))
     }
 
-    /// Checks issuer, audience, signature, expiry and nonce. A provider may have changed its keys
-    /// since its description was read, so the description is then read again.
+    /// Checks issuer, audience, signature, expiry and nonce. If the signature does not verify, the
+    /// provider may have changed its keys, so the description is read again.
     async fn check_token(
         &self,
         description: Arc<CoreProviderMetadata>,
@@ -352,6 +352,8 @@ impl Provider {
         if let Some(role) = GrantedRole::new(grants, &proven_values(claims, roles_claim)) {
             return Ok(role);
         }
+        // An address that the provider did not verify grants no role. The second look only tells
+        // the user whether that is the cause.
         let values = claim_values(claims, roles_claim);
         let name = user.name().to_owned();
         match GrantedRole::new(grants, &values) {

@@ -62,8 +62,8 @@ impl StorageSettings {
         Ok(self.notary())
     }
 
-    /// The wrapping key: the given one, or the one of its file. A new installation gets a missing
-    /// file.
+    /// The wrapping key: the given one, or the one of the named file. Else it is in the data
+    /// directory, where a new private installation makes it.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ pub fn current_request_id() -> Option<RequestId> {
     CURRENT.try_with(Clone::clone).ok()
 }
 
-/// Runs `work` as a part of this call, or of none.
+/// Runs `work` with this request id. With `None`, an id that is already set stays.
 pub async fn with_request_id<W: Future>(id: Option<RequestId>, work: W) -> W::Output {
     match id {
         Some(id) => CURRENT.scope(id, work).await,

@@ -26,7 +26,7 @@ pub fn current_traceparent() -> Option<Traceparent> {
     TRACEPARENT.try_with(|traceparent| *traceparent).ok()
 }
 
-/// Runs `work` under a trace context.
+/// Runs `work` under this trace context. With `None`, a context that is already set stays.
 pub async fn with_traceparent<W: Future>(traceparent: Option<Traceparent>, work: W) -> W::Output {
     match traceparent {
         Some(traceparent) => TRACEPARENT.scope(traceparent, work).await,
@@ -108,7 +108,7 @@ impl TraceSpan {
         }
         if let Some(parent) = parent {
             let remote = Context::new().with_remote_span_context(span_context(parent));
-            // Fails without an exporter. The span is then not exported.
+            // This fails only where no exporter's layer listens. The span is then not exported.
             let _ = span.set_parent(remote);
         }
         let traceparent = traceparent_of(span.context().span().span_context()).or(parent);

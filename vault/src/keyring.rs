@@ -25,7 +25,7 @@ pub struct KeySubject {
     pub subject_id: Uuid,
 }
 
-/// An erasure of the main database's log, which the keyring has carried out.
+/// An erasure that the keyring has carried out, by its event in the main database's log.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ErasedUpTo {
     /// The position of the event.
@@ -175,9 +175,9 @@ impl Keyring {
         self.main.as_ref()?.life.present_life().map(|life| life.started_at)
     }
 
-    /// Ends a change on this connection. Refuses to believe the change if this server is not the
-    /// primary any more: the change is lost with an old primary. The main database may have moved
-    /// to a newer primary before the keyring.
+    /// Confirms that a committed change stays, and gives the connection back. Fails if this server
+    /// is not the primary any more, because the change is lost with an old primary. The main
+    /// database may have moved to a newer primary before the keyring did, so its life counts too.
     fn confirm_change(&self, connection: ReusedConnection) -> Result<(), sqlx::Error> {
         connection.require_this_life()?;
         let main = self.main.as_ref().filter(|main| main.hosts == KeyringHosts::OfMain);
@@ -248,6 +248,9 @@ impl Keyring {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         let mut connection = self.connections.take().await?;
+        // `flush` turns the wait for the disk off if this server is also the main database's: both
+        // then have one start time. The update changes nothing. Without it, `returning` would leave
+        // out keys that were there.
         let rows: Vec<DataKeyRow> = sqlx::query_as(
             "with flush as materialized (
                  select set_config('synchronous_commit',
@@ -264,7 +267,7 @@ impl Keyring {
         .bind(self.main_started_at())
         .fetch_all(&mut *connection)
         .await?;
-        // A lost key would take the data that it encrypts with it.
+        // Data under a lost key could never be read again.
         self.confirm_change(connection)?;
         Ok(self.unwrap_keys(&rows))
     }

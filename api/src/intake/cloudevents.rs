@@ -112,7 +112,8 @@ fn split_array(text: &str) -> Result<Vec<RawEvent<'_>>, IntakeError> {
     Ok(items.into_iter().map(|item| RawEvent { line: None, text: item.get() }).collect())
 }
 
-/// Blank lines are no events.
+/// Splits at line ends. Blank lines are no events. One event too many is kept, so that the caller
+/// sees that there are too many.
 fn split_lines(text: &str) -> Vec<RawEvent<'_>> {
     (1..)
         .zip(text.split('\n'))
@@ -123,6 +124,7 @@ fn split_lines(text: &str) -> Vec<RawEvent<'_>> {
 }
 
 fn parse_text(text: &str) -> Result<CloudEvent, String> {
+    // No text can hold U+0000 or half of a surrogate pair: their escapes are replaced (ruling 53).
     let text = readable_json(text);
     let mut attributes = json::parse_properties(text.as_bytes()).map_err(|error| match error {
         BodyError::Malformed(why) => format!("not valid JSON: {why}"),

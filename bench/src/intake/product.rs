@@ -46,7 +46,7 @@ pub(super) struct Reported {
     pub(super) accepted: usize,
     /// Duplicates and stale reports.
     pub(super) unchanged: usize,
-    /// The batch that took longest.
+    /// The time of the batch that took longest.
     pub(super) slowest: Duration,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
                 let connections = runtime.block_on(open(&job))?;
                 let batches = batches(&job)?;
                 say("ready")?;
-                lines.next().context("nobody waits for it")??;
+                lines.next().context("standard input ended before the report")??;
                 let reported = runtime.block_on(report(connections, job.token, batches))?;
                 serde_json::to_string(&reported)?
             }

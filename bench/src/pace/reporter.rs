@@ -19,9 +19,10 @@ use crate::connection::Connection;
 pub(crate) struct Reported {
     pub(crate) firm_id: Uuid,
     pub(crate) response_id: Uuid,
-    /// When it should have been.
+    /// The moment at which the report was due.
     pub(crate) due: Instant,
-    /// When it was: a timer was late, a connection was opened, or as many as may be were under way.
+    /// The moment at which it was sent. That is later if a timer was late, if a connection had to
+    /// be opened, or if as many reports as allowed were under way.
     pub(crate) sent: Instant,
 }
 

@@ -1,5 +1,5 @@
-//! Trouble for the console and the portal to show, after the demo's count is right: a receiver that
-//! is gone, one that fails, a workflow step that failed, and a token to sign in with.
+//! Trouble for the console and the portal to show, after all expected deliveries have arrived: a
+//! receiver that is gone, one that fails, and a workflow step that failed. Also a token to sign in.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,8 @@ const MISSING: (&str, u16) = ("missing", 404);
 /// All paths that answer with an error.
 pub(super) const TROUBLES: [(&str, u16); 3] = [SUBSCRIBED[0], SUBSCRIBED[1], MISSING];
 
-/// Responses that are reported once more. Two 410s in a row remove a subscription.
+/// The number of responses that are reported again as new ones. Two 410s in a row remove a
+/// subscription.
 const NEW_RESPONSES: usize = 3;
 
 /// Subscribes both troubles for the first firm, and reports more responses of it.
@@ -66,7 +67,7 @@ pub(super) async fn failed_step(
     DemoCall { url, credential, body, status: 202 }.post_to(system).await.map(drop)
 }
 
-/// The first response of the firm that was submitted.
+/// The id of the first submitted response of the firm.
 fn first_submitted(lines: &str, firm_id: Uuid) -> anyhow::Result<Value> {
     let events = lines.lines().map(serde_json::from_str::<Value>);
     let is_meant =
@@ -75,7 +76,7 @@ fn first_submitted(lines: &str, firm_id: Uuid) -> anyhow::Result<Value> {
     Ok(first.context("the first firm has no submitted response")?["data"]["response_id"].take())
 }
 
-/// Reports of the firm's submitted responses, as those of new ones.
+/// Reports of the firm's first submitted responses, each with a new id, so that they count as new.
 fn new_responses(lines: &str, firm_id: Uuid, id: impl Fn() -> Uuid) -> anyhow::Result<String> {
     let mut new = String::new();
     let mut count = 0;

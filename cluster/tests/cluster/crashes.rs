@@ -47,7 +47,7 @@ async fn after_killing_everything_the_cluster_starts_again() {
     again.stop().await.unwrap();
 }
 
-/// As on a full disk: the user lives on, and nobody else starts the server.
+/// PostgreSQL dies, as it does when its disk is full. Its user lives on, and nobody else starts it.
 #[tokio::test]
 async fn a_user_restarts_its_dead_server() {
     let folder = folder();
@@ -86,20 +86,21 @@ async fn an_unguarded_server_is_replaced() {
 #[tokio::test]
 async fn the_next_user_restarts_a_dead_server() {
     let folder = folder();
-    let widow = open(folder.path()).await;
+    let former_user = open(folder.path()).await;
     kill_9(postmaster(folder.path()));
     let socket = folder.path().join("postgres/.s.PGSQL.5432");
     eventually("it is dead", || UnixStream::connect(&socket).is_err());
 
     let next = open(folder.path()).await;
     run(&next, "select 1").await.unwrap();
-    run(&widow, "select 1").await.unwrap();
+    run(&former_user, "select 1").await.unwrap();
     next.stop().await.unwrap();
-    widow.stop().await.unwrap();
+    former_user.stop().await.unwrap();
     eventually("the server ends", || servants_of(folder.path()).is_empty());
 }
 
-/// In a container the process ids begin anew, so that ours may be somebody else's after a crash.
+/// In a container the process ids begin anew. So the pid that a crashed server left in its files
+/// may be the pid of another process.
 #[tokio::test]
 async fn a_former_servers_pid_may_be_reused() {
     let folder = folder();

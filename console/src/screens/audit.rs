@@ -13,7 +13,7 @@ use crate::frame::PageContent;
 use crate::parts::{self, EmptyList, ListFilter};
 use crate::visit::{FirmVisit, PageAnswer};
 
-/// An entry of a list.
+/// An entry of the audit log, as the API lists it.
 #[derive(Debug, Deserialize)]
 pub(super) struct ListedEntry {
     pub(super) sequence: i64,
@@ -61,7 +61,8 @@ fn audit_content(at: &FirmVisit, found: &ListAnswer<Value>) -> PageContent {
     PageContent::new("Audit log", content).with_data()
 }
 
-/// Entries as a table. An entry of another shape is left out of it, and is in the data.
+/// Shows entries as a table. An entry of an unknown shape has no row. The links "This page as data"
+/// still give it.
 pub(super) fn entry_table(at: &FirmVisit, entries: &[Value]) -> Markup {
     let read = |entry: &Value| serde_json::from_value::<ListedEntry>(entry.clone()).ok();
     let rows = html! { @for entry in entries.iter().filter_map(read) { (entry_row(at, &entry)) } };
@@ -95,7 +96,8 @@ pub(super) fn party_link(party: &EntryParty) -> Markup {
     }
 }
 
-/// The form that gives a bundle or its cover: the entries of a period with their proof.
+/// The form that exports the entries of a period: as a bundle with their proof, its cover, CSV or
+/// NDJSON.
 pub(super) fn bundle_form(at: &FirmVisit) -> Markup {
     let visit = &at.visit;
     html! {

@@ -13,8 +13,11 @@ pub(crate) struct ToldStep {
     pub(crate) event_id: Uuid,
     pub(crate) position: i64,
     pub(crate) at: Timestamp,
+    /// The event's name.
     pub(crate) event: String,
+    /// The kind of the event's stream.
     pub(crate) kind: String,
+    /// The id of the event's stream.
     pub(crate) id: String,
     pub(crate) by: String,
     pub(crate) caused_by: Option<Uuid>,

@@ -25,12 +25,14 @@ const MAX_ADDRESSES: usize = 8;
 /// Repeats of a look-up while its time lasts.
 const LOOKUP_REPEATS_MAX: u32 = 2;
 
-/// Time that an answer is kept, at most, whatever its time to live. A name that has become private,
-/// or that is new, is noticed within this time.
+/// The longest time for which an answer is kept, whatever its time to live. A name that has become
+/// private is noticed within this time.
 const TTL_MAX: Duration = Duration::from_secs(300);
+
+/// The longest time for which a missing answer is kept. A new name is noticed within this time.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(30);
 
-/// The vetting resolver.
+/// Finds the addresses of names, and drops those that may not be dialled.
 pub(super) struct VettingResolver {
     hosts: Hosts,
     /// `None` on a machine without resolver configuration. Only look-ups fail there.
@@ -131,7 +133,8 @@ fn set_options(options: &mut ResolverOpts, within: Duration) {
     options.use_hosts_file = ResolveHosts::Never;
     options.positive_max_ttl = Some(TTL_MAX);
     options.negative_max_ttl = Some(NEGATIVE_TTL_MAX);
-    // At its limit hickory asks again in a loop that never yields, so there is no limit.
+    // At this limit hickory asks again in a loop that never yields. So the limit is one that is
+    // never reached.
     options.max_active_requests = usize::from(u16::MAX);
 }
 

@@ -94,7 +94,7 @@ fn g5_a_removal_names_its_deciding_deliveries() {
     );
 }
 
-/// The entries showed the path.
+/// This subscription began with [`TargetShown::Origin`]. Older ones show the path (ruling 44).
 #[test]
 fn a_subscriptions_entries_hide_its_targets_path() {
     let mut created = created();

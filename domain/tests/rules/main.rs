@@ -1,5 +1,5 @@
 //! The rules that need many cases: addresses, targets, answers, payloads.
-//! Test names begin with the number of the hard case or ruling they hold.
+//! If a test holds a case (docs/reference/cases.md) or a ruling, its name begins with it.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as their tests do")]
 
 mod addresses;

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::helper::{HELLO, SHORT, serve, with_times};
 
-/// No later request is answered.
+/// The stop closes an idle connection and refuses a new one.
 #[tokio::test]
 async fn a_request_under_way_is_answered() {
     let served = serve(DoorSettings::default()).await;
@@ -21,7 +21,7 @@ async fn a_request_under_way_is_answered() {
 
     served.stop.cancel();
     idle.assert_closed().await;
-    // It may not have been accepted yet; the system resets it then.
+    // The door may not have accepted the silent connection yet. Then the system resets it.
     let _ = tokio::io::AsyncReadExt::read(&mut silent.0, &mut [0]).await;
     let refused = TcpStream::connect(served.addr).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
@@ -41,7 +41,7 @@ async fn a_body_under_way_is_answered() {
     let mut caller = served.caller().await;
     let expects = "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n";
     caller.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\n{expects}")).await;
-    let mut told = [0; 25];
+    let mut told = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
     tokio::io::AsyncReadExt::read_exact(&mut caller.0, &mut told).await.unwrap();
     served.stop.cancel();
     caller.send("abc").await;
@@ -52,7 +52,7 @@ async fn a_body_under_way_is_answered() {
 }
 
 #[tokio::test]
-async fn half_a_head_holds_no_stop() {
+async fn half_a_head_delays_no_stop() {
     let served = serve(DoorSettings::default()).await;
     let mut caller = served.caller().await;
     caller.send(HELLO).await;

@@ -25,7 +25,7 @@ async fn assert_answers(path: &Path) {
     caller.answer().await.assert_is(200, "hello");
 }
 
-/// The socket goes with its door.
+/// The door removes its socket when it stops.
 #[tokio::test]
 async fn unix_sockets_are_for_owner_and_group() {
     let folder = tempfile::tempdir().unwrap();

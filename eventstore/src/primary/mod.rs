@@ -119,6 +119,7 @@ impl DatabaseHosts {
     async fn find_host(&mut self, kind: ServerKind) -> Result<HostReport, NoPrimary> {
         let mut reports = self.survey().await;
         let states: Vec<&HostState> = reports.iter().map(|report| &report.state).collect();
+        // No earlier primary is known here, so none is too old.
         let Some(chosen) = choose_host(&states, None, kind) else { return Err(NoPrimary(reports)) };
         self.in_use = chosen;
         Ok(reports.swap_remove(chosen))
@@ -206,7 +207,7 @@ impl fmt::Display for HostReport {
     }
 }
 
-/// A refusal is an answer.
+/// The words for an error. A host whose error does not pass by itself has answered with a refusal.
 fn failure_phrase(error: &sqlx::Error) -> &'static str {
     if Failure::new(error).may_pass() { "does not answer" } else { "refuses the connection" }
 }

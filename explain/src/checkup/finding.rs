@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Faults, each with the checks that it alone can make wrong. Their own advice would mislead: with
-/// the wrong key no secret can be read, and a rotation would not help.
+/// Faults, each with the checks that can go wrong because of it. Their own advice would mislead:
+/// with the wrong key no secret can be read, and a rotation would not help.
 const CONSEQUENCES: [(&str, &[&str]); 3] = [
     ("installation", &["wrapping_key", "identity_key", "newest_keys", "erasures", "secrets"]),
     ("wrapping_key", &["identity_key", "newest_keys", "secrets"]),
@@ -15,7 +15,7 @@ const CONSEQUENCES: [(&str, &[&str]); 3] = [
 pub enum CheckVerdict {
     /// Everything is in order.
     Fine,
-    /// An operator wanted this state and should remember it.
+    /// The service works, or another finding names the cause. An operator should know this state.
     Notice,
     /// A fault.
     Wrong,
@@ -47,18 +47,19 @@ impl CheckVerdict {
 }
 
 impl Finding {
-    /// The findings, where a fault that follows from another one only names it.
+    /// Turns each fault that another fault explains into a notice. It names the cause and gives no
+    /// advice.
     #[must_use]
     pub fn mute_consequences(findings: Vec<Self>) -> Vec<Self> {
         let is_wrong =
             |one: &Self, check: &str| one.check == check && one.verdict == CheckVerdict::Wrong;
-        let known: Vec<(&str, &[&str])> = CONSEQUENCES
+        let causes: Vec<(&str, &[&str])> = CONSEQUENCES
             .into_iter()
             .filter(|(cause, _)| findings.iter().any(|one| is_wrong(one, cause)))
             .collect();
         let mute = |one: Self| {
-            let of = |(_, checks): &&(&str, &[&str])| checks.contains(&one.check);
-            match known.iter().find(of) {
+            let explains = |(_, checks): &&(&str, &[&str])| checks.contains(&one.check);
+            match causes.iter().find(explains) {
                 Some((cause, _)) if one.verdict == CheckVerdict::Wrong => Self {
                     verdict: CheckVerdict::Notice,
                     says: format!("{}: probably because of `{cause}`", one.says),

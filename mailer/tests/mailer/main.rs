@@ -1,5 +1,5 @@
-//! Invites as they are written, and as a mail server on a real socket gets them. A test's name
-//! begins with its case.
+//! Mails as they are written, and as a mail server on a real socket gets them. If a test holds a
+//! case, its name begins with it.
 
 #![expect(clippy::unwrap_used, reason = "a mail that cannot be set up is a failed test")]
 

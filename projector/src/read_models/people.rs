@@ -1,4 +1,5 @@
-//! The read model of people that get no mail (contract, section FormInvite; ruling 11, invites).
+//! The read model of people: who gets no mail, and who was erased (contract, section FormInvite;
+//! ruling 11, invites).
 
 use std::collections::BTreeMap;
 
@@ -63,6 +64,7 @@ async fn write_changes(
         return Ok(());
     }
     let (firm_ids, person_ids): (Vec<Uuid>, Vec<Uuid>) = changes.keys().copied().unzip();
+    // An upsert would need a value for each column, so it could not leave one as it is.
     sqlx::query(
         "with t as (
              select * from unnest($1::uuid[], $2::uuid[], $3::bool[], $4::bool[], $5::timestamptz[])

@@ -144,7 +144,8 @@ pub async fn forget(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<u64
     Ok(forgotten.rows_affected())
 }
 
-/// Counts the queued and the skipped deliveries of a replay.
+/// Counts the deliveries that a replay has queued, whatever came of them since, and the deliveries
+/// that it skipped.
 pub async fn count_totals(
     connection: &mut PgConnection,
     replay_id: Uuid,
@@ -161,7 +162,7 @@ pub async fn count_totals(
     .await
 }
 
-/// A delivery that a replay has queued, without an outcome yet.
+/// A delivery that a replay has queued (outcome `queued`). Its result is not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct QueuedItem {
     /// The replay.

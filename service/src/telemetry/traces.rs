@@ -1,6 +1,6 @@
-//! Exports traces to a collector, the one outgoing HTTP beside the deliverer's. Its only address is
-//! the operator's setting. A thread of its own sends in batches, and drops spans that do not fit
-//! its queue. Only the end of the process waits for it, for three seconds at most.
+//! Exports traces to a collector, whose address is the operator's setting. A thread of its own
+//! sends in batches, and drops spans that do not fit its queue. Only the end of the process waits
+//! for it, for three seconds at most.
 
 use std::collections::HashMap;
 use std::env;
@@ -28,7 +28,7 @@ pub struct TraceCollector {
     pub headers: HashMap<String, String>,
 }
 
-/// The exporter of spans. Stop it outside the runtime, because its client blocks.
+/// The exporter of spans. Call [`Self::send_remaining`] outside the runtime: the client blocks.
 pub struct TraceExporter(SdkTracerProvider);
 
 impl TraceExporter {

@@ -66,7 +66,8 @@ pub(crate) const FAINT: &str = r#"
 })()
 "#;
 
-/// Fields without a label, links and buttons without words, and ids that occur twice.
+/// Fields without a label, links and buttons without words, ids that occur twice, and a number of
+/// `h1` other than one.
 pub(crate) const NAMELESS: &str = r#"
 (() => {
   const wrong = [];
@@ -91,7 +92,7 @@ impl Walk {
         Some(walk)
     }
 
-    /// A walk at this door, without a session.
+    /// A walk at this door, without a session. The scene is made only if there is a browser.
     async fn at(door: Door, scene: impl Future<Output = Scene>) -> Option<Self> {
         let browser = Browser::open().await?;
         let scene = scene.await;
@@ -225,12 +226,12 @@ async fn both_stories_are_walked_without_a_script() {
 #[tokio::test]
 async fn a_provider_user_reaches_the_wanted_page() {
     let door = Door::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
-    // A browser takes another name of the machine for another site.
+    // `localhost` and `127.0.0.1` are two sites for a browser, as a provider and a console are.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let identity = IdentityProvider::on(listener, "localhost");
     let origin = format!("http://{}", door.local_addr().unwrap());
     let settings = identity.settings(&origin, &["ops=operator"]);
-    // Some minutes pass in the scene.
+    // The scene's clock moves on by minutes. The sign-in must not expire meanwhile.
     identity.claim(&json!({"exp": 4_000_000_000_u64}));
     let provider = Arc::new(oidc::Provider::new(settings).unwrap());
     let Some(mut walk) = Walk::at(door, scene_with(Some(provider))).await else { return };

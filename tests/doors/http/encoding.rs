@@ -27,8 +27,8 @@ fn unpacked(answer: &Answer) -> Vec<u8> {
     plain
 }
 
-/// Forms and keys, more than 4 KiB of each list.
-async fn many(world: &World, firm: &Firm) {
+/// Reports enough forms and keys that each list is over 4 KiB, the least that is compressed.
+async fn report_many(world: &World, firm: &Firm) {
     for n in 0..24 {
         let label = format!("key {n} {}", "x".repeat(80));
         world.new_key(firm, &label).await;
@@ -53,7 +53,7 @@ async fn many(world: &World, firm: &Firm) {
 async fn large_answers_are_compressed_on_request() {
     let world = World::new().await;
     let firm = world.firm().await;
-    many(&world, &firm).await;
+    report_many(&world, &firm).await;
     for path in [
         "/api/v1/forms".to_owned(),
         "/api/v1/openapi.json".to_owned(),

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// Connections from here are a test's own question.
+/// The source address of the connection by which [`Receiver::connections`] counts the others.
 const ASKING: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 99));
 
 /// A request as it came over the wire.
