@@ -93,8 +93,7 @@ async fn fetch_open(
     Ok(open.into_iter().map(|lane| (lane.lane_id, lane)).collect())
 }
 
-/// Lanes that this process has seen open. An append in one statement checks each
-/// ([`require_open`]).
+/// Lanes that this process has seen open. An append in one statement checks each of them.
 #[derive(Debug, Default)]
 pub struct KnownLanes(RememberedRows<Uuid, OpenLane>);
 
