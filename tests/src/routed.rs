@@ -153,7 +153,7 @@ fn names(request: &Request, cell: Cell) -> bool {
     };
     let inside = |text: &str, before: &str| Some(text.split_once(before)?.1.to_owned());
     let marked = [
-        header("x-api-key").and_then(|key| at_start(key, "ffk_")),
+        header("x-api-key").and_then(|key| key.strip_prefix("ffk_")).map(str::to_owned),
         header("authorization").and_then(|key| at_start(key, "bearer ffk_")),
         header("cookie").and_then(|cookie| inside(cookie, "firmforms_portal=")),
         request.uri().query().and_then(|query| inside(query, "code=")),
