@@ -13,8 +13,8 @@ const ROWS_MAX: usize = 10_000;
 /// A row older than this is read again. A rebuild may have repaired it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 
-/// Rows by their keys, as they were read from the server in its present life. They never change, or
-/// whoever uses them checks that they are still so.
+/// Rows by their keys, as they were read from the server in its present life. A row never changes,
+/// or its user checks that it is still so.
 #[derive(Debug)]
 pub struct RememberedRows<K, V>(Mutex<RowsOfLife<K, V>>);
 
@@ -31,6 +31,21 @@ impl<K, V> Default for RememberedRows<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Clone> RememberedRows<K, V> {
+    /// Returns these rows if all of them are remembered.
+    #[must_use]
+    pub fn get_all<'a>(
+        &self,
+        life: LifeNumber,
+        now: Instant,
+        keys: impl ExactSizeIterator<Item = &'a K>,
+    ) -> Option<HashMap<K, V>>
+    where
+        K: 'a,
+    {
+        let count = keys.len();
+        Some(self.get(life, now, keys)).filter(|known| known.len() == count)
+    }
+
     /// Returns the remembered ones of these rows.
     #[must_use]
     pub fn get<'a>(
@@ -93,26 +108,30 @@ mod tests {
 
     #[test]
     fn too_many_rows_make_room() {
-        let (known, now) = (RememberedRows::default(), Instant::now());
+        let known = RememberedRows::default();
+        let now = Instant::now();
         known.remember(LIFE, now, (0..ROWS_MAX).map(|row| (row, "old")));
         assert_eq!(known.get(LIFE, now, &[7]), HashMap::from([(7, "old")]));
         known.remember(LIFE, now, [(ROWS_MAX, "new")].into_iter());
-        let both = known.get(LIFE, now, &[7, ROWS_MAX]);
-        assert_eq!(both, HashMap::from([(ROWS_MAX, "new")]));
+        let both = [7, ROWS_MAX];
+        assert_eq!(known.get(LIFE, now, &both), HashMap::from([(ROWS_MAX, "new")]));
+        assert_eq!(known.get_all(LIFE, now, both.iter()), None);
         known.forget(&[ROWS_MAX]);
         assert!(known.get(LIFE, now, &[ROWS_MAX]).is_empty());
     }
 
     #[test]
     fn a_row_is_read_again_in_time() {
-        let (known, now) = (RememberedRows::default(), Instant::now());
+        let known = RememberedRows::default();
+        let now = Instant::now();
         known.remember(LIFE, now, [(1, "row")].into_iter());
         assert!(known.get(LIFE, now + REMEMBERED_FOR, &[1]).is_empty());
     }
 
     #[test]
     fn another_life_remembers_nothing() {
-        let (known, now) = (RememberedRows::default(), Instant::now());
+        let known = RememberedRows::default();
+        let now = Instant::now();
         known.remember(LIFE, now, [(1, "row")].into_iter());
         assert!(known.get(LifeNumber::default(), now, &[1]).is_empty());
         assert!(known.get(LIFE, now, &[1]).is_empty());

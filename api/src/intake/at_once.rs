@@ -90,8 +90,7 @@ impl BatchIntake<'_> {
         let forms = BatchReferences::named_by(self.batch).forms;
         let remembered = &self.service.admission.matches;
         let begun = Instant::now();
-        let known = remembered.get(life, begun, &forms);
-        if known.len() == forms.len() {
+        if let Some(known) = remembered.get_all(life, begun, forms.iter()) {
             return Ok(known.into_values().collect());
         }
         let connections = self.service.pools.intake.connections();

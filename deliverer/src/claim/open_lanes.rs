@@ -107,8 +107,7 @@ impl KnownLanes {
         now: DateTime<Utc>,
     ) -> Result<HashMap<Uuid, OpenLane>, sqlx::Error> {
         let begun = Instant::now();
-        let known = self.0.get(life, begun, &lanes);
-        if known.len() == lanes.len() {
+        if let Some(known) = self.0.get_all(life, begun, lanes.iter()) {
             return Ok(known);
         }
         let statement = open_targets_sql!("");

@@ -174,28 +174,31 @@ macro_rules! counted_position {
 }
 pub(crate) use counted_position;
 
+/// SQL: the columns of an inserted row, without its position.
+macro_rules! inserted_columns {
+    () => {
+        "delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id, response_id, report_id,
+         booking_id, sequence, tries, tries_max, replay_id, traceparent, body_id, body_sha256,
+         due_at, lease, leased_at, step"
+    };
+}
+
 /// SQL: inserts rows with this position.
 macro_rules! queue_sql {
     ($position:expr) => {
         concat!(
-            "queued as (
-                 insert into outbox (delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                                     response_id, report_id, booking_id, sequence, tries, tries_max,
-                                     replay_id, traceparent, body_id, body_sha256, due_at, lease,
-                                     leased_at, step, position)
-                 select delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                        response_id, report_id, booking_id, sequence, tries, tries_max,
-                        replay_id, traceparent, body_id, body_sha256, due_at, lease,
-                        leased_at, step, ",
+            "queued as (insert into outbox (",
+            inserted_columns!(),
+            ", position) select ",
+            inserted_columns!(),
+            ", ",
             $position,
-            "      from rows($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::text, $6::uuid,
-                             $7::uuid, $8::uuid, $9::uuid, $10::bigint, $11::int, $12::int,
-                             $13::uuid, $14::text, $15::uuid, $16::bytea, $17::timestamptz,
-                             $18::bigint, $19::timestamptz, $20::jsonb, $21::bigint)
-                        as t(delivery_id, lane_id, firm_id, occurrence_id, trigger, form_id,
-                             response_id, report_id, booking_id, sequence, tries, tries_max,
-                             replay_id, traceparent, body_id, body_sha256, due_at, lease,
-                             leased_at, step, position))"
+            " from rows($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::text, $6::uuid, $7::uuid,
+                        $8::uuid, $9::uuid, $10::bigint, $11::int, $12::int, $13::uuid, $14::text,
+                        $15::uuid, $16::bytea, $17::timestamptz, $18::bigint, $19::timestamptz,
+                        $20::jsonb, $21::bigint) as t(",
+            inserted_columns!(),
+            ", position))"
         )
     };
 }

@@ -138,7 +138,8 @@ impl Scene {
 
     fn remembers_match(&self) -> bool {
         let service = self.world.service();
-        let (life, form) = (service.store.life().life_number(), (self.firm.id, self.firm.form));
+        let life = service.store.life().life_number();
+        let form = (self.firm.id, self.firm.form);
         service.admission.matches.get(life, Instant::now(), &[form]).len() == 1
     }
 
@@ -194,7 +195,8 @@ async fn a_removed_subscription_gets_no_later_submission() {
 async fn a_rotated_secret_signs_the_next_submission() {
     let scene = Scene::new().await;
     let process = scene.submit_first().await;
-    let (service, firm) = (scene.world.service(), scene.firm.id);
+    let service = scene.world.service();
+    let firm = scene.firm.id;
     secrets::rotate(service, firm, Actor::System, Some("a test")).await.unwrap();
     scene.submit(1).await;
     process.answered(2).await;
