@@ -55,6 +55,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ErrorKind};
+use mimalloc::MiMalloc;
 use service::install_tls;
 use service::telemetry::{self, LogColour, LogFormat, LogSettings, TraceExporter};
 
@@ -62,6 +63,9 @@ use crate::args::{CliArgs, CliCommand};
 use crate::config::ConfigCommand;
 use crate::confirm::NoConsent;
 use crate::settings_file::ConfiguredArguments;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Runs the command line.
 #[must_use]

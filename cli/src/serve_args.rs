@@ -148,7 +148,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub(crate) keep_delivered_days: u32,
-    /// Days that the body of a failed or cancelled delivery is kept. A replay needs it.
+    /// Days that the body of a failed or cancelled delivery is kept. A replay needs it. It is kept
+    /// at least as long as that of a delivered one.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub(crate) keep_failed_days: u32,

@@ -2,7 +2,8 @@
 //! its checkpoint in one transaction.
 //!
 //! A follower may hold an event that begins a delivery back for a moment. The event that ends the
-//! delivery usually arrives in that time, and both are then written at once.
+//! delivery usually arrives in that time. Both are then applied in one transaction, which writes the
+//! delivery once.
 
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::worker::{NextStep, WakeOn, Worker};
@@ -17,8 +18,9 @@ use std::time::Duration;
 /// The number of events read at once.
 const EVENTS_PER_READ: i64 = 4_000;
 
-/// The number of rows written at once. It keeps a transaction under 100 ms.
-const ROWS_PER_TRANSACTION: usize = 6_000;
+/// The number of rows written at once. Only events that were held back are so many, and most of their
+/// deliveries begin and end in one transaction.
+const ROWS_PER_TRANSACTION: usize = 40_000;
 
 /// With this many events in memory, no event is held back.
 const WAITING_EVENTS_MAX: usize = 20_000;
@@ -33,8 +35,8 @@ const HOLD_FOR: Duration = Duration::from_millis(300);
 /// turn comes, which takes longer.
 const HOLD_IN_BURST_FOR: Duration = Duration::from_secs(5);
 
-/// More unfinished events than this are a burst.
-const QUIET_EVENTS_MAX: usize = 256;
+/// More rows of unfinished events than this are a burst.
+const QUIET_ROWS_MAX: usize = 256;
 
 /// A read model that follows the log.
 pub trait Projection: Send + Sync {
@@ -60,9 +62,8 @@ pub trait Projection: Send + Sync {
         1
     }
 
-    /// Returns, in ascending order, the indexes of events that another event will probably follow
-    /// soon. Both are then cheaper to apply together.
-    fn unfinished_events(&self, _events: &[RecordedEvent]) -> Vec<usize> {
+    /// Returns the events that are cheaper to apply together with a later one, in ascending order.
+    fn open_events(&self, _events: &[RecordedEvent]) -> Vec<OpenEvent> {
         Vec::new()
     }
 
@@ -83,6 +84,15 @@ pub trait Projection: Send + Sync {
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// An event that is cheaper to apply together with a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenEvent {
+    /// The index of the event.
+    pub at: usize,
+    /// The index of the later event. `None` if that has not come yet, and probably comes soon.
+    pub closed_at: Option<usize>,
 }
 
 /// The worker behind a read model.
@@ -140,16 +150,25 @@ impl<P: Projection> Follower<P> {
     }
 
     /// Returns the number of events before the first one held back, and for how long that one
-    /// waits.
+    /// waits. An event is held back with every event that it is applied together with.
     fn first_held(&self, events: &[RecordedEvent]) -> Option<(usize, Duration)> {
         let now = self.clock.as_ref()?.now().get();
-        let unfinished = self.projection.unfinished_events(events);
-        let soon = if unfinished.len() > QUIET_EVENTS_MAX { HOLD_IN_BURST_FOR } else { HOLD_FOR };
+        let open = self.projection.open_events(events);
+        let unfinished = open.iter().filter(|one| one.closed_at.is_none());
+        let rows: usize = unfinished.map(|one| self.projection.rows_max(&events[one.at])).sum();
+        let soon = if rows > QUIET_ROWS_MAX { HOLD_IN_BURST_FOR } else { HOLD_FOR };
         let left = |event: &RecordedEvent| {
             let age = (now - event.context.recorded_at.get()).to_std().ok()?;
             soon.checked_sub(age).filter(|left| !left.is_zero())
         };
-        unfinished.into_iter().filter_map(|at| Some((at, left(&events[at])?))).next()
+        let mut held = None;
+        for one in open.iter().rev() {
+            let ready = held.map_or(events.len(), |(ready, _)| ready);
+            if one.closed_at.is_none_or(|closed_at| closed_at >= ready) {
+                held = left(&events[one.at]).map(|left| (one.at, left)).or(held);
+            }
+        }
+        held
     }
 }
 
@@ -240,7 +259,7 @@ mod tests {
     fn a_transactions_rows_have_a_limit() {
         assert_eq!(events_within([].into_iter()), 0);
         assert_eq!(events_within([1; 10].into_iter()), 10);
-        assert_eq!(events_within([100; 100].into_iter()), ROWS_PER_TRANSACTION / 100);
+        assert_eq!(events_within([1_000; 100].into_iter()), ROWS_PER_TRANSACTION / 1_000);
         assert_eq!(events_within([ROWS_PER_TRANSACTION + 1, 1].into_iter()), 1);
         assert_eq!(events_within([1, ROWS_PER_TRANSACTION, 1].into_iter()), 1);
     }

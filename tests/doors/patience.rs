@@ -99,3 +99,32 @@ async fn another_followers_work_is_not_repeated() {
     assert_eq!(follow(&mut history, &world).await, NextStep::IDLE);
     assert_eq!(written(&world).await, by_the_other);
 }
+
+/// Deliveries of a burst wait for their turn, and history waits with them for up to 5 s. Events of
+/// others lie between the two events of a delivery.
+#[tokio::test]
+async fn a_burst_is_written_once() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    world.project().await;
+    let mut history = patient(&world);
+    let mut follow_on = async || follow(&mut history, &world).await;
+    for _ in 0..300 {
+        world.submit(&firm).await;
+    }
+    let waits = NextStep::IdleFor(Duration::from_millis(300));
+    assert_eq!(follow_on().await, waits);
+    world.pass(Duration::from_secs(4));
+    assert!(send::deliver_once(world.deliverer()).await.unwrap() > 0);
+    assert_eq!(follow_on().await, waits);
+    assert_eq!(written(&world).await, [""; 0]);
+    while send::deliver_once(world.deliverer()).await.unwrap() > 0 {}
+    assert_eq!(follow_on().await, NextStep::IDLE);
+    let states = written(&world).await;
+    assert!(states.iter().all(|state| state.starts_with("delivered(")), "{states:?}");
+    let places = "select sum(last)::bigint
+                    from (select max((ctid::text::point)[1]) as last from deliveries
+                           group by (ctid::text::point)[0]) as pages";
+    assert_eq!(world.ask_number(places).await, 300, "an earlier version of a row has a place");
+}

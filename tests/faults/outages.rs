@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cluster::{Cluster, ClusterConfig, Durability};
+use eventstore::connect;
 use futures::future::join_all;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Executor};
@@ -243,6 +244,17 @@ async fn an_outage_is_logged_once() {
     let lines: Vec<&str> = log.lines().filter(loud).collect();
     let is_told = |line: &&str| line.contains("does not answer");
     assert!(lines.len() == 2 && lines.iter().all(is_told), "{lines:#?}");
+}
+
+/// The claim was repeated at once, thousands of times a second, each with a line in the log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_without_its_table_waits() {
+    let database = TestDatabase::new().await;
+    let main = connect(database.main.clone(), 1);
+    let served = serve_with(&database, &[], &[]).await;
+    sqlx::raw_sql("alter table lane_wakes rename to away").execute(&main).await.unwrap();
+    served.until_logged("worker=\"deliver\" error=", 1).await;
+    assert!(!served.log.lock().unwrap().contains("a claim was refused"));
 }
 
 /// Statements of a service under way at once that identify the caller.

@@ -118,10 +118,12 @@ fn value(column: &Column, whose: Whose) -> String {
         "bigint" if column.column_name == "number" => format!("{name} + n * 4"),
         "bigint" if own && column.is_unique => format!("{name} + n * 100000"),
         "bytea" if column.is_unique => format!("sha256({name} || n::text::bytea)"),
-        // Or all of it would be purged at once.
-        "boolean" if column.column_name == "purged" => "true".to_owned(),
         "timestamp with time zone" if ends.contains(&column.column_name.as_str()) => {
             format!("{name} + n * interval '1 day'")
+        }
+        // Or the purge would drop all of them.
+        "timestamp with time zone" if column.table_name == "bodies" => {
+            format!("{name} + interval '1 year'")
         }
         "timestamp with time zone" => format!("{name} - n * interval '1 minute'"),
         _ => name,

@@ -6,6 +6,7 @@ mod people;
 
 use std::time::Duration;
 
+use deliverer::send::deliver_once;
 use serde_json::{Value, json};
 use tests::{Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;
@@ -293,4 +294,64 @@ async fn h2_a_failure_keeps_the_shared_body() {
         assert_eq!(bodies().await, expected);
     }
     assert_eq!(shared, 1);
+}
+
+/// A delivery that arrived at its second try keeps its body for seven days from then on.
+#[tokio::test]
+async fn h2_a_late_arrival_keeps_its_body() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    receiver.reply([Reply::status(503)]);
+    submit(&world, &firm, "a@example.com").await;
+    world.deliver().await;
+    world.pass(DAY);
+    assert_eq!(world.deliver().await, 1);
+    for (days, expected) in [(6, 1), (2, 0)] {
+        world.pass(days * DAY);
+        world.purge().await;
+        assert_eq!(world.count("bodies").await, expected, "after {days} more days");
+    }
+}
+
+/// History does not know yet that the delivery failed.
+#[tokio::test]
+async fn h2_a_purge_waits_for_history() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    receiver.reply([Reply::status(400)]);
+    submit(&world, &firm, "a@example.com").await;
+    world.settle().await;
+    assert_eq!(deliver_once(world.deliverer()).await.unwrap(), 1);
+    world.pass(8 * DAY);
+    world.purge().await;
+    assert_eq!((world.count("bodies").await, world.count("deliveries").await), (1, 0));
+    world.project().await;
+    world.purge().await;
+    assert_eq!(world.count("bodies").await, 1);
+    world.pass(23 * DAY);
+    world.purge().await;
+    assert_eq!(world.count("bodies").await, 0);
+}
+
+/// More bodies than one step takes were frozen at once, and a failed delivery keeps one of them.
+#[tokio::test]
+async fn h2_a_purge_passes_kept_bodies() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/")).await;
+    receiver.reply([Reply::status(400)]);
+    submit(&world, &firm, "a@example.com").await;
+    world.deliver().await;
+    world
+        .change_database(
+            "insert into bodies
+             select gen_random_uuid(), firm_id, response_id, sha256, ciphertext, created_at
+               from bodies, generate_series(1, 2500)",
+        )
+        .await;
+    world.pass(8 * DAY);
+    world.purge().await;
+    assert_eq!(world.count("bodies").await, 1);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::commands::secrets;
 use api::commands::tokens::HolderRole;
+use deliverer::send;
 use domain::delivery::signature::{SignedRequest, verify_request};
 use domain::event::Actor;
 use serde_json::{Value, json};
@@ -344,6 +345,30 @@ async fn h2_a_purged_step_is_not_retried() {
     world.purge().await;
     step.retry(&world).await.refused(409, "body_purged");
     assert_eq!(world.count("step_headers").await, 0);
+}
+
+/// The retry failed on the last day of the first failure. History does not know it yet.
+#[tokio::test]
+async fn h2_a_retried_step_keeps_its_bytes() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let response_id = world.submit(&firm).await;
+    let step = Step::new(&world);
+    receiver.reply([Reply::status(404), Reply::status(404)]);
+    world.order_step(&step.order(&firm, &receiver.url("/step"), response_id)).await.ok();
+    assert_eq!(world.deliver().await, 1);
+    world.pass(Duration::from_secs(30 * 86_400 - 1));
+    step.retry(&world).await.ok();
+    assert_eq!(send::deliver_once(world.deliverer()).await.unwrap(), 1);
+    for days in [1, 28] {
+        world.pass(Duration::from_secs(days * 86_400));
+        world.purge().await;
+        assert_eq!((world.count("step_headers").await, world.count("bodies").await), (1, 1));
+        world.project().await;
+    }
+    world.pass(Duration::from_secs(2 * 86_400));
+    world.purge().await;
+    assert_eq!((world.count("step_headers").await, world.count("bodies").await), (0, 0));
 }
 
 /// Workflow builders put answers of people into URLs, and the log is for ever (ruling 44). The URL

@@ -1,7 +1,6 @@
 //! Bodies of deliveries, frozen at the first attempt (ruling 21, frozen body).
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use eventstore::JoinedWrites;
@@ -65,41 +64,88 @@ pub fn write(
     Ok(())
 }
 
-/// A body, with the time at which it was frozen.
-#[derive(Debug, Clone, Copy, FromRow)]
-pub struct FrozenAt {
+/// A body's place in the order of freezing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct FrozenBody {
+    /// The time at which the body was frozen.
+    pub created_at: DateTime<Utc>,
     /// The id of the body.
     pub body_id: Uuid,
-    /// The time.
-    pub created_at: DateTime<Utc>,
 }
 
-/// Bodies that were frozen in this time, the oldest first, at most `limit`.
-pub async fn frozen_in(
+impl FrozenBody {
+    /// A place before all bodies.
+    pub const NONE: Self = Self { created_at: DateTime::UNIX_EPOCH, body_id: Uuid::nil() };
+}
+
+/// The bodies after this place that were frozen before this time, the oldest first, at most
+/// `limit`.
+pub async fn frozen_before(
     connection: &mut PgConnection,
-    time: Range<DateTime<Utc>>,
+    after: FrozenBody,
+    before: DateTime<Utc>,
     limit: i64,
-) -> Result<Vec<FrozenAt>, sqlx::Error> {
+) -> Result<Vec<FrozenBody>, sqlx::Error> {
     sqlx::query_as(
-        "select body_id, created_at from bodies where created_at >= $1 and created_at < $2
-          order by created_at limit $3",
+        "select created_at, body_id from bodies
+          where created_at < $3 and (created_at, body_id) > ($1, $2)
+          order by created_at, body_id limit $4",
     )
-    .bind(time.start)
-    .bind(time.end)
+    .bind(after.created_at)
+    .bind(after.body_id)
+    .bind(before)
     .bind(limit)
     .fetch_all(connection)
     .await
 }
 
-/// Deletes bodies whose retention has ended.
+/// SQL: the bodies among `$1` that the vault has.
+macro_rules! kept_sql {
+    ($lock:literal) => {
+        concat!("select body_id from bodies where body_id = any($1) order by body_id", $lock)
+    };
+}
+
+/// The bodies among these that the vault has.
+pub async fn kept_among(
+    connection: &mut PgConnection,
+    body_ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    fetch_kept(connection, kept_sql!(""), body_ids).await
+}
+
+/// The bodies among these that the vault has. None is deleted before the end of this transaction.
+pub async fn hold_kept(
+    connection: &mut PgConnection,
+    body_ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    fetch_kept(connection, kept_sql!(" for key share"), body_ids).await
+}
+
+/// Locks the bodies among these that the vault has, so that they can be deleted.
+pub async fn lock_kept(
+    connection: &mut PgConnection,
+    body_ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    fetch_kept(connection, kept_sql!(" for update"), body_ids).await
+}
+
+async fn fetch_kept(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    body_ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let kept: Vec<Uuid> =
+        sqlx::query_scalar(statement).bind(body_ids).fetch_all(connection).await?;
+    Ok(kept.into_iter().collect())
+}
+
+/// Deletes locked bodies whose retention has ended.
 pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "delete from bodies where body_id in (
-             select body_id from bodies where body_id = any($1) order by body_id for update)",
-    )
-    .bind(body_ids)
-    .execute(connection)
-    .await?;
+    sqlx::query("delete from bodies where body_id = any($1)")
+        .bind(body_ids)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 

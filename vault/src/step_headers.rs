@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::{FromRow, PgConnection};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::entropy::Entropy;
@@ -108,6 +108,31 @@ fn open_secrets(key: &DataKey, row: &StepHeadersRow) -> Result<StepSecrets, Vaul
         String::from_utf8(url).map_err(|_| BrokenSeal)
     };
     Ok(StepSecrets { headers, url: row.url.as_ref().map(open_url).transpose()? })
+}
+
+/// The steps with headers and a URL whose id is above this one, in the order of the ids, at most
+/// `limit`.
+pub async fn list_after(
+    connection: &mut PgConnection,
+    after: Uuid,
+    limit: i64,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select delivery_id from step_headers where delivery_id > $1
+          order by delivery_id limit $2",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+}
+
+/// Whether the vault has the headers and the URL of this step.
+pub async fn is_kept(pool: &PgPool, delivery_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select exists (select from step_headers where delivery_id = $1)")
+        .bind(delivery_id)
+        .fetch_one(pool)
+        .await
 }
 
 /// Deletes headers and URLs of deliveries whose retention has ended.

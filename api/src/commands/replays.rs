@@ -1,6 +1,6 @@
 //! Replays: operators begin, show, pause, resume and stop them (ruling 31).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use domain::delivery::DeliveryState;
 use domain::delivery::replay::{
@@ -9,9 +9,10 @@ use domain::delivery::replay::{
 };
 use domain::event::{Actor, EventContext};
 use eventstore::{AppendError, CommandError, NewEvent, retry_conflicts};
-use projector::replays::{self, ReplayRow};
+use projector::replays::{self, ReplayRow, ReplayableRow};
 use projector::{firms, replay_requests};
 use uuid::Uuid;
+use vault::bodies;
 
 use crate::error::Error;
 use crate::service::Service;
@@ -90,10 +91,11 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
             "this selects more than 1000000 deliveries: ask for fewer, by since and until",
         ));
     }
+    let kept = kept_bodies(service, &found).await?;
     let mut named: BTreeSet<Uuid> = new.selection.delivery_ids.iter().copied().collect();
     for one in found {
         named.remove(&one.delivery_id);
-        let standing = one.replay_conditions();
+        let standing = one.replay_conditions(&kept);
         let skip = if new.force { forced_skip_reason(standing) } else { skip_reason(standing) };
         match skip {
             None => selected.delivery_ids.push(one.delivery_id),
@@ -102,6 +104,20 @@ pub async fn select(service: &Service, new: &NewReplay) -> Result<SelectedDelive
     }
     selected.skipped.extend(named.into_iter().map(|id| (id, ReplaySkip::NotSelected)));
     Ok(selected)
+}
+
+/// Bodies that one statement asks for.
+const BODIES_PER_QUESTION: usize = 10_000;
+
+/// The sent bodies of these deliveries that the vault keeps.
+async fn kept_bodies(service: &Service, found: &[ReplayableRow]) -> Result<HashSet<Uuid>, Error> {
+    let sent: Vec<Uuid> = found.iter().filter_map(|one| one.body_id).collect();
+    let mut connection = service.store.pool().acquire().await?;
+    let mut kept = HashSet::new();
+    for some in sent.chunks(BODIES_PER_QUESTION) {
+        kept.extend(bodies::kept_among(&mut connection, some).await?);
+    }
+    Ok(kept)
 }
 
 /// The replay that began for this request, if one did (case G8).

@@ -9,8 +9,9 @@ use domain::event::Actor;
 use domain::subscription::{TargetRefusal, Trigger, origin_of};
 use eventstore::{AppendError, CommandError, NewEvent, RecordedEvent, StreamName, load_many};
 use projector::as_of::DeliveryThen;
-use projector::deliveries;
 use projector::firms::{self, FirmStanding};
+use projector::subjects::{self, SubjectId};
+use sqlx::PgPool;
 use uuid::Uuid;
 use vault::step_headers::{self, Headers, StepHeadersKey, StepSecrets};
 use vault::{DataKey, KeySubject, responses};
@@ -229,12 +230,11 @@ pub(crate) async fn retry(
     if firms::is_closed(pool, firm_id).await? {
         return Err(Error::FirmInactive);
     }
-    if fold_step(&events)?.row.state != DeliveryState::Failed.name() {
+    let step = fold_step(&events)?.row;
+    if step.state != DeliveryState::Failed.name() {
         return Err(Error::NotFailed);
     }
-    if deliveries::is_purged(pool, delivery_id).await? {
-        return Err(Error::BodyPurged);
-    }
+    refuse_purged(pool, delivery_id, (firm_id, step.response_id)).await?;
     let context = service.context(firm_id, caller.actor);
     service
         .store
@@ -242,6 +242,17 @@ pub(crate) async fn retry(
         .await
         .map_err(not_retried)?;
     show(service, name, caller).await
+}
+
+/// Refuses a step whose headers and URL were purged. An erased step is queued, and its cancellation
+/// says why.
+async fn refuse_purged(pool: &PgPool, delivery_id: Uuid, response: SubjectId) -> Result<(), Error> {
+    if step_headers::is_kept(pool, delivery_id).await? {
+        return Ok(());
+    }
+    let mut connection = pool.acquire().await?;
+    let erased = subjects::erased_among(&mut connection, &[response]).await?;
+    if erased.is_empty() { Err(Error::BodyPurged) } else { Ok(()) }
 }
 
 fn not_retried(error: CommandError<DeliveryRejection>) -> Error {

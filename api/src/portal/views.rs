@@ -20,6 +20,7 @@ pub use projector::keys::KeyRow;
 use projector::replay_items;
 use serde_json::Value;
 use uuid::Uuid;
+use vault::bodies;
 
 use super::PortalSession;
 use crate::commands::{keys as key_commands, steps as step_commands};
@@ -337,5 +338,6 @@ pub(super) async fn replay_skip(
     let found = projector::replays::find_replayable(&mut connection, &[delivery_id]).await?.pop();
     let Some(found) = found else { return Ok(Some(ReplaySkip::NotSelected)) };
     let under_way = replay_items::is_waiting(&mut connection, delivery_id).await?;
-    Ok(skip_reason(ReplayConditions { under_way, ..found.replay_conditions() }))
+    let kept = bodies::kept_among(&mut connection, found.body_id.as_slice()).await?;
+    Ok(skip_reason(ReplayConditions { under_way, ..found.replay_conditions(&kept) }))
 }

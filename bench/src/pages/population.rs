@@ -40,7 +40,7 @@ async fn copy(pool: &PgPool, delivery: Uuid, copies: u32) -> Result<(), sqlx::Er
     sqlx::query(
         "insert into deliveries
             (delivery_id, firm_id, hook_id, occurrence_id, trigger, form_id, response_id, state,
-             cause, created_at, next_try_at, body_sha256, ended_at, purged)
+             cause, created_at, next_try_at, body_sha256, ended_at)
          select gen_random_uuid(), firm_id, hook_id, gen_random_uuid(), trigger, form_id,
                 gen_random_uuid(),
                 case n % 100 when 1 then 'failed' when 2 then 'pending' when 3 then 'cancelled'
@@ -49,8 +49,7 @@ async fn copy(pool: &PgPool, delivery: Uuid, copies: u32) -> Result<(), sqlx::Er
                 created_at - n * interval '10 seconds',
                 case n % 100 when 2 then created_at + interval '1 day' end, body_sha256,
                 case n % 100 when 2 then null
-                             else created_at - n * interval '10 seconds' end,
-                true
+                             else created_at - n * interval '10 seconds' end
            from deliveries, generate_series(1, $2) n
           where delivery_id = $1",
     )

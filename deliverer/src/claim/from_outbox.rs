@@ -67,7 +67,8 @@ pub(crate) enum ClaimOutcome {
     HeldElsewhere,
     /// No row was claimed, and lanes were parked that may have hidden others.
     Parked,
-    /// The database refused the claim, and would refuse it again. The claim had locked these lanes.
+    /// The database refused the claim, and would refuse it again. The claim had locked these lanes,
+    /// one at least.
     Refused {
         /// The refusal.
         error: DeliveryError,
@@ -89,7 +90,8 @@ pub(crate) async fn claim_from_lanes(
         Ok(_) if progress.lanes_parked > 0 => Ok(ClaimOutcome::Parked),
         Ok(_) if progress.wakes_are_left => Ok(ClaimOutcome::HeldElsewhere),
         Ok(_) => Ok(ClaimOutcome::NothingDue),
-        Err(error) if error.is_transient() => Err(error),
+        // Without a lane there is nothing to claim less of.
+        Err(error) if error.is_transient() || progress.locked.is_empty() => Err(error),
         Err(error) => Ok(ClaimOutcome::Refused { error, lane_ids: progress.locked }),
     }
 }

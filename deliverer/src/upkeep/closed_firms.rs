@@ -13,10 +13,11 @@ use domain::firm::{Firm, FirmCommand};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendError, CommandError, SweepTimer, load_recorded_at};
-use projector::{deliveries, firms};
+use projector::firms;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::purge::is_only_purger;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
@@ -191,7 +192,7 @@ impl ClosedFirmWorker {
         if deleted < ROWS_PER_STEP {
             let mut transaction = self.deliverer.store.pool().begin().await?;
             // The purge deletes bodies too, in another order.
-            if !deliveries::is_only_purger(&mut transaction).await? {
+            if !is_only_purger(&mut transaction).await? {
                 return Ok(StepOutcome::HeldElsewhere);
             }
             let left = ROWS_PER_STEP - deleted;

@@ -1,24 +1,24 @@
 //! The purge worker: deletes sent bodies and receivers' answers after their retention, in batches
 //! (ruling 21, body; case H2). Digests, statuses and times stay in history.
-
-use std::time::Duration;
+//!
+//! It walks over what the vault has, and asks history what is still needed. A delivery may have left
+//! the queue just now, and history does not know yet how it ended. So a step first notes which rows
+//! nobody has queued, and a later step asks history, once that has all events of the first.
 
 use chrono::{DateTime, Utc};
-use eventstore::SweepTimer;
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use projector::deliveries;
+use eventstore::{SweepTimer, proof};
+use projector::deliveries::{self, ENDED_LATER_MIN, EndedBefore};
 use sqlx::PgConnection;
 use uuid::Uuid;
+use vault::bodies::FrozenBody;
 use vault::{answers, bodies, step_headers};
 
 use crate::error::DeliveryError;
-use crate::settings::DelivererContext;
+use crate::settings::{DelivererContext, Retention};
 
 /// Rows of one step, so that its transaction stays well under 100 ms.
 const ROWS_PER_STEP: u32 = 1_000;
-
-/// The longest time from the first attempt of a delivery to its end, with suspensions of its firm.
-const UNSENT_FOR_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 // `offset 0` makes the planner look up each row. A join reads the whole queue if the planner takes
 // the queue for short.
@@ -60,37 +60,122 @@ async fn not_under_way(
     .await
 }
 
+/// Whether this transaction may delete bodies. A build that marks purged deliveries holds the same
+/// lock.
+pub(super) async fn is_only_purger(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("select pg_try_advisory_xact_lock(hashtext('firmforms purge'))")
+        .fetch_one(connection)
+        .await
+}
+
 /// Whether a statement has found as much as it may.
-fn is_full(rows: u64) -> bool {
-    rows == u64::from(ROWS_PER_STEP)
+fn is_full(rows: usize) -> bool {
+    rows == ROWS_PER_STEP as usize
+}
+
+/// The times before which a delivery must have ended. A body that a failed and a delivered delivery
+/// share is kept for both, so no failed one is kept for a shorter time.
+fn ended_before(kept: Retention, now: DateTime<Utc>) -> EndedBefore {
+    EndedBefore { delivered: now - kept.delivered, failed: now - kept.failed.max(kept.delivered) }
+}
+
+/// The place of a sweep. A scan from the beginning would walk over the index entries of all that was
+/// deleted, and over all that is kept.
+#[derive(Debug, Clone, Copy)]
+enum SweepPlace {
+    /// At the steps after this one. Their headers go before their bodies: a step without headers is
+    /// not retried.
+    Steps(Uuid),
+    /// At the bodies after this one.
+    Bodies(FrozenBody),
+    /// At the answers that were received at this time or later.
+    Answers(DateTime<Utc>),
+}
+
+impl SweepPlace {
+    const START: Self = Self::Steps(Uuid::nil());
+}
+
+/// Rows that nobody had queued, and that history may still need.
+enum Candidates {
+    Steps(Vec<Uuid>),
+    Bodies(Vec<Uuid>),
+}
+
+impl Candidates {
+    /// Drops those that no delivery needs. History has all events from before they were found.
+    async fn drop_unneeded(
+        &self,
+        connection: &mut PgConnection,
+        ended: EndedBefore,
+    ) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Steps(steps) => {
+                let over = deliveries::steps_over(connection, steps, ended).await?;
+                let gone = not_under_way(connection, &over).await?;
+                step_headers::drop_all(connection, &gone).await
+            }
+            Self::Bodies(ids) => {
+                let locked = bodies::lock_kept(connection, ids).await?;
+                let needed = deliveries::bodies_needed(connection, ids, ended).await?;
+                let over: Vec<Uuid> = locked.difference(&needed).copied().collect();
+                let unused = not_queued(connection, &over).await?;
+                bodies::drop_all(connection, &unused).await
+            }
+        }
+    }
 }
 
 /// The worker. One process sweeps at a time.
 pub struct PurgeWorker {
     deliverer: DelivererContext,
     timer: SweepTimer,
-    progress: SweepProgress,
-}
-
-/// How far a sweep has come. A scan from the beginning would walk over the index entries of all
-/// that was deleted.
-#[derive(Debug, Clone, Copy)]
-struct SweepProgress {
-    /// The latest time at which a deleted answer was received.
-    answers: DateTime<Utc>,
-    /// The latest time at which a body that history does not know was frozen.
-    bodies: DateTime<Utc>,
-}
-
-impl SweepProgress {
-    const NONE: Self = Self { answers: DateTime::UNIX_EPOCH, bodies: DateTime::UNIX_EPOCH };
+    place: SweepPlace,
+    /// Rows to drop once history has this position.
+    noted: Option<(Candidates, i64)>,
 }
 
 impl PurgeWorker {
     /// A purge worker of this vault. Its first step sweeps.
     #[must_use]
     pub const fn new(deliverer: DelivererContext) -> Self {
-        Self { deliverer, timer: SweepTimer::new(), progress: SweepProgress::NONE }
+        Self { deliverer, timer: SweepTimer::new(), place: SweepPlace::START, noted: None }
+    }
+
+    /// Notes the next candidates, or drops the next answers. Returns the next place, if the sweep
+    /// goes on.
+    async fn sweep_on(
+        &mut self,
+        connection: &mut PgConnection,
+        ended: EndedBefore,
+        answered_before: DateTime<Utc>,
+    ) -> Result<Option<SweepPlace>, sqlx::Error> {
+        let limit = i64::from(ROWS_PER_STEP);
+        let (candidates, next) = match self.place {
+            SweepPlace::Steps(after) => {
+                let steps = step_headers::list_after(connection, after, limit).await?;
+                let more = steps.last().filter(|_| is_full(steps.len())).copied();
+                let free = not_under_way(connection, &steps).await?;
+                let next = more.map_or(SweepPlace::Bodies(FrozenBody::NONE), SweepPlace::Steps);
+                (Candidates::Steps(free), next)
+            }
+            SweepPlace::Bodies(after) => {
+                let before = ended.delivered - ENDED_LATER_MIN;
+                let frozen = bodies::frozen_before(connection, after, before, limit).await?;
+                let ids: Vec<Uuid> = frozen.iter().map(|body| body.body_id).collect();
+                let more = frozen.last().filter(|_| is_full(frozen.len())).copied();
+                let free = not_queued(connection, &ids).await?;
+                let answers = SweepPlace::Answers(DateTime::UNIX_EPOCH);
+                (Candidates::Bodies(free), more.map_or(answers, SweepPlace::Bodies))
+            }
+            SweepPlace::Answers(after) => {
+                let gone = answers::forget(connection, after..answered_before, limit).await?;
+                let more = gone.latest.filter(|_| gone.count == limit);
+                return Ok(more.map(SweepPlace::Answers));
+            }
+        };
+        self.noted = Some((candidates, proof::height(connection).await?));
+        Ok(Some(next))
     }
 }
 
@@ -104,42 +189,26 @@ impl Worker for PurgeWorker {
             return Ok(NextStep::IDLE);
         };
         let kept = self.deliverer.settings.retention;
+        let ended = ended_before(kept, now);
         let mut transaction = self.deliverer.store.pool().begin().await?;
-        if !deliveries::is_only_purger(&mut transaction).await? {
+        if !is_only_purger(&mut transaction).await? {
             return Ok(NextStep::IDLE);
         }
-        let delivered_before = now - kept.delivered;
-        let failed_before = now - kept.failed;
-        let limit = ROWS_PER_STEP.into();
-        let purged =
-            deliveries::purge_bodies(&mut transaction, delivered_before, failed_before, limit)
-                .await?;
-        let unused = not_queued(&mut transaction, &purged.body_ids).await?;
-        bodies::drop_all(&mut transaction, &unused).await?;
-        let gone = not_under_way(&mut transaction, &purged.delivery_ids).await?;
-        step_headers::drop_all(&mut transaction, &gone).await?;
-        // A body that was frozen and never sent is not in history.
-        let before = now - kept.failed.max(kept.delivered) - UNSENT_FOR_MAX;
-        let old = bodies::frozen_in(&mut transaction, self.progress.bodies..before, limit).await?;
-        let old_ids: Vec<Uuid> = old.iter().map(|body| body.body_id).collect();
-        let old_ids = not_queued(&mut transaction, &old_ids).await?;
-        bodies::drop_all(&mut transaction, &old_ids).await?;
-        let time = self.progress.answers..now - kept.answers;
-        let answers = answers::forget(&mut transaction, time, limit).await?;
-        transaction.commit().await?;
-        let bodies_up_to = old.last().map_or(self.progress.bodies, |body| body.created_at);
-        // Bodies that are still queued stay, and must not hold the sweep.
-        let more_bodies = is_full(old.len() as u64) && bodies_up_to > self.progress.bodies;
-        if is_full(purged.delivery_ids.len() as u64)
-            || is_full(answers.count.unsigned_abs())
-            || more_bodies
-        {
-            self.progress.answers = answers.latest.unwrap_or(self.progress.answers);
-            self.progress.bodies = bodies_up_to;
+        if let Some((candidates, height)) = &self.noted {
+            if !deliveries::has_followed(&mut transaction, *height).await? {
+                return Ok(NextStep::HELD_UP);
+            }
+            candidates.drop_unneeded(&mut transaction, ended).await?;
+            transaction.commit().await?;
+            self.noted = None;
             return Ok(NextStep::Busy);
         }
-        self.progress = SweepProgress::NONE;
-        self.timer.end_sweep(now);
-        Ok(NextStep::IDLE)
+        let next = self.sweep_on(&mut transaction, ended, now - kept.answers).await?;
+        transaction.commit().await?;
+        if next.is_none() {
+            self.timer.end_sweep(now);
+        }
+        self.place = next.unwrap_or(SweepPlace::START);
+        Ok(if next.is_some() { NextStep::Busy } else { NextStep::IDLE })
     }
 }

@@ -19,6 +19,7 @@ use projector::subjects;
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
+use vault::bodies;
 
 use crate::attempt::system_context;
 use crate::error::DeliveryError;
@@ -150,7 +151,7 @@ async fn finish_replay(
 }
 
 /// Queues the deliveries that can be sent again, and records the reason for each of the others. The
-/// lanes are locked first, so nothing of that can change before the commit.
+/// lanes and bodies are locked first, so nothing of that can change before the commit.
 async fn queue_items(
     appending: &mut AppendTransaction<'_>,
     turn: &ReplayTurn,
@@ -161,6 +162,8 @@ async fn queue_items(
     let found = replays::find_replayable(connection, items).await?;
     let lane_ids: Vec<Uuid> = found.iter().map(|one| one.hook_id).collect();
     let open = lanes::lock_open(connection, &lane_ids).await?;
+    let sent: Vec<Uuid> = found.iter().filter_map(|one| one.body_id).collect();
+    let kept = bodies::hold_kept(connection, &sent).await?;
     let mut batch = ReplayBatch::default();
     let under_way = under_way(connection, items, &mut batch).await?;
     let erased = erased_responses(connection, turn.firm_id, &found).await?;
@@ -174,7 +177,7 @@ async fn queue_items(
             under_way: under_way.contains(&one.delivery_id),
             hook_lives: open.contains(&one.hook_id),
             erased: erased.contains(&one.response_id),
-            ..one.replay_conditions()
+            ..one.replay_conditions(&kept)
         };
         let skip = if turn.force { forced_skip_reason(standing) } else { skip_reason(standing) };
         match (skip, delivery.body()) {

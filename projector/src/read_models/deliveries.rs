@@ -4,9 +4,10 @@
 mod destinations;
 mod list;
 mod of_hook;
+mod retention;
 mod writer;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -18,7 +19,7 @@ use futures::future::BoxFuture;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::follow::Projection;
+use crate::follow::{OpenEvent, Projection};
 use crate::{episodes, receivers};
 
 pub use destinations::{Destination, destinations_of};
@@ -27,6 +28,7 @@ pub use list::{
     list_ended_later, list_steps, of_run,
 };
 pub use of_hook::{HookHealth, count_cancelled, count_delivered, hook_health};
+pub use retention::{EndedBefore, bodies_needed, has_followed, steps_over};
 
 /// The writer of the table `deliveries`.
 pub struct DeliveryProjection;
@@ -50,23 +52,30 @@ impl Projection for DeliveryProjection {
         }
     }
 
-    /// Returns the events that list or queue a delivery without an attempt in these events.
-    fn unfinished_events(&self, events: &[RecordedEvent]) -> Vec<usize> {
-        let mut followed: HashSet<Uuid> = HashSet::new();
-        let mut unfinished = Vec::new();
+    /// Returns the events that list or queue deliveries. Such an event is closed once each of its
+    /// deliveries has a further event.
+    fn open_events(&self, events: &[RecordedEvent]) -> Vec<OpenEvent> {
+        let mut followed: HashMap<Uuid, usize> = HashMap::new();
+        let mut open = Vec::new();
         for (at, event) in events.iter().enumerate().rev() {
             let Ok(id) = event.aggregate_id.parse() else { continue };
-            let begins = match &event.event {
+            match &event.event {
                 Event::Occurrence(OccurrenceEvent::OccurrenceRecorded(of)) => {
-                    of.deliveries(id).any(|(delivery_id, _)| !followed.contains(&delivery_id))
+                    let deliveries = of.deliveries(id);
+                    let firsts: Option<Vec<usize>> =
+                        deliveries.map(|(id, _)| followed.get(&id).copied()).collect();
+                    let closed_at = firsts.and_then(|firsts| firsts.into_iter().max());
+                    open.extend((!of.hooks.is_empty()).then_some(OpenEvent { at, closed_at }));
                 }
-                Event::Delivery(of) => followed.insert(id) && of.queues(),
-                _ => false,
-            };
-            unfinished.extend(begins.then_some(at));
+                Event::Delivery(of) => {
+                    let closed_at = followed.insert(id, at);
+                    open.extend(of.queues().then_some(OpenEvent { at, closed_at }));
+                }
+                _ => {}
+            }
         }
-        unfinished.reverse();
-        unfinished
+        open.reverse();
+        open
     }
 
     fn apply_batch<'a>(
@@ -88,59 +97,6 @@ impl Projection for DeliveryProjection {
             episodes::take_events(connection, events).await
         })
     }
-}
-
-/// Returns whether this transaction may mark purged deliveries. Two purgers at once would each
-/// leave a shared body to the other. A rebuild copies the marks, so it holds the same lock.
-pub async fn is_only_purger(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("select pg_try_advisory_xact_lock(hashtext('firmforms purge'))")
-        .fetch_one(connection)
-        .await
-}
-
-/// Deliveries marked as purged, and the bodies to drop.
-#[derive(Debug, Default)]
-pub struct PurgedDeliveries {
-    /// The marked deliveries.
-    pub delivery_ids: Vec<Uuid>,
-    /// The bodies that no other delivery needs any more.
-    pub body_ids: Vec<Uuid>,
-}
-
-/// Marks up to `limit` deliveries whose body was kept long enough. Delivered ones must have ended
-/// before the first time, all others before the second.
-pub async fn purge_bodies(
-    connection: &mut PgConnection,
-    delivered_before: DateTime<Utc>,
-    failed_before: DateTime<Utc>,
-    limit: i64,
-) -> Result<PurgedDeliveries, sqlx::Error> {
-    let rows: Vec<(Uuid, Option<Uuid>)> = sqlx::query_as(
-        "update deliveries set purged = true
-          where delivery_id = any(array(
-                select delivery_id from deliveries
-                 where (body_id is not null or run_id is not null) and not purged
-                   and ended_at <= greatest($1, $2)
-                   and ended_at <= case when state = 'delivered' then $1 else $2 end
-                 order by ended_at limit $3 for update skip locked))
-         returning delivery_id, body_id",
-    )
-    .bind(delivered_before)
-    .bind(failed_before)
-    .bind(limit)
-    .fetch_all(&mut *connection)
-    .await?;
-    let (delivery_ids, bodies): (Vec<Uuid>, Vec<Option<Uuid>>) = rows.into_iter().unzip();
-    let bodies: Vec<Uuid> = bodies.into_iter().flatten().collect();
-    let body_ids = sqlx::query_scalar(
-        "select distinct body_id from unnest($1::uuid[]) as t(body_id)
-          where not exists (select 1 from deliveries d
-                             where d.body_id = t.body_id and not d.purged)",
-    )
-    .bind(bodies)
-    .fetch_all(connection)
-    .await?;
-    Ok(PurgedDeliveries { delivery_ids, body_ids })
 }
 
 /// A delivery as a list shows it.
@@ -206,16 +162,6 @@ pub async fn firm_of(pool: &PgPool, delivery_id: Uuid) -> Result<Option<Uuid>, s
         .bind(delivery_id)
         .fetch_optional(pool)
         .await
-}
-
-/// Returns whether the sent body was purged.
-pub async fn is_purged(pool: &PgPool, delivery_id: Uuid) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
-        "select coalesce(bool_or(purged), false) from deliveries where delivery_id = $1",
-    )
-    .bind(delivery_id)
-    .fetch_one(pool)
-    .await
 }
 
 /// Counts all deliveries, and the pending ones.

@@ -233,16 +233,15 @@ pub struct ReplayableRow {
     /// The SHA-256 of the body, in lower-case hex.
     pub body_sha256: Option<String>,
     state: String,
-    purged: bool,
     hook_lives: bool,
     erased: bool,
 }
 
 impl ReplayableRow {
     /// Returns the conditions that decide about a replay. The outbox knows whether the delivery is
-    /// under way, and this table does not.
+    /// under way, and this table does not. `kept` has the bodies that the vault keeps.
     #[must_use]
-    pub fn replay_conditions(&self) -> ReplayConditions {
+    pub fn replay_conditions(&self, kept: &HashSet<Uuid>) -> ReplayConditions {
         let state = match self.state.as_str() {
             "delivered" => DeliveryState::Delivered,
             "failed" => DeliveryState::Failed,
@@ -254,7 +253,7 @@ impl ReplayableRow {
             under_way: false,
             hook_lives: self.hook_lives,
             erased: self.erased,
-            body_kept: self.body_id.is_some() && !self.purged,
+            body_kept: self.body_id.is_some_and(|body_id| kept.contains(&body_id)),
         }
     }
 }
@@ -263,7 +262,7 @@ macro_rules! replayable {
     ($condition:literal) => {
         concat!(
             "select d.delivery_id, d.firm_id, d.hook_id, d.occurrence_id, d.trigger, d.form_id,
-                    d.response_id, d.body_id, d.body_sha256, d.state, d.purged,
+                    d.response_id, d.body_id, d.body_sha256, d.state,
                     h.removed_at is null as hook_lives, coalesce(s.erased, false) as erased
                from deliveries d
                join hooks h on h.hook_id = d.hook_id

@@ -10,7 +10,7 @@
 //!    tables by name. A writer that waited for the lock writes into the new tables.
 //!
 //! A rebuild sends nothing and touches no work queue, because the writers of read models do
-//! neither. Columns that do not follow from the log are copied (`kept`).
+//! neither. A column that does not follow from the log is copied (`kept`).
 
 mod compare;
 mod definition;
@@ -172,15 +172,11 @@ impl Rebuild<'_> {
     ) -> Result<Duration, RebuildError> {
         let model = filling.model;
         let mut why = RebuildError::InUse(model);
-        kept::prepare(&mut self.shadow.connection, model).await?;
         shadow::analyze_tables(&mut self.shadow.connection, model).await?;
         for number in 1..=self.order.tries {
             self.fill_models(std::slice::from_mut(filling)).await?;
             match self.try_swap(filling, number, compared).await? {
-                SwapOutcome::Done(held) => {
-                    kept::resume_purging(&mut self.shadow.connection, model).await?;
-                    return Ok(held);
-                }
+                SwapOutcome::Done(held) => return Ok(held),
                 SwapOutcome::NotNow(reason) => why = reason,
             }
             tokio::time::sleep(RETRY_INTERVAL).await;

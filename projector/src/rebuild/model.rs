@@ -56,8 +56,8 @@ pub enum ReadModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ModelTable {
     pub(super) name: &'static str,
-    /// Columns that do not follow from the log. They are copied from the live table and not
-    /// compared.
+    /// Columns that do not follow from the log, and are not compared. `kept` copies those that
+    /// matter.
     pub(super) beside_the_log: &'static [&'static str],
     /// Tells whether a row may never change.
     pub(super) proof: bool,

@@ -56,6 +56,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("replay_items", [WRITE, DROP, CHANGE, READ]),
     ("replay_requests", [ADD, NO, NO, READ]),
     // History.
+    // 0.2.0 marks purged deliveries.
     ("deliveries", [READ, WRITE, "select, update (purged)", READ]),
     // Work queues.
     ("lanes", [WRITE, READ, CHANGE, READ]),

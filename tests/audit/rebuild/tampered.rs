@@ -89,16 +89,6 @@ async fn e9_rebuilds_repair_lost_and_forged_rows() {
     assert_equal(&verify(&world).await);
 }
 
-/// A delivery that was lost has its retention back from the vault.
-#[tokio::test]
-async fn a_lost_row_comes_back_purged() {
-    let (world, _) = whole_story::told().await;
-    let before = world.count("deliveries where purged").await;
-    tamper(&world, "delete from deliveries where purged and body_id is not null").await;
-    rebuild(&world).await;
-    assert_eq!(world.count("deliveries where purged").await, before);
-}
-
 /// An entry or a seal that differs from the log is evidence, and is never replaced. A lost one
 /// comes back.
 #[tokio::test]

@@ -70,6 +70,7 @@ async fn missing_content_says_purged_erased_or_empty() {
     let shown = desk.ask_firm(&asked(empty)).await;
     assert_eq!(states(&shown), (&json!("shown"), &json!("empty")));
     desk.world.pass(Duration::from_hours(40 * 24));
+    desk.world.project().await;
     desk.world.purge().await;
     let shown = desk.ask_firm(&asked(purged)).await;
     assert_eq!(states(&shown), (&json!("purged"), &json!("purged")));
