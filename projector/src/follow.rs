@@ -2,8 +2,8 @@
 //! its checkpoint in one transaction.
 //!
 //! A follower may hold an event that begins a delivery back for a moment. The event that ends the
-//! delivery usually arrives in that time. Both are then applied in one transaction, which writes the
-//! delivery once.
+//! delivery usually arrives in that time. Both are then applied in one transaction, which writes
+//! the delivery once.
 
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::worker::{NextStep, WakeOn, Worker};
@@ -18,8 +18,8 @@ use std::time::Duration;
 /// The number of events read at once.
 const EVENTS_PER_READ: i64 = 4_000;
 
-/// The number of rows written at once. Only events that were held back are so many, and most of their
-/// deliveries begin and end in one transaction.
+/// The number of rows written at once. Only events that were held back are so many, and most of
+/// their deliveries begin and end in one transaction.
 const ROWS_PER_TRANSACTION: usize = 40_000;
 
 /// With this many events in memory, no event is held back.

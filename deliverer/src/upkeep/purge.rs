@@ -1,9 +1,9 @@
 //! The purge worker: deletes sent bodies and receivers' answers after their retention, in batches
 //! (ruling 21, body; case H2). Digests, statuses and times stay in history.
 //!
-//! It walks over what the vault has, and asks history what is still needed. A delivery may have left
-//! the queue just now, and history does not know yet how it ended. So a step first notes which rows
-//! nobody has queued, and a later step asks history, once that has all events of the first.
+//! It walks over what the vault has, and asks history what is still needed. A delivery may have
+//! left the queue just now, and history does not know yet how it ended. So a step first notes which
+//! rows nobody has queued, and a later step asks history, once that has all events of the first.
 
 use chrono::{DateTime, Utc};
 use eventstore::worker::{NextStep, WakeOn, Worker};
@@ -79,8 +79,8 @@ fn ended_before(kept: Retention, now: DateTime<Utc>) -> EndedBefore {
     EndedBefore { delivered: now - kept.delivered, failed: now - kept.failed.max(kept.delivered) }
 }
 
-/// The place of a sweep. A scan from the beginning would walk over the index entries of all that was
-/// deleted, and over all that is kept.
+/// The place of a sweep. A scan from the beginning would walk over the index entries of all that
+/// was deleted, and over all that is kept.
 #[derive(Debug, Clone, Copy)]
 enum SweepPlace {
     /// At the steps after this one. Their headers go before their bodies: a step without headers is

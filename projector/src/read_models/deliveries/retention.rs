@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::DeliveryProjection;
 use crate::follow::Projection;
 
-// `offset 0` makes the planner look up each row. A join reads the whole history if the planner takes
-// it for short.
+// `offset 0` makes the planner look up each row. A join reads the whole history if the planner
+// takes it for short.
 
 /// The times before which a delivery must have ended, for its retention to be over.
 #[derive(Debug, Clone, Copy)]
