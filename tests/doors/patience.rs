@@ -105,7 +105,8 @@ async fn another_followers_work_is_not_repeated() {
 #[tokio::test]
 async fn a_burst_is_written_once() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     world.project().await;
     let mut history = patient(&world);

@@ -300,7 +300,8 @@ async fn h2_a_failure_keeps_the_shared_body() {
 #[tokio::test]
 async fn h2_a_late_arrival_keeps_its_body() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/")).await;
     receiver.reply([Reply::status(503)]);
     submit(&world, &firm, "a@example.com").await;
@@ -318,7 +319,8 @@ async fn h2_a_late_arrival_keeps_its_body() {
 #[tokio::test]
 async fn h2_a_purge_waits_for_history() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/")).await;
     receiver.reply([Reply::status(400)]);
     submit(&world, &firm, "a@example.com").await;
@@ -339,7 +341,8 @@ async fn h2_a_purge_waits_for_history() {
 #[tokio::test]
 async fn h2_a_purge_passes_kept_bodies() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/")).await;
     receiver.reply([Reply::status(400)]);
     submit(&world, &firm, "a@example.com").await;

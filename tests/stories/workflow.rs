@@ -351,7 +351,8 @@ async fn h2_a_purged_step_is_not_retried() {
 #[tokio::test]
 async fn h2_a_retried_step_keeps_its_bytes() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     let response_id = world.submit(&firm).await;
     let step = Step::new(&world);
     receiver.reply([Reply::status(404), Reply::status(404)]);
