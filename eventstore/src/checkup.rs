@@ -92,8 +92,10 @@ pub async fn log_began_at(
 /// migrations without any row. A restore that failed leaves such tables.
 pub async fn is_unused(pool: &PgPool) -> Result<bool, sqlx::Error> {
     let relations: Vec<(String, bool)> = sqlx::query_as(
-        "select format('public.%I', c.relname), c.relkind in ('v', 'm', 'f') from pg_class c
-          where c.relnamespace = 'public'::regnamespace
+        "select format('%s.%I', c.relnamespace::regnamespace, c.relname),
+                c.relkind in ('v', 'm', 'f')
+           from pg_class c
+          where c.relnamespace in ('public'::regnamespace, to_regnamespace('ranges'))
             and c.relkind in ('r', 'p', 'v', 'm', 'f')
             and not exists (select from pg_depend d
                              where d.classid = 'pg_class'::regclass and d.objid = c.oid
@@ -174,17 +176,20 @@ pub async fn missing_migrations(
     Ok(known.iter().filter(|migration| !done.contains(&migration.version)).collect())
 }
 
-/// Rows, as last estimated, and bytes of a table with its indexes. Zero for a table that is not
-/// there.
+/// Rows, as last estimated, and bytes of a table with its ranges and indexes. Zero for a table that
+/// is not there.
 pub async fn table_size(pool: &PgPool, table: &str) -> Result<(i64, i64), sqlx::Error> {
-    let size: Option<(i64, i64)> = sqlx::query_as(
-        "select greatest(reltuples, 0)::bigint, pg_total_relation_size(oid)
-           from pg_class where oid = to_regclass('public.' || quote_ident($1))",
+    sqlx::query_as(
+        "with named as (select to_regclass('public.' || quote_ident($1)) as id)
+         select coalesce(sum(greatest(reltuples, 0)), 0)::bigint,
+                coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
+           from pg_class
+          where relkind = 'r' and oid in (select id from named union all
+                        select relid from named, pg_partition_tree(id))",
     )
     .bind(table)
-    .fetch_optional(pool)
-    .await?;
-    Ok(size.unwrap_or_default())
+    .fetch_one(pool)
+    .await
 }
 
 async fn done_migrations(pool: &PgPool) -> Result<BTreeSet<i64>, sqlx::Error> {

@@ -102,6 +102,12 @@ impl CaughtUp {
         self.0.is_some_and(|(_, at)| at.elapsed() < CAUGHT_UP_VALID_FOR)
     }
 
+    /// Returns whether the note is still valid and was made in this life of the server.
+    #[must_use]
+    pub fn is_valid_in(&self, life: LifeNumber) -> bool {
+        self.is_still_valid() && self.0.is_some_and(|(done, _)| done.life == life)
+    }
+
     /// Returns whether the note is still valid and this look has settled nothing since.
     #[must_use]
     pub fn covers(&self, look: SettledUpTo) -> bool {

@@ -6,7 +6,7 @@
 //! nudge costs a moment and never an event.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::delivery::DeliveryEvent;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::due_questions::DueQuestions;
 use crate::pool::{answer_within, until_moved};
-use crate::presence::{self, ProcessGroup};
+use crate::presence::{self, ProcessGroup, ServingProcesses};
 
 const CHANNEL: &str = "firmforms_log";
 const NOTIFY: &str = "notify firmforms_log";
@@ -25,12 +25,16 @@ const NOTIFY: &str = "notify firmforms_log";
 /// The shortest interval between two NOTIFYs.
 const NOTIFY_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// A process counts the other processes at most this often. A process that has just started looks
-/// by itself meanwhile.
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// A process counts the other processes at most this often. Meanwhile a process that has just
+/// started finds news by its own pulse.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A statement of the relay that takes longer has lost its connection without notice.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+/// For so long each look must have found no session of an older build, before this process writes
+/// what such a build cannot read. A process that has lost its sessions opens others meanwhile.
+const OLDER_BUILDS_GONE_AFTER: Duration = Duration::from_secs(30);
 
 /// The wait before a lost connection is opened again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
@@ -40,9 +44,10 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 pub enum WakeOn {
     /// Any appended event.
     AnyEvent,
-    /// Deliveries that wait for a worker, or an event that is not of an occurrence or a delivery.
+    /// Deliveries that wait for a worker, or one of the other events.
     Deliveries,
-    /// An event that is not of an occurrence or a delivery. Most events are of one.
+    /// An event that is not of an occurrence or a delivery, or that an operator asked for. Most
+    /// events are neither.
     OtherEvents,
     /// No news. The worker steps when its time has come.
     Timer,
@@ -53,7 +58,8 @@ pub enum WakeOn {
 pub struct WakeScope {
     /// Deliveries wait for a worker that claims, spreads or cancels.
     pub deliveries: bool,
-    /// The append has an event that belongs to no occurrence and no delivery.
+    /// The append has an event that belongs to no occurrence and no delivery, or that an operator
+    /// asked for.
     pub other_events: bool,
 }
 
@@ -65,6 +71,9 @@ impl WakeScope {
             | Event::Delivery(
                 DeliveryEvent::DeliveryAttempted(_) | DeliveryEvent::DeliveryCancelled { .. },
             ) => {}
+            Event::Delivery(DeliveryEvent::StepRetried(_) | DeliveryEvent::DeliveryReissued(_)) => {
+                *self = Self { deliveries: true, other_events: true }
+            }
             Event::Delivery(_) => self.deliveries = true,
             Event::Firm(_)
             | Event::Form(_)
@@ -88,6 +97,45 @@ impl WakeScope {
     }
 }
 
+/// Whether this process may write what builds before 0.3.0 cannot read. It may not while a process
+/// of such a build serves the same database.
+#[derive(Debug, Clone, Default)]
+pub struct NewFormats(Arc<AtomicBool>);
+
+impl NewFormats {
+    /// Formats for a database that no older build serves.
+    #[must_use]
+    pub fn allowed() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Returns whether they are allowed now.
+    #[must_use]
+    pub fn are_allowed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn allow(&self, allowed: bool) {
+        self.0.store(allowed, Ordering::Relaxed);
+    }
+}
+
+/// What a process knows of older builds that serve the same database.
+#[derive(Default)]
+struct OlderBuilds {
+    /// The first of the last looks that found none.
+    gone_since: Option<Instant>,
+}
+
+impl OlderBuilds {
+    /// Takes note of the serving processes, and returns whether the older builds are gone.
+    fn are_gone(&mut self, serving: ServingProcesses, now: Instant) -> bool {
+        let gone_since = self.gone_since.unwrap_or(now);
+        self.gone_since = (serving.older == 0).then_some(gone_since);
+        self.gone_since.is_some_and(|since| now - since >= OLDER_BUILDS_GONE_AFTER)
+    }
+}
+
 /// The signals that wake the workers of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Nudge {
@@ -99,17 +147,33 @@ pub struct Nudge {
     other_events: watch::Sender<u64>,
     /// Counts the moves of this process to another server.
     moves: watch::Sender<u64>,
+    /// Counts the positions that the appends of this process have drawn.
+    drawn: Arc<AtomicI64>,
     /// The server's process id of our notifying connection, or 0 while there is none. Its NOTIFYs
     /// come back to this process and are ignored.
     notifier_pid: Arc<AtomicU32>,
     due_questions: DueQuestions,
+    new_formats: NewFormats,
 }
 
 impl Nudge {
-    /// Wakes workers after an append of this process.
-    pub fn signal(&self, news: WakeScope) {
+    /// Wakes workers after an append of this process, of so many events.
+    pub fn signal(&self, news: WakeScope, events: i64) {
+        self.drawn.fetch_add(events, Ordering::Relaxed);
         count_signal(&self.local);
         self.wake_for(news);
+    }
+
+    /// Returns the number of positions that appends of this process have drawn, as far as they have
+    /// woken workers.
+    pub(crate) fn drawn(&self) -> i64 {
+        self.drawn.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process may write what older builds cannot read. [`relay_nudges`] keeps it.
+    #[must_use]
+    pub const fn new_formats(&self) -> &NewFormats {
+        &self.new_formats
     }
 
     /// Wakes all workers, because there may be news of any kind.
@@ -173,8 +237,7 @@ impl Nudge {
         self.deliveries.subscribe()
     }
 
-    /// Wakes when an event was appended that belongs to no occurrence and no delivery. Most events
-    /// do belong to one.
+    /// Wakes on [`WakeOn::OtherEvents`].
     #[must_use]
     pub fn subscribe_to_other_events(&self) -> watch::Receiver<u64> {
         self.other_events.subscribe()
@@ -202,8 +265,10 @@ pub async fn announce_news(pool: &PgPool) {
 
 async fn notify_others(pool: &PgPool, nudge: &Nudge) {
     let mut local = nudge.local.subscribe();
+    let mut older_builds = OlderBuilds::default();
     loop {
-        if let Err(error) = notify_while_connected(pool, nudge, &mut local).await {
+        let notifying = notify_while_connected(pool, nudge, &mut local, &mut older_builds);
+        if let Err(error) = notifying.await {
             tracing::debug!(%error, "could not tell the other processes");
         }
         nudge.notifier_pid.store(0, Ordering::Relaxed);
@@ -215,6 +280,7 @@ async fn notify_while_connected(
     pool: &PgPool,
     nudge: &Nudge,
     local: &mut watch::Receiver<u64>,
+    older_builds: &mut OlderBuilds,
 ) -> Result<(), sqlx::Error> {
     let options = pool.connect_options();
     let mut connection = answer_within(ANSWER_WITHIN, PgConnection::connect_with(&options)).await?;
@@ -231,9 +297,12 @@ async fn notify_while_connected(
             () = until_moved(pool, &options) => return Ok(()),
         }
         if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_INTERVAL) {
-            let members = presence::count_members(&mut connection, ProcessGroup::Serving);
-            others = answer_within(ANSWER_WITHIN, members).await? > 1;
-            counted = Some(Instant::now());
+            let count = presence::count_serving(&mut connection);
+            let serving = answer_within(ANSWER_WITHIN, count).await?;
+            let now = Instant::now();
+            others = serving.all > 1;
+            counted = Some(now);
+            nudge.new_formats.allow(older_builds.are_gone(serving, now));
         }
         if others {
             answer_within(ANSWER_WITHIN, connection.execute(NOTIFY)).await?;
@@ -273,6 +342,23 @@ async fn listen_once(pool: &PgPool, nudge: &Nudge) -> Result<(), sqlx::Error> {
 mod tests {
     use super::*;
 
+    /// One look after a long silence says nothing: the older build may be between two sessions.
+    #[test]
+    fn new_formats_wait_for_older_builds() {
+        let start = Instant::now();
+        let mut builds = OlderBuilds::default();
+        let mut gone_after = |seconds, older| {
+            builds
+                .are_gone(ServingProcesses { all: 1, older }, start + Duration::from_secs(seconds))
+        };
+        assert!(!gone_after(0, 3));
+        assert!(!gone_after(100, 0), "the first look that finds none");
+        assert!(!gone_after(129, 0));
+        assert!(gone_after(130, 0));
+        assert!(!gone_after(131, 1), "one came back");
+        assert!(!gone_after(190, 0));
+    }
+
     #[test]
     fn a_nudge_wakes_only_its_receivers() {
         let nudge = Nudge::default();
@@ -287,9 +373,9 @@ mod tests {
         };
         let deliveries = WakeScope { deliveries: true, ..WakeScope::default() };
         let rest = WakeScope { other_events: true, ..WakeScope::default() };
-        assert_eq!(woken(&|| nudge.signal(WakeScope::default())), [true, false, false]);
-        assert_eq!(woken(&|| nudge.signal(deliveries)), [true, true, false]);
-        assert_eq!(woken(&|| nudge.signal(rest)), [true, true, true]);
+        assert_eq!(woken(&|| nudge.signal(WakeScope::default(), 1)), [true, false, false]);
+        assert_eq!(woken(&|| nudge.signal(deliveries, 1)), [true, true, false]);
+        assert_eq!(woken(&|| nudge.signal(rest, 1)), [true, true, true]);
         assert_eq!(woken(&|| nudge.wake_for_deliveries()), [false, true, false]);
         assert_eq!(woken(&|| nudge.wake_all()), [true; 3]);
     }

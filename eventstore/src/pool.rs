@@ -26,8 +26,9 @@ const MOVE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// prepared twice.
 const STATEMENT_CACHE_SIZE: usize = 500;
 
-/// The name of the service's connections in `pg_stat_activity`.
-pub(crate) const APPLICATION_NAME: &str = "firmforms";
+/// The name of the service's connections in `pg_stat_activity`. Builds before 0.3.0 have another,
+/// so a process knows that one is there.
+pub const APPLICATION_NAME: &str = "firmforms 0.3";
 
 /// The server ends a connection whose far end has vanished within 25 s: after 10 s of silence it
 /// asks three times, 5 s apart. The last setting is for answers that are not acknowledged (ruling

@@ -248,6 +248,35 @@ async fn holder_name(
     Ok(name.unwrap_or_else(|| "a process that has just ended".to_owned()))
 }
 
+/// The processes that serve this database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct ServingProcesses {
+    /// All of them.
+    pub all: i64,
+    /// Sessions of builds before 0.3.0, which cannot read what this build may write.
+    pub older: i64,
+}
+
+/// The name of the sessions of a build before 0.3.0.
+const OLDER_APPLICATION: &str = "firmforms";
+
+/// Counts the processes that serve this database.
+pub async fn count_serving(connection: &mut PgConnection) -> Result<ServingProcesses, sqlx::Error> {
+    sqlx::query_as(concat!(
+        "with ",
+        members!(),
+        " select count(*) as all,
+                 (select count(*) from pg_stat_activity
+                   where datname = current_database() and application_name = $3) as older
+            from members where age is null or age < $2"
+    ))
+    .bind(ProcessGroup::Serving as i32)
+    .bind(SILENT_AFTER.as_secs_f64())
+    .bind(OLDER_APPLICATION)
+    .fetch_one(connection)
+    .await
+}
+
 /// Counts the members of a group in this database that are not silent.
 pub async fn count_members(
     connection: &mut PgConnection,

@@ -1,6 +1,6 @@
 //! The pulse: one statement a second asks for the first due time of each work queue of this
 //! process, and for the last position of the log. It wakes the workers whose time has come, and all
-//! workers if the log has moved on without a nudge.
+//! workers if other processes have drawn positions.
 //!
 //! So idle workers need no statement of their own. Each still looks twice a minute: news that the
 //! pulse does not see are late, not lost.
@@ -27,14 +27,15 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 pub struct Pulse {
     store: Store,
     clock: Clock,
-    last_position: Option<i64>,
+    /// The number of positions that other processes have drawn.
+    foreign: Option<i64>,
 }
 
 impl Pulse {
     /// The pulse of the workers that this store's nudge wakes.
     #[must_use]
     pub const fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, last_position: None }
+        Self { store, clock, foreign: None }
     }
 
     /// Beats each second until the future is dropped.
@@ -56,8 +57,11 @@ impl Pulse {
                 let is_due = |due_at: &Option<DateTime<Utc>>| due_at.is_some_and(|at| at <= now);
                 let due = queries.iter().zip(&answer.due_at).filter(|(_, at)| is_due(at));
                 questions.wake(&due.map(|(sql, _)| *sql).collect::<Vec<_>>());
-                let before = self.last_position.replace(answer.position);
-                if before.is_some_and(|before| before != answer.position) {
+                // The appends of this process have woken their workers. A running append of this
+                // process looks like a foreign one, and so does its end.
+                let foreign = answer.position - self.store.nudge().drawn();
+                let before = self.foreign.replace(foreign);
+                if before.is_some_and(|before| before != foreign) {
                     self.store.nudge().wake_all();
                 }
             }

@@ -154,6 +154,7 @@ impl Store {
             occurrences: Vec::new(),
             writes: JoinedWrites::default(),
             first_position: None,
+            appended: 0,
             newest: None,
             news: None,
         })
@@ -209,7 +210,7 @@ impl Store {
         if let Some(newest) = recorded.last() {
             self.life().remember_event(SeenEvent::new(newest));
         }
-        self.nudge.signal(news);
+        self.nudge.signal(news, recorded.len().try_into().unwrap_or_default());
         Ok(recorded)
     }
 }
@@ -261,6 +262,8 @@ pub struct AppendTransaction<'a> {
     writes: JoinedWrites,
     /// The lowest position of this transaction.
     first_position: Option<i64>,
+    /// The number of events in this transaction.
+    appended: i64,
     /// The newest event of this transaction.
     newest: Option<SeenEvent>,
     /// The kinds of news, once something was appended.
@@ -334,6 +337,7 @@ impl AppendTransaction<'_> {
             insert_events(&mut self.transaction, &mut self.writes, events, taken).await?;
         for event in &recorded {
             self.news.get_or_insert_default().add_event(&event.event);
+            self.appended += 1;
             self.first_position.get_or_insert(event.position);
             self.newest = Some(SeenEvent::new(event));
             if lists_somebody(&event.event) {
@@ -407,7 +411,7 @@ impl AppendTransaction<'_> {
             self.store.life().remember_event(newest);
         }
         if let Some(news) = self.news {
-            self.store.nudge.signal(news);
+            self.store.nudge.signal(news, self.appended);
         }
         Ok(())
     }

@@ -35,20 +35,34 @@ pub struct PastTableSize {
     pub bytes: i64,
 }
 
+/// SQL: the sums `p` over a table `t` and its ranges.
+macro_rules! parts {
+    () => {
+        "lateral (
+             select coalesce(sum(greatest(reltuples, pg_stat_get_live_tuples(oid), 0)), 0)::bigint
+                        as rows,
+                    coalesce(sum(pg_total_relation_size(oid)), 0)::bigint as bytes,
+                    coalesce(sum(pg_relation_size(oid)), 0)::bigint as heap_bytes
+               from pg_class
+              where relkind = 'r'
+                and (oid = t.oid or oid in (select relid from pg_partition_tree(t.oid)))) p"
+    };
+}
+
 /// The present sizes of all tables of a database, largest first.
 pub async fn present_sizes(
     connection: &mut PgConnection,
 ) -> Result<Vec<TableSizeRow>, sqlx::Error> {
-    sqlx::query_as(
-        "select relname::text as table_name,
-                greatest(reltuples, pg_stat_get_live_tuples(oid), 0)::bigint as rows,
-                pg_total_relation_size(oid) as bytes,
-                case when pg_relation_size(oid) <= $1 and has_table_privilege(oid, 'select')
-                          and not row_security_active(oid)
-                     then format('public.%I', relname) end as countable
-           from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace
-          order by bytes desc, table_name",
-    )
+    sqlx::query_as(concat!(
+        "select relname::text as table_name, p.rows, p.bytes,
+                    case when p.heap_bytes <= $1 and has_table_privilege(oid, 'select')
+                              and not row_security_active(oid)
+                         then format('public.%I', relname) end as countable
+               from pg_class t cross join ",
+        parts!(),
+        " where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace
+              order by bytes desc, table_name"
+    ))
     .bind(COUNTED_BYTES_MAX)
     .fetch_all(connection)
     .await
@@ -106,14 +120,15 @@ pub async fn oldest_since(
 
 /// Notes the sizes of a day, unless they are noted already.
 pub async fn note_day(pool: &PgPool, day: NaiveDate) -> Result<u64, sqlx::Error> {
-    let noted = sqlx::query(
+    let noted = sqlx::query(concat!(
         "insert into table_sizes (table_name, day, rows, bytes)
-         select relname, $1, greatest(reltuples, 0)::bigint, pg_total_relation_size(oid)
-           from pg_class
-          where relkind = 'r' and relnamespace = 'public'::regnamespace
-            and not exists (select from table_sizes where day = $1)
-             on conflict do nothing",
-    )
+             select relname, $1, p.rows, p.bytes
+               from pg_class t cross join ",
+        parts!(),
+        " where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace
+                and not exists (select from table_sizes where day = $1)
+                 on conflict do nothing"
+    ))
     .bind(day)
     .execute(pool)
     .await?;

@@ -78,7 +78,9 @@ impl Pools {
         let keyring = keys.make_pool(&WORKER_PLAN_SETTINGS, KEYRING_CONNECTIONS);
         let keyring = Keyring::new(keyring, wrapping).watched_by(keys.life().clone());
         let hosts = if keys.has_hosts_of(main) { KeyringHosts::OfMain } else { KeyringHosts::Own };
-        let keyring = keyring.tied_to_main(main.life().clone(), hosts);
+        let keyring = keyring
+            .tied_to_main(main.life().clone(), hosts)
+            .with_formats(callers.nudge().new_formats().clone());
         Self {
             readers: main.guarded_pool(&CALLER_PLAN_SETTINGS, READER_CONNECTIONS),
             intake: callers.with_pool(main.make_pool(&WORKER_PLAN_SETTINGS, INTAKE_CONNECTIONS)),

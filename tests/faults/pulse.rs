@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 
+use eventstore::presence::count_serving;
 use eventstore::worker::{NextStep, WakeOn, Worker, run_on};
 use eventstore::{Pulse, Store};
-use tests::World;
+use sqlx::{ConnectOptions, Connection};
+use tests::{Receiver, Reply, World};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +35,53 @@ async fn the_pulse_finds_an_append_without_nudge() {
     woken.mark_unchanged();
     pulse.beat().await;
     assert!(!woken.has_changed().unwrap(), "nothing more was appended");
+}
+
+/// A busy process would otherwise wake all its workers each second.
+#[tokio::test]
+async fn the_pulse_ignores_appends_of_this_process() {
+    let world = World::new().await;
+    let firm = world.firm().await;
+    let store = world.service().store.clone();
+    let mut pulse = pulse_of(&store, &world);
+    pulse.beat().await;
+    let mut woken = store.nudge().subscribe_to_other_events();
+    world.submit(&firm).await;
+    pulse.beat().await;
+    assert!(!woken.has_changed().unwrap(), "the append has woken its workers");
+    world.firm().await;
+    assert!(woken.has_changed().unwrap());
+    woken.mark_unchanged();
+    pulse.beat().await;
+    assert!(!woken.has_changed().unwrap());
+}
+
+/// The claim slept on, and a first retry after 24 seconds came late.
+#[tokio::test]
+async fn a_recorded_retry_wakes_the_claim() {
+    let world = World::new().await;
+    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    world.subscribe(&firm, &receiver.url("/hook")).await;
+    let mut woken = world.deliverer().store.nudge().subscribe_to_deliveries();
+    for (status, wakes) in [(200, false), (503, true)] {
+        receiver.reply([Reply::status(status)]);
+        world.submit(&firm).await;
+        woken.mark_unchanged();
+        assert_eq!(world.deliver().await, 1);
+        assert_eq!(woken.has_changed().unwrap(), wakes, "after {status}");
+    }
+}
+
+/// An older build cannot read what this one may write.
+#[tokio::test]
+async fn processes_of_older_builds_are_counted() {
+    let world = World::new().await;
+    let mut connection = world.pool().acquire().await.unwrap();
+    assert_eq!(count_serving(&mut connection).await.unwrap().older, 0);
+    let older = world.database.main.clone().application_name("firmforms");
+    let session = older.connect().await.unwrap();
+    assert_eq!(count_serving(&mut connection).await.unwrap().older, 1);
+    session.close().await.unwrap();
 }
 
 /// Counts its steps.

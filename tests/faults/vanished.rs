@@ -117,7 +117,7 @@ async fn a_relay_leaves_a_silent_connection() {
     let mut until_heard = async || {
         heard.mark_unchanged();
         while timeout(AGAIN, heard.changed()).await.is_err() {
-            telling.signal(WakeScope::default());
+            telling.signal(WakeScope::default(), 1);
         }
     };
     until_heard().await;

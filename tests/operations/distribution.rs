@@ -43,10 +43,9 @@ const NAMELESS: [(&str, &str); 4] = [
 
 /// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
 /// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
-const WITHOUT_FIRM: [(&str, &str); 21] = [
+const WITHOUT_FIRM: [(&str, &str); 20] = [
     ("answers_pkey", "a delivery's id, made of its firm's"),
     ("bodies_pkey", "a random id"),
-    ("deliveries_pkey", "made of the occurrence's id, which is made of the firm's"),
     ("hook_episodes_pkey", "a random id, the subscription's"),
     ("hooks_pkey", "a random id"),
     ("key_auth_pkey", "a random id"),
@@ -84,7 +83,7 @@ async fn tables(pool: &PgPool) -> BTreeMap<String, bool> {
         "select t.relname::text, coalesce(a.attnotnull and a.atttypid = 'uuid'::regtype, false)
            from pg_class t
            left join pg_attribute a on a.attrelid = t.oid and a.attname = 'firm_id'
-          where t.relnamespace = 'public'::regnamespace and t.relkind = 'r'",
+          where t.relnamespace = 'public'::regnamespace and t.relkind in ('r', 'p')",
     )
     .fetch_all(pool)
     .await

@@ -128,6 +128,7 @@ impl ToldWorld {
         let days_ago = "update key_auth set created_at = now() - interval '75 hours';
                         update key_calls set calls = array[now() - interval '75 hours'];
                         update hooks set created_at = now() - interval '75 hours';
+                        select make_history_range('deliveries', now() - interval '75 hours');
                         update deliveries set created_at = now() - interval '75 hours';
                         update forms set created_at = now() - interval '75 hours';
                         update receivers set attempted_at = now() - interval '75 hours',

@@ -4,10 +4,19 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use eventstore::connect;
 use serde_json::Value;
 use tests::{Copies, TestDatabase};
 
+use crate::backup;
 use tests::process::firmforms;
+
+async fn ranges(database: &TestDatabase) -> Vec<String> {
+    let pool = connect(database.main.clone(), 1);
+    let ranges = "select inhrelid::regclass::text from pg_inherits
+                   where inhparent = 'deliveries'::regclass order by 1";
+    sqlx::query_scalar(ranges).fetch_all(&pool).await.unwrap()
+}
 
 #[tokio::test]
 async fn this_build_restores_and_proves_each_release() {
@@ -41,6 +50,20 @@ async fn this_build_restores_and_proves_each_release() {
         {
             assert!(found[part].as_str().unwrap().contains(word), "{}: {found}", path.display());
         }
+        assert_eq!(ranges(&database).await, ["ranges.deliveries_before"], "history as it was");
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("backup");
+        let mut backing_up = backup::command(&database);
+        // The key of the release is in the data directory.
+        backing_up.env_remove("FIRMFORMS_WRAPPING_KEY").arg("backup").arg(&copy);
+        let output = backing_up.output().await.unwrap();
+        assert!(output.status.success(), "{}", backup::told(&output));
+        let again = TestDatabase::without_schema().await;
+        let output = backup::restore_by(&again, &copy, &["--even-if-forged"]).await;
+        assert!(output.status.success(), "{}", backup::told(&output));
+        let months = ranges(&again).await;
+        assert!(months.iter().all(|range| range.starts_with("ranges.deliveries_2")), "{months:?}");
+        assert!(!months.is_empty());
         restored += 1;
     }
     assert!(restored > 0, "no release is kept");

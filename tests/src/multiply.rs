@@ -41,6 +41,9 @@ pub async fn multiply(pool: &PgPool) {
     let columns: Vec<Column> = sqlx::query_as(&columns()).fetch_all(pool).await.unwrap();
     let mut transaction = pool.begin().await.unwrap();
     transaction.execute("set local session_replication_role = replica").await.unwrap();
+    if columns.iter().any(|column| column.table_name == "deliveries") {
+        transaction.execute(RANGES).await.unwrap();
+    }
     for columns in columns.chunk_by(|one, next| one.table_name == next.table_name) {
         if OF_ONE.contains(&columns[0].table_name.as_str()) {
             transaction.execute(copy(columns, Whose::Own).as_str()).await.unwrap();
@@ -53,6 +56,13 @@ pub async fn multiply(pool: &PgPool) {
     transaction.commit().await.unwrap();
     pool.execute("vacuum analyze").await.unwrap();
 }
+
+/// Copies of deliveries are some days older.
+const RANGES: &str = "
+    select make_history_range('deliveries', day)
+      from (select min(created_at) - interval '10 days' as first, max(created_at) as last
+              from deliveries) d
+     cross join generate_series(first, last, interval '1 day') as day";
 
 /// Everything there is has been followed, and the log goes on after it, with a block of seals.
 const SETTLED: &str = "

@@ -1,6 +1,6 @@
 //! The connections of a world: one login for all its parts, or one for each of its processes.
 
-use eventstore::{LifeWatch, Store, connect};
+use eventstore::{LifeWatch, NewFormats, Store, connect};
 use service::{CALLER_PLAN_SETTINGS, Pools, WORKER_PLAN_SETTINGS, assemble_store};
 use sqlx::PgPool;
 use vault::Keyring;
@@ -75,5 +75,5 @@ impl WorldPools {
 
 fn keyring(database: &TestDatabase, connections: Connections, role: &str) -> Keyring {
     let options = connections.to(&database.keyring, role).options(WORKER_PLAN_SETTINGS);
-    Keyring::new(connect(options, 4), wrapping_key())
+    Keyring::new(connect(options, 4), wrapping_key()).with_formats(NewFormats::allowed())
 }

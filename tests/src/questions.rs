@@ -255,7 +255,7 @@ pub async fn count_rows(pool: &PgPool, rows: &str) -> i64 {
 pub async fn table_names(pool: &PgPool) -> Vec<String> {
     sqlx::query_scalar(
         "select relname::text from pg_class
-          where relkind = 'r' and relnamespace = 'public'::regnamespace order by relname",
+          where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace order by relname",
     )
     .fetch_all(pool)
     .await

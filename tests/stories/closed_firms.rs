@@ -82,7 +82,7 @@ async fn rows(world: &World, firm: &Firm) -> BTreeMap<String, i64> {
     let tables: Vec<String> = sqlx::query_scalar(
         "select t.relname::text from pg_class t
            join pg_attribute a on a.attrelid = t.oid and a.attname = 'firm_id'
-          where t.relnamespace = 'public'::regnamespace and t.relkind = 'r'",
+          where t.relnamespace = 'public'::regnamespace and t.relkind in ('r', 'p')",
     )
     .fetch_all(world.pool())
     .await

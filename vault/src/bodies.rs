@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::entropy::Entropy;
 use crate::error::{VaultError, unless_broken};
 use crate::keyring::{DataKeys, KeySubject};
-use crate::seal::{BrokenSeal, DataKey};
+use crate::seal::{BrokenSeal, DataKey, text_size_max};
 
 /// Purpose of bodies of older builds. It does not name the body.
 const FIRST_PURPOSE: &[u8] = b"body";
@@ -45,7 +45,7 @@ pub fn write(
     let mut sealed = Vec::with_capacity(bodies.len());
     for body in bodies {
         let key = keys.get(&body.subject).ok_or(BrokenSeal)?;
-        sealed.push(key.seal(&body_purpose(body.body_id), &body.bytes, entropy)?);
+        sealed.push(key.seal_text(&body_purpose(body.body_id), &body.bytes, entropy)?);
     }
     writes
         .add_rows(
@@ -149,7 +149,7 @@ pub async fn drop_all(connection: &mut PgConnection, body_ids: &[Uuid]) -> Resul
     Ok(())
 }
 
-/// The encrypted size in bytes of each body.
+/// The most bytes that each body can have, by its encrypted size.
 pub async fn sizes(
     connection: &mut PgConnection,
     body_ids: &[Uuid],
@@ -163,7 +163,7 @@ pub async fn sizes(
     .bind(body_ids)
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().map(|(id, size)| (id, size.try_into().unwrap_or_default())).collect())
+    Ok(rows.into_iter().map(|(id, size)| (id, text_size_max(size))).collect())
 }
 
 #[derive(FromRow)]
@@ -207,7 +207,7 @@ impl BodyRow {
 fn open_body(row: &BodyRow, key: &DataKey) -> Result<StoredBody, VaultError> {
     let sealed = &row.ciphertext;
     let bytes = key
-        .open(&body_purpose(row.body_id), sealed)
+        .open_text(&body_purpose(row.body_id), sealed)
         .or_else(|_| key.open(FIRST_PURPOSE, sealed))?;
     let sha256: [u8; 32] = Sha256::digest(&bytes).into();
     if row.sha256 != sha256 {

@@ -53,7 +53,7 @@ pub async fn put(
     for booking in bookings {
         let bytes = serde_json::to_vec(&booking.document)?;
         let document =
-            keys.get(&booking.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?;
+            keys.get(&booking.subject).ok_or(BrokenSeal)?.seal_text(PURPOSE, &bytes, entropy)?;
         sealed.push(SealedBooking { booking, document });
     }
     let mut effects =
@@ -178,7 +178,7 @@ fn reported_document(
     keys: &DataKeys,
     subject: KeySubject,
 ) -> Result<Document, VaultError> {
-    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, sealed)?;
+    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open_text(PURPOSE, sealed)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 

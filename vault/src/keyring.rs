@@ -6,7 +6,7 @@ use std::io;
 use chrono::{DateTime, Utc};
 use eventstore::disk::{self, DiskSpace};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
-use eventstore::{ConnectionCache, LifeWatch, ReusedConnection};
+use eventstore::{ConnectionCache, LifeWatch, NewFormats, ReusedConnection};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
@@ -95,6 +95,7 @@ pub struct Keyring {
     connections: ConnectionCache,
     wrapping: WrappingKey,
     main: Option<MainDatabase>,
+    new_formats: NewFormats,
 }
 
 /// The hosts of a keyring.
@@ -150,7 +151,14 @@ impl Keyring {
     /// The keyring in this database.
     #[must_use]
     pub fn new(pool: PgPool, wrapping: WrappingKey) -> Self {
-        Self { connections: ConnectionCache::new(pool), wrapping, main: None }
+        let connections = ConnectionCache::new(pool);
+        Self { connections, wrapping, main: None, new_formats: NewFormats::default() }
+    }
+
+    /// Returns the same keyring, whose keys deflate texts while new formats are allowed.
+    #[must_use]
+    pub fn with_formats(self, new_formats: NewFormats) -> Self {
+        Self { new_formats, ..self }
     }
 
     /// Ties the keyring to this main database. If one server holds both databases,
@@ -301,7 +309,8 @@ impl Keyring {
 
     fn open_key(&self, subject: &KeySubject, wrapped: &[u8]) -> Result<DataKey, VaultError> {
         let bytes = self.wrapping.0.open(&key_purpose(subject), wrapped)?;
-        Ok(DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| BrokenSeal)?))
+        let key = DataKey::new(&<[u8; 32]>::try_from(bytes).map_err(|_| BrokenSeal)?);
+        Ok(key.that_deflates(self.new_formats.are_allowed()))
     }
 
     /// Deletes the data keys of subjects. Everything under these keys is lost for good, in every

@@ -61,7 +61,9 @@ pub async fn put(
     let mut sealed = Vec::with_capacity(reports.len());
     for report in &reports {
         let bytes = serde_json::to_vec(&report.document)?;
-        sealed.push(keys.get(&report.subject).ok_or(BrokenSeal)?.seal(PURPOSE, &bytes, entropy)?);
+        sealed.push(
+            keys.get(&report.subject).ok_or(BrokenSeal)?.seal_text(PURPOSE, &bytes, entropy)?,
+        );
     }
     let changed = sqlx::query_as(
         "insert into reports as r (firm_id, report_id, response_id, reported_at, document)
@@ -179,7 +181,7 @@ async fn known_reports(
 /// The document as the product reported it, without a later approval.
 fn reported_document(row: &ReportRow, keys: &DataKeys) -> Result<ReportDocument, VaultError> {
     let subject = KeySubject { firm_id: row.firm_id, subject_id: row.response_id };
-    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open(PURPOSE, &row.document)?;
+    let bytes = keys.get(&subject).ok_or(BrokenSeal)?.open_text(PURPOSE, &row.document)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 

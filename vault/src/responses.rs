@@ -14,7 +14,7 @@ use crate::entropy::Entropy;
 use crate::error::{VaultError, unless_broken};
 use crate::keyring::{DataKeys, KeySubject};
 use crate::people::NamedOn;
-use crate::seal::{BrokenSeal, DataKey};
+use crate::seal::{BrokenSeal, DataKey, text_size_max};
 
 const PURPOSE: &[u8] = b"response";
 
@@ -163,7 +163,7 @@ fn add_values(
     for response in responses {
         let bytes = serde_json::to_vec(&response.document)?;
         let key = keys.get(&response.subject()).ok_or(BrokenSeal)?;
-        sealed.push(key.seal(PURPOSE, &bytes, entropy)?);
+        sealed.push(key.seal_text(PURPOSE, &bytes, entropy)?);
     }
     let one_of_each: HashMap<KeySubject, Uuid> =
         named.iter().map(|one| (one.subject(), one.person_id)).collect();
@@ -246,7 +246,7 @@ pub async fn read_with_parts(
     Ok(rows.iter().filter_map(opened).collect())
 }
 
-/// The encrypted size in bytes of each response.
+/// The most bytes that the document of each response can have, by its encrypted size.
 pub async fn sizes(
     connection: &mut PgConnection,
     subjects: &HashSet<KeySubject>,
@@ -264,7 +264,7 @@ pub async fn sizes(
     Ok(rows
         .into_iter()
         .map(|(firm_id, subject_id, size)| {
-            (KeySubject { firm_id, subject_id }, size.try_into().unwrap_or_default())
+            (KeySubject { firm_id, subject_id }, text_size_max(size))
         })
         .collect())
 }
@@ -350,6 +350,6 @@ fn open_response(row: &ResponseRow, keys: &DataKeys) -> Result<StoredResponse, V
         form_id: row.form_id,
         saved_at: row.saved_at,
         submitted_at: row.submitted_at,
-        document: serde_json::from_slice(&key.open(PURPOSE, &row.document)?)?,
+        document: serde_json::from_slice(&key.open_text(PURPOSE, &row.document)?)?,
     })
 }

@@ -1,8 +1,16 @@
 //! Encryption: XChaCha20-Poly1305 with a random nonce in front of the ciphertext. Each ciphertext
 //! is bound to a purpose, and decrypts only for that purpose.
+//!
+//! A text is deflated before it is encrypted, if all processes can read that. Only its length tells
+//! a little more than before.
+
+use std::cell::RefCell;
+use std::io::Read;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use flate2::read::DeflateDecoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
 
 use crate::entropy::Entropy;
 
@@ -15,6 +23,22 @@ pub(crate) const WRAPPING_CHECK: &[u8] = b"wrapping key";
 /// The purpose of a sealed manifest.
 const BACKUP_MANIFEST: &[u8] = b"backup manifest";
 
+/// The first byte of a deflated text. No text that is stored begins with it: it is a control
+/// character of ASCII, and texts are JSON.
+const DEFLATED: u8 = 1;
+
+/// Shorter texts are not deflated.
+const DEFLATED_FROM: usize = 200;
+
+/// A deflated text is padded, so that it has this part of the text's length at least. So the sealed
+/// length tells the memory that a text takes, within this factor.
+const DEFLATED_AT_MOST: usize = 4;
+
+/// Returns the most bytes that a text with this sealed length can have.
+pub(crate) fn text_size_max(sealed: i32) -> usize {
+    usize::try_from(sealed).unwrap_or_default() * DEFLATED_AT_MOST
+}
+
 /// The bytes do not decrypt: the key or the purpose is another one, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this key does not open the sealed bytes")]
@@ -22,11 +46,48 @@ pub struct BrokenSeal;
 
 /// The data key of one subject.
 #[derive(Clone)]
-pub struct DataKey(XChaCha20Poly1305);
+pub struct DataKey {
+    cipher: XChaCha20Poly1305,
+    deflates: bool,
+}
 
 impl DataKey {
     pub(crate) fn new(bytes: &[u8; 32]) -> Self {
-        Self(XChaCha20Poly1305::new(bytes.into()))
+        Self { cipher: XChaCha20Poly1305::new(bytes.into()), deflates: false }
+    }
+
+    /// Returns the same key. It deflates texts if `deflates` is true.
+    #[must_use]
+    pub(crate) fn that_deflates(self, deflates: bool) -> Self {
+        Self { deflates, ..self }
+    }
+
+    /// Encrypts a text. [`DataKey::open_text`] needs the same `purpose` to decrypt it.
+    ///
+    /// # Errors
+    /// [`BrokenSeal`] for more than 256 GiB.
+    pub fn seal_text(
+        &self,
+        purpose: &[u8],
+        text: &[u8],
+        entropy: &dyn Entropy,
+    ) -> Result<Vec<u8>, BrokenSeal> {
+        match Some(text).filter(|_| self.deflates).and_then(deflate) {
+            Some(deflated) => self.seal(purpose, &deflated, entropy),
+            None => self.seal(purpose, text, entropy),
+        }
+    }
+
+    /// Decrypts the result of [`DataKey::seal_text`] or [`DataKey::seal`] for the same purpose.
+    ///
+    /// # Errors
+    /// [`BrokenSeal`].
+    pub fn open_text(&self, purpose: &[u8], sealed: &[u8]) -> Result<Vec<u8>, BrokenSeal> {
+        let bytes = self.open(purpose, sealed)?;
+        match bytes.split_first() {
+            Some((&DEFLATED, deflated)) => inflate(deflated),
+            _ => Ok(bytes),
+        }
     }
 
     /// Encrypts bytes. [`DataKey::open`] needs the same `purpose` to decrypt them.
@@ -43,7 +104,7 @@ impl DataKey {
         entropy.fill_bytes(&mut sealed);
         let nonce = XNonce::try_from(sealed.as_slice()).map_err(|_| BrokenSeal)?;
         let payload = Payload { msg: bytes, aad: purpose };
-        sealed.extend(self.0.encrypt(&nonce, payload).map_err(|_| BrokenSeal)?);
+        sealed.extend(self.cipher.encrypt(&nonce, payload).map_err(|_| BrokenSeal)?);
         Ok(sealed)
     }
 
@@ -54,8 +115,35 @@ impl DataKey {
     pub fn open(&self, purpose: &[u8], sealed: &[u8]) -> Result<Vec<u8>, BrokenSeal> {
         let (nonce, bytes) = sealed.split_at_checked(NONCE_BYTES).ok_or(BrokenSeal)?;
         let nonce = XNonce::try_from(nonce).map_err(|_| BrokenSeal)?;
-        self.0.decrypt(&nonce, Payload { msg: bytes, aad: purpose }).map_err(|_| BrokenSeal)
+        self.cipher.decrypt(&nonce, Payload { msg: bytes, aad: purpose }).map_err(|_| BrokenSeal)
     }
+}
+
+thread_local! {
+    /// The state of a compression is 200 KB, which is costly to make for each text.
+    static COMPRESS: RefCell<Compress> = RefCell::new(Compress::new(Compression::fast(), false));
+}
+
+/// Returns the deflated text with its mark, if that is shorter than the text.
+fn deflate(text: &[u8]) -> Option<Vec<u8>> {
+    if text.len() < DEFLATED_FROM {
+        return None;
+    }
+    let mut deflated = Vec::with_capacity(text.len());
+    deflated.push(DEFLATED);
+    let status = COMPRESS.with_borrow_mut(|compress| {
+        compress.reset();
+        compress.compress_vec(text, &mut deflated, FlushCompress::Finish)
+    });
+    let least = text.len().div_ceil(DEFLATED_AT_MOST);
+    deflated.resize(deflated.len().max(least), 0);
+    matches!(status, Ok(Status::StreamEnd)).then_some(deflated)
+}
+
+fn inflate(deflated: &[u8]) -> Result<Vec<u8>, BrokenSeal> {
+    let mut text = Vec::with_capacity(deflated.len() * 2);
+    DeflateDecoder::new(deflated).read_to_end(&mut text).map_err(|_| BrokenSeal)?;
+    Ok(text)
 }
 
 /// The key that encrypts all data keys and secrets of firms. No database holds it.
@@ -119,6 +207,40 @@ mod tests {
         sealed[last] ^= 1;
         assert_eq!(key(1).open(b"", &sealed), Err(BrokenSeal));
         assert_eq!(key(1).open(b"", &sealed[..10]), Err(BrokenSeal));
+    }
+
+    #[test]
+    fn a_text_is_deflated_and_opens_alike() {
+        let text = (0..40).map(|n| format!("answer {n} of the client; ")).collect::<String>();
+        let plain = key(1).seal_text(b"", text.as_bytes(), &SystemEntropy).unwrap();
+        let key = key(1).that_deflates(true);
+        let sealed = key.seal_text(b"", text.as_bytes(), &SystemEntropy).unwrap();
+        assert!(sealed.len() < plain.len() / 2, "{} of {}", sealed.len(), plain.len());
+        for sealed in [&plain, &sealed] {
+            assert_eq!(key.open_text(b"", sealed).unwrap(), text.as_bytes());
+            assert_eq!(key.open_text(b"x", sealed), Err(BrokenSeal));
+        }
+    }
+
+    /// Memory is limited by the sealed length.
+    #[test]
+    fn no_text_inflates_beyond_its_limit() {
+        let key = key(1).that_deflates(true);
+        let short = vec![b'a'; DEFLATED_FROM - 1];
+        let repeated = vec![b'a'; 100_000];
+        let random: Vec<u8> =
+            std::iter::repeat_with(|| SystemEntropy.new_secret()).take(100).flatten().collect();
+        for (text, least) in [(short, DEFLATED_FROM), (repeated, 25_000), (random, 3_200)] {
+            let sealed = key.seal_text(b"", &text, &SystemEntropy).unwrap();
+            assert!(sealed.len() > least && text_size_max(sealed.len() as i32) >= text.len());
+            assert_eq!(key.open_text(b"", &sealed).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_broken_deflated_text_stays_closed() {
+        let sealed = key(1).seal(b"", &[DEFLATED, 0xff, 0xff], &SystemEntropy).unwrap();
+        assert_eq!(key(1).open_text(b"", &sealed), Err(BrokenSeal));
     }
 
     #[test]

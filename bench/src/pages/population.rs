@@ -38,6 +38,14 @@ pub(super) async fn populate(
 /// Copies a delivery: ten seconds apart, one in a hundred failed and as many pending or cancelled.
 async fn copy(pool: &PgPool, delivery: Uuid, copies: u32) -> Result<(), sqlx::Error> {
     sqlx::query(
+        "select make_history_range('deliveries', created_at - n * interval '1 day')
+           from deliveries, generate_series(0, 1 + $2 / 8640) n where delivery_id = $1",
+    )
+    .bind(delivery)
+    .bind(i64::from(copies))
+    .execute(pool)
+    .await?;
+    sqlx::query(
         "insert into deliveries
             (delivery_id, firm_id, hook_id, occurrence_id, trigger, form_id, response_id, state,
              cause, created_at, next_try_at, body_sha256, ended_at)

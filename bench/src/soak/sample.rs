@@ -15,7 +15,8 @@ union all select 'quotas', (select count(*) from quotas), pg_total_relation_size
 /// for a row.
 const GROWING: &str = "
 select pg_total_relation_size('events') as log_bytes,
-       pg_total_relation_size('deliveries') as history_bytes,
+       (select coalesce(sum(pg_total_relation_size(relid)), 0)::bigint
+          from pg_partition_tree('deliveries')) as history_bytes,
        pg_database_size(current_database()) as database_bytes,
        pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as wal_bytes";
 

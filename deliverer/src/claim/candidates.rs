@@ -419,7 +419,7 @@ pub(crate) async fn within_memory(
     if chosen.len() > always_within(max_bytes) {
         let rows: Vec<&OutboxRow> = chosen.iter().map(|(row, _)| row).collect();
         let sources = body_sources(connection, &rows).await?;
-        chosen.truncate(count_within(max_bytes, sources));
+        chosen.truncate(count_within(max_bytes, sources).max(always_within(max_bytes)));
     }
     Ok(chosen)
 }

@@ -239,6 +239,9 @@ impl<'a> RecordEffects<'a> {
         rows::move_streams(connection, &self.noted).await?;
         replays::write_outcomes(connection, &self.replayed).await?;
         lanes::due_by(connection, &self.due, now).await?;
+        if !self.due.is_empty() {
+            appending.deliveries_wait();
+        }
         Ok(())
     }
 }

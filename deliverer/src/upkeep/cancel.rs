@@ -70,9 +70,10 @@ impl Worker for CancelWorker {
         let mut lane_ids = lock_closed_lanes(connection, now.get()).await?;
         let mut wakes = None;
         if lane_ids.is_empty() {
-            if self.next_look.is_some_and(|next| Instant::now() < next) {
+            let wait = self.next_look.map(|next| next.saturating_duration_since(Instant::now()));
+            if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
                 appending.rollback().await?;
-                return Ok(NextStep::IDLE);
+                return Ok(NextStep::IdleFor(wait));
             }
             self.next_look = Some(Instant::now() + LATE_LOOK_INTERVAL);
             // Rows that came into a lane while it was being closed have only a wake.

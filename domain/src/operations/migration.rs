@@ -10,6 +10,8 @@ const BYTES_PER_SECOND: u64 = 50_000_000;
 pub enum StepEffect {
     /// The table is new, so nobody waits.
     NewTable,
+    /// The whole table is read, and nobody waits.
+    Read,
     /// An index is made. Writers wait until the whole table is read.
     Index,
     /// The whole table is read or written, and everybody waits.
@@ -35,6 +37,7 @@ impl StepEffect {
     pub const fn lock(self) -> &'static str {
         match self {
             Self::NewTable => "none",
+            Self::Read => "nobody waits",
             Self::Index => "writers wait",
             Self::WholeTable => "readers and writers wait",
             Self::Rows => "writers of the same rows wait",
@@ -47,7 +50,9 @@ impl StepEffect {
     pub const fn estimated_seconds(self, bytes: u64) -> u64 {
         match self {
             Self::NewTable | Self::Brief => 0,
-            Self::Index | Self::WholeTable | Self::Rows => bytes.div_ceil(BYTES_PER_SECOND),
+            Self::Read | Self::Index | Self::WholeTable | Self::Rows => {
+                bytes.div_ceil(BYTES_PER_SECOND)
+            }
         }
     }
 }
@@ -72,7 +77,8 @@ pub fn migration_steps(sql: &str) -> Vec<MigrationStep> {
 
 /// The step of one statement. Comments, functions and the like touch no table.
 fn statement_step(statement: &str) -> Option<MigrationStep> {
-    let words: Vec<&str> = statement.split([' ', '(']).filter(|word| !word.is_empty()).collect();
+    let first = statement.strip_prefix("begin ").unwrap_or(statement);
+    let words: Vec<&str> = first.split([' ', '(']).filter(|word| !word.is_empty()).collect();
     let after = |word: &str| {
         let place = words.iter().position(|one| *one == word)?;
         let name =
@@ -84,7 +90,7 @@ fn statement_step(statement: &str) -> Option<MigrationStep> {
         ["create", "index" | "unique", ..] => (after("on")?, StepEffect::Index),
         ["create" | "drop", "trigger", ..] => (after("on")?, StepEffect::Brief),
         ["alter", "table", ..] => (after("table")?, of_alteration(statement)),
-        ["drop", "table", ..] => (after("table")?, StepEffect::Brief),
+        ["drop" | "lock", "table", ..] => (after("table")?, StepEffect::Brief),
         ["update", ..] => (after("update")?, StepEffect::Rows),
         ["insert", "into", ..] => (after("into")?, StepEffect::Rows),
         ["delete", "from", ..] => (after("from")?, StepEffect::Rows),
@@ -99,6 +105,9 @@ fn of_alteration(statement: &str) -> StepEffect {
     if checks || is_whole.iter().any(|part| statement.contains(part)) {
         return StepEffect::WholeTable;
     }
+    if statement.contains(" validate constraint ") {
+        return StepEffect::Read;
+    }
     StepEffect::Brief
 }
 
@@ -110,9 +119,13 @@ fn split_statements(sql: &str) -> Vec<String> {
         .collect();
     let mut statements = vec![String::new()];
     let mut is_text = false;
-    // The body of a function is one text, whatever is in it.
+    // The body of a function is one text, whatever is in it. A `do` block runs at once.
     for (number, part) in plain.split("$$").enumerate() {
-        let is_body = number % 2 == 1;
+        let is_block = statements.last().is_some_and(|last| last.trim() == "do");
+        let is_body = number % 2 == 1 && !is_block;
+        if is_block {
+            statements.push(String::new());
+        }
         for letter in part.chars().filter(|_| !is_body) {
             is_text ^= letter == '\'';
             match letter {
@@ -154,10 +167,25 @@ mod tests {
             ("alter table a add constraint c check (b > 0) not valid", "a", StepEffect::Brief),
             ("update a set b = 1", "a", StepEffect::Rows),
             ("drop table if exists a", "a", StepEffect::Brief),
+            ("alter table a validate constraint c", "a", StepEffect::Read),
+            ("do $$ declare b int; begin lock table a; perform 1; end $$;", "a", StepEffect::Brief),
             ("create trigger t before update on a for each row", "a", StepEffect::Brief),
         ] {
             assert_eq!(told(sql), [(table.to_owned(), effect)], "{sql}");
         }
+    }
+
+    /// Blocks were once read over, so an upgrade that locks history looked like none.
+    #[test]
+    fn the_ranges_of_history_are_planned() {
+        let steps = [
+            include_str!("../../../migrations/main/0050_history_border.sql"),
+            include_str!("../../../migrations/main/0051_history_border_checked.sql"),
+            include_str!("../../../migrations/main/0052_history_ranges.sql"),
+        ]
+        .map(|sql| told(sql).first().cloned());
+        let effects = [StepEffect::Brief, StepEffect::Read, StepEffect::Brief];
+        assert_eq!(steps, effects.map(|effect| Some(("deliveries".to_owned(), effect))));
     }
 
     #[test]

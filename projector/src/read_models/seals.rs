@@ -14,20 +14,22 @@ use sqlx::{FromRow, PgConnection};
 pub(crate) const BLOCKS_PER_STEP: i64 = 8;
 
 /// The shortest time between two steps. Seals may be late.
-const STEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const STEP_INTERVAL_MIN: Duration = Duration::from_secs(3);
 
 /// The worker that seals the log.
 pub struct SealWorker {
     store: Store,
     fence: Fence,
     caught_up: CaughtUp,
+    /// The end of the first block that was not settled, as of the last look.
+    next_end: i64,
 }
 
 impl SealWorker {
     /// Makes a worker that seals this log.
     #[must_use]
     pub fn new(store: Store, fence: Fence) -> Self {
-        Self { store, fence, caught_up: CaughtUp::default() }
+        Self { store, fence, caught_up: CaughtUp::default(), next_end: 0 }
     }
 }
 
@@ -41,7 +43,7 @@ impl Worker for SealWorker {
         let look = self.fence.look().await?;
         // Events that are not settled yet will be settled soon.
         let idle = if look.more { NextStep::HELD_UP } else { NextStep::IDLE };
-        if self.caught_up.covers(look) {
+        if self.caught_up.is_valid_in(look.life) && look.settled < self.next_end {
             return Ok(idle);
         }
         let mut transaction = self.store.pool().begin().await?;
@@ -55,6 +57,7 @@ impl Worker for SealWorker {
         if blocks <= 0 {
             transaction.rollback().await?;
             self.caught_up.up_to(look);
+            self.next_end = after + Seal::POSITIONS_PER_BLOCK;
             return Ok(idle);
         }
         let through = after + blocks * Seal::POSITIONS_PER_BLOCK;

@@ -139,7 +139,8 @@ impl ComparedRows {
     }
 }
 
-/// Returns the compared columns, and the columns of the primary key as text.
+/// Returns the compared columns, and the columns of the primary key as text. A table in ranges has
+/// a key in each range only, which is the first column.
 async fn compared_columns(
     connection: &mut PgConnection,
     table: &ModelTable,
@@ -151,8 +152,8 @@ async fn compared_columns(
                                 then format('lpad(%I::text, 20, ''0'')', attname)
                                 else format('%I::text', attname) end, ', '
                            order by array_position(conkey, attnum))
-                    filter (where attnum = any(conkey))
-           from pg_attribute join pg_constraint on conrelid = attrelid and contype = 'p'
+                    filter (where attnum = any(coalesce(conkey, array[1::smallint])))
+           from pg_attribute left join pg_constraint on conrelid = attrelid and contype = 'p'
           where attrelid = ('public.' || $1)::regclass and attnum > 0 and not attisdropped
             and attgenerated = ''",
     )

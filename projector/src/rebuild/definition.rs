@@ -73,7 +73,8 @@ with live as (
 )
 select statement from (
     select 1 as step, format('create table shadow.%I (like public.%1$I including all excluding indexes)',
-                             relname) as statement from live
+                             relname) || coalesce(' partition by ' || pg_get_partkeydef(oid), '')
+           as statement from live
     union all
     select 2, format('alter table shadow.%I set (%s)', relname, array_to_string(reloptions, ', '))
       from live where reloptions is not null
@@ -87,8 +88,8 @@ select statement from (
                      pg_get_constraintdef(c.oid))
       from live join pg_constraint c on c.conrelid = live.oid and c.contype in ('p', 'u', 'x')
     union all
-    select 4, replace(pg_get_indexdef(indexrelid), format(' ON public.%I ', relname),
-                      format(' ON shadow.%I ', relname))
+    select 4, replace(replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON '),
+                      format(' ON public.%I ', relname), format(' ON shadow.%I ', relname))
       from live join pg_index on indrelid = live.oid
      where not exists (select 1 from pg_constraint where conindid = indexrelid)
     union all

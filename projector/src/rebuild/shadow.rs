@@ -150,8 +150,23 @@ pub(super) async fn replace_live(
     for ModelTable { name, .. } in model.tables() {
         connection.execute(&*format!("drop table public.{name}")).await?;
         connection.execute(&*format!("alter table shadow.{name} set schema public")).await?;
+        for range in ranges_of(connection, name).await? {
+            let moved = format!("alter table shadow.{range} set schema ranges");
+            connection.execute(&*moved).await?;
+        }
     }
     Ok(())
+}
+
+/// The ranges of a table that is in the schema `public`. Only history has any.
+async fn ranges_of(connection: &mut PgConnection, table: &str) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select quote_ident(relname) from pg_inherits join pg_class on oid = inhrelid
+          where inhparent = ('public.' || quote_ident($1))::regclass",
+    )
+    .bind(table)
+    .fetch_all(connection)
+    .await
 }
 
 /// Collects the planner's statistics for the tables of a model, before any caller asks them.

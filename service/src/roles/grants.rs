@@ -103,8 +103,8 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
 pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update")];
 
 /// Our functions. Those with their owner's rights are for the doors alone, which ask them for a
-/// key's owner.
-pub(super) const KNOWN_FUNCTIONS: [&str; 8] = [
+/// key's owner, but for [`MAKES_RANGES`].
+pub(super) const KNOWN_FUNCTIONS: [&str; 9] = [
     "admit_keys(bytea[], timestamp with time zone, integer, double precision)",
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
@@ -113,7 +113,11 @@ pub(super) const KNOWN_FUNCTIONS: [&str; 8] = [
     "events_refuse_change()",
     "has_left_window(timestamp with time zone, timestamp with time zone, double precision)",
     "hooks_of_key(uuid, uuid)",
+    MAKES_RANGES,
 ];
+
+/// The function that makes ranges of history, for the projector alone.
+pub(super) const MAKES_RANGES: &str = "make_history_range(regclass, timestamp with time zone)";
 
 /// Grants of the keyring. The first process writes the check value of the keys.
 pub(super) const KEYRING_GRANTS: &[TableGrants] = &[

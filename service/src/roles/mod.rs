@@ -13,7 +13,9 @@ use anyhow::{Context, bail};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
-use grants::{GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, SERVICE_GRANTS, TableGrants};
+use grants::{
+    GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, MAKES_RANGES, SERVICE_GRANTS, TableGrants,
+};
 
 /// The name of a table of the main database, if this build knows the table.
 pub(crate) fn known_table(name: &str) -> Option<&'static str> {
@@ -155,7 +157,16 @@ async fn give_to_owner(
     );
     connection.execute(mine.as_str()).await?;
     let moved: Vec<String> = sqlx::query_scalar(
-        "select format('alter table public.%I owner to %I', relname, $1)
+        // Only who may make tables in a schema can own one there.
+        "select format('alter schema ranges owner to %I', $1)
+           from pg_namespace where nspname = 'ranges' and nspowner <> $1::regrole
+          union all
+         select format('alter table ranges.%I owner to %I', relname, $1)
+           from pg_class
+          where relnamespace = to_regnamespace('ranges') and relkind = 'r'
+            and relowner <> $1::regrole
+          union all
+         select format('alter table public.%I owner to %I', relname, $1)
            from pg_class
           where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
             and relname = any ($2) and relowner <> $1::regrole
@@ -211,20 +222,24 @@ async fn grant_rights(
 }
 
 /// Grants functions with the owner's rights to the group that needs them. Only the doors ask for a
-/// key's owner.
+/// key's owner, and only the projector makes ranges of history.
 async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
-    let functions: Vec<String> = sqlx::query_scalar(
-        "select oid::regprocedure::text from pg_proc
+    let functions: Vec<(String, bool)> = sqlx::query_as(
+        "select oid::regprocedure::text,
+                format('%s(%s)', proname, oidvectortypes(proargtypes)) = $2
+           from pg_proc
           where pronamespace = 'public'::regnamespace and prosecdef
             and format('%s(%s)', proname, oidvectortypes(proargtypes)) = any ($1)",
     )
     .bind(KNOWN_FUNCTIONS)
+    .bind(MAKES_RANGES)
     .fetch_all(&mut *connection)
     .await?;
-    for function in functions {
+    for (function, makes_ranges) in functions {
+        let group = if makes_ranges { "projector" } else { "api" };
         let grant = format!(
             "revoke all on function {function} from public, {prefix}_service, {};
-             grant execute on function {function} to {prefix}_api",
+             grant execute on function {function} to {prefix}_{group}",
             group_list(prefix)
         );
         connection.execute(grant.as_str()).await.with_context(|| function.clone())?;

@@ -95,7 +95,7 @@ async fn definitions(world: &tests::World) -> Vec<String> {
                 || coalesce((select string_agg(grantee::regrole || privilege_type, ' '
                                                order by grantee::regrole::text, privilege_type)
                                from aclexplode(coalesce(relacl, acldefault('r', relowner)))), '')
-           from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'
+           from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
          union all
          select tablename || policyname || roles::text || cmd || coalesce(qual, '') from pg_policies
          order by 1",

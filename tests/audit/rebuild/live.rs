@@ -101,7 +101,7 @@ async fn f10_a_rebuild_beside_traffic_misleads_nobody() {
 async fn tables(world: &World) -> Vec<(String, i64)> {
     sqlx::query_as(
         "select relname::text, oid::bigint from pg_class
-          where relnamespace = 'public'::regnamespace and relkind = 'r' order by 1",
+          where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by 1",
     )
     .fetch_all(world.pool())
     .await

@@ -2,6 +2,7 @@
 
 mod equal;
 mod live;
+mod ranges;
 pub(crate) mod tampered;
 
 use projector::rebuild::{

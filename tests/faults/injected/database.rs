@@ -48,7 +48,7 @@ async fn cut_connections(database: &TestDatabase, times: u32) -> i64 {
         every.tick().await;
         cut += sqlx::query_scalar::<_, i64>(
             "select count(*) filter (where pg_terminate_backend(pid)) from pg_stat_activity
-              where application_name = 'firmforms' and pid <> pg_backend_pid()",
+              where application_name = 'firmforms 0.3' and pid <> pg_backend_pid()",
         )
         .fetch_one(&mut hand)
         .await

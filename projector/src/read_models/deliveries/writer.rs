@@ -1,8 +1,8 @@
 //! The writer sorts a batch of events by the statements that write them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use domain::activity::{Happening, OccurrenceEvent};
 use domain::delivery::workflow::{StepName, StepOrder};
 use domain::delivery::{
@@ -33,6 +33,9 @@ pub(super) async fn write_batch(
             state: batch.states.remove(&id).unwrap_or_else(|| DeliveryUpdate::queued(recorded)),
         })
         .collect();
+    if !begun.is_empty() {
+        make_ranges(connection, &begun).await?;
+    }
     for some in begun.chunks(ROWS_PER_INSERT) {
         insert_queued(connection, some).await?;
     }
@@ -201,13 +204,27 @@ impl<'a> DeliveryBatch<'a> {
     }
 }
 
+/// Makes the ranges of the table that these deliveries lie in, unless they are there.
+async fn make_ranges(
+    connection: &mut PgConnection,
+    begun: &[NewDelivery<'_>],
+) -> Result<(), sqlx::Error> {
+    let days: BTreeSet<NaiveDate> =
+        begun.iter().map(|one| one.recorded.context.recorded_at.get().date_naive()).collect();
+    sqlx::query(
+        "select public.make_history_range(to_regclass('deliveries'), day)
+           from unnest($1::timestamptz[]) as day",
+    )
+    .bind(days.into_iter().map(|day| day.and_time(NaiveTime::MIN).and_utc()).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 async fn insert_queued(
     connection: &mut PgConnection,
     begun: &[NewDelivery<'_>],
 ) -> Result<(), sqlx::Error> {
-    if begun.is_empty() {
-        return Ok(());
-    }
     let queued = || begun.iter().map(|one| one.queued);
     let state = || begun.iter().map(|one| &one.state);
     sqlx::query(
