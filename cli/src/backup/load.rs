@@ -292,3 +292,25 @@ async fn read_indexes(connection: &mut PgConnection) -> Result<Vec<TableIndex>, 
     .fetch_all(connection)
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dump that went through other hands can have any name.
+    #[test]
+    fn only_ranges_of_history_are_loaded() {
+        let november = NaiveDate::from_ymd_opt(2026, 11, 1).map(HistoryRange::Month);
+        for (table, range) in [
+            ("ranges.deliveries_before", Some(HistoryRange::Before)),
+            ("ranges.deliveries_2026_11", november),
+            ("ranges.deliveries_2026_13", None),
+            ("ranges.deliveries_2026_11_x", None),
+            ("ranges.events_2026_11", None),
+            ("public.deliveries_2026_11", None),
+            ("public.deliveries", None),
+        ] {
+            assert_eq!(HistoryRange::of_table(table), range, "{table}");
+        }
+    }
+}
