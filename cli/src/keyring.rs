@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use cluster::Cluster;
 use domain::operations::MaintenanceEvent;
-use eventstore::APPLICATION_NAME;
+use eventstore::{APPLICATION_NAME, OLDER_APPLICATION_NAME};
 use serde_json::json;
 use service::key_files::{key_of_file, make_key_file};
 use service::{Databases, Installation, SERVICE_DATABASES, StorageSettings};
@@ -168,9 +168,9 @@ async fn nobody_is_at_work(
 async fn nobody_works_on(connection: &mut PgConnection) -> anyhow::Result<()> {
     let connections: i64 = sqlx::query_scalar(
         "select count(*) from pg_stat_activity
-          where datname = current_database() and application_name in ('firmforms', $1)",
+          where datname = current_database() and application_name = any($1)",
     )
-    .bind(APPLICATION_NAME)
+    .bind([APPLICATION_NAME, OLDER_APPLICATION_NAME])
     .fetch_one(connection)
     .await?;
     ensure!(connections == 0, "stop the service first: it has {connections} connections open");

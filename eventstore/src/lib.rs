@@ -83,7 +83,8 @@ pub use life::{LifeNumber, LifeWatch, SeenEvent, ServerLife};
 pub use load::{StreamName, load_aggregate, load_all, load_first, load_many, load_recorded_at};
 pub use nudge::{NewFormats, Nudge, WakeScope, announce_news, relay_nudges};
 pub use pool::{
-    APPLICATION_NAME, answer_within, bring_up, connect, connect_guarded, main_migrations, migrate,
+    APPLICATION_NAME, OLDER_APPLICATION_NAME, answer_within, bring_up, connect, connect_guarded,
+    main_migrations, migrate,
 };
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
 pub use pulse::Pulse;

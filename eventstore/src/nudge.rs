@@ -120,7 +120,7 @@ impl NewFormats {
     }
 }
 
-/// What a process knows of older builds that serve the same database.
+/// The looks of a process for older builds that serve the same database.
 #[derive(Default)]
 struct OlderBuilds {
     /// The first of the last looks that found none.

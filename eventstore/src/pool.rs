@@ -30,6 +30,9 @@ const STATEMENT_CACHE_SIZE: usize = 500;
 /// so a process knows that one is there.
 pub const APPLICATION_NAME: &str = "firmforms 0.3";
 
+/// The name of the connections of a build before 0.3.0.
+pub const OLDER_APPLICATION_NAME: &str = "firmforms";
+
 /// The server ends a connection whose far end has vanished within 25 s: after 10 s of silence it
 /// asks three times, 5 s apart. The last setting is for answers that are not acknowledged (ruling
 /// 57). The default would keep locks and connections of a lost machine for two hours.

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use sqlx::{FromRow, PgConnection};
 
+use crate::pool::OLDER_APPLICATION_NAME;
+
 /// A member without a beat for so long does not count.
 pub const SILENT_AFTER: Duration = Duration::from_secs(15);
 
@@ -257,9 +259,6 @@ pub struct ServingProcesses {
     pub older: i64,
 }
 
-/// The name of the sessions of a build before 0.3.0.
-const OLDER_APPLICATION: &str = "firmforms";
-
 /// Counts the processes that serve this database.
 pub async fn count_serving(connection: &mut PgConnection) -> Result<ServingProcesses, sqlx::Error> {
     sqlx::query_as(concat!(
@@ -272,7 +271,7 @@ pub async fn count_serving(connection: &mut PgConnection) -> Result<ServingProce
     ))
     .bind(ProcessGroup::Serving as i32)
     .bind(SILENT_AFTER.as_secs_f64())
-    .bind(OLDER_APPLICATION)
+    .bind(OLDER_APPLICATION_NAME)
     .fetch_one(connection)
     .await
 }

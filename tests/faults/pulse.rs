@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use eventstore::presence::count_serving;
 use eventstore::worker::{NextStep, WakeOn, Worker, run_on};
-use eventstore::{Pulse, Store};
+use eventstore::{OLDER_APPLICATION_NAME, Pulse, Store};
 use sqlx::{ConnectOptions, Connection};
 use tests::{Receiver, Reply, World};
 use tokio::sync::watch;
@@ -60,7 +60,8 @@ async fn the_pulse_ignores_appends_of_this_process() {
 #[tokio::test]
 async fn a_recorded_retry_wakes_the_claim() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     let mut woken = world.deliverer().store.nudge().subscribe_to_deliveries();
     for (status, wakes) in [(200, false), (503, true)] {
@@ -78,7 +79,7 @@ async fn processes_of_older_builds_are_counted() {
     let world = World::new().await;
     let mut connection = world.pool().acquire().await.unwrap();
     assert_eq!(count_serving(&mut connection).await.unwrap().older, 0);
-    let older = world.database.main.clone().application_name("firmforms");
+    let older = world.database.main.clone().application_name(OLDER_APPLICATION_NAME);
     let session = older.connect().await.unwrap();
     assert_eq!(count_serving(&mut connection).await.unwrap().older, 1);
     session.close().await.unwrap();

@@ -6,17 +6,10 @@ use std::process::Stdio;
 
 use eventstore::connect;
 use serde_json::Value;
-use tests::{Copies, TestDatabase};
+use tests::{Copies, TestDatabase, history_ranges};
 
 use crate::backup;
 use tests::process::firmforms;
-
-async fn ranges(database: &TestDatabase) -> Vec<String> {
-    let pool = connect(database.main.clone(), 1);
-    let ranges = "select inhrelid::regclass::text from pg_inherits
-                   where inhparent = 'deliveries'::regclass order by 1";
-    sqlx::query_scalar(ranges).fetch_all(&pool).await.unwrap()
-}
 
 #[tokio::test]
 async fn this_build_restores_and_proves_each_release() {
@@ -50,7 +43,11 @@ async fn this_build_restores_and_proves_each_release() {
         {
             assert!(found[part].as_str().unwrap().contains(word), "{}: {found}", path.display());
         }
-        assert_eq!(ranges(&database).await, ["ranges.deliveries_before"], "history as it was");
+        assert_eq!(
+            history_ranges(&connect(database.main.clone(), 1)).await,
+            ["ranges.deliveries_before"],
+            "history as it was"
+        );
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("backup");
         let mut backing_up = backup::command(&database);
@@ -61,7 +58,7 @@ async fn this_build_restores_and_proves_each_release() {
         let again = TestDatabase::without_schema().await;
         let output = backup::restore_by(&again, &copy, &["--even-if-forged"]).await;
         assert!(output.status.success(), "{}", backup::told(&output));
-        let months = ranges(&again).await;
+        let months = history_ranges(&connect(again.main.clone(), 1)).await;
         assert!(months.iter().all(|range| range.starts_with("ranges.deliveries_2")), "{months:?}");
         assert!(!months.is_empty());
         restored += 1;

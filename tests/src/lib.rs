@@ -62,7 +62,9 @@ pub use lasting::lasting_cluster;
 pub use multiply::multiply;
 pub use product::submitted;
 pub use proxy::{DatabaseProxy, Fault};
-pub use questions::{AuditEntry, StoredEvent, count_rows, table_names, until_blocked};
+pub use questions::{
+    AuditEntry, StoredEvent, count_rows, history_ranges, table_names, until_blocked,
+};
 pub use receiver::{Received, Receiver, Reply};
 pub use requests::make_request;
 pub use sending::Sending;

@@ -262,6 +262,17 @@ pub async fn table_names(pool: &PgPool) -> Vec<String> {
     .unwrap()
 }
 
+/// The ranges of history, with their schema, in the order of the alphabet.
+pub async fn history_ranges(pool: &PgPool) -> Vec<String> {
+    sqlx::query_scalar(
+        "select inhrelid::regclass::text from pg_inherits
+          where inhparent = 'deliveries'::regclass order by 1",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap()
+}
+
 /// Waits until so many transactions of this database wait for a lock.
 pub async fn until_blocked(pool: &PgPool, transactions: i64) {
     let waiting = "pg_stat_activity

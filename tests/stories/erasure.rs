@@ -296,15 +296,21 @@ async fn h2_a_failure_keeps_the_shared_body() {
     assert_eq!(shared, 1);
 }
 
-/// A delivery that arrived at its second try keeps its body for seven days from then on.
-#[tokio::test]
-async fn h2_a_late_arrival_keeps_its_body() {
+/// A world with a submission, and its receiver, which answers the first try with this status.
+async fn submitted_to(status: u16) -> (World, Receiver) {
     let world = World::new().await;
     let firm = world.firm().await;
     let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/")).await;
-    receiver.reply([Reply::status(503)]);
+    receiver.reply([Reply::status(status)]);
     submit(&world, &firm, "a@example.com").await;
+    (world, receiver)
+}
+
+/// A delivery that arrived at its second try keeps its body for seven days from then on.
+#[tokio::test]
+async fn h2_a_late_arrival_keeps_its_body() {
+    let (world, _receiver) = submitted_to(503).await;
     world.deliver().await;
     world.pass(DAY);
     assert_eq!(world.deliver().await, 1);
@@ -318,12 +324,7 @@ async fn h2_a_late_arrival_keeps_its_body() {
 /// History does not know yet that the delivery failed.
 #[tokio::test]
 async fn h2_a_purge_waits_for_history() {
-    let world = World::new().await;
-    let firm = world.firm().await;
-    let receiver = Receiver::start().await;
-    world.subscribe(&firm, &receiver.url("/")).await;
-    receiver.reply([Reply::status(400)]);
-    submit(&world, &firm, "a@example.com").await;
+    let (world, _receiver) = submitted_to(400).await;
     world.settle().await;
     assert_eq!(deliver_once(world.deliverer()).await.unwrap(), 1);
     world.pass(8 * DAY);
@@ -340,12 +341,7 @@ async fn h2_a_purge_waits_for_history() {
 /// More bodies than one step takes were frozen at once, and a failed delivery keeps one of them.
 #[tokio::test]
 async fn h2_a_purge_passes_kept_bodies() {
-    let world = World::new().await;
-    let firm = world.firm().await;
-    let receiver = Receiver::start().await;
-    world.subscribe(&firm, &receiver.url("/")).await;
-    receiver.reply([Reply::status(400)]);
-    submit(&world, &firm, "a@example.com").await;
+    let (world, _receiver) = submitted_to(400).await;
     world.deliver().await;
     world
         .change_database(

@@ -68,7 +68,7 @@ async fn take_parts(
         match part {
             ScriptPart::Rows(rows) if rows.table == MIGRATIONS => {}
             ScriptPart::Rows(rows) => {
-                let range = HistoryRange::of_table(&rows.table);
+                let range = HistoryRange::parse_table(&rows.table);
                 let whole = range.map_or(rows.table.as_str(), |_| HISTORY);
                 let Some(known) = schema.tables.get(whole) else {
                     taken.unknown.push(rows.table);
@@ -110,7 +110,7 @@ enum HistoryRange {
 
 impl HistoryRange {
     /// Reads `ranges.deliveries_before` and `ranges.deliveries_2026_11`.
-    fn of_table(table: &str) -> Option<Self> {
+    fn parse_table(table: &str) -> Option<Self> {
         let name = table.strip_prefix(RANGES)?.strip_prefix("deliveries_")?;
         if name == "before" {
             return Some(Self::Before);
@@ -262,8 +262,9 @@ impl LoadedSchema {
         .fetch_all(&mut *connection)
         .await?;
         let sequences = sequences.into_iter().collect();
-        let has_ranges = "select to_regnamespace('ranges') is not null";
-        let has_ranges = sqlx::query_scalar(has_ranges).fetch_one(&mut *connection).await?;
+        let has_ranges = sqlx::query_scalar("select to_regnamespace('ranges') is not null")
+            .fetch_one(&mut *connection)
+            .await?;
         Ok(Self { tables, sequences, indexes: read_indexes(connection).await?, has_ranges })
     }
 }
@@ -275,7 +276,8 @@ async fn read_indexes(connection: &mut PgConnection) -> Result<Vec<TableIndex>, 
         "select case when k.conname is null then format('drop index public.%I', i.relname)
                      else format('alter table public.%I drop constraint %I', t.relname, k.conname)
                 end as drop,
-                replace(pg_get_indexdef(i.oid), ' ON ONLY ', ' ON ') || case when k.conname is null then '' else
+                replace(pg_get_indexdef(i.oid), ' ON ONLY ', ' ON ')
+                || case when k.conname is null then '' else
                     format('; alter table public.%I add constraint %I %s using index %I',
                            t.relname, k.conname,
                            case k.contype when 'p' then 'primary key' else 'unique' end, i.relname)
@@ -310,7 +312,7 @@ mod tests {
             ("public.deliveries_2026_11", None),
             ("public.deliveries", None),
         ] {
-            assert_eq!(HistoryRange::of_table(table), range, "{table}");
+            assert_eq!(HistoryRange::parse_table(table), range, "{table}");
         }
     }
 }

@@ -3,34 +3,25 @@
 use std::time::Duration;
 
 use projector::deliveries::{DeliveryFilter, list};
-use tests::{Receiver, World};
+use tests::{Receiver, World, history_ranges};
 
 use super::{assert_equal, rebuild, verify};
 
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
-async fn ranges(world: &World) -> Vec<String> {
-    sqlx::query_scalar(
-        "select inhrelid::regclass::text from pg_inherits
-          where inhparent = 'deliveries'::regclass order by 1",
-    )
-    .fetch_all(world.pool())
-    .await
-    .unwrap()
-}
-
-/// The swap once left the ranges in the schema that it drops.
+/// A swap moves the ranges, too.
 #[tokio::test]
 async fn each_month_of_history_is_a_range() {
     let world = World::new().await;
-    let (firm, receiver) = (world.firm().await, Receiver::start().await);
+    let firm = world.firm().await;
+    let receiver = Receiver::start().await;
     world.subscribe(&firm, &receiver.url("/hook")).await;
     for _ in 0..3 {
         world.submit(&firm).await;
         assert_eq!(world.deliver().await, 1);
         world.pass(MONTH);
     }
-    let made = ranges(&world).await;
+    let made = history_ranges(world.pool()).await;
     assert_eq!(made.len(), 3, "{made:?}");
     let newest = DeliveryFilter { limit: 2, ..DeliveryFilter::default() };
     let listed = list(world.pool(), firm.id, &newest).await.unwrap();
@@ -40,10 +31,10 @@ async fn each_month_of_history_is_a_range() {
     assert_eq!(ids, of_all[..2]);
 
     assert_equal(&rebuild(&world).await);
-    assert_eq!(ranges(&world).await, made);
+    assert_eq!(history_ranges(world.pool()).await, made);
     world.submit(&firm).await;
     assert_eq!(world.deliver().await, 1);
-    assert_eq!(ranges(&world).await.len(), 4, "the next month has a range too");
+    assert_eq!(history_ranges(world.pool()).await.len(), 4, "the next month has a range too");
     assert_equal(&verify(&world).await);
 }
 
