@@ -312,6 +312,9 @@ impl From<AuditError> for Error {
             | AuditError::Unreadable { .. }
             | AuditError::BrokenHead(_)
             | AuditError::Flawed(_)
+            | AuditError::BrokenArchive(_)
+            | AuditError::NoKey
+            | AuditError::NoInstallation
             | AuditError::Gap(_)
             | AuditError::UnreadableEvent(_)
             | AuditError::Lost { .. }

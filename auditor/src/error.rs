@@ -71,6 +71,18 @@ pub enum AuditError {
          a new series"
     )]
     Refused(#[from] SigningRefusal),
+    /// A segment of the archive is not what its manifest says.
+    #[error("{0}")]
+    BrokenArchive(Flaw),
+    /// No key signs here, so no segment is archived.
+    #[error(
+        "no key signs here, so nothing is archived: name the signer's folder (--audit-keys-dir); \
+         `firmforms audit checkpoint` makes the first key"
+    )]
+    NoKey,
+    /// The database was never used, so it has no log to archive.
+    #[error("the database has no installation id yet: start `firmforms serve` once")]
+    NoInstallation,
     /// The firm has no chain.
     #[error("the audit log has no entry of this firm yet")]
     Nothing,

@@ -38,40 +38,74 @@ pub(crate) fn with_extension(folder: &Path, kind: &str) -> Result<Vec<PathBuf>, 
     Ok(paths)
 }
 
-/// Writes a new file. Returns false if the name is taken. The bytes go to a draft, which is linked
-/// to the name. So a crash leaves no half file under the name. A draft is always a new file: what
-/// lies in its place is removed, and a link there leads nowhere.
+/// Writes a new file. Returns false if the name is taken.
 pub(crate) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<bool, AuditError> {
-    static DRAFTS: AtomicU64 = AtomicU64::new(0);
-    let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o711)
-        .create(folder)
-        .map_err(AuditError::at_path(folder))?;
-    let draft = path.with_extension(format!("draft-{}-{draft}", std::process::id()));
-    let write = || {
-        match fs::remove_file(&draft) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+    let mut draft = Draft::beside(path, mode)?;
+    draft.write(bytes)?;
+    draft.keep_as(path)
+}
+
+/// A file under a temporary name, which is linked to its name once it is whole. So a crash leaves
+/// no half file under the name. A draft is always a new file: no other file or link is written.
+pub(crate) struct Draft {
+    path: PathBuf,
+    file: File,
+}
+
+impl Draft {
+    /// Begins a file in the folder of this path, and makes the folder.
+    pub(crate) fn beside(path: &Path, mode: u32) -> Result<Self, AuditError> {
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let folder = path.parent().unwrap_or(Path::new("."));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o711)
+            .create(folder)
+            .map_err(AuditError::at_path(folder))?;
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
-        let mut file = options.open(&draft)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        crash::point("checkpointing");
-        let linked = fs::hard_link(&draft, path);
-        fs::remove_file(&draft)?;
-        File::open(folder)?.sync_all()?;
-        match linked {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(error),
-            Ok(()) => Ok(true),
+        // Processes of two containers can have one number, so a name may be taken.
+        loop {
+            let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+            let path = path.with_extension(format!("draft-{}-{number}", std::process::id()));
+            match options.open(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                opened => {
+                    let file = opened.map_err(AuditError::at_path(&path))?;
+                    return Ok(Self { path, file });
+                }
+            }
         }
-    };
-    write().map_err(AuditError::at_path(path))
+    }
+
+    /// Adds bytes to the file.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), AuditError> {
+        self.file.write_all(bytes).map_err(AuditError::at_path(&self.path))
+    }
+
+    /// Gives the whole file its name, in the same folder. Returns false if the name is taken.
+    pub(crate) fn keep_as(self, path: &Path) -> Result<bool, AuditError> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let link = || {
+            self.file.sync_all()?;
+            crash::point("checkpointing");
+            let linked = fs::hard_link(&self.path, path);
+            File::open(folder)?.sync_all()?;
+            match linked {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+                Err(error) => Err(error),
+                Ok(()) => Ok(true),
+            }
+        };
+        link().map_err(AuditError::at_path(path))
+    }
+}
+
+impl Drop for Draft {
+    /// Removes the temporary name.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 #[cfg(test)]

@@ -65,6 +65,13 @@ pub enum FlawLocation {
         /// The checkpoint's number.
         number: u64,
     },
+    /// A segment of the archive.
+    Segment {
+        /// The segment's number.
+        number: u64,
+        /// The number of the block; `None` for the segment as a whole.
+        block: Option<i64>,
+    },
     /// A line of a file.
     Line {
         /// The line's number, from 1.
@@ -110,6 +117,10 @@ impl fmt::Display for FlawLocation {
             Self::Row { table, key } => write!(f, "{table} {key}"),
             Self::Follower { name } => write!(f, "follower {name}"),
             Self::Checkpoint { number } => write!(f, "checkpoint {number}"),
+            Self::Segment { number, block: Some(block) } => {
+                write!(f, "segment {number}, block {block}")
+            }
+            Self::Segment { number, block: None } => write!(f, "segment {number}"),
             Self::Line { number } => write!(f, "line {number}"),
         }
     }

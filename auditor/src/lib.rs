@@ -9,6 +9,7 @@
 //! - [`AuditVerifier`] is the worker that verifies the log about once a day.
 //! - [`verify`] compares the database with the log and with all signed checkpoints.
 //! - [`bundle`] writes and verifies a file that proves itself to an outsider.
+//! - [`archive`] copies whole segments of the log into files that prove themselves.
 //! - [`cover`] writes a page about a bundle for people. Such a page proves nothing.
 //! - [`lines`] writes entries for a spreadsheet. Such a file proves nothing.
 //!
@@ -16,6 +17,7 @@
 //! Nothing else is written to the database. The crate proves that nothing changed since a signed
 //! checkpoint; a change before the first signed checkpoint cannot be seen.
 
+pub mod archive;
 pub mod bundle;
 mod checkpoints;
 mod complete;

@@ -12,6 +12,7 @@ use crate::answers::why::WhyKeyArgs;
 use crate::answers::{
     AccessArgs, EventsCommand, FindArgs, FormsCommand, MembersCommand, PeopleCommand, ReceiversArgs,
 };
+use crate::archive::ArchiveCommand;
 use crate::audit::args::{AuditCommand, HooksCommand};
 use crate::cells::CellsCommand;
 use crate::config::ConfigCommand;
@@ -204,6 +205,9 @@ pub(crate) enum CliCommand {
     /// List, export, sign and verify the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Copy segments of the log into an archive, and read it.
+    #[command(subcommand)]
+    Archive(ArchiveCommand),
     /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),

@@ -2,6 +2,7 @@
 //! commands. It imports every other crate. Only the binary under test and `bench` import it.
 
 mod answers;
+mod archive;
 mod args;
 mod audit;
 mod backup;
@@ -131,6 +132,7 @@ async fn run_command(arguments: CliArgs) -> anyhow::Result<ExitCode> {
     let storage = &arguments.storage.read_settings()?;
     let format = arguments.log_format();
     match arguments.command {
+        CliCommand::Archive(command) => Ok(archive::run(storage, command).await),
         CliCommand::Audit(command) => audit::run(storage, command).await,
         CliCommand::Projections(command) => Ok(projections::run(storage, command).await),
         CliCommand::Verify(command) => Ok(verify::run(storage, command).await),

@@ -148,8 +148,9 @@ fn terminal_screen() -> Option<Screen> {
     })
 }
 
+/// The time of the person at this terminal.
 #[expect(clippy::disallowed_methods, reason = "ages are for the person at this terminal, now")]
-fn current_time() -> DateTime<Utc> {
+pub(crate) fn current_time() -> DateTime<Utc> {
     Utc::now()
 }
 

@@ -39,7 +39,15 @@ pub struct DigestInput<'a> {
 /// # Errors
 /// If the event cannot be written as JSON, which no event of ours is.
 pub fn event_digest(event: &DigestInput<'_>) -> serde_json::Result<[u8; 32]> {
-    Ok(Sha256::digest(serde_json::to_vec(event)?).into())
+    Ok(Sha256::digest(canonical_event(event)?).into())
+}
+
+/// Returns the bytes that the digest covers: the event as canonical JSON.
+///
+/// # Errors
+/// As [`event_digest`].
+pub(crate) fn canonical_event(event: &DigestInput<'_>) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(event)
 }
 
 /// Returns the canonical text of a value (RFC 8785). The text has no white space and keeps no

@@ -10,7 +10,7 @@ use crate::stored_event::{StoredEvent, events_where};
 use crate::tail::{LogRange, TailError, read_all};
 use crate::upcast::Upcasters;
 
-pub use crate::stored_event::CheckedEvent;
+pub use crate::stored_event::{CanonicalEvent, CheckedEvent};
 
 /// Begins a transaction that reads the database as it was at the begin. The transaction draws no
 /// transaction id, so it holds no fence back. It reads the schema `public`: a search path of the
@@ -123,6 +123,19 @@ pub async fn next_position(
         .await
 }
 
+/// Returns when the last event at or below this position was recorded.
+pub async fn last_recorded_at(
+    connection: &mut PgConnection,
+    through: i64,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar(
+        "select recorded_at from events where position <= $1 order by position desc limit 1",
+    )
+    .bind(through)
+    .fetch_optional(connection)
+    .await
+}
+
 /// Counts the events, without a condition on their positions.
 pub async fn count_events(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("select count(*) from events").fetch_one(connection).await
@@ -141,6 +154,21 @@ pub async fn checked_events(
         .fetch_all(connection)
         .await?;
     rows.iter().map(|row| Ok(StoredEvent::new(row)?.into_checked(upcasters))).collect()
+}
+
+/// Reads the events after `after` and up to `through` as the bytes that their digests cover, in
+/// order.
+pub async fn canonical_events(
+    connection: &mut PgConnection,
+    after: i64,
+    through: i64,
+) -> Result<Vec<CanonicalEvent>, sqlx::Error> {
+    let rows = sqlx::query(events_where!("position > $1 and position <= $2 order by position"))
+        .bind(after)
+        .bind(through)
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(|row| Ok(StoredEvent::new(row)?.into_canonical())).collect()
 }
 
 /// Reads the statements that entries are late. A statement of another build states nothing here:

@@ -8,14 +8,16 @@ use chrono::{DateTime, Utc};
 use cqrs_es::persist::SerializedEvent;
 use domain::aggregate::event_id;
 use domain::event::{Event, EventContext};
+use domain::values::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::digest::{DigestInput, canonical_json, event_digest, to_timestamp};
+use crate::digest::{DigestInput, canonical_event, canonical_json, to_timestamp};
 use crate::error::TailError;
 use crate::event::RecordedEvent;
 use crate::upcast::Upcasters;
@@ -67,6 +69,19 @@ pub struct CheckedEvent {
     pub event: Result<RecordedEvent, TailError>,
 }
 
+/// An event as the bytes that its digest covers.
+#[derive(Debug)]
+pub struct CanonicalEvent {
+    /// The position in the log.
+    pub position: i64,
+    /// The id of the stream.
+    pub aggregate_id: String,
+    /// The time at which the event was recorded.
+    pub recorded_at: Timestamp,
+    /// The digest, and the bytes that it covers. `None` if the stored digest is another one.
+    pub content: Option<([u8; 32], Vec<u8>)>,
+}
+
 impl<'r> StoredEvent<'r> {
     /// Reads columns by number. Names would be looked up in each of thousands of rows.
     pub(crate) fn new(row: &'r PgRow) -> Result<Self, sqlx::Error> {
@@ -89,18 +104,37 @@ impl<'r> StoredEvent<'r> {
 
     /// Computes the digest again, and reads the event.
     pub(crate) fn into_checked(self, upcasters: &Upcasters) -> CheckedEvent {
-        // The digest covers whole milliseconds and JSON values. Any other part of a row could be
-        // changed without a change of its digest.
-        let has_whole_millis = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
-        let is_covered = has_whole_millis && self.is_canonical().unwrap_or_default();
-        let computed = is_covered.then(|| self.computed_digest().ok()).flatten();
+        let digest = self.covered_content().map(|(digest, _)| digest);
         CheckedEvent {
             position: self.position,
             firm_id: self.firm_id,
             event_id: event_id(self.aggregate_type, self.aggregate_id, self.sequence),
-            digest: computed.filter(|computed| computed == self.digest),
+            digest,
             event: self.read_event(upcasters),
         }
+    }
+
+    /// Returns the event as the bytes that its digest covers.
+    pub(crate) fn into_canonical(self) -> CanonicalEvent {
+        CanonicalEvent {
+            position: self.position,
+            aggregate_id: self.aggregate_id.to_owned(),
+            recorded_at: to_timestamp(self.recorded_at),
+            content: self.covered_content(),
+        }
+    }
+
+    /// Returns the stored digest with the bytes that it covers, if it covers the whole row.
+    fn covered_content(&self) -> Option<([u8; 32], Vec<u8>)> {
+        // The digest covers whole milliseconds and JSON values. Any other part of a row could be
+        // changed without a change of its digest.
+        let has_whole_millis = self.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
+        if !has_whole_millis || !self.is_canonical().unwrap_or_default() {
+            return None;
+        }
+        let bytes = self.canonical_bytes().ok()?;
+        let digest: [u8; 32] = Sha256::digest(&bytes).into();
+        (digest == self.digest).then_some((digest, bytes))
     }
 
     /// Returns whether the stored bytes are canonical. The digest covers the values, and several
@@ -111,9 +145,9 @@ impl<'r> StoredEvent<'r> {
         Ok(is_canonical(self.payload)? && is_canonical(self.metadata)?)
     }
 
-    /// Computes the digest of the stored values.
-    fn computed_digest(&self) -> serde_json::Result<[u8; 32]> {
-        event_digest(&DigestInput {
+    /// Returns the stored values as canonical JSON.
+    fn canonical_bytes(&self) -> serde_json::Result<Vec<u8>> {
+        canonical_event(&DigestInput {
             aggregate_id: self.aggregate_id,
             aggregate_type: self.aggregate_type,
             event_type: self.event_type,

@@ -13,15 +13,20 @@ use crate::values::Timestamp;
 const SIGNED_PREFIX: &[u8] = b"firmforms audit checkpoint v1\n";
 
 /// Writes hashes as lower-case hex in JSON.
-mod hex32 {
+pub(super) mod hex32 {
     use super::Hash;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(hash: &Hash, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::audit) fn serialize<S: Serializer>(
+        hash: &Hash,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.serialize_str(&hex::encode(hash))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
+    pub(in crate::audit) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Hash, D::Error> {
         let text = String::deserialize(from)?;
         let mut hash = Hash::default();
         hex::decode_to_slice(&text, &mut hash).map_err(D::Error::custom)?;

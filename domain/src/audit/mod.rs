@@ -18,6 +18,7 @@ mod feed;
 mod hashing;
 mod late;
 mod period;
+mod segment;
 mod series;
 mod stored;
 mod verification;
@@ -34,6 +35,7 @@ pub use late::{EventPlace, LateStatement, LateStatements};
 pub use period::{
     AuditPeriod, BackwardPeriod, EntryTime, PeriodStretch, ProvedPeriod, UnprovedPeriod,
 };
+pub use segment::{ArchivedBlock, ArchivedFile, SegmentFault, SegmentManifest};
 pub use series::{LastSignature, SeriesState, SigningRefusal, is_signature_late};
 pub use stored::{StoredEntry, StoredParty};
 pub use verification::{

@@ -1,0 +1,159 @@
+//! Finds events in an archive.
+
+use domain::audit::SegmentManifest;
+use domain::values::Timestamp;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::folder::ArchiveFolder;
+use super::lines::{ArchivedEvent, EventColumns, blocks_of, read_block, stream_key};
+use super::verify::check_manifest;
+use crate::error::AuditError;
+use crate::flaw::{Flaw, FlawLocation};
+use crate::keys::PublicKey;
+
+/// The events to find.
+#[derive(Debug, Clone, Default)]
+pub struct ArchiveFilter {
+    /// Only events of this firm.
+    pub firm_id: Option<Uuid>,
+    /// Only events of these types.
+    pub event_types: Vec<String>,
+    /// Only events recorded at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only events recorded before this time.
+    pub until: Option<Timestamp>,
+}
+
+impl ArchiveFilter {
+    fn includes(&self, columns: &EventColumns) -> bool {
+        self.firm_id.is_none_or(|firm_id| firm_id == columns.firm_id)
+            && (self.event_types.is_empty() || self.event_types.contains(&columns.event_type))
+            && self.since.is_none_or(|since| columns.recorded_at >= since)
+            && self.until.is_none_or(|until| columns.recorded_at < until)
+    }
+
+    /// Whether a segment may have such events.
+    fn may_lie_in(&self, manifest: &SegmentManifest) -> bool {
+        let (Some(first), Some(last)) = (manifest.first_at, manifest.last_at) else { return false };
+        self.since.is_none_or(|since| last >= since) && self.until.is_none_or(|until| first < until)
+    }
+}
+
+/// A reader of an archive whose manifests are linked and signed. Each block that it reads is
+/// compared with its manifest.
+#[derive(Debug)]
+pub struct ArchiveReader {
+    archive: ArchiveFolder,
+    manifests: Vec<SegmentManifest>,
+}
+
+impl ArchiveReader {
+    /// Reads and checks the manifests.
+    ///
+    /// # Errors
+    /// [`AuditError::BrokenArchive`], or the error of a file.
+    pub fn open(archive: ArchiveFolder, trusted: &[PublicKey]) -> Result<Self, AuditError> {
+        let mut manifests: Vec<SegmentManifest> = Vec::new();
+        for signed in archive.read_manifests()? {
+            if let Err(why) = check_manifest(&signed, manifests.last(), trusted) {
+                let location =
+                    FlawLocation::Segment { number: signed.manifest.number, block: None };
+                return Err(AuditError::BrokenArchive(Flaw { location, why }));
+            }
+            manifests.push(signed.manifest);
+        }
+        Ok(Self { archive, manifests })
+    }
+
+    /// The manifests, in order.
+    #[must_use]
+    pub fn manifests(&self) -> &[SegmentManifest] {
+        &self.manifests
+    }
+
+    /// Returns the events of all streams with this id, in order.
+    ///
+    /// # Errors
+    /// [`AuditError::BrokenArchive`], or the error of a file.
+    pub fn find_stream(&self, aggregate_id: &str) -> Result<Vec<ArchivedEvent>, AuditError> {
+        let key = stream_key(aggregate_id);
+        let mut events = Vec::new();
+        for manifest in &self.manifests {
+            let index = self.archive.read_index(manifest)?;
+            if Sha256::digest(&index)[..] != manifest.index_file.sha256 {
+                return broken(manifest, None, "the index is not the one of its manifest");
+            }
+            self.read_blocks(manifest, &blocks_of(&index, key), |event, columns| {
+                if columns.aggregate_id == aggregate_id {
+                    events.push(event);
+                }
+                true
+            })?;
+        }
+        Ok(events)
+    }
+
+    /// Hands out the events that a filter includes, in order, until `hand_out` returns false.
+    ///
+    /// # Errors
+    /// [`AuditError::BrokenArchive`], or the error of a file.
+    pub fn find(
+        &self,
+        filter: &ArchiveFilter,
+        mut hand_out: impl FnMut(ArchivedEvent) -> bool,
+    ) -> Result<(), AuditError> {
+        for manifest in self.manifests.iter().filter(|one| filter.may_lie_in(one)) {
+            let numbers: Vec<i64> = manifest.blocks.iter().map(|block| block.number).collect();
+            let wants_more = self.read_blocks(manifest, &numbers, |event, columns| {
+                !filter.includes(&columns) || hand_out(event)
+            })?;
+            if !wants_more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads blocks until `take` returns false, and returns whether it wants more.
+    fn read_blocks(
+        &self,
+        manifest: &SegmentManifest,
+        numbers: &[i64],
+        mut take: impl FnMut(ArchivedEvent, EventColumns) -> bool,
+    ) -> Result<bool, AuditError> {
+        if numbers.is_empty() {
+            return Ok(true);
+        }
+        let mut reader = self.archive.open_blocks(manifest)?;
+        for block in manifest.blocks.iter().filter(|block| numbers.contains(&block.number)) {
+            let compressed = reader.read(block)?;
+            if Sha256::digest(&compressed)[..] != block.sha256 {
+                return broken(
+                    manifest,
+                    Some(block.number),
+                    "its bytes are not those of the manifest",
+                );
+            }
+            let events = match read_block(&compressed) {
+                Ok(events) => events,
+                Err(why) => return broken(manifest, Some(block.number), &why),
+            };
+            for event in events {
+                let columns = match event.columns() {
+                    Ok(columns) => columns,
+                    Err(error) => return broken(manifest, Some(block.number), &error.to_string()),
+                };
+                if !take(event, columns) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn broken<T>(manifest: &SegmentManifest, block: Option<i64>, why: &str) -> Result<T, AuditError> {
+    let location = FlawLocation::Segment { number: manifest.number, block };
+    Err(AuditError::BrokenArchive(Flaw { location, why: why.to_owned() }))
+}

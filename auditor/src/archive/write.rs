@@ -1,0 +1,326 @@
+//! Copies the next segment of the log into an archive.
+//!
+//! A segment is copied once all of it is sealed and a day old. The copy is read back from its files
+//! before it is signed. A crash at any moment leaves no manifest, or a whole one: files without a
+//! manifest are written again, with the same content under the same name.
+
+use std::time::Duration;
+
+use domain::audit::merkle::Hash;
+use domain::audit::{ArchivedBlock, ArchivedFile, GENESIS_HASH, Seal, SegmentManifest};
+use domain::values::Timestamp;
+use eventstore::proof::{self, CanonicalEvent};
+use projector::seals::{self, SealRow};
+use projector::signatures;
+use sha2::{Digest, Sha256};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+use vault::installation;
+
+use super::SignedManifest;
+use super::folder::ArchiveFolder;
+use super::lines::{IndexRecords, block_tree, compress, event_line, read_block};
+use super::verify::{check_manifest, verify_segment};
+use crate::error::AuditError;
+use crate::flaw::{Flaw, FlawLocation};
+use crate::notary::Notary;
+use crate::snapshot;
+
+/// Nothing younger than this is archived.
+pub const SEGMENT_AGE_MIN: Duration = Duration::from_secs(24 * 3_600);
+
+/// The result of one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArchiveStep {
+    /// A segment was archived.
+    Archived(Box<SegmentManifest>),
+    /// The next segment is not sealed to its end.
+    NotWhole {
+        /// The number of the segment.
+        number: u64,
+        /// The position up to which the log is sealed.
+        sealed_to: i64,
+    },
+    /// No signed checkpoint covers the next segment.
+    Unsigned {
+        /// The number of the segment.
+        number: u64,
+    },
+    /// Another process has archived the next segment.
+    ArchivedElsewhere {
+        /// The number of the segment.
+        number: u64,
+    },
+    /// The last event of the next segment is less than a day old.
+    TooYoung {
+        /// The number of the segment.
+        number: u64,
+    },
+}
+
+/// How far an archive is behind its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchiveStanding {
+    /// The last position of the archive.
+    pub through: i64,
+    /// The position up to which the log is sealed.
+    pub sealed_to: i64,
+    /// Number of sealed segments that are not in the archive.
+    pub waiting: i64,
+}
+
+/// Writes the segments of one database.
+#[derive(Debug)]
+pub struct SegmentWriter<'a> {
+    /// The main database.
+    pub pool: &'a PgPool,
+    /// The archive.
+    pub archive: &'a ArchiveFolder,
+    /// The keys that sign.
+    pub notary: &'a Notary,
+}
+
+/// The end of the archive, from which the next segment goes on.
+#[derive(Default)]
+struct ArchiveEnd {
+    last: Option<SegmentManifest>,
+}
+
+impl ArchiveEnd {
+    fn number(&self) -> u64 {
+        self.last.as_ref().map_or(0, |last| last.number)
+    }
+
+    fn last_seal(&self) -> Hash {
+        self.last.as_ref().map_or(GENESIS_HASH, |last| last.last_seal)
+    }
+}
+
+/// The blocks of a segment that are in its file so far.
+#[derive(Default)]
+struct CopiedBlocks {
+    blocks: Vec<ArchivedBlock>,
+    index: IndexRecords,
+    offset: u64,
+    whole: Sha256,
+    first_at: Option<Timestamp>,
+    last_at: Option<Timestamp>,
+}
+
+impl SegmentWriter<'_> {
+    /// Compares the end of the archive with the log.
+    ///
+    /// # Errors
+    /// [`AuditError::BrokenArchive`] if the archive is not of this log.
+    pub async fn standing(&self) -> Result<ArchiveStanding, AuditError> {
+        let mut connection = self.pool.acquire().await?;
+        let installation_id = installation::id_seen_by(&mut connection).await?;
+        let installation_id = installation_id.ok_or(AuditError::NoInstallation)?;
+        let end = self.read_end(&mut connection, installation_id).await?;
+        let through = SegmentManifest::ends_at(end.number());
+        let sealed_to = seals::sealed_to(&mut connection).await?;
+        let waiting = (sealed_to - through).max(0) / SegmentManifest::POSITIONS;
+        Ok(ArchiveStanding { through, sealed_to, waiting })
+    }
+
+    /// Archives the next segment, if it is whole and old enough.
+    ///
+    /// # Errors
+    /// [`AuditError`]. Nothing is signed then.
+    pub async fn write_next(&self, now: Timestamp) -> Result<ArchiveStep, AuditError> {
+        if self.notary.keys.current_key()?.is_none() {
+            return Err(AuditError::NoKey);
+        }
+        let mut connection = self.pool.acquire().await?;
+        let installation_id = installation::id_seen_by(&mut connection).await?;
+        let installation_id = installation_id.ok_or(AuditError::NoInstallation)?;
+        let end = self.read_end(&mut connection, installation_id).await?;
+        let number = end.number() + 1;
+        let through = SegmentManifest::ends_at(number);
+        let sealed_to = seals::sealed_to(&mut connection).await?;
+        if sealed_to < through {
+            return Ok(ArchiveStep::NotWhole { number, sealed_to });
+        }
+        let recorded_at = proof::last_recorded_at(&mut connection, through).await?;
+        if recorded_at.is_some_and(|at| at > now.get() - SEGMENT_AGE_MIN) {
+            return Ok(ArchiveStep::TooYoung { number });
+        }
+        if !self.is_signed(&mut connection, installation_id, through).await? {
+            return Ok(ArchiveStep::Unsigned { number });
+        }
+        let manifest = self.copy_segment(&mut connection, installation_id, &end).await?;
+        drop(connection);
+        manifest.check(end.last.as_ref()).map_err(|fault| {
+            let location = FlawLocation::Segment { number, block: None };
+            AuditError::BrokenArchive(Flaw { location, why: fault.to_string() })
+        })?;
+        // The content of the files counts, and not what was meant to be written.
+        verify_segment(self.archive, &manifest, |_| {})?;
+        let signature = self.notary.keys.sign(&manifest.signed_bytes())?;
+        let signature = signature.ok_or(AuditError::NoKey)?;
+        let signed = SignedManifest {
+            public_key: signature.key.hex(),
+            signature: hex::encode(&signature.bytes),
+            manifest,
+        };
+        if self.archive.store_manifest(&signed)? {
+            return Ok(ArchiveStep::Archived(Box::new(signed.manifest)));
+        }
+        // Another process has archived the segment meanwhile.
+        Ok(ArchiveStep::ArchivedElsewhere { number })
+    }
+
+    /// Whether a signed checkpoint covers the log up to this position. This notary must be the one
+    /// that signs, and the log must be the one that it has signed.
+    async fn is_signed(
+        &self,
+        connection: &mut PgConnection,
+        installation_id: Uuid,
+        through: i64,
+    ) -> Result<bool, AuditError> {
+        let remembered = signatures::last(connection).await?;
+        if let Some(refusal) =
+            self.notary.signing_refusal(remembered.as_ref(), Some(installation_id))?
+        {
+            return Err(refusal.into());
+        }
+        self.notary.keys.complete_pair()?;
+        let last = self.notary.checkpoints.read_last()?;
+        let Some(last) = last.filter(|last| last.checkpoint.position >= through) else {
+            return Ok(false);
+        };
+        snapshot::require_unbroken(connection, &last.checkpoint).await?;
+        Ok(true)
+    }
+
+    /// The end of the archive. Its last seal must be the one of the database.
+    async fn read_end(
+        &self,
+        connection: &mut PgConnection,
+        installation_id: Uuid,
+    ) -> Result<ArchiveEnd, AuditError> {
+        let Some(signed) = self.archive.read_last()? else { return Ok(ArchiveEnd::default()) };
+        let number = signed.manifest.number;
+        let broken = |why: &str| {
+            let location = FlawLocation::Segment { number, block: None };
+            Err(AuditError::BrokenArchive(Flaw { location, why: why.to_owned() }))
+        };
+        if let Err(why) = check_manifest(&signed, None, &self.notary.known_keys()?.keys) {
+            return broken(&why);
+        }
+        let manifest = signed.manifest;
+        if manifest.installation_id != installation_id {
+            return broken("it is of another installation: name an archive of this one");
+        }
+        let ends_at = SegmentManifest::ends_at(number);
+        let seal = seals::last_seal(connection, ends_at).await?;
+        if seal.is_none_or(|seal| (seal.last_position, seal.hash) != (ends_at, manifest.last_seal))
+        {
+            return broken(
+                "its last seal is not the one of the database: the database lost the end of its \
+                 log, or it is another log",
+            );
+        }
+        Ok(ArchiveEnd { last: Some(manifest) })
+    }
+
+    /// Writes the files of the segment after this end.
+    async fn copy_segment(
+        &self,
+        connection: &mut PgConnection,
+        installation_id: Uuid,
+        end: &ArchiveEnd,
+    ) -> Result<SegmentManifest, AuditError> {
+        let number = end.number() + 1;
+        let first = SegmentManifest::begins_after(number) + Seal::POSITIONS_PER_BLOCK;
+        let rows = seals::list_from(connection, first, SegmentManifest::BLOCKS).await?;
+        let mut draft = self.archive.begin_file(number)?;
+        let mut copied = CopiedBlocks::default();
+        for row in &rows {
+            let after = row.last_position - Seal::POSITIONS_PER_BLOCK;
+            let events = proof::canonical_events(connection, after, row.last_position).await?;
+            draft.write(&copied.add_block(row, &events)?)?;
+        }
+        let index = copied.index.to_bytes();
+        let events_file = archived_file(number, "events.jsonl.gz", copied.offset, copied.whole);
+        let index_hash = Sha256::new_with_prefix(&index);
+        let index_file = archived_file(number, "index", index.len() as u64, index_hash);
+        self.archive.keep_file(draft, &events_file)?;
+        let mut draft = self.archive.begin_file(number)?;
+        draft.write(&index)?;
+        self.archive.keep_file(draft, &index_file)?;
+        let (root, last_seal) = SegmentManifest::sealed(&copied.blocks, end.last_seal());
+        let manifest = SegmentManifest {
+            v: SegmentManifest::VERSION,
+            installation_id,
+            number,
+            events: copied.blocks.iter().map(|block| block.events).sum(),
+            first_at: copied.first_at,
+            last_at: copied.last_at,
+            events_file,
+            index_file,
+            blocks: copied.blocks,
+            root,
+            seal_before: end.last_seal(),
+            last_seal,
+            manifest_before: end.last.as_ref().map_or(GENESIS_HASH, SegmentManifest::hash),
+        };
+        if rows.last().is_some_and(|row| row.hash == last_seal) {
+            return Ok(manifest);
+        }
+        flawed(
+            FlawLocation::Seal { number: first / Seal::POSITIONS_PER_BLOCK },
+            "it does not follow",
+        )
+    }
+}
+
+impl CopiedBlocks {
+    /// Adds the events under a seal, and returns their compressed bytes.
+    fn add_block(
+        &mut self,
+        row: &SealRow,
+        events: &[CanonicalEvent],
+    ) -> Result<Vec<u8>, AuditError> {
+        let mut lines = Vec::new();
+        for event in events {
+            let Some((_, bytes)) = &event.content else {
+                let location = FlawLocation::Event { position: event.position };
+                return flawed(location, "its digest is not the one of its row");
+            };
+            lines.extend(event_line(event.position, bytes));
+            self.index.add(&event.aggregate_id, row.number);
+            let at = Some(event.recorded_at);
+            self.first_at = self.first_at.map_or(at, |first| Some(first.min(event.recorded_at)));
+            self.last_at = self.last_at.max(at);
+        }
+        let compressed = compress(&lines)?;
+        let tree = read_block(&compressed).and_then(|read| block_tree(row.number, &read));
+        if tree.is_ok_and(|tree| (tree.size().cast_signed(), tree.root()) == (row.events, row.root))
+        {
+            let sha256 = Sha256::digest(&compressed).into();
+            self.whole.update(&compressed);
+            self.blocks.push(ArchivedBlock {
+                number: row.number,
+                offset: self.offset,
+                bytes: compressed.len() as u64,
+                sha256,
+                events: row.events.cast_unsigned(),
+                root: row.root,
+            });
+            self.offset += compressed.len() as u64;
+            return Ok(compressed);
+        }
+        flawed(FlawLocation::Seal { number: row.number }, "its events are not those of the log")
+    }
+}
+
+fn archived_file(number: u64, kind: &str, bytes: u64, hash: Sha256) -> ArchivedFile {
+    let sha256: Hash = hash.finalize().into();
+    let name = format!("{number:08}-{}.{kind}", &hex::encode(sha256)[..16]);
+    ArchivedFile { name, bytes, sha256 }
+}
+
+fn flawed<T>(location: FlawLocation, why: &str) -> Result<T, AuditError> {
+    Err(AuditError::Flawed(Flaw { location, why: why.to_owned() }))
+}
