@@ -123,6 +123,11 @@ impl AuditError {
         }
     }
 
+    /// A flaw of a segment of the archive, or of one of its blocks.
+    pub(crate) fn in_segment(number: u64, block: Option<i64>, why: impl Into<String>) -> Self {
+        Self::BrokenArchive(Flaw::in_segment(number, block, why))
+    }
+
     pub(crate) fn at_path(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |error| Self::File { path, error }

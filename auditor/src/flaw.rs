@@ -94,6 +94,13 @@ pub struct MissingEntry {
     pub action: &'static str,
 }
 
+impl Flaw {
+    /// A flaw of a segment of the archive, or of one of its blocks.
+    pub(crate) fn in_segment(number: u64, block: Option<i64>, why: impl Into<String>) -> Self {
+        Self { location: FlawLocation::Segment { number, block }, why: why.into() }
+    }
+}
+
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.location, self.why)

@@ -80,7 +80,7 @@ impl AuditSnapshot {
 /// The flaw of a position that no transaction can have drawn.
 pub(crate) const UNDRAWN: &str = "no transaction has drawn its position";
 
-fn flaw_at<T>(location: FlawLocation, why: &str) -> Result<T, AuditError> {
+pub(crate) fn flaw_at<T>(location: FlawLocation, why: &str) -> Result<T, AuditError> {
     Err(AuditError::Flawed(Flaw { location, why: why.to_owned() }))
 }
 

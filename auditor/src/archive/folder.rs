@@ -5,11 +5,12 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use domain::audit::{ArchivedBlock, ArchivedFile, SegmentManifest};
+use sha2::{Digest, Sha256};
 
 use super::SignedManifest;
+use super::lines::{ArchivedEvent, read_block};
 use crate::error::AuditError;
 use crate::files::{Draft, PUBLIC_MODE, numbered_paths, write_new};
-use crate::flaw::{Flaw, FlawLocation};
 
 /// A folder of segments.
 #[derive(Debug, Clone)]
@@ -22,12 +23,6 @@ impl ArchiveFolder {
     #[must_use]
     pub const fn in_folder(folder: PathBuf) -> Self {
         Self { folder }
-    }
-
-    /// The folder's path.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// The signed manifests, in order.
@@ -75,7 +70,8 @@ impl ArchiveFolder {
         let file = File::open(&path).map_err(at_file(manifest, &path))?;
         let size = file.metadata().map_err(AuditError::at_path(&path))?.len();
         if size > manifest.events_file.bytes {
-            return broken(manifest, "the file of events goes on after its last block");
+            let why = "the file of events goes on after its last block";
+            return Err(AuditError::in_segment(manifest.number, None, why));
         }
         Ok(BlockReader { number: manifest.number, path, file, size })
     }
@@ -96,7 +92,8 @@ impl ArchiveFolder {
         if is_plain {
             return Ok(self.folder.join(&file.name));
         }
-        broken(manifest, "its manifest names a file that is not in the archive")
+        let why = "its manifest names a file that is not in the archive";
+        Err(AuditError::in_segment(manifest.number, None, why))
     }
 }
 
@@ -108,21 +105,32 @@ pub(super) struct BlockReader {
     size: u64,
 }
 
+/// A block whose bytes are those of the manifest.
+pub(super) struct CheckedBlock {
+    pub(super) compressed: Vec<u8>,
+    pub(super) events: Vec<ArchivedEvent>,
+}
+
 impl BlockReader {
-    /// The compressed bytes of a block.
-    pub(super) fn read(&mut self, block: &ArchivedBlock) -> Result<Vec<u8>, AuditError> {
+    /// Reads a block, and compares its bytes with the manifest.
+    pub(super) fn read(&mut self, block: &ArchivedBlock) -> Result<CheckedBlock, AuditError> {
+        let broken = |why: &str| Err(AuditError::in_segment(self.number, Some(block.number), why));
         if block.offset.saturating_add(block.bytes) > self.size {
-            let location = FlawLocation::Segment { number: self.number, block: Some(block.number) };
-            let why = "the file of events ends before it".to_owned();
-            return Err(AuditError::BrokenArchive(Flaw { location, why }));
+            return broken("the file of events ends before it");
         }
-        let mut bytes = Vec::new();
+        let mut compressed = Vec::new();
         let mut read = || {
-            self.file.seek(SeekFrom::Start(block.offset))?;
-            (&self.file).take(block.bytes).read_to_end(&mut bytes)
+            (&self.file).seek(SeekFrom::Start(block.offset))?;
+            (&self.file).take(block.bytes).read_to_end(&mut compressed)
         };
         read().map_err(AuditError::at_path(&self.path))?;
-        Ok(bytes)
+        if Sha256::digest(&compressed)[..] != block.sha256 {
+            return broken("its bytes are not those of the manifest");
+        }
+        match read_block(&compressed) {
+            Ok(events) => Ok(CheckedBlock { compressed, events }),
+            Err(why) => broken(&why),
+        }
     }
 }
 
@@ -130,17 +138,11 @@ impl BlockReader {
 fn at_file(manifest: &SegmentManifest, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
     move |error| match error.kind() {
         ErrorKind::NotFound => {
-            let location = FlawLocation::Segment { number: manifest.number, block: None };
             let why = format!("its file {} is missing", path.display());
-            AuditError::BrokenArchive(Flaw { location, why })
+            AuditError::in_segment(manifest.number, None, why)
         }
         _ => AuditError::at_path(path)(error),
     }
-}
-
-fn broken<T>(manifest: &SegmentManifest, why: &str) -> Result<T, AuditError> {
-    let location = FlawLocation::Segment { number: manifest.number, block: None };
-    Err(AuditError::BrokenArchive(Flaw { location, why: why.to_owned() }))
 }
 
 fn read_manifest(number: u64, path: &Path) -> Result<SignedManifest, AuditError> {

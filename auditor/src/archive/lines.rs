@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// Bytes of a record of the index.
-pub(super) const RECORD_BYTES: usize = 24;
+const RECORD_BYTES: usize = 24;
 
 /// The largest block that is read. A block of 1,024 events has about a megabyte.
 const BLOCK_BYTES_MAX: u64 = 256 << 20;
@@ -27,10 +27,11 @@ pub struct ArchivedEvent {
     pub position: i64,
     /// The event as the digest covers it.
     pub event: Box<RawValue>,
+    pub(super) columns: EventColumns,
 }
 
 /// The columns by which events are chosen.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct EventColumns {
     pub(super) aggregate_id: String,
     pub(super) event_type: String,
@@ -48,10 +49,6 @@ impl ArchivedEvent {
     /// The digest of the event.
     pub(super) fn digest(&self) -> Hash {
         Sha256::digest(self.event.get()).into()
-    }
-
-    pub(super) fn columns(&self) -> serde_json::Result<EventColumns> {
-        serde_json::from_str(self.event.get())
     }
 }
 
@@ -77,12 +74,13 @@ pub(super) fn read_block(compressed: &[u8]) -> Result<Vec<ArchivedEvent>, String
     plain.read_to_end(&mut lines).map_err(|error| error.to_string())?;
     let mut events = Vec::new();
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
-        let Line { position, event } =
-            serde_json::from_slice(line).map_err(|error| format!("a line is no event: {error}"))?;
+        let no_event = |error: serde_json::Error| format!("a line is no event: {error}");
+        let Line { position, event } = serde_json::from_slice(line).map_err(no_event)?;
         if event_line(position, event.get().as_bytes()) != line {
             return Err(format!("the line of position {position} is not in our form"));
         }
-        events.push(ArchivedEvent { position, event });
+        let columns = serde_json::from_str(event.get()).map_err(no_event)?;
+        events.push(ArchivedEvent { position, event, columns });
     }
     Ok(events)
 }
@@ -129,6 +127,24 @@ impl IndexRecords {
     }
 }
 
+/// What a segment's manifest says of its events, as far as they were read or written.
+#[derive(Default)]
+pub(super) struct SegmentContent {
+    pub(super) hasher: Sha256,
+    pub(super) index: IndexRecords,
+    pub(super) first_at: Option<Timestamp>,
+    pub(super) last_at: Option<Timestamp>,
+}
+
+impl SegmentContent {
+    /// Adds an event of this block.
+    pub(super) fn add_event(&mut self, aggregate_id: &str, recorded_at: Timestamp, block: i64) {
+        self.index.add(aggregate_id, block);
+        self.first_at = Some(self.first_at.map_or(recorded_at, |first| first.min(recorded_at)));
+        self.last_at = self.last_at.max(Some(recorded_at));
+    }
+}
+
 /// The blocks of a stream, by the sorted records of an index.
 pub(super) fn blocks_of(index: &[u8], key: [u8; 16]) -> Vec<i64> {
     let (records, _) = index.as_chunks::<RECORD_BYTES>();
@@ -146,11 +162,21 @@ pub(super) fn blocks_of(index: &[u8], key: [u8; 16]) -> Vec<i64> {
 mod tests {
     use super::*;
 
+    /// The columns of an event that the archive knows.
+    fn event(aggregate_id: &str) -> String {
+        format!(
+            r#"{{"aggregate_id":"{aggregate_id}","event_type":"Tried","firm_id":"{}","recorded_at":"2026-11-01T12:00:00.000Z"}}"#,
+            Uuid::nil()
+        )
+    }
+
     #[test]
     fn a_block_reads_as_it_was_written() {
-        let lines = [event_line(1_025, br#"{"a":1}"#), event_line(1_030, br#"{"b":2}"#)].concat();
+        let line = |position, id| event_line(position, event(id).as_bytes());
+        let lines = [line(1_025, "a"), line(1_030, "b")].concat();
         let events = read_block(&compress(&lines).unwrap()).unwrap();
-        assert_eq!(events[1].event.get(), r#"{"b":2}"#);
+        assert_eq!(events[1].event.get(), event("b"));
+        assert_eq!(events[1].columns.aggregate_id, "b");
         assert_eq!(block_tree(2, &events).unwrap().size(), 2);
         assert!(block_tree(1, &events).is_err(), "another block");
         let turned = [events[1].clone(), events[0].clone()];
@@ -160,7 +186,10 @@ mod tests {
 
     #[test]
     fn a_line_in_another_form_is_refused() {
-        for line in ["{\"position\": 1,\"event\":{}}\n", "{\"position\":1,\"event\":{}}", "\n"] {
+        let ours = String::from_utf8(event_line(1, event("a").as_bytes())).unwrap();
+        assert!(read_block(&compress(ours.as_bytes()).unwrap()).is_ok());
+        let spaced = ours.replace(":1,", ": 1,");
+        for line in [spaced.as_str(), ours.trim_end(), "{\"position\":1,\"event\":{}}\n", "\n"] {
             assert!(read_block(&compress(line.as_bytes()).unwrap()).is_err(), "{line}");
         }
     }

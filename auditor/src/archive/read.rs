@@ -1,15 +1,14 @@
 //! Finds events in an archive.
 
-use domain::audit::SegmentManifest;
+use domain::audit::{ArchivedBlock, SegmentManifest};
 use domain::values::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::folder::ArchiveFolder;
-use super::lines::{ArchivedEvent, EventColumns, blocks_of, read_block, stream_key};
+use super::lines::{ArchivedEvent, EventColumns, blocks_of, stream_key};
 use super::verify::check_manifest;
 use crate::error::AuditError;
-use crate::flaw::{Flaw, FlawLocation};
 use crate::keys::PublicKey;
 
 /// The events to find.
@@ -57,19 +56,11 @@ impl ArchiveReader {
         let mut manifests: Vec<SegmentManifest> = Vec::new();
         for signed in archive.read_manifests()? {
             if let Err(why) = check_manifest(&signed, manifests.last(), trusted) {
-                let location =
-                    FlawLocation::Segment { number: signed.manifest.number, block: None };
-                return Err(AuditError::BrokenArchive(Flaw { location, why }));
+                return Err(AuditError::in_segment(signed.manifest.number, None, why));
             }
             manifests.push(signed.manifest);
         }
         Ok(Self { archive, manifests })
-    }
-
-    /// The manifests, in order.
-    #[must_use]
-    pub fn manifests(&self) -> &[SegmentManifest] {
-        &self.manifests
     }
 
     /// Returns the events of all streams with this id, in order.
@@ -82,10 +73,16 @@ impl ArchiveReader {
         for manifest in &self.manifests {
             let index = self.archive.read_index(manifest)?;
             if Sha256::digest(&index)[..] != manifest.index_file.sha256 {
-                return broken(manifest, None, "the index is not the one of its manifest");
+                let why = "the index is not the one of its manifest";
+                return Err(AuditError::in_segment(manifest.number, None, why));
             }
-            self.read_blocks(manifest, &blocks_of(&index, key), |event, columns| {
-                if columns.aggregate_id == aggregate_id {
+            let numbers = blocks_of(&index, key);
+            if numbers.is_empty() {
+                continue;
+            }
+            let blocks = manifest.blocks.iter().filter(|block| numbers.contains(&block.number));
+            self.read_blocks(manifest, blocks, |event| {
+                if event.columns.aggregate_id == aggregate_id {
                     events.push(event);
                 }
                 true
@@ -104,9 +101,8 @@ impl ArchiveReader {
         mut hand_out: impl FnMut(ArchivedEvent) -> bool,
     ) -> Result<(), AuditError> {
         for manifest in self.manifests.iter().filter(|one| filter.may_lie_in(one)) {
-            let numbers: Vec<i64> = manifest.blocks.iter().map(|block| block.number).collect();
-            let wants_more = self.read_blocks(manifest, &numbers, |event, columns| {
-                !filter.includes(&columns) || hand_out(event)
+            let wants_more = self.read_blocks(manifest, &manifest.blocks, |event| {
+                !filter.includes(&event.columns) || hand_out(event)
             })?;
             if !wants_more {
                 break;
@@ -116,44 +112,18 @@ impl ArchiveReader {
     }
 
     /// Reads blocks until `take` returns false, and returns whether it wants more.
-    fn read_blocks(
+    fn read_blocks<'m>(
         &self,
         manifest: &SegmentManifest,
-        numbers: &[i64],
-        mut take: impl FnMut(ArchivedEvent, EventColumns) -> bool,
+        blocks: impl IntoIterator<Item = &'m ArchivedBlock>,
+        mut take: impl FnMut(ArchivedEvent) -> bool,
     ) -> Result<bool, AuditError> {
-        if numbers.is_empty() {
-            return Ok(true);
-        }
         let mut reader = self.archive.open_blocks(manifest)?;
-        for block in manifest.blocks.iter().filter(|block| numbers.contains(&block.number)) {
-            let compressed = reader.read(block)?;
-            if Sha256::digest(&compressed)[..] != block.sha256 {
-                return broken(
-                    manifest,
-                    Some(block.number),
-                    "its bytes are not those of the manifest",
-                );
-            }
-            let events = match read_block(&compressed) {
-                Ok(events) => events,
-                Err(why) => return broken(manifest, Some(block.number), &why),
-            };
-            for event in events {
-                let columns = match event.columns() {
-                    Ok(columns) => columns,
-                    Err(error) => return broken(manifest, Some(block.number), &error.to_string()),
-                };
-                if !take(event, columns) {
-                    return Ok(false);
-                }
+        for block in blocks {
+            if !reader.read(block)?.events.into_iter().all(&mut take) {
+                return Ok(false);
             }
         }
         Ok(true)
     }
-}
-
-fn broken<T>(manifest: &SegmentManifest, block: Option<i64>, why: &str) -> Result<T, AuditError> {
-    let location = FlawLocation::Segment { number: manifest.number, block };
-    Err(AuditError::BrokenArchive(Flaw { location, why: why.to_owned() }))
 }

@@ -5,13 +5,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use domain::audit::{ArchivedBlock, SegmentManifest};
-use domain::values::Timestamp;
+use domain::audit::SegmentManifest;
 use sha2::{Digest, Sha256};
 
 use super::SignedManifest;
-use super::folder::{ArchiveFolder, BlockReader};
-use super::lines::{IndexRecords, block_tree, read_block};
+use super::folder::{ArchiveFolder, CheckedBlock};
+use super::lines::{ArchivedEvent, SegmentContent, block_tree};
 use crate::error::AuditError;
 use crate::flaw::{Flaw, FlawLocation};
 use crate::keys::PublicKey;
@@ -57,13 +56,13 @@ pub fn verify(
     let mut before: Option<&SegmentManifest> = None;
     for one in &signed {
         let manifest = &one.manifest;
-        let is_first = before.is_none() && manifest.number != 1;
+        let is_headless = before.is_none() && manifest.number != 1;
         match check_manifest(one, before, trusted) {
             // Numbers of a manifest that nobody signed mean nothing, so its files are not read.
-            Err(why) => report.flaws.push(segment_flaw(manifest, None, why)),
-            Ok(()) if is_first => {
-                let why = "the segments before it are missing".to_owned();
-                report.flaws.push(segment_flaw(manifest, None, why));
+            Err(why) => report.flaws.push(Flaw::in_segment(manifest.number, None, why)),
+            Ok(()) if is_headless => {
+                let why = "the segments before it are missing";
+                report.flaws.push(Flaw::in_segment(manifest.number, None, why));
             }
             Ok(()) if part.includes(manifest) => chosen.push(manifest),
             Ok(()) => {}
@@ -74,9 +73,7 @@ pub fn verify(
     if let VerifiedPart::Segment(number) = part
         && !signed.iter().any(|one| one.manifest.number == number)
     {
-        let location = FlawLocation::Segment { number, block: None };
-        let why = "the archive has no such segment".to_owned();
-        return Err(AuditError::BrokenArchive(Flaw { location, why }));
+        return Err(AuditError::in_segment(number, None, "the archive has no such segment"));
     }
     report.events = chosen.iter().map(|manifest| manifest.events).sum();
     report.bytes = chosen.iter().map(|manifest| manifest.events_file.bytes).sum();
@@ -163,14 +160,23 @@ pub(super) fn verify_segment(
     manifest: &SegmentManifest,
     progress: impl Fn(u64),
 ) -> Result<(), AuditError> {
-    let broken = |block, why| Err(AuditError::BrokenArchive(segment_flaw(manifest, block, why)));
+    let broken = |block, why| Err(AuditError::in_segment(manifest.number, block, why));
     let mut content = SegmentContent::default();
-    let mut blocks = archive.open_blocks(manifest)?;
+    let mut reader = archive.open_blocks(manifest)?;
     for block in &manifest.blocks {
-        match verify_block(&mut blocks, block, &mut content)? {
-            Ok(()) => progress(block.events),
+        let CheckedBlock { compressed, events } = reader.read(block)?;
+        content.hasher.update(&compressed);
+        let tree = match block_tree(block.number, &events) {
+            Ok(tree) => tree,
             Err(why) => return broken(Some(block.number), why),
+        };
+        if (tree.size(), tree.root()) != (block.events, block.root) {
+            return broken(Some(block.number), "its events are not those of its seal".to_owned());
         }
+        for ArchivedEvent { columns, .. } in &events {
+            content.add_event(&columns.aggregate_id, columns.recorded_at, block.number);
+        }
+        progress(block.events);
     }
     if content.hasher.finalize()[..] != manifest.events_file.sha256 {
         return broken(None, "the file of events is not the one of its manifest".to_owned());
@@ -186,45 +192,4 @@ pub(super) fn verify_segment(
         return broken(None, "the index is not the one of its events".to_owned());
     }
     Ok(())
-}
-
-/// The content of a segment, as far as it was read.
-#[derive(Default)]
-struct SegmentContent {
-    hasher: Sha256,
-    index: IndexRecords,
-    first_at: Option<Timestamp>,
-    last_at: Option<Timestamp>,
-}
-
-fn verify_block(
-    blocks: &mut BlockReader,
-    block: &ArchivedBlock,
-    content: &mut SegmentContent,
-) -> Result<Result<(), String>, AuditError> {
-    let compressed = blocks.read(block)?;
-    content.hasher.update(&compressed);
-    if Sha256::digest(&compressed)[..] != block.sha256 {
-        return Ok(Err("its bytes are not those of the manifest".to_owned()));
-    }
-    let mut read = || {
-        let events = read_block(&compressed)?;
-        let tree = block_tree(block.number, &events)?;
-        if (tree.size(), tree.root()) != (block.events, block.root) {
-            return Err("its events are not those of its seal".to_owned());
-        }
-        for event in &events {
-            let columns = event.columns().map_err(|error| error.to_string())?;
-            content.index.add(&columns.aggregate_id, block.number);
-            let at = columns.recorded_at;
-            content.first_at = content.first_at.map_or(Some(at), |first| Some(first.min(at)));
-            content.last_at = content.last_at.max(Some(at));
-        }
-        Ok(())
-    };
-    Ok(read())
-}
-
-fn segment_flaw(manifest: &SegmentManifest, block: Option<i64>, why: String) -> Flaw {
-    Flaw { location: FlawLocation::Segment { number: manifest.number, block }, why }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use domain::audit::merkle::Hash;
+use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{ArchivedBlock, ArchivedFile, GENESIS_HASH, Seal, SegmentManifest};
 use domain::values::Timestamp;
 use eventstore::proof::{self, CanonicalEvent};
@@ -19,12 +19,12 @@ use vault::installation;
 
 use super::SignedManifest;
 use super::folder::ArchiveFolder;
-use super::lines::{IndexRecords, block_tree, compress, event_line, read_block};
+use super::lines::{SegmentContent, compress, event_line};
 use super::verify::{check_manifest, verify_segment};
 use crate::error::AuditError;
-use crate::flaw::{Flaw, FlawLocation};
+use crate::flaw::FlawLocation;
 use crate::notary::Notary;
-use crate::snapshot;
+use crate::snapshot::{self, flaw_at};
 
 /// Nothing younger than this is archived.
 pub const SEGMENT_AGE_MIN: Duration = Duration::from_secs(24 * 3_600);
@@ -81,8 +81,8 @@ pub struct SegmentWriter<'a> {
 }
 
 /// The end of the archive, from which the next segment goes on.
-#[derive(Default)]
 struct ArchiveEnd {
+    installation_id: Uuid,
     last: Option<SegmentManifest>,
 }
 
@@ -100,11 +100,8 @@ impl ArchiveEnd {
 #[derive(Default)]
 struct CopiedBlocks {
     blocks: Vec<ArchivedBlock>,
-    index: IndexRecords,
     offset: u64,
-    whole: Sha256,
-    first_at: Option<Timestamp>,
-    last_at: Option<Timestamp>,
+    content: SegmentContent,
 }
 
 impl SegmentWriter<'_> {
@@ -114,9 +111,7 @@ impl SegmentWriter<'_> {
     /// [`AuditError::BrokenArchive`] if the archive is not of this log.
     pub async fn standing(&self) -> Result<ArchiveStanding, AuditError> {
         let mut connection = self.pool.acquire().await?;
-        let installation_id = installation::id_seen_by(&mut connection).await?;
-        let installation_id = installation_id.ok_or(AuditError::NoInstallation)?;
-        let end = self.read_end(&mut connection, installation_id).await?;
+        let end = self.read_end(&mut connection).await?;
         let through = SegmentManifest::ends_at(end.number());
         let sealed_to = seals::sealed_to(&mut connection).await?;
         let waiting = (sealed_to - through).max(0) / SegmentManifest::POSITIONS;
@@ -132,9 +127,7 @@ impl SegmentWriter<'_> {
             return Err(AuditError::NoKey);
         }
         let mut connection = self.pool.acquire().await?;
-        let installation_id = installation::id_seen_by(&mut connection).await?;
-        let installation_id = installation_id.ok_or(AuditError::NoInstallation)?;
-        let end = self.read_end(&mut connection, installation_id).await?;
+        let end = self.read_end(&mut connection).await?;
         let number = end.number() + 1;
         let through = SegmentManifest::ends_at(number);
         let sealed_to = seals::sealed_to(&mut connection).await?;
@@ -145,15 +138,13 @@ impl SegmentWriter<'_> {
         if recorded_at.is_some_and(|at| at > now.get() - SEGMENT_AGE_MIN) {
             return Ok(ArchiveStep::TooYoung { number });
         }
-        if !self.is_signed(&mut connection, installation_id, through).await? {
+        if !self.is_signed(&mut connection, end.installation_id, through).await? {
             return Ok(ArchiveStep::Unsigned { number });
         }
-        let manifest = self.copy_segment(&mut connection, installation_id, &end).await?;
+        let manifest = self.copy_segment(&mut connection, &end).await?;
         drop(connection);
-        manifest.check(end.last.as_ref()).map_err(|fault| {
-            let location = FlawLocation::Segment { number, block: None };
-            AuditError::BrokenArchive(Flaw { location, why: fault.to_string() })
-        })?;
+        let checked = manifest.check(end.last.as_ref());
+        checked.map_err(|fault| AuditError::in_segment(number, None, fault.to_string()))?;
         // The content of the files counts, and not what was meant to be written.
         verify_segment(self.archive, &manifest, |_| {})?;
         let signature = self.notary.keys.sign(&manifest.signed_bytes())?;
@@ -194,17 +185,14 @@ impl SegmentWriter<'_> {
     }
 
     /// The end of the archive. Its last seal must be the one of the database.
-    async fn read_end(
-        &self,
-        connection: &mut PgConnection,
-        installation_id: Uuid,
-    ) -> Result<ArchiveEnd, AuditError> {
-        let Some(signed) = self.archive.read_last()? else { return Ok(ArchiveEnd::default()) };
-        let number = signed.manifest.number;
-        let broken = |why: &str| {
-            let location = FlawLocation::Segment { number, block: None };
-            Err(AuditError::BrokenArchive(Flaw { location, why: why.to_owned() }))
+    async fn read_end(&self, connection: &mut PgConnection) -> Result<ArchiveEnd, AuditError> {
+        let installation_id = installation::id_seen_by(connection).await?;
+        let installation_id = installation_id.ok_or(AuditError::NoInstallation)?;
+        let Some(signed) = self.archive.read_last()? else {
+            return Ok(ArchiveEnd { installation_id, last: None });
         };
+        let number = signed.manifest.number;
+        let broken = |why: &str| Err(AuditError::in_segment(number, None, why));
         if let Err(why) = check_manifest(&signed, None, &self.notary.known_keys()?.keys) {
             return broken(&why);
         }
@@ -221,14 +209,13 @@ impl SegmentWriter<'_> {
                  log, or it is another log",
             );
         }
-        Ok(ArchiveEnd { last: Some(manifest) })
+        Ok(ArchiveEnd { installation_id, last: Some(manifest) })
     }
 
     /// Writes the files of the segment after this end.
     async fn copy_segment(
         &self,
         connection: &mut PgConnection,
-        installation_id: Uuid,
         end: &ArchiveEnd,
     ) -> Result<SegmentManifest, AuditError> {
         let number = end.number() + 1;
@@ -241,8 +228,9 @@ impl SegmentWriter<'_> {
             let events = proof::canonical_events(connection, after, row.last_position).await?;
             draft.write(&copied.add_block(row, &events)?)?;
         }
-        let index = copied.index.to_bytes();
-        let events_file = archived_file(number, "events.jsonl.gz", copied.offset, copied.whole);
+        let SegmentContent { hasher, index, first_at, last_at } = copied.content;
+        let index = index.to_bytes();
+        let events_file = archived_file(number, "events.jsonl.gz", copied.offset, hasher);
         let index_hash = Sha256::new_with_prefix(&index);
         let index_file = archived_file(number, "index", index.len() as u64, index_hash);
         self.archive.keep_file(draft, &events_file)?;
@@ -252,11 +240,11 @@ impl SegmentWriter<'_> {
         let (root, last_seal) = SegmentManifest::sealed(&copied.blocks, end.last_seal());
         let manifest = SegmentManifest {
             v: SegmentManifest::VERSION,
-            installation_id,
+            installation_id: end.installation_id,
             number,
             events: copied.blocks.iter().map(|block| block.events).sum(),
-            first_at: copied.first_at,
-            last_at: copied.last_at,
+            first_at,
+            last_at,
             events_file,
             index_file,
             blocks: copied.blocks,
@@ -268,10 +256,8 @@ impl SegmentWriter<'_> {
         if rows.last().is_some_and(|row| row.hash == last_seal) {
             return Ok(manifest);
         }
-        flawed(
-            FlawLocation::Seal { number: first / Seal::POSITIONS_PER_BLOCK },
-            "it does not follow",
-        )
+        let location = FlawLocation::Seal { number: first / Seal::POSITIONS_PER_BLOCK };
+        flaw_at(location, "it does not follow")
     }
 }
 
@@ -283,35 +269,32 @@ impl CopiedBlocks {
         events: &[CanonicalEvent],
     ) -> Result<Vec<u8>, AuditError> {
         let mut lines = Vec::new();
+        let mut tree = MerkleFrontier::default();
         for event in events {
-            let Some((_, bytes)) = &event.content else {
+            let Some((digest, bytes)) = &event.content else {
                 let location = FlawLocation::Event { position: event.position };
-                return flawed(location, "its digest is not the one of its row");
+                return flaw_at(location, "its digest is not the one of its row");
             };
             lines.extend(event_line(event.position, bytes));
-            self.index.add(&event.aggregate_id, row.number);
-            let at = Some(event.recorded_at);
-            self.first_at = self.first_at.map_or(at, |first| Some(first.min(event.recorded_at)));
-            self.last_at = self.last_at.max(at);
+            tree.push_leaf(Seal::event_leaf(event.position, digest));
+            self.content.add_event(&event.aggregate_id, event.recorded_at, row.number);
+        }
+        if (tree.size().cast_signed(), tree.root()) != (row.events, row.root) {
+            let location = FlawLocation::Seal { number: row.number };
+            return flaw_at(location, "its events are not those of the log");
         }
         let compressed = compress(&lines)?;
-        let tree = read_block(&compressed).and_then(|read| block_tree(row.number, &read));
-        if tree.is_ok_and(|tree| (tree.size().cast_signed(), tree.root()) == (row.events, row.root))
-        {
-            let sha256 = Sha256::digest(&compressed).into();
-            self.whole.update(&compressed);
-            self.blocks.push(ArchivedBlock {
-                number: row.number,
-                offset: self.offset,
-                bytes: compressed.len() as u64,
-                sha256,
-                events: row.events.cast_unsigned(),
-                root: row.root,
-            });
-            self.offset += compressed.len() as u64;
-            return Ok(compressed);
-        }
-        flawed(FlawLocation::Seal { number: row.number }, "its events are not those of the log")
+        self.content.hasher.update(&compressed);
+        self.blocks.push(ArchivedBlock {
+            number: row.number,
+            offset: self.offset,
+            bytes: compressed.len() as u64,
+            sha256: Sha256::digest(&compressed).into(),
+            events: tree.size(),
+            root: row.root,
+        });
+        self.offset += compressed.len() as u64;
+        Ok(compressed)
     }
 }
 
@@ -319,8 +302,4 @@ fn archived_file(number: u64, kind: &str, bytes: u64, hash: Sha256) -> ArchivedF
     let sha256: Hash = hash.finalize().into();
     let name = format!("{number:08}-{}.{kind}", &hex::encode(sha256)[..16]);
     ArchivedFile { name, bytes, sha256 }
-}
-
-fn flawed<T>(location: FlawLocation, why: &str) -> Result<T, AuditError> {
-    Err(AuditError::Flawed(Flaw { location, why: why.to_owned() }))
 }

@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use super::SignedHeads;
 use crate::error::AuditError;
-use crate::flaw::{Flaw, FlawLocation};
+use crate::flaw::FlawLocation;
+use crate::snapshot::flaw_at;
 
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
@@ -54,7 +55,7 @@ impl SignedHeads {
         if !is_signed || u64::try_from(leaves.len()) != Ok(said.firms) {
             let location = FlawLocation::Checkpoint { number: said.number };
             let why = "the heads of the chains at its position are not those that it signed";
-            return Err(AuditError::Flawed(Flaw { location, why: why.to_owned() }));
+            return flaw_at(location, why);
         }
         let (head, index) = found.ok_or(AuditError::NotSignedYet)?;
         Ok(Self { head, index: u64::try_from(index).unwrap_or(u64::MAX), leaves })
