@@ -13,6 +13,7 @@ use crate::answers::{
     AccessArgs, EventsCommand, FindArgs, FormsCommand, MembersCommand, PeopleCommand, ReceiversArgs,
 };
 use crate::archive::ArchiveCommand;
+use crate::retention::RetentionCommand;
 use crate::audit::args::{AuditCommand, HooksCommand};
 use crate::cells::CellsCommand;
 use crate::config::ConfigCommand;
@@ -208,6 +209,9 @@ pub(crate) enum CliCommand {
     /// Copy segments of the log into an archive, and read it.
     #[command(subcommand)]
     Archive(ArchiveCommand),
+    /// Show which answers of respondents expire.
+    #[command(subcommand)]
+    Retention(RetentionCommand),
     /// Look at read models, rebuild them from the log, or compare them with it.
     #[command(subcommand)]
     Projections(ProjectionsCommand),

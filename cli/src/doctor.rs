@@ -32,6 +32,7 @@ use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
 use crate::databases::{KeyringPresence, require_main};
 use crate::operator;
 use crate::output::{Column, ListTable, ReportArgs};
+use crate::shared_args::ResponseRetentionArgs;
 
 const FINDINGS: ListTable = ListTable::new(
     &[Column::state("verdict"), Column::id("check"), Column::prose("says"), Column::note("do")],
@@ -53,12 +54,14 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     acknowledge: bool,
     #[command(flatten)]
+    responses: ResponseRetentionArgs,
+    #[command(flatten)]
     json: ReportArgs,
 }
 
 pub(crate) async fn run(
     storage: &StorageSettings,
-    DoctorArgs { acknowledge, json }: DoctorArgs,
+    DoctorArgs { acknowledge, responses, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
     const UNCHECKED: &str = "the installation could not be checked";
     let databases = Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await;
@@ -66,8 +69,9 @@ pub(crate) async fn run(
     if acknowledge {
         acknowledge_lost_tails(storage, &mut databases).await?;
     }
-    let findings =
-        Finding::mute_consequences(check_all(storage, &mut databases).await.context(UNCHECKED)?);
+    let mut findings = check_all(storage, &mut databases).await.context(UNCHECKED)?;
+    findings.push(Finding::response_retention(responses.keep_responses_days));
+    let findings = Finding::mute_consequences(findings);
     databases.release_cluster().await?;
     FINDINGS.print(json.into(), findings.iter().map(finding_json).collect());
     let wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Wrong);

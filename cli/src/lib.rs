@@ -38,6 +38,7 @@ mod provider;
 pub mod reference;
 mod reissue;
 mod replays;
+mod retention;
 mod secret_file;
 mod serve;
 mod serve_args;
@@ -133,6 +134,7 @@ async fn run_command(arguments: CliArgs) -> anyhow::Result<ExitCode> {
     let format = arguments.log_format();
     match arguments.command {
         CliCommand::Archive(command) => Ok(archive::run(storage, command).await),
+        CliCommand::Retention(command) => exit_code_of(retention::run(storage, command)).await,
         CliCommand::Audit(command) => audit::run(storage, command).await,
         CliCommand::Projections(command) => Ok(projections::run(storage, command).await),
         CliCommand::Verify(command) => Ok(verify::run(storage, command).await),

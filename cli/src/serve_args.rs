@@ -12,10 +12,9 @@ use service::{InternalAddr, ProcessRole};
 
 use crate::collector::TelemetryArgs;
 use crate::provider::OidcArgs;
-use crate::shared_args::{TargetArgs, switch};
+use crate::shared_args::{DAYS_MAX, ResponseRetentionArgs, TargetArgs, switch};
 
 /// Kept days, at most: a century.
-const DAYS_MAX: i64 = 36_500;
 
 /// A count of connections or attempts. None at all would stop the service for good.
 fn count() -> RangedU64ValueParser<usize> {
@@ -157,6 +156,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_ANSWERS_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub(crate) keep_answers_days: u32,
+    #[command(flatten)]
+    pub(crate) responses: ResponseRetentionArgs,
     /// Days after a firm was closed until its data are dropped: documents, bodies, answers, secrets
     /// and data keys.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_CLOSED_FIRM_DAYS",

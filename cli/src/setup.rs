@@ -98,6 +98,7 @@ fn retention_times(serve: &ServeArgs) -> Retention {
         failed: days(serve.keep_failed_days),
         answers: days(serve.keep_answers_days),
         closed_firm: days(serve.closed_firm_days),
+        responses_days: serve.responses.keep_responses_days,
     }
 }
 

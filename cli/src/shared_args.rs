@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use domain::delivery::replay::REASON_MAX_CHARS;
 use domain::values::trimmed_label;
 use ipnet::IpNet;
@@ -19,6 +19,19 @@ pub(crate) struct TargetArgs {
     /// A file of root certificates, in PEM, that deliveries and mail trust beside the platform's.
     #[arg(long, env = "FIRMFORMS_EXTRA_ROOTS")]
     pub(crate) extra_roots: Option<PathBuf>,
+}
+
+/// The most days of a retention.
+pub(crate) const DAYS_MAX: i64 = 36_500;
+
+/// How long the answers of respondents are kept.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct ResponseRetentionArgs {
+    /// Days that a response keeps its contents after the last report about it. Without it they are
+    /// kept for good. A kept body keeps its response.
+    #[arg(long, env = "FIRMFORMS_KEEP_RESPONSES_DAYS",
+          value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
+    pub(crate) keep_responses_days: Option<u32>,
 }
 
 /// Reads an operator's reason, as the log keeps it.

@@ -141,14 +141,14 @@ pub struct FinishedAttempt {
 /// The context of an event that the deliverer itself causes.
 pub(crate) const fn system_context(
     firm_id: Uuid,
-    delivery_id: Uuid,
+    correlation_id: Uuid,
     now: Timestamp,
 ) -> EventContext {
     EventContext {
         firm_id,
         recorded_at: now,
         actor: Actor::System,
-        correlation_id: delivery_id,
+        correlation_id,
         causation_id: None,
         traceparent: None,
         terminal: None,

@@ -96,6 +96,9 @@ pub struct Retention {
     pub answers: Duration,
     /// All data of a closed firm, from its closing on.
     pub closed_firm: Duration,
+    /// Days that the contents of a response are kept after the last report about it. `None` keeps
+    /// them for good (ruling 59).
+    pub responses_days: Option<u32>,
 }
 
 impl Default for Retention {
@@ -106,6 +109,7 @@ impl Default for Retention {
             failed: days(30),
             answers: days(30),
             closed_firm: CLOSED_FIRM_KEPT_FOR,
+            responses_days: None,
         }
     }
 }

@@ -22,6 +22,9 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection beside a pool looks this often whether the pool has moved to another server.
 const MOVE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The wait between two looks for the end of another session's migrations.
+const MIGRATION_LOCK_RETRY_AFTER: Duration = Duration::from_millis(100);
+
 /// The number of statements that a connection keeps prepared. The service has fewer, so none is
 /// prepared twice.
 const STATEMENT_CACHE_SIZE: usize = 500;
@@ -240,8 +243,36 @@ pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateE
     let mut connection = pool.acquire().await?.detach();
     // An index of a large table takes longer than a statement of the service may.
     connection.execute("set statement_timeout = 0").await?;
+    lock_migrations(&mut connection).await?;
+    drop_unfinished_indexes(&mut connection).await?;
     migrator.run(&mut connection).await?;
     connection.close().await.ok();
+    Ok(())
+}
+
+/// Waits until no other session migrates this database. A wait inside a statement would hold a
+/// snapshot, and an index that is made beside writers would wait for that snapshot.
+async fn lock_migrations(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let lock = "select pg_try_advisory_lock(hashtext('firmforms migrations'))";
+    while !sqlx::query_scalar::<_, bool>(lock).fetch_one(&mut *connection).await? {
+        sleep(MIGRATION_LOCK_RETRY_AFTER).await;
+    }
+    Ok(())
+}
+
+/// Drops indexes that a stopped migration left unfinished, so that it can run again.
+async fn drop_unfinished_indexes(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let drops: Vec<String> = sqlx::query_scalar(
+        "select format('drop index concurrently %s', i.indexrelid::regclass)
+           from pg_index i join pg_class c on c.oid = i.indexrelid
+          where not i.indisvalid and c.relkind = 'i'
+            and c.relnamespace = 'public'::regnamespace",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    for drop in drops {
+        connection.execute(drop.as_str()).await?;
+    }
     Ok(())
 }
 

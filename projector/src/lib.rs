@@ -53,7 +53,9 @@ pub use read_models::{
     audit, deliveries, firms, forms, hooks, keys, members, pauses, people, quotas, replays, seals,
 };
 pub use stored_row::{ComparedColumn, StoredRow};
-pub use work_queues::{invites, notices, partials, replay_items, replay_requests, subjects};
+pub use work_queues::{
+    expiry, invites, notices, partials, replay_items, replay_requests, subjects,
+};
 
 /// Returns the guards of an append, in the order of locks: firm, member, key, quota.
 #[must_use]

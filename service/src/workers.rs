@@ -10,6 +10,7 @@ use deliverer::upkeep::CancelWorker;
 use deliverer::upkeep::ClosedFirmWorker;
 use deliverer::upkeep::EndedLeaseWorker;
 use deliverer::upkeep::EraseWorker;
+use deliverer::upkeep::ExpireWorker;
 use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::{Dispatcher, SenderMembership};
@@ -92,6 +93,8 @@ pub(crate) fn spawn_workers(
         tasks.spawn(run_on(purge, store.nudge(), stop.clone()));
         let erase = EraseWorker::new(deliverer.clone(), system.fence.clone());
         tasks.spawn(run_on(erase, store.nudge(), stop.clone()));
+        let expire = ExpireWorker::new(deliverer.clone());
+        tasks.spawn(run_on(expire, store.nudge(), stop.clone()));
         let closed_firms = ClosedFirmWorker::new(deliverer.clone());
         tasks.spawn(run_on(closed_firms, store.nudge(), stop.clone()));
         let cancel = CancelWorker::new(deliverer.clone());
@@ -184,6 +187,7 @@ mod tests {
             declared::<SpreadWorker>(),
             declared::<ReplayWorker>(),
             declared::<EraseWorker>(),
+            declared::<ExpireWorker>(),
             declared::<CancelWorker>(),
             declared::<ClosedFirmWorker>(),
             declared::<EndedLeaseWorker>(),
@@ -204,6 +208,7 @@ mod tests {
             ("spread", WakeOn::Deliveries),
             ("replay", WakeOn::OtherEvents),
             ("erase", WakeOn::OtherEvents),
+            ("expire", WakeOn::Timer),
             ("cancel", WakeOn::OtherEvents),
             ("closed_firms", WakeOn::Timer),
             ("ended_leases", WakeOn::Timer),

@@ -17,6 +17,7 @@ use deliverer::upkeep::CancelWorker;
 use deliverer::upkeep::ClosedFirmWorker;
 use deliverer::upkeep::EndedLeaseWorker;
 use deliverer::upkeep::EraseWorker;
+use deliverer::upkeep::ExpireWorker;
 use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::{DelivererSettings, SendLimits};
@@ -285,6 +286,13 @@ impl World {
     /// Carries out the ordered erasures.
     pub async fn erase(&self) {
         drain(EraseWorker::new(self.deliverer().clone(), self.system.fence.clone())).await;
+    }
+
+    /// Records which responses expire that were last reported so many days ago.
+    pub async fn expire_after(&self, days: u32) {
+        let mut deliverer = self.deliverer().clone();
+        deliverer.settings.retention.responses_days = Some(days);
+        drain(ExpireWorker::new(deliverer)).await;
     }
 
     /// Steps the erase worker until it waits, for news or for older transactions.

@@ -8,6 +8,7 @@ mod batches;
 mod closed_firms;
 mod culprits;
 mod erasure;
+mod expiry;
 mod gone;
 mod intake;
 mod invites;

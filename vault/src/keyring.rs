@@ -161,6 +161,12 @@ impl Keyring {
         Self { new_formats, ..self }
     }
 
+    /// Whether older builds serve the same database.
+    #[must_use]
+    pub const fn new_formats(&self) -> &NewFormats {
+        &self.new_formats
+    }
+
     /// Ties the keyring to this main database. If one server holds both databases,
     /// [`Self::make_keys`] does not wait for the disk. Data under a new key is committed later, and
     /// that commit flushes the key too: both share one write-ahead log. The transaction of the data

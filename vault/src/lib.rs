@@ -24,6 +24,7 @@ pub mod bookings;
 pub mod cell;
 mod entropy;
 pub mod erasure;
+pub mod expiry;
 mod error;
 mod identity;
 pub mod installation;

@@ -118,7 +118,14 @@ impl BatchIntake<'_> {
         }
         let new = reported.iter().map(|(&(firm_id, subject_id), links)| {
             let form_id = links.form_id;
-            let row = SubjectRow { firm_id, subject_id, response_id: None, form_id, erased: false };
+            let row = SubjectRow {
+                firm_id,
+                subject_id,
+                response_id: None,
+                form_id,
+                erased: false,
+                expired_as: None,
+            };
             LockedSubject { row, is_new: true }
         });
         let known = KnownState::new(Vec::new(), found, new.collect());
@@ -129,7 +136,8 @@ impl BatchIntake<'_> {
     /// The write of the subjects, and the conditions of the statement.
     fn conditions(&self, matched: &[SubmissionMatch], reported: &ReportedLinks) -> JoinedWrites {
         let mut writes = JoinedWrites::default();
-        subjects::write_new(&mut writes, reported);
+        let today = self.batch.last_call_at().date_naive();
+        subjects::write_new(&mut writes, reported, today);
         let presented = self.batch.unconfirmed_tokens().into_iter().collect();
         tokens::require_active(&mut writes, presented, self.batch.last_call_at());
         hooks::require_matches(&mut writes, matched);

@@ -38,6 +38,8 @@ pub(super) struct VaultEncryption<'a> {
     pub(super) before: PriorContent,
     /// Occurrences that this append recorded for the first time.
     pub(super) recorded: &'a HashSet<Uuid>,
+    /// Responses that had expired, and are stored again although the log has their submission.
+    pub(super) back: &'a BTreeSet<KeySubject>,
 }
 
 impl BatchIntake<'_> {
@@ -101,10 +103,11 @@ impl BatchIntake<'_> {
         appending: &mut AppendTransaction<'_>,
         reported: BTreeMap<KeySubject, ReportedResponse>,
         named: &BTreeSet<NamedOn>,
-        VaultEncryption { keys, before, recorded }: VaultEncryption<'_>,
+        VaultEncryption { keys, before, recorded, back }: VaultEncryption<'_>,
     ) -> Result<VaultOutcome, IntakeError> {
         let is_new = |reported: &ReportedResponse| {
             reported.submission.is_none_or(|event| recorded.contains(&event))
+                || back.contains(&reported.response.subject())
         };
         let (new, known): (Vec<_>, Vec<_>) = reported.into_values().partition(is_new);
         let mut duplicates: Vec<usize> = known.into_iter().flat_map(|one| one.places).collect();

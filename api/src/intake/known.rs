@@ -14,7 +14,7 @@ use domain::invite::Person;
 use domain::subscription::FirmPlan;
 use eventstore::{NewEvent, RecordedEvent};
 use projector::firms::KnownFirm;
-use projector::subjects::{LockedSubject, SubjectId, SubjectRow};
+use projector::subjects::{ExpiredAs, LockedSubject, SubjectId, SubjectRow};
 use uuid::Uuid;
 use vault::people::NamedOn;
 
@@ -148,6 +148,7 @@ impl KnownState {
             response_id: None,
             form_id: None,
             erased: false,
+            expired_as: None,
         })
     }
 
@@ -171,11 +172,27 @@ impl KnownState {
 
     /// Learns that a response is erased, and returns whether this is news.
     pub(super) fn learn_erased(&mut self, response: SubjectId, place: usize) -> bool {
-        let news = !std::mem::replace(&mut self.subject(response).erased, true);
+        let subject = self.subject(response);
+        let was_erased = std::mem::replace(&mut subject.erased, true);
+        let had_expired = subject.expired_as.take().is_some();
+        let news = !was_erased || had_expired;
         if news {
             self.learned.insert(response, place);
         }
         news
+    }
+
+    /// Learns that a response that had expired is reported again.
+    pub(super) fn learn_back(&mut self, response: SubjectId, place: usize) {
+        let subject = self.subject(response);
+        subject.erased = false;
+        subject.expired_as = None;
+        self.learned.insert(response, place);
+    }
+
+    /// How the response stood when it expired, if the subject is or belongs to an expired response.
+    pub(super) fn expired_as(&self, subject: SubjectId) -> Option<ExpiredAs> {
+        self.response_of(subject)?.expired_as
     }
 
     /// The response that a subject is or belongs to, if it is known.
@@ -187,9 +204,11 @@ impl KnownState {
         }
     }
 
-    /// Whether a subject is an erased response or belongs to one.
+    /// Whether a subject is an erased response or belongs to one. An expired response is not, since
+    /// it can be reported again.
     pub(super) fn is_erased(&self, subject: SubjectId) -> bool {
-        self.response_of(subject).is_some_and(|response| response.erased)
+        let erased = |row: SubjectRow| row.erased && row.expired_as.is_none();
+        self.response_of(subject).is_some_and(erased)
     }
 
     /// Reports and bookings that turned out to belong to an erased response.
@@ -354,7 +373,14 @@ mod tests {
     const PART: SubjectId = (FIRM, Uuid::from_u128(6));
 
     fn row((firm_id, subject_id): SubjectId) -> SubjectRow {
-        SubjectRow { firm_id, subject_id, response_id: None, form_id: None, erased: false }
+        SubjectRow {
+            firm_id,
+            subject_id,
+            response_id: None,
+            form_id: None,
+            erased: false,
+            expired_as: None,
+        }
     }
 
     fn known(locked: impl IntoIterator<Item = (SubjectRow, bool)>) -> KnownState {

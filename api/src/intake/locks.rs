@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use chrono::NaiveDate;
 use domain::delivery::FormPart;
 use domain::subscription::Trigger;
 use eventstore::{AppendError, NewEvent};
@@ -21,8 +22,9 @@ use super::plan::BatchPlan;
 pub(super) async fn lock_subjects(
     connection: &mut PgConnection,
     reported_of: &BTreeMap<SubjectId, SubjectLinks>,
+    today: NaiveDate,
 ) -> Result<Vec<LockedSubject>, AppendError> {
-    let locked = subjects::lock(connection, reported_of).await?;
+    let locked = subjects::lock(connection, reported_of, today).await?;
     let ids: HashSet<SubjectId> =
         locked.iter().map(|LockedSubject { row, .. }| (row.firm_id, row.subject_id)).collect();
     let is_whole = |LockedSubject { row, .. }: &LockedSubject| {

@@ -11,7 +11,7 @@ use domain::activity::{
 use domain::aggregate::ReportEffect;
 use domain::invite::PersonCommand;
 use eventstore::NewEvent;
-use projector::subjects::SubjectId;
+use projector::subjects::{ExpiredAs, SubjectId};
 use uuid::Uuid;
 use vault::KeySubject;
 use vault::bookings::StoredBooking;
@@ -62,6 +62,36 @@ impl Planner<'_> {
         }
         let ids = [event.activity.response_id(), event.activity.part_id()];
         ids.into_iter().flatten().any(|id| self.known.is_erased((event.firm_id, id)))
+    }
+
+    /// Refuses a report about a response that has expired (ruling 59). A report of the response
+    /// itself brings it back, and an erasure ends it.
+    pub(super) fn require_unexpired(&self, event: &CloudEvent) -> Result<(), String> {
+        let is_of_response = matches!(
+            event.activity,
+            Activity::ResponseSaved(_)
+                | Activity::ResponseSubmitted(_)
+                | Activity::ResponseErased { .. }
+        );
+        let ids = [event.activity.response_id(), event.activity.part_id()];
+        let has_expired = |id| self.known.expired_as((event.firm_id, id)).is_some();
+        if !is_of_response && ids.into_iter().flatten().any(has_expired) {
+            return Err(PartRejection::ResponseExpired.to_string());
+        }
+        Ok(())
+    }
+
+    /// A submission is final, also one that has expired.
+    pub(super) fn is_save_of_expired_submission(&self, event: &CloudEvent) -> bool {
+        let Activity::ResponseSaved(report) = &event.activity else { return false };
+        let response = (event.firm_id, report.response_id);
+        self.known.expired_as(response) == Some(ExpiredAs::Submitted)
+    }
+
+    /// Takes an expired response for one that is stored anew.
+    pub(super) fn bring_back(&mut self, (firm_id, response_id): SubjectId) {
+        self.known.learn_back((firm_id, response_id), self.place);
+        self.plan.back.insert(KeySubject { firm_id, subject_id: response_id });
     }
 
     /// Learns the person that an activity names, even if the activity is a duplicate.
@@ -189,6 +219,7 @@ impl Planner<'_> {
             subject.firm_id != firm_id || !response_ids.contains(&subject.subject_id)
         };
         self.plan.responses.retain(|subject, _| kept(subject));
+        self.plan.back.retain(kept);
         self.plan.reports.retain(|_, (report, _)| kept(&report.subject));
         self.plan.bookings.retain(|_, (booking, _)| kept(&booking.subject));
         self.plan.named.retain(|named| kept(&named.subject()));

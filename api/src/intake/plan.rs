@@ -59,6 +59,8 @@ pub(super) struct BatchPlan {
     pub(super) unmanaging: BTreeMap<(Uuid, Uuid), Uuid>,
     /// Closed firms, with the event that closed them.
     pub(super) closed: BTreeMap<Uuid, Uuid>,
+    /// Responses that had expired and are reported again.
+    pub(super) back: BTreeSet<KeySubject>,
     /// Places of activities that are known to change nothing.
     pub(super) unchanged: UnchangedPlaces,
 }
@@ -148,9 +150,10 @@ impl Planner<'_> {
         }
         self.require_one_kind(event)?;
         self.learn_part(event);
-        if self.is_of_erased(event) {
+        if self.is_of_erased(event) || self.is_save_of_expired_submission(event) {
             return Ok(ActivityVerdict::Duplicate);
         }
+        self.require_unexpired(event)?;
         self.learn_person(event);
         match &event.activity {
             Activity::Firm { change, reply_to } => self.plan_firm(event, change, reply_to.as_ref()),
@@ -283,8 +286,12 @@ impl Planner<'_> {
         let firm_id = event.firm_id;
         self.known.require_firm(firm_id).map_err(|why| why.to_string())?;
         self.known.require_form(firm_id, report.form_id).map_err(|why| why.to_string())?;
+        let response = (firm_id, report.response_id);
+        if self.known.expired_as(response).is_some() {
+            self.bring_back(response);
+        }
         let form_id =
-            self.known.learn_form((firm_id, report.response_id), report.form_id, self.place);
+            self.known.learn_form(response, report.form_id, self.place);
         let reported = ReportedResponse::new(firm_id, form_id, report, submitted_at, self.place);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),

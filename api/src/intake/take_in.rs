@@ -1,6 +1,6 @@
 //! Takes a batch in, in one transaction: all of it or nothing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use domain::event::Event;
 use domain::subscription::Trigger;
@@ -161,7 +161,11 @@ impl<'a> BatchIntake<'a> {
         self.keep_of_firms(connection, &decided.plan).await?;
         let mut unchanged = std::mem::take(&mut decided.plan.unchanged);
         unchanged.duplicates.extend(decided.placed.duplicate_places(&recorded, &now_waiting));
-        let encryption = VaultEncryption { keys, before: decided.before, recorded: &recorded };
+        let back = std::mem::take(&mut decided.plan.back);
+        let new_keys = self.make_way(connection, &back).await?;
+        let keys = new_keys.as_ref().unwrap_or(keys);
+        let encryption =
+            VaultEncryption { keys, before: decided.before, recorded: &recorded, back: &back };
         let kept = self.keep_content(&mut decided.appending, decided.plan, encryption).await?;
         unchanged.extend(kept.unchanged);
         let claimed = match mode {
@@ -179,6 +183,22 @@ impl<'a> BatchIntake<'a> {
             accepted: self.batch.counts_by_call(&unchanged),
             erased: self.erased_of(&decided.known),
         })
+    }
+
+    /// Deletes what is left of expired responses, and makes keys again: the eraser may have deleted
+    /// the first ones before the subjects were locked.
+    async fn make_way(
+        &self,
+        connection: &mut PgConnection,
+        back: &BTreeSet<KeySubject>,
+    ) -> Result<Option<DataKeys>, IntakeError> {
+        if back.is_empty() {
+            return Ok(None);
+        }
+        let back: Vec<KeySubject> = back.iter().copied().collect();
+        erasure::erase_responses(connection, &back).await?;
+        let service = self.service;
+        Ok(Some(service.keyring.make_keys(&self.subjects, &*service.entropy).await?))
     }
 
     /// Submissions whose deliveries can be composed here. Their responses are new, and the batch
@@ -307,7 +327,8 @@ impl<'a> BatchIntake<'a> {
         }
         // Nothing is remembered of a firm whose data are dropped.
         reported_of.retain(|(firm_id, _), _| !there.dropped.contains(firm_id));
-        let subjects = lock_subjects(connection, &reported_of).await?;
+        let today = self.batch.last_call_at().date_naive();
+        let subjects = lock_subjects(connection, &reported_of, today).await?;
         // A response that named an erased person in between must be erased too.
         if people::responses_naming(connection, &erased).await? != named {
             return Err(AppendError::Conflict.into());
@@ -355,7 +376,7 @@ impl<'a> BatchIntake<'a> {
         let responses: Vec<_> =
             self.subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
         let mut connection = self.service.pools.intake.pool().acquire().await?;
-        let erased = subjects::erased_among(&mut connection, &responses).await?;
+        let erased = subjects::erased_for_good(&mut connection, &responses).await?;
         let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
         Ok(erased.into_iter().map(subject).collect())
     }

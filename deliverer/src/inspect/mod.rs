@@ -4,6 +4,7 @@
 //! - [`proof`] compares the log, the outbox and replays at one moment.
 //! - [`repair`] queues the deliveries that a proof found missing.
 //! - [`backlog`] counts deliveries and lanes for metrics.
+//! - [`expiry_plan`] counts the responses that would expire.
 //! - [`host_backlog`] counts the work that waits for a host.
 //! - [`lane_list`] lists lanes with work.
 //! - [`lane_proof`] compares lanes with the log.
@@ -12,6 +13,7 @@
 
 pub mod backlog;
 pub mod checkup;
+pub mod expiry_plan;
 pub mod host_backlog;
 pub mod lane_list;
 pub mod lane_proof;

@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use domain::event::{Actor, EventContext};
 use domain::firm::{Firm, FirmCommand};
 use eventstore::firm_rows::{self, FirmRowsCursor, FirmTable};
 use eventstore::worker::{NextStep, WakeOn, Worker};
@@ -18,6 +17,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::purge::is_only_purger;
+use crate::attempt::system_context;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
@@ -141,15 +141,8 @@ impl ClosedFirmWorker {
     }
 
     async fn record_dropped(&self, firm_id: Uuid) -> Result<(), DeliveryError> {
-        let context = EventContext {
-            firm_id,
-            recorded_at: self.deliverer.clock.now(),
-            actor: Actor::System,
-            correlation_id: self.deliverer.entropy.new_id(),
-            causation_id: None,
-            traceparent: None,
-            terminal: None,
-        };
+        let now = self.deliverer.clock.now();
+        let context = system_context(firm_id, self.deliverer.entropy.new_id(), now);
         let command = FirmCommand::DropData;
         match self.deliverer.store.execute::<Firm>(&firm_id.to_string(), command, &context).await {
             Ok(()) => Ok(()),

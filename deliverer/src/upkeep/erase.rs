@@ -5,6 +5,9 @@
 //! A claim or a record that looked before the erasure may still write a body or an answer. So the
 //! rows are deleted once all transactions have ended that ran when the erasure was read.
 //!
+//! An expiry (ruling 59) is carried out in the same way, but a report may bring the response back
+//! meanwhile. So its key is deleted under the lock of its subject.
+//!
 //! The keyring keeps a mark of the last erasure, and the main database a checkpoint. Each commits
 //! with the deletions beside it, so [`super::redo_erasures()`] sees which database was restored.
 
@@ -18,8 +21,8 @@ use eventstore::checkpoint;
 use eventstore::tail::{self, LogRange};
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendTransaction, CaughtUp, Fence, RecordedEvent, RunningWriters, SettledUpTo};
-use projector::replays;
-use projector::{partials, subjects};
+use projector::subjects::{self, SubjectId};
+use projector::{expiry, partials, replays};
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::{ErasedUpTo, KeySubject, erasure};
@@ -133,8 +136,7 @@ impl EraseWorker {
 
     /// Deletes the rows of the erasures that were begun.
     async fn end_erasures(&mut self) -> Result<NextStep, DeliveryError> {
-        let Some(BegunErasures { batch: ErasureBatch { erased, last }, .. }) = self.begun.take()
-        else {
+        let Some(BegunErasures { batch, .. }) = self.begun.take() else {
             return Ok(NextStep::Busy);
         };
         let mut appending = self.deliverer.store.begin().await?;
@@ -142,12 +144,12 @@ impl EraseWorker {
         else {
             return Ok(NextStep::HELD_UP);
         };
-        if position >= last.position {
+        if position >= batch.last.position {
             // Another process has carried them out meanwhile.
             return Ok(NextStep::Busy);
         }
-        erase_responses(&self.deliverer, &mut appending, &erased).await?;
-        checkpoint::move_to(appending.connection(), Self::NAME, last.position).await?;
+        batch.carry_out(&self.deliverer, &mut appending).await?;
+        checkpoint::move_to(appending.connection(), Self::NAME, batch.last.position).await?;
         appending.commit().await?;
         Ok(NextStep::Busy)
     }
@@ -190,9 +192,10 @@ impl EraseWorker {
     }
 }
 
-/// Erased responses, with the last event that was read.
+/// Erased and expired responses, with the last event that was read.
 pub(super) struct ErasureBatch {
     pub(super) erased: Vec<KeySubject>,
+    expired: Vec<SubjectId>,
     pub(super) last: ErasedUpTo,
 }
 
@@ -212,14 +215,37 @@ impl ErasureBatch {
         };
         let digest = tail::digest_at(connection, position).await?.unwrap_or_default();
         let erased: HashSet<KeySubject> = events.iter().filter_map(erased_subject).collect();
-        let last = ErasedUpTo { position, digest };
-        Ok(Some(Self { erased: erased.into_iter().collect(), last }))
+        let erased = erased.into_iter().collect();
+        let expired = events.iter().flat_map(expired_subjects).collect();
+        Ok(Some(Self { erased, expired, last: ErasedUpTo { position, digest } }))
+    }
+
+    /// The number of responses.
+    pub(super) const fn len(&self) -> usize {
+        self.erased.len() + self.expired.len()
+    }
+
+    /// Deletes the data of the erased responses, whose keys are gone. Deletes keys and data of the
+    /// responses that are still expired.
+    pub(super) async fn carry_out(
+        &self,
+        deliverer: &DelivererContext,
+        appending: &mut AppendTransaction<'_>,
+    ) -> Result<(), DeliveryError> {
+        let expired = expiry::lock_expired(appending.connection(), &self.expired).await?;
+        let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
+        let expired: Vec<KeySubject> = expired.into_iter().map(subject).collect();
+        if !expired.is_empty() {
+            deliverer.keyring.forget_keys(&expired).await?;
+        }
+        let gone = [self.erased.as_slice(), &expired].concat();
+        erase_responses(deliverer, appending, &gone).await
     }
 }
 
 /// Cancels queued deliveries of these responses, and deletes their data. Claim and record lock the
 /// same lanes, so their earlier writes are seen here.
-pub(super) async fn erase_responses(
+async fn erase_responses(
     deliverer: &DelivererContext,
     appending: &mut AppendTransaction<'_>,
     erased: &[KeySubject],
@@ -259,6 +285,16 @@ fn erased_subject(recorded: &RecordedEvent) -> Option<KeySubject> {
             Some(KeySubject { firm_id: recorded.context.firm_id, subject_id: response_id })
         }
         _ => None,
+    }
+}
+
+/// The responses that expired by this event.
+fn expired_subjects(recorded: &RecordedEvent) -> Vec<SubjectId> {
+    match &recorded.event {
+        Event::Response(ResponseEvent::ResponsesExpired { response_ids, .. }) => {
+            response_ids.iter().map(|id| (recorded.context.firm_id, *id)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use eventstore::{checkpoint, tail};
 use sqlx::PgPool;
 use vault::{ErasedUpTo, Keyring};
 
-use super::erase::{EraseWorker, ErasureBatch, erase_responses};
+use super::erase::{EraseWorker, ErasureBatch};
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
@@ -50,19 +50,19 @@ pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<usize, Delive
         // Settled or not: an erasure is true once it is in the log.
         let batch = ErasureBatch::read_after(deliverer, &mut connection, after, i64::MAX).await?;
         drop(connection);
-        let Some(ErasureBatch { erased, last }) = batch else {
+        let Some(batch) = batch else {
             return Ok(again);
         };
-        after = last.position;
-        again += erased.len();
+        after = batch.last.position;
+        again += batch.len();
         // The worker has not come to later ones, and then marks them by itself.
         if after <= carried_out {
-            deliverer.keyring.forget_up_to(&erased, &last).await?;
+            deliverer.keyring.forget_up_to(&batch.erased, &batch.last).await?;
         } else {
-            deliverer.keyring.forget_keys(&erased).await?;
+            deliverer.keyring.forget_keys(&batch.erased).await?;
         }
         let mut appending = deliverer.store.begin().await?;
-        erase_responses(deliverer, &mut appending, &erased).await?;
+        batch.carry_out(deliverer, &mut appending).await?;
         appending.commit().await?;
     }
 }

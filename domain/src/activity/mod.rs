@@ -26,7 +26,9 @@ pub use occurrence::{
     reissue_id,
 };
 pub use read::NotAnActivity;
-pub use response::{PartRejection, Response, ResponseCommand, ResponseEvent, response_stream};
+pub use response::{
+    PartRejection, Response, ResponseCommand, ResponseEvent, kept_since, response_stream,
+};
 pub use shapes::{
     Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport,
 };

@@ -1,10 +1,12 @@
-//! The end of a response: its erasure (contract, privacy of the people in it; ruling 27). The
-//! response's data is in the vault, and the log knows only its id.
+//! The end of a response: its erasure (contract, privacy of the people in it; ruling 27), or its
+//! expiry (ruling 59). The response's data is in the vault, and the log knows only its id.
 
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::aggregate::{NeverRefused, aggregate, domain_event, id_of_rule};
+use crate::values::Timestamp;
 
 /// Aggregate of one erased response. Each erased response has a stream of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +30,16 @@ pub enum ResponseCommand {
     },
 }
 
+/// The first day on which a report still keeps a response (ruling 59). A response that was last
+/// reported before it expires. Days are UTC days.
+#[must_use]
+pub fn kept_since(now: DateTime<Utc>, keep_days: u32) -> NaiveDate {
+    let today = now.date_naive();
+    today.checked_sub_days(Days::new(keep_days.into())).unwrap_or(NaiveDate::MIN)
+}
+
 /// Event of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum ResponseEvent {
     /// The response was erased. Its keys and rows are deleted, and its queued deliveries are
@@ -38,9 +48,26 @@ pub enum ResponseEvent {
         /// The response.
         response_id: Uuid,
     },
+    /// The responses of a firm were not reported for a long time (ruling 59). Their keys and rows
+    /// are deleted, as after an erasure. Each event has a stream of its own.
+    ResponsesExpired {
+        /// No activity about them was reported at this time or later.
+        reported_before: Timestamp,
+        /// The responses.
+        response_ids: Vec<Uuid>,
+    },
 }
 
-domain_event!(ResponseEvent { ResponseErased });
+impl ResponseEvent {
+    /// The event for responses that were last reported before this day.
+    #[must_use]
+    pub fn expired(kept_since: NaiveDate, response_ids: Vec<Uuid>) -> Self {
+        let midnight = kept_since.and_time(NaiveTime::MIN).and_utc();
+        Self::ResponsesExpired { reported_before: Timestamp::from(midnight), response_ids }
+    }
+}
+
+domain_event!(ResponseEvent { ResponseErased, ResponsesExpired });
 aggregate!(Response, ResponseCommand, ResponseEvent, NeverRefused);
 
 /// Why a report, a booking or a response is refused for its id.
@@ -63,6 +90,9 @@ pub enum PartRejection {
     /// The id of the report or booking belongs to another response.
     #[error("the report or booking is known as another response")]
     PartIsResponse,
+    /// The response has expired (ruling 59). Its contents are gone until it is reported again.
+    #[error("the response has expired; report the response again first")]
+    ResponseExpired,
 }
 
 impl Response {
@@ -77,8 +107,11 @@ impl Response {
         Ok(vec![ResponseEvent::ResponseErased { response_id: *response_id }])
     }
 
-    fn absorb(&mut self, ResponseEvent::ResponseErased { .. }: &ResponseEvent) {
-        self.erased = true;
+    fn absorb(&mut self, event: &ResponseEvent) {
+        match event {
+            ResponseEvent::ResponseErased { .. } => self.erased = true,
+            ResponseEvent::ResponsesExpired { .. } => {}
+        }
     }
 }
 
@@ -93,9 +126,25 @@ mod tests {
         let erase = ResponseCommand::Erase { response_id };
         let erased = ResponseEvent::ResponseErased { response_id };
         let given = |events| TestFramework::<Response>::with(()).given(events);
-        given(vec![]).when(erase).then_expect_events(vec![erased]);
+        given(vec![]).when(erase).then_expect_events(vec![erased.clone()]);
         given(vec![erased]).when(erase).then_expect_events(vec![]);
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         assert_ne!(response_stream(one, response_id), response_stream(two, response_id));
+    }
+
+    #[test]
+    fn a_response_is_kept_for_whole_days() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let day = |text: &str| text.parse::<NaiveDate>().unwrap();
+        for now in ["2026-11-29T00:00:00.000Z", "2026-11-29T23:59:59.999Z"] {
+            assert_eq!(kept_since(at(now).get(), 365), day("2025-11-29"));
+        }
+        let ResponseEvent::ResponsesExpired { reported_before, .. } =
+            ResponseEvent::expired(day("2025-11-29"), Vec::new())
+        else {
+            panic!("another event");
+        };
+        assert_eq!(reported_before, at("2025-11-29T00:00:00.000Z"));
+        assert_eq!(kept_since(at("2026-11-29T00:00:00.000Z").get(), u32::MAX), NaiveDate::MIN);
     }
 }

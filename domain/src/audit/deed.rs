@@ -111,6 +111,7 @@ actions! {
     PersonRestored = "person_restored": "A person gets mail again.",
     PersonErased = "person_erased": "A person's data was erased.",
     ResponseErased = "response_erased": "A response was erased.",
+    ResponsesExpired = "responses_expired": "Responses of a firm expired, and were erased.",
     NoticeSent = "notice_sent": "A notice went to the firm or to the operator.",
 }
 
@@ -250,6 +251,11 @@ impl Deed {
             Event::Person(event) => Some(of_person(id, event)),
             Event::Response(ResponseEvent::ResponseErased { response_id }) => {
                 Some(Self::new(Action::ResponseErased, "response", &response_id.to_string()))
+            }
+            Event::Response(ResponseEvent::ResponsesExpired { reported_before, response_ids }) => {
+                let evidence =
+                    json!({"responses": response_ids.len(), "reported_before": reported_before});
+                Some(Self::new(Action::ResponsesExpired, "expiry", id).with_evidence(evidence))
             }
             Event::Reading(ReadingEvent::AuditRead(look)) => Some(of_reading(id, look)),
             Event::Replay(event) => Some(of_replay(id, event)),

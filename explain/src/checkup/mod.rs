@@ -196,6 +196,16 @@ impl Finding {
         }
     }
 
+    /// Says how long the answers of respondents are kept (ruling 59).
+    #[must_use]
+    pub fn response_retention(keep_days: Option<u32>) -> Self {
+        let says = match keep_days {
+            None => "answers of respondents are kept for good (--keep-responses-days)".to_owned(),
+            Some(days) => format!("answers of respondents are kept for {days} days"),
+        };
+        Self::fine("responses", says)
+    }
+
     /// The finding if no snapshot is held.
     #[must_use]
     pub fn no_old_snapshot() -> Self {

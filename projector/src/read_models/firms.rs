@@ -14,7 +14,7 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-pub use self::closed::{closed_after, dropped_after, is_dropped};
+pub use self::closed::{closed_after, dropped_after, firms_after, is_dropped};
 
 /// The writer of the table `firms`.
 pub(crate) struct FirmWriter;

@@ -4,6 +4,7 @@
 //! event. A row goes when its work is done. The subjects stay, because later activities need their
 //! links, and so do the requests of replays, which may be repeated.
 
+pub mod expiry;
 pub mod invites;
 pub mod notices;
 pub mod partials;

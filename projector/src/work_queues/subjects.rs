@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use domain::activity::Fact;
 use eventstore::JoinedWrites;
 use sqlx::types::Json;
@@ -28,8 +28,31 @@ pub struct SubjectRow {
     pub response_id: Option<Uuid>,
     /// The form of a response, once known.
     pub form_id: Option<Uuid>,
-    /// Tells whether the subject is an erased response.
+    /// Tells whether the subject is an erased response. An expired one is erased as well.
     pub erased: bool,
+    /// Tells how the response stood when it expired.
+    pub expired_as: Option<ExpiredAs>,
+}
+
+/// How a response stood when it expired (ruling 59).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::Type)]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+pub enum ExpiredAs {
+    /// It was saved, and not submitted.
+    Saved,
+    /// It was submitted.
+    Submitted,
+}
+
+impl ExpiredAs {
+    /// The word in the table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Saved => "saved",
+            Self::Submitted => "submitted",
+        }
+    }
 }
 
 /// The links of a subject, as a report gives them.
@@ -52,11 +75,12 @@ pub struct LockedSubject {
     pub is_new: bool,
 }
 
-/// Locks these subjects and their responses, in one order. Unknown subjects are inserted with the
-/// reported links, which most subjects keep for good.
+/// Locks these subjects and their responses, in one order, and notes the day of the report. Unknown
+/// subjects are inserted with the reported links, which most subjects keep for good.
 pub async fn lock(
     connection: &mut PgConnection,
     reported: &BTreeMap<SubjectId, SubjectLinks>,
+    today: NaiveDate,
 ) -> Result<Vec<LockedSubject>, sqlx::Error> {
     if reported.is_empty() {
         return Ok(Vec::new());
@@ -76,16 +100,19 @@ pub async fn lock(
               where s.response_id is not null
                 and (s.firm_id, s.response_id) not in (select firm_id, subject_id from reported)
          )
-         insert into subjects as s (firm_id, subject_id, response_id, form_id)
-         select firm_id, subject_id, response_id, form_id from related
+         insert into subjects as s (firm_id, subject_id, response_id, form_id, reported_on)
+         select firm_id, subject_id, response_id, form_id, $5 from related
           order by firm_id, subject_id
-             on conflict (firm_id, subject_id) do update set erased = s.erased
-         returning firm_id, subject_id, response_id, form_id, erased, xmax = 0 as is_new",
+             on conflict (firm_id, subject_id) do update
+                set reported_on = greatest(s.reported_on, excluded.reported_on)
+         returning firm_id, subject_id, response_id, form_id, erased, expired_as,
+                   xmax = 0 as is_new",
     )
     .bind(firm_ids)
     .bind(subject_ids)
     .bind(reported.values().map(|belongs| belongs.response_id).collect::<Vec<_>>())
     .bind(reported.values().map(|belongs| belongs.form_id).collect::<Vec<_>>())
+    .bind(today)
     .fetch_all(connection)
     .await
 }
@@ -93,20 +120,25 @@ pub async fn lock(
 /// Adds the write that inserts new responses with their links, and the condition that all are new.
 /// A rival that reports one of them may make the insert wait. What the statement read would then be
 /// old, so it must not have waited long.
-pub fn write_new(writes: &mut JoinedWrites, reported: &BTreeMap<SubjectId, SubjectLinks>) {
+pub fn write_new(
+    writes: &mut JoinedWrites,
+    reported: &BTreeMap<SubjectId, SubjectLinks>,
+    today: NaiveDate,
+) {
     let (firm_ids, subject_ids): (Vec<Uuid>, Vec<Uuid>) = reported.keys().copied().unzip();
     writes
         .add_rows(
             reported.len(),
             "reported as (
-                 insert into subjects (firm_id, subject_id, response_id, form_id)
-                 select * from rows($1::uuid, $2::uuid, $3::uuid, $4::uuid) as t
+                 insert into subjects (firm_id, subject_id, response_id, form_id, reported_on)
+                 select t.*, $5 from rows($1::uuid, $2::uuid, $3::uuid, $4::uuid) as t
                      on conflict (firm_id, subject_id) do nothing returning 1)",
         )
         .bind_column(firm_ids)
         .bind_column(subject_ids)
         .bind_column(reported.values().map(|links| links.response_id).collect())
-        .bind_column(reported.values().map(|links| links.form_id).collect());
+        .bind_column(reported.values().map(|links| links.form_id).collect())
+        .bind(today);
     let count = i64::try_from(reported.len()).unwrap_or(i64::MAX);
     writes
         .require(
@@ -167,6 +199,24 @@ pub async fn erased_among(
     .await
 }
 
+/// Returns the responses among these that are erased and have not expired. Nothing of theirs is ever
+/// stored again.
+pub async fn erased_for_good(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<SubjectId>, sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    sqlx::query_as(
+        "select asked.* from unnest($1::uuid[], $2::uuid[]) as asked(firm_id, subject_id)
+          where (select erased and expired_as is null from subjects s
+                  where s.firm_id = asked.firm_id and s.subject_id = asked.subject_id)",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .fetch_all(connection)
+    .await
+}
+
 /// Adds the condition that none of these responses is erased.
 pub fn require_unerased(writes: &mut JoinedWrites, responses: &[SubjectId]) {
     if responses.is_empty() {
@@ -194,9 +244,10 @@ pub async fn update_known(
     }
     sqlx::query(
         "update subjects s
-            set response_id = t.response_id, form_id = t.form_id, erased = t.erased
-           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bool[])
-                as t(firm_id, subject_id, response_id, form_id, erased)
+            set response_id = t.response_id, form_id = t.form_id, erased = t.erased,
+                expired_as = t.expired_as
+           from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bool[], $6::text[])
+                as t(firm_id, subject_id, response_id, form_id, erased, expired_as)
           where s.firm_id = t.firm_id and s.subject_id = t.subject_id",
     )
     .bind(known.iter().map(|row| row.firm_id).collect::<Vec<_>>())
@@ -204,6 +255,7 @@ pub async fn update_known(
     .bind(known.iter().map(|row| row.response_id).collect::<Vec<_>>())
     .bind(known.iter().map(|row| row.form_id).collect::<Vec<_>>())
     .bind(known.iter().map(|row| row.erased).collect::<Vec<_>>())
+    .bind(known.iter().map(|row| row.expired_as.map(ExpiredAs::name)).collect::<Vec<_>>())
     .execute(connection)
     .await?;
     Ok(())

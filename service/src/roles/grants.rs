@@ -64,7 +64,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("lane_wakes", [ADD, ADD, ALL, READ]),
     ("unspread", [ADD, ADD, ALL, READ]),
     ("partials", [ALL, TAKE, DROP, NO]),
-    ("subjects", [WRITE, NO, DROP, NO]),
+    ("subjects", [WRITE, NO, "select, delete, update (erased, expired_as)", NO]),
     ("waiting_facts", [ROTATE, DROP, DROP, NO]),
     ("activity_seen", [ADD, TAKE, NO, NO]),
     ("hook_requests", [ALL, TAKE, NO, NO]),

@@ -36,6 +36,19 @@ pub async fn is_dropped(connection: &mut PgConnection, firm_id: Uuid) -> Result<
     .await
 }
 
+/// Returns firms after this one, up to `limit`.
+pub async fn firms_after(
+    connection: &mut PgConnection,
+    firm_id: Uuid,
+    limit: i64,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("select firm_id from firms where firm_id > $1 order by firm_id limit $2")
+        .bind(firm_id)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+}
+
 /// Returns closed firms after this one whose data are not dropped yet, up to `limit`.
 pub async fn closed_after(
     connection: &mut PgConnection,
