@@ -13,7 +13,6 @@ use crate::answers::{
     AccessArgs, EventsCommand, FindArgs, FormsCommand, MembersCommand, PeopleCommand, ReceiversArgs,
 };
 use crate::archive::ArchiveCommand;
-use crate::retention::RetentionCommand;
 use crate::audit::args::{AuditCommand, HooksCommand};
 use crate::cells::CellsCommand;
 use crate::config::ConfigCommand;
@@ -25,6 +24,7 @@ use crate::migrate::MigrateArgs;
 use crate::output::{OutputArgs, ReportArgs};
 use crate::projections::ProjectionsCommand;
 use crate::replays::ReplaysCommand;
+use crate::retention::RetentionCommand;
 use crate::secret_file::read_secret;
 use crate::serve_args::{ServeCommand, base_url};
 use crate::settings_file::CONFIG_VARIABLE;

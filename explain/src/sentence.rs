@@ -110,7 +110,9 @@ impl EventTeller<'_> {
             Event::Response(ResponseEvent::ResponsesExpired { reported_before, response_ids }) => {
                 let count = u64::try_from(response_ids.len()).unwrap_or(u64::MAX);
                 let responses = counted_noun(count, "response", "responses");
-                format!("{responses} expired, because nobody reported about them since {reported_before}")
+                format!(
+                    "{responses} expired, because nobody reported about them since {reported_before}"
+                )
             }
             Event::Reading(ReadingEvent::AuditRead(look)) => {
                 format!("somebody read {}", read_subject(look.what))

@@ -180,9 +180,8 @@ async fn a_report_about_an_expired_response_is_refused() {
     world.deliver().await;
     let sent = receiver.received().split_off(before);
     let of_response = |event: &str| {
-        let is_it = |body: &Value| {
-            body["event"] == event && body["response"]["id"] == json!(response_id)
-        };
+        let is_it =
+            |body: &Value| body["event"] == event && body["response"]["id"] == json!(response_id);
         sent.iter().filter(|one| is_it(&one.json())).count()
     };
     assert_eq!((of_response("form_submitted"), of_response("payment_received")), (0, 1));
@@ -239,10 +238,8 @@ async fn an_expired_response_comes_back_whole() {
 async fn a_start_repeats_an_expiry() {
     for is_back in [false, true] {
         let (world, firm, _, response_id) = with_response().await;
-        let key: (Uuid, Uuid, Vec<u8>) = sqlx::query_as("select * from data_keys")
-            .fetch_one(world.keys())
-            .await
-            .unwrap();
+        let key: (Uuid, Uuid, Vec<u8>) =
+            sqlx::query_as("select * from data_keys").fetch_one(world.keys()).await.unwrap();
         world.pass(DAY * (KEPT + 1));
         world.purge().await;
         expire(&world).await;

@@ -290,8 +290,7 @@ impl Planner<'_> {
         if self.known.expired_as(response).is_some() {
             self.bring_back(response);
         }
-        let form_id =
-            self.known.learn_form(response, report.form_id, self.place);
+        let form_id = self.known.learn_form(response, report.form_id, self.place);
         let reported = ReportedResponse::new(firm_id, form_id, report, submitted_at, self.place);
         let news = match self.plan.responses.entry(reported.response.subject()) {
             Entry::Vacant(vacant) => Some(vacant.insert(reported)),

@@ -113,8 +113,7 @@ impl ExpireWorker {
         let mut appending = self.deliverer.store.begin().await?;
         let limit = i64::try_from(RESPONSES_PER_STEP).unwrap_or(i64::MAX);
         let connection = appending.connection();
-        let old =
-            old_responses(connection, firm_id, place, midnight(kept_since), limit).await?;
+        let old = old_responses(connection, firm_id, place, midnight(kept_since), limit).await?;
         let ids: Vec<Uuid> = old.iter().map(|response| response.response_id).collect();
         let locked = expiry::lock_unreported(connection, firm_id, &ids, kept_since).await?;
         let unneeded = not_needed(connection, firm_id, &locked).await?;
